@@ -1,0 +1,55 @@
+package bucket
+
+import (
+	"math"
+	"math/bits"
+)
+
+// mulDivFloor returns floor(x*y/z) for y, z > 0 over a 128-bit product, saturating.
+func mulDivFloor(x, y, z int64) int64 {
+	if x < 0 {
+		q, r, ok := mulDiv(-uint64(x), y, z)
+		if !ok || q > math.MaxInt64 {
+			return math.MinInt64
+		}
+		if r > 0 {
+			q++
+		}
+		return int64(-q)
+	}
+	q, _, ok := mulDiv(uint64(x), y, z)
+	if !ok || q > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(q)
+}
+
+// mulDivCeil returns ceil(x*y/z) for y, z > 0 over a 128-bit product, saturating.
+func mulDivCeil(x, y, z int64) int64 {
+	if x < 0 {
+		q, _, ok := mulDiv(-uint64(x), y, z)
+		if !ok || q > math.MaxInt64 {
+			return math.MinInt64
+		}
+		return -int64(q)
+	}
+	q, r, ok := mulDiv(uint64(x), y, z)
+	if !ok || q >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	if r > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// mulDiv returns the quotient and remainder of x*y/z; not ok when the quotient needs more than 64 bits, for which
+// bits.Div64 would panic.
+func mulDiv(x uint64, y, z int64) (quo, rem uint64, ok bool) {
+	hi, lo := bits.Mul64(x, uint64(y))
+	if hi >= uint64(z) {
+		return 0, 0, false
+	}
+	quo, rem = bits.Div64(hi, lo, uint64(z))
+	return quo, rem, true
+}

@@ -1,0 +1,145 @@
+package table
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Bucket is an entity's state on a resource: its limits' levels, packed into 80 bytes for one limit, since there may
+// be millions.
+type Bucket struct {
+	mu    sync.Mutex
+	id    uint64 // 0: dead, no longer in the table
+	at    int64  // of the last write, nanoseconds since bucket.Epoch
+	epoch uint32 // of its own limits; saturates
+	own   uint16 // the first own slots are the limits in force; then come removed and overriding ones
+	first slot
+	rest  *[]slot
+	// Reserve belongs to the journal.
+	Reserve *Reserve
+}
+
+// Reserve is what a durable store remembers of a bucket.
+type Reserve struct {
+	Levels []int64 // by slot: the level up to which debits may be answered
+	Queued bool    // waits for a commit
+	Key    store.Bucket
+	Size   int64
+	At     int64
+}
+
+type slot struct {
+	limit    *store.Limit
+	level    int64
+	debited  int64
+	returned int64
+}
+
+func (b *Bucket) dead() bool { return b.id == 0 }
+
+func (b *Bucket) len() int {
+	switch {
+	case b.rest != nil:
+		return 1 + len(*b.rest)
+	case b.first.limit != nil:
+		return 1
+	}
+	return 0
+}
+
+func (b *Bucket) slot(i int) *slot {
+	if i == 0 {
+		return &b.first
+	}
+	return &(*b.rest)[i-1]
+}
+
+// slots returns a copy of all slots, for the rare changes of their set.
+func (b *Bucket) slots() []slot {
+	s := make([]slot, b.len())
+	for i := range s {
+		s[i] = *b.slot(i)
+	}
+	return s
+}
+
+func (b *Bucket) setSlots(s []slot) {
+	b.first, b.rest = slot{}, nil
+	if b.Reserve != nil {
+		b.Reserve.Levels = nil // by slot: nothing of the new set is durable yet
+	}
+	if len(s) > 0 {
+		b.first = s[0]
+	}
+	if len(s) > 1 {
+		rest := slices.Clone(s[1:])
+		b.rest = &rest
+	}
+}
+
+// full reports whether every limit's level lies under its clock.
+func (b *Bucket) full(now int64) bool {
+	if now < b.at {
+		return false
+	}
+	for i := range b.len() {
+		s := b.slot(i)
+		if s.level > params(s.limit).Clock(now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Bucket) counted() bool {
+	for i := range b.len() {
+		if s := b.slot(i); s.debited != 0 || s.returned != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the slot of a limit: of its name for one of the bucket's own, also a removed one; of its name and
+// parameters for an override. -1 if there is none.
+func (b *Bucket) find(l *store.Limit) int {
+	for i := range b.len() {
+		s := b.slot(i).limit
+		if s == l || s.Name == l.Name && s.Override == l.Override && (!l.Override || *s == *l) {
+			return i
+		}
+	}
+	return -1
+}
+
+// rebirth starts the counters anew under another id, because some of them are about to go. It returns the state
+// before.
+func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
+	st := b.state(key)
+	b.id = id
+	for i := range b.len() {
+		s := b.slot(i)
+		s.debited, s.returned = 0, 0
+	}
+	return st
+}
+
+func (b *Bucket) state(key store.Bucket) store.State {
+	st := store.State{Bucket: key, ID: b.id, At: bucket.Time(b.at), Epoch: uint64(b.epoch)}
+	st.Limits = make([]store.LimitState, b.len())
+	for i := range st.Limits {
+		s := b.slot(i)
+		st.Limits[i] = store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}
+	}
+	return st
+}
+
+func params(l *store.Limit) bucket.Params {
+	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}
+
+func shortEpoch(e uint64) uint32 { return uint32(min(e, math.MaxUint32)) }

@@ -1,0 +1,264 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	shards = 64
+	// firstSweep is how many buckets a shard holds before the first sweep.
+	firstSweep = 256
+	// sweepEvery is after how long a birth sweeps its shard though it has not grown.
+	sweepEvery = int64(time.Minute)
+)
+
+// Config configures a table.
+type Config struct {
+	Now        func() time.Time // nil: the wall clock at New, carried on by the monotonic clock
+	NotBefore  time.Time        // no earlier time is ever used
+	MaxBuckets int              // buckets in use at once; required
+	Retired    store.Retired    // may be nil
+	Journal    Journal          // may be nil
+}
+
+// Journal makes buckets durable. Its methods are called with the bucket locked and must not block.
+type Journal interface {
+	// Changed is told of a bucket after a change; its ticket, if not nil, is to be waited for before answering.
+	Changed(b *Bucket, key store.Bucket) Ticket
+	// Evict is asked before a full bucket is evicted.
+	Evict(b *Bucket, key store.Bucket, now int64) bool
+}
+
+// Ticket is a promise of durability. Tickets are pointers.
+type Ticket interface {
+	// Wait returns once the promise is kept, broken, or the context has ended.
+	Wait(ctx context.Context) error
+}
+
+// Tickets are what a change has to wait for before it is answered.
+type Tickets struct {
+	first Ticket
+	more  []Ticket
+}
+
+func (ts *Tickets) add(t Ticket) {
+	switch {
+	case t == nil || ts.first == t || slices.Contains(ts.more, t):
+	case ts.first == nil:
+		ts.first = t
+	default:
+		ts.more = append(ts.more, t)
+	}
+}
+
+// None reports whether there is nothing to wait for.
+func (ts *Tickets) None() bool { return ts.first == nil }
+
+// Wait waits for all tickets and returns the first error.
+func (ts *Tickets) Wait(ctx context.Context) error {
+	if ts.first == nil {
+		return nil
+	}
+	err := ts.first.Wait(ctx)
+	for _, t := range ts.more {
+		err = cmp.Or(err, t.Wait(ctx))
+	}
+	return err
+}
+
+// Table holds buckets. See [New].
+type Table struct {
+	cfg    Config
+	start  time.Time // with a monotonic reading
+	base   int64     // nanoseconds since bucket.Epoch at start
+	floor  atomic.Int64
+	births atomic.Uint64
+	count  atomic.Int64
+	swept  atomic.Int64 // when all shards were last swept for want of room
+	seed   maphash.Seed
+	shards [shards]shard
+
+	limits  interner
+	settled settledIDs
+}
+
+type shard struct {
+	mu      sync.RWMutex
+	buckets map[string]*Bucket
+	sweepAt int
+	sweptAt int64
+	_       [64]byte // shards do not share a cache line
+}
+
+// New returns an empty table.
+func New(cfg Config) *Table {
+	t := &Table{cfg: cfg, seed: maphash.MakeSeed(), start: time.Now()}
+	t.base = bucket.Nanos(t.start)
+	if !cfg.NotBefore.IsZero() {
+		t.base = max(t.base, bucket.Nanos(cfg.NotBefore))
+		t.floor.Store(bucket.Nanos(cfg.NotBefore))
+	} else {
+		t.floor.Store(-1 << 63)
+	}
+	// Ids go on from the time, so that a bucket reborn in a later process has another one.
+	t.births.Store(uint64(max(1, t.Now())))
+	for i := range t.shards {
+		t.shards[i].buckets = make(map[string]*Bucket)
+		t.shards[i].sweepAt = firstSweep
+	}
+	return t
+}
+
+// Now returns the table's time in nanoseconds since [bucket.Epoch].
+func (t *Table) Now() int64 {
+	var n int64
+	if t.cfg.Now != nil {
+		n = bucket.Nanos(t.cfg.Now())
+	} else {
+		n = t.base + int64(time.Since(t.start))
+	}
+	return max(n, t.floor.Load())
+}
+
+// Len returns how many buckets the table holds.
+func (t *Table) Len() int { return int(t.count.Load()) }
+
+// lock returns the bucket of a key, locked; with create, it is made if there is none, else nil.
+func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
+	for {
+		b, err := t.get(key, ref, create)
+		if b == nil || err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		if !b.dead() {
+			return b, nil
+		}
+		b.mu.Unlock() // evicted in between
+		ref.Store((*Bucket)(nil))
+	}
+}
+
+// get returns the bucket of a key, not locked, perhaps dead by now.
+func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
+	if b, ok := ref.Load().(*Bucket); ok && b != nil {
+		return b, nil
+	}
+	var buf [128]byte
+	k := appendKey(buf[:0], key)
+	s := t.shard(k)
+	s.mu.RLock()
+	b := s.buckets[string(k)]
+	s.mu.RUnlock()
+	if b == nil {
+		if !create {
+			return nil, nil
+		}
+		var err error
+		if b, err = t.birth(s, key, string(k)); err != nil {
+			return nil, err
+		}
+	}
+	ref.Store(b)
+	return b, nil
+}
+
+// birth puts an empty bucket under a key, or returns the one that is there.
+func (t *Table) birth(s *shard, key store.Bucket, k string) (*Bucket, error) {
+	if strings.Count(k, "\x00") != 2 || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
+		return nil, store.ErrInvalid
+	}
+	now := t.Now()
+	if int(t.count.Load()) >= t.cfg.MaxBuckets && !t.makeRoom(now) {
+		return nil, store.ErrTooManyBuckets
+	}
+	s.mu.Lock()
+	if b := s.buckets[k]; b != nil {
+		s.mu.Unlock()
+		return b, nil
+	}
+	var retired []store.State
+	if len(s.buckets) >= s.sweepAt || now-s.sweptAt >= sweepEvery && len(s.buckets) > 0 {
+		retired = t.sweep(s, now)
+	}
+	b := &Bucket{id: t.births.Add(1), at: now}
+	s.buckets[k] = b
+	t.count.Add(1)
+	s.mu.Unlock()
+	t.retire(retired)
+	return b, nil
+}
+
+// makeRoom sweeps all shards, at most once a second, and reports whether there is room for another bucket.
+func (t *Table) makeRoom(now int64) bool {
+	if last := t.swept.Load(); last == 0 || now-last >= int64(time.Second) || now < last {
+		if t.swept.CompareAndSwap(last, now|1) {
+			for i := range t.shards {
+				s := &t.shards[i]
+				s.mu.Lock()
+				retired := t.sweep(s, now)
+				s.mu.Unlock()
+				t.retire(retired)
+			}
+		}
+	}
+	return int(t.count.Load()) < t.cfg.MaxBuckets
+}
+
+// sweep evicts the full buckets of a locked shard. A bucket that is in use just now stays.
+func (t *Table) sweep(s *shard, now int64) (retired []store.State) {
+	// From here on nothing is judged at an earlier time: an evicted bucket was full then, perhaps not before.
+	for f := t.floor.Load(); f < now && !t.floor.CompareAndSwap(f, now); f = t.floor.Load() {
+	}
+	for k, b := range s.buckets {
+		if !b.mu.TryLock() {
+			continue
+		}
+		if !b.dead() && b.full(now) {
+			key := parseKey(k)
+			if t.cfg.Journal == nil || t.cfg.Journal.Evict(b, key, now) {
+				if t.cfg.Retired != nil && b.counted() {
+					retired = append(retired, b.state(key))
+				}
+				b.id = 0
+				delete(s.buckets, k)
+				t.count.Add(-1)
+			}
+		}
+		b.mu.Unlock()
+	}
+	s.sweepAt = max(firstSweep, 2*len(s.buckets))
+	s.sweptAt = now
+	return retired
+}
+
+func (t *Table) retire(states []store.State) {
+	for _, s := range states {
+		t.cfg.Retired(s)
+	}
+}
+
+func (t *Table) shard(k []byte) *shard { return &t.shards[maphash.Bytes(t.seed, k)%shards] }
+
+// appendKey appends the map key of a bucket. The parts hold no NUL: birth refuses one that does.
+func appendKey(dst []byte, b store.Bucket) []byte {
+	dst = append(append(dst, b.Namespace...), 0)
+	dst = append(append(dst, b.Entity...), 0)
+	return append(dst, b.Resource...)
+}
+
+func parseKey(k string) store.Bucket {
+	ns, rest, _ := strings.Cut(k, "\x00")
+	entity, resource, _ := strings.Cut(rest, "\x00")
+	return store.Bucket{Namespace: ns, Entity: entity, Resource: resource}
+}

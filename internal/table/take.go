@@ -1,0 +1,201 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Take decides a take in memory. Its answer may be given once the tickets are waited for.
+func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
+	if err := checkTake(take.Debits); err != nil {
+		return store.Outcome{}, Tickets{}, err
+	}
+	var one [1]*Bucket
+	bs := one[:]
+	if len(take.Debits) == 1 {
+		b, err := t.lock(take.Debits[0].Bucket, take.Debits[0].Ref, true)
+		if err != nil {
+			return store.Outcome{}, Tickets{}, err
+		}
+		one[0] = b
+	} else {
+		var err error
+		if bs, err = t.lockAll(take.Debits, always); err != nil {
+			return store.Outcome{}, Tickets{}, err
+		}
+	}
+	var op operation
+	out, err := op.take(t, &take, bs)
+	for _, b := range bs {
+		b.mu.Unlock()
+	}
+	t.retire(op.retired)
+	return out, op.tickets, err
+}
+
+// operation is a change of some locked buckets.
+type operation struct {
+	now     int64
+	tickets Tickets
+	retired []store.State
+}
+
+func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
+	op.now = t.Now()
+	for _, b := range bs {
+		op.now = max(op.now, b.at)
+	}
+	allowed := true
+	for i := range bs {
+		if err := t.follow(bs[i], &take.Debits[i], op.now, &op.retired); err != nil {
+			return out, err
+		}
+	}
+	for i, b := range bs {
+		fits, err := b.fits(take.Debits[i].Charges, op.now)
+		if err != nil {
+			return out, err
+		}
+		allowed = allowed && fits
+	}
+	if allowed {
+		for i, b := range bs {
+			b.charge(take.Debits[i].Charges, op.now)
+			op.changed(t, b, take.Debits[i].Bucket)
+		}
+	}
+	out.Allowed, out.At = allowed, bucket.Time(op.now)
+	if !allowed || !take.Brief {
+		out.Levels = levels(take.Debits, bs, op.now, allowed)
+	}
+	return out, nil
+}
+
+func (op *operation) changed(t *Table, b *Bucket, key store.Bucket) {
+	if t.cfg.Journal != nil {
+		op.tickets.add(t.cfg.Journal.Changed(b, key))
+	}
+}
+
+// fits reports whether all charges fit. Every charge has its slot: follow saw to it.
+func (b *Bucket) fits(charges []store.Charge, now int64) (bool, error) {
+	fits := true
+	for i := range charges {
+		c := &charges[i]
+		s := b.of(i, c.Limit)
+		p := params(s.limit)
+		clock := p.Clock(now)
+		switch {
+		case !c.Force:
+			fits = fits && p.Fits(s.level, clock, c.Amount)
+		case bucket.Spend(s.level, clock, c.Amount) > bucket.MaxLevel:
+			return false, store.ErrOverflow
+		}
+	}
+	return fits, nil
+}
+
+func (b *Bucket) charge(charges []store.Charge, now int64) {
+	b.at = now
+	for i := range charges {
+		c := &charges[i]
+		if c.Amount == 0 {
+			continue
+		}
+		s := b.of(i, c.Limit)
+		s.level = bucket.Spend(s.level, params(s.limit).Clock(now), c.Amount)
+		s.debited += c.Amount
+	}
+}
+
+// of returns the slot of the i-th charge's limit, which is the i-th as a rule.
+func (b *Bucket) of(i int, l *store.Limit) *slot {
+	if i < b.len() {
+		if s := b.slot(i); s.limit == l || *s.limit == *l {
+			return s
+		}
+	}
+	return b.slot(b.find(l))
+}
+
+func levels(debits []store.Debit, bs []*Bucket, now int64, allowed bool) []store.Level {
+	n := 0
+	for i := range debits {
+		n += len(debits[i].Charges)
+	}
+	ls := make([]store.Level, 0, n)
+	for i, b := range bs {
+		for j := range debits[i].Charges {
+			c := &debits[i].Charges[j]
+			s := b.of(j, c.Limit)
+			p := params(s.limit)
+			refused := !allowed && !c.Force && !p.Fits(s.level, p.Clock(now), c.Amount)
+			ls = append(ls, store.Level{Limit: s.limit, Level: s.level, Refused: refused})
+		}
+	}
+	return ls
+}
+
+// lockAll locks the buckets of several debits in the order of their keys, and returns them in the debits' order.
+// A bucket that does not exist and is not to be created is nil.
+func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([]*Bucket, error) {
+	order := make([]int, len(debits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return debits[i].Bucket.Compare(debits[j].Bucket) })
+	for n := 1; n < len(order); n++ {
+		if debits[order[n-1]].Bucket == debits[order[n]].Bucket {
+			return nil, store.ErrDuplicateBucket
+		}
+	}
+	bs := make([]*Bucket, len(debits))
+	for {
+		// Nothing is locked while buckets are looked up or born, which takes the locks of shards.
+		for i := range debits {
+			var err error
+			if bs[i], err = t.get(debits[i].Bucket, debits[i].Ref, create(&debits[i])); err != nil {
+				return nil, err
+			}
+		}
+		dead := false
+		for _, i := range order {
+			if b := bs[i]; b != nil {
+				b.mu.Lock()
+				if b.dead() {
+					dead = true
+					debits[i].Ref.Store((*Bucket)(nil))
+				}
+			}
+		}
+		if !dead {
+			return bs, nil
+		}
+		for _, b := range bs {
+			if b != nil {
+				b.mu.Unlock()
+			}
+		}
+	}
+}
+
+func checkTake(debits []store.Debit) error {
+	if len(debits) == 0 {
+		return store.ErrInvalid
+	}
+	for i := range debits {
+		if len(debits[i].Charges) == 0 {
+			return store.ErrInvalid
+		}
+		for j := range debits[i].Charges {
+			if c := &debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 {
+				return store.ErrInvalid
+			}
+		}
+	}
+	return nil
+}
+
+func always(*store.Debit) bool { return true }
