@@ -20,8 +20,8 @@ type Catalog interface {
 	List(ctx context.Context, query Query) (Page, error)
 }
 
-// MaxWrites is how many writes one Commit may hold.
-const MaxWrites = 100
+// MaxWrites is how many writes one Commit may hold: those of one DynamoDB transaction but for the epochs.
+const MaxWrites = 96
 
 // Kind is a kind of record.
 type Kind string

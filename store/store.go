@@ -33,8 +33,8 @@ type Store interface {
 	// settle whose outcome is unknown is not to be repeated without an ID.
 	Settle(ctx context.Context, settle Settle) (Outcome, error)
 
-	// Peek returns the state of buckets, in the order asked for, and writes nothing. A bucket that does not exist
-	// has ID 0 and no limits: it is full.
+	// Peek returns the state of buckets, in the order asked for, and writes nothing. Each is as it was at one moment
+	// of the call, not all at the same. A bucket that does not exist has ID 0 and no limits: it is full.
 	Peek(ctx context.Context, buckets ...Bucket) (Snapshot, error)
 
 	// Buckets lists live buckets by entity, then resource.
@@ -91,7 +91,6 @@ type Charge struct {
 
 // Debit charges one bucket.
 type Debit struct {
-	Bucket Bucket
 	// Charges name every limit that applies, also those that are debited 0. In a Take the names are distinct but
 	// for overrides.
 	Charges []Charge
@@ -100,13 +99,14 @@ type Debit struct {
 	// [ErrStaleLimits].
 	Epoch uint64
 	// Ref, if not nil, is where the driver remembers the bucket from one call to the next.
-	Ref *Ref
+	Ref    *Ref
+	Bucket Bucket
 }
 
 // Take is a decision to make: all debits or none. No bucket appears twice.
 type Take struct {
 	Debits []Debit
-	// Brief says that the levels are wanted only when the take is refused.
+	// Brief says that the levels are not wanted.
 	Brief bool
 }
 
@@ -121,8 +121,8 @@ type Settle struct {
 type Outcome struct {
 	Allowed bool
 	At      time.Time // the store's time of the decision
-	// Levels are the charges' states after the decision, in the order of the debits and their charges; nil after
-	// an allowed brief take, and where a settle found no bucket that matters any more.
+	// Levels are the charges' states after the decision, in the order of the debits and their charges. A brief take
+	// has none. A settle has those of the buckets and limits that it found.
 	Levels []Level
 }
 

@@ -19,17 +19,8 @@ type Bucket struct {
 	own   uint16 // the first own slots are the limits in force; then come removed and overriding ones
 	first slot
 	rest  *[]slot
-	// Reserve belongs to the journal.
+	// Reserve belongs to the journal; nil until it needs one.
 	Reserve *Reserve
-}
-
-// Reserve is what a durable store remembers of a bucket.
-type Reserve struct {
-	Levels []int64 // by slot: the level up to which debits may be answered
-	Queued bool    // waits for a commit
-	Key    store.Bucket
-	Size   int64
-	At     int64
 }
 
 type slot struct {
@@ -69,9 +60,7 @@ func (b *Bucket) slots() []slot {
 
 func (b *Bucket) setSlots(s []slot) {
 	b.first, b.rest = slot{}, nil
-	if b.Reserve != nil {
-		b.Reserve.Levels = nil // by slot: nothing of the new set is durable yet
-	}
+	b.Reserve.reset()
 	if len(s) > 0 {
 		b.first = s[0]
 	}

@@ -102,6 +102,7 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 	}
 	b.setSlots(slots)
 	b.own = uint16(own)
+	b.at = now // what was judged at this time is not judged again at an earlier one, also if the take is refused
 	return nil
 }
 
@@ -147,6 +148,7 @@ func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, re
 		}
 	}
 	b.setSlots(kept)
+	b.at = now
 	return nil
 }
 

@@ -27,6 +27,16 @@ func (t *Table) Peek(keys []store.Bucket) store.Snapshot {
 	return store.Snapshot{At: bucket.Time(now), States: states}
 }
 
+// has reports whether there is a bucket of a key, perhaps dead.
+func (t *Table) has(key store.Bucket) bool {
+	var buf [128]byte
+	k := appendKey(buf[:0], key)
+	s := t.shard(k)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.buckets[string(k)] != nil
+}
+
 // find returns the bucket of a key, locked, perhaps dead; nil if there is none.
 func (t *Table) find(key store.Bucket) *Bucket {
 	var buf [128]byte
@@ -99,9 +109,9 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		if t.cfg.Retired != nil && b.counted() {
 			op.retired = append(op.retired, b.state(key))
 		}
+		op.changed(t, b, key, Forgotten)
 		b.setSlots(nil)
 		b.own = 0
-		op.changed(t, b, key)
 		b.id = 0
 		b.mu.Unlock()
 		// A bucket's lock is never held while its shard's is waited for.

@@ -34,6 +34,11 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 			op.now = max(op.now, b.at)
 		}
 	}
+	if s.ID != "" {
+		if err := t.settled.check(s.ID, s.Expires, bucket.Time(op.now)); err != nil {
+			return out, err
+		}
+	}
 	for i, b := range bs {
 		if b == nil {
 			continue
@@ -43,8 +48,12 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 		}
 	}
 	if s.ID != "" {
-		if err := t.settled.add(s.ID, s.Expires, bucket.Time(op.now)); err != nil {
+		purged, err := t.settled.add(s.ID, s.Expires, bucket.Time(op.now))
+		if err != nil {
 			return out, err
+		}
+		if purged { // what has expired stays so
+			t.raise(op.now)
 		}
 	}
 	for i, b := range bs {
@@ -62,13 +71,19 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 			if c.Amount < 0 {
 				sl.level = bucket.Credit(sl.level, -c.Amount)
 				sl.returned -= c.Amount
+				if s.ID != "" {
+					b.Reserve.uncover(at, -c.Amount)
+				}
 			} else if c.Amount > 0 {
 				sl.level = bucket.Spend(sl.level, params(sl.limit).Clock(op.now), c.Amount)
 				sl.debited += c.Amount
 			}
 			out.Levels = append(out.Levels, store.Level{Limit: sl.limit, Level: sl.level})
 		}
-		op.changed(t, b, s.Debits[i].Bucket)
+		op.changed(t, b, s.Debits[i].Bucket, Settled)
+	}
+	if s.ID != "" && t.cfg.Journal != nil {
+		op.tickets.add(t.cfg.Journal.Once(s.ID, s.Expires, bs))
 	}
 	out.Allowed, out.At = true, bucket.Time(op.now)
 	return out, nil
@@ -137,7 +152,8 @@ type settledIDs struct {
 	sweepAt int
 }
 
-func (s *settledIDs) add(id string, expires, now time.Time) error {
+// check reports what add would.
+func (s *settledIDs) check(id string, expires, now time.Time) error {
 	if !now.Before(expires) {
 		return store.ErrExpired
 	}
@@ -146,6 +162,16 @@ func (s *settledIDs) add(id string, expires, now time.Time) error {
 	if _, ok := s.expires[id]; ok {
 		return store.ErrSettled
 	}
+	return nil
+}
+
+// add takes an id, and reports whether it forgot expired ones.
+func (s *settledIDs) add(id string, expires, now time.Time) (purged bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.expires[id]; ok {
+		return false, store.ErrSettled
+	}
 	if s.expires == nil {
 		s.expires = make(map[string]time.Time)
 	}
@@ -153,10 +179,11 @@ func (s *settledIDs) add(id string, expires, now time.Time) error {
 		for id, e := range s.expires {
 			if !now.Before(e) {
 				delete(s.expires, id)
+				purged = true
 			}
 		}
 		s.sweepAt = max(1024, 2*len(s.expires))
 	}
 	s.expires[id] = expires
-	return nil
+	return purged, nil
 }

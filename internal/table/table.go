@@ -1,10 +1,7 @@
 package table
 
 import (
-	"cmp"
-	"context"
 	"hash/maphash"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,60 +17,19 @@ const (
 	firstSweep = 256
 	// sweepEvery is after how long a birth sweeps its shard though it has not grown.
 	sweepEvery = int64(time.Minute)
+	// idle is how long a full bucket is kept, since one that is full again between its requests would be reborn with
+	// each of them. Where room is short it is not.
+	idle = int64(10 * time.Second)
 )
 
 // Config configures a table.
 type Config struct {
 	Now        func() time.Time // nil: the wall clock at New, carried on by the monotonic clock
 	NotBefore  time.Time        // no earlier time is ever used
+	Births     uint64           // the ids of buckets born are greater
 	MaxBuckets int              // buckets in use at once; required
 	Retired    store.Retired    // may be nil
 	Journal    Journal          // may be nil
-}
-
-// Journal makes buckets durable. Its methods are called with the bucket locked and must not block.
-type Journal interface {
-	// Changed is told of a bucket after a change; its ticket, if not nil, is to be waited for before answering.
-	Changed(b *Bucket, key store.Bucket) Ticket
-	// Evict is asked before a full bucket is evicted.
-	Evict(b *Bucket, key store.Bucket, now int64) bool
-}
-
-// Ticket is a promise of durability. Tickets are pointers.
-type Ticket interface {
-	// Wait returns once the promise is kept, broken, or the context has ended.
-	Wait(ctx context.Context) error
-}
-
-// Tickets are what a change has to wait for before it is answered.
-type Tickets struct {
-	first Ticket
-	more  []Ticket
-}
-
-func (ts *Tickets) add(t Ticket) {
-	switch {
-	case t == nil || ts.first == t || slices.Contains(ts.more, t):
-	case ts.first == nil:
-		ts.first = t
-	default:
-		ts.more = append(ts.more, t)
-	}
-}
-
-// None reports whether there is nothing to wait for.
-func (ts *Tickets) None() bool { return ts.first == nil }
-
-// Wait waits for all tickets and returns the first error.
-func (ts *Tickets) Wait(ctx context.Context) error {
-	if ts.first == nil {
-		return nil
-	}
-	err := ts.first.Wait(ctx)
-	for _, t := range ts.more {
-		err = cmp.Or(err, t.Wait(ctx))
-	}
-	return err
 }
 
 // Table holds buckets. See [New].
@@ -111,7 +67,7 @@ func New(cfg Config) *Table {
 		t.floor.Store(-1 << 63)
 	}
 	// Ids go on from the time, so that a bucket reborn in a later process has another one.
-	t.births.Store(uint64(max(1, t.Now())))
+	t.births.Store(max(uint64(max(1, t.Now())), cfg.Births))
 	for i := range t.shards {
 		t.shards[i].buckets = make(map[string]*Bucket)
 		t.shards[i].sweepAt = firstSweep
@@ -130,6 +86,12 @@ func (t *Table) Now() int64 {
 	return max(n, t.floor.Load())
 }
 
+// raise sees to it that nothing is judged at a time before now from here on.
+func (t *Table) raise(now int64) {
+	for f := t.floor.Load(); f < now && !t.floor.CompareAndSwap(f, now); f = t.floor.Load() {
+	}
+}
+
 // Len returns how many buckets the table holds.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
@@ -145,13 +107,13 @@ func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, er
 			return b, nil
 		}
 		b.mu.Unlock() // evicted in between
-		ref.Store((*Bucket)(nil))
+		store.Remember[Bucket](ref, nil)
 	}
 }
 
 // get returns the bucket of a key, not locked, perhaps dead by now.
 func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
-	if b, ok := ref.Load().(*Bucket); ok && b != nil {
+	if b := store.Recall[Bucket](ref); b != nil {
 		return b, nil
 	}
 	var buf [128]byte
@@ -169,7 +131,7 @@ func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, err
 			return nil, err
 		}
 	}
-	ref.Store(b)
+	store.Remember(ref, b)
 	return b, nil
 }
 
@@ -189,7 +151,7 @@ func (t *Table) birth(s *shard, key store.Bucket, k string) (*Bucket, error) {
 	}
 	var retired []store.State
 	if len(s.buckets) >= s.sweepAt || now-s.sweptAt >= sweepEvery && len(s.buckets) > 0 {
-		retired = t.sweep(s, now)
+		retired = t.sweep(s, now, idle)
 	}
 	b := &Bucket{id: t.births.Add(1), at: now}
 	s.buckets[k] = b
@@ -206,7 +168,7 @@ func (t *Table) makeRoom(now int64) bool {
 			for i := range t.shards {
 				s := &t.shards[i]
 				s.mu.Lock()
-				retired := t.sweep(s, now)
+				retired := t.sweep(s, now, 0)
 				s.mu.Unlock()
 				t.retire(retired)
 			}
@@ -215,16 +177,16 @@ func (t *Table) makeRoom(now int64) bool {
 	return int(t.count.Load()) < t.cfg.MaxBuckets
 }
 
-// sweep evicts the full buckets of a locked shard. A bucket that is in use just now stays.
-func (t *Table) sweep(s *shard, now int64) (retired []store.State) {
-	// From here on nothing is judged at an earlier time: an evicted bucket was full then, perhaps not before.
-	for f := t.floor.Load(); f < now && !t.floor.CompareAndSwap(f, now); f = t.floor.Load() {
-	}
+// sweep evicts the full buckets of a locked shard that have been idle for so long. A bucket that is in use just now
+// stays.
+func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
+	// An evicted bucket was full now, perhaps not before.
+	t.raise(now)
 	for k, b := range s.buckets {
 		if !b.mu.TryLock() {
 			continue
 		}
-		if !b.dead() && b.full(now) {
+		if !b.dead() && now-b.at >= idle && b.full(now) {
 			key := parseKey(k)
 			if t.cfg.Journal == nil || t.cfg.Journal.Evict(b, key, now) {
 				if t.cfg.Retired != nil && b.counted() {

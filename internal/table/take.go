@@ -63,19 +63,20 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	if allowed {
 		for i, b := range bs {
 			b.charge(take.Debits[i].Charges, op.now)
-			op.changed(t, b, take.Debits[i].Bucket)
+			op.changed(t, b, take.Debits[i].Bucket, Debited)
 		}
+		op.tickets.remember(bs, op.now)
 	}
 	out.Allowed, out.At = allowed, bucket.Time(op.now)
-	if !allowed || !take.Brief {
+	if !take.Brief {
 		out.Levels = levels(take.Debits, bs, op.now, allowed)
 	}
 	return out, nil
 }
 
-func (op *operation) changed(t *Table, b *Bucket, key store.Bucket) {
+func (op *operation) changed(t *Table, b *Bucket, key store.Bucket, c Change) {
 	if t.cfg.Journal != nil {
-		op.tickets.add(t.cfg.Journal.Changed(b, key))
+		op.tickets.add(t.cfg.Journal.Changed(b, key, c))
 	}
 }
 
@@ -112,7 +113,7 @@ func (b *Bucket) charge(charges []store.Charge, now int64) {
 
 // of returns the slot of the i-th charge's limit, which is the i-th as a rule.
 func (b *Bucket) of(i int, l *store.Limit) *slot {
-	if i < b.len() {
+	if i < int(b.own) {
 		if s := b.slot(i); s.limit == l || *s.limit == *l {
 			return s
 		}
@@ -160,17 +161,22 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 				return nil, err
 			}
 		}
-		dead := false
+		moved := false
 		for _, i := range order {
 			if b := bs[i]; b != nil {
 				b.mu.Lock()
 				if b.dead() {
-					dead = true
-					debits[i].Ref.Store((*Bucket)(nil))
+					moved = true
+					store.Remember[Bucket](debits[i].Ref, nil)
 				}
 			}
 		}
-		if !dead {
+		// One that was not there may have been born before the others were locked. Nobody who holds a shard's lock
+		// waits for a bucket's, so it may be asked for here.
+		for i := range debits {
+			moved = moved || bs[i] == nil && t.has(debits[i].Bucket)
+		}
+		if !moved {
 			return bs, nil
 		}
 		for _, b := range bs {

@@ -1,0 +1,117 @@
+package table
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Record is a bucket as a journal writes it down.
+type Record struct {
+	ID     uint64
+	At     int64 // nanoseconds since bucket.Epoch
+	Epoch  uint32
+	Own    int // the first Own limits are the limits in force
+	Limits []store.LimitState
+}
+
+// Load puts a bucket in as it was written down, unless it is full by now. With reborn it is born again, its counters
+// at zero, under an id that nobody has seen.
+func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
+	b := &Bucket{id: rec.ID, at: rec.At, epoch: rec.Epoch, own: uint16(rec.Own)}
+	slots := make([]slot, len(rec.Limits))
+	for i := range rec.Limits {
+		l := &rec.Limits[i]
+		if slots[i].limit, err = t.limits.intern(l.Limit); err != nil {
+			return false, err
+		}
+		slots[i].level, slots[i].debited, slots[i].returned = l.Level, l.Debited, l.Returned
+	}
+	b.setSlots(slots)
+	if now := t.Now(); b.full(now) {
+		t.raise(now)
+		return false, nil
+	}
+	if reborn {
+		b.rebirth(parseKey(key), t.births.Add(1))
+	}
+	b.Reserve = reserve
+	s := t.shard([]byte(key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buckets[key] == nil {
+		t.count.Add(1)
+	}
+	s.buckets[key] = b
+	s.sweepAt = max(firstSweep, 2*len(s.buckets))
+	return true, nil
+}
+
+// LoadSettled takes a settle's id as it was written down.
+func (t *Table) LoadSettled(id string, expires time.Time) {
+	t.settled.mu.Lock()
+	defer t.settled.mu.Unlock()
+	if t.settled.expires == nil {
+		t.settled.expires = make(map[string]time.Time)
+	}
+	t.settled.expires[id] = expires
+}
+
+// Settled calls f with every id taken that has not expired.
+func (t *Table) Settled(f func(id string, expires time.Time)) {
+	now := bucket.Time(t.Now())
+	t.settled.mu.Lock()
+	defer t.settled.mu.Unlock()
+	for id, e := range t.settled.expires {
+		if now.Before(e) {
+			f(id, e)
+		}
+	}
+}
+
+// Live reports whether there is a bucket of a key, and calls f with it locked.
+func (t *Table) Live(key string, f func(b *Bucket)) bool {
+	b := t.find(parseKey(key))
+	if b == nil {
+		return false
+	}
+	defer b.mu.Unlock()
+	if b.dead() {
+		return false
+	}
+	f(b)
+	return true
+}
+
+// Key returns the key under which a table keeps a bucket, which orders buckets as [store.Bucket.Compare] does.
+func Key(b store.Bucket) string { return string(appendKey(nil, b)) }
+
+// ParseKey is the inverse of [Key].
+func ParseKey(key string) store.Bucket { return parseKey(key) }
+
+// Lock locks a bucket for a journal.
+func (b *Bucket) Lock() { b.mu.Lock() }
+
+// Unlock unlocks a bucket.
+func (b *Bucket) Unlock() { b.mu.Unlock() }
+
+// Dead reports whether the bucket has left its table.
+func (b *Bucket) Dead() bool { return b.dead() }
+
+// Head returns what a locked bucket's record begins with; Limits is nil.
+func (b *Bucket) Head() Record {
+	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own)}
+}
+
+// Len returns how many slots a locked bucket has.
+func (b *Bucket) Len() int { return b.len() }
+
+// Level returns the level of a locked bucket's slot.
+func (b *Bucket) Level(i int) int64 { return b.slot(i).level }
+
+// Limit returns a slot of a locked bucket.
+func (b *Bucket) Limit(i int) store.LimitState {
+	s := b.slot(i)
+	return store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}
+}

@@ -1,0 +1,47 @@
+package table
+
+import (
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Undo gives back what an allowed take took, which was never answered because its tickets' promise was broken.
+//
+// What the clock has issued since is kept back: had the take never been made, a bucket that was full meanwhile would
+// have lost it, and giving it back would admit more than that.
+func (t *Table) Undo(take store.Take, ts Tickets) {
+	for i, b := range ts.w.bs {
+		b.mu.Lock()
+		if !b.dead() {
+			t.undo(b, &take.Debits[i], ts.w.at)
+		}
+		b.mu.Unlock()
+	}
+}
+
+func (t *Table) undo(b *Bucket, d *store.Debit, at int64) {
+	b.at = max(b.at, t.Now())
+	for j := range d.Charges {
+		c := &d.Charges[j]
+		i := b.find(c.Limit)
+		if i < 0 || c.Amount == 0 {
+			continue
+		}
+		s := b.slot(i)
+		issued := sinceThen(params(s.limit), at, b.at)
+		if *s.limit != *c.Limit { // it drained by the one, then by the other
+			issued = bucket.Spend(issued, issued, sinceThen(params(c.Limit), at, b.at))
+		}
+		back := max(0, c.Amount-issued)
+		s.level = bucket.Credit(s.level, back)
+		s.returned += back
+	}
+	if t.cfg.Journal != nil {
+		t.cfg.Journal.Changed(b, d.Bucket, Undone)
+	}
+}
+
+// sinceThen returns what a limit issued between two instants.
+func sinceThen(p bucket.Params, from, to int64) int64 {
+	return bucket.Outstanding(p.Clock(to), p.Clock(from))
+}

@@ -1,0 +1,333 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// The invariants of docs/format/token-clock.md over random histories of one caller. I1 with many callers is in
+// concurrency.go and torture.go, I5 in concurrency.go.
+func invariantScenarios() []scenario {
+	hand := Caps{HandClock: true}
+	all := tells{legs: historyBuckets, force: true, back: true}
+	return []scenario{
+		{name: "I1 never over-admit", need: hand, run: property(tells{legs: historyBuckets}, playI1)},
+		{name: "I1 with returns", need: hand, run: property(tells{legs: 2, back: true}, playI1)},
+		{name: "I1 with forced debits", need: hand, run: property(all, playI1)},
+		{name: "I1 and I4 when the clock jumps back", need: hand, run: property(
+			tells{legs: historyBuckets, force: true, back: true, jump: true}, playI1)},
+		{name: "I2 never lose", need: hand, run: property(all, playI2)},
+		{name: "I2 through changes of limits", need: hand, run: invariantChanges},
+		{name: "I3 polling-free", need: hand, run: property(all, playI3)},
+		{name: "I4 time never runs backwards", need: hand, run: property(all, playI4)},
+		{name: "I6 retryAfter is tight", need: hand, run: property(all, playI6)},
+	}
+}
+
+// property makes a scenario of what holds for every history.
+func property(may tells, play func(e *env, h history) error) func(testing.TB, Harness) {
+	return func(t testing.TB, h Harness) {
+		t.Helper()
+		gen := histories(may)
+		check(t, h, func(rt *rapid.T) {
+			story := gen.Draw(rt, "history")
+			e, done := openOnce(rt, t, h, noon.Add(story.Start))
+			defer done()
+			if err := play(e, story); err != nil {
+				rt.Fatal(err)
+			}
+		})
+	}
+}
+
+// openOnce is open for one of many: the store is closed by done.
+func openOnce(t tb, outer testing.TB, h Harness, now time.Time) (e *env, done func()) {
+	clock := NewClock(now)
+	s := h.Open(outer, clock)
+	return &env{tb: t, outer: outer, h: h, clock: clock, store: s}, func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// do tells the store one operation.
+func (e *env) do(h *history, o op) ([]store.Debit, store.Outcome) {
+	e.clock.Advance(o.Wait)
+	debits := h.debits(o)
+	if o.Settle {
+		return debits, e.settle(debits...)
+	}
+	return debits, e.take(debits...)
+}
+
+// playI1 keeps the books by the times that the store reports, which lie between the clock's and the latest ever.
+func playI1(e *env, h history) error {
+	books, latest := ledger{}, e.clock.Now()
+	for i, o := range h.Ops {
+		debits, out := e.do(&h, o)
+		now := e.clock.Now()
+		if now.After(latest) {
+			latest = now
+		}
+		if out.At.Before(now) || out.At.After(latest) {
+			return fmt.Errorf("operation %d: decided at %v, the clock says %v and never said more than %v", i, out.At, now, latest)
+		}
+		if o.Settle {
+			books.settle(debits, out)
+		} else {
+			books.take(debits, out)
+		}
+		if err := books.check(); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// playI2 expects exactly what the model says, of every answer and of every bucket in the end.
+func playI2(e *env, h history) error {
+	m := newModel()
+	for i, o := range h.Ops {
+		debits, out := e.do(&h, o)
+		if !out.At.Equal(e.clock.Now()) {
+			return fmt.Errorf("operation %d: decided at %v, the clock says %v", i, out.At, e.clock.Now())
+		}
+		if o.Settle {
+			m.settle(debits, out.At)
+		} else if err := m.compareTake(debits, out); err != nil {
+			return fmt.Errorf("operation %d: %w: %s", i, err, show(out))
+		}
+		if err := m.compareStates(e); err != nil {
+			return fmt.Errorf("after operation %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m *model) compareTake(debits []store.Debit, out store.Outcome) error {
+	allowed, meters, refused := m.take(debits, out.At)
+	if allowed != out.Allowed {
+		return fmt.Errorf("allowed %t, want %t", out.Allowed, allowed)
+	}
+	if len(out.Levels) != len(meters) {
+		return fmt.Errorf("%d levels of %d charges", len(out.Levels), len(meters))
+	}
+	for i, l := range out.Levels {
+		if err := meters[i].agree(l.Limit, l.Level, out.At); err != nil {
+			return fmt.Errorf("level %d: %w", i, err)
+		}
+		if l.Refused != refused[i] {
+			return fmt.Errorf("level %d (%s): refused %t, want %t", i, l.Limit.Name, l.Refused, refused[i])
+		}
+	}
+	return nil
+}
+
+// compareStates compares all buckets with the model. What the store does not remember is to be full.
+func (m *model) compareStates(e *env) error {
+	for b, mb := range m.buckets {
+		st, now := e.state(b)
+		for _, mt := range mb.meters {
+			l, level := &mt.limit, int64(math.MinInt64/2)
+			if have := find(st, l); have != nil {
+				l, level = have.Limit, have.Level
+			} else if mt.level <= reading(l, now) {
+				continue
+			}
+			if err := mt.agree(l, level, now); err != nil {
+				return fmt.Errorf("%v: %w", b, err)
+			}
+		}
+	}
+	return nil
+}
+
+// invariantChanges is I2 where the limits change between, and where some callers do not know yet.
+func invariantChanges(t testing.TB, h Harness) {
+	gen := histories(tells{legs: 1, force: true, back: true})
+	check(t, h, func(rt *rapid.T) {
+		versions := []history{gen.Draw(rt, "history")}
+		for range 3 {
+			l := *versions[0].Limits[0]
+			l.Amount, l.Burst = max(1, l.Amount/int64(1+len(versions))), rapid.Int64Range(1, 2*l.Burst).Draw(rt, "burst")
+			if l.Period += time.Duration(len(versions)); l.Period > time.Hour { // no two versions alike
+				l.Period -= 2 * time.Duration(len(versions))
+			}
+			v := versions[0]
+			v.Limits = append([]*store.Limit{&l}, v.Limits[1:]...)
+			versions = append(versions, v)
+		}
+		e, done := openOnce(rt, t, h, noon.Add(versions[0].Start))
+		defer done()
+		m := newModel()
+		for i, o := range versions[0].Ops {
+			v := rapid.IntRange(0, len(versions)-1).Draw(rt, "version")
+			e.clock.Advance(o.Wait)
+			d := at(uint64(v+1), versions[v].debits(o)[0])
+			if err := m.changing(e, o, d); err != nil {
+				rt.Fatalf("operation %d, version %d: %v", i, v+1, err)
+			}
+		}
+	})
+}
+
+// errNone stands for the error that was not there.
+var errNone = errors.New("none")
+
+// changing does one operation on a bucket whose limits change. A store may have forgotten that a full bucket ever
+// followed any, and then it is born anew.
+func (m *model) changing(e *env, o op, d store.Debit) error {
+	now := e.clock.Now()
+	b := m.buckets[d.Bucket]
+	full := b == nil || b.full(now)
+	if o.Settle {
+		if full {
+			return nil // the limits of a bucket born of a settle are those of the next take
+		}
+		e.settle(d)
+		m.settle([]store.Debit{d}, now)
+		return nil
+	}
+	out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{d}})
+	switch stale := m.stale(d); {
+	case stale && full && err == nil:
+		delete(m.buckets, d.Bucket)
+	case stale && !errors.Is(err, store.ErrStaleLimits):
+		return fmt.Errorf("error %w, want another: %w", cmp.Or(err, errNone), store.ErrStaleLimits)
+	case stale:
+		return m.compareStates(e)
+	case err != nil:
+		return err
+	}
+	return m.compareChanged(d, out)
+}
+
+// compareChanged is compareTake where the change may have cost a millitoken, which may be the one that was missing.
+func (m *model) compareChanged(d store.Debit, out store.Outcome) error {
+	b := m.follow(d, out.At)
+	if !out.Allowed {
+		for i, c := range d.Charges { // see what it cost before judging
+			if l := out.Levels[i]; l.Limit != nil {
+				if err := b.find(c.Limit).agree(l.Limit, l.Level, out.At); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return m.compareTake([]store.Debit{d}, out)
+}
+
+// playI3 tells the same story to a store that is asked about everything in between.
+func playI3(e *env, h history) error {
+	asked, done := openOnce(e.tb, e.outer, e.h, e.clock.Now())
+	defer done()
+	for i, o := range h.Ops {
+		if err := asked.poll(); err != nil {
+			return err
+		}
+		_, out := e.do(&h, o)
+		_, also := asked.do(&h, o)
+		if out.Allowed != also.Allowed || !out.At.Equal(also.At) || !o.Settle && show(out) != show(also) {
+			return fmt.Errorf("I3: operation %d: %s; when asked in between: %s", i, show(out), show(also))
+		}
+	}
+	for i := range historyBuckets {
+		for _, l := range h.Limits {
+			b := bkt(fmt.Sprint("entity-", i), "api")
+			if a, b := e.available(b, l), asked.available(b, l); a != b {
+				return fmt.Errorf("I3: available %d in the end; when asked in between %d", a, b)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *env) poll() error {
+	for i := range historyBuckets {
+		e.peek(bkt(fmt.Sprint("entity-", i), "api"), bkt(fmt.Sprint("entity-", i), "other"))
+	}
+	if _, err := e.store.Buckets(e.Context(), store.BucketQuery{Namespace: "n"}); err != nil {
+		return err
+	}
+	if _, err := e.store.Get(e.Context(), store.Key{Namespace: "n", Kind: store.KindSystem}); err != nil {
+		return err
+	}
+	_, err := e.store.List(e.Context(), store.Query{Namespace: "n", Kind: store.KindEntity})
+	return err
+}
+
+// playI4 turns the clock back after the story: no bucket may then have more than it had.
+func playI4(e *env, h history) error {
+	for _, o := range h.Ops {
+		e.do(&h, o)
+	}
+	for i := range historyBuckets {
+		b := bkt(fmt.Sprint("entity-", i), "api")
+		had := make([]int64, len(h.Limits))
+		for j, l := range h.Limits {
+			had[j] = e.available(b, l)
+		}
+		for _, back := range []time.Duration{time.Nanosecond, time.Second, time.Hour, 24 * time.Hour} {
+			now := e.clock.Now()
+			e.clock.Advance(-back)
+			for j, l := range h.Limits {
+				d := debit(b)
+				for k, other := range h.Limits {
+					d.Charges = append(d.Charges, store.Charge{Limit: other, Force: k != j})
+				}
+				d.Charges[j].Amount = max(0, had[j]+1)
+				if out := e.take(d); out.Allowed {
+					return fmt.Errorf("I4: bucket %d had %d of %s, and %v before it admits %d", i, had[j], l.Name, back, d.Charges[j].Amount)
+				}
+			}
+			e.clock.Set(now)
+		}
+	}
+	return nil
+}
+
+// playI6 waits, after each refusal, exactly as long as it says.
+func playI6(e *env, h history) error {
+	for i, o := range h.Ops {
+		debits, out := e.do(&h, o)
+		if out.Allowed {
+			continue
+		}
+		var wait time.Duration
+		possible, n := true, 0
+		for _, d := range debits {
+			for _, c := range d.Charges {
+				if l := out.Levels[n]; l.Refused {
+					after, ok := retryAfter(out, n, c.Amount)
+					possible = possible && ok
+					wait = max(wait, after)
+				}
+				n++
+			}
+		}
+		if !possible || wait > 30*24*time.Hour {
+			continue
+		}
+		if wait <= 0 {
+			return fmt.Errorf("I6: operation %d: refused, but to be retried at once: %s", i, show(out))
+		}
+		e.clock.Advance(wait - 1)
+		if e.take(debits...).Allowed {
+			return fmt.Errorf("I6: operation %d: admitted 1ns before %v: %s", i, wait, show(out))
+		}
+		e.clock.Advance(1)
+		if again := e.take(debits...); !again.Allowed {
+			return fmt.Errorf("I6: operation %d: refused after %v: %s; %s", i, wait, show(out), show(again))
+		}
+	}
+	return nil
+}

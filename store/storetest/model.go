@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// epoch is when every clock reads zero.
+var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// reading returns a limit's clock at a time, worked out the slow and obvious way.
+func reading(l *store.Limit, at time.Time) int64 {
+	n := big.NewInt(int64(at.Sub(epoch)))
+	n.Mul(n, big.NewInt(l.Amount))
+	return n.Div(n, big.NewInt(int64(l.Period))).Int64() // Euclidean: floor, the divisor being positive
+}
+
+// outstanding returns what of a level the clock has not yet passed.
+func outstanding(l *store.Limit, level int64, at time.Time) int64 {
+	return max(0, level-reading(l, at))
+}
+
+// room returns what may be debited; negative in debt.
+func room(l *store.Limit, level int64, at time.Time) int64 {
+	return l.Burst - outstanding(l, level, at)
+}
+
+// model is the exact reference: every bucket ever written, none ever forgotten.
+type model struct {
+	buckets map[store.Bucket]*modelBucket
+}
+
+type modelBucket struct {
+	epoch  uint64
+	inUse  map[string]bool // the names of its own limits in force
+	meters []*modelMeter
+}
+
+type modelMeter struct {
+	limit    store.Limit
+	level    int64
+	debited  int64
+	returned int64
+	slack    int64 // millitokens that changes of the limit may have cost
+}
+
+func newModel() *model { return &model{buckets: map[store.Bucket]*modelBucket{}} }
+
+func (b *modelBucket) find(l *store.Limit) *modelMeter {
+	for _, m := range b.meters {
+		if same(&m.limit, l) {
+			return m
+		}
+	}
+	return nil
+}
+
+// full reports whether a bucket carries no information at a time. A store may have forgotten it.
+func (b *modelBucket) full(at time.Time) bool {
+	for _, m := range b.meters {
+		if m.level > reading(&m.limit, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// stale reports whether a debit follows limits older than the bucket's.
+func (m *model) stale(d store.Debit) bool {
+	b := m.buckets[d.Bucket]
+	return b != nil && d.Epoch < b.epoch && b.differs(d)
+}
+
+func (b *modelBucket) differs(d store.Debit) bool {
+	own := 0
+	for _, c := range d.Charges {
+		if c.Limit.Override {
+			continue
+		}
+		own++
+		if m := b.find(c.Limit); m == nil || m.limit != *c.Limit || !b.inUse[c.Limit.Name] {
+			return true
+		}
+	}
+	return own > 0 && own != len(b.inUse)
+}
+
+// follow makes the bucket's limits those of the debit, keeping what is outstanding, and returns the bucket.
+func (m *model) follow(d store.Debit, now time.Time) *modelBucket {
+	b := m.buckets[d.Bucket]
+	if b == nil {
+		b = &modelBucket{inUse: map[string]bool{}}
+		m.buckets[d.Bucket] = b
+	}
+	change := b.differs(d)
+	if change {
+		b.inUse = map[string]bool{}
+		b.epoch = d.Epoch
+	}
+	for _, c := range d.Charges {
+		mt := b.find(c.Limit)
+		switch {
+		case mt == nil:
+			mt = &modelMeter{limit: *c.Limit, level: reading(c.Limit, now)}
+			b.meters = append(b.meters, mt)
+		case mt.limit != *c.Limit:
+			mt.level = reading(c.Limit, now) + outstanding(&mt.limit, mt.level, now)
+			mt.limit = *c.Limit
+			mt.slack++
+		}
+		if change && !c.Limit.Override {
+			b.inUse[c.Limit.Name] = true
+		}
+	}
+	return b
+}
+
+// take decides a take as at a time. It returns, for each charge, its meter and whether it does not fit.
+func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters []*modelMeter, refused []bool) {
+	allowed = true
+	for _, d := range debits {
+		b := m.follow(d, now)
+		for _, c := range d.Charges {
+			mt := b.find(c.Limit)
+			no := !c.Force && c.Amount > room(&mt.limit, mt.level, now)
+			meters, refused = append(meters, mt), append(refused, no)
+			allowed = allowed && !no
+		}
+	}
+	if !allowed {
+		return false, meters, refused
+	}
+	i := 0
+	for _, d := range debits {
+		for _, c := range d.Charges {
+			meters[i].spend(c.Amount, now)
+			i++
+		}
+	}
+	return true, meters, refused
+}
+
+func (mt *modelMeter) spend(a int64, now time.Time) {
+	mt.level = max(mt.level, reading(&mt.limit, now)) + a
+	mt.debited += a
+}
+
+// settle applies a settle as at a time, to the limits as the bucket has them.
+func (m *model) settle(debits []store.Debit, now time.Time) {
+	for _, d := range debits {
+		for _, c := range d.Charges {
+			b := m.buckets[d.Bucket]
+			if b == nil && c.Amount > 0 {
+				b = m.follow(store.Debit{Bucket: d.Bucket, Epoch: d.Epoch}, now)
+			}
+			if b == nil {
+				continue
+			}
+			mt := b.find(c.Limit)
+			if mt == nil && c.Amount > 0 {
+				mt = &modelMeter{limit: *c.Limit, level: reading(c.Limit, now)}
+				b.meters = append(b.meters, mt)
+			}
+			switch {
+			case mt == nil:
+			case c.Amount > 0:
+				mt.spend(c.Amount, now)
+			default:
+				mt.level += c.Amount
+				mt.returned -= c.Amount
+			}
+		}
+	}
+}
+
+// agree compares what a store shows of a limit with the model, and then follows the store within the millitoken
+// that a change of limits may cost.
+func (mt *modelMeter) agree(l *store.Limit, level int64, now time.Time) error {
+	if *l != mt.limit {
+		return fmt.Errorf("limit %+v, want %+v", *l, mt.limit)
+	}
+	got, want := outstanding(l, level, now), outstanding(&mt.limit, mt.level, now)
+	if got < want || got > want+mt.slack {
+		return fmt.Errorf("%s: %d millitokens outstanding, want %d", l.Name, got, want)
+	}
+	mt.level += got - want
+	mt.slack = 0
+	return nil
+}
+
+// show prints an outcome for a message.
+func show(out store.Outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "allowed %t at %s", out.Allowed, out.At.Format("15:04:05.000000000"))
+	for _, l := range out.Levels {
+		fmt.Fprintf(&b, "; %s available %d", l.Limit.Name, room(l.Limit, l.Level, out.At))
+		if l.Refused {
+			b.WriteString(" refused")
+		}
+	}
+	return b.String()
+}

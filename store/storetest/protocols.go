@@ -1,0 +1,201 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weirlimits/weir/store"
+)
+
+func protocolScenarios() []scenario {
+	return []scenario{
+		{name: "two takers and a returner", run: exploreReturns},
+		{name: "takers of two buckets", run: exploreBuckets},
+		{name: "a settle sent three times", run: exploreOnce},
+		{name: "limits changed while others debit", run: exploreChange},
+		{name: "forgotten while others debit", run: exploreForget},
+		{name: "records changed by two", run: exploreCatalog},
+	}
+}
+
+// world is a namespace of its own for each interleaving, with what the scripts saw.
+type world struct {
+	*env
+
+	b, c store.Bucket
+	n    [4]int64
+	errs []error
+}
+
+// worlds returns what makes fresh worlds on one store.
+func worlds(e *env) func(func()) *world {
+	i := 0
+	return func(func()) *world {
+		i++
+		ns := fmt.Sprint("world-", i)
+		return &world{env: e, b: store.Bucket{Namespace: ns, Entity: "bob", Resource: "api"}, c: store.Bucket{Namespace: ns, Entity: "carol", Resource: "api"}}
+	}
+}
+
+// takes debits and counts what was admitted.
+func takes(k int, charges ...store.Charge) func(*world) {
+	return func(w *world) {
+		if w.takeQuietly(debit(w.b, charges...)).Allowed {
+			for _, c := range charges {
+				w.n[k] += c.Amount
+			}
+		}
+	}
+}
+
+func exploreReturns(t testing.TB, h Harness) {
+	e, l := open(t, t, h, noon), still("rpm", 10)
+	taker := Steps(takes(0, charge(l, 4)), takes(0, charge(l, 3)), takes(0, charge(l, 2)))
+	returner := Steps(
+		takes(1, charge(l, 5)),
+		func(w *world) { w.settleQuietly(debit(w.b, store.Charge{Limit: l, Amount: -w.n[1]})) },
+	)
+	Explore(t, worlds(e), []Script[*world]{taker, taker, returner}, func(w *world) error {
+		if got := l.Burst - w.available(w.b, l); got != w.n[0] || got > l.Burst {
+			return fmt.Errorf("%d millitokens outstanding, %d admitted and kept", got, w.n[0])
+		}
+		return nil
+	})
+}
+
+func exploreBuckets(t testing.TB, h Harness) {
+	e, l := open(t, t, h, noon), still("rpm", 10)
+	both := func(w *world) {
+		if w.takeQuietly(debit(w.c, charge(l, 4)), debit(w.b, charge(l, 4))).Allowed {
+			w.n[1] += 4 * tok
+		}
+	}
+	Explore(t, worlds(e), []Script[*world]{
+		Steps(both, both), Steps(both, takes(0, charge(l, 3))), Steps(takes(0, charge(l, 6)), both),
+	}, func(w *world) error {
+		b, c := l.Burst-w.available(w.b, l), l.Burst-w.available(w.c, l)
+		if b != w.n[0]+w.n[1] || c != w.n[1] || b > l.Burst {
+			return fmt.Errorf("%d and %d millitokens outstanding, want %d and %d", b, c, w.n[0]+w.n[1], w.n[1])
+		}
+		return nil
+	})
+}
+
+func exploreOnce(t testing.TB, h Harness) {
+	e, l := open(t, t, h, noon), still("rpm", 10)
+	send := func(w *world) {
+		s := w.once("lease-"+w.b.Namespace, debit(w.b, charge(l, -3)))
+		switch _, err := w.store.Settle(w.Context(), s); {
+		case err == nil:
+			w.n[1]++
+		case !errors.Is(err, store.ErrSettled):
+			w.errs = append(w.errs, err)
+		}
+	}
+	Explore(t, worlds(e), []Script[*world]{
+		Steps(takes(0, charge(l, 10)), send, takes(0, charge(l, 2))), Steps(send, send),
+	}, func(w *world) error {
+		if w.n[1] != 1 || len(w.errs) > 0 {
+			return fmt.Errorf("applied %d times, errors %v", w.n[1], w.errs)
+		}
+		// It came before there was a debt, and then it gave nothing, or after.
+		got, owed := l.Burst-w.available(w.b, l), w.n[0]
+		if got != owed && got != owed-3*tok {
+			return fmt.Errorf("%d millitokens outstanding, %d admitted", got, owed)
+		}
+		return nil
+	})
+}
+
+func exploreChange(t testing.TB, h Harness) {
+	e, limits := open(t, t, h, noon), []*store.Limit{still("rpm", 10), still("rpm", 4), still("rpm", 16)}
+	takesAt := func(version int, tokens int64) func(*world) {
+		return func(w *world) {
+			l := limits[version]
+			d := at(uint64(version+1), debit(w.b, charge(l, tokens)))
+			out, err := w.store.Take(w.Context(), store.Take{Debits: []store.Debit{d}})
+			switch newest := w.n[2]; {
+			case errors.Is(err, store.ErrStaleLimits) && int64(version) < newest:
+			case err != nil || int64(version) < newest:
+				w.errs = append(w.errs, fmt.Errorf("version %d after %d: %w", version, newest, err))
+			case out.Allowed:
+				w.n[0] += tokens * tok
+				w.n[2] = int64(version)
+			default:
+				w.n[2] = int64(version)
+			}
+		}
+	}
+	Explore(t, worlds(e), []Script[*world]{
+		Steps(takesAt(0, 6), takesAt(0, 3), takesAt(1, 1)),
+		Steps(takesAt(1, 1), takesAt(2, 0), takesAt(2, 8)),
+		Steps(takesAt(0, 2)),
+	}, func(w *world) error {
+		got := int64(0)
+		if m := w.meter(w.b, limits[0]); m != nil {
+			got = outstanding(m.Limit, m.Level, w.now())
+		}
+		if len(w.errs) > 0 || got < w.n[0] || got > w.n[0]+2 {
+			return fmt.Errorf("%d millitokens outstanding, %d admitted, errors %v", got, w.n[0], w.errs)
+		}
+		return nil
+	})
+}
+
+func exploreForget(t testing.TB, h Harness) {
+	e, l := open(t, t, h, noon), still("rpm", 10)
+	refs := map[string]*store.Ref{}
+	withRef := func(w *world) {
+		if refs[w.b.Namespace] == nil {
+			refs[w.b.Namespace] = new(store.Ref)
+		}
+		d := debit(w.b, charge(l, 3))
+		d.Ref = refs[w.b.Namespace]
+		if w.takeQuietly(d).Allowed {
+			w.n[0] += 3 * tok
+		}
+	}
+	forget := func(w *world) {
+		if err := w.store.Forget(w.Context(), w.b); err != nil {
+			w.errs = append(w.errs, err)
+		}
+		w.n[0] = 0
+	}
+	Explore(t, worlds(e), []Script[*world]{
+		Steps(withRef, withRef, withRef), Steps(takes(0, charge(l, 4)), forget, withRef),
+	}, func(w *world) error {
+		if got := l.Burst - w.available(w.b, l); got != w.n[0] || len(w.errs) > 0 {
+			return fmt.Errorf("%d millitokens outstanding, %d admitted since, errors %v", got, w.n[0], w.errs)
+		}
+		return nil
+	})
+}
+
+// exploreCatalog: two read, then write what they read and one more, and repeat on a conflict.
+func exploreCatalog(t testing.TB, h Harness) {
+	e := open(t, t, h, noon)
+	add := func(w *world, yield func()) {
+		k := store.Key{Namespace: w.b.Namespace, Kind: store.KindEntity, ID: "counter"}
+		for range 3 {
+			r := w.record(k)
+			yield()
+			err := w.store.Commit(w.Context(), store.Write{Record: store.Record{Key: k, Version: r.Version, Value: append(r.Value[:len(r.Value):len(r.Value)], 'x')}})
+			if err == nil {
+				w.n[0]++
+				return
+			}
+			if !errors.Is(err, store.ErrConflict) {
+				w.errs = append(w.errs, err)
+			}
+			yield()
+		}
+	}
+	Explore(t, worlds(e), []Script[*world]{add, add, add}, func(w *world) error {
+		r := w.record(store.Key{Namespace: w.b.Namespace, Kind: store.KindEntity, ID: "counter"})
+		if int64(len(r.Value)) != w.n[0] || int64(r.Version) != w.n[0] || w.n[0] < 3 || len(w.errs) > 0 {
+			return fmt.Errorf("version %d of %q after %d commits, errors %v", r.Version, r.Value, w.n[0], w.errs)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,308 @@
+package storetest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// White-box: what must fail cannot be shown through Run.
+func TestMain(m *testing.M) {
+	// Properties are made to fail here; the smallest history that does is of no interest.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ns"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func refHarness(flaw string) Harness {
+	return Harness{
+		Open: func(_ testing.TB, clock *Clock) store.Store { return newReference(clock.Now, flaw) },
+		Peer: func(_ testing.TB, s store.Store, _ *Clock) store.Store {
+			return s.(*reference).peer()
+		},
+		Caps: Caps{HandClock: true, AtomicTake: true},
+	}
+}
+
+func TestReference(t *testing.T) {
+	t.Parallel()
+	Run(t, refHarness(""))
+}
+
+// TestReferenceWallClock: the suite asks for nothing that was not claimed.
+func TestReferenceWallClock(t *testing.T) {
+	t.Parallel()
+	h := refHarness("")
+	h.Open = func(testing.TB, *Clock) store.Store { return newReference(time.Now, "") }
+	h.Caps = Caps{Remote: true}
+	Run(t, h)
+}
+
+func TestReferenceTorture(t *testing.T) {
+	t.Parallel()
+	Torture(t, refHarness(""), time.Second)
+}
+
+// flaws are what may be wrong with a store, and who is to notice.
+var flaws = map[string][]string{
+	"a millitoken too many":          {"linear/one bucket", "linear/two buckets", "take/exactly what is there", "invariants/I1 never over-admit"},
+	"a millitoken too few":           {"take/exactly what is there", "invariants/I2 never lose", "vectors/1-4 drain and wait", "invariants/I6 retryAfter is tight"},
+	"half a take":                    {"linear/two buckets", "linear/three buckets", "take/all or none over buckets", "invariants/I2 never lose", "protocols/takers of two buckets"},
+	"loses a return":                 {"linear/two buckets", "settle/returns", "invariants/I2 never lose", "concurrency/returns"},
+	"looks before it leaps":          {"linear/one bucket", "concurrency/a thousand on one bucket", "concurrency/opposite orders"},
+	"nothing is free in debt":        {"take/nothing of a limit in debt", "vectors/15 held back by what it owes", "invariants/I4 time never runs backwards"},
+	"force asks":                     {"take/forced"},
+	"forces though refused":          {"take/forced beside a refusal", "invariants/I2 never lose"},
+	"flags one refusal":              {"take/levels of every refusal", "invariants/I2 never lose"},
+	"sorts levels":                   {"take/levels"},
+	"never brief":                    {"take/brief"},
+	"trusts refs":                    {"take/refs of forgotten buckets", "concurrency/forgetting", "protocols/forgotten while others debit"},
+	"buckets twice":                  {"mistakes/a bucket twice"},
+	"negative amounts":               {"mistakes/negative amounts"},
+	"overflows":                      {"mistakes/forced past the largest level"},
+	"half before an error":           {"limits/stale beside others"},
+	"idling is credited twice":       {"invariants/I1 never over-admit", "vectors/1-4 drain and wait"},
+	"stale limits":                   {"limits/stale", "protocols/limits changed while others debit", "invariants/I2 through changes of limits", "epoch/stamps limits"},
+	"a change forgives":              {"limits/lowered", "vectors/11-12 the limit changes", "invariants/I2 through changes of limits", "concurrency/a change of limits"},
+	"a removed limit is forgotten":   {"limits/removed and added again"},
+	"overrides by name":              {"overrides/known by name and parameters"},
+	"any number of overrides":        {"overrides/too many"},
+	"ids run together":               {"ids/never collide"},
+	"a return makes a bucket":        {"settle/return to no bucket", "buckets/reads make nothing"},
+	"a look makes a bucket":          {"buckets/reads make nothing"},
+	"a look rounds down":             {"invariants/I3 polling-free", "invariants/I2 never lose"},
+	"a settle changes limits":        {"settle/other parameters"},
+	"gives back more than there was": {"settle/more than was taken"},
+	"settles again":                  {"once/twice", "protocols/a settle sent three times"},
+	"looks before it settles":        {"once/at once", "once/at once from two clients"},
+	"never expires":                  {"once/expired"},
+	"counts net":                     {"counters/forced and given back", "counters/random"},
+	"ids of births repeat":           {"counters/id of a birth", "ids/never collide"},
+	"time runs backwards":            {"time/back to before an eviction"},
+	"works after close":              {"closed/every method"},
+	"ignores contexts":               {"closed/cancelled context"},
+	"overwrites":                     {"catalog/conflicts", "catalog/compare and set at once", "protocols/records changed by two"},
+	"half a commit":                  {"catalog/all or none", "catalog/all or none across namespaces"},
+	"a key twice":                    {"catalog/mistakes"},
+	"versions go on":                 {"catalog/deletes"},
+	"nothing expires":                {"catalog/expiry"},
+	"shares values":                  {"catalog/values are not shared"},
+	"epochs stand still":             {"epoch/raised by every commit"},
+	"one epoch for all":              {"epoch/of the namespaces that it names"},
+	"the epoch is read last":         {"epoch/never newer than the records"},
+	"orders ids run together":        {"list/order", "list/random"},
+	"any cursor":                     {"list/cursors of others"},
+	"pages by number":                {"list/while records come and go"},
+}
+
+// TestFlaws shows that a store that breaks the contract does not pass.
+func TestFlaws(t *testing.T) {
+	t.Parallel()
+	scenarios := map[string]scenario{}
+	for _, su := range suites() {
+		for _, sc := range su.scenarios {
+			scenarios[su.name+"/"+sc.name] = sc
+		}
+	}
+	for flaw, names := range flaws {
+		t.Run(flaw, func(t *testing.T) {
+			t.Parallel()
+			for _, name := range names {
+				sc, ok := scenarios[name]
+				if !ok {
+					t.Fatalf("no scenario %q", name)
+				}
+				if !fails(t, func(tb testing.TB) { sc.run(tb, refHarness(flaw)) }) {
+					t.Errorf("%q does not notice", name)
+				}
+			}
+		})
+	}
+}
+
+// TestTortureFlaws: nor does one whose flaw shows only in the books.
+func TestTortureFlaws(t *testing.T) {
+	t.Parallel()
+	for _, flaw := range []string{
+		"a millitoken too many", "half a take", "loses a return", "looks before it leaps", "a change forgives", "counts net", "idling is credited twice",
+	} {
+		t.Run(flaw, func(t *testing.T) {
+			t.Parallel()
+			if !fails(t, func(tb testing.TB) { Torture(tb, refHarness(flaw), 20*time.Second) }) {
+				t.Error("torture does not notice")
+			}
+		})
+	}
+}
+
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	type counter struct{ n int }
+	fresh := func(func()) *counter { return &counter{} }
+	torn := func(c *counter, yield func()) { // reads, then writes
+		n := c.n
+		yield()
+		c.n = n + 1
+	}
+	whole := func(c *counter, yield func()) {
+		yield()
+		c.n++
+	}
+	both := func(c *counter) error {
+		if c.n != 2 {
+			return fmt.Errorf("counted %d", c.n)
+		}
+		return nil
+	}
+	if runs, err := explore(fresh, []Script[*counter]{whole, whole}, both); err != nil || runs != 6 {
+		t.Errorf("%d interleavings, error %v, want 6 and none", runs, err)
+	}
+	if _, err := explore(fresh, []Script[*counter]{torn, torn}, both); err == nil || !strings.Contains(err.Error(), "order 0 1") {
+		t.Errorf("error %v, want a lost update in the order 0 1", err)
+	}
+	// One of three scripts ends at once, and one panics.
+	bad := func(*counter, func()) { panic("boom") }
+	if _, err := explore(fresh, []Script[*counter]{torn, bad, func(*counter, func()) {}}, both); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("error %v, want the panic", err)
+	}
+	// The subject may yield on behalf of whoever runs, from another goroutine too.
+	type engine struct {
+		counter
+
+		call func(func())
+	}
+	calls := func(yield func()) *engine {
+		return &engine{call: func(f func()) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				f()
+				yield()
+			}()
+			<-done
+		}}
+	}
+	update := func(e *engine, _ func()) {
+		n := 0
+		e.call(func() { n = e.n })
+		e.call(func() { e.n = n + 1 })
+	}
+	_, err := explore(calls, []Script[*engine]{update, update}, func(e *engine) error { return both(&e.counter) })
+	if err == nil {
+		t.Error("the lost update between two calls was not found")
+	}
+}
+
+func TestCheckI1(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		events []event
+		burst  int64
+		ok     bool
+	}{
+		"nothing":                    {nil, 1, true},
+		"a burst":                    {[]event{{debited: 10}}, 10, true},
+		"more than a burst":          {[]event{{debited: 11}}, 10, false},
+		"a burst in two":             {[]event{{debited: 5}, {debited: 5}}, 10, true},
+		"one more":                   {[]event{{debited: 5}, {debited: 6}}, 10, false},
+		"one more, issued":           {[]event{{debited: 5}, {debited: 6, clock: 1}}, 10, true},
+		"two bursts after an idling": {[]event{{debited: 10, clock: 100}, {debited: 10, clock: 109}}, 10, false},
+		"not from the start":         {[]event{{debited: 1}, {debited: 10, clock: 100}, {debited: 1, clock: 100}}, 10, false},
+		"given back":                 {[]event{{debited: 10}, {returned: 4}, {debited: 4}}, 10, true},
+		"given back too late":        {[]event{{debited: 10}, {debited: 4}, {returned: 4}}, 10, false},
+		"given back before":          {[]event{{returned: 4}, {debited: 14}}, 10, false},
+		"time ran back":              {[]event{{debited: 5, clock: 9}, {debited: 5, clock: 8}}, 10, false},
+	} {
+		if err := checkI1(tt.events, tt.burst); (err == nil) != tt.ok {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// fails reports whether a test fails, without failing t.
+func fails(t *testing.T, f func(testing.TB)) bool {
+	t.Helper()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.Errorf("panic: %v", p)
+			}
+		}()
+		f(r)
+	}()
+	<-done
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+	return r.Failed()
+}
+
+// recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+
+	mu       sync.Mutex
+	failed   error
+	cleanups []func()
+}
+
+func (r *recorder) Helper()             {}
+func (r *recorder) Log(...any)          {}
+func (r *recorder) Logf(string, ...any) {}
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+func (r *recorder) ArtifactDir() string { return r.TempDir() }
+
+func (r *recorder) Error(args ...any) { r.fail(fmt.Sprint(args...)) }
+
+func (r *recorder) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Fail() { r.fail("failed") }
+
+func (r *recorder) FailNow() {
+	r.Fail()
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatal(args ...any) {
+	r.Error(args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed != nil
+}
+
+func (r *recorder) fail(msg string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = errors.New(msg)
+	}
+}

@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+func timeScenarios() []scenario {
+	hand := Caps{HandClock: true}
+	return []scenario{
+		{name: "back an hour", need: hand, run: each(timeBack)},
+		{name: "back to before a refill", need: hand, run: each(timeBackFull)},
+		{name: "back to before an eviction", need: hand, run: each(timeBackEvicted)},
+		{name: "back to before a change of limits", need: hand, run: each(timeBackChange)},
+		{name: "back to before an override was forgotten", need: hand, run: each(timeBackOverride)},
+		{name: "back and on", need: hand, run: each(timeOn)},
+		{name: "ten years on", need: hand, run: each(timeLeap)},
+		{name: "before the epoch", need: hand, run: timeBefore},
+		{name: "never falls short of a decision", run: each(timeMonotone)},
+	}
+}
+
+// ledgerTake takes and keeps the books.
+func (e *env) ledgerTake(books ledger, debits ...store.Debit) store.Outcome {
+	e.Helper()
+	out := e.take(debits...)
+	books.take(debits, out)
+	if err := books.check(); err != nil {
+		e.Fatalf("%v", err)
+	}
+	return out
+}
+
+func timeBack(e *env) {
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
+	e.ledgerTake(books, debit(b, charge(l, 50)))
+	e.clock.Advance(-time.Hour)
+	if e.ledgerTake(books, debit(b, charge(l, 11))).Allowed {
+		e.Fatalf("the past admits more than the present")
+	}
+	e.clock.Advance(time.Hour)
+	e.wantTokens(b, l, 10)
+	e.allow(debit(b, charge(l, 10)))
+}
+
+// timeBackFull: a bucket that has filled up is drained in the past.
+func timeBackFull(e *env) {
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
+	begin := e.clock.Now()
+	e.ledgerTake(books, debit(b, charge(l, 60)))
+	e.clock.Advance(time.Hour)
+	e.wantTokens(b, l, 60) // and seen full
+	for range 5 {
+		e.clock.Set(begin.Add(time.Second))
+		e.ledgerTake(books, debit(b, charge(l, 60)))
+		e.ledgerTake(books, debit(b, charge(l, 1)))
+	}
+	e.clock.Set(begin.Add(time.Hour))
+	e.ledgerTake(books, debit(b, charge(l, 60)))
+	if e.ledgerTake(books, debit(b, charge(l, 1))).Allowed {
+		e.Fatalf("two bursts in one hour that was full")
+	}
+}
+
+// timeBackEvicted: and the store may have forgotten it meanwhile, to make room for others.
+func timeBackEvicted(e *env) {
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
+	begin := e.clock.Now()
+	e.ledgerTake(books, debit(b, charge(l, 60)))
+	for round := range 3 {
+		e.clock.Advance(time.Hour)
+		for i := range e.some(500) {
+			e.allow(debit(bkt(fmt.Sprint("other-", round, "-", i), "api"), charge(l, 60)))
+		}
+		now := e.clock.Now()
+		e.clock.Set(begin.Add(time.Duration(round) * time.Second))
+		e.ledgerTake(books, debit(b, charge(l, 60)))
+		e.ledgerTake(books, debit(b, charge(l, 1)))
+		for i := range 20 { // nor is any of the others full in the past
+			if e.take(debit(bkt(fmt.Sprint("other-", round, "-", i), "api"), charge(l, 1))).Allowed {
+				e.Fatalf("a drained bucket admits in the past")
+			}
+		}
+		e.clock.Set(now)
+		e.ledgerTake(books, debit(b, charge(l, 60)))
+	}
+}
+
+// timeBackChange: limits that changed by a take that was refused did so at its time. Either no time before counts any
+// more, or what was outstanding then still is.
+func timeBackChange(e *env) {
+	b, fast, slow := bkt("alice", "api"), perMinute("rpm", 6000), per("rpm", 6000, 6000*time.Hour)
+	first := e.allow(at(1, debit(b, charge(fast, 6000))))
+	e.clock.Advance(time.Hour)
+	e.refuse(at(2, debit(b, charge(slow, 6001))))
+	e.clock.Advance(-time.Hour)
+	st, now := e.state(b)
+	m := find(st, slow)
+	if m == nil {
+		return // full by then, and forgotten
+	}
+	issued := reading(fast, now) - reading(fast, first.At)
+	if got := outstanding(m.Limit, m.Level, now); got < 6000*tok-issued {
+		e.Fatalf("%d millitokens outstanding at %v, 6,000,000 were at %v and %d were issued since", got, now, first.At, issued)
+	}
+}
+
+// timeBackOverride: an override that was full made room for another, in a take that was refused.
+func timeBackOverride(e *env) {
+	b, books := bkt("alice", "api"), ledger{}
+	over, other := override(perMinute("rpm", 60)), override(perMinute("rpm", 70))
+	e.ledgerTake(books, loose(b, charge(over, 60)))
+	e.clock.Advance(time.Hour)
+	e.ledgerTake(books, loose(b, charge(other, 71)))
+	e.clock.Advance(-time.Hour)
+	e.ledgerTake(books, loose(b, charge(over, 60)))
+	e.ledgerTake(books, loose(b, charge(over, 60)))
+}
+
+// timeOn: a clock that went back and returns owes nothing for it.
+func timeOn(e *env) {
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
+	e.ledgerTake(books, debit(b, charge(l, 60)))
+	wait, _ := retryAfter(e.ledgerTake(books, debit(b, charge(l, 1))), 0, 1*tok)
+	e.clock.Advance(-time.Hour)
+	e.ledgerTake(books, debit(b, charge(l, 1)))
+	e.clock.Advance(time.Hour + wait - time.Nanosecond)
+	if e.ledgerTake(books, debit(b, charge(l, 1))).Allowed {
+		e.Fatalf("admitted 1ns early")
+	}
+	e.clock.Advance(time.Nanosecond)
+	if !e.ledgerTake(books, debit(b, charge(l, 1))).Allowed {
+		e.Fatalf("what the clock had issued was lost on the way back")
+	}
+}
+
+func timeLeap(e *env) {
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
+	for range 3 {
+		e.ledgerTake(books, debit(b, charge(l, 60)))
+		e.ledgerTake(books, debit(b, charge(l, 1)))
+		e.clock.Advance(10 * 365 * 24 * time.Hour)
+		e.wantTokens(b, l, 60)
+	}
+}
+
+// timeBefore: recorded logs may be older than the clock's zero.
+func timeBefore(t testing.TB, h Harness) {
+	e := open(t, t, h, time.Date(1995, time.May, 3, 10, 0, 0, 1, time.UTC))
+	b, l, books := bkt("alice", "api"), perMinute("rpm", 7), ledger{}
+	e.wantTokens(b, l, 7)
+	if !e.ledgerTake(books, debit(b, charge(l, 7))).Allowed {
+		t.Fatalf("a fresh bucket refuses its burst")
+	}
+	out := e.refuse(debit(b, charge(l, 1)))
+	after, _ := retryAfter(out, 0, 1*tok)
+	if after < 60*time.Second/7-time.Minute/7000 || after > 60*time.Second/7+time.Minute/7000 {
+		t.Fatalf("retry after %v, want a seventh of a minute", after)
+	}
+	e.clock.Advance(after - 1)
+	e.refuse(debit(b, charge(l, 1)))
+	e.clock.Advance(1)
+	e.allow(debit(b, charge(l, 1)))
+	e.clock.Set(epoch)
+	e.wantTokens(b, l, 7)
+}
+
+// timeMonotone: what Peek and the lists say is not older than what was decided before.
+func timeMonotone(e *env) {
+	b, l := bkt("alice", "api"), still("rpm", 1000)
+	for range 20 {
+		out := e.allow(debit(b, charge(l, 1)))
+		page, err := e.store.Buckets(e.Context(), store.BucketQuery{Namespace: "n"})
+		if err != nil {
+			e.Fatalf("buckets: %v", err)
+		}
+		if now := e.now(); now.Before(out.At) || page.At.Before(out.At) {
+			e.Fatalf("decided at %v; peek says %v, the list %v", out.At, now, page.At)
+		}
+		e.clock.Advance(time.Millisecond)
+	}
+}

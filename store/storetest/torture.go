@@ -1,0 +1,391 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	tortureWorkers = 8
+	tortureCalls   = 250 // of each worker in a round
+	tortureBuckets = 12
+	// tortureEnough is how many decisions a run of a minute or more must reach to be worth its time.
+	tortureEnough = 100_000
+)
+
+// TortureTime returns how long to torture: WEIR_TORTURE, else a minute where CI is true, else five seconds.
+func TortureTime(t testing.TB) time.Duration {
+	t.Helper()
+	if s := os.Getenv("WEIR_TORTURE"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatalf("WEIR_TORTURE: %v", err)
+		}
+		return d
+	}
+	if os.Getenv("CI") == "true" {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
+
+func tortureSeed(t testing.TB) uint64 {
+	t.Helper()
+	if s := os.Getenv("WEIR_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("WEIR_SEED: %v", err)
+		}
+		return seed
+	}
+	return rand.Uint64()
+}
+
+// Torture lets many callers work on a few buckets for so long: takes of several buckets, some forced, returns, peeks
+// and lists, changes of limits in some rounds, the clock jumping now and then. A duration of 0 is [TortureTime].
+//
+// The callers rest between rounds. From what they were told and from what the buckets then show follows, whatever the
+// order in which the store took their calls:
+//
+//   - I1, from any rest to any later one: debits - returns <= burst + clock(last debit) - clock(first debit);
+//   - nothing spent is lost: a level rises by at least what was spent less what was returned;
+//   - nothing unspent is lost: a level rises by no more than what was spent, once it is ahead of the clock;
+//   - the counters count exactly that.
+//
+// It logs its seed, which WEIR_SEED sets.
+func Torture(t testing.TB, h Harness, d time.Duration) {
+	t.Helper()
+	if d == 0 {
+		d = TortureTime(t)
+	}
+	seed := tortureSeed(t)
+	t.Logf("WEIR_SEED=%d for %v", seed, d)
+	e := open(t, t, h, noon)
+	clients := []store.Store{e.store}
+	if h.Peer != nil {
+		clients = append(clients, e.peer().store)
+	}
+	begin := time.Now()
+	decisions, rounds, err := torture(e, clients, seed, func() bool { return time.Since(begin) < d })
+	t.Logf("%d decisions in %d rounds", decisions, rounds)
+	if err != nil {
+		t.Fatalf("WEIR_SEED=%d: %v", seed, err)
+	}
+	if d >= time.Minute && decisions < tortureEnough {
+		t.Fatalf("%d decisions in %v, want %d", decisions, d, tortureEnough)
+	}
+}
+
+// torture goes on for rounds while more says so.
+func torture(e *env, clients []store.Store, seed uint64, more func() bool) (decisions, rounds int, err error) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	g := newGround(e, r)
+	for ; more(); rounds++ {
+		n, err := g.round(clients, seed, rounds)
+		decisions += n
+		if err != nil {
+			return decisions, rounds, fmt.Errorf("round %d: %w", rounds, err)
+		}
+		if e.h.Caps.HandClock {
+			switch r.IntN(12) {
+			case 0:
+				e.clock.Advance(time.Hour)
+			case 1:
+				e.clock.Advance(-time.Duration(r.Int64N(int64(time.Hour))))
+			case 2, 3:
+				e.clock.Advance(time.Duration(r.Int64N(int64(3 * time.Second))))
+			}
+		}
+	}
+	return decisions, rounds, nil
+}
+
+// ground is what torture works on.
+type ground struct {
+	*env
+
+	buckets []store.Bucket
+	refs    []store.Ref
+	limits  [2]*store.Limit // of every bucket
+	epoch   uint64
+	places  map[slot]*place
+}
+
+// place is what is known of a bucket's limit at rest.
+type place struct {
+	state store.State // when the round began
+	now   time.Time
+	tally // of the round
+	// Of all rounds since the limits changed.
+	sum   int64 // debits - returns
+	least int64 // of sum - clock, before any debit
+}
+
+// tally is what the callers did to a limit of a bucket.
+type tally struct {
+	debited, forced, returned int64
+	first, last               int64 // clock readings of the earliest and latest debit that was not forced
+}
+
+func newTally() tally { return tally{first: math.MaxInt64, last: math.MinInt64} }
+
+func (a *tally) add(b tally) {
+	a.debited, a.forced, a.returned = a.debited+b.debited, a.forced+b.forced, a.returned+b.returned
+	a.first, a.last = min(a.first, b.first), max(a.last, b.last)
+}
+
+func newGround(e *env, r *rand.Rand) *ground {
+	g := &ground{env: e, refs: make([]store.Ref, tortureBuckets), places: map[slot]*place{}}
+	for i := range tortureBuckets {
+		g.buckets = append(g.buckets, store.Bucket{
+			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i), Resource: "openai/gpt-4o",
+		})
+	}
+	g.change(r)
+	return g
+}
+
+// change draws other limits, and begins the books anew.
+func (g *ground) change(r *rand.Rand) {
+	g.epoch++
+	for i, name := range []string{"rpm", "tpm"} {
+		g.limits[i] = &store.Limit{
+			Name: name, Amount: 1 + r.Int64N(10_000_000), Period: time.Duration(1 + r.Int64N(int64(time.Minute))), Burst: 1 + r.Int64N(1_000_000),
+		}
+		if g.limits[i].Amount > 4*int64(g.limits[i].Period) {
+			g.limits[i].Amount = 4 * int64(g.limits[i].Period)
+		}
+	}
+	clear(g.places)
+}
+
+// round lets the workers loose once, and checks what they did.
+func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions int, err error) {
+	if round%5 == 4 {
+		return g.changing(clients, seed, round)
+	}
+	if err := g.rest(); err != nil {
+		return 0, err
+	}
+	decisions, done, err := g.loose(clients, seed, round, func(*rand.Rand) ([2]*store.Limit, uint64) { return g.limits, g.epoch })
+	if err != nil {
+		return decisions, err
+	}
+	for s, t := range done {
+		g.places[s].add(t)
+	}
+	if g.h.Caps.HandClock {
+		if err := g.drain(); err != nil {
+			return decisions, err
+		}
+	}
+	return decisions, g.reckon()
+}
+
+// drain takes the last millitoken of every bucket, and one more.
+func (g *ground) drain() error {
+	g.quiesce()
+	for _, b := range g.buckets {
+		st, now := g.state(b)
+		d := at(g.epoch, debit(b))
+		for _, l := range g.limits {
+			c := store.Charge{Limit: l, Amount: l.Burst}
+			if m := find(st, l); m != nil {
+				c.Amount = room(l, m.Level, now)
+			}
+			if c.Amount < 0 {
+				c.Amount, c.Force = 0, true
+			}
+			d.Charges = append(d.Charges, c)
+		}
+		out, err := g.store.Take(g.Context(), store.Take{Debits: []store.Debit{d}})
+		if err != nil || !out.Allowed {
+			return fmt.Errorf("%v: what is available is refused: %s: error %w", b, show(out), err)
+		}
+		for i, c := range d.Charges {
+			if !c.Force && c.Amount > 0 {
+				t := tally{debited: c.Amount, first: reading(c.Limit, out.At), last: reading(c.Limit, out.At)}
+				g.places[slot{b, c.Limit}].add(t)
+			}
+			d.Charges[i].Amount, d.Charges[i].Force = 0, true
+		}
+		d.Charges[0].Amount, d.Charges[0].Force = 1, false
+		if out, err = g.store.Take(g.Context(), store.Take{Debits: []store.Debit{d}}); err != nil || out.Allowed {
+			return fmt.Errorf("%v: more than was available is admitted: %s: error %w", b, show(out), err)
+		}
+	}
+	return nil
+}
+
+// changing is a round in which the limits change: half of the callers' takes know it from the start. A change keeps
+// what is outstanding, so that the larger burst and the faster clock bound what is admitted, but for a millitoken
+// whenever a floor is taken.
+func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisions int, err error) {
+	old, oldEpoch := g.limits, g.epoch
+	g.change(rand.New(rand.NewPCG(seed, uint64(round)<<8)))
+	g.quiesce()
+	before := g.looks()
+	decisions, done, err := g.loose(clients, seed, round, func(r *rand.Rand) ([2]*store.Limit, uint64) {
+		if r.IntN(2) == 0 {
+			return old, oldEpoch
+		}
+		return g.limits, g.epoch
+	})
+	if err != nil {
+		return decisions, err
+	}
+	if err := g.settleLimits(); err != nil {
+		return decisions, err
+	}
+	g.quiesce()
+	after := g.looks()
+	for i, b := range g.buckets {
+		for j, l := range g.limits {
+			sum := newTally()
+			for _, l := range []*store.Limit{l, old[j]} {
+				if t, ok := done[slot{b, l}]; ok {
+					sum.add(t)
+				}
+			}
+			issued := max(reading(l, after[i].At)-reading(l, before[i].At), reading(old[j], after[i].At)-reading(old[j], before[i].At)) + int64(decisions)
+			if most := max(l.Burst, old[j].Burst) + issued; sum.debited-sum.returned > most {
+				return decisions, fmt.Errorf("%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.debited, sum.returned, most)
+			}
+			owed := func(snap store.Snapshot) int64 {
+				if m := find(snap.States[0], l); m != nil {
+					return outstanding(m.Limit, m.Level, snap.At)
+				}
+				return 0
+			}
+			if least := owed(before[i]) + sum.debited + sum.forced - sum.returned - issued; owed(after[i]) < least {
+				return decisions, fmt.Errorf("%v %s: lost while the limit changed: %d outstanding, at least %d", b, l.Name, owed(after[i]), least)
+			}
+		}
+	}
+	return decisions, nil
+}
+
+// looks peeks at the buckets one by one: where the clock went back, each may have a time of its own.
+func (g *ground) looks() []store.Snapshot {
+	snaps := make([]store.Snapshot, len(g.buckets))
+	for i, b := range g.buckets {
+		snaps[i] = g.peek(b)
+	}
+	return snaps
+}
+
+// settleLimits makes sure that every bucket follows the newest limits.
+func (g *ground) settleLimits() error {
+	for _, b := range g.buckets {
+		d := at(g.epoch, debit(b, store.Charge{Limit: g.limits[0]}, store.Charge{Limit: g.limits[1]}))
+		if _, err := g.store.Take(g.Context(), store.Take{Debits: []store.Debit{d}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest looks at all buckets before a round.
+func (g *ground) rest() error {
+	g.quiesce()
+	for _, b := range g.buckets {
+		snap, err := g.store.Peek(g.Context(), b)
+		if err != nil {
+			return err
+		}
+		for _, l := range g.limits {
+			p := g.places[slot{b, l}]
+			if p == nil {
+				p = &place{least: math.MaxInt64}
+				g.places[slot{b, l}] = p
+			}
+			p.state, p.now, p.tally = snap.States[0], snap.At, newTally()
+		}
+	}
+	return nil
+}
+
+// loose lets the workers loose once, and returns what they did.
+func (g *ground) loose(clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64)) (decisions int, done map[slot]tally, err error) {
+	var (
+		mu   sync.Mutex
+		errs []error
+	)
+	done = map[slot]tally{}
+	g.each(tortureWorkers, func(i int) {
+		w := worker{
+			ground: g, store: clients[i%len(clients)], r: rand.New(rand.NewPCG(seed, uint64(round)<<8+uint64(i)+1)),
+			limits: limits, tallies: map[slot]tally{}, calm: round%2 == 0,
+		}
+		err := w.work()
+		mu.Lock()
+		defer mu.Unlock()
+		decisions += w.decisions
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for s, t := range w.tallies {
+			count(done, s, t)
+		}
+	})
+	return decisions, done, errors.Join(errs...)
+}
+
+// reckon checks every limit of every bucket after a round.
+func (g *ground) reckon() error {
+	g.quiesce()
+	for s, p := range g.places {
+		snap, err := g.store.Peek(g.Context(), s.bucket)
+		if err != nil {
+			return err
+		}
+		if err := p.reckon(s.limit, snap.States[0], snap.At, g.h.Caps.AtomicTake); err != nil {
+			return fmt.Errorf("%v %s: %w", s.bucket, s.limit.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *place) reckon(l *store.Limit, after store.State, now time.Time, exact bool) error {
+	if p.debited > 0 {
+		p.least = min(p.least, p.sum-p.first)
+		p.sum += p.debited - p.returned
+		if over := p.sum - p.last - l.Burst - p.least; over > 0 {
+			return fmt.Errorf("I1: over-admitted by %d millitokens", over)
+		}
+	} else {
+		p.sum -= p.returned
+	}
+	was, is := find(p.state, l), find(after, l)
+	start, end := reading(l, p.now), reading(l, now)
+	from, to := start, end
+	if was != nil {
+		from = max(start, was.Level)
+	}
+	if is != nil {
+		to = max(end, is.Level)
+	}
+	spent := p.debited + p.forced
+	if to < from+spent-p.returned {
+		return fmt.Errorf("lost: a level of %d, %d spent and %d returned since %d", to, spent, p.returned, from)
+	}
+	if most := max(from, end) + spent; to > most {
+		return fmt.Errorf("a level of %d, %d spent since %d: at most %d", to, spent, from, most)
+	}
+	if was == nil || is == nil || p.state.ID != after.ID || !exact {
+		return nil
+	}
+	if d, r := is.Debited-was.Debited, is.Returned-was.Returned; d != spent || r != p.returned {
+		return fmt.Errorf("counted %d debited and %d returned, want %d and %d", d, r, spent, p.returned)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// worker is one caller.
+type worker struct {
+	*ground
+
+	store     store.Store
+	r         *rand.Rand
+	limits    func(*rand.Rand) ([2]*store.Limit, uint64)
+	calm      bool // nothing forced, nothing returned: I1 at its sharpest
+	tallies   map[slot]tally
+	held      []store.Debit // what may be given back
+	decisions int
+}
+
+func (w *worker) work() error {
+	for i := range tortureCalls {
+		if w.h.Caps.HandClock && w.r.IntN(4) == 0 {
+			w.clock.Advance(time.Duration(w.r.Int64N(int64(100 * time.Microsecond))))
+		}
+		var err error
+		switch n := w.r.IntN(16); {
+		case n == 0:
+			_, err = w.store.Peek(w.Context(), w.buckets[w.r.IntN(tortureBuckets)])
+		case n == 1 && i%16 == 0:
+			_, err = w.store.Buckets(w.Context(), store.BucketQuery{Namespace: "ns-0", Max: 2})
+		case n <= 4 && !w.calm:
+			err = w.settle()
+		default:
+			err = w.take()
+		}
+		if err != nil && !errors.Is(err, store.ErrStaleLimits) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit {
+	d := store.Debit{Bucket: w.buckets[i], Epoch: epoch}
+	if w.r.IntN(2) == 0 {
+		d.Ref = &w.refs[i]
+	}
+	for _, l := range limits {
+		c := store.Charge{Limit: l, Amount: w.r.Int64N(max(1, l.Burst/16)) + 1}
+		switch w.r.IntN(8) {
+		case 0:
+			c.Amount = 0
+		case 1:
+			c.Force = !w.calm
+		case 2:
+			c.Amount = w.r.Int64N(l.Burst + 1)
+		}
+		d.Charges = append(d.Charges, c)
+	}
+	return d
+}
+
+func (w *worker) take() error {
+	limits, epoch := w.limits(w.r)
+	var debits []store.Debit
+	n := max(1, w.r.IntN(6)-1) // mostly one
+	for _, i := range w.r.Perm(tortureBuckets)[:n] {
+		debits = append(debits, w.debit(i, limits, epoch))
+	}
+	out, err := w.store.Take(w.Context(), store.Take{Debits: debits, Brief: w.r.IntN(2) == 0})
+	w.decisions++
+	if err != nil || !out.Allowed {
+		return err
+	}
+	for _, d := range debits {
+		for _, c := range d.Charges {
+			t := newTally()
+			if c.Force {
+				t.forced = c.Amount
+			} else if c.Amount > 0 {
+				t.debited, t.first = c.Amount, reading(c.Limit, out.At)
+				t.last = t.first
+			}
+			count(w.tallies, slot{d.Bucket, c.Limit}, t)
+		}
+	}
+	if !w.calm {
+		w.held = append(w.held, debits[w.r.IntN(n)])
+	}
+	return nil
+}
+
+// settle gives back what was taken, or a part of it, or takes more.
+func (w *worker) settle() error {
+	if len(w.held) == 0 {
+		return nil
+	}
+	k := w.r.IntN(len(w.held))
+	d := w.held[k]
+	w.held[k] = w.held[len(w.held)-1]
+	w.held = w.held[:len(w.held)-1]
+	s := store.Settle{Debits: []store.Debit{{Bucket: d.Bucket, Epoch: d.Epoch, Ref: d.Ref}}}
+	for _, c := range d.Charges {
+		c.Force = false
+		if c.Amount = -w.r.Int64N(c.Amount + 1); w.r.IntN(4) == 0 {
+			c.Amount *= -1
+		}
+		s.Debits[0].Charges = append(s.Debits[0].Charges, c)
+	}
+	_, err := w.store.Settle(w.Context(), s)
+	w.decisions++
+	if err != nil {
+		return err
+	}
+	for _, c := range s.Debits[0].Charges {
+		t := newTally()
+		if c.Amount < 0 {
+			t.returned = -c.Amount
+		} else {
+			t.forced = c.Amount
+		}
+		count(w.tallies, slot{d.Bucket, c.Limit}, t)
+	}
+	return nil
+}
+
+// count adds to a tally.
+func count(tallies map[slot]tally, s slot, t tally) {
+	sum, ok := tallies[s]
+	if !ok {
+		sum = newTally()
+	}
+	sum.add(t)
+	tallies[s] = sum
+}
