@@ -48,8 +48,11 @@ func Outstanding(level, clock int64) int64 {
 func (p Params) Available(level, clock int64) int64 { return p.Burst - Outstanding(level, clock) }
 
 // Fits reports whether a debit of a millitokens is allowed at a clock reading. A debit of 0 fits unless the bucket
-// is in debt.
-func (p Params) Fits(level, clock, a int64) bool { return a <= p.Available(level, clock) }
+// is in debt. Nothing fits a clock so near the end of int64 that levels would saturate (2088 at the earliest): a
+// level that cannot rise admits without end.
+func (p Params) Fits(level, clock, a int64) bool {
+	return a <= p.Available(level, clock) && clock <= math.MaxInt64-p.Burst
+}
 
 // Spend returns the level after a debit of a millitokens at a clock reading. It does not ask whether they fit:
 // for an ordinary debit [Params.Fits] was asked before, a forced one is not asked.
@@ -81,11 +84,12 @@ func Credit(level, a int64) int64 { return sub(level, a) }
 // At returns the first instant at which a debit of a millitokens fits if nobody else spends, in nanoseconds since
 // Epoch, whatever the burst: an amount above it gets the instant at which the clock will have covered it.
 func (p Params) At(level, a int64) int64 {
-	return mulDivCeil(sub(add(level, a), p.Burst), p.Period, p.Amount)
+	return mulDivCeil(sub(level, sub(p.Burst, a)), p.Period, p.Amount)
 }
 
 // RetryAfter returns how long after now a debit of a millitokens fits if nobody else spends: exactly, not one
-// nanosecond earlier. It is 0 when the debit fits now, and false when it never will because a exceeds the burst.
+// nanosecond earlier. It is 0 when the debit fits now, and false when it never will because a exceeds the burst. It
+// saturates for instants that int64 does not reach, and at the end of the clock.
 func (p Params) RetryAfter(level, now, a int64) (time.Duration, bool) {
 	if a > p.Burst {
 		return 0, false
@@ -93,7 +97,11 @@ func (p Params) RetryAfter(level, now, a int64) (time.Duration, bool) {
 	if p.Fits(level, p.Clock(now), a) {
 		return 0, true
 	}
-	return time.Duration(max(0, sub(p.At(level, a), now))), true
+	wait := sub(p.At(level, a), now)
+	if wait <= 0 {
+		wait = math.MaxInt64 // it has the tokens, but the clock has ended
+	}
+	return time.Duration(wait), true
 }
 
 // Full returns the first instant at which the bucket is full, in nanoseconds since Epoch.

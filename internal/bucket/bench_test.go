@@ -1,0 +1,67 @@
+package bucket_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+)
+
+// perMinute is the limit of most benchmarks: its clock is a 128-bit product, as that of any real limit is.
+var perMinute = bucket.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
+
+// Results that the compiler must not find unused.
+var (
+	sinkLevel int64
+	sinkOK    bool
+	sinkWait  time.Duration
+)
+
+// start is two years after Epoch: the products of an instant near it would fit into 64 bits.
+const start = int64(2 * 365 * 24 * time.Hour)
+
+func BenchmarkDebit(b *testing.B) {
+	for _, bb := range []struct {
+		name string
+		step int64 // nanoseconds between debits of what is issued in 60 µs
+	}{
+		{"admitted", 60_000},
+		{"refused", 0},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			level, ok, now := int64(0), false, start
+			for b.Loop() {
+				now += bb.step
+				level, ok = perMinute.Debit(level, now, 1000)
+			}
+			sinkLevel, sinkOK = level, ok
+		})
+	}
+}
+
+func BenchmarkRetryAfter(b *testing.B) {
+	b.ReportAllocs()
+	level := bucket.Spend(0, perMinute.Clock(start), perMinute.Burst)
+	for b.Loop() {
+		sinkWait, sinkOK = perMinute.RetryAfter(level, start, 1000)
+	}
+}
+
+func TestAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of the whole process
+	p, level := perMinute, int64(0)
+	slower := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1}
+	for name, f := range map[string]func(){
+		"Debit":      func() { level, sinkOK = p.Debit(level, start, 1) },
+		"Force":      func() { level, sinkOK = p.Force(level, start, 1) },
+		"Credit":     func() { level = bucket.Credit(level, 1) },
+		"RetryAfter": func() { sinkWait, sinkOK = p.RetryAfter(level, start, p.Burst) },
+		"Full":       func() { sinkLevel = p.Full(level) },
+		"Rebase":     func() { sinkLevel = bucket.Rebase(p, slower, level, start) },
+		"Check":      func() { sinkOK = p.Check() == nil },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
