@@ -1,0 +1,90 @@
+# make prints what there is.
+SHELL       := /bin/sh
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := .bin
+TAGS    := grpcnotrace
+TIMEOUT ?= 14m
+# Modules of their own, so that what they need stays out of users' graphs. They count once they have a go.mod.
+NESTED  := $(patsubst %/go.mod,%,$(wildcard bench/go.mod e2e/go.mod))
+
+# The race detector needs cgo, and that a C compiler.
+CC_FOUND := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC | cut -d' ' -f1))
+RACE     := $(if $(CC_FOUND),-race)
+
+.PHONY: help
+help: ## Print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Serve, drive and replay; LOG=FILE replays a log of yours
+	@LOG='$(LOG)' ./scripts/demo.sh
+
+.PHONY: build
+build: ## Build .bin/weir
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
+
+.PHONY: test
+test: race ## Vet and test everything, with the race detector where there is a C compiler
+	$(GO) vet ./...
+	$(GO) test $(RACE) -timeout $(TIMEOUT) ./...
+	@set -e; for m in $(NESTED); do echo "module $$m"; $(GO) -C $$m vet ./...; $(GO) -C $$m test ./...; done
+
+.PHONY: race
+race:
+ifeq ($(RACE),)
+ifeq ($(CI),true)
+	@echo "CI tests with the race detector, which needs a C compiler: install gcc" >&2; exit 1
+else
+	@echo "no C compiler found: testing without the race detector"
+endif
+endif
+
+.PHONY: test-long
+test-long: race ## The torture part of the tests, for LONG=1h
+	@$(GO) test $(RACE) -list '$(TORTURE)' ./... | grep -q '^Test' || { echo "no test matches $(TORTURE)" >&2; exit 1; }
+	WEIR_TORTURE=$(LONG) $(GO) test $(RACE) -count=1 -v -timeout 24h -run '$(TORTURE)' ./...
+LONG    ?= 1h
+TORTURE ?= Torture
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME=30s
+	@GO='$(GO)' ./scripts/fuzz.sh $(FUZZTIME)
+FUZZTIME ?= 30s
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find nothing
+	$(BIN)/golangci-lint run ./...
+	$(GO) fix -diff ./...
+	@unformatted=$$(find . -name '*.go' -not -path './.*' -exec gofmt -l {} +) && \
+	  if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
+	$(GO) mod tidy -diff
+	$(GO) -C tools mod tidy -diff
+	@set -e; for m in $(NESTED); do echo "module $$m"; \
+	  (cd $$m && ../$(BIN)/golangci-lint run ./...); $(GO) -C $$m fix -diff ./...; $(GO) -C $$m mod tidy -diff; done
+
+.PHONY: mutate
+mutate: ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
+	WEIR_TORTURE=5s $(GO) run ./internal/mutate $(ARGS)
+
+.PHONY: bench
+bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, ARGS=-help explains
+	$(GO) -C bench run ./cmd/bench $(ARGS)
+
+.PHONY: bench-compare
+bench-compare: $(BIN)/benchstat ## Go benchmarks of REF= against those of the tree; BENCH= and PKG= select
+	@GO='$(GO)' ./scripts/bench-compare.sh '$(REF)' '$(BENCH)' '$(PKG)'
+BENCH ?= .
+PKG   ?= ./...
+
+.PHONY: clean
+clean: ## Remove what make built
+	rm -rf $(BIN) dist
+
+# Tools are pinned in tools/go.mod.
+$(BIN)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/benchstat:     PACKAGE := golang.org/x/perf/cmd/benchstat
+$(BIN)/golangci-lint $(BIN)/benchstat: tools/go.mod tools/go.sum
+	$(GO) -C tools build -o ../$@ $(PACKAGE)
+	@touch $@

@@ -1,0 +1,147 @@
+// Command mutate breaks the code on purpose and fails where no test notices.
+//
+// Each testdata/mutants/NAME.patch is a unified diff under two headers, one that names the tests that must fail and one
+// that says what is broken:
+//
+//	# test: ./internal/bucket -run 'TestDebit|TestForce'
+//	# breaks: a debit that fits exactly is refused
+//
+// The tests named are run on a copy of the tree as it is, where they must pass, then on one copy per mutant, where they
+// must fail. A mutant that survives, does not apply or does not compile is a failure.
+//
+// Run it from the root of the repository; arguments select the mutants whose names contain one of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	dir := flag.String("dir", filepath.Join("testdata", "mutants"), "where the patches are")
+	jobs := flag.Int("j", min(2, runtime.NumCPU()), "how many to test at once")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, ".", *dir, *jobs, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+// run tests the mutants in dir of the tree at root, and returns an error unless each is killed.
+func run(ctx context.Context, w io.Writer, root, dir string, jobs int, words []string) error {
+	mutants, err := find(dir, words)
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	tree := filepath.Join(scratch, "tree")
+	if err := snapshot(ctx, root, tree); err != nil {
+		return err
+	}
+
+	unsound := soundness(ctx, tree, mutants, jobs)
+	var (
+		mu     sync.Mutex
+		failed int
+	)
+	each(mutants, jobs, func(m mutant) {
+		begun := time.Now()
+		by, err := "", unsound[m.test]
+		if err == nil {
+			by, err = try(ctx, tree, m)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed++
+			fmt.Fprintf(w, "FAIL  %-40s %s\n\tgo test %s\n\t%v\n", m.name, m.breaks, m.test, err)
+			return
+		}
+		fmt.Fprintf(w, "ok    %-40s %s, %.1fs\n", m.name, by, time.Since(begun).Seconds())
+	})
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	fmt.Fprintf(w, "mutate: %d passed, %d failed\n", len(mutants)-failed, failed)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d mutants were not killed", failed, len(mutants))
+	}
+	return nil
+}
+
+// soundness runs each go test that mutants name once on the tree as it is, and returns what is wrong with it.
+func soundness(ctx context.Context, tree string, mutants []mutant, jobs int) map[string]error {
+	var tests []mutant
+	unsound := make(map[string]error)
+	for _, m := range mutants {
+		if _, seen := unsound[m.test]; !seen {
+			tests = append(tests, m)
+			unsound[m.test] = nil
+		}
+	}
+	var mu sync.Mutex
+	each(tests, jobs, func(m mutant) {
+		v, err := goTest(ctx, tree, m.args)
+		if err == nil {
+			err = v.sound()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		unsound[m.test] = err
+	})
+	return unsound
+}
+
+// try returns the test that killed a mutant of the tree, or why none is known to have.
+func try(ctx context.Context, tree string, m mutant) (string, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(tree), "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS(tree)); err != nil {
+		return "", err
+	}
+	if err := apply(ctx, dir, m.path); err != nil {
+		return "", err
+	}
+	v, err := goTest(ctx, dir, m.args)
+	if err != nil {
+		return "", err
+	}
+	return v.by, v.killed()
+}
+
+// each calls f for every item, for so many at once.
+func each[T any](items []T, jobs int, f func(T)) {
+	var (
+		group sync.WaitGroup
+		slots = make(chan struct{}, jobs)
+	)
+	for _, item := range items {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			f(item)
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,3 @@
+module example.org/tree
+
+go 1.26
