@@ -1,0 +1,270 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Acquire spends the request's tokens, of the entity and of every parent that its chain charges, all or none, in one
+// atomic decision. When it returns a lease the tokens are spent; the lease can adjust the amount and give it back.
+//
+// Errors: [*ExceededError] when a limit refuses (nothing was spent), [*BurstError] when the request can never pass,
+// [*NoLimitsError], [*ConfigError], [ErrUnavailable] when the store does not answer and on_unavailable is deny, the
+// context's error, [ErrClosed].
+func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
+	lease, err := l.acquire(ctx, &req)
+	if l.core.cfg.Observer.Decided != nil {
+		l.observeDecision(ctx, req.Entity, req.Resource, err == nil, lease != nil && lease.degraded != "", err)
+	}
+	return lease, err
+}
+
+// maxStale is how often a decision is tried again because a bucket follows newer limits than were known.
+const maxStale = 4
+
+func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
+	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
+		return nil, err
+	}
+	for try := 0; ; try++ {
+		s, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
+		if err != nil {
+			return l.orDegrade(ctx, req, nil, err)
+		}
+		lease, err := l.prepare(p, req)
+		if err != nil {
+			return nil, err
+		}
+		out, err := l.take(ctx, store.Take{Debits: lease.debits})
+		if err != nil {
+			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
+				l.core.forget(s, p)
+				continue
+			}
+			return l.orDegrade(ctx, req, p, err)
+		}
+		lease.at, lease.levels = out.At, out.Levels
+		if !out.Allowed {
+			return nil, &ExceededError{lease.decision(false)}
+		}
+		return lease, nil
+	}
+}
+
+// Allow spends one token of each limit that applies and counts requests: those named rps, rpm, rph, rpd or requests.
+// Limits of other names are debited 0. It reports whether that was allowed; what is spent cannot be given back.
+//
+// A refusal is not an error. The errors are those of [Limiter.Acquire] otherwise, and a [*ConfigError] when no limit
+// that applies counts requests.
+func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
+	ok, degraded, err := l.allow(ctx, entity, resource)
+	if l.core.cfg.Observer.Decided != nil {
+		l.observeDecision(ctx, entity, resource, ok, degraded, err)
+	}
+	return ok, err
+}
+
+func (l *Limiter) allow(ctx context.Context, entity, resource string) (ok, degraded bool, err error) {
+	for try := 0; ; try++ {
+		s, p, err := l.plan(ctx, entity, resource, true)
+		if err != nil {
+			return l.allowDegraded(ctx, nil, err)
+		}
+		debits := p.allowDebits()
+		if debits == nil {
+			return false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
+		}
+		out, err := l.take(ctx, store.Take{Debits: debits, Brief: true})
+		if err == nil {
+			return out.Allowed, false, nil
+		}
+		if !errors.Is(err, store.ErrStaleLimits) || try >= maxStale {
+			return l.allowDegraded(ctx, p, err)
+		}
+		l.core.forget(s, p)
+	}
+}
+
+// take asks the store for a decision, within the time that it has.
+func (l *Limiter) take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	c := l.core
+	if c.immediate && c.cfg.Observer.Called == nil {
+		return c.store.Take(ctx, t)
+	}
+	bounded := c.bound(ctx)
+	defer bounded.end()
+	began := time.Now()
+	out, err := c.store.Take(bounded, t)
+	c.observeCall(ctx, "take", began, err)
+	return out, err
+}
+
+// prepare makes the lease of a request, with the debits that will spend its tokens.
+func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
+	lease := &Lease{lim: l, plan: p}
+	links := p.links
+	var own *store.Debit
+	if len(req.Limits) > 0 {
+		d, err := overriding(p, req.Limits)
+		if err != nil {
+			return nil, err
+		}
+		own = &d
+	}
+	lease.debits = lease.room.debits[:0]
+	charges := lease.room.charges[:0]
+	if own != nil {
+		lease.debits = append(lease.debits, *own) // the plan has only its parents' links
+	}
+	for i := range links {
+		lk := &links[i]
+		from := len(charges)
+		for j := range lk.limits {
+			charges = append(charges, store.Charge{Limit: &lk.limits[j]})
+		}
+		lease.debits = append(lease.debits, store.Debit{
+			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch, Ref: lk.ref,
+		})
+	}
+	return lease, lease.demand(req.Tokens)
+}
+
+// overriding returns the debit of a request that brings its entity's limits along.
+func overriding(p *plan, limits []Limit) (store.Debit, error) {
+	valid, err := validateLimits(limits)
+	if err != nil {
+		return store.Debit{}, err
+	}
+	stored := make([]store.Limit, len(valid))
+	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid)), Ref: p.own.ref}
+	for i, lim := range valid {
+		stored[i] = lim.stored(true)
+		d.Charges[i].Limit = &stored[i]
+	}
+	return d, nil
+}
+
+// demand puts the amounts of tokens into the lease's charges, and refuses what can never be.
+func (le *Lease) demand(tokens Tokens) error {
+	if len(tokens) == 0 {
+		return nil
+	}
+	named := 0
+	for i := range le.debits {
+		for j := range le.debits[i].Charges {
+			c := &le.debits[i].Charges[j]
+			n, ok := tokens[c.Limit.Name]
+			if !ok {
+				continue
+			}
+			if i == 0 {
+				named++
+			}
+			switch {
+			case n < 0:
+				return configErr("tokens."+c.Limit.Name, "must not be negative: %d", n)
+			case n > MaxTokens:
+				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
+			case n*1000 > c.Limit.Burst:
+				return &BurstError{le.debits[i].Bucket.Entity, le.plan.resource, c.Limit.Name, n, c.Limit.Burst / 1000}
+			}
+			c.Amount = n * 1000
+		}
+	}
+	if named == len(tokens) {
+		return nil
+	}
+	for name := range tokens {
+		if !le.has(name) {
+			return le.unknown(name)
+		}
+	}
+	return nil
+}
+
+func (le *Lease) has(limit string) bool {
+	for i := range le.debits {
+		for j := range le.debits[i].Charges {
+			if le.debits[i].Charges[j].Limit.Name == limit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (le *Lease) unknown(limit string) error {
+	var have []string
+	for _, d := range le.debits {
+		for _, c := range d.Charges {
+			have = append(have, c.Limit.Name)
+		}
+	}
+	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; there are %q", le.plan.entity, le.plan.resource, have)
+}
+
+// AcquireAll spends the tokens of several requests, all or none, in one atomic decision where the store can make one.
+// Requests may share buckets. The leases are in the order of the requests.
+//
+// The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests.
+func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
+	leases, err := l.acquireAll(ctx, reqs)
+	if l.core.cfg.Observer.Decided != nil {
+		for i := range reqs {
+			degraded := err == nil && leases[i].degraded != ""
+			l.observeDecision(ctx, reqs[i].Entity, reqs[i].Resource, err == nil, degraded, err)
+		}
+	}
+	return leases, err
+}
+
+func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
+	if len(reqs) == 0 {
+		return nil, nil
+	}
+	for i := range reqs {
+		if err := reqs[i].OnUnavailable.validate("on_unavailable"); err != nil {
+			return nil, fmt.Errorf("request %d: %w", i, err)
+		}
+	}
+	for try := 0; ; try++ {
+		leases := make([]*Lease, len(reqs))
+		var s *space
+		for i := range reqs {
+			var p *plan
+			var err error
+			if s, p, err = l.plan(ctx, reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0); err != nil {
+				return l.orDegradeAll(ctx, reqs, leases, err)
+			}
+			if leases[i], err = l.prepare(p, &reqs[i]); err != nil {
+				return nil, fmt.Errorf("request %d: %w", i, err)
+			}
+		}
+		m := merge(leases)
+		out, err := store.Outcome{}, store.ErrStaleLimits
+		if !m.stale {
+			if err := m.check(); err != nil {
+				return nil, err
+			}
+			out, err = l.take(ctx, store.Take{Debits: m.debits})
+		}
+		if err != nil {
+			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
+				for _, le := range leases {
+					l.core.forget(s, le.plan)
+				}
+				continue
+			}
+			return l.orDegradeAll(ctx, reqs, leases, err)
+		}
+		d := m.spread(out, leases)
+		if !out.Allowed {
+			return nil, &ExceededError{d}
+		}
+		return leases, nil
+	}
+}

@@ -1,0 +1,76 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// What a decision costs in allocations, on the store that waits for nothing.
+//
+//nolint:paralleltest // allocations are counted over the whole process
+func TestAllocations(t *testing.T) {
+	lim := limiterOn(t, memory.New(nil))
+	b := &bundle{Limiter: lim, t: t, ctx: t.Context()}
+	b.chain("child", "parent")
+	b.set("", "", weir.PerSecond("rps", 1_000_000), weir.PerSecond("tps", 1_000_000))
+	b.set("", "plain", weir.PerSecond("rps", 1_000_000))
+	tokens := weir.Tokens{"rps": 1, "tps": 5}
+	tests := []struct {
+		name string
+		most float64
+		call func() error
+	}{
+		{"Allow", 0, func() error { _, err := lim.Allow(b.ctx, "alice", "plain"); return err }},
+		{"Allow, two limits, child and parent", 2, func() error { _, err := lim.Allow(b.ctx, "child", "api"); return err }},
+		{"Acquire and Commit, two limits, child and parent", 4, func() error {
+			lease, err := lim.Acquire(b.ctx, weir.Request{Entity: "child", Resource: "api", Tokens: tokens})
+			if err != nil {
+				return err
+			}
+			return lease.Commit(b.ctx)
+		}},
+	}
+	for _, tt := range tests {
+		must(t, tt.call())
+		n := testing.AllocsPerRun(200, func() {
+			if err := tt.call(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > tt.most {
+			t.Errorf("%s: %v allocations, at most %v", tt.name, n, tt.most)
+		}
+	}
+	must(t, lim.Close())
+}
+
+func BenchmarkAllow(b *testing.B) {
+	lim := limiterOn(b, memory.New(nil))
+	must(b, lim.SetLimits(b.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000)))
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := lim.Allow(ctx, "alice", "api"); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkAcquireCommit(b *testing.B) {
+	lim := limiterOn(b, memory.New(nil))
+	ctx := b.Context()
+	must(b, lim.CreateEntity(ctx, weir.Entity{ID: "parent"}))
+	must(b, lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "parent", Cascade: true}))
+	must(b, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerSecond("tps", 1_000_000)))
+	req := weir.Request{Entity: "child", Resource: "api", Tokens: weir.Tokens{"rps": 1, "tps": 1}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if lease, err := lim.Acquire(ctx, req); err == nil {
+			_ = lease.Commit(ctx)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package weir
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Availability is what an entity could spend on a resource at one time.
+type Availability struct {
+	At       time.Time
+	Statuses []LimitStatus // every limit that applies: the entity's, then its parents'
+}
+
+// Available returns what an entity can spend on a resource now. It writes nothing, and what it says may be outdated by
+// the time that it is read: to spend, use [Limiter.Acquire].
+//
+// Errors: those of [Limiter.Acquire] but for refusals; store trouble is returned as it is, whatever on_unavailable
+// says.
+func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
+	_, p, err := l.plan(ctx, entity, resource, true)
+	if err != nil {
+		return Availability{}, err
+	}
+	buckets := make([]store.Bucket, len(p.links))
+	for i := range p.links {
+		buckets[i] = p.links[i].bucket
+	}
+	snap, err := l.peek(ctx, buckets...)
+	if err != nil {
+		return Availability{}, err
+	}
+	av := Availability{At: snap.At}
+	now := nanosOf(snap.At)
+	for i := range p.links {
+		lk := &p.links[i]
+		for j := range lk.limits {
+			level := levelNow(&lk.limits[j], &snap.States[i], now)
+			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, lk.source, 0, level, now))
+		}
+	}
+	return av, nil
+}
+
+func (l *Limiter) peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	bounded := l.core.bound(ctx)
+	defer bounded.end()
+	began := time.Now()
+	snap, err := l.core.store.Peek(bounded, buckets...)
+	l.core.observeCall(ctx, "peek", began, err)
+	return snap, err
+}
+
+// levelNow returns a limit's level as the next debit will find it: of a bucket that still has other parameters, what
+// is outstanding is carried over.
+func levelNow(lim *store.Limit, s *store.State, now int64) store.Level {
+	p := paramsOf(lim)
+	level := p.Clock(now)
+	for _, ls := range s.Limits {
+		if ls.Limit.Name != lim.Name || ls.Limit.Override != lim.Override {
+			continue
+		}
+		level = ls.Level
+		if *ls.Limit != *lim {
+			level = bucket.Rebase(paramsOf(ls.Limit), p, ls.Level, now)
+		}
+	}
+	refused := !p.Fits(level, p.Clock(now), 0)
+	return store.Level{Limit: lim, Level: level, Refused: refused}
+}
+
+// Fits reports whether a request for tokens would have been admitted at that time. It does no I/O.
+// A name that no limit has, or a negative amount, is a [*ConfigError].
+func (a Availability) Fits(tokens Tokens) (bool, error) {
+	d, err := a.RetryAfter(tokens)
+	return d == 0 && err == nil, err
+}
+
+// RetryAfter returns how long after At a request for tokens will be admitted, if nobody else spends; 0 means that it
+// would have been admitted then. It does no I/O. An amount above a burst is a [*BurstError], a name that no limit has,
+// or a negative amount, a [*ConfigError].
+func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
+	for name, n := range tokens {
+		known := false
+		for i := range a.Statuses {
+			known = known || a.Statuses[i].Limit == name
+		}
+		switch {
+		case !known:
+			return 0, configErr("tokens."+name, "no limit has this name")
+		case n < 0:
+			return 0, configErr("tokens."+name, "must not be negative: %d", n)
+		}
+	}
+	var longest time.Duration
+	now := nanosOf(a.At)
+	for i := range a.Statuses {
+		s := &a.Statuses[i]
+		n := tokens[s.Limit]
+		if n > s.Burst {
+			return 0, &BurstError{s.Entity, s.Resource, s.Limit, n, s.Burst}
+		}
+		d, _ := s.params.RetryAfter(s.level, now, n*1000)
+		longest = max(longest, d)
+	}
+	return longest, nil
+}

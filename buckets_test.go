@@ -1,0 +1,180 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	now := &clock{now: noon}
+	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: now.Now})), t.Context()
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)))
+	if _, err := lim.Bucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rpm": 2, "tpm": 900}})
+	must(t, err)
+	must(t, lease.Adjust(ctx, weir.Tokens{"tpm": 200}))
+	must(t, lease.Adjust(ctx, weir.Tokens{"tpm": -50}))
+	extra := weir.PerHour("rph", 7)
+	_, err = lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 3}, Limits: []weir.Limit{extra}})
+	must(t, err)
+
+	got, err := lim.Bucket(ctx, "e", "r")
+	must(t, err)
+	want := weir.Bucket{Entity: "e", Resource: "r", ID: got.ID, At: noon, Limits: []weir.BucketLimit{
+		{Limit: weir.PerMinute("rpm", 60), Available: 58, Debited: 2},
+		{Limit: weir.PerMinute("tpm", 1000), Available: -50, Debited: 1100, Returned: 50},
+		{Limit: extra, Override: true, Available: 4, Debited: 3},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || got.ID == 0 {
+		t.Errorf("id %d (-want +got)\n%s", got.ID, diff)
+	}
+
+	must(t, lim.ResetBucket(ctx, "e", "r"))
+	if _, err := lim.Bucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("reset: %v", err)
+	}
+	if err := lim.ResetBucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("reset again: %v", err)
+	}
+	if got := len(events(t, lim, weir.BucketSubject("e", "r"))); got != 1 {
+		t.Errorf("%d events", got)
+	}
+	av, err := lim.Available(ctx, "e", "r")
+	must(t, err)
+	if got := av.Statuses[1].Available; got != 1000 {
+		t.Errorf("%d tpm available after the reset", got)
+	}
+}
+
+// No reset goes without an event, whatever fails.
+func TestResetIsTold(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"peek", "commit", "forget"} {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			died := errors.New("died")
+			h := &hooked{Store: memory.New(nil)}
+			prepare(t, h)
+			lim := limiterOn(t, h)
+			h.before = func(_ context.Context, o string) error {
+				if o == op {
+					return died
+				}
+				return nil
+			}
+			if err := lim.ResetBucket(t.Context(), "child", "r"); !errors.Is(err, died) {
+				t.Errorf("got error %v", err)
+			}
+			h.before = nil
+			if _, err := lim.Bucket(t.Context(), "child", "r"); err != nil {
+				t.Errorf("the bucket: %v", err)
+			}
+			want := 0
+			if op == "forget" {
+				want = 1
+			}
+			if got := len(events(t, lim, weir.BucketSubject("child", "r"))); got != want {
+				t.Errorf("%d events, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	_, err := lim.CreateNamespace(ctx, "other")
+	must(t, err)
+	for _, l := range []*weir.Limiter{lim, lim.In("other")} {
+		must(t, l.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 5)))
+		for _, e := range oddIDs[:6] {
+			for _, r := range oddIDs[:4] {
+				allowed(t, l, e, r, true)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		query weir.BucketQuery
+		want  int
+	}{
+		{"all", weir.BucketQuery{}, 24},
+		{"entity", weir.BucketQuery{Entity: "a#b"}, 4},
+		{"resource", weir.BucketQuery{Resource: "<script>"}, 6},
+		{"both", weir.BucketQuery{Entity: "openai/gpt-4o", Resource: "a%23b"}, 1},
+		{"none", weir.BucketQuery{Entity: "nobody"}, 0},
+	} {
+		for _, size := range []int{0, 1, 5} {
+			t.Run(fmt.Sprintf("%s by %d", tt.name, size), func(t *testing.T) {
+				t.Parallel()
+				last, n := "", 0
+				q := tt.query
+				for q.Max = size; ; {
+					page, err := lim.Buckets(t.Context(), q)
+					must(t, err)
+					if size > 0 && len(page.Buckets) > size {
+						t.Errorf("a page of %d", len(page.Buckets))
+					}
+					for _, b := range page.Buckets {
+						if key := b.Entity + "\x00" + b.Resource; key <= last {
+							t.Errorf("%q after %q", key, last)
+						} else {
+							last = key
+						}
+						if len(b.Limits) != 1 || b.Limits[0].Available != 4 || b.Limits[0].Debited != 1 {
+							t.Errorf("got %+v", b)
+						}
+						n++
+					}
+					if q.After = page.Next; q.After == "" {
+						break
+					}
+				}
+				if n != tt.want {
+					t.Errorf("got %d, want %d", n, tt.want)
+				}
+			})
+		}
+	}
+}
+
+func TestBucketsRefuse(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	for name, id := range badIDs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for field, pair := range map[string][2]string{"entity": {id, "r"}, "resource": {"e", id}} {
+				_, err := lim.Bucket(ctx, pair[0], pair[1])
+				wantConfigError(t, err, field)
+				wantConfigError(t, lim.ResetBucket(ctx, pair[0], pair[1]), field)
+				if id != "" {
+					_, err = lim.Buckets(ctx, weir.BucketQuery{Entity: pair[0], Resource: pair[1]})
+					wantConfigError(t, err, field)
+				}
+			}
+		})
+	}
+	if _, err := lim.Buckets(ctx, weir.BucketQuery{After: "?"}); !errors.Is(err, weir.ErrBadCursor) {
+		t.Errorf("cursor: %v", err)
+	}
+	_, err := lim.Buckets(ctx, weir.BucketQuery{Max: -1})
+	wantConfigError(t, err, "max")
+	_, err = lim.In("nowhere").Buckets(ctx, weir.BucketQuery{})
+	_, err2 := lim.In("nowhere").Bucket(ctx, "e", "r")
+	for _, err := range []error{err, err2, lim.In("nowhere").ResetBucket(ctx, "e", "r")} {
+		if !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("no namespace: %v", err)
+		}
+	}
+}

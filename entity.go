@@ -1,0 +1,247 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Entity is who asks for tokens. One that was never created may ask too, and may have limits; creating it gives it a
+// name, a parent and metadata.
+type Entity struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"` // for people; at most 256 bytes
+	// Parent is charged with the entity if Cascade is set, the parent's parent if Cascade is set there, and so on.
+	// It must exist; a chain has at most [MaxDepth] entities.
+	Parent   string            `json:"parent,omitempty"`
+	Cascade  bool              `json:"cascade"`
+	Metadata map[string]string `json:"metadata,omitempty"` // at most 16 KiB in all
+	Created  time.Time         `json:"created"`            // set by CreateEntity
+}
+
+// EntityUpdate says what becomes of an entity. Nil fields stay as they are.
+type EntityUpdate struct {
+	Name     *string
+	Parent   *string // to "": no parent
+	Cascade  *bool
+	Metadata map[string]string // replaces all of it; an empty map clears it
+}
+
+// EntityQuery selects entities: the children of Parent, or all.
+type EntityQuery struct {
+	Parent string
+	After  string // EntityPage.Next of the page before
+	Max    int    // at most so many; 0 means 100, more than 1,000 is 1,000
+}
+
+// EntityPage is one page of entities by id, which may hold fewer than asked for. Next is "" on the last.
+type EntityPage struct {
+	Entities []Entity `json:"entities"`
+	Next     string   `json:"next,omitempty"`
+}
+
+// maxMetadata is how many bytes all keys and values of an entity's metadata have together.
+const maxMetadata = 16 << 10
+
+func (e *Entity) validate() error {
+	if err := checkID("entity", e.ID); err != nil {
+		return err
+	}
+	if err := checkText("name", e.Name); err != nil {
+		return err
+	}
+	if len(e.Name) > maxID {
+		return configErr("name", "has %d bytes, at most %d are allowed", len(e.Name), maxID)
+	}
+	size := 0
+	for k, v := range e.Metadata {
+		if k == "" {
+			return configErr("metadata", "has an empty key")
+		}
+		if err := checkText("metadata", k); err != nil {
+			return err
+		}
+		if !utf8.ValidString(v) {
+			return configErr("metadata."+k, "is not valid UTF-8")
+		}
+		size += len(k) + len(v)
+	}
+	if size > maxMetadata {
+		return configErr("metadata", "has %d bytes, at most %d are allowed", size, maxMetadata)
+	}
+	if e.Parent == "" {
+		return nil
+	}
+	if e.Parent == e.ID {
+		return configErr("parent", "%q cannot be its own parent", e.ID)
+	}
+	return checkID("parent", e.Parent)
+}
+
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return configErr(field, "%q is not valid UTF-8", text)
+	}
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return configErr(field, "%q holds a control character", text)
+		}
+	}
+	return nil
+}
+
+// CreateEntity creates an entity. Created is ignored and set.
+//
+// Errors: [ErrExists], [*ConfigError] (also for a parent that does not exist or whose chain is too long),
+// [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
+	if err := e.validate(); err != nil {
+		return err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return err
+	}
+	return l.core.retry(ctx, "entity "+strconv.Quote(e.ID), func() error {
+		n, err := l.core.node(ctx, s.id, e.ID)
+		switch {
+		case err != nil:
+			return err
+		case n.rec.Deleting:
+			return n.deleting(ErrExists)
+		case n.version != 0:
+			return fmt.Errorf("entity %q: %w", e.ID, ErrExists)
+		}
+		e.Created = stamp()
+		n.set(&e)
+		checks, err := l.core.place(ctx, &n, "")
+		if err != nil {
+			return err
+		}
+		ev := event{action: "entity.create", subject: "entity:" + e.ID, after: e}
+		return l.core.commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
+	})
+}
+
+// Entity returns an entity that was created. It asks the store.
+//
+// Errors: [ErrNotFound], also if the namespace does not exist; [*ConfigError], store trouble.
+func (l *Limiter) Entity(ctx context.Context, id string) (Entity, error) {
+	if err := checkID("entity", id); err != nil {
+		return Entity{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return Entity{}, err
+	}
+	n, err := l.core.node(ctx, s.id, id)
+	if err != nil {
+		return Entity{}, err
+	}
+	if !n.exists() {
+		return Entity{}, notFound("entity", id)
+	}
+	return n.entity(), nil
+}
+
+// UpdateEntity changes an entity and returns what it is then. An update that changes nothing writes nothing. Giving an
+// entity another parent moves all its descendants along; what they have spent stays where it was charged.
+//
+// Errors: [ErrNotFound], [*ConfigError] (also for a parent that does not exist, that is a descendant, or under which
+// a chain would be too long), [ErrConflict] (also while the entity is being deleted), store trouble.
+func (l *Limiter) UpdateEntity(ctx context.Context, id string, u EntityUpdate) (Entity, error) {
+	if err := checkID("entity", id); err != nil {
+		return Entity{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return Entity{}, err
+	}
+	var after Entity
+	err = l.core.retry(ctx, "entity "+strconv.Quote(id), func() error {
+		n, err := l.core.node(ctx, s.id, id)
+		switch {
+		case err != nil:
+			return err
+		case !n.exists():
+			return notFound("entity", id)
+		case n.rec.Deleting:
+			return n.deleting(ErrConflict)
+		}
+		before := n.entity()
+		after = u.apply(before)
+		if err := after.validate(); err != nil {
+			return err
+		}
+		if after.equal(&before) {
+			return nil
+		}
+		n.set(&after)
+		var checks []store.Write
+		if after.Parent != before.Parent && after.Parent != "" {
+			if checks, err = l.core.place(ctx, &n, before.Parent); err != nil {
+				return err
+			}
+		}
+		ev := event{"entity.update", "entity:" + id, before, after}
+		return l.core.commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
+	})
+	if err != nil {
+		return Entity{}, err
+	}
+	return after, nil
+}
+
+func (u EntityUpdate) apply(e Entity) Entity {
+	e.Name = *cmp.Or(u.Name, &e.Name)
+	e.Parent = *cmp.Or(u.Parent, &e.Parent)
+	e.Cascade = *cmp.Or(u.Cascade, &e.Cascade)
+	if u.Metadata != nil {
+		e.Metadata = maps.Clone(u.Metadata)
+	}
+	return e
+}
+
+func (e *Entity) equal(o *Entity) bool {
+	return e.Name == o.Name && e.Parent == o.Parent && e.Cascade == o.Cascade && maps.Equal(e.Metadata, o.Metadata)
+}
+
+// Entities returns the entities that were created, by id. A Parent without children, or that does not exist, has an
+// empty page.
+//
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, error) {
+	if query.Parent != "" {
+		if err := checkID("parent", query.Parent); err != nil {
+			return EntityPage{}, err
+		}
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return EntityPage{}, err
+	}
+	page, err := l.core.list(ctx, store.Query{
+		Namespace: s.id, Kind: store.KindEntity, Parent: query.Parent, After: query.After, Max: query.Max,
+	})
+	if err != nil {
+		return EntityPage{}, err
+	}
+	out := EntityPage{Next: page.Next}
+	for _, r := range page.Records {
+		n, err := nodeOf(r)
+		if err != nil {
+			return EntityPage{}, err
+		}
+		if n.exists() {
+			out.Entities = append(out.Entities, n.entity())
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,196 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// node is an entity's record. One with a version but without a time of creation only marks that what an entity that
+// was never created has, its limits and buckets, is being deleted.
+type node struct {
+	key     store.Key
+	version uint64 // 0: there is no record
+	rec     entityRecord
+}
+
+func (c *core) node(ctx context.Context, space, id string) (node, error) {
+	r, err := c.get(ctx, entityKey(space, id))
+	if err != nil {
+		return node{}, err
+	}
+	return nodeOf(r)
+}
+
+func nodeOf(r store.Record) (node, error) {
+	n := node{key: r.Key, version: r.Version}
+	if n.version == 0 {
+		return n, nil
+	}
+	return n, decodeRecord(r, &n.rec)
+}
+
+func (n *node) exists() bool { return n.version != 0 && !n.rec.Created.IsZero() }
+
+func (n *node) entity() Entity {
+	r := &n.rec
+	return Entity{n.key.ID, r.Name, r.Parent, r.Cascade, r.Metadata, r.Created}
+}
+
+func (n *node) set(e *Entity) {
+	n.rec = entityRecord{Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created}
+}
+
+func (n *node) put() store.Write {
+	w := put(n.key, n.version, n.rec)
+	w.Record.Parent = n.rec.Parent
+	return w
+}
+
+func (n *node) check() store.Write {
+	return store.Write{Record: store.Record{Key: n.key, Version: n.version}, Check: true}
+}
+
+// deleting says that the entity cannot be changed any more.
+func (n *node) deleting(err error) error {
+	return fmt.Errorf("entity %q is being deleted, delete it again to finish: %w", n.key.ID, err)
+}
+
+// Chains stay free of cycles and within MaxDepth although many processes create and move entities at once, because a
+// commit that gives an entity a parent asserts that all records of the parent's chain are as they were read. So of two
+// changes that concern one chain, the later one fails and looks again.
+//
+// That covers what is above an entity, not what is below: a child that is created under an entity does not change its
+// record. Where the descendants matter, which is when an entity moves to a greater depth, the entity is marked Moving
+// before they are looked at. Who adds something below it in the meantime finds the mark in the chain and takes it
+// away, which makes the move fail and look again. A mark that somebody left behind does no harm.
+
+// place returns what a commit must assert (and do) for n to be put under its parent; from is its parent until now.
+// It may mark n.
+func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, error) {
+	to := n.rec.Parent
+	if to == "" {
+		return nil, nil
+	}
+	chain, err := c.chain(ctx, n.key.Namespace, to)
+	if err != nil {
+		return nil, err
+	}
+	var writes []store.Write
+	for i := range chain {
+		a := &chain[i]
+		switch {
+		case a.key.ID == n.key.ID:
+			return nil, configErr("parent", "%q is below %q: that would be a cycle", to, n.key.ID)
+		case !a.exists():
+			return nil, configErr("parent", "%q does not exist", a.key.ID)
+		case a.rec.Deleting:
+			return nil, configErr("parent", "%q is being deleted", a.key.ID)
+		case a.rec.Moving:
+			a.rec.Moving = false
+			writes = append(writes, a.put())
+		default:
+			writes = append(writes, a.check())
+		}
+	}
+	depth := len(chain) + 1
+	if depth > MaxDepth {
+		return nil, tooDeep(to)
+	}
+	if n.version == 0 {
+		return writes, nil
+	}
+	above, err := c.chain(ctx, n.key.Namespace, from)
+	if err != nil {
+		return nil, err
+	}
+	for i := range above {
+		w := above[i].check()
+		if !slices.ContainsFunc(writes, func(o store.Write) bool { return o.Record.Key == w.Record.Key }) {
+			writes = append(writes, w)
+		}
+	}
+	if depth <= len(above)+1 {
+		return writes, nil // its descendants fitted at this depth
+	}
+	return writes, c.makeRoom(ctx, n, MaxDepth-depth)
+}
+
+// makeRoom marks n and makes sure that its descendants lie at most so many levels below it.
+func (c *core) makeRoom(ctx context.Context, n *node, levels int) error {
+	look := func() error {
+		ok, err := c.within(ctx, n.key, levels)
+		if err == nil && !ok {
+			err = tooDeep(n.rec.Parent)
+		}
+		return err
+	}
+	if err := look(); err != nil { // before anything is written
+		return err
+	}
+	r, err := c.get(ctx, n.key)
+	if err != nil {
+		return err
+	}
+	mark, err := nodeOf(r)
+	if err != nil {
+		return err
+	}
+	if mark.version != n.version {
+		return &store.ConflictError{Key: n.key, Have: mark.version, Want: n.version}
+	}
+	mark.rec.Moving = true
+	if err := c.commit(ctx, n.key.Namespace, nil, mark.put()); err != nil {
+		return err
+	}
+	n.version++
+	return look()
+}
+
+func tooDeep(parent string) error {
+	return configErr("parent", "under %q a chain would have more than %d entities", parent, MaxDepth)
+}
+
+// chain reads an entity and its parents, from below. Of an id without record it is that alone.
+func (c *core) chain(ctx context.Context, space, id string) ([]node, error) {
+	var chain []node
+	for id != "" {
+		if len(chain) == MaxDepth {
+			return nil, tooDeep(chain[0].key.ID)
+		}
+		n, err := c.node(ctx, space, id)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, n)
+		id = n.rec.Parent
+	}
+	return chain, nil
+}
+
+// within reports whether all descendants of an entity lie at most so many levels below it.
+func (c *core) within(ctx context.Context, key store.Key, levels int) (bool, error) {
+	q := store.Query{Namespace: key.Namespace, Kind: store.KindEntity, Parent: key.ID, Max: 1000}
+	if levels == 0 {
+		q.Max = 1
+	}
+	for {
+		page, err := c.list(ctx, q)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range page.Records {
+			if levels == 0 {
+				return false, nil
+			}
+			if ok, err := c.within(ctx, r.Key, levels-1); !ok || err != nil {
+				return ok, err
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			return true, nil
+		}
+	}
+}

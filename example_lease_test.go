@@ -1,0 +1,161 @@
+package weir_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// A parent is charged together with its children, and refuses for all of them.
+func ExampleEntity() {
+	ctx := context.Background()
+	lim := exampleLimiter()
+	defer lim.Close()
+	for _, e := range []weir.Entity{{ID: "project"}, {ID: "key-1", Parent: "project", Cascade: true}, {ID: "key-2", Parent: "project", Cascade: true}} {
+		if err := lim.CreateEntity(ctx, e); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := lim.SetLimits(ctx, weir.Scope{Entity: "project", Resource: "gpt-4"}, weir.PerMinute("rpm", 2)); err != nil {
+		log.Fatal(err)
+	}
+	for _, key := range []string{"key-1", "key-2", "key-2"} {
+		_, err := lim.Acquire(ctx, weir.Request{Entity: key, Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}})
+		fmt.Println(key, err)
+	}
+	// Output:
+	// key-1 <nil>
+	// key-2 <nil>
+	// key-2 limit exceeded: rpm of project on gpt-4 has 0 of 2 available, 1 requested; retry in 30s
+}
+
+// Work that uses more than was asked for goes into debt, which holds the next request back.
+func ExampleLease_Adjust() {
+	ctx := context.Background()
+	lim := exampleLimiter()
+	defer lim.Close()
+	req := weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}}
+	lease, err := lim.Acquire(ctx, req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // which the request did not name
+		log.Fatal(err)
+	}
+	_, err = lim.Acquire(ctx, req)
+	fmt.Println(err)
+	// Output:
+	// limit exceeded: tpm of key-alice on gpt-4 has -25000 of 50000 available, 0 requested; retry in 30s
+}
+
+func ExampleLease_Rollback() {
+	ctx := context.Background()
+	lim := exampleLimiter()
+	defer lim.Close()
+	lease, err := lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 60}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lease.Rollback(ctx))
+	fmt.Println(lease.Rollback(ctx)) // exactly once
+	// Output:
+	// <nil>
+	// the lease was rolled back
+}
+
+func ExampleLease_Decision() {
+	lim := exampleLimiter()
+	defer lim.Close()
+	lease, err := lim.Acquire(context.Background(), weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 10_000}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range lease.Decision().Statuses {
+		fmt.Printf("%s: %d left, full in %v\n", s.Limit, s.Available, s.Full)
+	}
+	// Output:
+	// rpm: 60 left, full in 0s
+	// tpm: 40000 left, full in 12s
+}
+
+// A server hands a lease out, and takes it back in whichever process the answer arrives.
+func ExampleLimiter_Resume() {
+	ctx := context.Background()
+	lim := exampleLimiter()
+	defer lim.Close()
+	lease, err := lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 500}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	expires := lease.Decision().At.Add(5 * time.Minute)
+	ticket, err := json.Marshal(lease.Hold("a-unique-id", expires)) // to be signed
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 2 { // it arrives twice
+		var held weir.Held
+		if err := json.Unmarshal(ticket, &held); err != nil {
+			log.Fatal(err)
+		}
+		resumed, err := lim.Resume(ctx, held)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = resumed.Rollback(ctx)
+		fmt.Println(err, errors.Is(err, weir.ErrSettled))
+	}
+	// Output:
+	// <nil> false
+	// settled before true
+}
+
+func ExampleParseLimit() {
+	for _, text := range []string{"rpm:100/min", "tpm:50K/min:75K", "jobs:3/10min", "rpm:100"} {
+		limit, err := weir.ParseLimit(text)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(limit.Name, limit.Amount, limit.Period, limit.Burst)
+	}
+	// Output:
+	// rpm 100 1m0s 100
+	// tpm 50000 1m0s 75000
+	// jobs 3 10m0s 3
+	// limit "rpm:100": has no period; write name:amount/unit[:burst], as in tpm:50K/min:75K
+}
+
+func ExampleLimit_WithBurst() {
+	fmt.Println(weir.PerMinute("tpm", 50_000).WithBurst(100_000))
+	// Output: tpm:50K/min:100K
+}
+
+func ExampleObserver() {
+	lim, err := weir.New(weir.Config{
+		Store: memory.New(nil),
+		Observer: &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) {
+			fmt.Println(e.Entity, e.Resource, e.Allowed, errors.Is(e.Err, weir.ErrExceeded))
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lim.Close()
+	ctx := context.Background()
+	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		_, _ = lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "api", Tokens: weir.Tokens{"rph": 1}})
+	}
+	// Output:
+	// key-alice api true false
+	// key-alice api false true
+}

@@ -1,0 +1,360 @@
+package catalogcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirlimits/weir/internal/catalogcache"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type cache = catalogcache.Cache[string, string]
+
+// source is a catalog that says "key@n" of each key, where n is how often it was asked.
+type source struct {
+	mu    sync.Mutex
+	loads [][]string
+	err   error
+	gate  chan struct{} // if not nil, loads wait for it
+}
+
+func (s *source) load(ctx context.Context, keys []string) ([]string, error) {
+	s.mu.Lock()
+	s.loads = append(s.loads, keys)
+	n, err, gate := len(s.loads), s.err, s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	values := make([]string, len(keys))
+	for i, k := range keys {
+		values[i] = fmt.Sprint(k, "@", n)
+	}
+	return values, nil
+}
+
+func (s *source) set(err error, gate chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.gate = err, gate
+}
+
+func (s *source) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.loads)
+}
+
+func open(t *testing.T, cfg catalogcache.Config) (*cache, *source) {
+	t.Helper()
+	if cfg.Max == 0 {
+		cfg.Max = 100
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Second
+	}
+	c := catalogcache.New[string, string](cfg)
+	t.Cleanup(c.Close)
+	return c, &source{}
+}
+
+func get(t *testing.T, c *cache, s *source, keys ...string) []string {
+	t.Helper()
+	values, _, err := c.Get(t.Context(), keys, s.load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func want(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		want(t, get(t, c, s, "a"), "a@1")
+		_, until, err := c.Get(t.Context(), []string{"a"}, s.load)
+		if life := time.Until(until); err != nil || life < 54*time.Second || life > 66*time.Second {
+			t.Errorf("good for %v, %v", life, err)
+		}
+		time.Sleep(time.Until(until) - 1)
+		want(t, get(t, c, s, "a"), "a@1")
+		time.Sleep(1)
+		want(t, get(t, c, s, "a", "b"), "a@2", "b@2") // in one call
+		want(t, get(t, c, s, "b", "c", "a"), "b@2", "c@3", "a@2")
+		if s.count() != 3 {
+			t.Errorf("loads %q", s.loads)
+		}
+		want(t, s.loads[2], "c") // only what is missing
+		if hits, misses, entries := c.Stats(); hits != 4 || misses != 4 || entries != 3 {
+			t.Errorf("%d hits, %d misses, %d entries", hits, misses, entries)
+		}
+	})
+}
+
+// The earliest end counts for all keys of a call.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		_, first, _ := c.Get(t.Context(), []string{"a"}, s.load)
+		time.Sleep(30 * time.Second)
+		_, both, _ := c.Get(t.Context(), []string{"b", "a"}, s.load)
+		if !both.Equal(first) {
+			t.Errorf("good until %v, want %v", both, first)
+		}
+	})
+}
+
+// A fleet that starts together does not ask together ever after.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute, Max: 1000})
+		ends := map[time.Time]bool{}
+		for i := range 100 {
+			_, until, _ := c.Get(t.Context(), []string{fmt.Sprint(i)}, s.load)
+			ends[until] = true
+		}
+		if len(ends) < 90 {
+			t.Errorf("only %d different ends", len(ends))
+		}
+	})
+}
+
+func TestOff(t *testing.T) {
+	t.Parallel()
+	c, s := open(t, catalogcache.Config{TTL: -1})
+	want(t, get(t, c, s, "a"), "a@1")
+	want(t, get(t, c, s, "a"), "a@2")
+	if _, _, entries := c.Stats(); entries != 0 {
+		t.Errorf("%d entries", entries)
+	}
+}
+
+func TestForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: math.MaxInt64})
+		for range 2 {
+			want(t, get(t, c, s, "a"), "a@1")
+			time.Sleep(365 * 24 * time.Hour)
+		}
+	})
+}
+
+func TestOneLoader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		gate := make(chan struct{})
+		s.set(nil, gate)
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				if i%2 == 0 {
+					want(t, get(t, c, s, "a"), "a@1")
+				} else {
+					want(t, get(t, c, s, "a", "a"), "a@1", "a@1")
+				}
+			})
+		}
+		synctest.Wait()
+		want(t, get(t, c, &source{}, "other"), "other@1") // another key is not held up
+		close(gate)
+		wg.Wait()
+		if s.count() != 1 {
+			t.Errorf("loads %q", s.loads)
+		}
+	})
+}
+
+// A caller that gives up does not spoil the load for the others, even if it was the one that asked.
+func TestLoaderGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		gate := make(chan struct{})
+		s.set(nil, gate)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, _, err := c.Get(ctx, []string{"a"}, s.load); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { want(t, get(t, c, s, "a"), "a@1") })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(gate)
+		wg.Wait()
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute, Timeout: 3 * time.Second})
+		s.set(nil, make(chan struct{}))
+		began := time.Now()
+		_, _, err := c.Get(t.Context(), []string{"a"}, s.load)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		s.set(nil, nil)
+		want(t, get(t, c, s, "a"), "a@2") // a failure is not remembered
+	})
+}
+
+func TestLastKnownGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		down := errors.New("down")
+		want(t, get(t, c, s, "a"), "a@1")
+		s.set(down, nil)
+		time.Sleep(2 * time.Minute)
+		if _, _, err := c.Get(t.Context(), []string{"b"}, s.load); !errors.Is(err, down) {
+			t.Errorf("got %v", err)
+		}
+		want(t, get(t, c, s, "a"), "a@1")
+		_, until, err := c.Get(t.Context(), []string{"a"}, s.load)
+		if life := time.Until(until); err != nil || life <= 0 || life > 5*time.Second {
+			t.Errorf("good for %v, %v", life, err) // and tried again soon
+		}
+		n := s.count()
+		want(t, get(t, c, s, "a"), "a@1")
+		if s.count() != n {
+			t.Error("asked again at once")
+		}
+		time.Sleep(5 * time.Second)
+		want(t, get(t, c, s, "a"), "a@1")
+		s.set(nil, nil)
+		time.Sleep(5 * time.Second)
+		if got := get(t, c, s, "a")[0]; got == "a@1" {
+			t.Error("still the old value")
+		}
+	})
+}
+
+// What is evicted while it is being loaded may be old: whoever waits for it gets it, nobody after.
+func TestEvictWhileLoading(t *testing.T) {
+	t.Parallel()
+	for name, evict := range map[string]func(c *cache){
+		"Evict":     func(c *cache) { c.Evict("a", "x") },
+		"EvictFunc": func(c *cache) { c.EvictFunc(func(k string) bool { return k == "a" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, s := open(t, catalogcache.Config{TTL: time.Minute})
+				want(t, get(t, c, s, "keep"), "keep@1")
+				old, fresh := make(chan struct{}), make(chan struct{})
+				s.set(nil, old)
+				var wg sync.WaitGroup
+				wg.Go(func() { want(t, get(t, c, s, "a"), "a@2") })
+				synctest.Wait()
+				evict(c)
+				s.set(nil, fresh)
+				wg.Go(func() { want(t, get(t, c, s, "a"), "a@3") })
+				synctest.Wait()
+				close(fresh)
+				synctest.Wait()
+				close(old) // ends last, and must not win
+				wg.Wait()
+				want(t, get(t, c, s, "a", "keep"), "a@3", "keep@1")
+
+				// The same when nobody has asked in between.
+				c.Evict("a")
+				gate := make(chan struct{})
+				s.set(nil, gate)
+				wg.Go(func() { want(t, get(t, c, s, "a"), "a@4") })
+				synctest.Wait()
+				evict(c)
+				close(gate)
+				wg.Wait()
+				want(t, get(t, c, s, "a"), "a@5")
+			})
+		})
+	}
+}
+
+// A failure of a load that was evicted meanwhile must not bring the old value back.
+func TestEvictedIsNoLastKnownGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		want(t, get(t, c, s, "a"), "a@1")
+		c.Evict("a")
+		down := errors.New("down")
+		s.set(down, nil)
+		if got, _, err := c.Get(t.Context(), []string{"a"}, s.load); !errors.Is(err, down) {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 16, 100} {
+		c, s := open(t, catalogcache.Config{TTL: time.Minute, Max: limit})
+		for i := range 500 {
+			key := fmt.Sprint(i)
+			first := get(t, c, s, key)
+			if _, _, n := c.Stats(); n > limit {
+				t.Fatalf("%d entries, at most %d", n, limit)
+			}
+			want(t, get(t, c, s, key), first...)
+		}
+		if _, _, n := c.Stats(); n < limit*7/8-1 {
+			t.Errorf("%d entries of %d: too many were dropped", n, limit)
+		}
+	}
+}
+
+func TestCloseWhileLoading(t *testing.T) {
+	t.Parallel()
+	c, s := open(t, catalogcache.Config{TTL: -1})
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, _, err := c.Get(t.Context(), []string{"a"}, s.load); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		c.Close()
+	}
+	stop.Store(true)
+	wg.Wait()
+}

@@ -1,0 +1,262 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+func TestAdjust(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("child", "parent")
+	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	left := func(child, parent weir.Tokens) {
+		t.Helper()
+		b.wantLeft("child", child)
+		b.wantLeft("parent", parent)
+	}
+	lease := b.take("child", weir.Tokens{"rpm": 1, "tpm": 100})
+	steps := []struct {
+		name  string
+		delta weir.Tokens
+		field string // of the error, if any
+		want  weir.Tokens
+	}{
+		{"nothing", nil, "", weir.Tokens{"rpm": 9, "tpm": 900}},
+		{"up", weir.Tokens{"tpm": 50}, "", weir.Tokens{"rpm": 9, "tpm": 850}},
+		{"down", weir.Tokens{"tpm": -150}, "", weir.Tokens{"rpm": 9, "tpm": 1000}},
+		{"more than is held", weir.Tokens{"tpm": -1}, "tokens.tpm", weir.Tokens{"rpm": 9, "tpm": 1000}},
+		{"into debt", weir.Tokens{"tpm": 1500}, "", weir.Tokens{"rpm": 9, "tpm": -500}},
+		{"up and down", weir.Tokens{"tpm": -1400, "rpm": 4}, "", weir.Tokens{"rpm": 5, "tpm": 900}},
+		{"one of them too much", weir.Tokens{"tpm": 7, "rpm": -6}, "tokens.rpm", weir.Tokens{"rpm": 5, "tpm": 900}},
+		{"unknown", weir.Tokens{"tpm": 1, "rps": 1}, "tokens.rps", weir.Tokens{"rpm": 5, "tpm": 900}},
+		{"most negative", weir.Tokens{"tpm": math.MinInt64}, "tokens.tpm", weir.Tokens{"rpm": 5, "tpm": 900}},
+		{"most positive", weir.Tokens{"tpm": math.MaxInt64}, "tokens.tpm", weir.Tokens{"rpm": 5, "tpm": 900}},
+		{"wraps to something small", weir.Tokens{"tpm": 18446744073709552}, "tokens.tpm", weir.Tokens{"rpm": 5, "tpm": 900}},
+	}
+	for _, s := range steps {
+		err := lease.Adjust(b.ctx, s.delta)
+		if s.field == "" && err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		} else if s.field != "" {
+			wantConfigError(t, err, s.field)
+		}
+		left(s.want, s.want)
+		if t.Failed() {
+			t.Fatal(s.name)
+		}
+	}
+	must(t, lease.Rollback(b.ctx))
+	left(weir.Tokens{"rpm": 10, "tpm": 1000}, weir.Tokens{"rpm": 10, "tpm": 1000})
+}
+
+// A limit that the request did not name can be adjusted, each time (the ancestor charged it once, then never).
+func TestAdjustUnnamedLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	for i := range int64(3) {
+		lease := b.take("alice", weir.Tokens{"rpm": 1})
+		must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 300}))
+		must(t, lease.Commit(b.ctx))
+		b.wantLeft("alice", weir.Tokens{"rpm": 9 - i, "tpm": 700 - 300*i})
+	}
+}
+
+func TestAdjustOverflow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.Limit{Name: "tpm", Amount: 1, Period: weir.PerDay("", 1).Period, Burst: weir.MaxTokens})
+	lease := b.take("alice", nil)
+	var err error
+	n := int64(0)
+	for ; err == nil; n++ {
+		err = lease.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens})
+	}
+	wantConfigError(t, err, "tokens.tpm")
+	if n < 5 || n > 6 {
+		t.Errorf("refused at %d", n)
+	}
+	// Another lease on the same bucket: the store refuses.
+	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -weir.MaxTokens}))
+	other := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
+	third := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
+	for range n - 1 {
+		must(t, other.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens}))
+	}
+	err = third.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens})
+	wantConfigError(t, err, "tokens")
+	must(t, lease.Rollback(b.ctx))
+	b.wantLeft("alice", weir.Tokens{"tpm": weir.MaxTokens})
+}
+
+func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	committed, rolledBack := b.take("alice", weir.Tokens{"rpm": 2}), b.take("alice", weir.Tokens{"rpm": 3})
+	must(t, committed.Commit(b.ctx))
+	must(t, committed.Commit(b.ctx))
+	must(t, rolledBack.Rollback(b.ctx))
+	b.wantLeft("alice", weir.Tokens{"rpm": 8})
+	for range 2 {
+		wantErr(t, committed.Rollback(b.ctx), weir.ErrCommitted)
+		wantErr(t, committed.Adjust(b.ctx, weir.Tokens{"rpm": -1}), weir.ErrCommitted)
+		wantErr(t, rolledBack.Rollback(b.ctx), weir.ErrRolledBack)
+		wantErr(t, rolledBack.Commit(b.ctx), weir.ErrRolledBack)
+		wantErr(t, rolledBack.Adjust(b.ctx, weir.Tokens{"rpm": 1}), weir.ErrRolledBack)
+	}
+	b.wantLeft("alice", weir.Tokens{"rpm": 8})
+	if d := rolledBack.Decision(); !d.Allowed || d.Statuses[0].Requested != 3 || d.Statuses[0].Available != 5 {
+		t.Errorf("decision after the end %+v", d)
+	}
+}
+
+func TestRollbackOnceConcurrently(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("child", "parent")
+	b.set("", "", weir.PerHour("rpm", 100))
+	b.take("child", weir.Tokens{"rpm": 50})
+	lease := b.take("child", weir.Tokens{"rpm": 10})
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			switch err := lease.Rollback(b.ctx); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, weir.ErrRolledBack):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() != 1 {
+		t.Errorf("rolled back %d times", done.Load())
+	}
+	b.wantLeft("child", weir.Tokens{"rpm": 50})
+	b.wantLeft("parent", weir.Tokens{"rpm": 50})
+}
+
+// What was used must be counted, and what was not given back, although the caller has gone.
+func TestEndedContext(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	ctx, cancel := context.WithCancel(b.ctx)
+	lease := b.take("alice", weir.Tokens{"rpm": 4})
+	cancel()
+	must(t, lease.Adjust(ctx, weir.Tokens{"rpm": 2}))
+	b.wantLeft("alice", weir.Tokens{"rpm": 4})
+	must(t, lease.Rollback(ctx))
+	b.wantLeft("alice", weir.Tokens{"rpm": 10})
+}
+
+// A return after the bucket has filled up again gives nothing: two bursts are never to be had at once.
+func TestLateRollback(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	lease := b.take("alice", weir.Tokens{"rpm": 10})
+	b.clock.advance(time.Minute)
+	must(t, lease.Rollback(b.ctx))
+	b.wantLeft("alice", weir.Tokens{"rpm": 10})
+	b.take("alice", weir.Tokens{"rpm": 10})
+	b.refused("alice", weir.Tokens{"rpm": 1})
+}
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 3}}
+	failed := errors.New("failed")
+	do := func(f func(*weir.Lease) error) error {
+		return b.Do(b.ctx, req, func(_ context.Context, l *weir.Lease) error { return f(l) })
+	}
+	must(t, do(func(l *weir.Lease) error { return l.Adjust(b.ctx, weir.Tokens{"rpm": 1}) }))
+	b.wantLeft("alice", weir.Tokens{"rpm": 6})
+	wantErr(t, do(func(*weir.Lease) error { return failed }), failed)
+	b.wantLeft("alice", weir.Tokens{"rpm": 6})
+	func() {
+		defer func() {
+			if r := recover(); r != "boom" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		_ = do(func(*weir.Lease) error { panic("boom") })
+	}()
+	b.wantLeft("alice", weir.Tokens{"rpm": 6})
+	// What f did itself stays done.
+	must(t, do(func(l *weir.Lease) error { return l.Rollback(b.ctx) }))
+	b.wantLeft("alice", weir.Tokens{"rpm": 6})
+	wantErr(t, do(func(l *weir.Lease) error { return errors.Join(l.Commit(b.ctx), failed) }), failed)
+	b.wantLeft("alice", weir.Tokens{"rpm": 3})
+	must(t, do(func(*weir.Lease) error { return nil }))
+	err := do(func(*weir.Lease) error { t.Error("ran although it was refused"); return nil })
+	wantErr(t, err, weir.ErrExceeded)
+}
+
+// An amount whose fate is unknown is counted against the caller: it may be spent, and is never given back twice.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("connection lost")
+	for _, applied := range []bool{false, true} {
+		b := setup(t)
+		b.set("", "", weir.PerMinute("rpm", 100))
+		lose := func(f *fakeStore) {
+			f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
+				if applied {
+					if _, err := f.Store.Settle(ctx, s); err != nil {
+						return store.Outcome{}, err
+					}
+				}
+				return store.Outcome{}, lost
+			}
+		}
+		answer := func(f *fakeStore) { f.settle = nil }
+
+		up := b.take("up", weir.Tokens{"rpm": 50})
+		b.fake.does(lose)
+		wantErr(t, up.Adjust(b.ctx, weir.Tokens{"rpm": 20}), lost)
+		b.fake.does(answer)
+		must(t, up.Rollback(b.ctx)) // of the 50: the 20 may never have been taken
+		want := int64(100)
+		if applied {
+			want = 80
+		}
+		b.wantLeft("up", weir.Tokens{"rpm": want})
+
+		down := b.take("down", weir.Tokens{"rpm": 50})
+		b.fake.does(lose)
+		wantErr(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -20}), lost)
+		b.fake.does(answer)
+		wantConfigError(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -31}), "tokens.rpm")
+		must(t, down.Rollback(b.ctx)) // of 30: the 20 may have been given back
+		want = 80
+		if applied {
+			want = 100
+		}
+		b.wantLeft("down", weir.Tokens{"rpm": want})
+
+		gone := b.take("gone", weir.Tokens{"rpm": 50})
+		b.fake.does(lose)
+		wantErr(t, gone.Rollback(b.ctx), lost)
+		b.fake.does(answer)
+		wantErr(t, gone.Rollback(b.ctx), weir.ErrRolledBack)
+		want = 50
+		if applied {
+			want = 100
+		}
+		b.wantLeft("gone", weir.Tokens{"rpm": want})
+	}
+}

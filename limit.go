@@ -1,0 +1,314 @@
+package weir
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Limit allows Amount tokens per Period, issued evenly, of which at most Burst may be spent at once. Over any stretch
+// of time at most Burst plus what was issued in it is admitted, exactly.
+//
+// Amount and Burst are whole tokens, at least 1; Period is at most 366 days; a rate above about 4 million tokens a
+// second is refused: count in a coarser unit.
+type Limit struct {
+	Name   string        // of the limit, as requests name it: "rpm"
+	Amount int64         // tokens per Period
+	Period time.Duration // over which Amount is issued
+	Burst  int64         // tokens that may be spent at once; 0 means Amount
+}
+
+// PerSecond returns a limit of amount tokens a second, with a burst of as many.
+func PerSecond(name string, amount int64) Limit { return per(name, amount, time.Second) }
+
+// PerMinute returns a limit of amount tokens a minute, with a burst of as many.
+func PerMinute(name string, amount int64) Limit { return per(name, amount, time.Minute) }
+
+// PerHour returns a limit of amount tokens an hour, with a burst of as many.
+func PerHour(name string, amount int64) Limit { return per(name, amount, time.Hour) }
+
+// PerDay returns a limit of amount tokens in 24 hours, with a burst of as many.
+func PerDay(name string, amount int64) Limit { return per(name, amount, 24*time.Hour) }
+
+func per(name string, amount int64, period time.Duration) Limit {
+	return Limit{Name: name, Amount: amount, Period: period, Burst: amount}
+}
+
+// WithBurst returns the limit with another burst. The sustained rate stays as it is; a burst below the amount
+// smooths, one above it lets unused tokens be saved up.
+func (l Limit) WithBurst(burst int64) Limit {
+	l.Burst = burst
+	return l
+}
+
+// MaxTokens is the largest burst, and the largest amount of one request.
+const MaxTokens = bucket.MaxBurst / 1000
+
+// validate returns the limit with its burst filled in, or a ConfigError that names the field.
+func (l Limit) validate() (Limit, error) {
+	if l.Burst == 0 {
+		l.Burst = l.Amount
+	}
+	if err := checkID("limit name", l.Name); err != nil {
+		return l, err
+	}
+	// Bounded first: in millitokens a large negative number may come out positive.
+	for _, f := range []struct {
+		field string
+		n     int64
+	}{{"amount", l.Amount}, {"burst", l.Burst}} {
+		switch {
+		case f.n <= 0:
+			return l, configErr("limit "+l.Name+": "+f.field, "must be positive")
+		case f.n > MaxTokens:
+			return l, configErr("limit "+l.Name+": "+f.field, "must be at most %d", int64(MaxTokens))
+		}
+	}
+	p := bucket.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
+	if bad := p.Check(); bad != nil {
+		return l, &ConfigError{Field: "limit " + l.Name + ": " + bad.Field, Reason: bad.Reason}
+	}
+	return l, nil
+}
+
+// validateLimits checks a set of limits: each one, that there is one, and that no name comes twice.
+func validateLimits(ls []Limit) ([]Limit, error) {
+	if len(ls) == 0 {
+		return nil, configErr("limits", "must name at least one limit")
+	}
+	if len(ls) > maxLimits {
+		return nil, configErr("limits", "may hold at most %d limits", maxLimits)
+	}
+	out := make([]Limit, len(ls))
+	for i, l := range ls {
+		var err error
+		if out[i], err = l.validate(); err != nil {
+			return nil, err
+		}
+		for _, o := range out[:i] {
+			if o.Name == l.Name {
+				return nil, configErr("limits", "name %q twice", l.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// maxLimits bounds how many limits one bucket has.
+const maxLimits = 64
+
+func (l Limit) stored(override bool) store.Limit {
+	return store.Limit{Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000, Override: override}
+}
+
+func limitOf(l *store.Limit) Limit {
+	return Limit{Name: l.Name, Amount: l.Amount / 1000, Period: l.Period, Burst: l.Burst / 1000}
+}
+
+func paramsOf(l *store.Limit) bucket.Params {
+	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}
+
+// ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a
+// longer name of one of these) and amount and burst may end in K (thousand) or M (million).
+//
+//	rpm:100/min   tpm:50K/min:75K   jobs:3/10min   uploads:1M/30d
+func ParseLimit(text string) (Limit, error) {
+	bad := func(format string, args ...any) (Limit, error) {
+		return Limit{}, configErr("limit "+strconv.Quote(text), format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K", args...)
+	}
+	// From the right: a name may hold anything.
+	name, rest, ok := cutLast(text)
+	if !ok {
+		return bad("has no amount")
+	}
+	burstText, hasBurst := rest, !strings.Contains(rest, "/")
+	if hasBurst {
+		if name, rest, ok = cutLast(name); !ok {
+			return bad("has no period")
+		}
+	}
+	amountText, periodText, ok := strings.Cut(rest, "/")
+	if !ok {
+		return bad("has no period")
+	}
+	amount, err := parseCount(amountText)
+	if err != nil {
+		return bad("has a bad amount %q: %v", amountText, err)
+	}
+	period, err := parsePeriod(periodText)
+	if err != nil {
+		return bad("has a bad period %q: %v", periodText, err)
+	}
+	l := Limit{Name: name, Amount: amount, Period: period, Burst: amount}
+	if hasBurst {
+		if l.Burst, err = parseCount(burstText); err != nil {
+			return bad("has a bad burst %q: %v", burstText, err)
+		}
+		if l.Burst == 0 {
+			return bad("has a burst of 0")
+		}
+	}
+	return l.validate()
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	if at := strings.LastIndexByte(s, ':'); at >= 0 {
+		return s[:at], s[at+1:], true
+	}
+	return "", s, false
+}
+
+func parseCount(s string) (int64, error) {
+	unit := int64(1)
+	if n := len(s); n > 0 {
+		switch s[n-1] {
+		case 'k', 'K':
+			unit, s = 1_000, s[:n-1]
+		case 'm', 'M':
+			unit, s = 1_000_000, s[:n-1]
+		}
+	}
+	if s == "" {
+		return 0, fmt.Errorf("is not a number")
+	}
+	for _, r := range s {
+		switch {
+		case r == '-':
+			return 0, fmt.Errorf("must not be negative")
+		case r == '.' || r == ',':
+			return 0, fmt.Errorf("must be a whole number")
+		case r < '0' || r > '9':
+			return 0, fmt.Errorf("is not a whole number, perhaps with K or M")
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("is too large")
+	}
+	return n * unit, nil
+}
+
+// units from the longest to the shortest, each with its names; the first is printed.
+var units = []struct {
+	length time.Duration
+	names  []string
+}{
+	{7 * 24 * time.Hour, []string{"w", "week", "weeks"}},
+	{24 * time.Hour, []string{"day", "d", "days"}},
+	{time.Hour, []string{"hour", "h", "hr", "hours"}},
+	{time.Minute, []string{"min", "m", "minute", "minutes"}},
+	{time.Second, []string{"s", "sec", "second", "seconds"}},
+	{time.Millisecond, []string{"ms"}},
+	{time.Microsecond, []string{"us", "µs"}},
+	{time.Nanosecond, []string{"ns"}},
+}
+
+func parsePeriod(s string) (time.Duration, error) {
+	digits := 0
+	for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
+		digits++
+	}
+	n := int64(1)
+	if digits > 0 {
+		var err error
+		if n, err = strconv.ParseInt(s[:digits], 10, 64); err != nil {
+			return 0, fmt.Errorf("is too long")
+		}
+	}
+	for _, u := range units {
+		for _, name := range u.names {
+			if s[digits:] != name {
+				continue
+			}
+			if n <= 0 {
+				return 0, fmt.Errorf("must be positive")
+			}
+			if n > int64(bucket.MaxPeriod/u.length) {
+				return 0, fmt.Errorf("must be at most 366 days")
+			}
+			return time.Duration(n) * u.length, nil
+		}
+	}
+	return 0, fmt.Errorf("has no unit of ms, s, min, h, d, w")
+}
+
+// String returns the text form that [ParseLimit] reads.
+func (l Limit) String() string {
+	s := l.Name + ":" + formatCount(l.Amount) + "/" + formatPeriod(l.Period)
+	if l.Burst != 0 && l.Burst != l.Amount {
+		s += ":" + formatCount(l.Burst)
+	}
+	return s
+}
+
+func formatCount(n int64) string {
+	switch {
+	case n != 0 && n%1_000_000 == 0:
+		return strconv.FormatInt(n/1_000_000, 10) + "M"
+	case n >= 10_000 && n%1_000 == 0:
+		return strconv.FormatInt(n/1_000, 10) + "K"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func formatPeriod(d time.Duration) string {
+	for _, u := range units {
+		if n := d / u.length; d > 0 && d%u.length == 0 {
+			if n == 1 {
+				return u.names[0]
+			}
+			return strconv.FormatInt(int64(n), 10) + u.names[0]
+		}
+	}
+	return d.String()
+}
+
+// limitJSON is a limit on the wire and in the catalog.
+type limitJSON struct {
+	Name   string `json:"name"`
+	Amount int64  `json:"amount"`
+	Period string `json:"period"`
+	Burst  int64  `json:"burst,omitempty"`
+}
+
+// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	return json.Marshal(limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst})
+}
+
+// UnmarshalJSON reads what [Limit.MarshalJSON] writes, or the text form as a string. It does not check the bounds.
+func (l *Limit) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		parsed, err := ParseLimit(text)
+		if err == nil {
+			*l = parsed
+		}
+		return err
+	}
+	var j limitJSON
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&j); err != nil {
+		return configErr("limit", "%v", err)
+	}
+	period, err := parsePeriod(j.Period)
+	if err != nil {
+		return configErr("limit "+j.Name+": period", "%v", err)
+	}
+	*l = Limit{Name: j.Name, Amount: j.Amount, Period: period, Burst: j.Burst}
+	if l.Burst == 0 {
+		l.Burst = l.Amount
+	}
+	return nil
+}

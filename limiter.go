@@ -1,0 +1,244 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/store"
+)
+
+// Config configures a [Limiter]. Only Store is required.
+type Config struct {
+	// Store decides and remembers. The limiter owns it: Close closes it.
+	Store store.Store
+	// Namespace is the isolated world in which ids are looked up. Defaults to "default", which always exists; any
+	// other must have been created.
+	Namespace string
+	// NamespaceID is the namespace's opaque id. With it the registry of namespaces is never read, so that a tenant's
+	// credentials need no access to it.
+	NamespaceID string
+	// CacheTTL is how long entities, limits and namespaces are remembered, give or take a tenth. A change through
+	// this limiter is seen at once, one made elsewhere within the TTL or at the bucket's next debit. Negative means
+	// that nothing is remembered. Defaults to 60 s.
+	CacheTTL time.Duration
+	// CacheEntries bounds how many records, and how many pairs of entity and resource, are remembered. Defaults to
+	// 200,000.
+	CacheEntries int
+	// StoreTimeout bounds every call of the store. What comes of a late answer is up to OnUnavailable. Defaults
+	// to 1 s.
+	StoreTimeout time.Duration
+	// OnUnavailable says what to answer when the store does not and neither the request nor the system's record say
+	// otherwise. Defaults to Deny.
+	OnUnavailable Unavailable
+	// AuditRetention is how long audit events are kept. Defaults to 365 days.
+	AuditRetention time.Duration
+	// Observer is told what happens. Defaults to nobody.
+	Observer *Observer
+}
+
+func (c Config) withDefaults() Config {
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.CacheTTL = cmp.Or(c.CacheTTL, time.Minute)
+	c.CacheEntries = cmp.Or(c.CacheEntries, 200_000)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, time.Second)
+	c.OnUnavailable = cmp.Or(c.OnUnavailable, Deny)
+	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
+	if c.Observer == nil {
+		c.Observer = &Observer{}
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Store == nil:
+		return configErr("Config.Store", "is required: memory.New(nil), disk.Open(…)")
+	case c.CacheEntries < 0:
+		return configErr("Config.CacheEntries", "must not be negative")
+	case c.StoreTimeout < 0:
+		return configErr("Config.StoreTimeout", "must not be negative")
+	case c.AuditRetention < 0:
+		return configErr("Config.AuditRetention", "must not be negative")
+	}
+	if err := checkID("Config.Namespace", c.Namespace); err != nil {
+		return err
+	}
+	if c.NamespaceID != "" {
+		if err := checkID("Config.NamespaceID", c.NamespaceID); err != nil {
+			return err
+		}
+	}
+	return c.OnUnavailable.validate("Config.OnUnavailable")
+}
+
+// Limiter decides whether entities may spend tokens on resources, within one namespace of one store. It never admits
+// more than the limits allow. It is safe for concurrent use. See [New].
+type Limiter struct {
+	core   *core
+	name   string // of the namespace
+	pinned *space // of a namespace whose id is known
+	found  atomic.Pointer[foundSpace]
+	owner  bool
+}
+
+// foundSpace is a namespace that was looked up.
+type foundSpace struct {
+	space    *space
+	until    int64  // nanoseconds since the limiter's start
+	registry uint64 // core.registry, before the look-up
+}
+
+// core is what the views of one limiter share.
+type core struct {
+	cfg       Config
+	store     store.Store
+	immediate bool // the store never waits
+	start     time.Time
+	views     *catalogcache.Cache[viewKey, view]
+
+	events   eventIDs
+	registry atomic.Uint64 // how many changes of namespaces were made through this process
+
+	mu     sync.Mutex
+	spaces map[string]*space // by opaque id
+	close  sync.Once
+	closed error
+}
+
+// New returns a limiter over a store. It reads and writes nothing yet.
+func New(cfg Config) (*Limiter, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	_, immediate := cfg.Store.(store.Immediate)
+	c := &core{
+		cfg: cfg, store: cfg.Store, immediate: immediate, start: time.Now(),
+		views: catalogcache.New[viewKey, view](catalogcache.Config{
+			TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout,
+		}),
+		spaces: make(map[string]*space),
+	}
+	l := c.in(cfg.Namespace)
+	l.owner = true
+	if cfg.NamespaceID != "" {
+		l.pinned = c.space(cfg.NamespaceID)
+	}
+	return l, nil
+}
+
+// In returns a view of another namespace. It is cheap, shares the caches, and need not be closed. That the namespace
+// exists is found out with the first call that needs it.
+func (l *Limiter) In(namespace string) *Limiter {
+	if namespace == l.name {
+		return l
+	}
+	return l.core.in(namespace)
+}
+
+func (c *core) in(namespace string) *Limiter {
+	l := &Limiter{core: c, name: namespace}
+	if namespace == DefaultNamespace {
+		l.pinned = c.space(DefaultNamespace)
+	}
+	return l
+}
+
+// Namespace returns the name of the limiter's namespace.
+func (l *Limiter) Namespace() string { return l.name }
+
+// Close waits for what is under way and closes the store. It is idempotent. Closing a view that [Limiter.In]
+// returned does nothing.
+func (l *Limiter) Close() error {
+	if !l.owner {
+		return nil
+	}
+	c := l.core
+	c.close.Do(func() {
+		c.views.Close()
+		c.closed = c.store.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range c.spaces {
+			s.queues.changed() // whoever waits is to find out
+		}
+	})
+	return c.closed
+}
+
+// Refresh forgets what is cached of all namespaces, so that changes made elsewhere are seen at once.
+func (l *Limiter) Refresh() {
+	c := l.core
+	c.views.EvictFunc(func(viewKey) bool { return true })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spaces {
+		s.changed(change{all: true})
+	}
+	c.registry.Add(1)
+}
+
+// CacheStats is how the caches of entities, limits and namespaces fare, over all namespaces.
+type CacheStats struct {
+	Hits, Misses uint64        // of records; a decision on known limits looks up none
+	Entries      int           // records remembered
+	Plans        int           // pairs of entity and resource whose limits are remembered
+	TTL          time.Duration // as configured; negative: off
+}
+
+// CacheStats returns how the caches fare.
+func (l *Limiter) CacheStats() CacheStats {
+	c := l.core
+	s := CacheStats{TTL: c.cfg.CacheTTL}
+	s.Hits, s.Misses, s.Entries = c.views.Stats()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, sp := range c.spaces {
+		s.Plans += sp.plans.len() + sp.chains.len()
+		s.Hits += sp.hits.total()
+	}
+	return s
+}
+
+// elapsed returns the time since the limiter was made, by the monotonic clock.
+func (c *core) elapsed() int64 { return int64(time.Since(c.start)) }
+
+// space returns the one space of a namespace's opaque id.
+func (c *core) space(id string) *space {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.spaces[id]
+	if s == nil {
+		s = newSpace(id, c.cfg.CacheEntries)
+		c.spaces[id] = s
+	}
+	return s
+}
+
+// space returns the limiter's namespace, which it looks up when it must.
+func (l *Limiter) space(ctx context.Context, now int64) (*space, error) {
+	if l.pinned != nil {
+		return l.pinned, nil
+	}
+	registry := l.core.registry.Load()
+	if f := l.found.Load(); f != nil && now < f.until && f.registry == registry {
+		return f.space, nil
+	}
+	if err := checkID("namespace", l.name); err != nil {
+		return nil, err
+	}
+	vs, until, err := l.core.views.Get(ctx, []viewKey{{kind: namespaceView, id: l.name}}, l.core.loadViews)
+	if err != nil {
+		return nil, err
+	}
+	if !vs[0].exists || vs[0].namespace.Deleted != nil {
+		return nil, notFound("namespace", l.name)
+	}
+	s := l.core.space(vs[0].namespace.ID)
+	l.found.Store(&foundSpace{s, int64(until.Sub(l.core.start)), registry})
+	return s, nil
+}

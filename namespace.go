@@ -1,0 +1,270 @@
+package weir
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Namespace is an isolated world of entities, limits and buckets.
+type Namespace struct {
+	Name    string     `json:"name"`
+	ID      string     `json:"id"`                // opaque, never used again; under it the store keeps the data
+	Created time.Time  `json:"created,omitzero"`  // zero for "default" and for orphans
+	Deleted *time.Time `json:"deleted,omitempty"` // since when it can only be recovered or purged
+}
+
+// NamespaceQuery selects namespaces.
+type NamespaceQuery struct {
+	Deleted bool   // also those that were deleted and not purged yet
+	After   string // NamespacePage.Next of the page before
+	Max     int    // at most so many; 0 means 100, more than 1,000 is 1,000
+}
+
+// NamespacePage is one page of namespaces, which may hold fewer than asked for, even none. Next is "" on the last.
+type NamespacePage struct {
+	Namespaces []Namespace `json:"namespaces"`
+	Next       string      `json:"next,omitempty"`
+}
+
+func (c *core) namespace(ctx context.Context, name string) (store.Record, Namespace, error) {
+	r, err := c.get(ctx, namespaceKey(name))
+	if err != nil {
+		return r, Namespace{}, err
+	}
+	if r.Version == 0 {
+		return r, Namespace{}, notFound("namespace", name)
+	}
+	ns, err := namespaceOf(r)
+	return r, ns, err
+}
+
+func namespaceOf(r store.Record) (Namespace, error) {
+	var nr namespaceRecord
+	err := decodeRecord(r, &nr)
+	return Namespace{r.Key.ID, nr.ID, nr.Created, nr.Deleted}, err
+}
+
+// CreateNamespace creates a namespace under a new opaque id. "default" exists in every store.
+//
+// Errors: [ErrExists] (also if it was deleted and is not purged: recover it, or purge it first), [*ConfigError],
+// [ErrConflict], store trouble.
+func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, error) {
+	if err := checkID("namespace", name); err != nil {
+		return Namespace{}, err
+	}
+	if name == DefaultNamespace {
+		return Namespace{}, fmt.Errorf("namespace %q: %w", name, ErrExists)
+	}
+	var ns Namespace
+	err := l.core.retry(ctx, "namespace "+strconv.Quote(name), func() error {
+		r, err := l.core.get(ctx, namespaceKey(name))
+		if err != nil {
+			return err
+		}
+		if r.Version != 0 {
+			if old, err := namespaceOf(r); err != nil {
+				return err
+			} else if old.Deleted != nil {
+				return fmt.Errorf("namespace %q was deleted, recover it or purge it first: %w", name, ErrExists)
+			}
+			return fmt.Errorf("namespace %q: %w", name, ErrExists)
+		}
+		ns = Namespace{Name: name, ID: "n" + strings.ToLower(rand.Text()[:16]), Created: stamp()}
+		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{name})
+		id.Record.Parent = name // so that the ids that a name had can be found
+		ev := event{action: "namespace.create", subject: "namespace:" + name, after: ns}
+		return l.core.commit(ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id)
+	})
+	if err != nil {
+		return Namespace{}, err
+	}
+	return ns, nil
+}
+
+// NamespaceByName returns a namespace, also one that was deleted and not purged yet. It asks the store.
+//
+// Errors: [ErrNotFound], [*ConfigError], store trouble.
+func (l *Limiter) NamespaceByName(ctx context.Context, name string) (Namespace, error) {
+	if name == DefaultNamespace {
+		return Namespace{Name: name, ID: name}, nil
+	}
+	if err := checkID("namespace", name); err != nil {
+		return Namespace{}, err
+	}
+	_, ns, err := l.core.namespace(ctx, name)
+	return ns, err
+}
+
+// firstNamed is the cursor behind "default", which is on no store's list.
+const firstNamed = "*"
+
+// Namespaces returns the namespaces of the store: "default", then the others by name.
+//
+// Errors: [ErrBadCursor], [*ConfigError], store trouble.
+func (l *Limiter) Namespaces(ctx context.Context, query NamespaceQuery) (NamespacePage, error) {
+	var out NamespacePage
+	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespace, After: query.After, Max: query.Max}
+	switch query.After {
+	case "":
+		out.Namespaces = []Namespace{{Name: DefaultNamespace, ID: DefaultNamespace}}
+		if query.Max == 1 {
+			out.Next = firstNamed
+			return out, nil
+		}
+		if query.Max >= 0 {
+			q.Max = store.PageSize(query.Max) - 1
+		}
+	case firstNamed:
+		q.After = ""
+	}
+	page, err := l.core.list(ctx, q)
+	if err != nil {
+		return NamespacePage{}, err
+	}
+	out.Next = page.Next
+	for _, r := range page.Records {
+		ns, err := namespaceOf(r)
+		if err != nil {
+			return NamespacePage{}, err
+		}
+		if ns.Deleted == nil || query.Deleted {
+			out.Namespaces = append(out.Namespaces, ns)
+		}
+	}
+	return out, nil
+}
+
+// DeleteNamespace closes a namespace. Its requests fail with [ErrNotFound], through this process at once, elsewhere
+// within [Config.CacheTTL]; those of limiters with a [Config.NamespaceID] go on. Its data stays until it is purged.
+//
+// Errors: [ErrNotFound] (also if it was deleted before), [*ConfigError] for "default", [ErrConflict], store trouble.
+func (l *Limiter) DeleteNamespace(ctx context.Context, name string) error {
+	_, err := l.changeNamespace(ctx, name, "namespace.delete", func(ns *Namespace) error {
+		if ns.Deleted != nil {
+			return notFound("namespace", name)
+		}
+		now := stamp()
+		ns.Deleted = &now
+		return nil
+	})
+	return err
+}
+
+// RecoverNamespace opens a namespace that was deleted and not purged yet, with all that was in it. One that was not
+// deleted is returned as it is.
+//
+// Errors: [ErrNotFound], [*ConfigError], [ErrConflict], store trouble.
+func (l *Limiter) RecoverNamespace(ctx context.Context, name string) (Namespace, error) {
+	if name == DefaultNamespace {
+		return Namespace{Name: name, ID: name}, nil
+	}
+	return l.changeNamespace(ctx, name, "namespace.recover", func(ns *Namespace) error {
+		ns.Deleted = nil
+		return nil
+	})
+}
+
+func (l *Limiter) changeNamespace(ctx context.Context, name, action string, f func(*Namespace) error) (Namespace, error) {
+	if err := checkNamespace(name); err != nil {
+		return Namespace{}, err
+	}
+	var after Namespace
+	err := l.core.retry(ctx, "namespace "+strconv.Quote(name), func() error {
+		r, before, err := l.core.namespace(ctx, name)
+		if err != nil {
+			return err
+		}
+		after = before
+		if err := f(&after); err != nil {
+			return err
+		}
+		if after.Deleted == before.Deleted {
+			return nil
+		}
+		ev := event{action, "namespace:" + name, before, after}
+		return l.core.commit(ctx, store.Registry, []event{ev},
+			put(r.Key, r.Version, namespaceRecord{after.ID, after.Created, after.Deleted}))
+	})
+	if err != nil {
+		return Namespace{}, err
+	}
+	return after, nil
+}
+
+// checkNamespace accepts the names of namespaces that can be changed.
+func checkNamespace(name string) error {
+	if name == DefaultNamespace {
+		return configErr("namespace", "%q is part of every store and stays", name)
+	}
+	return checkID("namespace", name)
+}
+
+// OrphanNamespaces returns namespaces without a name, by opaque id: what purges left behind that did not end. Purging
+// the id ends them. Name is what they were called; it may be in use again. Deleted of the query has no meaning here.
+//
+// Errors: [ErrBadCursor], [*ConfigError], store trouble.
+func (l *Limiter) OrphanNamespaces(ctx context.Context, query NamespaceQuery) (NamespacePage, error) {
+	page, err := l.core.list(ctx, store.Query{
+		Namespace: store.Registry, Kind: store.KindNamespaceID, After: query.After, Max: query.Max,
+	})
+	if err != nil {
+		return NamespacePage{}, err
+	}
+	out := NamespacePage{Next: page.Next}
+	for rs := range slices.Chunk(page.Records, chunk) {
+		orphans, err := l.core.orphans(ctx, rs)
+		if err != nil {
+			return NamespacePage{}, err
+		}
+		for i := range orphans {
+			out.Namespaces = append(out.Namespaces, orphans[i].Namespace)
+		}
+	}
+	return out, nil
+}
+
+type orphan struct {
+	Namespace
+	record store.Record // of its id
+}
+
+// orphans returns those of the records of ids to which no name leads.
+func (c *core) orphans(ctx context.Context, ids []store.Record) ([]orphan, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	keys := make([]store.Key, len(ids))
+	found := make([]orphan, len(ids))
+	for i, r := range ids {
+		var id namespaceIDRecord
+		if err := decodeRecord(r, &id); err != nil {
+			return nil, err
+		}
+		found[i] = orphan{Namespace{Name: id.Name, ID: r.Key.ID}, r}
+		keys[i] = namespaceKey(id.Name)
+	}
+	names, err := c.getAll(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	var out []orphan
+	for i, r := range names {
+		var ns Namespace
+		if r.Version != 0 {
+			if ns, err = namespaceOf(r); err != nil {
+				return nil, err
+			}
+		}
+		if ns.ID != found[i].ID {
+			out = append(out, found[i])
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,207 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// fillNamespace creates a namespace with some of everything and returns its id.
+func fillNamespace(tb testing.TB, st store.Store, name string, n int) string {
+	tb.Helper()
+	ctx, lim := tb.Context(), limiterOn(tb, st)
+	ns, err := lim.CreateNamespace(ctx, name)
+	must(tb, err)
+	in := lim.In(name)
+	must(tb, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 9)))
+	for i := range n {
+		id := fmt.Sprint("e", i)
+		must(tb, in.CreateEntity(ctx, weir.Entity{ID: id}))
+		must(tb, in.SetLimits(ctx, weir.Scope{Entity: id}, weir.PerHour("rph", 8)))
+		must(tb, in.SetLimits(ctx, weir.Scope{Resource: id}, weir.PerHour("rph", 7)))
+		allowed(tb, in, id, "r", true)
+	}
+	return ns.ID
+}
+
+// holds returns how many records and buckets a namespace has.
+func holds(tb testing.TB, st store.Store, id string) (n int) {
+	tb.Helper()
+	for _, kind := range store.Kinds {
+		page, err := st.List(tb.Context(), store.Query{Namespace: id, Kind: kind, Max: 1000})
+		must(tb, err)
+		n += len(page.Records)
+	}
+	page, err := st.Buckets(tb.Context(), store.BucketQuery{Namespace: id, Max: 1000})
+	must(tb, err)
+	return n + len(page.States)
+}
+
+func orphans(tb testing.TB, lim *weir.Limiter) (out []weir.Namespace) {
+	tb.Helper()
+	for q := (weir.NamespaceQuery{Max: 2}); ; {
+		page, err := lim.OrphanNamespaces(tb.Context(), q)
+		must(tb, err)
+		out = append(out, page.Namespaces...)
+		if q.After = page.Next; q.After == "" {
+			return out
+		}
+	}
+}
+
+func TestPurgeNamespace(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	lim, ctx := limiterOn(t, st), t.Context()
+	id, other := fillNamespace(t, st, "alpha", 40), fillNamespace(t, st, "beta", 3)
+	before := holds(t, st, other)
+	wantConfigError(t, lim.PurgeNamespace(ctx, "alpha"), "namespace")
+	wantConfigError(t, lim.PurgeNamespace(ctx, id), "namespace")
+	must(t, lim.DeleteNamespace(ctx, "alpha"))
+	wantConfigError(t, lim.PurgeNamespace(ctx, id), "namespace")
+	if got := holds(t, st, id); got != 40*3+1+40+40*3+1 {
+		t.Errorf("deleted: %d records and buckets", got)
+	}
+	must(t, lim.PurgeNamespace(ctx, "alpha"))
+	if got := holds(t, st, id); got != 0 {
+		t.Errorf("purged: %d records and buckets", got)
+	}
+	if got := holds(t, st, other); got != before {
+		t.Errorf("the other one: %d records and buckets, had %d", got, before)
+	}
+	for _, again := range []string{"alpha", id} {
+		if err := lim.PurgeNamespace(ctx, again); !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("purge %s again: %v", again, err)
+		}
+	}
+	if _, err := lim.RecoverNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("recover: %v", err)
+	}
+	if got := orphans(t, lim); got != nil {
+		t.Errorf("orphans %v", got)
+	}
+}
+
+// Killed before or after any call of the store, and run again by name or by id: everything is gone. In between it is
+// an orphan or still deleted, and never recovered by half.
+func TestPurgeResumes(t *testing.T) {
+	t.Parallel()
+	died := errors.New("died")
+	for _, applied := range []bool{false, true} {
+		for _, by := range []string{"name", "id", "id, name in use again"} {
+			t.Run(fmt.Sprintf("applied %v, by %s", applied, by), func(t *testing.T) {
+				t.Parallel()
+				for at := 1; ; at++ {
+					h := &hooked{Store: memory.New(nil)}
+					id, other := fillNamespace(t, h, "alpha", 2), fillNamespace(t, h, "beta", 2)
+					must(t, limiterOn(t, h).DeleteNamespace(t.Context(), "alpha"))
+					before := holds(t, h, other)
+					calls := 0
+					inject := func() error {
+						if calls++; calls == at {
+							return died
+						}
+						return nil
+					}
+					if applied {
+						h.after = func(string) error { return inject() }
+					} else {
+						h.before = func(context.Context, string) error { return inject() }
+					}
+					lim, ctx := limiterOn(t, h), t.Context()
+					first := lim.PurgeNamespace(ctx, "alpha")
+					finished := calls < at
+					h.before, h.after = nil, nil
+					if finished {
+						must(t, first)
+					} else if !errors.Is(first, died) {
+						t.Fatalf("call %d: %v", at, first)
+					}
+					resume, newID := "alpha", ""
+					if left := orphans(t, lim); len(left) == 1 && left[0].ID == id && left[0].Name == "alpha" {
+						if _, err := lim.RecoverNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+							t.Errorf("call %d: an orphan was recovered: %v", at, err)
+						}
+						if by != "name" {
+							resume = id
+						}
+						if by == "id, name in use again" {
+							newID = fillNamespace(t, h, "alpha", 1)
+							wantConfigError(t, lim.PurgeNamespace(ctx, "alpha"), "namespace")
+						}
+					} else if len(left) != 0 {
+						t.Errorf("call %d: orphans %v", at, left)
+					}
+					if err := lim.PurgeNamespace(ctx, resume); err != nil && !errors.Is(err, weir.ErrNotFound) {
+						t.Errorf("call %d: again: %v", at, err)
+					}
+					if got := holds(t, h, id); got != 0 {
+						t.Errorf("call %d: left: %d", at, got)
+					}
+					if got := orphans(t, lim); got != nil {
+						t.Errorf("call %d: orphans %v", at, got)
+					}
+					if got := holds(t, h, other); got != before {
+						t.Errorf("call %d: the other one has %d, had %d", at, got, before)
+					}
+					if newID != "" && holds(t, h, newID) == 0 {
+						t.Errorf("call %d: the new one was purged", at)
+					}
+					if finished {
+						t.Logf("%d calls", calls)
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// A purge and a recovery at once, call by call in every order: one of them wins, and the winner's is whole.
+func TestPurgeAgainstRecover(t *testing.T) {
+	t.Parallel()
+	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }
+	recov := func(ctx context.Context, l *weir.Limiter) error {
+		_, err := l.RecoverNamespace(ctx, "alpha")
+		return err
+	}
+	explore(2, func(swap func() bool) {
+		st := memory.New(nil)
+		id := fillNamespace(t, st, "alpha", 1)
+		must(t, limiterOn(t, st).DeleteNamespace(t.Context(), "alpha"))
+		before := holds(t, st, id)
+		errs := race(t, st, [2]op{purge, recov}, swap)
+		after := holds(t, st, id)
+		switch {
+		case errs[0] == nil && errors.Is(errs[1], weir.ErrNotFound) && after == 0:
+		case errs[1] == nil && errs[0] != nil && after == before:
+		default:
+			t.Errorf("purge: %v; recover: %v; %d of %d are left", errs[0], errs[1], after, before)
+		}
+	})
+}
+
+// Two purges at once: both end, and nothing is left.
+func TestPurgeTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }
+	explore(1, func(swap func() bool) {
+		st := memory.New(nil)
+		id := fillNamespace(t, st, "alpha", 1)
+		must(t, limiterOn(t, st).DeleteNamespace(t.Context(), "alpha"))
+		errs := race(t, st, [2]op{purge, purge}, swap)
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, weir.ErrNotFound) {
+				t.Error(err)
+			}
+		}
+		if got := holds(t, st, id); got != 0 || orphans(t, limiterOn(t, st)) != nil {
+			t.Errorf("%d are left", got)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	seen := make(map[string]bool)
+	for _, name := range oddIDs {
+		if name == "default" {
+			continue
+		}
+		ns, err := lim.CreateNamespace(ctx, name)
+		must(t, err)
+		if seen[ns.ID] || !regexp.MustCompile(`^n[a-z2-7]{16}$`).MatchString(ns.ID) || ns.Name != name || ns.Created.IsZero() || ns.Deleted != nil {
+			t.Errorf("created %+v", ns)
+		}
+		seen[ns.ID] = true
+		got, err := lim.NamespaceByName(ctx, name)
+		must(t, err)
+		if diff := cmp.Diff(ns, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if _, err := lim.CreateNamespace(ctx, name); !errors.Is(err, weir.ErrExists) {
+			t.Errorf("%q again: %v", name, err)
+		}
+		in := lim.In(name)
+		must(t, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)))
+		allowed(t, in, "e", "r", true, false)
+	}
+	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("default sees others' limits: %v", err)
+	}
+}
+
+func TestDefaultNamespace(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	want := weir.Namespace{Name: "default", ID: "default"}
+	for name, f := range map[string]func() (weir.Namespace, error){
+		"by name": func() (weir.Namespace, error) { return lim.NamespaceByName(ctx, "default") },
+		"recover": func() (weir.Namespace, error) { return lim.RecoverNamespace(ctx, "default") },
+	} {
+		if got, err := f(); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := lim.CreateNamespace(ctx, "default"); !errors.Is(err, weir.ErrExists) {
+		t.Errorf("create: %v", err)
+	}
+	wantConfigError(t, lim.DeleteNamespace(ctx, "default"), "namespace")
+	wantConfigError(t, lim.PurgeNamespace(ctx, "default"), "namespace")
+	if got := events(t, lim, "namespace:"); got != nil {
+		t.Errorf("events %v", got)
+	}
+}
+
+func TestNamespaceRefuses(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	for name, id := range badIDs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := lim.CreateNamespace(ctx, id)
+			_, err2 := lim.NamespaceByName(ctx, id)
+			_, err3 := lim.RecoverNamespace(ctx, id)
+			for _, err := range []error{err, err2, err3, lim.DeleteNamespace(ctx, id), lim.PurgeNamespace(ctx, id)} {
+				wantConfigError(t, err, "namespace")
+			}
+			wantConfigError(t, lim.In(id).SetOnUnavailable(ctx, weir.Allow), "namespace")
+		})
+	}
+	_, err := lim.NamespaceByName(ctx, "nowhere")
+	_, err2 := lim.RecoverNamespace(ctx, "nowhere")
+	_, err3 := lim.In("nowhere").Allow(ctx, "e", "r")
+	for i, err := range []error{err, err2, err3, lim.DeleteNamespace(ctx, "nowhere"), lim.PurgeNamespace(ctx, "nowhere")} {
+		if !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	for _, q := range []weir.NamespaceQuery{{After: "?"}} {
+		_, err := lim.Namespaces(ctx, q)
+		_, err2 := lim.OrphanNamespaces(ctx, q)
+		if !errors.Is(err, weir.ErrBadCursor) || !errors.Is(err2, weir.ErrBadCursor) {
+			t.Errorf("cursor: %v; %v", err, err2)
+		}
+	}
+	for _, after := range []string{"", "*"} {
+		_, err = lim.Namespaces(ctx, weir.NamespaceQuery{Max: -1, After: after})
+		wantConfigError(t, err, "max")
+	}
+	_, err = lim.OrphanNamespaces(ctx, weir.NamespaceQuery{Max: -1})
+	wantConfigError(t, err, "max")
+}
+
+// Through this process, a deletion and a recovery are seen at once, also by views that used the namespace before.
+func TestDeletedNamespaceAtOnce(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	in, in2 := lim.In("alpha"), lim.In("alpha")
+	for _, l := range []*weir.Limiter{in, in2} {
+		if _, err := l.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("before: %v", err)
+		}
+	}
+	born, err := lim.CreateNamespace(ctx, "alpha")
+	must(t, err)
+	must(t, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 3)))
+	allowed(t, in, "e", "r", true)
+	allowed(t, in2, "e", "r", true)
+
+	must(t, lim.In("beta").DeleteNamespace(ctx, "alpha"))
+	for i, l := range []*weir.Limiter{in, in2, lim.In("alpha")} {
+		if _, err := l.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("view %d of a deleted one: %v", i, err)
+		}
+		if err := l.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 9)); !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("view %d of a deleted one: %v", i, err)
+		}
+	}
+	dead, err := lim.NamespaceByName(ctx, "alpha")
+	must(t, err)
+	if dead.Deleted == nil || dead.ID != born.ID {
+		t.Errorf("deleted: %+v", dead)
+	}
+	if err := lim.DeleteNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("delete again: %v", err)
+	}
+	if _, err := lim.CreateNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), "recover") {
+		t.Errorf("create over a deleted one: %v", err)
+	}
+
+	back, err := lim.RecoverNamespace(ctx, "alpha")
+	must(t, err)
+	if back != born {
+		t.Errorf("recovered %+v, was %+v", back, born)
+	}
+	allowed(t, in, "e", "r", true, false)
+	allowed(t, in2, "e", "r", false)
+
+	must(t, lim.DeleteNamespace(ctx, "alpha"))
+	must(t, lim.PurgeNamespace(ctx, "alpha"))
+	again, err := lim.CreateNamespace(ctx, "alpha")
+	must(t, err)
+	if again.ID == born.ID {
+		t.Errorf("the id %s is used again", again.ID)
+	}
+	if _, err := in.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNoLimits) {
+		t.Errorf("a new one: %v", err)
+	}
+}
+
+func TestListNamespaces(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	want := []string{"default"}
+	for i := range 5 {
+		name := fmt.Sprint("a", i)
+		_, err := lim.CreateNamespace(ctx, name)
+		must(t, err)
+		if i%2 == 1 {
+			must(t, lim.DeleteNamespace(ctx, name))
+			continue
+		}
+		want = append(want, name)
+	}
+	all := []string{"default", "a0", "a1", "a2", "a3", "a4"}
+	for _, size := range []int{0, 1, 2, 3, 6, 7, 5000} {
+		for deleted, want := range map[bool][]string{false: want, true: all} {
+			t.Run(fmt.Sprintf("by %d, deleted %v", size, deleted), func(t *testing.T) {
+				t.Parallel()
+				var got []string
+				for q := (weir.NamespaceQuery{Max: size, Deleted: deleted}); ; {
+					page, err := lim.Namespaces(t.Context(), q)
+					must(t, err)
+					if size > 0 && len(page.Namespaces) > size {
+						t.Errorf("a page of %d", len(page.Namespaces))
+					}
+					for _, ns := range page.Namespaces {
+						got = append(got, ns.Name)
+					}
+					if q.After = page.Next; q.After == "" {
+						break
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestConcurrentNamespaces(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	var mu sync.Mutex
+	created, deleted := 0, 0
+	var wg sync.WaitGroup
+	for range 8 {
+		lim := limiterOn(t, st)
+		wg.Go(func() {
+			for range 20 {
+				_, err := lim.CreateNamespace(t.Context(), "alpha")
+				if err != nil && !errors.Is(err, weir.ErrExists) {
+					t.Error(err)
+				}
+				err2 := lim.DeleteNamespace(t.Context(), "alpha")
+				if err2 != nil && !errors.Is(err2, weir.ErrNotFound) {
+					t.Error(err2)
+				}
+				_, err3 := lim.RecoverNamespace(t.Context(), "alpha")
+				if err3 != nil {
+					t.Error(err3)
+				}
+				mu.Lock()
+				if err == nil {
+					created++
+				}
+				if err2 == nil {
+					deleted++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	counts := make(map[string]int)
+	for _, e := range events(t, limiterOn(t, st), "namespace:alpha") {
+		counts[e.action]++
+	}
+	if created != 1 || counts["namespace.create"] != 1 || counts["namespace.delete"] != deleted {
+		t.Errorf("created %d, deleted %d, told %v", created, deleted, counts)
+	}
+}

@@ -1,0 +1,153 @@
+package weir
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// Whatever happens to the map meanwhile, a reader gets the plan that it asked for or none.
+func TestPlansConcurrently(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 7, 100, 100_000} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			p := newPlans(limit)
+			var wg sync.WaitGroup
+			for g := range 4 {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(g), 1))
+					for i := range 5000 {
+						entity, resource := fmt.Sprint("e", r.IntN(500)), fmt.Sprint("r", r.IntN(3))
+						switch {
+						case g < 2:
+							p.put(&plan{entity: entity, resource: resource})
+							if n := p.len(); n > limit {
+								t.Errorf("%d plans, at most %d", n, limit)
+								return
+							}
+							if g == 0 && i%2000 == 1999 {
+								p.clear()
+							}
+						default:
+							if pl := p.get(entity, resource); pl != nil && (pl.entity != entity || pl.resource != resource) {
+								t.Errorf("asked for %s %s, got %s %s", entity, resource, pl.entity, pl.resource)
+								return
+							}
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestPlansFindsAll(t *testing.T) {
+	t.Parallel()
+	p := newPlans(10_000)
+	for round := range 2 { // the second replaces
+		for i := range 5000 {
+			pl := &plan{entity: fmt.Sprint("e", i), resource: "r"}
+			p.put(pl)
+			if p.get(pl.entity, "r") != pl {
+				t.Fatalf("round %d: plan %d is not found", round, i)
+			}
+		}
+		if p.len() != 5000 {
+			t.Fatalf("%d plans", p.len())
+		}
+	}
+	for i := range 5000 {
+		if p.get(fmt.Sprint("e", i), "r") == nil {
+			t.Fatalf("plan %d is gone", i)
+		}
+	}
+	// Names that run together are different.
+	p.put(&plan{entity: "ab", resource: "c"})
+	if p.get("a", "bc") != nil || p.get("c", "ab") != nil || p.get("ab", "c") == nil {
+		t.Error("mixed up")
+	}
+	p.clear()
+	if p.len() != 0 || p.get("e1", "r") != nil {
+		t.Error("not cleared")
+	}
+}
+
+func TestPlansDrop(t *testing.T) {
+	t.Parallel()
+	p := newPlans(1000)
+	for i := range 20_000 {
+		p.put(&plan{entity: fmt.Sprint("e", i), resource: "r"})
+		if n := p.len(); n > 1000 || i > 1000 && n < 700 {
+			t.Fatalf("%d plans after %d", n, i)
+		}
+	}
+	found := 0
+	for i := range 20_000 {
+		if p.get(fmt.Sprint("e", i), "r") != nil {
+			found++
+		}
+	}
+	if found != p.len() {
+		t.Errorf("%d plans found, %d counted", found, p.len())
+	}
+}
+
+func TestChangeConcerns(t *testing.T) {
+	t.Parallel()
+	p := &plan{entity: "a", resource: "r", chain: []string{"a", "b"}}
+	for _, tt := range []struct {
+		change change
+		want   bool
+	}{
+		{change{all: true}, true},
+		{change{entity: "a"}, true},
+		{change{entity: "b"}, true},
+		{change{entity: "c"}, false},
+		{change{resource: "r"}, true},
+		{change{resource: "s"}, false},
+		{change{entity: "b", resource: "r"}, true},
+		{change{entity: "b", resource: "s"}, false},
+		{change{entity: "c", resource: "r"}, false},
+	} {
+		if got := tt.change.concerns(p); got != tt.want {
+			t.Errorf("%+v: %v", tt.change, got)
+		}
+	}
+}
+
+// A plan that missed more changes than are remembered counts as changed; one that missed none that concern it does not.
+func TestChangesOverflow(t *testing.T) {
+	t.Parallel()
+	s := newSpace("n", 10)
+	p := &plan{entity: "a", resource: "r", chain: []string{"a"}}
+	p.generation.Store(s.generation.Load())
+	for i := range maxChanges * 3 {
+		s.changed(change{entity: "other"})
+		if i%50 == 0 && !s.current(p) {
+			t.Fatalf("change %d was of another entity", i)
+		}
+	}
+	s.changed(change{entity: "a"})
+	for range maxChanges / 4 {
+		s.changed(change{entity: "other"})
+	}
+	if s.current(p) || s.current(p) {
+		t.Error("missed a change")
+	}
+
+	q := &plan{entity: "q", resource: "r", chain: []string{"q"}}
+	q.generation.Store(s.generation.Load())
+	s.changed(change{entity: "q"})
+	for range 2 * maxChanges { // the change itself is forgotten
+		s.changed(change{entity: "other"})
+	}
+	if s.current(q) {
+		t.Error("missed a change that was forgotten")
+	}
+	if len(s.changes) > maxChanges {
+		t.Errorf("%d changes are remembered", len(s.changes))
+	}
+}

@@ -1,0 +1,145 @@
+package weir
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Tokens are amounts by the names of limits: Tokens{"rpm": 1, "tpm": 500}.
+type Tokens map[string]int64
+
+// Request asks for tokens of an entity on a resource.
+type Request struct {
+	Entity   string
+	Resource string
+	// Tokens by limit name. Limits that apply and are not named are debited 0, and refuse while they are in debt.
+	// A name that no limit of the entity or of a parent that is charged has is an error.
+	Tokens Tokens
+	// Limits, if not empty, take the place of the entity's own for this call only: not for its parents, never
+	// stored. Calls that pass an equal limit share its state; at most 16 different ones per bucket at a time.
+	Limits []Limit
+	// OnUnavailable says what to do when the store does not answer. Defaults to the system's setting, then to
+	// [Config.OnUnavailable].
+	OnUnavailable Unavailable
+}
+
+// Decision is what a request came to.
+type Decision struct {
+	Allowed bool
+	// Degraded says that the store did not answer and on_unavailable allowed the request; Reason says why.
+	Degraded bool
+	Reason   string
+	At       time.Time // the store's time of the decision
+	// RetryAfter is when the refused request would pass if nobody else spent: the longest over its limits.
+	RetryAfter time.Duration
+	Statuses   []LimitStatus // every limit that was looked at: the entity's, then its parents'
+}
+
+// LimitStatus is a limit as a decision saw it, after the decision.
+type LimitStatus struct {
+	Entity    string
+	Resource  string
+	Limit     string
+	Source    Source // the level that the limit comes from
+	Requested int64  // tokens
+	Available int64  // tokens, rounded down; negative in debt
+	Amount    int64  // tokens per Period
+	Period    time.Duration
+	Burst     int64         // tokens
+	Full      time.Duration // until the bucket is full again, if nobody spends
+	// Refused says that this limit is why, or one of the limits why, the request was refused; RetryAfter is when
+	// this limit would have let it pass.
+	Refused    bool
+	RetryAfter time.Duration
+
+	params bucket.Params // in millitokens
+	level  int64
+	at     int64
+}
+
+// waitFor returns how long after the decision so many more millitokens will have been issued, whatever the burst.
+func (s *LimitStatus) waitFor(milli int64) time.Duration {
+	level := max(s.level, s.params.Clock(s.at))
+	return time.Duration(max(0, saturatingSub(s.params.At(level, milli), s.at)))
+}
+
+// Source is where a limit comes from. The first level that has limits is used; levels are not merged.
+type Source string
+
+// The levels, in the order of preference, and the override of one request, which comes before all.
+const (
+	SourceRequest       Source = "request"        // Request.Limits
+	SourceEntity        Source = "entity"         // the entity's limits on this resource
+	SourceEntityDefault Source = "entity-default" // the entity's limits on resources without their own
+	SourceResource      Source = "resource"       // the resource's limits
+	SourceSystem        Source = "system"         // the namespace's limits
+)
+
+// Unavailable says what to answer when the store does not.
+type Unavailable string
+
+// What to answer when the store does not.
+const (
+	UnavailableDefault Unavailable = ""      // the next more general setting
+	Deny               Unavailable = "deny"  // refuse with ErrUnavailable
+	Allow              Unavailable = "allow" // admit, marked degraded
+	Local              Unavailable = "local" // admit a local share; not supported yet
+)
+
+func (u Unavailable) validate(field string) error {
+	switch u {
+	case UnavailableDefault, Deny, Allow:
+		return nil
+	case Local:
+		return configErr(field, "local is not supported yet: use deny or allow")
+	}
+	return configErr(field, "%q is none of deny, allow, local", string(u))
+}
+
+// statusOf makes a charge's status of its level after the decision.
+func statusOf(entity, resource string, src Source, requested int64, l store.Level, now int64) LimitStatus {
+	p := paramsOf(l.Limit)
+	s := LimitStatus{
+		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: src,
+		Requested: requested / 1000,
+		Available: floorTokens(p.Available(l.Level, p.Clock(now))),
+		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,
+		Full:    time.Duration(max(0, saturatingSub(p.Full(l.Level), now))),
+		Refused: l.Refused,
+		params:  p, level: l.Level, at: now,
+	}
+	if l.Refused {
+		s.RetryAfter, _ = p.RetryAfter(l.Level, now, requested)
+	}
+	return s
+}
+
+func floorTokens(milli int64) int64 {
+	t := milli / 1000
+	if milli%1000 < 0 {
+		t--
+	}
+	return t
+}
+
+func saturatingSub(a, b int64) int64 {
+	if d := a - b; (d < a) == (b > 0) {
+		return d
+	}
+	if b < 0 {
+		return 1<<63 - 1
+	}
+	return -1 << 63
+}
+
+// longest returns the one RetryAfter that is true for all statuses.
+func longest(ss []LimitStatus) (d time.Duration) {
+	for i := range ss {
+		d = max(d, ss[i].RetryAfter)
+	}
+	return d
+}
+
+func nanosOf(t time.Time) int64 { return bucket.Nanos(t) }

@@ -1,0 +1,245 @@
+package weir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// MaxDepth is how many entities a chain has at most: an entity, its parent, and so on.
+const MaxDepth = 8
+
+// viewKey names what the limiter remembers of the catalog as one piece.
+type viewKey struct {
+	space    string
+	kind     viewKind
+	id       string
+	resource string
+}
+
+type viewKind byte
+
+const (
+	entityView    viewKind = iota // an entity's own record
+	limitsView                    // its limits on a resource, or its default ones
+	resourceView                  // a resource's limits
+	systemView                    // the namespace's limits and settings
+	namespaceView                 // a namespace by name
+)
+
+// view is a piece of the catalog, decoded.
+type view struct {
+	exists        bool
+	entity        entityRecord
+	limits        []store.Limit
+	source        Source
+	onUnavailable Unavailable
+	namespace     namespaceRecord
+	epoch         uint64
+}
+
+// keys returns the records that a view is made of.
+func (k viewKey) keys() []store.Key {
+	switch k.kind {
+	case entityView:
+		return []store.Key{entityKey(k.space, k.id)}
+	case limitsView:
+		return []store.Key{entityLimitsKey(k.space, k.id, k.resource), entityLimitsKey(k.space, k.id, DefaultResource)}
+	case resourceView:
+		return []store.Key{resourceKey(k.space, k.id)}
+	case systemView:
+		return []store.Key{systemKey(k.space)}
+	default:
+		return []store.Key{namespaceKey(k.id)}
+	}
+}
+
+// loadViews reads views of one namespace in one call of the store.
+func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
+	var wanted []store.Key
+	for _, k := range keys {
+		wanted = append(wanted, k.keys()...)
+	}
+	began := time.Now()
+	got, err := c.store.Get(ctx, wanted...)
+	c.observeCall(ctx, "get", began, err)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]view, len(keys))
+	rest := got.Records
+	for i, k := range keys {
+		n := len(k.keys())
+		if views[i], err = k.decode(rest[:n]); err != nil {
+			return nil, err
+		}
+		views[i].epoch = got.Epoch
+		rest = rest[n:]
+	}
+	return views, nil
+}
+
+func (k viewKey) decode(records []store.Record) (v view, err error) {
+	for i, r := range records {
+		if r.Version == 0 {
+			continue
+		}
+		v.exists = true
+		switch k.kind {
+		case entityView:
+			err = decodeRecord(r, &v.entity)
+		case namespaceView:
+			err = decodeRecord(r, &v.namespace)
+		default:
+			var lr limitsRecord
+			err = decodeRecord(r, &lr)
+			v.onUnavailable = lr.OnUnavailable
+			for _, l := range lr.Limits {
+				valid, bad := l.validate()
+				if bad != nil {
+					return v, unreadable(r, bad)
+				}
+				v.limits = append(v.limits, valid.stored(false))
+			}
+			v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
+			if i == 1 {
+				v.source = SourceEntityDefault
+			}
+		}
+		if err != nil || len(v.limits) > 0 {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+func decodeRecord(r store.Record, into any) error {
+	if err := json.Unmarshal(r.Value, into); err != nil {
+		return unreadable(r, err)
+	}
+	return nil
+}
+
+// errUnreadable tells what the store answered, and cannot be used, from no answer.
+var errUnreadable = errors.New("unreadable")
+
+func unreadable(r store.Record, err error) error {
+	return &StoreError{Op: "read", Key: r.Key.String(), Err: fmt.Errorf("%w: %w", errUnreadable, err), Hint: "the record was not written by weir, or by a newer one"}
+}
+
+// plan returns what applies to requests of an entity on a resource; own says whether with the entity's own limits.
+func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (*space, *plan, error) {
+	now := l.core.elapsed()
+	s, err := l.space(ctx, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := s.plans
+	if !own {
+		known = s.chains
+	}
+	if p := known.get(entity, resource); p != nil && now < p.expires && s.current(p) {
+		s.hits.add()
+		return s, p, nil
+	}
+	p, err := l.core.makePlan(ctx, s, entity, resource, own)
+	if err != nil {
+		return s, nil, err
+	}
+	if l.core.cfg.CacheTTL > 0 {
+		known.put(p)
+	}
+	return s, p, nil
+}
+
+// makePlan walks the chain, one call of the store per entity at most.
+func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, own bool) (*plan, error) {
+	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
+		return nil, firstOf(err)
+	}
+	p := &plan{space: s, entity: entity, resource: resource}
+	p.generation.Store(s.generation.Load()) // before anything is read
+	until := c.start.Add(1<<62 - 1)
+	for id := entity; id != ""; {
+		if len(p.chain) == MaxDepth {
+			return nil, configErr("entity", "%q has a chain of parents deeper than %d", entity, MaxDepth)
+		}
+		keys := []viewKey{
+			{s.id, entityView, id, ""}, {s.id, systemView, "", ""},
+			{s.id, limitsView, id, resource}, {s.id, resourceView, resource, ""},
+		}
+		if id == entity && !own {
+			keys = keys[:2]
+		}
+		vs, good, err := c.views.Get(ctx, keys, c.loadViews)
+		if err != nil {
+			return nil, err
+		}
+		if good.Before(until) {
+			until = good
+		}
+		p.chain = append(p.chain, id)
+		p.onUnavailable = vs[1].onUnavailable
+		p.addLink(s, id, vs)
+		if id == entity && own && len(p.links) == 0 {
+			return nil, &NoLimitsError{entity, resource}
+		}
+		if id = ""; vs[0].entity.Cascade {
+			id = vs[0].entity.Parent
+		}
+	}
+	p.expires = int64(until.Sub(c.start))
+	p.prepareAllow()
+	return p, nil
+}
+
+// addLink adds the limits of an entity, from the first level that has some. An entity without any is not charged.
+func (p *plan) addLink(s *space, id string, vs []view) {
+	lk := link{
+		bucket: store.Bucket{Namespace: s.id, Entity: id, Resource: p.resource},
+		epoch:  math.MaxUint64,
+		ref:    new(store.Ref),
+	}
+	if len(vs) == 2 {
+		p.own = lk
+		return
+	}
+	for _, v := range []view{vs[2], vs[3], vs[1]} {
+		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
+		if len(v.limits) > 0 {
+			lk.limits, lk.source = v.limits, v.source
+			p.links = append(p.links, lk)
+			return
+		}
+	}
+}
+
+// forget drops what is remembered of a plan's records, because a bucket follows newer ones. Of many callers that find
+// this out at a time, one does it: the others are to share what it then loads.
+func (c *core) forget(s *space, p *plan) {
+	p.forgotten.Do(func() { c.forgetViews(s, p) })
+}
+
+func (c *core) forgetViews(s *space, p *plan) {
+	keys := []viewKey{{s.id, systemView, "", ""}, {s.id, resourceView, p.resource, ""}}
+	for _, id := range p.chain {
+		keys = append(keys, viewKey{s.id, entityView, id, ""}, viewKey{s.id, limitsView, id, p.resource})
+	}
+	c.views.Evict(keys...)
+	for _, id := range p.chain {
+		s.changed(change{entity: id, resource: p.resource})
+	}
+}
+
+// firstOf returns the first of joined errors.
+func firstOf(err error) error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()[0]
+	}
+	return err
+}

@@ -1,0 +1,315 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// Each entity's own flag says whether its parent is charged.
+func TestCascade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	for _, e := range []weir.Entity{
+		{ID: "top"}, {ID: "mid", Parent: "top", Cascade: true}, {ID: "leaf", Parent: "mid", Cascade: true},
+		{ID: "stop", Parent: "top"}, {ID: "below", Parent: "stop", Cascade: true},
+	} {
+		if err := b.CreateEntity(b.ctx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chain := func(entity string) (ids []string) {
+		for _, s := range b.take(entity, weir.Tokens{"rpm": 1}).Decision().Statuses {
+			ids = append(ids, s.Entity)
+		}
+		return ids
+	}
+	for entity, want := range map[string][]string{
+		"leaf": {"leaf", "mid", "top"}, "below": {"below", "stop"}, "stop": {"stop"}, "top": {"top"}, "stranger": {"stranger"},
+	} {
+		if got := chain(entity); !slices.Equal(got, want) {
+			t.Errorf("%s charges %v, want %v", entity, got, want)
+		}
+	}
+	b.wantLeft("top", weir.Tokens{"rpm": 8})
+	b.wantLeft("mid", weir.Tokens{"rpm": 9})
+	b.wantLeft("stop", weir.Tokens{"rpm": 8})
+}
+
+// The chain is read anew after a change: a bucket does not remember whom it charged when it was born.
+func TestCascadeFollowsTheEntity(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	b.take("leaf", weir.Tokens{"rpm": 1}) // not created yet
+	b.child("old", "")
+	b.child("new", "")
+	b.child("leaf", "old")
+	b.take("leaf", weir.Tokens{"rpm": 1})
+	b.wantLeft("old", weir.Tokens{"rpm": 9})
+	if _, err := b.UpdateEntity(b.ctx, "leaf", weir.EntityUpdate{Parent: new("new")}); err != nil {
+		t.Fatal(err)
+	}
+	b.take("leaf", weir.Tokens{"rpm": 1})
+	b.wantLeft("old", weir.Tokens{"rpm": 9})
+	b.wantLeft("new", weir.Tokens{"rpm": 9})
+	if _, err := b.UpdateEntity(b.ctx, "leaf", weir.EntityUpdate{Cascade: new(false)}); err != nil {
+		t.Fatal(err)
+	}
+	b.take("leaf", weir.Tokens{"rpm": 1})
+	b.wantLeft("new", weir.Tokens{"rpm": 9})
+	b.wantLeft("leaf", weir.Tokens{"rpm": 6})
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	var ids []string
+	for i := range weir.MaxDepth {
+		ids = append(ids, fmt.Sprint("e", i))
+	}
+	b.chain(ids...)
+	lease := b.take("e0", weir.Tokens{"rpm": 4})
+	if n := len(lease.Decision().Statuses); n != weir.MaxDepth {
+		t.Errorf("%d statuses, want %d", n, weir.MaxDepth)
+	}
+	for _, id := range ids {
+		b.wantLeft(id, weir.Tokens{"rpm": 6})
+	}
+	if err := lease.Rollback(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		b.wantLeft(id, weir.Tokens{"rpm": 10})
+	}
+	// A catalog that another tool made too deep, or into a ring, is a mistake to report, not to follow for ever.
+	space := func(id, parent string) store.Write {
+		return store.Write{Record: store.Record{
+			Key:   store.Key{Namespace: "default", Kind: store.KindEntity, ID: id},
+			Value: fmt.Appendf(nil, `{"parent":%q,"cascade":true}`, parent), Parent: parent,
+		}}
+	}
+	must(t, b.fake.Commit(b.ctx, space("deep", "e0"), space("ring", "ring2"), space("ring2", "ring")))
+	for _, id := range []string{"deep", "ring"} {
+		_, err := b.Acquire(b.ctx, weir.Request{Entity: id, Resource: "api"})
+		wantConfigError(t, err, "entity")
+	}
+	b.wantLeft("e0", weir.Tokens{"rpm": 10})
+}
+
+// A link without limits is not charged, but those above it are.
+func TestLinkWithoutLimits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("leaf", "mid", "top")
+	b.set("leaf", "", weir.PerMinute("rpm", 10))
+	b.set("top", "", weir.PerMinute("rpm", 2))
+	b.take("leaf", weir.Tokens{"rpm": 2})
+	over := b.refused("leaf", weir.Tokens{"rpm": 1})
+	if len(over.Statuses) != 2 || over.Statuses[1].Entity != "top" || !over.Statuses[1].Refused {
+		t.Errorf("statuses %+v", over.Statuses)
+	}
+}
+
+// Limits that only the parent has can be asked for, and belong to the parent.
+func TestLimitsOfTheParentOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("leaf", "top")
+	b.set("leaf", "", weir.PerMinute("rpm", 10))
+	b.set("top", "", weir.PerMinute("tpm", 100))
+	lease := b.take("leaf", weir.Tokens{"rpm": 1, "tpm": 30})
+	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 10}))
+	b.wantLeft("leaf", weir.Tokens{"rpm": 9})
+	b.wantLeft("top", weir.Tokens{"tpm": 60})
+}
+
+// Neither side of a chain loses anything by the other's refusal, however often it refuses.
+func TestRefusalsOfAChain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		child, parent int64
+		refuses       string
+	}{
+		{"the parent refuses", 1000, 10, "parent"},
+		{"the child refuses", 5, 15, "child"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.child("parent", "")
+			b.child("child", "parent")
+			b.child("sibling", "parent")
+			b.set("child", "", weir.PerHour("rpm", tt.child))
+			b.set("sibling", "", weir.PerHour("rpm", 100))
+			b.set("parent", "", weir.PerHour("rpm", tt.parent))
+			spent := min(tt.child, tt.parent)
+			b.take("child", weir.Tokens{"rpm": spent})
+			for range 1000 {
+				over := b.refused("child", weir.Tokens{"rpm": 1})
+				if over.RetryAfter != over.Statuses[0].RetryAfter+over.Statuses[1].RetryAfter {
+					t.Fatalf("%+v", over.Statuses) // one of them is 0
+				}
+				for _, s := range over.Statuses {
+					if s.Source != weir.SourceEntityDefault || s.Refused != (s.Entity == tt.refuses) || s.Requested != 1 {
+						t.Fatalf("%+v", s)
+					}
+				}
+			}
+			b.wantLeft("child", weir.Tokens{"rpm": tt.child - spent})
+			b.wantLeft("parent", weir.Tokens{"rpm": tt.parent - spent})
+			if tt.refuses == "child" { // the sibling gets its 10 of 10
+				for range 10 {
+					b.take("sibling", weir.Tokens{"rpm": 1})
+				}
+				b.refused("sibling", weir.Tokens{"rpm": 1})
+			}
+		})
+	}
+}
+
+// One RetryAfter is true for all links: before it at least one refuses, then none.
+func TestRetryAfterOfAChain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("leaf", "mid", "top")
+	b.set("leaf", "", weir.PerMinute("rpm", 60), weir.PerHour("rph", 60))
+	b.set("mid", "", weir.PerMinute("rpm", 30))
+	b.set("top", "api", weir.PerDay("rpm", 24))
+	all := weir.Tokens{"rpm": 24, "rph": 60}
+	b.take("leaf", all)
+	over := b.refused("leaf", weir.Tokens{"rpm": 7, "rph": 1})
+	want := map[string]time.Duration{
+		"leaf rpm": 0, "leaf rph": time.Minute, "mid rpm": 2 * time.Second, "top rpm": 7 * time.Hour,
+	}
+	sources := map[string]weir.Source{"leaf": weir.SourceEntityDefault, "mid": weir.SourceEntityDefault, "top": weir.SourceEntity}
+	for _, s := range over.Statuses {
+		if got := s.RetryAfter; got != want[s.Entity+" "+s.Limit] || s.Source != sources[s.Entity] || s.Refused != (got > 0) {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(over.Statuses) != 4 || over.RetryAfter != 7*time.Hour {
+		t.Fatalf("retry after %v, statuses %+v", over.RetryAfter, over.Statuses)
+	}
+	b.clock.advance(7*time.Hour - 1)
+	b.refused("leaf", weir.Tokens{"rpm": 7, "rph": 1})
+	b.clock.advance(1)
+	b.take("leaf", weir.Tokens{"rpm": 7, "rph": 1})
+}
+
+func TestIn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 1))
+	ns, err := b.CreateNamespace(b.ctx, "alpha")
+	must(t, err)
+	alpha := b.In("alpha")
+	if alpha.Namespace() != "alpha" || b.Namespace() != "default" || alpha.In("default").Namespace() != "default" {
+		t.Error("wrong names")
+	}
+	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 1}}
+	_, err = alpha.Acquire(b.ctx, req) // the limits of default are not alpha's
+	wantErr(t, err, weir.ErrNoLimits)
+	must(t, alpha.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 2)))
+	b.take("alice", weir.Tokens{"rpm": 1})
+	for range 2 {
+		_, err := alpha.Acquire(b.ctx, req)
+		must(t, err)
+	}
+	_, err = alpha.Acquire(b.ctx, req)
+	wantErr(t, err, weir.ErrExceeded)
+	b.refused("alice", weir.Tokens{"rpm": 1})
+
+	// Who knows the opaque id sees the same bucket, and never reads the registry.
+	pinned := b.peer(func(c *weir.Config) { c.Namespace, c.NamespaceID = "alpha", ns.ID })
+	_, err = pinned.Acquire(b.ctx, req)
+	wantErr(t, err, weir.ErrExceeded)
+	_, _, keys := pinned.fake.counts()
+	for _, k := range keys {
+		if k.Namespace != ns.ID {
+			t.Errorf("read %v", k)
+		}
+	}
+	if len(keys) == 0 {
+		t.Error("read nothing")
+	}
+}
+
+func TestInUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 1))
+	ghost := b.In("ghost")
+	req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}
+	calls := map[string]func() error{
+		"Acquire":    func() error { _, err := ghost.Acquire(b.ctx, req); return err },
+		"AcquireAll": func() error { _, err := ghost.AcquireAll(b.ctx, []weir.Request{req}); return err },
+		"Wait":       func() error { _, err := ghost.Wait(b.ctx, req); return err },
+		"Allow":      func() error { _, err := ghost.Allow(b.ctx, "alice", "api"); return err },
+		"Available":  func() error { _, err := ghost.Available(b.ctx, "alice", "api"); return err },
+		"SetLimits":  func() error { return ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)) },
+		"Resume": func() error {
+			_, err := ghost.Resume(b.ctx, weir.Held{ID: "x", Expires: noon})
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, weir.ErrNotFound) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for _, kind := range []store.Kind{store.KindNamespace, store.KindNamespaceID, store.KindAudit} {
+		if page, err := b.fake.List(b.ctx, store.Query{Namespace: store.Registry, Kind: kind}); err != nil || len(page.Records) > 0 {
+			t.Errorf("%s: %v, %v", kind, page, err)
+		}
+	}
+	_, err := b.In("bad\nname").Acquire(b.ctx, req)
+	wantConfigError(t, err, "namespace")
+
+	// Once it is created, every view sees it, also those that were told that there is none.
+	_, err = b.CreateNamespace(b.ctx, "ghost")
+	must(t, err)
+	must(t, ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, calls["Acquire"]())
+}
+
+// A namespace that is deleted stops deciding at once, in every view of it; its successor is another world.
+func TestInDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.CreateNamespace(b.ctx, "alpha")
+	must(t, err)
+	views := []*weir.Limiter{b.In("alpha"), b.In("alpha")}
+	must(t, views[0].SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	for _, v := range views {
+		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+		must(t, err)
+	}
+	must(t, b.DeleteNamespace(b.ctx, "alpha"))
+	for _, v := range views {
+		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+		wantErr(t, err, weir.ErrNotFound)
+	}
+	_, err = b.RecoverNamespace(b.ctx, "alpha")
+	must(t, err)
+	for _, v := range views {
+		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+		must(t, err)
+	}
+	must(t, b.DeleteNamespace(b.ctx, "alpha"))
+	must(t, b.PurgeNamespace(b.ctx, "alpha"))
+	_, err = b.CreateNamespace(b.ctx, "alpha")
+	must(t, err)
+	for _, v := range views {
+		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+		wantErr(t, err, weir.ErrNoLimits)
+	}
+}

@@ -1,0 +1,267 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Scope says whose limits are meant: with both fields an entity's on a resource; with Entity alone what holds for the
+// entity on resources without limits of their own; with Resource alone a resource's for all entities; with neither
+// those of the whole namespace. The entity and the resource need not exist.
+type Scope struct {
+	Entity   string `json:"entity,omitempty"`
+	Resource string `json:"resource,omitempty"`
+}
+
+// ScopedLimits are the limits of one scope, which are not merged with those of any other.
+type ScopedLimits struct {
+	Scope
+	Source        Source      `json:"source"`
+	Limits        []Limit     `json:"limits,omitempty"`
+	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the namespace's scope only
+}
+
+// LimitsQuery selects limits: with Entity those of the entity, with Resource those that entities have of their own on
+// it ([DefaultResource]: on resources in general), with neither those of resources.
+type LimitsQuery struct {
+	Entity   string
+	Resource string
+	After    string // LimitsPage.Next of the page before
+	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+}
+
+// LimitsPage is one page of limits. Next is "" on the last.
+type LimitsPage struct {
+	Limits []ScopedLimits `json:"limits"`
+	Next   string         `json:"next,omitempty"`
+}
+
+func (sc Scope) validate() error {
+	if sc.Entity != "" {
+		if err := checkID("entity", sc.Entity); err != nil {
+			return err
+		}
+	}
+	if sc.Resource != "" {
+		return checkID("resource", sc.Resource)
+	}
+	return nil
+}
+
+func (sc Scope) key(space string) store.Key {
+	switch {
+	case sc.Entity != "" && sc.Resource != "":
+		return entityLimitsKey(space, sc.Entity, sc.Resource)
+	case sc.Entity != "":
+		return entityLimitsKey(space, sc.Entity, DefaultResource)
+	case sc.Resource != "":
+		return resourceKey(space, sc.Resource)
+	}
+	return systemKey(space)
+}
+
+func (sc Scope) source() Source {
+	switch {
+	case sc.Entity != "" && sc.Resource != "":
+		return SourceEntity
+	case sc.Entity != "":
+		return SourceEntityDefault
+	case sc.Resource != "":
+		return SourceResource
+	}
+	return SourceSystem
+}
+
+// subject returns how audit events name what the limits belong to.
+func (sc Scope) subject() string {
+	switch {
+	case sc.Entity != "":
+		return "entity:" + sc.Entity
+	case sc.Resource != "":
+		return "resource:" + sc.Resource
+	}
+	return "system"
+}
+
+func (sc Scope) missing() error {
+	switch sc.source() {
+	case SourceEntity:
+		return notFound("limits of entity "+strconv.Quote(sc.Entity)+" on resource", sc.Resource)
+	case SourceEntityDefault:
+		return notFound("default limits of entity", sc.Entity)
+	case SourceResource:
+		return notFound("limits of resource", sc.Resource)
+	default:
+		return fmt.Errorf("limits of the system: %w", ErrNotFound)
+	}
+}
+
+// scopeOf is the inverse of Scope.key.
+func scopeOf(k store.Key) Scope {
+	switch {
+	case k.Kind == store.KindResourceLimits:
+		return Scope{Resource: k.ID}
+	case k.Kind == store.KindEntityLimits && k.Sub == DefaultResource:
+		return Scope{Entity: k.ID}
+	case k.Kind == store.KindEntityLimits:
+		return Scope{Entity: k.ID, Resource: k.Sub}
+	}
+	return Scope{}
+}
+
+func scopedLimits(r store.Record) (ScopedLimits, error) {
+	var lr limitsRecord
+	if r.Version != 0 {
+		if err := decodeRecord(r, &lr); err != nil {
+			return ScopedLimits{}, err
+		}
+	}
+	sc := scopeOf(r.Key)
+	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable}, nil
+}
+
+// SetLimits replaces the limits of a scope. Requests through this process see it at once, those elsewhere within
+// [Config.CacheTTL] or at the bucket's next debit; what was spent stays spent. Setting what is set changes nothing.
+//
+// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) SetLimits(ctx context.Context, scope Scope, limits ...Limit) error {
+	valid, err := validateLimits(limits)
+	if err != nil {
+		return err
+	}
+	return l.changeLimits(ctx, scope, "limits.set", func(lr *limitsRecord) error {
+		lr.Limits = valid
+		return nil
+	})
+}
+
+// DeleteLimits removes the limits of a scope, so that those of the next more general one apply. The namespace's
+// on_unavailable stays.
+//
+// Errors: [ErrNotFound] if there are none, [*ConfigError], [ErrConflict], store trouble.
+func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
+	return l.changeLimits(ctx, scope, "limits.delete", func(lr *limitsRecord) error {
+		if len(lr.Limits) == 0 {
+			return scope.missing()
+		}
+		lr.Limits = nil
+		return nil
+	})
+}
+
+// SetOnUnavailable sets what the namespace answers when the store does not, for requests that do not say it
+// themselves. [UnavailableDefault] leaves it to [Config.OnUnavailable].
+//
+// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) SetOnUnavailable(ctx context.Context, u Unavailable) error {
+	if err := u.validate("on_unavailable"); err != nil {
+		return err
+	}
+	return l.changeLimits(ctx, Scope{}, "system.on_unavailable", func(lr *limitsRecord) error {
+		lr.OnUnavailable = u
+		return nil
+	})
+}
+
+// changeLimits reads the record of a scope, lets f change it, and writes it if it is another then.
+func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, f func(*limitsRecord) error) error {
+	if err := scope.validate(); err != nil {
+		return err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return err
+	}
+	return l.core.retry(ctx, "limits of "+strconv.Quote(scope.subject()), func() error {
+		r, err := l.core.get(ctx, scope.key(s.id))
+		if err != nil {
+			return err
+		}
+		before, err := scopedLimits(r)
+		if err != nil {
+			return err
+		}
+		lr := limitsRecord{before.Limits, before.OnUnavailable}
+		if err := f(&lr); err != nil {
+			return err
+		}
+		after := ScopedLimits{scope, before.Source, lr.Limits, lr.OnUnavailable}
+		if slices.Equal(before.Limits, after.Limits) && before.OnUnavailable == after.OnUnavailable {
+			return nil
+		}
+		ev := event{action: action, subject: scope.subject()}
+		if r.Version != 0 {
+			ev.before = before
+		}
+		if after.empty() {
+			return l.core.commit(ctx, s.id, []event{ev}, remove(r))
+		}
+		ev.after = after
+		return l.core.commit(ctx, s.id, []event{ev}, put(r.Key, r.Version, lr))
+	})
+}
+
+func (sl ScopedLimits) empty() bool { return len(sl.Limits) == 0 && sl.OnUnavailable == "" }
+
+// Limits returns the limits of exactly this scope, as they are stored. Of the namespace's scope, Limits may be empty
+// while OnUnavailable is set.
+//
+// Errors: [ErrNotFound] if there are none, [*ConfigError], store trouble.
+func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error) {
+	if err := scope.validate(); err != nil {
+		return ScopedLimits{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return ScopedLimits{}, err
+	}
+	r, err := l.core.get(ctx, scope.key(s.id))
+	if err != nil {
+		return ScopedLimits{}, err
+	}
+	if r.Version == 0 {
+		return ScopedLimits{}, scope.missing()
+	}
+	return scopedLimits(r)
+}
+
+// ListLimits returns limits by entity, then resource, where an entity's defaults count as on [DefaultResource].
+//
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) ListLimits(ctx context.Context, query LimitsQuery) (LimitsPage, error) {
+	sc := Scope{query.Entity, query.Resource}
+	if sc.Resource == DefaultResource {
+		sc.Resource = ""
+	}
+	if err := sc.validate(); err != nil {
+		return LimitsPage{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return LimitsPage{}, err
+	}
+	q := store.Query{
+		Namespace: s.id, Kind: store.KindEntityLimits, ID: query.Entity, Sub: query.Resource,
+		After: query.After, Max: query.Max,
+	}
+	if query.Entity == "" && query.Resource == "" {
+		q.Kind = store.KindResourceLimits
+	}
+	page, err := l.core.list(ctx, q)
+	if err != nil {
+		return LimitsPage{}, err
+	}
+	out := LimitsPage{Next: page.Next}
+	for _, r := range page.Records {
+		sl, err := scopedLimits(r)
+		if err != nil {
+			return LimitsPage{}, err
+		}
+		out.Limits = append(out.Limits, sl)
+	}
+	return out, nil
+}

@@ -1,0 +1,324 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+func TestLimitsOfEachScope(t *testing.T) {
+	t.Parallel()
+	for source, scope := range map[weir.Source]weir.Scope{
+		weir.SourceEntity:        {Entity: "e", Resource: "r"},
+		weir.SourceEntityDefault: {Entity: "e"},
+		weir.SourceResource:      {Resource: "r"},
+		weir.SourceSystem:        {},
+	} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			lim, ctx := memoryLimiter(t), t.Context()
+			if _, err := lim.Limits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+				t.Errorf("before: %v", err)
+			}
+			if err := lim.DeleteLimits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+				t.Errorf("delete before: %v", err)
+			}
+			must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 1)))
+			must(t, lim.SetLimits(ctx, scope, weir.PerMinute("tpm", 9).WithBurst(2), weir.Limit{Name: "x", Amount: 3, Period: time.Second}))
+			want := weir.ScopedLimits{Scope: scope, Source: source, Limits: []weir.Limit{
+				weir.PerMinute("tpm", 9).WithBurst(2), {Name: "x", Amount: 3, Period: time.Second, Burst: 3},
+			}}
+			got, err := lim.Limits(ctx, scope)
+			must(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			must(t, lim.DeleteLimits(ctx, scope))
+			if _, err := lim.Limits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+				t.Errorf("after: %v", err)
+			}
+			if err := lim.DeleteLimits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+				t.Errorf("delete again: %v", err)
+			}
+		})
+	}
+}
+
+// The namespace's limits and its on_unavailable do not disturb each other.
+func TestSystemKeepsBoth(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	check := func(step string, limits int, u weir.Unavailable) {
+		t.Helper()
+		got, err := lim.Limits(ctx, weir.Scope{})
+		must(t, err)
+		if len(got.Limits) != limits || got.OnUnavailable != u {
+			t.Errorf("%s: got %+v, want %d limits and %q", step, got, limits, u)
+		}
+	}
+	must(t, lim.SetOnUnavailable(ctx, weir.Allow))
+	check("on_unavailable", 0, weir.Allow)
+	if err := lim.DeleteLimits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("no limits to delete: %v", err)
+	}
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	check("limits", 1, weir.Allow)
+	must(t, lim.SetOnUnavailable(ctx, weir.Deny))
+	check("on_unavailable again", 1, weir.Deny)
+	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
+	check("limits deleted", 0, weir.Deny)
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, lim.SetOnUnavailable(ctx, weir.UnavailableDefault))
+	check("on_unavailable cleared", 1, weir.UnavailableDefault)
+	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
+	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("nothing is left: %v", err)
+	}
+	wantConfigError(t, lim.SetOnUnavailable(ctx, "maybe"), "on_unavailable")
+	wantConfigError(t, lim.SetOnUnavailable(ctx, weir.Local), "on_unavailable")
+}
+
+// A change takes effect on the next request, on buckets in use, whatever the level.
+func TestChangedLimitsHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	rph := func(n int64) weir.Limit { return weir.PerHour("rph", n) }
+	for source, scope := range map[weir.Source]weir.Scope{
+		weir.SourceEntity:        {Entity: "e", Resource: "r"},
+		weir.SourceEntityDefault: {Entity: "e"},
+		weir.SourceResource:      {Resource: "r"},
+		weir.SourceSystem:        {},
+	} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			lim, ctx := memoryLimiter(t), t.Context()
+			if _, err := lim.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNoLimits) {
+				t.Errorf("no limits: %v", err)
+			}
+			must(t, lim.SetLimits(ctx, scope, rph(2)))
+			allowed(t, lim, "e", "r", true, true, false)
+			must(t, lim.SetLimits(ctx, scope, rph(3))) // raised
+			allowed(t, lim, "e", "r", true, false)
+			must(t, lim.SetLimits(ctx, scope, rph(5), weir.PerDay("rpd", 1))) // added
+			allowed(t, lim, "e", "r", true, false)
+			must(t, lim.SetLimits(ctx, scope, rph(5))) // removed
+			allowed(t, lim, "e", "r", true, false)
+			must(t, lim.SetLimits(ctx, scope, rph(4))) // lowered: what was spent stays spent
+			av, err := lim.Available(ctx, "e", "r")
+			must(t, err)
+			if got := av.Statuses[0].Available; got != -1 {
+				t.Errorf("%d available of 4 after 5", got)
+			}
+			must(t, lim.DeleteLimits(ctx, scope))
+			if _, err := lim.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNoLimits) {
+				t.Errorf("deleted: %v", err)
+			}
+		})
+	}
+}
+
+// The first level that has limits is used, as soon as it has them and until it has none.
+func TestLevelsComeAndGo(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	levels := []struct {
+		source weir.Source
+		scope  weir.Scope
+	}{
+		{weir.SourceSystem, weir.Scope{}},
+		{weir.SourceResource, weir.Scope{Resource: "r"}},
+		{weir.SourceEntityDefault, weir.Scope{Entity: "e"}},
+		{weir.SourceEntity, weir.Scope{Entity: "e", Resource: "r"}},
+	}
+	check := func(want weir.Source) {
+		t.Helper()
+		lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r"})
+		must(t, err)
+		if got := lease.Decision().Statuses[0].Source; got != want {
+			t.Errorf("the limits come from %s, want %s", got, want)
+		}
+	}
+	for i, lv := range levels {
+		must(t, lim.SetLimits(ctx, lv.scope, weir.PerHour("rph", int64(100+i))))
+		check(lv.source)
+	}
+	for i := len(levels) - 1; i > 0; i-- {
+		must(t, lim.DeleteLimits(ctx, levels[i].scope))
+		check(levels[i-1].source)
+	}
+}
+
+func TestLimitsRefuse(t *testing.T) {
+	t.Parallel()
+	rpm := weir.PerMinute("rpm", 1)
+	lim, ctx := memoryLimiter(t), t.Context()
+	for name, id := range badIDs {
+		if id == "" {
+			continue // another scope
+		}
+		for field, scope := range map[string]weir.Scope{
+			"entity":   {Entity: id, Resource: "r"},
+			"resource": {Entity: "e", Resource: id},
+		} {
+			t.Run(name+" "+field, func(t *testing.T) {
+				t.Parallel()
+				wantConfigError(t, lim.SetLimits(ctx, scope, rpm), field)
+				wantConfigError(t, lim.DeleteLimits(ctx, scope), field)
+				_, err := lim.Limits(ctx, scope)
+				wantConfigError(t, err, field)
+				if id != weir.DefaultResource || field == "entity" {
+					_, err = lim.ListLimits(ctx, weir.LimitsQuery{Entity: scope.Entity, Resource: scope.Resource})
+					wantConfigError(t, err, field)
+				}
+			})
+		}
+	}
+	for name, tt := range map[string]struct {
+		limits []weir.Limit
+		field  string
+	}{
+		"none":        {nil, "limits"},
+		"twice":       {[]weir.Limit{rpm, weir.PerDay("rpm", 2)}, "limits"},
+		"zero amount": {[]weir.Limit{weir.PerMinute("rpm", 0)}, "limit rpm: amount"},
+		"negative":    {[]weir.Limit{rpm.WithBurst(-1)}, "limit rpm: burst"},
+		"no period":   {[]weir.Limit{{Name: "rpm", Amount: 1}}, "limit rpm: period"},
+		"bad name":    {[]weir.Limit{weir.PerMinute("a\nb", 1)}, "limit name"},
+		"too many":    {make([]weir.Limit, 65), "limits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantConfigError(t, lim.SetLimits(ctx, weir.Scope{Entity: "e"}, tt.limits...), tt.field)
+			wantConfigError(t, lim.SetLimits(ctx, weir.Scope{}, tt.limits...), tt.field)
+		})
+	}
+	if err := lim.In("nowhere").SetLimits(ctx, weir.Scope{}, rpm); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("no namespace: %v", err)
+	}
+	if _, err := lim.In("nowhere").Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("no namespace: %v", err)
+	}
+}
+
+func TestListLimits(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	rpm := weir.PerMinute("rpm", 1)
+	for _, e := range oddIDs[:5] {
+		must(t, lim.SetLimits(ctx, weir.Scope{Entity: e}, rpm))
+		for _, r := range oddIDs[:4] {
+			must(t, lim.SetLimits(ctx, weir.Scope{Entity: e, Resource: r}, rpm))
+		}
+	}
+	for _, r := range oddIDs {
+		must(t, lim.SetLimits(ctx, weir.Scope{Resource: r}, rpm))
+	}
+	for _, tt := range []struct {
+		name  string
+		query weir.LimitsQuery
+		want  int
+		all   func(weir.ScopedLimits) bool
+	}{
+		{"resources", weir.LimitsQuery{}, len(oddIDs), func(s weir.ScopedLimits) bool { return s.Source == weir.SourceResource }},
+		{"an entity", weir.LimitsQuery{Entity: "a#b"}, 5, func(s weir.ScopedLimits) bool { return s.Entity == "a#b" }},
+		{"a resource", weir.LimitsQuery{Resource: "a#b"}, 5, func(s weir.ScopedLimits) bool {
+			return s.Resource == "a#b" && s.Source == weir.SourceEntity
+		}},
+		{"defaults", weir.LimitsQuery{Resource: weir.DefaultResource}, 5, func(s weir.ScopedLimits) bool {
+			return s.Resource == "" && s.Source == weir.SourceEntityDefault
+		}},
+		{"both", weir.LimitsQuery{Entity: "a#b", Resource: "<script>"}, 1, func(s weir.ScopedLimits) bool {
+			return s.Scope == weir.Scope{Entity: "a#b", Resource: "<script>"}
+		}},
+		{"nothing", weir.LimitsQuery{Entity: "nobody"}, 0, nil},
+	} {
+		for _, size := range []int{0, 1, 3} {
+			t.Run(fmt.Sprintf("%s by %d", tt.name, size), func(t *testing.T) {
+				t.Parallel()
+				seen := make(map[weir.Scope]bool)
+				q := tt.query
+				for q.Max = size; ; {
+					page, err := lim.ListLimits(t.Context(), q)
+					must(t, err)
+					if size > 0 && len(page.Limits) > size {
+						t.Errorf("a page of %d", len(page.Limits))
+					}
+					for _, sl := range page.Limits {
+						if seen[sl.Scope] || !tt.all(sl) || len(sl.Limits) != 1 {
+							t.Errorf("got %+v", sl)
+						}
+						seen[sl.Scope] = true
+					}
+					if q.After = page.Next; q.After == "" {
+						break
+					}
+				}
+				if len(seen) != tt.want {
+					t.Errorf("got %d, want %d", len(seen), tt.want)
+				}
+			})
+		}
+	}
+	_, err := lim.ListLimits(ctx, weir.LimitsQuery{After: "?"})
+	if !errors.Is(err, weir.ErrBadCursor) {
+		t.Errorf("cursor: %v", err)
+	}
+	_, err = lim.ListLimits(ctx, weir.LimitsQuery{Max: -1})
+	wantConfigError(t, err, "max")
+}
+
+// Of changes at once none is lost: each event's before is another's after.
+func TestConcurrentLimits(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	lim, other := limiterOn(t, st), limiterOn(t, st)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			l := []*weir.Limiter{lim, other}[i%2]
+			for j := range 10 {
+				err := l.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", int64(1+10*i+j)))
+				if err != nil && !errors.Is(err, weir.ErrConflict) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	befores := make(map[string]bool)
+	evs := events(t, lim, "system")
+	for _, e := range evs {
+		if befores[e.before] {
+			t.Errorf("two changes started from %s", e.before)
+		}
+		befores[e.before] = true
+	}
+	left := 0
+	for _, e := range evs {
+		if !befores[e.after] {
+			left++
+		}
+	}
+	if left != 1 {
+		t.Errorf("%d changes are the last one", left)
+	}
+}
+
+func TestForeignRecord(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	must(t, st.Commit(t.Context(), store.Write{Record: store.Record{
+		Key: store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "r"}, Value: []byte("not JSON"),
+	}}))
+	_, err := limiterOn(t, st).Limits(t.Context(), weir.Scope{Resource: "r"})
+	var se *weir.StoreError
+	if !errors.As(err, &se) || se.Hint == "" {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -1,0 +1,284 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Wait is [Limiter.Acquire] that, when a limit refuses, waits until the request is admitted. Waiters on a bucket are
+// served first come, first served, within this process; a request that does not wait may still come before them.
+//
+// When ctx has a deadline that cannot be met, going by those who wait before it, Wait fails at once, with an error
+// that is both an [*ExceededError] and context.DeadlineExceeded. When ctx ends, it returns its error.
+func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
+	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
+		return nil, err
+	}
+	s, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
+	if err != nil {
+		lease, err := l.orDegrade(ctx, &req, nil, err)
+		l.observeDecision(ctx, req.Entity, req.Resource, err == nil, lease != nil, err)
+		return lease, err
+	}
+	would, err := l.prepare(p, &req)
+	if err != nil {
+		return nil, err // what can never pass does not wait its turn
+	}
+	w := s.queues.newWaiter(would.debits, req.Tokens)
+	defer s.queues.leave(w)
+	for {
+		if turn := s.queues.behind(w); turn != nil {
+			if err := s.queues.tooLate(ctx, w); err != nil {
+				return nil, err
+			}
+			select {
+			case <-turn:
+			case <-ctx.Done():
+				return nil, fmt.Errorf("wait: %w", ctx.Err())
+			}
+			continue
+		}
+		lease, err := l.Acquire(ctx, req)
+		var over *ExceededError
+		if !errors.As(err, &over) {
+			return lease, err
+		}
+		if !s.queues.join(w, over) {
+			continue // somebody with an older claim waits there
+		}
+		if err := s.queues.tooLate(ctx, w); err != nil {
+			return nil, err
+		}
+		timer := time.NewTimer(min(over.RetryAfter, l.core.nap()))
+		select {
+		case <-timer.C:
+		case <-w.turn: // what refused may have changed
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("wait: %w", ctx.Err())
+		}
+	}
+}
+
+// nap is how long a waiter waits at most before it asks again: limits may have been raised, or tokens given back,
+// elsewhere.
+func (c *core) nap() time.Duration { return max(c.cfg.CacheTTL, time.Second) }
+
+// queues are the waiters of a space, by the place that refused them. A waiter stands in one queue at a time, in the
+// order of arrival; only the first of a queue asks the store.
+type queues struct {
+	some     atomic.Bool // whether anybody waits
+	mu       sync.Mutex
+	arrivals uint64
+	by       map[place]*queue
+}
+
+// place is what a queue waits for: a bucket's own limits, or overriding ones, which have a state of their own.
+type place struct {
+	bucket    store.Bucket
+	overrides string
+}
+
+func placeOf(d *store.Debit) place {
+	p := place{bucket: d.Bucket}
+	for _, c := range d.Charges {
+		if c.Limit.Override {
+			p.overrides += limitOf(c.Limit).String() + "\n"
+		}
+	}
+	return p
+}
+
+type queue struct {
+	waiters []*waiter // by ticket
+	// What the bucket's limits were like when they last refused somebody.
+	seen map[string]LimitStatus
+	at   time.Time
+}
+
+type waiter struct {
+	ticket uint64
+	places []place // of its chain
+	tokens Tokens
+	in     place // the queue in which it stands
+	turn   chan struct{}
+}
+
+func (q *queues) newWaiter(debits []store.Debit, tokens Tokens) *waiter {
+	w := &waiter{tokens: tokens, turn: make(chan struct{}, 1)}
+	for i := range debits {
+		w.places = append(w.places, placeOf(&debits[i]))
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.arrivals++
+	w.ticket = q.arrivals
+	return w
+}
+
+// behind puts the waiter in the queue of a place of its chain where somebody who came before it waits, and returns
+// what tells its turn; nil if there is none.
+func (q *queues) behind(w *waiter) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, at := range w.places {
+		if qu := q.by[at]; qu != nil && qu.waiters[0].ticket < w.ticket {
+			q.move(w, at)
+			return w.turn
+		}
+	}
+	return nil
+}
+
+// join puts a refused waiter in the queue of the place that makes it wait longest, and reports whether it is first.
+func (q *queues) join(w *waiter, over *ExceededError) bool {
+	last := over.Statuses[0]
+	for _, s := range over.Statuses {
+		if s.Refused && (!last.Refused || s.RetryAfter > last.RetryAfter) {
+			last = s
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, at := range w.places {
+		if at.bucket.Entity != last.Entity {
+			continue
+		}
+		q.move(w, at)
+		qu := q.by[at]
+		qu.seen, qu.at = make(map[string]LimitStatus), time.Now()
+		for _, s := range over.Statuses {
+			if s.Entity == at.bucket.Entity {
+				qu.seen[s.Limit] = s
+			}
+		}
+		return qu.waiters[0] == w
+	}
+	return true
+}
+
+func (q *queues) move(w *waiter, to place) {
+	if w.in == to {
+		return
+	}
+	q.remove(w)
+	if q.by == nil {
+		q.by = make(map[place]*queue)
+	}
+	qu := q.by[to]
+	if qu == nil {
+		qu = &queue{}
+		q.by[to] = qu
+	}
+	q.some.Store(true)
+	at, _ := slices.BinarySearchFunc(qu.waiters, w, func(a, b *waiter) int { return int(a.ticket) - int(b.ticket) })
+	qu.waiters = slices.Insert(qu.waiters, at, w)
+	w.in = to
+}
+
+func (q *queues) remove(w *waiter) {
+	qu := q.by[w.in]
+	if qu == nil {
+		return
+	}
+	at := slices.Index(qu.waiters, w)
+	qu.waiters = slices.Delete(qu.waiters, at, at+1)
+	if len(qu.waiters) == 0 {
+		delete(q.by, w.in)
+		q.some.Store(len(q.by) > 0)
+	} else if at == 0 {
+		qu.waiters[0].wake()
+	}
+	w.in = place{}
+}
+
+func (w *waiter) wake() {
+	select {
+	case w.turn <- struct{}{}:
+	default: // told already
+	}
+}
+
+// returned wakes those who are first in line where something was given back.
+func (q *queues) returned(debits []store.Debit) {
+	if !q.some.Load() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range debits {
+		if qu := q.by[placeOf(&debits[i])]; qu != nil {
+			qu.waiters[0].wake()
+		}
+	}
+}
+
+// changed wakes all who are first in line: their limits may be others now, or the limiter closed.
+func (q *queues) changed() {
+	if !q.some.Load() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, qu := range q.by {
+		qu.waiters[0].wake()
+	}
+}
+
+func (q *queues) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.remove(w)
+}
+
+// tooLate returns an error if the context ends before the waiter and all before it in its queue can be served.
+func (q *queues) tooLate(ctx context.Context, w *waiter) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	qu := q.by[w.in]
+	if qu == nil || qu.seen == nil {
+		return nil
+	}
+	var over ExceededError
+	for _, s := range qu.seen {
+		var need int64
+		for _, o := range qu.waiters {
+			need = min(need+o.tokens[s.Limit]*1000, 1<<62)
+			if o == w {
+				break
+			}
+		}
+		s.Requested = w.tokens[s.Limit]
+		s.RetryAfter = max(0, s.waitFor(need)-time.Since(qu.at))
+		s.Refused = s.RetryAfter > 0
+		over.Statuses = append(over.Statuses, s)
+	}
+	over.RetryAfter = longest(over.Statuses)
+	if time.Now().Add(over.RetryAfter).After(deadline) {
+		return &waitError{&over}
+	}
+	return nil
+}
+
+// waitError says that a deadline cannot be met.
+type waitError struct{ *ExceededError }
+
+// Error says so, and what refuses.
+func (e *waitError) Error() string {
+	return "wait: the deadline cannot be met: " + e.ExceededError.Error()
+}
+
+// Unwrap makes errors.Is and errors.As find both.
+func (e *waitError) Unwrap() []error { return []error{e.ExceededError, context.DeadlineExceeded} }

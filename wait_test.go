@@ -1,0 +1,341 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// line starts waiters one after the other, and records in which order and when they are served.
+type line struct {
+	*bundle
+
+	mu     sync.Mutex
+	wg     sync.WaitGroup
+	served []string
+	began  time.Time
+	leases map[string]*weir.Lease
+}
+
+func newLine(b *bundle) *line {
+	return &line{bundle: b, began: time.Now(), leases: map[string]*weir.Lease{}}
+}
+
+// wait starts a waiter on "api", and returns once it waits or is served.
+func (l *line) wait(ctx context.Context, name, entity string, tokens weir.Tokens) {
+	l.waitFor(ctx, name, weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
+}
+
+func (l *line) waitFor(ctx context.Context, name string, req weir.Request) {
+	l.wg.Go(func() {
+		lease, err := l.Wait(ctx, req)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		what := fmt.Sprint(name, " ", time.Since(l.began))
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, weir.ErrExceeded):
+			what += " too late"
+		case err != nil:
+			what += " " + err.Error()
+		}
+		l.served = append(l.served, what)
+		l.leases[name] = lease
+	})
+	synctest.Wait()
+}
+
+func (l *line) want(want ...string) {
+	l.t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.served, want) {
+		l.t.Errorf("served\n\t%q, want\n\t%q", l.served, want)
+	}
+}
+
+var one, two, three = weir.Tokens{"rpm": 1}, weir.Tokens{"rpm": 2}, weir.Tokens{"rpm": 3}
+
+func TestWaitIsFair(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 6))
+		l := newLine(b)
+		l.wait(b.ctx, "all", "alice", weir.Tokens{"rpm": 6})
+		l.wait(b.ctx, "a", "alice", one)
+		l.wait(b.ctx, "b", "alice", three)
+		l.wait(b.ctx, "c", "alice", one)
+		l.wait(b.ctx, "bob", "bob", one) // others are not held up
+		l.wg.Wait()
+		l.want("all 0s", "bob 0s", "a 10s", "b 40s", "c 50s")
+	})
+}
+
+// Small requests that come later do not starve a large one.
+func TestWaitLargeIsNotStarved(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 6))
+		b.take("alice", weir.Tokens{"rpm": 5})
+		l := newLine(b)
+		l.wait(b.ctx, "large", "alice", weir.Tokens{"rpm": 6})
+		for i := range 10 {
+			l.wait(b.ctx, fmt.Sprint("small", i), "alice", one)
+			time.Sleep(time.Second)
+		}
+		l.wg.Wait()
+		if first := l.served[0]; first != "large 50s" || len(l.served) != 11 {
+			t.Errorf("served %q", l.served)
+		}
+	})
+}
+
+// Waiters of several entities queue at the parent that refuses them; one that its own limit refuses holds nobody up.
+func TestWaitAtTheParent(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.chain("a", "parent")
+		b.child("b", "parent")
+		b.child("c", "parent")
+		b.set("", "", weir.PerMinute("rpm", 60))
+		b.set("parent", "", weir.PerMinute("rpm", 6))
+		b.set("c", "", weir.PerHour("rpm", 1))
+		l := newLine(b)
+		l.wait(b.ctx, "c0", "c", one)
+		l.wait(b.ctx, "c1", "c", one) // its own limit refuses, for an hour
+		l.wait(b.ctx, "a0", "a", weir.Tokens{"rpm": 5})
+		l.wait(b.ctx, "a1", "a", two)
+		l.wait(b.ctx, "b1", "b", one)
+		l.wait(b.ctx, "a2", "a", one)
+		l.wait(b.ctx, "p", "parent", one)
+		l.wg.Wait()
+		l.want("c0 0s", "a0 0s", "a1 20s", "b1 30s", "a2 40s", "p 50s", "c1 1h0m0s")
+	})
+}
+
+// Requests that bring different limits along have states of their own, and queues of their own.
+func TestWaitWithOverrides(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 1))
+		l := newLine(b)
+		with := func(limit weir.Limit) weir.Request {
+			return weir.Request{Entity: "alice", Resource: "api", Tokens: one, Limits: []weir.Limit{limit}}
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
+		defer cancel()
+		for _, n := range []string{"1", "2"} {
+			l.wait(b.ctx, "own"+n, "alice", one)
+			l.waitFor(ctx, "min"+n, with(weir.PerMinute("rpm", 1)))
+			l.waitFor(ctx, "day"+n, with(weir.PerDay("rpm", 1)))
+		}
+		l.wg.Wait()
+		l.want("own1 0s", "min1 0s", "day1 0s", "day2 0s too late", "min2 1m0s", "own2 1h0m0s")
+	})
+}
+
+func TestWaitDeadline(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 6))
+		b.take("alice", weir.Tokens{"rpm": 6})
+		l := newLine(b)
+		in := func(d time.Duration) context.Context {
+			ctx, cancel := context.WithTimeout(b.ctx, d)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		l.wait(in(10*time.Second-1), "alone", "alice", one)
+		l.want("alone 0s too late")
+		l.wait(in(11*time.Second), "a", "alice", one)
+		l.wait(in(30*time.Second-1), "behind", "alice", two) // going by the one before
+		l.want("alone 0s too late", "behind 0s too late")
+		l.wait(in(31*time.Second), "b", "alice", two)
+		l.wg.Wait()
+		l.want("alone 0s too late", "behind 0s too late", "a 10s", "b 30s")
+
+		_, err := b.Wait(in(time.Second), weir.Request{Entity: "alice", Resource: "api", Tokens: two})
+		var over *weir.ExceededError
+		if !errors.As(err, &over) || over.RetryAfter != 20*time.Second || !over.Statuses[0].Refused || over.Statuses[0].Requested != 2 {
+			t.Errorf("got %+v", err)
+		}
+		wantErr(t, err, weir.ErrExceeded)
+		wantErr(t, err, context.DeadlineExceeded)
+		if errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("%v counts as unavailable", err)
+		}
+	})
+}
+
+// Whoever gives up leaves no trace, and the next one's turn comes.
+func TestWaitCancel(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 6))
+		ended, end := context.WithCancel(b.ctx)
+		end()
+		_, err := b.Wait(ended, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+		wantErr(t, err, context.Canceled)
+		b.wantLeft("alice", weir.Tokens{"rpm": 6})
+
+		b.take("alice", weir.Tokens{"rpm": 6})
+		l := newLine(b)
+		first, cancelFirst := context.WithCancel(b.ctx)
+		second, cancelSecond := context.WithCancel(b.ctx)
+		l.wait(first, "first", "alice", weir.Tokens{"rpm": 5})
+		l.wait(second, "second", "alice", weir.Tokens{"rpm": 5})
+		l.wait(b.ctx, "third", "alice", one)
+		time.Sleep(time.Second)
+		cancelSecond() // while it waits for its turn
+		l.want("second 1s wait: context canceled")
+		time.Sleep(time.Second)
+		cancelFirst() // while it waits for tokens
+		l.want("second 1s wait: context canceled", "first 2s wait: context canceled")
+		l.wg.Wait()
+		l.want("second 1s wait: context canceled", "first 2s wait: context canceled", "third 10s")
+		l.wait(b.ctx, "last", "alice", one) // nobody is before it any more
+		l.wg.Wait()
+		if got := l.served[3]; got != "last 20s" {
+			t.Error(got)
+		}
+	})
+}
+
+// What can never pass does not wait its turn.
+func TestWaitBadRequest(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 6))
+		b.take("alice", weir.Tokens{"rpm": 6})
+		l := newLine(b)
+		l.wait(b.ctx, "a", "alice", one)
+		began := time.Now()
+		_, err := b.Wait(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 7}})
+		wantErr(t, err, weir.ErrExceedsBurst)
+		_, err = b.Wait(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": -1}})
+		wantConfigError(t, err, "tokens.rpm")
+		_, err = b.Wait(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": 1}})
+		wantConfigError(t, err, "tokens.tpm")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %v", took)
+		}
+		l.wg.Wait()
+	})
+}
+
+// Tokens that are given back, and limits that are raised, serve whoever waits at once.
+func TestWaitIsWoken(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(b *bundle, spent *weir.Lease) error{
+		"rollback": func(b *bundle, spent *weir.Lease) error { return spent.Rollback(b.ctx) },
+		"adjust":   func(b *bundle, spent *weir.Lease) error { return spent.Adjust(b.ctx, weir.Tokens{"rpm": -5}) },
+		"resumed": func(b *bundle, spent *weir.Lease) error {
+			return b.resume(spent.Hold("x", time.Now().Add(time.Hour))).Rollback(b.ctx)
+		},
+		"own limit raised": func(b *bundle, _ *weir.Lease) error {
+			return b.SetLimits(b.ctx, weir.Scope{Entity: "alice"}, weir.PerHour("rpm", 30))
+		},
+		"system's limit raised": func(b *bundle, _ *weir.Lease) error {
+			return b.SetLimits(b.ctx, weir.Scope{}, weir.PerHour("rpm", 30))
+		},
+	}
+	for name, wake := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bundle) {
+				b.set("", "", weir.PerHour("rpm", 6))
+				spent := b.take("alice", weir.Tokens{"rpm": 6})
+				l := newLine(b)
+				l.wait(b.ctx, "a", "alice", two)
+				l.wait(b.ctx, "b", "alice", three)
+				time.Sleep(time.Second)
+				must(t, wake(b, spent))
+				l.wg.Wait()
+				l.want("a 1s", "b 1s")
+			})
+		})
+	}
+}
+
+// What changes elsewhere is noticed within the TTL.
+func TestWaitNoticesOthers(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 6))
+		spent := b.take("alice", weir.Tokens{"rpm": 6})
+		l := newLine(b)
+		l.wait(b.ctx, "a", "alice", one)
+		l.wait(b.ctx, "b", "alice", three)
+		time.Sleep(time.Second)
+		must(t, b.peer().resume(spent.Hold("x", time.Now().Add(time.Hour))).Rollback(b.ctx))
+		l.wg.Wait()
+		l.want("a 10s", "b 10s")
+	}, func(c *weir.Config) { c.CacheTTL = 10 * time.Second })
+}
+
+func TestWaitEndsWithTheLimiter(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 6))
+		b.take("alice", weir.Tokens{"rpm": 6})
+		l := newLine(b)
+		l.wait(b.ctx, "a", "alice", one)
+		l.wait(b.ctx, "b", "alice", one)
+		must(t, b.Close())
+		l.wg.Wait()
+		l.want("a 0s store closed", "b 0s store closed")
+	})
+}
+
+// A storm of waiters of one parent, some of whom give up: everybody is served or gone, nothing is lost on the way.
+func TestWaitStorm(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.child("parent", "")
+		for i := range 5 {
+			b.child(fmt.Sprint("c", i), "parent")
+		}
+		b.set("", "", weir.PerMinute("rpm", 180).WithBurst(7)) // of each child: more than its parent's in the long run
+		b.set("parent", "", weir.PerMinute("rpm", 120).WithBurst(10))
+		b.take("parent", weir.Tokens{"rpm": 10})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		admitted, began := int64(0), time.Now()
+		for i := range 300 {
+			wg.Go(func() {
+				ctx := b.ctx
+				if i%3 == 0 {
+					c, cancel := context.WithCancel(ctx)
+					time.AfterFunc(time.Duration(i)*time.Millisecond*77, cancel)
+					ctx = c
+				}
+				n := 1 + int64(i%7)
+				lease, err := b.Wait(ctx, weir.Request{Entity: fmt.Sprint("c", i%5), Resource: "api", Tokens: weir.Tokens{"rpm": n}})
+				switch {
+				case errors.Is(err, context.Canceled):
+				case err != nil:
+					t.Error(err)
+				case i%5 == 1:
+					must(t, lease.Rollback(b.ctx))
+				default:
+					mu.Lock()
+					defer mu.Unlock()
+					admitted += n
+				}
+			})
+		}
+		wg.Wait()
+		// 2 a second for the parent: whoever waited was served as soon as could be, and no sooner.
+		took := time.Since(began)
+		if allowed := 2 * took.Seconds(); float64(admitted) > allowed || float64(admitted) < allowed-10 {
+			t.Errorf("admitted %d in %v", admitted, took)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package weir
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// commit is the one way in which weir writes to the catalog: the writes, and the events that tell of them, become
+// visible in one atomic step; what this process remembers of them is forgotten before it returns. Also after an error,
+// since the step may have been made.
+//
+// Without events come only the steps of a longer change that is told of when it ends: marks, and the sweep of a purge.
+func (c *core) commit(ctx context.Context, space string, events []event, writes ...store.Write) error {
+	for i := range events {
+		writes = append(writes, c.record(ctx, space, &events[i]))
+	}
+	err := c.call(ctx, "commit", func(ctx context.Context) error { return c.store.Commit(ctx, writes...) })
+	c.evict(writes)
+	return err
+}
+
+// evict forgets what is made of records that were written.
+func (c *core) evict(writes []store.Write) {
+	for i := range writes {
+		if writes[i].Check {
+			continue
+		}
+		k := writes[i].Record.Key
+		var ch change
+		switch k.Kind {
+		case store.KindEntity:
+			c.views.Evict(viewKey{k.Namespace, entityView, k.ID, ""})
+			ch = change{entity: k.ID}
+		case store.KindEntityLimits:
+			if k.Sub == DefaultResource { // part of the view of each resource
+				c.views.EvictFunc(func(v viewKey) bool {
+					return v.space == k.Namespace && v.kind == limitsView && v.id == k.ID
+				})
+				ch = change{entity: k.ID}
+				break
+			}
+			c.views.Evict(viewKey{k.Namespace, limitsView, k.ID, k.Sub})
+			ch = change{entity: k.ID, resource: k.Sub}
+		case store.KindResourceLimits:
+			c.views.Evict(viewKey{k.Namespace, resourceView, k.ID, ""})
+			ch = change{resource: k.ID}
+		case store.KindSystem:
+			c.views.Evict(viewKey{k.Namespace, systemView, "", ""})
+			ch = change{all: true}
+		case store.KindNamespace:
+			c.views.Evict(viewKey{kind: namespaceView, id: k.ID})
+			c.registry.Add(1)
+			continue
+		default: // nothing is remembered of it
+			continue
+		}
+		if s := c.known(k.Namespace); s != nil {
+			s.changed(ch)
+		}
+	}
+}
+
+// known returns the space of a namespace if it was ever used.
+func (c *core) known(id string) *space {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spaces[id]
+}
+
+// maxTries is how often a change is tried again because somebody else was faster.
+const maxTries = 12
+
+// retry repeats a change that begins with reading until nobody else changes the same records in between.
+func (c *core) retry(ctx context.Context, what string, try func() error) error {
+	for i := range maxTries {
+		err := try()
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		pause := time.NewTimer(rand.N(time.Millisecond << min(i, 6)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		}
+	}
+	return fmt.Errorf("%s: %w", what, ErrConflict)
+}
+
+// call bounds and observes one call of the store.
+func (c *core) call(ctx context.Context, op string, f func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
+	defer cancel()
+	began := time.Now()
+	err := f(bounded)
+	c.observeCall(ctx, op, began, err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", op, ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return &StoreError{Op: op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
+	}
+	return err
+}
+
+// get reads one record; one that does not exist has Version 0.
+func (c *core) get(ctx context.Context, key store.Key) (store.Record, error) {
+	rs, err := c.getAll(ctx, key)
+	if err != nil {
+		return store.Record{}, err
+	}
+	return rs[0], nil
+}
+
+func (c *core) getAll(ctx context.Context, keys ...store.Key) ([]store.Record, error) {
+	var got store.Got
+	err := c.call(ctx, "get", func(ctx context.Context) (err error) {
+		got, err = c.store.Get(ctx, keys...)
+		return err
+	})
+	return got.Records, err
+}
+
+func (c *core) list(ctx context.Context, q store.Query) (store.Page, error) {
+	if q.Max < 0 {
+		return store.Page{}, configErr("max", "must not be negative: %d", q.Max)
+	}
+	var page store.Page
+	err := c.call(ctx, "list", func(ctx context.Context) (err error) {
+		page, err = c.store.List(ctx, q)
+		return err
+	})
+	return page, err
+}
+
+// put writes value as a record that must have this version now; 0: must not exist.
+func put(key store.Key, version uint64, value any) store.Write {
+	return store.Write{Record: store.Record{Key: key, Version: version, Value: encode(value)}}
+}
+
+// remove deletes a record as it was read.
+func remove(r store.Record) store.Write {
+	return store.Write{Record: store.Record{Key: r.Key, Version: r.Version}, Delete: true}
+}
+
+// encode returns the JSON of a record, in which < and > stay readable.
+func encode(value any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		panic(err) // only types of this package come here, and they always encode
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
