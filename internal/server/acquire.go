@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// maxWait bounds how long a request may ask to wait for its tokens.
+const maxWait = time.Minute
+
+// acquireBody is the body of POST /v1/acquire.
+type acquireBody struct {
+	namespace string
+	request   weir.Request
+	wait      time.Duration
+}
+
+var acquireFields = []string{"entity", "resource", "tokens", "namespace", "limits", "on_unavailable", "wait"}
+
+func parseAcquire(data []byte) (acquireBody, error) {
+	var a acquireBody
+	s := scanner{data: data}
+	err := s.document(func() error {
+		return s.object("body", acquireFields, func(name string) (err error) {
+			switch name {
+			case "entity":
+				a.request.Entity, err = s.text(name)
+			case "resource":
+				a.request.Resource, err = s.text(name)
+			case "tokens":
+				a.request.Tokens, err = s.tokens(name)
+			case "namespace":
+				if a.namespace, err = s.text(name); err == nil && a.namespace == "" {
+					err = badField(name, "must not be empty: leave it out")
+				}
+			case "limits":
+				if a.request.Limits, err = s.limits(name); err == nil && len(a.request.Limits) == 0 {
+					err = badField(name, "must name at least one limit, or be left out")
+				}
+			case "on_unavailable":
+				a.request.OnUnavailable, err = s.unavailable(name)
+			case "wait":
+				a.wait, err = s.duration(name, maxWait)
+			}
+			return err
+		})
+	})
+	return a, err
+}
+
+func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.RawQuery != "" {
+		return badField("query", "must be empty: everything is in the body")
+	}
+	buf := buffers.Get().(*buffer)
+	defer buf.free()
+	body, err := buf.read(r)
+	if err != nil {
+		return err
+	}
+	a, err := parseAcquire(body)
+	if err != nil {
+		return err
+	}
+	lim := s.cfg.Limiter
+	if a.namespace != "" {
+		lim = lim.In(a.namespace)
+	}
+	var lease *weir.Lease
+	if a.wait > 0 {
+		lease, err = s.waitFor(r.Context(), lim, &a)
+	} else {
+		lease, err = lim.Acquire(r.Context(), a.request)
+	}
+	if err != nil {
+		return err
+	}
+	s.admit(w, r, buf, lim, lease)
+	return nil
+}
+
+// waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
+func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, a *acquireBody) (*weir.Lease, error) {
+	bounded, cancel := context.WithTimeout(ctx, a.wait)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-s.draining:
+			cancel()
+		case <-ended:
+		}
+	}()
+	lease, err := lim.Wait(bounded, a.request)
+	switch {
+	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
+		return lease, err
+	case s.drained.Load():
+		return nil, errDraining
+	default:
+		return nil, errTooLong
+	}
+}
+
+// newID returns an id that no other lease has. It need not be hard to guess: it is signed.
+func newID() string {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
+	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// admit answers a request that was admitted.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
+	d := lease.Decision()
+	at := d.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	expires := at.Add(s.cfg.LeaseTTL).UTC().Truncate(time.Millisecond)
+	t := ticket{lim.Namespace(), lease.Hold(newID(), expires)}
+
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	s.setLimits(h, t.held.Entity, d.Statuses)
+	b := buf.b[:0]
+	b = s.signer.append(append(b, `{"allowed":true,"lease":"`...), &t)
+	b = appendTime(append(b, `","expires":`...), expires)
+	if d.Degraded {
+		// Why the store did not answer is for the log.
+		s.trouble(r, "admitted without the store", errors.New(d.Reason))
+		h.Set("Weir-Degraded", "store-unavailable")
+		b = append(b, `,"degraded":true,"reason":"the store did not answer"`...)
+	} else {
+		b = append(b, `,"degraded":false`...)
+	}
+	b = appendStatuses(append(b, `,"limits":`...), d.Statuses)
+	b = append(b, '}', '\n')
+	buf.b = b
+	send(w, http.StatusOK, buf.b)
+}
+
+func (s *Server) available(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "entity", "resource")
+	if err != nil {
+		return err
+	}
+	entity := q.Get("entity")
+	av, err := q.lim.Available(r.Context(), entity, q.Get("resource"))
+	if err != nil {
+		return err
+	}
+	buf := buffers.Get().(*buffer)
+	defer buf.free()
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
+	s.setLimits(h, entity, av.Statuses)
+	b := appendTime(append(buf.b[:0], `{"at":`...), av.At)
+	b = appendStatuses(append(b, `,"limits":`...), av.Statuses)
+	b = append(b, '}', '\n')
+	buf.b = b
+	send(w, http.StatusOK, buf.b)
+	return nil
+}

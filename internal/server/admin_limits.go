@@ -1,0 +1,136 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/weirlimits/weir"
+)
+
+// scopeJSON is the limits of a scope.
+type scopeJSON struct {
+	Entity        string           `json:"entity,omitempty"`
+	Resource      string           `json:"resource,omitempty"`
+	Source        weir.Source      `json:"source"`
+	Limits        []weir.Limit     `json:"limits"`
+	OnUnavailable weir.Unavailable `json:"on_unavailable,omitempty"`
+}
+
+func scopeOf(l weir.ScopedLimits) scopeJSON {
+	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable}
+	if j.Limits == nil {
+		j.Limits = []weir.Limit{}
+	}
+	return j
+}
+
+// scope reads whose limits a request is about: entity and resource, one of them, or neither: the system's.
+func (q query) scope() weir.Scope {
+	return weir.Scope{Entity: q.Get("entity"), Resource: q.Get("resource")}
+}
+
+func (s *Server) showLimits(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "entity", "resource")
+	if err != nil {
+		return err
+	}
+	return replyScope(w, r, q, q.scope())
+}
+
+func replyScope(w http.ResponseWriter, r *http.Request, q query, scope weir.Scope) error {
+	l, err := q.lim.Limits(r.Context(), scope)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, scopeOf(l))
+}
+
+// setLimitsOf replaces all limits of a scope.
+func (s *Server) setLimitsOf(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r, "entity", "resource")
+	if err != nil {
+		return err
+	}
+	var limits []weir.Limit
+	err = decode(r, []string{"limits"}, func(sc *scanner, name string) (err error) {
+		limits, err = sc.limits(name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := q.lim.SetLimits(r.Context(), q.scope(), limits...); err != nil {
+		return err
+	}
+	return replyScope(w, r, q, q.scope())
+}
+
+func (s *Server) deleteLimits(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r, "entity", "resource")
+	if err != nil {
+		return err
+	}
+	return done(w, q.lim.DeleteLimits(r.Context(), q.scope()))
+}
+
+func (s *Server) listLimits(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "entity", "resource", "after", "max")
+	if err != nil {
+		return err
+	}
+	return limitsPage(w, r, q, weir.LimitsQuery{Entity: q.Get("entity"), Resource: q.Get("resource"), After: q.Get("after"), Max: q.max})
+}
+
+func (s *Server) listResources(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "after", "max")
+	if err != nil {
+		return err
+	}
+	return limitsPage(w, r, q, weir.LimitsQuery{After: q.Get("after"), Max: q.max})
+}
+
+func limitsPage(w http.ResponseWriter, r *http.Request, q query, lq weir.LimitsQuery) error {
+	p, err := q.lim.ListLimits(r.Context(), lq)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, pageOf(p.Limits, p.Next, scopeOf))
+}
+
+func (s *Server) showSystem(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	return replyScope(w, r, q, weir.Scope{})
+}
+
+// setSystem sets the namespace's settings; its limits are set as those of the empty scope.
+func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r)
+	if err != nil {
+		return err
+	}
+	var u *weir.Unavailable
+	err = decode(r, []string{"on_unavailable"}, func(sc *scanner, name string) (err error) {
+		u, err = pointer(sc.unavailable(name))
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case u == nil:
+		return badField("on_unavailable", "is missing: deny or allow")
+	}
+	if err := q.lim.SetOnUnavailable(r.Context(), *u); err != nil {
+		return err
+	}
+	return replyScope(w, r, q, weir.Scope{})
+}
+
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
+	if err := noBody(r); err != nil {
+		return err
+	}
+	s.cfg.Limiter.Refresh()
+	return done(w, nil)
+}

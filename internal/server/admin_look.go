@@ -1,0 +1,131 @@
+package server
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// eventJSON is a change of the catalog. Before is null of what was created, After of what was deleted.
+type eventJSON struct {
+	ID        string          `json:"id"`
+	At        time.Time       `json:"at"`
+	Principal string          `json:"principal"`
+	Action    string          `json:"action"`
+	Subject   string          `json:"subject"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+}
+
+// listAudit lists changes, newest first.
+func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "subject", "after", "max")
+	if err != nil {
+		return err
+	}
+	p, err := q.lim.Audit(r.Context(), weir.AuditQuery{Subject: q.Get("subject"), After: q.Get("after"), Max: q.max})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, pageOf(p.Events, p.Next, func(e weir.AuditEvent) eventJSON { return eventJSON(e) }))
+}
+
+// bucketJSON is the state of an entity on a resource. The id is a string: it has more bits than a JSON number keeps.
+type bucketJSON struct {
+	Entity   string            `json:"entity"`
+	Resource string            `json:"resource"`
+	ID       string            `json:"id"`
+	At       time.Time         `json:"at"`
+	Limits   []bucketLimitJSON `json:"limits"`
+}
+
+type bucketLimitJSON struct {
+	Limit     weir.Limit `json:"limit"`
+	Override  bool       `json:"override,omitempty"`
+	Available int64      `json:"available"`
+	Debited   int64      `json:"debited"`
+	Returned  int64      `json:"returned"`
+}
+
+func bucketOf(b weir.Bucket) bucketJSON {
+	j := bucketJSON{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At, make([]bucketLimitJSON, len(b.Limits))}
+	for i, l := range b.Limits {
+		j.Limits[i] = bucketLimitJSON{l.Limit, l.Override, l.Available, l.Debited, l.Returned}
+	}
+	return j
+}
+
+// listBuckets lists the buckets in use. One that is full need not be there.
+func (s *Server) listBuckets(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "entity", "resource", "after", "max")
+	if err != nil {
+		return err
+	}
+	p, err := q.lim.Buckets(r.Context(), weir.BucketQuery{
+		Entity: q.Get("entity"), Resource: q.Get("resource"), After: q.Get("after"), Max: q.max,
+	})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, pageOf(p.Buckets, p.Next, bucketOf))
+}
+
+func (s *Server) showBucket(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	b, err := q.lim.Bucket(r.Context(), pathID(r, "entity"), pathID(r, "resource"))
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, bucketOf(b))
+}
+
+// resetBucket makes a bucket full, whatever it owes.
+func (s *Server) resetBucket(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r)
+	if err != nil {
+		return err
+	}
+	if err := noBody(r); err != nil {
+		return err
+	}
+	return done(w, q.lim.ResetBucket(r.Context(), pathID(r, "entity"), pathID(r, "resource")))
+}
+
+// health says that the process lives.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+	return reply(w, http.StatusOK, struct {
+		Status  string `json:"status"`
+		Version string `json:"version,omitempty"`
+	}{"ok", s.cfg.Version})
+}
+
+// ready says that the store answers and that the server is not about to end.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+	if s.drained.Load() {
+		return errDraining
+	}
+	// That there are no limits is an answer, too.
+	if _, err := s.cfg.Limiter.Limits(r.Context(), weir.Scope{}); err != nil && !errors.Is(err, weir.ErrNotFound) {
+		return err
+	}
+	return reply(w, http.StatusOK, struct {
+		Status string `json:"status"`
+	}{"ok"})
+}
+
+//go:embed openapi.json
+var openAPIDocument []byte
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	w.Header()["Content-Type"] = jsonType
+	send(w, http.StatusOK, openAPIDocument)
+	return nil
+}

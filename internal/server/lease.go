@@ -1,0 +1,88 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// resume returns the lease of the id in the path.
+func (s *Server) resume(r *http.Request) (*weir.Lease, *ticket, error) {
+	t, ok := s.signer.parse(r.PathValue("id"))
+	switch {
+	case !ok:
+		return nil, nil, errNoLease
+	case r.URL.RawQuery != "":
+		return nil, nil, badField("query", "must be empty: the lease knows its namespace")
+	}
+	lease, err := s.cfg.Limiter.In(t.namespace).Resume(r.Context(), t.held)
+	return lease, t, err
+}
+
+// adjust answers with a new id: the one in the path is used up.
+func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
+	lease, t, err := s.resume(r)
+	if err != nil {
+		return err
+	}
+	var delta weir.Tokens
+	err = decode(r, []string{"tokens"}, func(sc *scanner, name string) (err error) {
+		delta, err = sc.tokens(name)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case delta == nil:
+		return badField("tokens", `is missing: {"tokens":{"tpm":-120}}`)
+	}
+	if err := lease.Adjust(r.Context(), delta); err != nil {
+		return err
+	}
+	t.held = lease.Held()
+	buf := buffers.Get().(*buffer)
+	defer buf.free()
+	w.Header()["Content-Type"] = jsonType
+	b := s.signer.append(append(buf.b[:0], `{"lease":"`...), t)
+	b = appendTime(append(b, `","expires":`...), t.held.Expires)
+	b = append(b, '}', '\n')
+	buf.b = b
+	send(w, http.StatusOK, buf.b)
+	return nil
+}
+
+// commit writes nothing: a lease that is left alone counts as committed. It lets a client be explicit, and find out
+// that its id is good.
+func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
+	lease, t, err := s.resume(r)
+	if err != nil {
+		return err
+	}
+	if err := noBody(r); err != nil {
+		return err
+	}
+	if time.Now().After(t.held.Expires) { // the store, which is not asked, would say the same
+		return errGone
+	}
+	if err := lease.Commit(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) rollback(w http.ResponseWriter, r *http.Request) error {
+	lease, _, err := s.resume(r)
+	if err != nil {
+		return err
+	}
+	if err := noBody(r); err != nil {
+		return err
+	}
+	if err := lease.Rollback(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// handler answers a request, or returns why it cannot. It has written nothing when it returns an error.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// route is a method and a path, with its handler.
+type route struct {
+	method, path string
+	serve        handler
+}
+
+// routes is the API. openapi.json says the same, and a test that it does.
+func (s *Server) routes() []route {
+	return []route{
+		{"POST", "/v1/acquire", s.acquire},
+		{"GET", "/v1/available", s.available},
+		{"POST", "/v1/leases/{id}/adjust", s.adjust},
+		{"POST", "/v1/leases/{id}/commit", s.commit},
+		{"POST", "/v1/leases/{id}/rollback", s.rollback},
+		{"POST", "/v1/refresh", s.refresh},
+
+		{"GET", "/v1/entities", s.listEntities},
+		{"POST", "/v1/entities", s.createEntity},
+		{"GET", "/v1/entities/{id}", s.showEntity},
+		{"PATCH", "/v1/entities/{id}", s.updateEntity},
+		{"DELETE", "/v1/entities/{id}", s.deleteEntity},
+		{"GET", "/v1/entities/{id}/children", s.listChildren},
+
+		{"GET", "/v1/limits", s.showLimits},
+		{"PUT", "/v1/limits", s.setLimitsOf},
+		{"DELETE", "/v1/limits", s.deleteLimits},
+		{"GET", "/v1/limits/list", s.listLimits},
+		{"GET", "/v1/resources", s.listResources},
+		{"GET", "/v1/system", s.showSystem},
+		{"PUT", "/v1/system", s.setSystem},
+
+		{"GET", "/v1/namespaces", s.listNamespaces},
+		{"POST", "/v1/namespaces", s.createNamespace},
+		{"GET", "/v1/namespaces/{name}", s.showNamespace},
+		{"DELETE", "/v1/namespaces/{name}", s.deleteNamespace},
+		{"POST", "/v1/namespaces/{name}/recover", s.recoverNamespace},
+		{"POST", "/v1/namespaces/{name}/purge", s.purgeNamespace},
+
+		{"GET", "/v1/audit", s.listAudit},
+		{"GET", "/v1/buckets", s.listBuckets},
+		{"GET", "/v1/buckets/{entity}/{resource}", s.showBucket},
+		{"POST", "/v1/buckets/{entity}/{resource}/reset", s.resetBucket},
+
+		{"GET", "/healthz", s.health},
+		{"GET", "/readyz", s.ready},
+		{"GET", "/v1/openapi.json", s.openAPI},
+	}
+}
+
+// mux routes by path, then method, and answers the rest with problems of its own: that of ServeMux are plain text.
+func (s *Server) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	allowed := make(map[string][]string)
+	for _, r := range s.routes() {
+		mux.Handle(r.method+" "+r.path, s.handle(r.serve))
+		allowed[r.path] = append(allowed[r.path], r.method)
+	}
+	for path, methods := range allowed {
+		if slices.Contains(methods, "GET") {
+			methods = append(methods, "HEAD")
+		}
+		slices.Sort(methods)
+		allow := strings.Join(methods, ", ")
+		mux.Handle(path, s.handle(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Allow", allow)
+			return &httpError{kind: kindMethod, detail: fmt.Sprintf("%s does not take %.20q, but %s", path, r.Method, allow)}
+		}))
+	}
+	mux.Handle("/", s.handle(func(http.ResponseWriter, *http.Request) error { return errNoRoute }))
+	return mux
+}
+
+// slash lets the id / travel as %2F, which ServeMux takes for a slash at the end of the path: it routes a NUL instead,
+// that no id holds, and pathID turns that back.
+func slash(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawPath != "" {
+			segments := strings.Split(r.URL.EscapedPath(), "/")
+			for i, segment := range segments {
+				switch segment {
+				case "%2F", "%2f":
+					segments[i] = "%00"
+				case "%00":
+					segments[i] = "%00%00" // as wrong as before
+				}
+			}
+			if raw := strings.Join(segments, "/"); raw != r.URL.RawPath {
+				u := *r.URL
+				u.RawPath = raw
+				u.Path, _ = url.PathUnescape(raw)
+				r2 := *r
+				r2.URL = &u
+				r = &r2
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// pathID returns an id of the path.
+func pathID(r *http.Request, name string) string {
+	if id := r.PathValue(name); id != "\x00" {
+		return id
+	}
+	return "/"
+}
+
+// guard refuses what a page of another site makes a browser send here: being on the loopback address is all that
+// stands between the API and who may use it.
+func (s *Server) guard(next http.Handler) http.Handler {
+	p := http.NewCrossOriginProtection()
+	p.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error { return errForeign }))
+	return p.Handler(next)
+}
+
+func (s *Server) handle(serve handler) http.Handler {
+	if s.debug {
+		serve = s.logging(serve)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.survive(w, r)
+		if err := serve(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// survive answers for a handler that panicked.
+func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
+	switch v := recover(); v {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(v)
+	default:
+		s.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "a request panicked",
+			slog.String("route", r.Pattern), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+		s.fail(w, r, &httpError{kind: kindInternal, detail: "the error was logged"})
+	}
+}
+
+func (s *Server) logging(serve handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		began := time.Now()
+		err := serve(w, r)
+		s.cfg.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Duration("took", time.Since(began)), slog.Any("error", err))
+		return err
+	}
+}
+
+// send writes a whole answer. net/http itself adds the length of one that is small.
+func send(w http.ResponseWriter, status int, body []byte) {
+	if len(body) > 2000 {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone, and will not be told
+}
