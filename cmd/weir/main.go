@@ -1,0 +1,13 @@
+// Command weir limits rates: it serves decisions, configures limits, and replays logs against them.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/weirlimits/weir/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// bucketView is a bucket as it is printed.
+type bucketView struct {
+	Entity   string            `json:"entity"`
+	Resource string            `json:"resource"`
+	ID       string            `json:"id"`
+	At       time.Time         `json:"at"`
+	Limits   []bucketLimitView `json:"limits"`
+}
+
+// bucketLimitView is one limit of a bucket.
+type bucketLimitView struct {
+	Limit     weir.Limit `json:"limit"`
+	Override  bool       `json:"override,omitempty"`
+	Available int64      `json:"available"`
+	Debited   int64      `json:"debited"`
+	Returned  int64      `json:"returned"`
+}
+
+// totalView is what the buckets of a resource come to, by the name of the limit.
+type totalView struct {
+	Limit     string `json:"limit"`
+	Buckets   int    `json:"buckets"`
+	Available int64  `json:"available"`
+	Debited   int64  `json:"debited"`
+	Returned  int64  `json:"returned"`
+}
+
+func bucketViewOf(b weir.Bucket) bucketView {
+	v := bucketView{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), make([]bucketLimitView, len(b.Limits))}
+	for i, l := range b.Limits {
+		v.Limits[i] = bucketLimitView(l)
+	}
+	return v
+}
+
+func (a *app) bucketCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "bucket",
+		Short: "What entities have spent on resources",
+		Long: `A bucket is what one entity has spent on one resource and time has not brought back. One
+that is full again may be forgotten, and with it what was debited and returned.`,
+	}, a.bucketListCmd(), a.bucketShowCmd(), a.bucketResetCmd())
+}
+
+func (a *app) bucketListCmd() *cobra.Command {
+	var query weir.BucketQuery
+	var page pageFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the buckets; those of one resource with totals",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(existing, func(lim *weir.Limiter) error {
+				found, next, err := collect(&page, func(after string, size int) ([]bucketView, string, error) {
+					query.After, query.Max = after, size
+					page, err := lim.Buckets(cmd.Context(), query)
+					views := make([]bucketView, len(page.Buckets))
+					for i, b := range page.Buckets {
+						views[i] = bucketViewOf(b)
+					}
+					return views, page.Next, err
+				})
+				if err != nil {
+					return err
+				}
+				view := struct {
+					pageView[bucketView]
+					Totals []totalView `json:"totals,omitempty"`
+				}{pageView: pageView[bucketView]{found, next}}
+				if query.Resource != "" {
+					view.Totals = totals(found)
+				}
+				return a.more(a.print(view, func() {
+					a.printBuckets(found)
+					a.printTotals(view.Totals)
+				}), next)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&query.Entity, "entity", "", "`ID` of an entity: only its buckets")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "`NAME` of a resource: only its buckets, with totals")
+	return page.add(cmd)
+}
+
+func (a *app) bucketShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ENTITY RESOURCE",
+		Short: "Show a bucket",
+		Args:  args("ENTITY", "RESOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(existing, func(lim *weir.Limiter) error {
+				b, err := lim.Bucket(cmd.Context(), args[0], args[1])
+				if err != nil {
+					return err
+				}
+				view := bucketViewOf(b)
+				return a.print(view, func() { a.printBuckets([]bucketView{view}) })
+			})
+		},
+	}
+}
+
+func (a *app) bucketResetCmd() *cobra.Command {
+	var yes bool
+	return yesFlag(&cobra.Command{
+		Use:   "reset ENTITY RESOURCE",
+		Short: "Forget what was spent: the bucket is full again",
+		Args:  args("ENTITY", "RESOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.confirm(cmd.Context(), yes, "forget what %q has spent on %q", args[0], args[1]); err != nil {
+				return err
+			}
+			return a.with(existing, func(lim *weir.Limiter) error {
+				if err := lim.ResetBucket(as(cmd.Context()), args[0], args[1]); err != nil {
+					return err
+				}
+				return a.did("the bucket of %q on %q is full", args[0], args[1])
+			})
+		},
+	}, &yes)
+}
+
+func (a *app) printBuckets(buckets []bucketView) {
+	t := &term.Table{
+		Header: []string{"ENTITY", "RESOURCE", "LIMIT", "AVAILABLE", "DEBITED", "RETURNED", "LAST WRITE"},
+		Right:  []int{3, 4, 5},
+	}
+	for _, b := range buckets {
+		for _, l := range b.Limits {
+			limit := l.Limit.String()
+			if l.Override {
+				limit += " (of a request)"
+			}
+			t.Row(b.Entity, b.Resource, limit, a.out.Count(l.Available), a.out.Count(l.Debited), a.out.Count(l.Returned), instant(b.At))
+		}
+	}
+	a.out.Table(t)
+}
+
+func (a *app) printTotals(all []totalView) {
+	if len(all) == 0 {
+		return
+	}
+	t := &term.Table{Header: []string{"TOTAL OF", "BUCKETS", "AVAILABLE", "DEBITED", "RETURNED"}, Right: []int{1, 2, 3, 4}}
+	for _, s := range all {
+		t.Row(s.Limit, a.out.Count(int64(s.Buckets)), a.out.Count(s.Available), a.out.Count(s.Debited), a.out.Count(s.Returned))
+	}
+	a.out.Println()
+	a.out.Table(t)
+}
+
+func totals(buckets []bucketView) []totalView {
+	all := []totalView{}
+	for _, b := range buckets {
+		for _, l := range b.Limits {
+			i := slices.IndexFunc(all, func(t totalView) bool { return t.Limit == l.Limit.Name })
+			if i < 0 {
+				i = len(all)
+				all = append(all, totalView{Limit: l.Limit.Name})
+			}
+			t := &all[i]
+			t.Buckets++
+			t.Available += l.Available
+			t.Debited += l.Debited
+			t.Returned += l.Returned
+		}
+	}
+	slices.SortFunc(all, func(a, b totalView) int { return cmp.Compare(a.Limit, b.Limit) })
+	return all
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// yesFlag adds --yes to a destructive command.
+func yesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+var errCancelled = errors.New("cancelled: nothing was changed")
+
+// confirm asks whoever sits at the terminal. Where nobody does, --yes must have said it.
+func (a *app) confirm(ctx context.Context, yes bool, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if yes {
+		return nil
+	}
+	if !term.IsTerminal(a.in) {
+		return usageError{fmt.Errorf("not a terminal, so nobody can be asked whether to %s: add --yes", what)}
+	}
+	return a.ask(ctx, what)
+}
+
+func (a *app) ask(ctx context.Context, what string) error {
+	a.err.Printf("%s? [y/N] ", strings.ToUpper(what[:1])+what[1:])
+	answer := make(chan string, 1)
+	go func() { // a read from a terminal cannot be called off
+		line, _ := bufio.NewReader(a.in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		a.err.Println()
+		return ctx.Err()
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+		return errCancelled
+	}
+}

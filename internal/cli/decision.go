@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// decisionView is a decision as it is printed.
+type decisionView struct {
+	Allowed    bool         `json:"allowed"`
+	Degraded   bool         `json:"degraded"`
+	Reason     string       `json:"reason,omitempty"` // of the degradation
+	At         string       `json:"at"`
+	RetryAfter seconds      `json:"retry_after"`
+	Limits     []statusView `json:"limits"`
+}
+
+// statusView is a limit's status as it is printed.
+type statusView struct {
+	Entity     string  `json:"entity"`
+	Resource   string  `json:"resource"`
+	Limit      string  `json:"limit"`
+	Source     string  `json:"source"`
+	Requested  int64   `json:"requested"`
+	Available  int64   `json:"available"`
+	Amount     int64   `json:"amount"`
+	Period     string  `json:"period"`
+	Burst      int64   `json:"burst"`
+	FullIn     seconds `json:"full_in"`
+	Refused    bool    `json:"refused"`
+	RetryAfter seconds `json:"retry_after"`
+}
+
+func statusViews(ss []weir.LimitStatus) []statusView {
+	views := make([]statusView, len(ss))
+	for i, s := range ss {
+		views[i] = statusView{
+			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)), s.Burst,
+			seconds(s.Full), s.Refused, seconds(s.RetryAfter),
+		}
+	}
+	return views
+}
+
+func limitOf(s weir.LimitStatus) weir.Limit {
+	return weir.Limit{Name: s.Limit, Amount: s.Amount, Period: s.Period, Burst: s.Burst}
+}
+
+// period returns the period of a limit's text form: "min".
+func period(l weir.Limit) string {
+	text, err := json.Marshal(l)
+	var parts struct{ Period string }
+	if err != nil || json.Unmarshal(text, &parts) != nil {
+		return l.Period.String()
+	}
+	return parts.Period
+}
+
+// printDecision writes what came of a request. On a terminal a table follows; what was refused is an error besides.
+func (a *app) printDecision(d weir.Decision) error {
+	view := decisionView{d.Allowed, d.Degraded, d.Reason, instant(d.At), seconds(d.RetryAfter), statusViews(d.Statuses)}
+	return a.print(view, func() {
+		switch {
+		case d.Degraded:
+			a.out.Println(a.out.Bad("allowed without asking:"), term.Clean(d.Reason))
+		case d.Allowed:
+			a.out.Println(a.out.Good("allowed"))
+		default:
+			a.out.Println(a.out.Bad("refused")+",", "retry in", span(d.RetryAfter))
+		}
+		a.printStatuses(d.Statuses, true)
+	})
+}
+
+func (a *app) printStatuses(ss []weir.LimitStatus, requested bool) {
+	if len(ss) == 0 {
+		return
+	}
+	t := &term.Table{Header: []string{"ENTITY", "LIMIT", "AVAILABLE", "FULL IN", "FROM"}, Right: []int{2, 3}}
+	if requested {
+		t = &term.Table{Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"}, Right: []int{2, 3, 4, 6}}
+	}
+	for _, s := range ss {
+		row := []string{s.Entity, limitOf(s).String(), a.out.Count(s.Available), span(s.Full), string(s.Source)}
+		if requested {
+			retry := "-"
+			if s.Refused {
+				retry = span(s.RetryAfter)
+			}
+			row = []string{s.Entity, limitOf(s).String(), a.out.Count(s.Requested), a.out.Count(s.Available), span(s.Full), string(s.Source), retry}
+		}
+		t.Row(row...)
+	}
+	a.out.Table(t)
+}
+
+// parseTokens reads arguments such as rpm=1 tpm=500.
+func parseTokens(args []string) (weir.Tokens, error) {
+	tokens := make(weir.Tokens, len(args))
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("%q is not LIMIT=AMOUNT, as in rpm=1", arg)}
+		}
+		if _, twice := tokens[name]; twice {
+			return nil, usageError{fmt.Errorf("%s is given twice", name)}
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return nil, usageError{fmt.Errorf("%q is not a whole number of tokens, 0 or more", arg)}
+		}
+		tokens[name] = n
+	}
+	return tokens, nil
+}
+
+// requestFlags are the flags of commands that spend.
+type requestFlags struct {
+	limits        []string
+	onUnavailable string
+}
+
+func (f *requestFlags) add(cmd *cobra.Command) {
+	limitFlag(cmd, &f.limits, "instead of the entity's own, for this request alone")
+	cmd.Flags().StringVar(&f.onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny or allow; not set: as the system says")
+}
+
+// request reads ENTITY RESOURCE LIMIT=AMOUNT….
+func (f *requestFlags) request(args []string) (weir.Request, error) {
+	tokens, err := parseTokens(args[2:])
+	if err != nil {
+		return weir.Request{}, err
+	}
+	limits, err := parseLimits(f.limits)
+	if err != nil {
+		return weir.Request{}, err
+	}
+	return weir.Request{
+		Entity: args[0], Resource: args[1], Tokens: tokens, Limits: limits, OnUnavailable: weir.Unavailable(f.onUnavailable),
+	}, nil
+}
+
+// spending demands ENTITY RESOURCE, and at least so many amounts.
+func spending(least int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for i, name := range []string{"ENTITY", "RESOURCE", "LIMIT=AMOUNT"}[:2+least] {
+			if len(args) <= i {
+				return fmt.Errorf("%s is missing: %s", name, cmd.UseLine())
+			}
+		}
+		return nil
+	}
+}

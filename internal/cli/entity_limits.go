@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+)
+
+func (a *app) entityLimitsCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "limits",
+		Short: "An entity's own limits",
+		Long: `An entity's own limits, on one resource or on all that it has none of its own on. The first
+level that has limits is used, as a whole: the entity on the resource, the entity, the
+resource, the system.`,
+	}, a.entityLimitsSetCmd(), a.entityLimitsGetCmd(), a.entityLimitsDeleteCmd(), a.entityLimitsListCmd())
+}
+
+const resourceUsage = "`NAME` of the resource; not set: all on which it has none"
+
+func (a *app) entityLimitsSetCmd() *cobra.Command {
+	var resource string
+	var limits []string
+	cmd := &cobra.Command{
+		Use:     "set ID",
+		Short:   "Set them, in place of those before",
+		Example: "  weir entity limits set key-alice --resource gpt-4 -l rpm:100/min -l tpm:50K/min:75K",
+		Args:    args("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.setLimits(cmd, weir.Scope{Entity: args[0], Resource: resource}, limits)
+		},
+	}
+	limitFlag(cmd, &limits, "to set")
+	cmd.Flags().StringVar(&resource, "resource", "", resourceUsage)
+	return cmd
+}
+
+func (a *app) entityLimitsGetCmd() *cobra.Command {
+	var resource string
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show those of one resource, or of all without their own",
+		Args:  args("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.getLimits(cmd, weir.Scope{Entity: args[0], Resource: resource})
+		},
+	}
+	cmd.Flags().StringVar(&resource, "resource", "", resourceUsage)
+	return cmd
+}
+
+func (a *app) entityLimitsDeleteCmd() *cobra.Command {
+	var resource string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete ID",
+		Short: "Delete them, so that a more general level applies",
+		Args:  args("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what := fmt.Sprintf("the limits of entity %q", args[0])
+			if resource != "" {
+				what += fmt.Sprintf(" on resource %q", resource)
+			}
+			return a.deleteLimits(cmd, weir.Scope{Entity: args[0], Resource: resource}, yes, what)
+		},
+	}
+	cmd.Flags().StringVar(&resource, "resource", "", resourceUsage)
+	return yesFlag(cmd, &yes)
+}
+
+func (a *app) entityLimitsListCmd() *cobra.Command {
+	var resource string
+	var page pageFlags
+	cmd := &cobra.Command{
+		Use:     "list {ID | --resource NAME}",
+		Short:   "List all of an entity, or of all entities on a resource",
+		Example: "  weir entity limits list key-alice\n  weir entity limits list --resource gpt-4",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := weir.LimitsQuery{Resource: resource}
+			if len(args) > 0 {
+				query.Entity = args[0]
+			}
+			if len(args) > 1 || (query.Entity == "") == (query.Resource == "") {
+				return usageError{errors.New("give either the ID of an entity or --resource")}
+			}
+			return a.listLimits(cmd, query, &page)
+		},
+	}
+	cmd.Flags().StringVar(&resource, "resource", "", "`NAME` of a resource on which entities have their own limits")
+	return page.add(cmd)
+}

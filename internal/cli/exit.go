@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// Exit codes, on which scripts rely.
+const (
+	done        = 0
+	failed      = 1
+	wrongUsage  = 2
+	refused     = 3
+	notFound    = 4
+	unavailable = 5
+)
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// quietError is one whose message was printed already, as the result.
+type quietError struct{ error }
+
+func (e quietError) Unwrap() error { return e.error }
+
+// report prints an error in one line and returns the exit code.
+func (a *app) report(ctx context.Context, err error) int {
+	code := codeOf(err)
+	var quiet quietError
+	if errors.As(err, &quiet) {
+		return code
+	}
+	text := err.Error()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		text = "interrupted"
+	}
+	a.err.Println(a.err.Bad("weir:") + " " + term.Clean(strings.ReplaceAll(text, "\n", "; ")))
+	return code
+}
+
+func codeOf(err error) int {
+	var usage usageError
+	var config *weir.ConfigError
+	var store *weir.StoreError
+	switch {
+	case errors.As(err, &usage), errors.As(err, &config), errors.Is(err, weir.ErrBadCursor), errors.Is(err, weir.ErrExceedsBurst):
+		return wrongUsage
+	case errors.Is(err, weir.ErrExceeded):
+		return refused
+	case errors.Is(err, weir.ErrNotFound), errors.Is(err, weir.ErrNoLimits):
+		return notFound
+	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store):
+		return unavailable
+	case errors.Is(err, fs.ErrNotExist): // a log
+		return notFound
+	}
+	return failed
+}

@@ -1,0 +1,166 @@
+// Package cli is the weir command: one file for each command or group of commands.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// app is one run of the command.
+type app struct {
+	in       io.Reader
+	out, err *term.Screen
+	env      []string
+
+	configFile, store, namespace, output string
+
+	timeout time.Duration // of each call of the store
+
+	// started says that arguments, flags and configuration were fine. An error before is wrong usage.
+	started bool
+}
+
+// patience is how long a command that somebody has typed waits for the store.
+const patience = 10 * time.Second
+
+// Main runs the command and returns its exit code. An interrupt ends it cleanly, a second one at once.
+func Main(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	env := os.Environ()
+	a := &app{in: in, out: term.New(out, env), err: term.New(errs, env), env: env, timeout: patience}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return done
+	}
+	if !a.started {
+		err = usageError{err}
+	}
+	return a.report(ctx, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Distributed rate limits that never admit more than they allow",
+		Long: `weir limits how much an entity may spend on a resource, and never admits more.
+
+Every flag can be set in the environment and in weir.yaml, which is looked for here
+and then in the user's configuration folder. For the flags below, the variable is
+WEIR_STORE and the key store; for those of a command such as serve, WEIR_SERVE_HTTP
+and http under serve. A flag goes before the environment, that before the file.
+
+Stores:
+  disk:PATH      a folder with one file, made when something is first written to it;
+                 options: disk:PATH?mode=ahead|always|interval|off&interval=1s
+  memory:        this process's memory, for trying out
+
+Exit codes:
+  0 done   1 failed   2 wrong usage   3 refused by a limit   4 not found
+  5 store unavailable`,
+		Example: `  weir system set -l rpm:100/min
+  weir acquire key-alice gpt-4 rpm=1
+  weir serve --http 127.0.0.1:8080
+  weir replay access.log.gz --limit rpm:10/min --entity client`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.configure(cmd); err != nil {
+				return err
+			}
+			if err := a.checkOutput(); err != nil {
+				return err
+			}
+			if err := cmd.ValidateRequiredFlags(); err != nil {
+				return err
+			}
+			a.started = true
+			return nil
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "read flags from `FILE` instead of weir.yaml")
+	flags.StringVar(&a.store, "store", "disk:./weir-data", "`URL` of the store")
+	flags.StringVar(&a.namespace, "namespace", weir.DefaultNamespace, "`NAME` of the isolated world to work in")
+	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT`: table, json or yaml")
+
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Decide:"},
+		&cobra.Group{ID: "set", Title: "Configure:"},
+		&cobra.Group{ID: "look", Title: "Look:"},
+	)
+	inGroup(root, "run", a.serveCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
+	inGroup(root, "set", a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd())
+	inGroup(root, "look", a.bucketCmd(), a.auditCmd(), a.replayCmd())
+	root.AddCommand(a.versionCmd())
+	return group(root)
+}
+
+func inGroup(parent *cobra.Command, id string, cmds ...*cobra.Command) {
+	for _, c := range cmds {
+		c.GroupID = id
+		parent.AddCommand(c)
+	}
+}
+
+// group makes a command that only holds others: alone it prints its help, and what it does not know is wrong usage.
+func group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(sub...)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return fmt.Errorf("%w: did you mean %s?", err, near[0])
+		}
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}
+
+// args demands as many arguments as the usage line names, and says which is missing.
+func args(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())
+		}
+		if len(args) > len(names) {
+			return fmt.Errorf("%q is one argument too many: %s", args[len(names)], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// as returns ctx with the name under which changes are audited: the user's.
+func as(ctx context.Context) context.Context {
+	name := "uid " + strconv.Itoa(os.Getuid()) // in a container without an entry for it
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	return weir.WithPrincipal(ctx, name)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+)
+
+func (a *app) systemCmd() *cobra.Command {
+	return group(&cobra.Command{Use: "system", Short: "The limits of last resort, and what to do when the store does not answer"},
+		a.systemSetCmd(), a.systemGetCmd(), a.systemDeleteCmd())
+}
+
+func (a *app) systemSetCmd() *cobra.Command {
+	var limits []string
+	var onUnavailable string
+	cmd := &cobra.Command{
+		Use:     "set",
+		Short:   "Set what is given, leave the rest",
+		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow",
+		Args:    args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(limits) == 0 && onUnavailable == "" {
+				return usageError{errors.New("nothing to set: give -l or --on-unavailable")}
+			}
+			parsed, err := parseLimits(limits)
+			if err != nil {
+				return err
+			}
+			return a.with(create, func(lim *weir.Limiter) error {
+				ctx := as(cmd.Context())
+				if onUnavailable != "" { // first: it is what may be refused
+					if err := lim.SetOnUnavailable(ctx, weir.Unavailable(onUnavailable)); err != nil {
+						return err
+					}
+				}
+				if len(parsed) > 0 {
+					if err := lim.SetLimits(ctx, weir.Scope{}, parsed...); err != nil {
+						return err
+					}
+				}
+				return a.showLimits(cmd, lim, weir.Scope{})
+			})
+		},
+	}
+	limitFlag(cmd, &limits, "to set in place of those before")
+	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny or allow")
+	return cmd
+}
+
+func (a *app) systemGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get",
+		Short: "Show them",
+		Args:  args(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.getLimits(cmd, weir.Scope{}) },
+	}
+}
+
+func (a *app) systemDeleteCmd() *cobra.Command {
+	var yes bool
+	return yesFlag(&cobra.Command{
+		Use:   "delete",
+		Short: "Delete the limits; requests that no other level limits then fail",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.deleteLimits(cmd, weir.Scope{}, yes, "the system's limits")
+		},
+	}, &yes)
+}

@@ -1,0 +1,118 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Report is what the limits would have done to the log.
+type Report struct {
+	Lines          int       `json:"lines"` // blank ones aside
+	Malformed      int       `json:"malformed"`
+	MalformedFirst []BadLine `json:"malformed_first"` // the first few
+	OutOfOrder     int       `json:"out_of_order"`    // lines that stood after a later one
+	From           time.Time `json:"from"`
+	To             time.Time `json:"to"`
+
+	Limits          []weir.Limit  `json:"limits"`
+	Requests        int           `json:"requests"`
+	Admitted        int           `json:"admitted"`
+	Refused         int           `json:"refused"`
+	AdmittedPercent float64       `json:"admitted_percent"`
+	TooLarge        int           `json:"too_large"`  // of the refused: larger than a burst, never to pass
+	RefusedBy       []LimitCount  `json:"refused_by"` // a request may be refused by several limits
+	Entities        int           `json:"entities"`
+	RefusedEntities int           `json:"refused_entities"`
+	MostRefused     []EntityCount `json:"most_refused"`
+
+	IntervalSeconds int64      `json:"interval_seconds"`
+	Intervals       []Interval `json:"intervals"`
+	Needed          []Need     `json:"needed"`
+}
+
+// LimitCount is how many requests a limit refused.
+type LimitCount struct {
+	Limit   string `json:"limit"`
+	Refused int    `json:"refused"`
+}
+
+// EntityCount is how an entity fared.
+type EntityCount struct {
+	Entity   string `json:"entity"`
+	Requests int    `json:"requests"`
+	Refused  int    `json:"refused"`
+}
+
+// Interval is a stretch of the log's time.
+type Interval struct {
+	Start    time.Time `json:"start"`
+	Requests int       `json:"requests"`
+	Refused  int       `json:"refused"`
+}
+
+// Need is what a limit would have to be, on its own, to admit a share of the log's requests.
+type Need struct {
+	Percent  float64     `json:"percent"`
+	Name     string      `json:"name"`
+	Limit    *weir.Limit `json:"limit"` // nil: no limit that weir allows is enough
+	Admitted int         `json:"admitted"`
+}
+
+func (t *tally) report() *Report {
+	l := t.log
+	n := len(l.entries)
+	r := &Report{
+		Lines: l.lines, Malformed: l.malformed, MalformedFirst: l.bad, OutOfOrder: l.outOfOrder,
+		From: time.Unix(0, l.entries[0].at).UTC(), To: time.Unix(0, l.entries[n-1].at).UTC(),
+		Limits: t.cfg.Limits, Requests: n, Admitted: n - t.total, Refused: t.total,
+		AdmittedPercent: percent(n-t.total, n), TooLarge: t.tooLarge, RefusedBy: t.refusedBy,
+		Entities: len(t.requests), IntervalSeconds: int64(t.width / time.Second), Intervals: t.series, MostRefused: []EntityCount{},
+	}
+	for id, refused := range t.refused {
+		if refused > 0 {
+			r.RefusedEntities++
+			r.MostRefused = append(r.MostRefused, EntityCount{l.entities.texts[id], t.requests[id], refused})
+		}
+	}
+	slices.SortFunc(r.MostRefused, func(a, b EntityCount) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Entity, b.Entity))
+	})
+	r.MostRefused = r.MostRefused[:min(t.cfg.Top, len(r.MostRefused)):len(r.MostRefused)]
+	return r
+}
+
+// percent rounds to hundredths, down, so that only all is 100.
+func percent(part, whole int) float64 { return float64(int64(part)*10_000/int64(whole)) / 100 }
+
+// widths of intervals that a reader takes in at a glance.
+var widths = []time.Duration{
+	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
+}
+
+const maxIntervals = 72
+
+// intervals divides a log's time into at most maxIntervals of one width, aligned to it in UTC.
+func intervals(from, to int64) (time.Duration, []Interval) {
+	width := widths[len(widths)-1]
+	for (to-from)/int64(width) >= maxIntervals-1 {
+		width *= 2
+	}
+	for _, w := range widths {
+		if (to-from)/int64(w) < maxIntervals-1 {
+			width = w
+			break
+		}
+	}
+	start := time.Unix(0, from).UTC().Truncate(width)
+	var series []Interval
+	for at := start; at.UnixNano() <= to; at = at.Add(width) {
+		series = append(series, Interval{Start: at})
+	}
+	return width, series
+}

@@ -1,0 +1,95 @@
+#!/bin/sh
+# Shows what weir does: builds it, serves a fresh store, drives it over HTTP, replays an access log. Needs only Go.
+# LOG=FILE replays another log.
+set -eu
+case ${LOG:-} in
+"") log=internal/replay/testdata/access.log ;;
+/*) log=$LOG ;;
+*) log=$PWD/$LOG ;; # as seen from where this was called
+esac
+cd "$(dirname "$0")/.."
+log=${log#"$PWD/"}
+if [ ! -r "$log" ]; then
+	echo "LOG=$log cannot be read" >&2
+	exit 2
+fi
+tags=grpcnotrace
+data=$(mktemp -d)
+server=
+# A tidy end also when interrupted: the server stops, the store is removed.
+finish() {
+	if [ -n "$server" ]; then
+		kill -INT "$server" 2>/dev/null || true
+		wait "$server" 2>/dev/null || true
+		server=
+	fi
+	rm -rf "$data"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+title() { printf '\n# %s\n' "$1"; }
+# run shows a command as it can be typed, and runs it.
+run() {
+	printf '$ weir %s\n' "$*"
+	.bin/weir "$@"
+}
+
+echo "building .bin/weir"
+CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$tags" -o .bin/weir ./cmd/weir
+"${GO:-go}" build -o "$data/drive" ./internal/demo
+
+# Nothing of the user's own configuration is used or touched.
+for name in $(env | sed -n 's/^\(WEIR_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+: >"$data/weir.yaml"
+export WEIR_CONFIG="$data/weir.yaml" WEIR_STORE="disk:$data/store"
+
+title "limits for everybody on gpt-4, and for a team that shares its own"
+run resource set gpt-4 -l rpm:10/min -l tpm:5K/min
+run entity create team-red
+run entity limits set team-red -l rpm:12/min -l tpm:20K/min
+run entity create key-alice --parent team-red --cascade
+run entity create key-bob --parent team-red --cascade
+
+title "a server on a free port"
+echo '$ weir serve --http 127.0.0.1:0'
+.bin/weir serve --http 127.0.0.1:0 >"$data/served" 2>"$data/log" &
+server=$!
+address=
+tries=0
+while [ -z "$address" ]; do
+	address=$(sed -n 's/.*\(http:[^ ]*\).*/\1/p' "$data/served")
+	tries=$((tries + 1))
+	if [ "$tries" -gt 100 ] || ! kill -0 "$server" 2>/dev/null; then
+		cat "$data/log" >&2
+		exit 1
+	fi
+	[ -n "$address" ] || sleep 0.1
+done
+echo "serving $address"
+
+"$data/drive" "$address"
+
+title "stop it: the store is written and closed, and can be looked at"
+kill -INT "$server"
+wait "$server"
+server=
+run bucket list --resource gpt-4
+
+title "what would 10 requests a minute have done to the clients in $log?"
+run replay "$log" --limit rpm:10/min --entity client
+
+cat <<END
+
+# go on by hand
+export WEIR_STORE=disk:.bin/try
+.bin/weir system set -l rpm:5/min
+.bin/weir acquire key-alice gpt-4 rpm=3
+.bin/weir acquire key-alice gpt-4 rpm=3
+.bin/weir wait key-alice gpt-4 rpm=3
+.bin/weir bucket list
+.bin/weir replay $log --limit rpm:20/min:40 --entity client
+.bin/weir serve --http 127.0.0.1:8080      # until Ctrl-C; in another terminal:
+curl -H 'Content-Type: application/json' -d '{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1}}' http://127.0.0.1:8080/v1/acquire
+END
