@@ -1,0 +1,35 @@
+package main
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+)
+
+func bucketRows() []row {
+	return []row{{
+		name:       "bucket: debit",
+		unit:       nanoseconds,
+		workers:    1,
+		contenders: []contender{{name: "weir", setup: debit}},
+		target:     target{value: 15, hasAllocs: true},
+	}}
+}
+
+// debit is of a limit of a million a minute, each as soon as it fits, two years after Epoch.
+func debit(*env) (work, error) {
+	p := bucket.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
+	now := int64(2 * 365 * 24 * time.Hour)
+	level := p.Clock(now) + p.Burst
+	return func(_, n int) (int, error) {
+		admitted := 0
+		for range n {
+			now += 60_000
+			var ok bool
+			if level, ok = p.Debit(level, now, 1000); ok {
+				admitted++
+			}
+		}
+		return admitted, nil
+	}, nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/disk"
+)
+
+// callers is how many goroutines wait for a disk or a network at once.
+const callers = 64
+
+func diskRows() []row {
+	thousand := func() *keys { return uniform(1_000) }
+	many := func() *keys { return uniform(100_000) }
+	skewed := func() *keys { return zipf(100_000, 1.1) }
+	what := func(mode disk.Mode, population string) string {
+		return fmt.Sprintf("disk %s: admitted, %d callers, %s", mode, callers, population)
+	}
+	return []row{
+		{
+			name: what(disk.Ahead, "1,000 keys, 10,000/s each"), unit: perSecond, workers: callers,
+			contenders: []contender{{name: "weir", setup: allowDisk(disk.Ahead, thousand, 10_000)}},
+			target:     target{value: 200_000},
+		},
+		{
+			name: what(disk.Ahead, "100,000 keys, Zipf 1.1, 1,000/s each"), unit: perSecond, workers: callers,
+			contenders: []contender{{name: "weir", setup: allowDisk(disk.Ahead, skewed, 1_000)}},
+			target:     target{value: 60_000},
+		},
+		{
+			name: what(disk.Always, "100,000 keys"), unit: perSecond, workers: callers,
+			contenders: []contender{
+				{name: "weir", setup: allowDisk(disk.Always, many, 10_000)},
+				{name: "bare bbolt", setup: bareBolt(many)},
+			},
+			target: target{ratio: 0.8},
+		},
+		{
+			name: what(disk.Interval, "100,000 keys"), unit: perSecond, workers: callers,
+			contenders: []contender{{name: "weir", setup: allowDisk(disk.Interval, many, 10_000)}},
+			target:     target{value: 600_000},
+		},
+	}
+}
+
+// allowDisk counts what is admitted of one token each, of limits that all keys share.
+func allowDisk(mode disk.Mode, population func() *keys, rate int64) func(*env) (work, error) {
+	return func(e *env) (work, error) {
+		st, err := disk.Open(filepath.Join(e.dir, "weir-"+string(mode)), &disk.Config{Mode: mode})
+		if err != nil {
+			return nil, err
+		}
+		// A slow disk is to be measured, not to be given up on.
+		lim, err := limiter(e, st, weir.Config{StoreTimeout: time.Minute}, weir.PerSecond("rps", rate))
+		if err != nil {
+			return nil, err
+		}
+		ctx, ks := e.ctx, population()
+		// That the limits of a key are known is not what is measured; its bucket is born with its first debit.
+		if err := touch(ks, func(id string) error { _, err := lim.Available(ctx, id, resource); return err }); err != nil {
+			return nil, err
+		}
+		return func(worker, n int) (int, error) {
+			admitted := 0
+			for range n {
+				ok, err := lim.Allow(ctx, ks.id(worker), resource)
+				if err != nil {
+					return 0, err
+				}
+				if ok {
+					admitted++
+				}
+			}
+			return admitted, nil
+		}, nil
+	}
+}

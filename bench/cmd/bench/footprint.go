@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/sethvargo/go-limiter/memorystore"
+	"golang.org/x/time/rate"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// buckets is of how many the memory is measured.
+const buckets = 1_000_000
+
+func footprintRows() []row {
+	return []row{
+		{
+			name: "memory: per bucket in use, 1 limit, without its key", unit: size,
+			contenders: []contender{
+				{name: "weir", size: perBucket(weirStore)},
+				{name: "go-limiter", size: perBucket(goLimiterStore)},
+				{name: "map of x/time/rate", size: perBucket(xTimeMap)},
+			},
+			target: target{value: 128},
+		},
+		{
+			name: "memory: the same through a limiter, with its caches", unit: size,
+			contenders: []contender{{name: "weir", size: perBucket(weirLimiter)}},
+		},
+	}
+}
+
+// perBucket measures what stays on the heap for each of a million buckets, but for the bytes of the key: namespace,
+// entity and resource.
+func perBucket(setup func(e *env) (use func(id string) error, done func() error, err error)) func(*env) (float64, error) {
+	return func(e *env) (float64, error) {
+		before := heap()
+		use, done, err := setup(e)
+		if err != nil {
+			return 0, err
+		}
+		keys := 0
+		for i := range buckets {
+			id := entityID(i) // each has memory of its own, which only the bucket holds on to
+			keys += len(weir.DefaultNamespace) + len(id) + len(resource)
+			if err := use(id); err != nil {
+				return 0, err
+			}
+		}
+		after := heap()
+		return float64(after-before-int64(keys)) / buckets, done()
+	}
+}
+
+func heap() int64 {
+	runtime.GC() // twice: what a finalizer held on to goes with the second
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// weirStore uses the store as a limiter does for entities that share the system's limits.
+func weirStore(e *env) (func(string) error, func() error, error) {
+	st := memory.New(nil)
+	limit := &store.Limit{Name: "rpd", Amount: 1_000_000, Period: 24 * time.Hour, Burst: 1_000_000}
+	return func(id string) error {
+		_, err := st.Take(e.ctx, store.Take{Brief: true, Debits: []store.Debit{{
+			Bucket:  store.Bucket{Namespace: weir.DefaultNamespace, Entity: id, Resource: resource},
+			Charges: []store.Charge{{Limit: limit, Amount: 1000}},
+		}}})
+		return err
+	}, st.Close, nil
+}
+
+func weirLimiter(e *env) (func(string) error, func() error, error) {
+	lim, err := limiter(e, memory.New(nil), weir.Config{}, weir.PerDay("rpd", 1000))
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(id string) error {
+		_, err := lim.Allow(e.ctx, id, resource)
+		return err
+	}, lim.Close, nil
+}
+
+func goLimiterStore(e *env) (func(string) error, func() error, error) {
+	st, err := memorystore.New(&memorystore.Config{Tokens: 1000, Interval: 24 * time.Hour})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(id string) error {
+		_, _, _, _, err := st.Take(e.ctx, key(id))
+		return err
+	}, func() error { return st.Close(context.WithoutCancel(e.ctx)) }, nil
+}
+
+// xTimeMap is the least that one needs to use x/time by key.
+func xTimeMap(*env) (func(string) error, func() error, error) {
+	limiters := make(map[string]*rate.Limiter)
+	return func(id string) error {
+		lim := rate.NewLimiter(1000, 1000)
+		lim.Allow()
+		limiters[key(id)] = lim
+		return nil
+	}, func() error { clear(limiters); return nil }, nil
+}
+
+// key is what a peer that knows but keys needs for the same.
+func key(entity string) string { return weir.DefaultNamespace + "/" + entity + "/" + resource }

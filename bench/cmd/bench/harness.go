@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A row compares contenders, of which weir is the first, on one kind of work.
+type row struct {
+	name       string
+	unit       unit
+	workers    int // goroutines that work at once
+	contenders []contender
+	target     target
+}
+
+// A unit says what a figure counts. Of times and sizes less is better, of rates more.
+type unit string
+
+const (
+	nanoseconds unit = "ns"
+	perSecond   unit = "/s"
+	size        unit = "B"
+)
+
+// A contender can do the work of a row.
+type contender struct {
+	name string
+	// setup makes it ready, before the first round.
+	setup func(e *env) (work, error)
+	// size is what a row of sizes measures instead, once.
+	size func(e *env) (float64, error)
+}
+
+// work does n operations as one of the row's workers, and returns how many of them count.
+type work func(worker, n int) (int, error)
+
+// A target is what weir's figure is judged by. What is zero is not asked for.
+type target struct {
+	ratio     float64 // to the first peer: at most, or for rates at least
+	value     float64 // at most, or for rates at least
+	allocs    float64 // at most; asked for if hasAllocs
+	hasAllocs bool
+}
+
+// env is what a contender may use until the row is done.
+type env struct {
+	ctx     context.Context //nolint:containedctx // the row's, as a test's
+	dir     string
+	cleanup []func() error
+}
+
+func (e *env) defers(f func() error) { e.cleanup = append(e.cleanup, f) }
+
+func (e *env) close() (err error) {
+	for _, f := range slices.Backward(e.cleanup) {
+		err = firstOf(err, f())
+	}
+	return err
+}
+
+// result is a row with its figures.
+type result struct {
+	row
+	figures [][]float64 // by contender, by round
+	spent   [][]spent   // likewise
+}
+
+// spent is what an operation took besides time.
+type spent struct {
+	cpu    float64 // nanoseconds of all processors; on a busy machine steadier than the time
+	allocs float64
+}
+
+type options struct {
+	rounds   int
+	length   time.Duration
+	dir      string
+	progress io.Writer
+}
+
+// measure runs the contenders by turns: A B C, A B C, … after a shorter round that warms up.
+func (o options) measure(r row) (res result, err error) {
+	dir, err := os.MkdirTemp(o.dir, "bench-")
+	if err != nil {
+		return res, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	e := &env{ctx: ctx, dir: dir}
+	e.defers(func() error { return os.RemoveAll(dir) })
+	defer func() { err = firstOf(err, e.close()) }()
+
+	works := make([]work, len(r.contenders))
+	for i, c := range r.contenders {
+		if c.setup == nil {
+			continue
+		}
+		if works[i], err = c.setup(e); err != nil {
+			return res, fmt.Errorf("%s: %w", c.name, err)
+		}
+		if _, _, err := spin(works[i], r, o.length/4); err != nil {
+			return res, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	res = result{row: r, figures: make([][]float64, len(works)), spent: make([][]spent, len(works))}
+	rounds := o.rounds
+	if r.unit == size {
+		rounds = 1 // it is the same each time
+	}
+	for round := range rounds {
+		for i, c := range r.contenders {
+			fmt.Fprintf(o.progress, "%s: %s, round %d of %d\n", r.name, c.name, round+1, rounds)
+			var figure float64
+			var sp spent
+			if c.size != nil {
+				figure, err = c.size(e)
+			} else {
+				figure, sp, err = spin(works[i], r, o.length)
+			}
+			if err != nil {
+				return res, fmt.Errorf("%s: %w", c.name, err)
+			}
+			res.figures[i] = append(res.figures[i], figure)
+			res.spent[i] = append(res.spent[i], sp)
+		}
+	}
+	return res, nil
+}
+
+// spin lets the workers work for a while, or longer where they wait for something.
+func spin(w work, r row, length time.Duration) (figure float64, sp spent, err error) {
+	const slow = 4   // times as long
+	const batch = 64 // operations between looks at the clock
+	var (
+		done, counted atomic.Int64
+		stop          atomic.Bool
+		failed        atomic.Pointer[error]
+		before, after runtime.MemStats
+		wg            sync.WaitGroup
+	)
+	n := batch
+	if r.unit == perSecond {
+		n = 1
+		length *= slow
+	}
+	fail := func(err error) { failed.CompareAndSwap(nil, &err) }
+	runtime.GC() // of what the last contender left
+	runtime.ReadMemStats(&before)
+	cpu, start := cpuTime(), time.Now()
+	for worker := range r.workers {
+		wg.Go(func() {
+			ops, yes := 0, 0
+			for !stop.Load() {
+				k, err := w(worker, n)
+				if err != nil {
+					fail(err)
+					break
+				}
+				ops += n
+				yes += k
+			}
+			done.Add(int64(ops))
+			counted.Add(int64(yes))
+		})
+	}
+	timer := time.AfterFunc(length, func() { stop.Store(true) })
+	wg.Wait()
+	timer.Stop()
+	took := time.Since(start)
+	cpu = cpuTime() - cpu
+	runtime.ReadMemStats(&after)
+	if err := failed.Load(); err != nil {
+		return 0, sp, *err
+	}
+	ops := float64(done.Load())
+	sp = spent{cpu: float64(cpu) / ops, allocs: float64(after.Mallocs-before.Mallocs) / ops}
+	if r.unit == perSecond {
+		return float64(counted.Load()) / took.Seconds(), sp, nil
+	}
+	return float64(took) / ops, sp, nil
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// keys are ids and the order in which workers ask for them, made beforehand: what is measured is not the dice.
+type keys struct {
+	ids   []string
+	order []uint32
+	at    [64]cursor // by worker
+}
+
+// cursor has a cache line, or two that are fetched together, to itself.
+type cursor struct {
+	next int
+	_    [120]byte
+}
+
+const orders = 1 << 18
+
+func newKeys(n int, pick func(r *rand.Rand) int) *keys {
+	k := &keys{ids: make([]string, n), order: make([]uint32, orders)}
+	for i := range k.ids {
+		k.ids[i] = fmt.Sprintf("tenant-%03d/user:%08d", i%1000, i)
+	}
+	r := rand.New(rand.NewPCG(2024, 1))
+	for i := range k.order {
+		k.order[i] = uint32(pick(r))
+	}
+	for i := range k.at {
+		k.at[i].next = i * (orders / len(k.at))
+	}
+	return k
+}
+
+func uniform(n int) *keys {
+	return newKeys(n, func(r *rand.Rand) int { return r.IntN(n) })
+}
+
+// zipf asks for a few ids often and for most hardly ever.
+func zipf(n int, s float64) *keys {
+	var z *rand.Zipf
+	return newKeys(n, func(r *rand.Rand) int {
+		if z == nil {
+			z = rand.NewZipf(r, s, 1, uint64(n-1))
+		}
+		return int(z.Uint64())
+	})
+}
+
+// next returns the index of the id that a worker asks for.
+func (k *keys) next(worker int) int {
+	c := &k.at[worker]
+	c.next++
+	return int(k.order[c.next&(orders-1)])
+}
+
+func (k *keys) id(worker int) string { return k.ids[k.next(worker)] }

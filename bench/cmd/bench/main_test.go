@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRows runs each row for a moment, to see that it still works. What takes long to set up is left out.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	for _, r := range rows() {
+		if r.unit == size || strings.Contains(r.name, "100,000") {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			o := options{rounds: 1, length: 10 * time.Millisecond, dir: t.TempDir(), progress: io.Discard}
+			res, err := o.measure(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, c := range r.contenders {
+				if len(res.figures[i]) != 1 || res.figures[i][0] <= 0 {
+					t.Errorf("%s: figures %v", c.name, res.figures[i])
+				}
+			}
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	peers := []contender{{name: "weir"}, {name: "peer"}}
+	none := [][]spent{{{}, {}, {}}, {{}, {}, {}}}
+	for _, tt := range []struct {
+		name   string
+		r      result
+		want   []string
+		missed int
+	}{
+		{
+			name: "no target",
+			r:    result{row: row{unit: nanoseconds, contenders: peers[:1]}, figures: [][]float64{{1, 3, 2}}, spent: none},
+			want: []string{"2.0 ns", "1.0–3.0"},
+		},
+		{
+			// 2, 2 and 1/2 times the peer's of the same round: the medians alone would say 1.
+			name: "ratio by rounds",
+			r: result{
+				row:     row{unit: nanoseconds, contenders: peers, target: target{ratio: 1.5}},
+				figures: [][]float64{{200, 400, 100}, {100, 200, 200}}, spent: none,
+			},
+			want: []string{"2.00 ×", "miss: ≤ 1.50 × peer MISSED"}, missed: 1,
+		},
+		{
+			name: "rate",
+			r: result{
+				row:     row{unit: perSecond, contenders: peers, target: target{ratio: 0.8, value: 1_000_000}},
+				figures: [][]float64{{900_000}, {1_000_000}}, spent: [][]spent{{{}}, {{}}},
+			},
+			want: []string{"900,000/s", "0.90 ×", "miss: ≥ 0.80 × peer, ≥ 1,000,000/s MISSED"}, missed: 1,
+		},
+		{
+			name: "allocations",
+			r: result{
+				row:     row{unit: nanoseconds, contenders: peers[:1], target: target{value: 15, hasAllocs: true}},
+				figures: [][]float64{{14}}, spent: [][]spent{{{allocs: 0.004}}},
+			},
+			want: []string{"pass: ≤ 15.0 ns, ≤ 0 allocs"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if missed := write(&out, []result{tt.r}); missed != tt.missed {
+				t.Errorf("%d missed, want %d", missed, tt.missed)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%q is not in\n%s", want, out.String())
+				}
+			}
+		})
+	}
+}

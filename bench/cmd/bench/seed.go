@@ -1,0 +1,20 @@
+package main
+
+import (
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// resource is what all requests are for.
+const resource = "gpt-4"
+
+// limiter returns a limiter over a store in which limits hold for every entity. The row closes it.
+func limiter(e *env, st store.Store, cfg weir.Config, limits ...weir.Limit) (*weir.Limiter, error) {
+	cfg.Store = st
+	lim, err := weir.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	e.defers(lim.Close)
+	return lim, lim.SetLimits(e.ctx, weir.Scope{}, limits...)
+}

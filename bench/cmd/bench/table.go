@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// write prints the table and returns how many targets were missed.
+func write(out io.Writer, results []result) (missed int) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tweir is\tby cpu\ttarget\t")
+	for _, r := range results {
+		for i, c := range r.contenders {
+			var name, cpu, allocs, ratio, cpuRatio, verdict string
+			if c.size == nil {
+				cpu = nanoseconds.format(median(r.cpu(i)))
+				allocs = fmt.Sprintf("%.2f", r.allocs(i))
+			}
+			if i == 0 {
+				name = r.name
+				var fine bool
+				if verdict, fine = r.verdict(); !fine {
+					missed++
+				}
+			} else {
+				ratio = fmt.Sprintf("%.2f ×", paired(r.figures[0], r.figures[i]))
+				if c.size == nil {
+					cpuRatio = fmt.Sprintf("%.2f ×", paired(r.cpu(0), r.cpu(i)))
+				}
+			}
+			fmt.Fprintln(w, strings.Join([]string{
+				name, c.name, r.unit.format(median(r.figures[i])), r.spread(i), cpu, allocs, ratio, cpuRatio, verdict, "",
+			}, "\t"))
+		}
+	}
+	_ = w.Flush()
+	return missed
+}
+
+// paired returns weir's figure over a peer's: the median over the rounds, in each of which they ran one after the other.
+func paired(weir, peer []float64) float64 {
+	ratios := make([]float64, len(weir))
+	for round := range weir {
+		ratios[round] = weir[round] / peer[round]
+	}
+	return median(ratios)
+}
+
+func (r result) cpu(contender int) []float64 {
+	var cpu []float64
+	for _, sp := range r.spent[contender] {
+		cpu = append(cpu, sp.cpu)
+	}
+	return cpu
+}
+
+func (r result) allocs(contender int) float64 {
+	var allocs []float64
+	for _, sp := range r.spent[contender] {
+		allocs = append(allocs, sp.allocs)
+	}
+	return median(allocs)
+}
+
+// spread returns the lowest and the highest figure.
+func (r result) spread(contender int) string {
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for _, f := range r.figures[contender] {
+		lowest, highest = min(lowest, f), max(highest, f)
+	}
+	return r.unit.number(lowest) + "–" + r.unit.number(highest)
+}
+
+// verdict says whether weir reaches what it should.
+func (r result) verdict() (text string, fine bool) {
+	var parts []string
+	fine = true
+	judge := func(what string, got, want float64, least bool) {
+		sign, ok := "≤", got <= want
+		if least {
+			sign, ok = "≥", got >= want
+		}
+		text := fmt.Sprintf("%s %s", sign, what)
+		if !ok {
+			text += " MISSED"
+			fine = false
+		}
+		parts = append(parts, text)
+	}
+	least := r.unit == perSecond
+	if t := r.target; t.ratio > 0 && len(r.contenders) > 1 {
+		judge(fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), paired(r.figures[0], r.figures[1]), t.ratio, least)
+	}
+	if t := r.target; t.value > 0 {
+		judge(r.unit.format(t.value), median(r.figures[0]), t.value, least)
+	}
+	if t := r.target; t.hasAllocs {
+		// What the runtime itself allocates in a second is shared by the operations.
+		judge(fmt.Sprintf("%g allocs", t.allocs), math.Floor(r.allocs(0)*100)/100, t.allocs, false)
+	}
+	switch {
+	case len(parts) == 0:
+		return "-", true
+	case fine:
+		return "pass: " + strings.Join(parts, ", "), true
+	default:
+		return "miss: " + strings.Join(parts, ", "), false
+	}
+}
+
+func (u unit) format(f float64) string {
+	if u == perSecond {
+		return u.number(f) + "/s"
+	}
+	return u.number(f) + " " + string(u)
+}
+
+func (u unit) number(f float64) string {
+	if f < 100 {
+		return fmt.Sprintf("%.1f", f)
+	}
+	s := fmt.Sprintf("%.0f", f)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

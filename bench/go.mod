@@ -1,0 +1,21 @@
+// Weir beside its peers. A module of its own, never published, so that no user of weir finds a peer in the graph.
+module github.com/weirlimits/weir/bench
+
+go 1.26.0
+
+replace github.com/weirlimits/weir => ../
+
+require (
+	github.com/sethvargo/go-limiter v0.7.1
+	github.com/throttled/throttled/v2 v2.15.0
+	github.com/weirlimits/weir v0.0.0-00010101000000-000000000000
+	go.etcd.io/bbolt v1.5.0
+	go.uber.org/ratelimit v0.3.1
+	golang.org/x/time v0.16.0
+)
+
+require (
+	github.com/benbjohnson/clock v1.3.0 // indirect
+	github.com/hashicorp/golang-lru v0.5.4 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
