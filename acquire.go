@@ -61,6 +61,12 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 // A refusal is not an error. The errors are those of [Limiter.Acquire] otherwise, and a [*ConfigError] when no limit
 // that applies counts requests.
 func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
+	if allowed, ok := l.allowQuick(ctx, entity, resource); ok {
+		if l.core.cfg.Observer.Decided != nil {
+			l.observeDecision(ctx, entity, resource, allowed, false, nil)
+		}
+		return allowed, nil
+	}
 	ok, degraded, err := l.allow(ctx, entity, resource)
 	if l.core.cfg.Observer.Decided != nil {
 		l.observeDecision(ctx, entity, resource, ok, degraded, err)
@@ -74,11 +80,10 @@ func (l *Limiter) allow(ctx context.Context, entity, resource string) (ok, degra
 		if err != nil {
 			return l.allowDegraded(ctx, nil, err)
 		}
-		debits := p.allowDebits()
-		if debits == nil {
+		if p.allow == nil {
 			return false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
 		}
-		out, err := l.take(ctx, store.Take{Debits: debits, Brief: true})
+		out, err := l.take(ctx, store.Take{Debits: p.allow, Brief: true})
 		if err == nil {
 			return out.Allowed, false, nil
 		}
@@ -92,7 +97,7 @@ func (l *Limiter) allow(ctx context.Context, entity, resource string) (ok, degra
 // take asks the store for a decision, within the time that it has.
 func (l *Limiter) take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	c := l.core
-	if c.immediate && c.cfg.Observer.Called == nil {
+	if c.immediate != nil && c.cfg.Observer.Called == nil {
 		return c.store.Take(ctx, t)
 	}
 	bounded := c.bound(ctx)

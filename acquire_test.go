@@ -28,7 +28,8 @@ func TestLevels(t *testing.T) {
 		{"system", map[weir.Scope]weir.Limit{{}: sys}, weir.SourceSystem, "rpm", 10},
 		{"resource over system", map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res}, weir.SourceResource, "rpm", 20},
 		{
-			"entity default over resource", map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def},
+			"entity default over resource",
+			map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def},
 			weir.SourceEntityDefault, "rpm", 30,
 		},
 		{

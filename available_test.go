@@ -50,7 +50,11 @@ func TestAvailable(t *testing.T) {
 			t.Errorf("%v: %v, %v, %v, %v", tt.tokens, d, err, fits, err2)
 		}
 	}
-	b.clock.advance(10 * time.Second)
+	b.clock.advance(50 * time.Millisecond) // -59.5 tokens: there are not 59 too few
+	if got := b.left("child", "tpm"); got != -60 {
+		t.Errorf("%d left", got)
+	}
+	b.clock.advance(10*time.Second - 50*time.Millisecond)
 	av, err = b.Available(b.ctx, "child", "api")
 	must(t, err)
 	if fits, err := av.Fits(weir.Tokens{"rpm": 5, "tpm": 40}); !fits || err != nil {

@@ -111,8 +111,8 @@ func (l *Limiter) bucket(ctx context.Context, entity, resource string) (Bucket, 
 	return bucketOf(&snap.States[0], snap.At), key, nil
 }
 
-// ResetBucket forgets what an entity has spent on a resource and what it owes: its bucket is full again. Leases that
-// are open give nothing back to it. The audit event is written first, so that no reset goes without; after an error
+// ResetBucket forgets what an entity has spent on a resource and what it owes: its bucket is full again. A lease that
+// is open can still be rolled back, and then gives back what it took before the reset. The audit event is written first, so that no reset goes without; after an error
 // there may be an event of a reset that was not made.
 //
 // Errors: [ErrNotFound] if there is no bucket, which is to say that it is full; [*ConfigError], store trouble.

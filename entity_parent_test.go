@@ -323,3 +323,13 @@ func TestLeftMark(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// A short cycle is refused for what it is, not for its depth.
+func TestCycle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.child("p", "")
+	b.child("e", "p")
+	_, err := b.UpdateEntity(b.ctx, "p", weir.EntityUpdate{Parent: new("e")})
+	wantConfigError(t, err, "parent")
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -19,11 +18,13 @@ func ExampleEntity() {
 	defer lim.Close()
 	for _, e := range []weir.Entity{{ID: "project"}, {ID: "key-1", Parent: "project", Cascade: true}, {ID: "key-2", Parent: "project", Cascade: true}} {
 		if err := lim.CreateEntity(ctx, e); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	if err := lim.SetLimits(ctx, weir.Scope{Entity: "project", Resource: "gpt-4"}, weir.PerMinute("rpm", 2)); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, key := range []string{"key-1", "key-2", "key-2"} {
 		_, err := lim.Acquire(ctx, weir.Request{Entity: key, Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}})
@@ -43,10 +44,12 @@ func ExampleLease_Adjust() {
 	req := weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}}
 	lease, err := lim.Acquire(ctx, req)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // which the request did not name
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	_, err = lim.Acquire(ctx, req)
 	fmt.Println(err)
@@ -60,7 +63,8 @@ func ExampleLease_Rollback() {
 	defer lim.Close()
 	lease, err := lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 60}})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(lease.Rollback(ctx))
 	fmt.Println(lease.Rollback(ctx)) // exactly once
@@ -74,7 +78,8 @@ func ExampleLease_Decision() {
 	defer lim.Close()
 	lease, err := lim.Acquire(context.Background(), weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 10_000}})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, s := range lease.Decision().Statuses {
 		fmt.Printf("%s: %d left, full in %v\n", s.Limit, s.Available, s.Full)
@@ -91,22 +96,26 @@ func ExampleLimiter_Resume() {
 	defer lim.Close()
 	lease, err := lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 500}})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	expires := lease.Decision().At.Add(5 * time.Minute)
 	ticket, err := json.Marshal(lease.Hold("a-unique-id", expires)) // to be signed
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	for range 2 { // it arrives twice
 		var held weir.Held
 		if err := json.Unmarshal(ticket, &held); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		resumed, err := lim.Resume(ctx, held)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		err = resumed.Rollback(ctx)
 		fmt.Println(err, errors.Is(err, weir.ErrSettled))
@@ -145,12 +154,14 @@ func ExampleObserver() {
 		}},
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer lim.Close()
 	ctx := context.Background()
 	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for range 2 {
 		_, _ = lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "api", Tokens: weir.Tokens{"rph": 1}})

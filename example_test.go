@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -16,11 +15,11 @@ func exampleLimiter() *weir.Limiter {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	err = lim.SetLimits(context.Background(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return lim
 }
@@ -37,20 +36,24 @@ func Example() {
 		Tokens: weir.Tokens{"rpm": 1, "tpm": 500}, // an estimate
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer lease.Rollback(ctx) // gives back unless committed
 	used := callModel()
 	if err := lease.Adjust(ctx, weir.Tokens{"tpm": used - 500}); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if err := lease.Commit(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	av, err := lim.Available(ctx, "key-alice", "gpt-4")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, s := range av.Statuses {
 		fmt.Printf("%s: %d of %d left\n", s.Limit, s.Available, s.Burst)
@@ -67,7 +70,8 @@ func ExampleNew() {
 		OnUnavailable: weir.Deny,
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer lim.Close()
 	fmt.Println(lim.Namespace())
@@ -89,7 +93,8 @@ func ExampleLimiter_Acquire() {
 				fmt.Printf("%s from the %s: %d requested, %d available, refused %t\n", s.Limit, s.Source, s.Requested, s.Available, s.Refused)
 			}
 		case err != nil:
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		default:
 			fmt.Println("admitted")
 		}
@@ -136,7 +141,8 @@ func ExampleLimiter_AcquireAll() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	if err := lim.SetLimits(ctx, weir.Scope{Resource: "search"}, weir.PerMinute("rpm", 1)); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	both := []weir.Request{
 		{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1, "tpm": 500}},
@@ -148,7 +154,8 @@ func ExampleLimiter_AcquireAll() {
 	}
 	av, err := lim.Available(ctx, "key-alice", "gpt-4")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(av.Statuses[0].Available) // the second time nothing was spent
 	// Output:
@@ -162,7 +169,8 @@ func ExampleLimiter_Allow() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	if err := lim.SetLimits(ctx, weir.Scope{Entity: "key-bob"}, weir.PerSecond("rps", 2)); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for range 3 {
 		ok, err := lim.Allow(ctx, "key-bob", "api")
@@ -208,11 +216,13 @@ func ExampleLimiter_Available() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	if _, err := lim.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 45_000}}); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	av, err := lim.Available(ctx, "key-alice", "gpt-4")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, n := range []int64{5000, 20_000} { // no further question to the store
 		fits, _ := av.Fits(weir.Tokens{"rpm": 1, "tpm": n})
@@ -229,7 +239,8 @@ func ExampleLimiter_In() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	if _, err := lim.CreateNamespace(ctx, "tenant-alpha"); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	alpha := lim.In("tenant-alpha")
 	_, err := alpha.Acquire(ctx, weir.Request{Entity: "key-alice", Resource: "gpt-4"})

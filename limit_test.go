@@ -132,7 +132,7 @@ var anyLimit = rapid.Custom(func(t *rapid.T) weir.Limit {
 		Period: time.Duration(rapid.Int64Range(1000, int64(365*24*time.Hour)).Draw(t, "period")),
 	}
 	if rapid.Bool().Draw(t, "round") {
-		l.Period = l.Period/time.Hour*time.Hour + time.Hour
+		l.Period = l.Period.Truncate(time.Hour) + time.Hour
 	}
 	most := max(1, 4*l.Period.Microseconds()) // 4 million a second
 	l.Amount = rapid.Int64Range(1, most).Draw(t, "amount")

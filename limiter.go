@@ -96,7 +96,8 @@ type foundSpace struct {
 type core struct {
 	cfg       Config
 	store     store.Store
-	immediate bool // the store never waits
+	immediate store.Immediate // the store, if it never waits
+	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
 
@@ -115,7 +116,7 @@ func New(cfg Config) (*Limiter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	_, immediate := cfg.Store.(store.Immediate)
+	immediate, _ := cfg.Store.(store.Immediate)
 	c := &core{
 		cfg: cfg, store: cfg.Store, immediate: immediate, start: time.Now(),
 		views: catalogcache.New[viewKey, view](catalogcache.Config{

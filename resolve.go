@@ -37,6 +37,7 @@ type view struct {
 	exists        bool
 	entity        entityRecord
 	limits        []store.Limit
+	one           *store.Charge // see oneCharge
 	source        Source
 	onUnavailable Unavailable
 	namespace     namespaceRecord
@@ -112,6 +113,7 @@ func (k viewKey) decode(records []store.Record) (v view, err error) {
 			}
 		}
 		if err != nil || len(v.limits) > 0 {
+			v.one = oneCharge(v.limits)
 			return v, err
 		}
 	}
@@ -143,9 +145,10 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 	if !own {
 		known = s.chains
 	}
-	if p := known.get(entity, resource); p != nil && now < p.expires && s.current(p) {
+	if n := known.find(entity, resource); n != nil && now < n.plan.expires && s.current(n.plan) {
+		n.generation.Store(uint32(n.plan.generation.Load()))
 		s.hits.add()
-		return s, p, nil
+		return s, n.plan, nil
 	}
 	p, err := l.core.makePlan(ctx, s, entity, resource, own)
 	if err != nil {
@@ -170,8 +173,10 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 			return nil, configErr("entity", "%q has a chain of parents deeper than %d", entity, MaxDepth)
 		}
 		keys := []viewKey{
-			{s.id, entityView, id, ""}, {s.id, systemView, "", ""},
-			{s.id, limitsView, id, resource}, {s.id, resourceView, resource, ""},
+			{s.id, entityView, id, ""},
+			{s.id, systemView, "", ""},
+			{s.id, limitsView, id, resource},
+			{s.id, resourceView, resource, ""},
 		}
 		if id == entity && !own {
 			keys = keys[:2]
@@ -194,6 +199,10 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 		}
 	}
 	p.expires = int64(until.Sub(c.start))
+	p.node = &planNode{}
+	if len(p.links) > 0 {
+		p.links[0].ref = &p.node.ref
+	}
 	p.prepareAllow()
 	return p, nil
 }
@@ -212,7 +221,7 @@ func (p *plan) addLink(s *space, id string, vs []view) {
 	for _, v := range []view{vs[2], vs[3], vs[1]} {
 		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
 		if len(v.limits) > 0 {
-			lk.limits, lk.source = v.limits, v.source
+			lk.limits, lk.source, lk.one = v.limits, v.source, v.one
 			p.links = append(p.links, lk)
 			return
 		}

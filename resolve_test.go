@@ -17,8 +17,11 @@ func TestCascade(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10))
 	for _, e := range []weir.Entity{
-		{ID: "top"}, {ID: "mid", Parent: "top", Cascade: true}, {ID: "leaf", Parent: "mid", Cascade: true},
-		{ID: "stop", Parent: "top"}, {ID: "below", Parent: "stop", Cascade: true},
+		{ID: "top"},
+		{ID: "mid", Parent: "top", Cascade: true},
+		{ID: "leaf", Parent: "mid", Cascade: true},
+		{ID: "stop", Parent: "top"},
+		{ID: "below", Parent: "stop", Cascade: true},
 	} {
 		if err := b.CreateEntity(b.ctx, e); err != nil {
 			t.Fatal(err)

@@ -99,11 +99,11 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 // bounded is a context that ends after the store's time. It arms a timer only if somebody waits for it, which an
 // embedded store seldom does.
 type bounded struct {
-	context.Context
-	deadline time.Time
+	context.Context //nolint:containedctx // it is a context
+	deadline        time.Time
 
 	once   sync.Once
-	armed  context.Context
+	armed  context.Context //nolint:containedctx // made when it is first waited for
 	cancel context.CancelFunc
 }
 

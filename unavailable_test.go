@@ -441,8 +441,11 @@ func TestObserver(t *testing.T) {
 		got = append(got, decision{d.Namespace, d.Entity, d.Allowed, errors.Is(d.Err, weir.ErrExceeded)})
 	}
 	want := []decision{
-		{"alpha", "alice", true, false}, {"alpha", "alice", false, true}, {"alpha", "bob", true, false},
-		{"alpha", "alice", true, false}, {"alpha", "carol", true, false},
+		{"alpha", "alice", true, false},
+		{"alpha", "alice", false, true},
+		{"alpha", "bob", true, false},
+		{"alpha", "alice", true, false},
+		{"alpha", "carol", true, false},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("decided %+v, want %+v", got, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,38 @@ func TestWaitAtTheParent(t *testing.T) {
 	})
 }
 
+// Whom two links refuse waits where it takes longest, and so keeps its turn there.
+func TestWaitAtTheLongest(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.child("parent", "")
+		b.child("a", "parent")
+		b.child("b", "parent")
+		b.set("", "", weir.PerMinute("rpm", 60).WithBurst(1))
+		b.set("parent", "", weir.PerMinute("rpm", 6).WithBurst(1))
+		l := newLine(b)
+		l.wait(b.ctx, "first", "a", one)
+		var want []string
+		for i := range 10 {
+			time.Sleep(20*time.Second - time.Since(l.began)%(20*time.Second))
+			l.wait(b.ctx, fmt.Sprint("drain", i), "a", one) // a waits for 1 s then, the parent for 10
+			l.wait(b.ctx, fmt.Sprint("a", i), "a", one)
+			l.wait(b.ctx, fmt.Sprint("b", i), "b", one)
+			want = append(want, fmt.Sprint("a", i), fmt.Sprint("b", i))
+			l.wg.Wait()
+		}
+		var got []string
+		for _, s := range l.served {
+			if name, _, _ := strings.Cut(s, " "); name != "first" && !strings.HasPrefix(name, "drain") {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("served %q", got)
+		}
+	})
+}
+
 // Requests that bring different limits along have states of their own, and queues of their own.
 func TestWaitWithOverrides(t *testing.T) {
 	t.Parallel()
@@ -132,12 +165,12 @@ func TestWaitWithOverrides(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
 		defer cancel()
 		for _, n := range []string{"1", "2"} {
+			l.waitFor(b.ctx, "day"+n, with(weir.PerDay("rpm", 1)))
 			l.wait(b.ctx, "own"+n, "alice", one)
 			l.waitFor(ctx, "min"+n, with(weir.PerMinute("rpm", 1)))
-			l.waitFor(ctx, "day"+n, with(weir.PerDay("rpm", 1)))
 		}
 		l.wg.Wait()
-		l.want("own1 0s", "min1 0s", "day1 0s", "day2 0s too late", "min2 1m0s", "own2 1h0m0s")
+		l.want("day1 0s", "own1 0s", "min1 0s", "min2 1m0s", "own2 1h0m0s", "day2 24h0m0s")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestRateLimitFields(t *testing.T) {
 
 func TestJitter(t *testing.T) {
 	t.Parallel()
-	for _, d := range []time.Duration{-1, 0, 1, time.Second, 10 * time.Second, time.Hour, math.MaxInt64} {
+	for _, d := range []time.Duration{-1, 0, 1, time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour, math.MaxInt64} {
 		for range 1000 {
 			got := jittered(d)
 			most := max(d, 0) + min(max(d, 0)/10*3, maxJitter)
@@ -80,8 +81,9 @@ func TestJitter(t *testing.T) {
 		}
 		h := make(http.Header)
 		setRetryAfter(h, d)
-		if h.Get("Retry-After") == "0" {
-			t.Errorf("%s: got Retry-After 0", d)
+		n, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+		if early := n < int64(math.MaxInt64/time.Second) && time.Duration(n)*time.Second < d; err != nil || n < 1 || early {
+			t.Errorf("%s: got Retry-After %q", d, h.Get("Retry-After"))
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Bucket is an entity's state on a resource: its limits' levels, packed into 80 bytes for one limit, since there may
+// Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, since there may
 // be millions.
 type Bucket struct {
 	mu    sync.Mutex
@@ -19,6 +19,7 @@ type Bucket struct {
 	own   uint16 // the first own slots are the limits in force; then come removed and overriding ones
 	first slot
 	rest  *[]slot
+	key   string // see appendKey
 	// Reserve belongs to the journal; nil until it needs one.
 	Reserve *Reserve
 }

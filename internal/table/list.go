@@ -31,19 +31,19 @@ func (t *Table) Peek(keys []store.Bucket) store.Snapshot {
 func (t *Table) has(key store.Bucket) bool {
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
-	s := t.shard(k)
+	s, hash := t.shard(k)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.buckets[string(k)] != nil
+	return s.buckets.get(hash, k) != nil
 }
 
 // find returns the bucket of a key, locked, perhaps dead; nil if there is none.
 func (t *Table) find(key store.Bucket) *Bucket {
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
-	s := t.shard(k)
+	s, hash := t.shard(k)
 	s.mu.RLock()
-	b := s.buckets[string(k)]
+	b := s.buckets.get(hash, k)
 	s.mu.RUnlock()
 	if b != nil {
 		b.mu.Lock()
@@ -66,14 +66,14 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		for k := range s.buckets {
-			rest, ok := strings.CutPrefix(k, prefix)
+		for b := range s.buckets.all() {
+			rest, ok := strings.CutPrefix(b.key, prefix)
 			if !ok || after != "" && rest <= after {
 				continue
 			}
 			entity, resource, _ := strings.Cut(rest, "\x00")
 			if (q.Entity == "" || q.Entity == entity) && (q.Resource == "" || q.Resource == resource) {
-				keys = append(keys, k)
+				keys = append(keys, b.key)
 			}
 		}
 		s.mu.RUnlock()
@@ -115,11 +115,9 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		b.id = 0
 		b.mu.Unlock()
 		// A bucket's lock is never held while its shard's is waited for.
-		k := string(appendKey(nil, key))
-		s := t.shard([]byte(k))
+		s, hash := t.shard([]byte(b.key))
 		s.mu.Lock()
-		if s.buckets[k] == b {
-			delete(s.buckets, k)
+		if s.buckets.remove(hash, b) {
 			t.count.Add(-1)
 		}
 		s.mu.Unlock()
@@ -133,18 +131,11 @@ func (t *Table) Each(f func(b *Bucket, key store.Bucket) bool) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		keys := make([]string, 0, len(s.buckets))
-		for k := range s.buckets {
-			keys = append(keys, k)
-		}
+		bs := slices.Collect(s.buckets.all())
 		s.mu.RUnlock()
-		for _, k := range keys {
-			key := parseKey(k)
-			b := t.find(key)
-			if b == nil {
-				continue
-			}
-			more := b.dead() || f(b, key)
+		for _, b := range bs {
+			b.mu.Lock()
+			more := b.dead() || f(b, parseKey(b.key))
 			b.mu.Unlock()
 			if !more {
 				return

@@ -19,7 +19,7 @@ type Record struct {
 // Load puts a bucket in as it was written down, unless it is full by now. With reborn it is born again, its counters
 // at zero, under an id that nobody has seen.
 func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
-	b := &Bucket{id: rec.ID, at: rec.At, epoch: rec.Epoch, own: uint16(rec.Own)}
+	b := &Bucket{key: key, id: rec.ID, at: rec.At, epoch: rec.Epoch, own: uint16(rec.Own)}
 	slots := make([]slot, len(rec.Limits))
 	for i := range rec.Limits {
 		l := &rec.Limits[i]
@@ -37,14 +37,16 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 		b.rebirth(parseKey(key), t.births.Add(1))
 	}
 	b.Reserve = reserve
-	s := t.shard([]byte(key))
+	s, hash := t.shard([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buckets[key] == nil {
-		t.count.Add(1)
+	if old := s.buckets.get(hash, []byte(key)); old != nil {
+		s.buckets.remove(hash, old)
+		t.count.Add(-1)
 	}
-	s.buckets[key] = b
-	s.sweepAt = max(firstSweep, 2*len(s.buckets))
+	s.buckets.put(hash, b)
+	t.count.Add(1)
+	s.sweepAt = max(firstSweep, 2*s.buckets.len())
 	return true, nil
 }
 

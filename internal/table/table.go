@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ type Table struct {
 
 type shard struct {
 	mu      sync.RWMutex
-	buckets map[string]*Bucket
+	buckets index
 	sweepAt int
 	sweptAt int64
 	_       [64]byte // shards do not share a cache line
@@ -69,7 +70,7 @@ func New(cfg Config) *Table {
 	// Ids go on from the time, so that a bucket reborn in a later process has another one.
 	t.births.Store(max(uint64(max(1, t.Now())), cfg.Births))
 	for i := range t.shards {
-		t.shards[i].buckets = make(map[string]*Bucket)
+		t.shards[i].buckets.seed = t.seed
 		t.shards[i].sweepAt = firstSweep
 	}
 	return t
@@ -118,16 +119,16 @@ func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, err
 	}
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
-	s := t.shard(k)
+	s, hash := t.shard(k)
 	s.mu.RLock()
-	b := s.buckets[string(k)]
+	b := s.buckets.get(hash, k)
 	s.mu.RUnlock()
 	if b == nil {
 		if !create {
 			return nil, nil
 		}
 		var err error
-		if b, err = t.birth(s, key, string(k)); err != nil {
+		if b, err = t.birth(s, hash, key, k); err != nil {
 			return nil, err
 		}
 	}
@@ -136,8 +137,8 @@ func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, err
 }
 
 // birth puts an empty bucket under a key, or returns the one that is there.
-func (t *Table) birth(s *shard, key store.Bucket, k string) (*Bucket, error) {
-	if strings.Count(k, "\x00") != 2 || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
+func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucket, error) {
+	if bytes.Count(k, []byte{0}) != 2 || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
 		return nil, store.ErrInvalid
 	}
 	now := t.Now()
@@ -145,16 +146,16 @@ func (t *Table) birth(s *shard, key store.Bucket, k string) (*Bucket, error) {
 		return nil, store.ErrTooManyBuckets
 	}
 	s.mu.Lock()
-	if b := s.buckets[k]; b != nil {
+	if b := s.buckets.get(hash, k); b != nil {
 		s.mu.Unlock()
 		return b, nil
 	}
 	var retired []store.State
-	if len(s.buckets) >= s.sweepAt || now-s.sweptAt >= sweepEvery && len(s.buckets) > 0 {
+	if n := s.buckets.len(); n >= s.sweepAt || now-s.sweptAt >= sweepEvery && n > 0 {
 		retired = t.sweep(s, now, idle)
 	}
-	b := &Bucket{id: t.births.Add(1), at: now}
-	s.buckets[k] = b
+	b := &Bucket{id: t.births.Add(1), at: now, key: string(k)}
+	s.buckets.put(hash, b)
 	t.count.Add(1)
 	s.mu.Unlock()
 	t.retire(retired)
@@ -182,24 +183,26 @@ func (t *Table) makeRoom(now int64) bool {
 func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 	// An evicted bucket was full now, perhaps not before.
 	t.raise(now)
-	for k, b := range s.buckets {
+	s.buckets.sweep(func(b *Bucket) bool {
 		if !b.mu.TryLock() {
-			continue
+			return false
 		}
-		if !b.dead() && now-b.at >= idle && b.full(now) {
-			key := parseKey(k)
-			if t.cfg.Journal == nil || t.cfg.Journal.Evict(b, key, now) {
-				if t.cfg.Retired != nil && b.counted() {
-					retired = append(retired, b.state(key))
-				}
-				b.id = 0
-				delete(s.buckets, k)
-				t.count.Add(-1)
-			}
+		defer b.mu.Unlock()
+		if b.dead() || now-b.at < idle || !b.full(now) {
+			return false
 		}
-		b.mu.Unlock()
-	}
-	s.sweepAt = max(firstSweep, 2*len(s.buckets))
+		key := parseKey(b.key)
+		if t.cfg.Journal != nil && !t.cfg.Journal.Evict(b, key, now) {
+			return false
+		}
+		if t.cfg.Retired != nil && b.counted() {
+			retired = append(retired, b.state(key))
+		}
+		b.id = 0
+		t.count.Add(-1)
+		return true
+	})
+	s.sweepAt = max(firstSweep, 2*s.buckets.len())
 	s.sweptAt = now
 	return retired
 }
@@ -210,7 +213,11 @@ func (t *Table) retire(states []store.State) {
 	}
 }
 
-func (t *Table) shard(k []byte) *shard { return &t.shards[maphash.Bytes(t.seed, k)%shards] }
+// shard returns where a key belongs, and its hash.
+func (t *Table) shard(k []byte) (*shard, uint64) {
+	hash := maphash.Bytes(t.seed, k)
+	return &t.shards[hash%shards], hash
+}
 
 // appendKey appends the map key of a bucket. The parts hold no NUL: birth refuses one that does.
 func appendKey(dst []byte, b store.Bucket) []byte {

@@ -54,8 +54,13 @@ func New(cfg *Config) *Store {
 	return &Store{table: t, catalog: catalog.New(cfg.Now)}
 }
 
-// Immediate marks that no call waits for anything outside the process.
-func (s *Store) Immediate() {}
+// TakeOne implements [store.Immediate]: no call waits for anything outside the process.
+func (s *Store) TakeOne(ref *store.Ref, charge *store.Charge) (allowed, ok bool) {
+	if s.closed.Load() {
+		return false, false
+	}
+	return s.table.TakeOne(ref, charge)
+}
 
 // Take implements [store.Store].
 func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error) {

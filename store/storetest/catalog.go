@@ -21,6 +21,7 @@ func catalogScenarios() []scenario {
 		{name: "all or none", run: each(catalogAllOrNone)},
 		{name: "all or none across namespaces", run: each(catalogNamespaces)},
 		{name: "deletes", run: each(catalogDeletes)},
+		{name: "checks", run: each(catalogChecks)},
 		{name: "expiry", need: hand, run: each(catalogExpiry)},
 		{name: "mistakes", run: each(catalogMistakes)},
 		{name: "as large as allowed", run: each(catalogLarge)},
@@ -192,6 +193,35 @@ func catalogNamespaces(e *env) {
 	e.wantRecord(id, 1, "1")
 	e.wantRecord(audit, 1, "1")
 	e.wantRecord(other, 0, "")
+}
+
+// catalogChecks: a commit may assert a version, or that there is none, and leave the record as it is.
+func catalogChecks(e *env) {
+	check := func(k store.Key, version uint64) store.Write {
+		w := put(k, version, "never written")
+		w.Check = true
+		return w
+	}
+	a, b, c := entity("a"), entity("b"), entity("c")
+	e.commit(put(a, 0, "A"))
+	e.conflicts(a, 1, 2, check(a, 2), put(b, 0, "B"))
+	e.conflicts(a, 1, 0, put(b, 0, "B"), check(a, 0))
+	e.conflicts(c, 0, 1, check(c, 1), put(b, 0, "B"))
+	e.wantRecord(b, 0, "")
+	e.commit(check(a, 1), check(c, 0), put(b, 0, "B"))
+	e.wantRecord(a, 1, "A")
+	e.wantRecord(b, 1, "B")
+	e.wantRecord(c, 0, "")
+	other := store.Key{Namespace: "m", Kind: store.KindSystem}
+	e.commit(put(other, 0, "M"))
+	before := e.get(other).Epoch
+	e.commit(check(other, 1), put(b, 1, "B2"))
+	if after := e.get(other).Epoch; after != before {
+		e.Fatalf("a check raised the epoch of its namespace from %d to %d", before, after)
+	}
+	bad := check(b, 2)
+	bad.Delete = true
+	e.commitFails(store.ErrInvalid, bad)
 }
 
 func catalogDeletes(e *env) {

@@ -71,7 +71,10 @@ func (s *reference) Commit(ctx context.Context, writes ...store.Write) error {
 	}
 	for _, w := range writes {
 		r, _ := c.live(w.Record.Key)
-		if r.Version != w.Record.Version && !s.has("overwrites") {
+		if w.Check && w.Delete {
+			return store.ErrInvalid
+		}
+		if r.Version != w.Record.Version && !s.has("overwrites") && !(w.Check && s.has("checks nothing")) {
 			return &store.ConflictError{Key: w.Record.Key, Have: r.Version, Want: w.Record.Version}
 		}
 		if s.has("half a commit") {
@@ -80,6 +83,9 @@ func (s *reference) Commit(ctx context.Context, writes ...store.Write) error {
 	}
 	named := map[string]bool{}
 	for _, w := range writes {
+		if w.Check && !s.has("a check writes") {
+			continue
+		}
 		if !s.has("half a commit") {
 			c.write(w)
 		}

@@ -88,7 +88,8 @@ func params(l *store.Limit) bucket.Params {
 // sweep forgets what is full.
 func (s *reference) sweep(now int64) {
 	for k, b := range s.buckets {
-		if !slices.ContainsFunc(b.meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) }) {
+		owes := slices.ContainsFunc(b.meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) })
+		if !owes || s.has("forgets debtors") && now-b.at > int64(time.Minute) {
 			delete(s.buckets, k)
 		}
 	}

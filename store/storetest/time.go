@@ -14,6 +14,7 @@ func timeScenarios() []scenario {
 		{name: "back an hour", need: hand, run: each(timeBack)},
 		{name: "back to before a refill", need: hand, run: each(timeBackFull)},
 		{name: "back to before an eviction", need: hand, run: each(timeBackEvicted)},
+		{name: "idle debtors", need: hand, run: each(timeDebtors)},
 		{name: "back to before a change of limits", need: hand, run: each(timeBackChange)},
 		{name: "back to before an override was forgotten", need: hand, run: each(timeBackOverride)},
 		{name: "back and on", need: hand, run: each(timeOn)},
@@ -91,6 +92,21 @@ func timeBackEvicted(e *env) {
 
 // timeBackChange: limits that changed by a take that was refused did so at its time. Either no time before counts any
 // more, or what was outstanding then still is.
+// timeDebtors: what a bucket owes is not forgotten, however long it is idle and however many others are born.
+func timeDebtors(e *env) {
+	slow := &store.Limit{Name: "rpd", Amount: 24_000, Period: 24 * time.Hour, Burst: 24_000}
+	quick, b := perMinute("rpm", 60), bkt("alice", "api")
+	e.allow(debit(b, charge(slow, 24)))
+	for hour := range 12 {
+		e.clock.Advance(time.Hour)
+		for i := range e.some(200) {
+			e.allow(debit(bkt(fmt.Sprint("other-", hour, "-", i), "api"), charge(quick, 60)))
+		}
+	}
+	e.refuse(debit(b, charge(slow, 13)))
+	e.allow(debit(b, charge(slow, 12)))
+}
+
 func timeBackChange(e *env) {
 	b, fast, slow := bkt("alice", "api"), perMinute("rpm", 6000), per("rpm", 6000, 6000*time.Hour)
 	first := e.allow(at(1, debit(b, charge(fast, 6000))))

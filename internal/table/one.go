@@ -1,0 +1,36 @@
+package table
+
+import (
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// TakeOne decides a take of one charge on the bucket that ref remembers. It is not ok, and nothing was decided, unless
+// the bucket lives and the charge's limit is its only one in force. It is for tables without a journal: nothing is
+// told of the change.
+func (t *Table) TakeOne(ref *store.Ref, c *store.Charge) (allowed, ok bool) {
+	b := store.Recall[Bucket](ref)
+	if b == nil {
+		return false, false
+	}
+	// Before the lock, since others wait there.
+	p := params(c.Limit)
+	now := t.Now()
+	clock := p.Clock(now)
+	b.mu.Lock()
+	if b.dead() || b.own != 1 || b.first.limit != c.Limit && *b.first.limit != *c.Limit {
+		b.mu.Unlock()
+		return false, false
+	}
+	if now < b.at {
+		now = b.at
+		clock = p.Clock(now)
+	}
+	if allowed = p.Fits(b.first.level, clock, c.Amount); allowed {
+		b.at = now
+		b.first.level = bucket.Spend(b.first.level, clock, c.Amount)
+		b.first.debited += c.Amount
+	}
+	b.mu.Unlock()
+	return allowed, true
+}

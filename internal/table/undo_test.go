@@ -1,0 +1,118 @@
+package table_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// broken is a journal that keeps no promise.
+type broken struct{ now bool }
+
+func (j *broken) Changed(_ *table.Bucket, _ store.Bucket, c table.Change) table.Ticket {
+	if c == table.Debited && j.now {
+		return j
+	}
+	return nil
+}
+func (j *broken) Once(string, time.Time, []*table.Bucket) table.Ticket { return nil }
+func (j *broken) Evict(*table.Bucket, store.Bucket, int64) bool        { return true }
+func (j *broken) Wait(context.Context) error                           { return errBroken }
+
+var errBroken = errors.New("not durable")
+
+// TestUndo: what was not answered does not count. Against a table in which it never happened, nothing more is admitted,
+// and no more than what the clock issued meanwhile is missing.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := &clock{now: noon}
+		j := &broken{}
+		real := table.New(table.Config{Now: c.Now, MaxBuckets: 10, Journal: j})
+		ideal := table.New(table.Config{Now: c.Now, MaxBuckets: 10})
+		l, b := perMinute(60), named("alice")
+		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+		take := func(tab *table.Table, tokens int64) (store.Take, bool, table.Tickets) {
+			tk := store.Take{Debits: []store.Debit{debit(b, l, tokens)}}
+			out, tickets, err := tab.Take(tk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tk, out.Allowed, tickets
+		}
+		issued := int64(0)
+		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
+			if tokens := rapid.Int64Range(0, 60).Draw(t, "before"); true {
+				if _, ok, _ := take(real, tokens); ok {
+					if _, ok, _ := take(ideal, tokens); !ok {
+						t.Fatal("admitted more than had it never happened")
+					}
+				}
+			}
+			j.now = true
+			tk, ok, tickets := take(real, rapid.Int64Range(0, 60).Draw(t, "lost"))
+			j.now = false
+			then := p.Clock(real.Now())
+			for range rapid.IntRange(0, 3).Draw(t, "others") {
+				c.Advance(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "pause")))
+				tokens := rapid.Int64Range(0, 30).Draw(t, "other")
+				if _, ok, _ := take(real, tokens); ok {
+					if _, ok, _ := take(ideal, tokens); !ok {
+						t.Fatal("admitted more than had it never happened")
+					}
+				}
+			}
+			if ok {
+				if err := tickets.Wait(context.Background()); !errors.Is(err, errBroken) {
+					t.Fatal(err)
+				}
+				real.Undo(tk, tickets)
+			}
+			issued += p.Clock(real.Now()) - then
+			left := func(tab *table.Table) int64 {
+				snap := tab.Peek([]store.Bucket{b})
+				if len(snap.States[0].Limits) == 0 {
+					return p.Burst
+				}
+				return p.Available(snap.States[0].Limits[0].Level, p.Clock(bucket.Nanos(snap.At)))
+			}
+			if r, i := left(real), left(ideal); r > i || i-r > issued {
+				t.Fatalf("%d left, %d had it never happened; %d were issued meanwhile", r, i, issued)
+			}
+		}
+	})
+}
+
+// TestUndoOfTheDead: a bucket that was forgotten meanwhile, and the one born in its place, get nothing back.
+func TestUndoOfTheDead(t *testing.T) {
+	t.Parallel()
+	j := &broken{true}
+	c := &clock{now: noon}
+	tab := table.New(table.Config{Now: c.Now, MaxBuckets: 10, Journal: j})
+	l := perMinute(60)
+	tk := store.Take{Debits: []store.Debit{debit(named("alice"), l, 60), debit(named("bob"), l, 60)}}
+	_, tickets, err := tab.Take(tk)
+	if err != nil || tickets.None() {
+		t.Fatal(err)
+	}
+	tab.Forget([]store.Bucket{named("alice")})
+	again := store.Take{Debits: []store.Debit{debit(named("alice"), l, 60)}}
+	if out, _, err := tab.Take(again); err != nil || !out.Allowed {
+		t.Fatal(out, err)
+	}
+	tab.Undo(tk, tickets)
+	snap := tab.Peek([]store.Bucket{named("alice"), named("bob")})
+	if st := snap.States[0].Limits[0]; st.Returned != 0 {
+		t.Errorf("the bucket in its place got %d back", st.Returned)
+	}
+	if st := snap.States[1].Limits[0]; st.Returned != 60_000 {
+		t.Errorf("got %d back", st.Returned)
+	}
+}
