@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
+	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +18,7 @@ import (
 type Catalog struct {
 	now    func() time.Time
 	commit sync.Mutex // one commit at a time; held while it is made durable
+	hands  map[list]int
 
 	mu     sync.RWMutex
 	lists  map[list][]*store.Record // ordered by ID, then Sub; the records never change
@@ -34,7 +35,7 @@ func New(now func() time.Time) *Catalog {
 	if now == nil {
 		now = time.Now
 	}
-	return &Catalog{now: now, lists: make(map[list][]*store.Record), epochs: make(map[string]uint64)}
+	return &Catalog{now: now, hands: make(map[list]int), lists: make(map[list][]*store.Record), epochs: make(map[string]uint64)}
 }
 
 // Load puts a record and its namespace's epoch in, as they were written before.
@@ -132,15 +133,23 @@ func (c *Catalog) prepare(writes []store.Write) ([]store.Record, map[string]uint
 	return c.withExpired(records, seen, now), epochs, nil
 }
 
-// withExpired adds the removal of some expired records, from the front of the lists that are written to: events are
-// in the order of their time, so this keeps up.
+// withExpired adds the removal of some expired records of the lists that are written to: from their fronts, for events
+// are in the order of their time, and from where a hand stands that goes round, for whatever is not.
 func (c *Catalog) withExpired(records []store.Record, seen map[store.Key]bool, now time.Time) []store.Record {
 	for _, w := range slices.Clone(records) {
-		rs := c.lists[list{w.Key.Namespace, w.Key.Kind}]
-		for i := 0; i < len(rs) && i < 2 && expired(rs[i], now); i++ {
-			if k := rs[i].Key; !seen[k] {
-				seen[k] = true
-				records = append(records, store.Record{Key: k})
+		l := list{w.Key.Namespace, w.Key.Kind}
+		rs := c.lists[l]
+		hand := c.hands[l]
+		if hand >= len(rs) {
+			hand = 0
+		}
+		c.hands[l] = hand + 2
+		for _, some := range [][]*store.Record{rs[:min(2, len(rs))], rs[hand:min(hand+2, len(rs))]} {
+			for _, r := range some {
+				if expired(r, now) && !seen[r.Key] {
+					seen[r.Key] = true
+					records = append(records, store.Record{Key: r.Key})
+				}
 			}
 		}
 	}
@@ -252,20 +261,33 @@ func queryOf(q store.Query) [5]string {
 }
 
 func makeCursor(q store.Query, k store.Key) string {
-	raw, err := json.Marshal(cursor{ID: k.ID, Sub: k.Sub, Query: queryOf(q), Reverse: q.Reverse})
-	if err != nil {
-		panic(err) // strings and a bool always encode
+	raw := []byte{0}
+	if q.Reverse {
+		raw[0] = 1
+	}
+	parts := queryOf(q)
+	for _, part := range append(parts[:], k.ID, k.Sub) {
+		raw = append(binary.AppendUvarint(raw, uint64(len(part))), part...)
 	}
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
 func parseCursor(q store.Query) (*cursor, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(q.After)
-	if err != nil {
+	if err != nil || len(raw) == 0 {
 		return nil, store.ErrBadCursor
 	}
-	var c cursor
-	if json.Unmarshal(raw, &c) != nil || c.Query != queryOf(q) || c.Reverse != q.Reverse {
+	c := cursor{Reverse: raw[0] == 1}
+	raw = raw[1:]
+	for _, part := range []*string{&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.ID, &c.Sub} {
+		n, size := binary.Uvarint(raw)
+		if size <= 0 || n > uint64(len(raw)-size) {
+			return nil, store.ErrBadCursor
+		}
+		*part = string(raw[size : size+int(n)])
+		raw = raw[size+int(n):]
+	}
+	if len(raw) > 0 || c.Query != queryOf(q) || c.Reverse != q.Reverse {
 		return nil, store.ErrBadCursor
 	}
 	return &c, nil

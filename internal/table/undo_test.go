@@ -35,7 +35,7 @@ func TestUndo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &clock{now: noon}
 		j := &broken{}
-		real := table.New(table.Config{Now: c.Now, MaxBuckets: 10, Journal: j})
+		undone := table.New(table.Config{Now: c.Now, MaxBuckets: 10, Journal: j})
 		ideal := table.New(table.Config{Now: c.Now, MaxBuckets: 10})
 		l, b := perMinute(60), named("alice")
 		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
@@ -50,20 +50,20 @@ func TestUndo(t *testing.T) {
 		issued := int64(0)
 		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 			if tokens := rapid.Int64Range(0, 60).Draw(t, "before"); true {
-				if _, ok, _ := take(real, tokens); ok {
+				if _, ok, _ := take(undone, tokens); ok {
 					if _, ok, _ := take(ideal, tokens); !ok {
 						t.Fatal("admitted more than had it never happened")
 					}
 				}
 			}
 			j.now = true
-			tk, ok, tickets := take(real, rapid.Int64Range(0, 60).Draw(t, "lost"))
+			tk, ok, tickets := take(undone, rapid.Int64Range(0, 60).Draw(t, "lost"))
 			j.now = false
-			then := p.Clock(real.Now())
+			then := p.Clock(undone.Now())
 			for range rapid.IntRange(0, 3).Draw(t, "others") {
 				c.Advance(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "pause")))
 				tokens := rapid.Int64Range(0, 30).Draw(t, "other")
-				if _, ok, _ := take(real, tokens); ok {
+				if _, ok, _ := take(undone, tokens); ok {
 					if _, ok, _ := take(ideal, tokens); !ok {
 						t.Fatal("admitted more than had it never happened")
 					}
@@ -73,9 +73,9 @@ func TestUndo(t *testing.T) {
 				if err := tickets.Wait(context.Background()); !errors.Is(err, errBroken) {
 					t.Fatal(err)
 				}
-				real.Undo(tk, tickets)
+				undone.Undo(tk, tickets)
 			}
-			issued += p.Clock(real.Now()) - then
+			issued += p.Clock(undone.Now()) - then
 			left := func(tab *table.Table) int64 {
 				snap := tab.Peek([]store.Bucket{b})
 				if len(snap.States[0].Limits) == 0 {
@@ -83,7 +83,7 @@ func TestUndo(t *testing.T) {
 				}
 				return p.Available(snap.States[0].Limits[0].Level, p.Clock(bucket.Nanos(snap.At)))
 			}
-			if r, i := left(real), left(ideal); r > i || i-r > issued {
+			if r, i := left(undone), left(ideal); r > i || i-r > issued {
 				t.Fatalf("%d left, %d had it never happened; %d were issued meanwhile", r, i, issued)
 			}
 		}

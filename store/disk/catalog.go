@@ -1,0 +1,152 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// catalogKey orders as [store.Key.Compare] does: each part ends in 0 0, and a 0 within it is 0 255.
+func catalogKey(k store.Key) []byte {
+	var buf []byte
+	for _, part := range [...]string{k.Namespace, string(k.Kind), k.ID, k.Sub} {
+		for i := range len(part) {
+			if buf = append(buf, part[i]); part[i] == 0 {
+				buf = append(buf, 0xff)
+			}
+		}
+		buf = append(buf, 0, 0)
+	}
+	return buf
+}
+
+func decodeCatalogKey(raw []byte) (k store.Key, err error) {
+	var parts [4]string
+	for i := range parts {
+		var part []byte
+		for {
+			at := bytes.IndexByte(raw, 0)
+			if at < 0 || at+1 >= len(raw) || raw[at+1] != 0 && raw[at+1] != 0xff {
+				return k, errDecode
+			}
+			part = append(part, raw[:at]...)
+			end := raw[at+1] == 0
+			if raw = raw[at+2:]; end {
+				break
+			}
+			part = append(part, 0)
+		}
+		parts[i] = string(part)
+	}
+	if len(raw) > 0 {
+		return k, errDecode
+	}
+	return store.Key{Namespace: parts[0], Kind: store.Kind(parts[1]), ID: parts[2], Sub: parts[3]}, nil
+}
+
+func encodeCatalog(key []byte, r *store.Record) []byte {
+	buf := binary.AppendUvarint(nil, r.Version)
+	if r.Expires.IsZero() {
+		buf = append(buf, 0)
+	} else {
+		buf = append(buf, 1)
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(r.Expires.Unix()))
+		buf = binary.AppendUvarint(buf, uint64(r.Expires.Nanosecond()))
+	}
+	buf = appendString(buf, r.Parent)
+	return checked(key, append(buf, r.Value...))
+}
+
+func decodeCatalog(key, value []byte) (r store.Record, err error) {
+	if r.Key, err = decodeCatalogKey(key); err != nil {
+		return r, err
+	}
+	if value, err = unchecked(key, value); err != nil {
+		return r, err
+	}
+	d := decoder{value}
+	r.Version = d.uvarint()
+	if d.byte() == 1 {
+		r.Expires = time.Unix(int64(d.fixed()), int64(d.uvarint())).UTC()
+	}
+	r.Parent = d.string()
+	if d.failed() || r.Version == 0 {
+		return r, errDecode
+	}
+	r.Value = bytes.Clone(d.rest)
+	return r, nil
+}
+
+func encodeEpoch(key []byte, epoch uint64) []byte {
+	return checked(key, binary.LittleEndian.AppendUint64(nil, epoch))
+}
+
+func decodeEpoch(key, value []byte) (uint64, error) {
+	value, err := unchecked(key, value)
+	if err != nil || len(value) != 8 {
+		return 0, errDecode
+	}
+	return binary.LittleEndian.Uint64(value), nil
+}
+
+func appendString(buf []byte, s string) []byte {
+	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
+}
+
+// decoder reads a value from its beginning. After a mistake it returns zeros, and has failed.
+type decoder struct{ rest []byte }
+
+func (d *decoder) fail() { d.rest = nil }
+
+func (d *decoder) take(n int) []byte {
+	if d.rest == nil || n < 0 || n > len(d.rest) {
+		d.fail()
+		return nil
+	}
+	v := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) fixed() uint64 {
+	if v := d.take(8); v != nil {
+		return binary.LittleEndian.Uint64(v)
+	}
+	return 0
+}
+
+func (d *decoder) byte() byte {
+	if v := d.take(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > uint64(len(d.rest)) {
+		d.fail()
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+func (d *decoder) limit() *store.Limit {
+	l := &store.Limit{Override: d.byte() == 1, Name: d.string()}
+	l.Amount, l.Period, l.Burst = int64(d.uvarint()), time.Duration(d.uvarint()), int64(d.uvarint())
+	return l
+}
+
+func (d *decoder) failed() bool { return d.rest == nil }

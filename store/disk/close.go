@@ -1,0 +1,78 @@
+package disk
+
+import (
+	"errors"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// Close implements [store.Store]. It stops admitting, lets finish what waits for a commit, and writes the true
+// levels, so that nothing that was reserved is lost. A store in which nothing was changed leaves its file as it was.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.journal.closing.Store(true)
+		close(s.journal.stop)
+		<-s.journal.stopped
+		err := s.journal.finish()
+		s.closeErr = errors.Join(err, guarded(s.db.Close))
+	})
+	return s.closeErr
+}
+
+// finish writes what the file does not say yet. The committer has gone. A take that was on its way when the store was
+// closed either has its bucket before this has, and is written, or finds that it is closed, and is not answered.
+func (j *journal) finish() error {
+	if !j.touched.Load() {
+		return nil
+	}
+	j.gate.Lock() // an id and what its settle did are both written, or neither
+	defer j.gate.Unlock()
+	j.mu.Lock()
+	w := j.work
+	j.work = work{}
+	j.mu.Unlock()
+	if j.mode == Off {
+		j.table.Settled(func(id string, expires time.Time) { w.marks = append(w.marks, mark{id: id, expires: expires}) })
+	}
+	for len(w.gone) > 0 { // before the records, some of which are under the same keys
+		n := min(len(w.gone), maxChunk)
+		c := &chunk{at: j.table.Now()}
+		j.unwanted(c, w.gone[:n])
+		if err := j.write(c); err != nil {
+			return err
+		}
+		w.gone = w.gone[n:]
+	}
+	c := &chunk{at: j.table.Now(), marks: w.marks}
+	var err error
+	j.table.Each(func(b *table.Bucket, _ store.Bucket) bool {
+		j.exact(c, b)
+		if len(c.records) == maxChunk {
+			err = j.write(c.done())
+			c = &chunk{at: c.at}
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), true) })
+}
+
+// exact takes down the true levels of a locked bucket, if its record says others.
+func (j *journal) exact(c *chunk, b *table.Bucket) {
+	r := b.Reserve
+	if r == nil || !r.Dirty {
+		return
+	}
+	r.Slots = make([]table.Reserved, b.Len())
+	for i := range r.Slots {
+		r.Slots[i].Next = b.Level(i)
+	}
+	c.add(b, r)
+	r.Dirty = false
+}

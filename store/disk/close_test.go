@@ -1,0 +1,281 @@
+package disk_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/disk"
+)
+
+// TestReopen: a clean end loses nothing, in any mode.
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	for _, mode := range disk.Modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, mode)
+			rpm, tpm, over := still("rpm", 100), perSecond("tpm", 1000), still("rpm", 7)
+			over.Override = true
+			key := store.Key{Namespace: "n", Kind: store.KindEntity, ID: "a\x00b", Sub: "\x00"}
+			s := r.open()
+			both := debit(alice, rpm, 10)
+			both.Charges = append(both.Charges, store.Charge{Limit: tpm, Amount: 1}, store.Charge{Limit: over, Amount: 5000})
+			r.allow(s, both)
+			r.allow(s, force(bob, rpm, 150))
+			for i := range 50 {
+				r.allow(s, debit(store.Bucket{Namespace: "n", Entity: fmt.Sprint(i), Resource: "api"}, rpm, int64(i)))
+			}
+			for _, id := range []string{"one", "two"} {
+				if err := r.settle(s, id, debit(alice, rpm, -2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.settle(s, "", debit(alice, rpm, -1)); err != nil {
+				t.Fatal(err)
+			}
+			record := store.Record{Key: key, Parent: "p", Value: []byte("v"), Expires: noon.Add(time.Hour)}
+			if err := s.Commit(t.Context(), store.Write{Record: record}); err != nil {
+				t.Fatal(err)
+			}
+			before := []store.State{r.state(s, alice), r.state(s, bob)}
+			r.close(s)
+			if _, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{debit(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {
+				t.Fatalf("take after close: %v", err)
+			}
+			r.close(s) // again
+
+			for range 2 {
+				s = r.open()
+				if after := []store.State{r.state(s, alice), r.state(s, bob)}; !reflect.DeepEqual(before, after) {
+					t.Fatalf("reopened\n%+v, was\n%+v", after, before)
+				}
+				for i := range 50 {
+					r.wantLeft(s, store.Bucket{Namespace: "n", Entity: fmt.Sprint(i), Resource: "api"}, rpm, 100-int64(i))
+				}
+				for _, id := range []string{"one", "two"} {
+					if err := r.settle(s, id, debit(alice, rpm, -2)); !errors.Is(err, store.ErrSettled) {
+						t.Fatalf("settled again: %v", err)
+					}
+				}
+				got, err := s.Get(t.Context(), key)
+				record.Version = 1
+				if err != nil || got.Epoch != 1 || !reflect.DeepEqual(got.Records[0], record) {
+					t.Fatalf("got %+v, %v; want %+v", got, err, record)
+				}
+				r.close(s)
+			}
+			if len(r.retired) != 0 {
+				t.Fatalf("retired %v", r.retired)
+			}
+		})
+	}
+}
+
+// TestReadOnly: who only reads changes nothing.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	s := r.open()
+	r.allow(s, debit(alice, still("rpm", 100), 10))
+	c := r.crashed()
+	r.close(s)
+	for _, r := range []*rig{r, c} {
+		r.cfg.MustExist = true
+		before, err := os.ReadFile(r.file())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := r.open()
+		if st := r.state(s, alice); st.ID == 0 {
+			t.Fatal("nothing there")
+		}
+		r.close(s)
+		if after, err := os.ReadFile(r.file()); err != nil || !bytes.Equal(before, after) {
+			t.Fatalf("the file has changed, %v", err)
+		}
+	}
+}
+
+// TestFullAtOpen: buckets that have filled up meanwhile hand over their counters and leave the file in time.
+func TestFullAtOpen(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	s := r.open()
+	l := perSecond("rps", 10)
+	r.allow(s, debit(alice, l, 10))
+	r.allow(s, debit(bob, still("rpm", 10), 10))
+	r.close(s)
+	r.clock.Advance(time.Hour)
+	for i := range 3 {
+		s = r.open()
+		if st := r.state(s, alice); st.ID != 0 {
+			t.Fatalf("full bucket loaded: %+v", st)
+		}
+		if i == 1 {
+			r.allow(s, debit(bob, still("rpm", 10), 0))
+		}
+		r.close(s)
+	}
+	if len(r.retired) != 2 || r.retired[0].Bucket != alice || r.retired[0].Limits[0].Debited != 10_000 {
+		t.Fatalf("retired %+v, want the counters of %v, twice", r.retired, alice)
+	}
+}
+
+// TestFullMany: of so many that they leave in several transactions, one that is in use again stays.
+func TestFullMany(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	l := perSecond("rps", 10)
+	s := r.open()
+	ds := make([]store.Debit, 12_000)
+	for i := range ds {
+		ds[i] = debit(store.Bucket{Namespace: "n", Entity: fmt.Sprintf("%05d", i), Resource: "api"}, l, 10)
+	}
+	r.allow(s, ds...)
+	r.close(s)
+	r.clock.Advance(time.Hour)
+	s = r.open()
+	r.allow(s, ds[0], ds[len(ds)-1])
+	x := r.crashed()
+	xs := x.open()
+	x.wantLeft(xs, ds[0].Bucket, l, 0)
+	x.wantLeft(xs, ds[len(ds)-1].Bucket, l, 0)
+	if len(x.retired) != 2 {
+		t.Fatalf("%d records are still there, want 2", len(x.retired))
+	}
+}
+
+// TestIDs: after an unclean end nobody sees counters under an id that others have seen further.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	for _, mode := range disk.Modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, mode)
+			l := still("rpm", 1000)
+			s := r.open()
+			r.allow(s, debit(alice, l, 10))
+			r.close(s)
+			s = r.open() // from here on the file is not clean
+			highest := map[uint64]int64{}
+			for range 20 {
+				r.allow(s, debit(alice, l, 1))
+				st := r.state(s, alice)
+				highest[st.ID] = st.Limits[0].Debited
+			}
+			c := r.crashed()
+			s = c.open()
+			st := c.state(s, alice)
+			if seen := highest[st.ID]; st.Limits[0].Debited < seen {
+				t.Fatalf("id %d counts %d, was seen at %d", st.ID, st.Limits[0].Debited, seen)
+			}
+			if len(c.retired) != 1 || c.retired[0].Limits[0].Debited < 10_000 || highest[c.retired[0].ID] == 0 {
+				t.Fatalf("retired %+v", c.retired)
+			}
+			c.allow(s, debit(alice, l, 1))
+			c.close(s)
+			s = c.open()
+			if again := c.state(s, alice); again.ID != st.ID || again.Limits[0].Debited != 1000 {
+				t.Fatalf("%+v after a clean end, had id %d", again, st.ID)
+			}
+		})
+	}
+}
+
+// TestClockBack: a clock set back an hour between two runs admits nothing more, also of what was full and has gone.
+func TestClockBack(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	l := perSecond("rps", 10)
+	l.Period = time.Minute
+	s := r.open()
+	r.allow(s, debit(alice, l, 10))
+	r.clock.Advance(time.Hour)
+	r.allow(s, debit(bob, l, 10))
+	r.close(s)
+	r.clock.Advance(time.Hour)
+	s = r.open() // both are full, and deleted with the next transaction
+	r.allow(s, debit(alice, l, 10))
+	r.close(s)
+	last := r.clock.Now()
+	r.clock.Advance(-time.Hour)
+	s = r.open()
+	if snap, err := s.Peek(t.Context()); err != nil || snap.At.Before(last) {
+		t.Fatalf("the time is %v, %v; it was %v", snap.At, err, last)
+	}
+	if r.take(s, debit(alice, l, 1)) {
+		t.Fatal("admitted again an hour ago")
+	}
+	r.allow(s, debit(bob, l, 10)) // it was full, and is
+	if r.take(s, debit(bob, l, 1)) {
+		t.Fatal("two bursts")
+	}
+	r.clock.Advance(time.Hour)
+	if r.take(s, debit(bob, l, 1)) {
+		t.Fatal("what was taken in the past was not taken now")
+	}
+	r.clock.Advance(time.Minute)
+	r.allow(s, debit(alice, l, 10))
+}
+
+// TestOff: nothing but that the store is in use is written until it is closed.
+func TestOff(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Off)
+	l := still("rpm", 100)
+	s := r.open()
+	r.allow(s, debit(alice, l, 1))
+	before, _ := os.ReadFile(r.file())
+	for range 20 {
+		r.allow(s, debit(alice, l, 1))
+	}
+	if err := s.Forget(t.Context(), bob); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := os.ReadFile(r.file()); !bytes.Equal(before, after) {
+		t.Fatal("written before the end")
+	}
+	c := r.crashed()
+	cs := c.open()
+	c.wantLeft(cs, alice, l, 100)
+	r.close(s)
+	s = r.open()
+	r.wantLeft(s, alice, l, 79)
+}
+
+// TestForget: a forgotten bucket is forgotten for good, and a bucket born in its place is not.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	for _, mode := range disk.Modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, mode)
+			l := still("rpm", 100)
+			s := r.open()
+			r.allow(s, debit(alice, l, 60))
+			r.allow(s, debit(bob, l, 60))
+			if err := s.Forget(t.Context(), alice, bob); err != nil {
+				t.Fatal(err)
+			}
+			r.allow(s, debit(bob, l, 30))
+			if mode == disk.Ahead || mode == disk.Always {
+				c := r.crashed()
+				cs := c.open()
+				c.wantLeft(cs, alice, l, 100)
+				if left := c.left(cs, bob, l); left > 70 || left < 60 {
+					t.Fatalf("%d tokens left after the crash", left)
+				}
+			}
+			r.close(s)
+			s = r.open()
+			r.wantLeft(s, alice, l, 100)
+			r.wantLeft(s, bob, l, 70)
+		})
+	}
+}

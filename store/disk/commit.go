@@ -1,0 +1,311 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// maxChunk is how many buckets one transaction writes at most, so that it does not hold up what waits behind it.
+const maxChunk = 10_000
+
+// run is the committer. What arrives while it writes forms the next transaction; it waits for no timer but that of
+// the mode Interval.
+func (j *journal) run() {
+	defer close(j.stopped)
+	var tick <-chan time.Time
+	if j.mode == Interval {
+		t := time.NewTicker(j.interval)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-j.wake:
+			j.flush(j.mode.waits())
+		case <-tick:
+			j.flush(true)
+		case <-j.stop:
+			j.mu.Lock()
+			j.closed = true
+			j.mu.Unlock()
+			j.flush(j.mode.waits())
+			return
+		}
+	}
+}
+
+// flush writes what waits; without buckets, only the catalog.
+func (j *journal) flush(buckets bool) {
+	runtime.Gosched()                     // lets those whom the last transaction released come along
+	buckets = buckets && j.touched.Load() // the full ones that Open found can wait for a change
+	j.mu.Lock()
+	w, ticket := j.work, j.next
+	if buckets {
+		j.work, j.next = work{}, newBatch()
+		j.flushing = w.since
+	} else {
+		w = work{ops: w.ops}
+		j.work.ops = nil
+	}
+	j.mu.Unlock()
+	if !buckets {
+		if len(w.ops) > 0 {
+			_ = j.write(&chunk{ops: w.ops}) // each of them is told
+		}
+		return
+	}
+	slices.SortFunc(w.queue, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	c := &chunk{ticket: ticket, ops: w.ops}
+	var err error
+	for first := true; first || len(w.queue)+len(w.gone) > 0; first = false {
+		n, m := min(len(w.queue), maxChunk), min(len(w.gone), maxChunk)
+		if !first {
+			c = &chunk{ticket: ticket}
+		}
+		c.marks = w.marks
+		w.marks = nil
+		j.collect(c, w.queue[:n], w.gone[:m])
+		w.queue, w.gone = w.queue[n:], w.gone[m:]
+		if err = j.write(c); err != nil {
+			j.landed(c, err)
+			break
+		}
+		j.landed(c, nil)
+	}
+	if err != nil {
+		j.giveUp(w, ticket)
+	}
+	j.mu.Lock()
+	j.flushing = time.Time{}
+	j.mu.Unlock()
+	ticket.err = err
+	close(ticket.done)
+}
+
+// chunk is what one transaction writes.
+type chunk struct {
+	ticket  *batch
+	records []record
+	gone    []string
+	marks   []mark
+	ops     []*op
+	at      int64 // no bucket in it was judged later
+	buf     []byte
+}
+
+type record struct {
+	entry
+	value      []byte
+	start, end int // of the value in the chunk's buf, while that grows
+}
+
+// collect takes the state of buckets down, of those queued and of those of all settles with an id until now. From
+// here on what the records will say is what may be answered.
+func (j *journal) collect(c *chunk, queue []entry, gone []string) {
+	j.gate.Lock()
+	defer j.gate.Unlock()
+	j.mu.Lock()
+	c.marks = append(c.marks, j.work.marks...)
+	j.work.marks = nil
+	j.mu.Unlock()
+	c.at = j.table.Now()
+	c.records = make([]record, 0, len(queue)+len(c.marks))
+	for _, e := range queue {
+		j.take(c, e.b, false)
+	}
+	for _, m := range c.marks {
+		for _, b := range m.bs {
+			j.take(c, b, true)
+		}
+	}
+	c.done()
+	if len(c.marks) > 0 { // else they are in order
+		slices.SortStableFunc(c.records, func(a, b record) int { return cmp.Compare(a.key, b.key) })
+	}
+	j.unwanted(c, gone)
+}
+
+// unwanted adds the records to delete, but for those of buckets that were born there since, and written.
+func (j *journal) unwanted(c *chunk, gone []string) {
+	for _, key := range gone {
+		stored := false
+		j.table.Live(key, func(b *table.Bucket) { stored = b.Reserve != nil && b.Reserve.Stored })
+		if !stored {
+			c.gone = append(c.gone, key)
+		}
+	}
+}
+
+// take takes a bucket's state down, unless that was done since it was queued.
+func (j *journal) take(c *chunk, b *table.Bucket, marked bool) {
+	b.Lock()
+	defer b.Unlock()
+	r := b.Reserve
+	if b.Dead() || r == nil || r.Queued == nil && !marked {
+		return
+	}
+	c.at = max(c.at, b.Head().At)
+	j.plan(b, r, c.at)
+	c.add(b, r)
+	r.Queued, r.Flight, r.Stored = nil, c.ticket, true
+}
+
+// add takes down a locked bucket's state, with the levels that are to be durable.
+func (c *chunk) add(b *table.Bucket, r *table.Reserve) {
+	head := b.Head()
+	c.at = max(c.at, head.At)
+	start := len(c.buf)
+	c.buf = appendRecord(c.buf, r.Key, &head, b, r.Slots)
+	c.records = append(c.records, record{entry: entry{r.Key, b}, start: start, end: len(c.buf)})
+}
+
+// done cuts the values out of what was taken down.
+func (c *chunk) done() *chunk {
+	for i := range c.records {
+		r := &c.records[i]
+		r.value = c.buf[r.start:r.end:r.end]
+	}
+	return c
+}
+
+// landed tells the buckets of a chunk what became of it.
+func (j *journal) landed(c *chunk, err error) {
+	var again []entry
+	for i := range c.records {
+		e := c.records[i].entry
+		e.b.Lock()
+		r := e.b.Reserve
+		if r.Flight == c.ticket {
+			r.Flight = nil
+			if err == nil {
+				for k := range r.Slots {
+					r.Slots[k].Bound = r.Slots[k].Next
+				}
+			}
+		}
+		if err != nil {
+			r.Dirty = true
+			if j.mode == Interval && r.Queued == nil && !e.b.Dead() {
+				again = append(again, e)
+			}
+		}
+		e.b.Unlock()
+	}
+	if err == nil {
+		return
+	}
+	// An id that was taken rides with the next transaction: it must never be taken again.
+	j.mu.Lock()
+	j.work.marks = append(j.work.marks, c.marks...)
+	j.work.gone = append(j.work.gone, c.gone...)
+	j.mu.Unlock()
+	j.requeue(again)
+}
+
+// giveUp puts back what a flush did not get to.
+func (j *journal) giveUp(w work, ticket *batch) {
+	j.mu.Lock()
+	j.work.gone = append(j.work.gone, w.gone...)
+	if j.mode == Interval || len(j.work.gone)+len(j.work.marks) > 0 {
+		j.work.since = w.since
+	}
+	j.mu.Unlock()
+	for _, e := range w.queue {
+		e.b.Lock()
+		if r := e.b.Reserve; r.Queued == ticket {
+			r.Queued = nil
+		}
+		e.b.Unlock()
+	}
+	if j.mode == Interval {
+		j.requeue(w.queue)
+	}
+}
+
+// requeue queues buckets for the next tick.
+func (j *journal) requeue(entries []entry) {
+	for _, e := range entries {
+		e.b.Lock()
+		if r := e.b.Reserve; r.Queued == nil && !e.b.Dead() {
+			j.enqueue(e.b, r)
+		}
+		e.b.Unlock()
+	}
+}
+
+// op is a commit of the catalog that waits to be written.
+type op struct {
+	puts  []pair // without a value: deleted
+	begin bool   // says that the store is in use
+	err   error
+	done  chan struct{}
+}
+
+// Wait implements [table.Ticket].
+func (o *op) Wait(ctx context.Context) error {
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type pair struct {
+	bucket, key, value []byte
+}
+
+// persist writes a commit of the catalog, and returns when it is durable.
+func (j *journal) persist(records []store.Record, epochs map[string]uint64) error {
+	o := &op{done: make(chan struct{})}
+	for i := range records {
+		p := pair{bucket: catalogBucket, key: catalogKey(records[i].Key)}
+		if len(p.key) > maxKey {
+			return store.ErrInvalid
+		}
+		if records[i].Version != 0 {
+			p.value = encodeCatalog(p.key, &records[i])
+		}
+		o.puts = append(o.puts, p)
+	}
+	for ns, e := range epochs {
+		key := []byte(ns)
+		if len(key) > maxKey {
+			return store.ErrInvalid
+		}
+		o.puts = append(o.puts, pair{epochBucket, key, encodeEpoch(key, e)})
+	}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return store.ErrClosed
+	}
+	j.work.ops = append(j.work.ops, o)
+	j.mu.Unlock()
+	j.kick()
+	<-o.done
+	return o.err
+}
+
+// figures are what Stats tells, beside the work that waits. The journal's mu guards them.
+type figures struct {
+	flushing         time.Time // since when the oldest change waits that is being written
+	commits, records uint64
+	last             error
+}
+
+func (j *journal) stats() Stats {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	st := Stats{Commits: j.commits, Records: j.figures.records, Err: j.last}
+	if since := cmp.Or(j.flushing, j.work.since); !since.IsZero() && j.mode != Off {
+		st.Lag = time.Since(since)
+	}
+	return st
+}

@@ -1,0 +1,281 @@
+package disk
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// journal makes buckets durable: it collects what has changed, and its committer writes it.
+//
+// Locks are taken in this order: gate, a bucket's, mu. The committer holds no lock while it writes.
+type journal struct {
+	mode     Mode
+	interval time.Duration
+	file     string
+	db       *bolt.DB
+	table    *table.Table
+	ids      uint64 // ids of this run are above
+	commit   func(*bolt.Tx) error
+
+	closing atomic.Bool // nothing is admitted any more
+	touched atomic.Bool // something has changed since Open
+	begun   atomic.Bool // the file says so: it was not closed
+
+	// gate is held for reading by a settle with an id, for writing while the committer collects: a settle's
+	// buckets and its id are in one transaction.
+	gate sync.RWMutex
+
+	mu     sync.Mutex
+	work   work
+	next   *batch
+	first  *op  // under way to begun
+	closed bool // the committer has gone
+	figures
+
+	wake    chan struct{}
+	stop    chan struct{}
+	stopped chan struct{}
+	broken  error // the file is not to be written any more; the committer's
+}
+
+// work is what waits to be written.
+type work struct {
+	queue []entry  // buckets
+	gone  []string // keys of buckets whose records are to be deleted
+	marks []mark   // ids of settles
+	ops   []*op    // commits of the catalog
+	since time.Time
+}
+
+type entry struct {
+	key string
+	b   *table.Bucket
+}
+
+// mark is a settle's id. Its buckets are written with it, so that neither is ever durable alone.
+type mark struct {
+	id      string
+	expires time.Time
+	bs      []*table.Bucket
+}
+
+// batch is the ticket of all that is written together.
+type batch struct {
+	done chan struct{}
+	err  error
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+// Wait implements [table.Ticket].
+func (b *batch) Wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refused is the ticket of what comes after the end.
+var refused = func() *batch {
+	b := newBatch()
+	b.err = store.ErrClosed
+	close(b.done)
+	return b
+}()
+
+// Changed implements [table.Journal].
+func (j *journal) Changed(b *table.Bucket, key store.Bucket, c table.Change) table.Ticket {
+	if j.closing.Load() {
+		return refused
+	}
+	var begin table.Ticket
+	if !j.begun.Load() {
+		begin = j.begin()
+	}
+	r := b.Reserve
+	if c == table.Forgotten {
+		return or(j.forgotten(r), begin)
+	}
+	if r == nil {
+		r = &table.Reserve{Key: table.Key(key)}
+		b.Reserve = r
+	}
+	r.Dirty = true
+	return or(j.changed(b, r, c), begin)
+}
+
+// changed returns what a change of a bucket has to wait for.
+func (j *journal) changed(b *table.Bucket, r *table.Reserve, c table.Change) table.Ticket {
+	switch {
+	case j.mode == Off || c == table.Undone:
+		return nil
+	case j.mode == Interval:
+		if r.Queued == nil {
+			j.enqueue(b, r)
+		}
+		return nil
+	case j.mode == Always && c == table.Debited:
+	case len(r.Slots) == b.Len():
+		durable, underway := covered(b, r)
+		if durable {
+			return nil
+		}
+		if underway {
+			return r.Flight
+		}
+	}
+	if r.Queued != nil {
+		return r.Queued
+	}
+	return j.enqueue(b, r)
+}
+
+func or(t, u table.Ticket) table.Ticket {
+	if t != nil {
+		return t
+	}
+	return u
+}
+
+// begin has the file say that the store was not closed, before anybody has seen a counter that is further than the
+// file's.
+func (j *journal) begin() table.Ticket {
+	j.touched.Store(true)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.begun.Load():
+		return nil
+	case j.closed:
+		return refused
+	case j.first == nil:
+		j.first = &op{begin: true, done: make(chan struct{})}
+		j.work.ops = append(j.work.ops, j.first)
+		j.kick()
+	}
+	return j.first
+}
+
+// settled waits until what is in memory may be seen.
+func (j *journal) settled(ctx context.Context) {
+	if !j.touched.Load() || j.begun.Load() {
+		return
+	}
+	j.mu.Lock()
+	first := j.first
+	j.mu.Unlock()
+	if first != nil {
+		_ = first.Wait(ctx) // whoever changed something is told
+	}
+}
+
+// covered reports whether all levels lie within what is durable, or within what a commit under way makes so.
+func covered(b *table.Bucket, r *table.Reserve) (durable, underway bool) {
+	durable, underway = true, r.Flight != nil
+	for i := range r.Slots {
+		level := b.Level(i)
+		durable = durable && level <= r.Slots[i].Bound
+		underway = underway && level <= r.Slots[i].Next
+	}
+	return durable, underway
+}
+
+// enqueue queues a locked bucket for the next transaction.
+func (j *journal) enqueue(b *table.Bucket, r *table.Reserve) table.Ticket {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return refused
+	}
+	r.Queued = j.next
+	j.work.queue = append(j.work.queue, entry{r.Key, b})
+	j.started()
+	j.mu.Unlock()
+	if j.mode.waits() {
+		j.kick()
+	}
+	return r.Queued
+}
+
+func (j *journal) forgotten(r *table.Reserve) table.Ticket {
+	if r == nil || !r.Stored {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.work.gone = append(j.work.gone, r.Key)
+	j.started()
+	if !j.mode.waits() {
+		return nil
+	}
+	if j.closed {
+		return refused
+	}
+	j.kick()
+	return j.next
+}
+
+// Once implements [table.Journal].
+func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.Ticket {
+	if j.mode == Off {
+		return nil // Close asks the table
+	}
+	there := slices.DeleteFunc(slices.Clone(bs), func(b *table.Bucket) bool { return b == nil })
+	if !j.begun.Load() {
+		j.begin()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.work.marks = append(j.work.marks, mark{id, expires, there})
+	j.started()
+	switch {
+	case j.closed:
+		return refused
+	case !j.mode.waits():
+		return nil
+	}
+	j.kick()
+	return j.next
+}
+
+// Evict implements [table.Journal]. The record goes with a later transaction.
+func (j *journal) Evict(b *table.Bucket, _ store.Bucket, _ int64) bool {
+	r := b.Reserve
+	if r == nil {
+		return true
+	}
+	if r.Queued != nil || r.Flight != nil {
+		return false
+	}
+	if r.Stored {
+		j.mu.Lock()
+		j.work.gone = append(j.work.gone, r.Key)
+		j.mu.Unlock()
+	}
+	return true
+}
+
+// started notes when the oldest change began to wait. The journal is locked.
+func (j *journal) started() {
+	if j.work.since.IsZero() {
+		j.work.since = time.Now()
+	}
+}
+
+// kick has the committer look for work.
+func (j *journal) kick() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,96 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// load reads the file into memory. After an unclean end every bucket gets a new id: somebody may have seen counters
+// that are further than those in the file, and under one id they must never go back.
+func (s *Store) load(clean bool, retired store.Retired) error {
+	return guarded(func() error {
+		return s.db.View(func(tx *bolt.Tx) error {
+			return errors.Join(
+				each(tx, catalogBucket, func(k, v []byte) error {
+					r, err := decodeCatalog(k, v)
+					if err == nil {
+						s.catalog.Load(r)
+					}
+					return err
+				}),
+				each(tx, epochBucket, func(k, v []byte) error {
+					e, err := decodeEpoch(k, v)
+					if err == nil {
+						s.catalog.LoadEpoch(string(k), e)
+					}
+					return err
+				}),
+				each(tx, settledBucket, s.loadMark),
+				each(tx, recordBucket, func(k, v []byte) error { return s.loadRecord(k, v, clean, retired) }),
+			)
+		})
+	})
+}
+
+func (s *Store) loadMark(k, v []byte) error {
+	id, expires, err := decodeMark(k, v)
+	if err == nil && !markExpired(k, s.table.Now()) {
+		s.table.LoadSettled(id, expires)
+	}
+	return err
+}
+
+func (s *Store) loadRecord(k, v []byte, clean bool, retired store.Retired) error {
+	rec, err := decodeRecord(k, v)
+	if err != nil {
+		return err
+	}
+	key := string(k)
+	r := &table.Reserve{Key: key, At: rec.At, Stored: true, Dirty: !clean, Slots: make([]table.Reserved, len(rec.Limits))}
+	for i := range rec.Limits {
+		level := rec.Limits[i].Level
+		r.Slots[i] = table.Reserved{Bound: level, Next: level, Base: level}
+	}
+	loaded, err := s.table.Load(key, rec, r, !clean)
+	if err != nil {
+		return err
+	}
+	if !loaded {
+		s.journal.work.gone = append(s.journal.work.gone, key)
+	}
+	if retired != nil && (!loaded || !clean) && counted(rec) {
+		retired(store.State{
+			Bucket: table.ParseKey(key), ID: rec.ID, At: bucket.Time(rec.At), Epoch: uint64(rec.Epoch), Limits: rec.Limits,
+		})
+	}
+	return nil
+}
+
+func counted(rec *table.Record) bool {
+	return slices.ContainsFunc(rec.Limits, func(l store.LimitState) bool { return l.Debited != 0 || l.Returned != 0 })
+}
+
+// each calls f with every entry of a bucket of the file, and says which one it does not like.
+func each(tx *bolt.Tx, name []byte, f func(k, v []byte) error) error {
+	b := tx.Bucket(name)
+	if b == nil {
+		return fmt.Errorf("%w: %s is missing", ErrCorrupt, name)
+	}
+	return b.ForEach(func(k, v []byte) error {
+		if err := f(k, v); err != nil {
+			return damaged(name, k, err)
+		}
+		return nil
+	})
+}
+
+func damaged(name, key []byte, err error) error {
+	return fmt.Errorf("%w: %s %q: %w", ErrCorrupt, name, key, err)
+}

@@ -1,0 +1,35 @@
+package disk
+
+import "fmt"
+
+// Mode says what is durable when a take is answered.
+type Mode string
+
+const (
+	// Ahead keeps the durable level of a bucket at or above its true level: takes are answered from memory up to
+	// what is durable, and one commit for all waiting buckets reserves the next stretch. A crash can only
+	// under-admit, by at most one stretch per bucket: the larger of a tenth of the burst and a second of the rate.
+	Ahead Mode = "ahead"
+	// Always makes each debit durable before it is answered, by one commit for all that wait. A crash costs nothing.
+	Always Mode = "always"
+	// Interval writes what has changed every [Config.Interval]. A crash forgets what was spent since, which is then
+	// admitted again.
+	Interval Mode = "interval"
+	// Off writes buckets when the store is closed. A crash forgets what was spent since the store was opened.
+	Off Mode = "off"
+)
+
+// Modes lists the modes, the default first.
+var Modes = []Mode{Ahead, Always, Interval, Off}
+
+func (m Mode) check() error {
+	for _, known := range Modes {
+		if m == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("mode %q: want one of %v", string(m), Modes)
+}
+
+// waits reports whether answers wait for what they changed to be durable.
+func (m Mode) waits() bool { return m == Ahead || m == Always }

@@ -1,0 +1,238 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/catalog"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// File is the name of the file in a store's directory.
+const File = "weir.db"
+
+var (
+	// ErrNotExist says that there is no store where one must exist. It is also an fs.ErrNotExist.
+	ErrNotExist = fmt.Errorf("there is no store: %w", fs.ErrNotExist)
+	// ErrLocked says that another process has the store open.
+	ErrLocked = errors.New("another process has the store open")
+	// ErrForeign says that the file is not a store's.
+	ErrForeign = errors.New("not a weir store")
+	// ErrNewer says that the file was written by a later version of weir.
+	ErrNewer = errors.New("written by a later version of weir")
+	// ErrCorrupt says that the file is damaged.
+	ErrCorrupt = errors.New("the file is damaged")
+)
+
+// lockTimeout is how long Open waits for another to let go of the file, who perhaps only looks at it.
+const lockTimeout = 100 * time.Millisecond
+
+// Open opens the store in the directory path, and makes directory and store where there is none and MustExist does
+// not forbid it. A nil cfg means all defaults. One process at a time can have a store open: another gets [ErrLocked]
+// at once.
+//
+// Errors are a [*store.Error] about the file, around one of this package's errors or the system's.
+func Open(path string, cfg *Config) (*Store, error) {
+	c := Config{}
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Mode = cmp.Or(c.Mode, Ahead)
+	c.Interval = cmp.Or(max(0, c.Interval), DefaultInterval)
+	c.MaxBuckets = cmp.Or(max(0, c.MaxBuckets), DefaultMaxBuckets)
+	file := filepath.Join(path, File)
+	if err := c.Mode.check(); err != nil {
+		return nil, &store.Error{Op: "open", Key: file, Err: err}
+	}
+	s, err := open(path, file, &c)
+	if err != nil {
+		return nil, openError(file, err)
+	}
+	return s, nil
+}
+
+func open(dir, file string, cfg *Config) (*Store, error) {
+	if err := prepare(dir, file, cfg.MustExist); err != nil {
+		return nil, err
+	}
+	if err := validate(file); err != nil {
+		return nil, err
+	}
+	var db *bolt.DB
+	err := guarded(func() (err error) {
+		db, err = bolt.Open(file, 0o600, &bolt.Options{
+			Timeout:        lockTimeout,
+			NoFreelistSync: true, // found by walking the file, which Open does anyway
+			FreelistType:   bolt.FreelistMapType,
+			NoStatistics:   true,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := build(dir, file, db, cfg)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// prepare makes the directory, or sees to it that the store is there.
+func prepare(dir, file string, must bool) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	case errors.Is(err, fs.ErrNotExist) && !must:
+		return os.MkdirAll(dir, 0o700)
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrNotExist
+	case err != nil:
+		return err
+	}
+	info, err = os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && must, err == nil && info.Size() == 0 && must:
+		return ErrNotExist
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && !info.Mode().IsRegular():
+		return ErrForeign
+	}
+	return err
+}
+
+// build makes a store of an open file.
+func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
+	st, fresh, err := begin(db)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := syncDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	j := &journal{
+		mode: cfg.Mode, interval: cfg.Interval, file: file, db: db, commit: (*bolt.Tx).Commit,
+		next: newBatch(), wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	tc := table.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
+	if !fresh {
+		tc.NotBefore = bucket.Time(st.Clock)
+		tc.Births = st.IDs + idStride
+	}
+	j.table = table.New(tc)
+	j.ids = max(uint64(max(1, j.table.Now())), tc.Births)
+	t := j.table
+	s := &Store{table: t, db: db, journal: j}
+	s.catalog = catalog.New(func() time.Time { return bucket.Time(t.Now()) })
+	if err := s.load(st.Clean || fresh, cfg.Retired); err != nil {
+		return nil, err
+	}
+	go j.run()
+	return s, nil
+}
+
+// begin reads what the file says of itself, or makes a new file a store.
+func begin(db *bolt.DB) (st state, fresh bool, err error) {
+	err = guarded(func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			meta := tx.Bucket(metaBucket)
+			if meta == nil {
+				if name, _ := tx.Cursor().First(); name != nil {
+					return ErrForeign
+				}
+				fresh = true
+				return nil
+			}
+			var err error
+			if err = checkFormat(meta.Get(formatKey)); err != nil {
+				return err
+			}
+			if st, err = decodeState(meta.Get(stateKey)); err != nil {
+				return damaged(metaBucket, stateKey, err)
+			}
+			return nil
+		})
+	})
+	if err != nil || !fresh {
+		return st, false, err
+	}
+	st = state{Clock: -1 << 63, Clean: true}
+	err = guarded(func() error {
+		return db.Update(func(tx *bolt.Tx) error {
+			for _, name := range [][]byte{metaBucket, recordBucket, settledBucket, catalogBucket, epochBucket} {
+				if _, err := tx.CreateBucket(name); err != nil {
+					return err
+				}
+			}
+			meta := tx.Bucket(metaBucket)
+			return errors.Join(meta.Put(formatKey, append([]byte(magic), format)), meta.Put(stateKey, st.encode()))
+		})
+	})
+	return st, true, err
+}
+
+func checkFormat(v []byte) error {
+	switch n := len(magic); {
+	case len(v) < n+1 || string(v[:n]) != magic:
+		return ErrForeign
+	case v[n] > format:
+		return fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, v[n], format)
+	case v[n] != format || len(v) != n+1:
+		return fmt.Errorf("%w: format %q", ErrCorrupt, v[n:])
+	}
+	return nil
+}
+
+// syncDir makes a new file's name durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) { // systems that sync no directories
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+// openError says what to do.
+func openError(file string, err error) error {
+	var hint string
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		err, hint = ErrLocked, "stop that process, or ask it over HTTP"
+	case errors.Is(err, ErrNotExist):
+		hint = "check the path; commands that write make a new store"
+	case errors.Is(err, fs.ErrPermission):
+		hint = "the user that runs weir must own the directory and the file"
+	case errors.Is(err, syscall.ENOTDIR):
+		hint = "name a directory: the store is a file in it"
+	case errors.Is(err, ErrForeign):
+		hint = "name another directory, or move the file away"
+	case errors.Is(err, ErrNewer):
+		hint = "use that version of weir"
+	case errors.Is(err, ErrCorrupt):
+		hint = "restore the file from a copy, or move it away to begin anew"
+	case errors.Is(err, errFault):
+		err, hint = fmt.Errorf("%w: %w", ErrCorrupt, err), "restore the file from a copy, or move it away to begin anew"
+	case errors.Is(err, syscall.ENOSPC):
+		hint = "make room on the disk"
+	}
+	return &store.Error{Op: "open", Key: file, Err: err, Hint: hint}
+}

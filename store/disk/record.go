@@ -1,0 +1,159 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// The buckets of the file, in bbolt's sense. See docs/format/disk.md.
+var (
+	metaBucket    = []byte("meta")
+	recordBucket  = []byte("buckets")
+	settledBucket = []byte("settled")
+	catalogBucket = []byte("catalog")
+	epochBucket   = []byte("epochs")
+
+	formatKey = []byte("format")
+	stateKey  = []byte("state")
+)
+
+const (
+	// format is the version of the layout.
+	format = 1
+	// magic marks the format record of a weir store.
+	magic = "weir store\n"
+	// maxKey bounds what is looked up by, below bbolt's 32 KiB.
+	maxKey = 16 << 10
+)
+
+// errDecode says that a record is not what was written.
+var errDecode = errors.New("the record is damaged")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checked appends the checksum of a key and its value.
+func checked(key, value []byte) []byte { return appendSum(value, 0, key) }
+
+// appendSum appends the checksum of a key and of what follows start in buf.
+func appendSum(buf []byte, start int, key []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, buf[start:])
+	return binary.LittleEndian.AppendUint32(buf, sum)
+}
+
+// unchecked returns a value without its checksum.
+func unchecked(key, value []byte) ([]byte, error) {
+	n := len(value) - 4
+	if n < 0 || binary.LittleEndian.Uint32(value[n:]) != crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[:n]) {
+		return nil, errDecode
+	}
+	return value[:n], nil
+}
+
+// appendRecord appends a bucket's record, with the levels that are to be durable.
+func appendRecord(buf []byte, key string, head *table.Record, b *table.Bucket, levels []table.Reserved) []byte {
+	start := len(buf)
+	buf = binary.LittleEndian.AppendUint64(buf, head.ID)
+	buf = binary.LittleEndian.AppendUint64(buf, uint64(head.At))
+	buf = binary.AppendUvarint(buf, uint64(head.Epoch))
+	buf = binary.AppendUvarint(buf, uint64(head.Own))
+	buf = binary.AppendUvarint(buf, uint64(len(levels)))
+	for i := range levels {
+		s := b.Limit(i)
+		buf = appendLimit(buf, s.Limit)
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(levels[i].Next))
+		buf = binary.AppendUvarint(buf, uint64(s.Debited))
+		buf = binary.AppendUvarint(buf, uint64(s.Returned))
+	}
+	var small [128]byte
+	return appendSum(buf, start, append(small[:0], key...))
+}
+
+func appendLimit(buf []byte, l *store.Limit) []byte {
+	flags := byte(0)
+	if l.Override {
+		flags = 1
+	}
+	buf = append(buf, flags)
+	buf = appendString(buf, l.Name)
+	buf = binary.AppendUvarint(buf, uint64(l.Amount))
+	buf = binary.AppendUvarint(buf, uint64(l.Period))
+	return binary.AppendUvarint(buf, uint64(l.Burst))
+}
+
+func decodeRecord(key, value []byte) (*table.Record, error) {
+	value, err := unchecked(key, value)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{value}
+	rec := &table.Record{ID: d.fixed(), At: int64(d.fixed()), Epoch: uint32(d.uvarint()), Own: int(d.uvarint())}
+	n := d.uvarint()
+	if n > uint64(len(value)) || rec.Own > int(n) || rec.Own < 0 {
+		return nil, errDecode
+	}
+	rec.Limits = make([]store.LimitState, n)
+	for i := range rec.Limits {
+		rec.Limits[i] = store.LimitState{
+			Limit: d.limit(), Level: int64(d.fixed()), Debited: int64(d.uvarint()), Returned: int64(d.uvarint()),
+		}
+	}
+	if rec.ID == 0 || d.failed() {
+		return nil, errDecode
+	}
+	return rec, nil
+}
+
+// state is what the file says about the whole store. It is written with every transaction that concerns buckets.
+type state struct {
+	Clock int64  // no earlier time is ever used
+	IDs   uint64 // ids of the run that wrote it are above, by less than idStride
+	Clean bool   // levels and counters are the true ones
+}
+
+// idStride is how far the ids of one run lie from those of the one before at least.
+const idStride = 1 << 32
+
+func (s state) encode() []byte {
+	buf := binary.LittleEndian.AppendUint64(nil, uint64(s.Clock))
+	buf = binary.LittleEndian.AppendUint64(buf, s.IDs)
+	clean := byte(0)
+	if s.Clean {
+		clean = 1
+	}
+	return checked(stateKey, append(buf, clean))
+}
+
+func decodeState(value []byte) (state, error) {
+	value, err := unchecked(stateKey, value)
+	if err != nil || len(value) != 17 {
+		return state{}, errDecode
+	}
+	d := decoder{value}
+	return state{Clock: int64(d.fixed()), IDs: d.fixed(), Clean: value[16] == 1}, nil
+}
+
+// markKey is the key of a settle's id: when it expires, then the id, so that the first expire first.
+func markKey(id string, expires time.Time) []byte {
+	buf := binary.BigEndian.AppendUint64(nil, uint64(expires.Unix())^1<<63)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(expires.Nanosecond()))
+	return append(buf, id...)
+}
+
+func decodeMark(key, value []byte) (id string, expires time.Time, err error) {
+	if _, err := unchecked(key, value); err != nil || len(key) < 12 {
+		return "", time.Time{}, errDecode
+	}
+	sec := int64(binary.BigEndian.Uint64(key) ^ 1<<63)
+	return string(key[12:]), time.Unix(sec, int64(binary.BigEndian.Uint32(key[8:]))), nil
+}
+
+func markExpired(key []byte, now int64) bool {
+	limit := markKey("", bucket.Time(now))
+	return len(key) >= 12 && string(key[:12]) <= string(limit)
+}

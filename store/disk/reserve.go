@@ -1,0 +1,70 @@
+package disk
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// idle is after how long without a commit a bucket counts as rarely used.
+const idle = int64(4 * time.Second)
+
+// plan sets what the record of a locked bucket will say of each slot, and until then takes back from what may be
+// answered whatever lies above it: while the commit is under way, and after it has failed in whatever way, the record
+// says the old or the new.
+func (j *journal) plan(b *table.Bucket, r *table.Reserve, now int64) {
+	n, own := b.Len(), b.Head().Own
+	known := len(r.Slots) == n
+	if !known {
+		r.Slots = make([]table.Reserved, n)
+	}
+	exact := true
+	for i := range r.Slots {
+		s := b.Limit(i)
+		next := s.Level
+		if j.mode == Ahead && (i < own || s.Limit.Override) {
+			var base, since int64
+			if known {
+				base, since = r.Slots[i].Base, now-r.At
+			}
+			next = reserve(params(s.Limit), s.Level, base, now, since, known)
+		}
+		p := &r.Slots[i]
+		p.Next, p.Base = next, s.Level
+		if known {
+			p.Bound = min(p.Bound, next)
+		} else {
+			p.Bound = math.MinInt64
+		}
+		exact = exact && next == s.Level
+	}
+	r.At, r.Dirty = now, !exact
+}
+
+// reserve returns the level to make durable: the true one and a stretch that lasts for about a second, judged by how
+// the level has moved since it was at base. The level of a bucket that is nearly full moves with the clock, whatever
+// little is taken.
+func reserve(p bucket.Params, level, base, now, since int64, known bool) int64 {
+	clock := p.Clock(now)
+	longest := max(p.Burst/10, bucket.Outstanding(p.Clock(now+int64(time.Second)), clock))
+	var stretch int64
+	if known && since < idle {
+		moved := float64(bucket.Outstanding(level, base))
+		if perSecond := moved * float64(time.Second) / float64(max(since, 1)); perSecond < float64(longest) {
+			stretch = int64(perSecond)
+		} else {
+			stretch = longest
+		}
+	} else { // once more what was taken just now
+		stretch = min(longest, bucket.Outstanding(level, max(clock, base)))
+	}
+	// As far as a debit of now could reach, and not below the true level, which force may have carried further.
+	return max(level, min(bucket.Spend(level, level, stretch), bucket.Spend(clock, clock, p.Burst)))
+}
+
+func params(l *store.Limit) bucket.Params {
+	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}

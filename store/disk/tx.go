@@ -1,0 +1,170 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/store"
+)
+
+// write writes a chunk in one transaction, and tells its commits of the catalog.
+func (j *journal) write(c *chunk) error {
+	if len(c.records)+len(c.gone)+len(c.marks)+len(c.ops) == 0 {
+		return nil
+	}
+	err := j.update(func(tx *bolt.Tx) error { return j.put(tx, c, false) })
+	j.mu.Lock()
+	for _, o := range c.ops {
+		if o.begin {
+			j.first = nil
+			j.begun.Store(err == nil)
+		}
+		o.err = err
+		close(o.done)
+	}
+	j.last = err
+	if err == nil {
+		j.commits++
+		j.figures.records += uint64(len(c.records))
+	}
+	j.mu.Unlock()
+	return err
+}
+
+// put puts a chunk into a transaction.
+func (j *journal) put(tx *bolt.Tx, c *chunk, clean bool) error {
+	records := tx.Bucket(recordBucket)
+	for _, key := range c.gone {
+		if err := records.Delete([]byte(key)); err != nil {
+			return err
+		}
+	}
+	for i := range c.records {
+		if err := records.Put([]byte(c.records[i].key), c.records[i].value); err != nil {
+			return err
+		}
+	}
+	if len(c.marks) > 0 {
+		if err := putMarks(tx.Bucket(settledBucket), c.marks, c.at); err != nil {
+			return err
+		}
+	}
+	begin := false
+	for _, o := range c.ops {
+		if err := o.put(tx); err != nil {
+			return err
+		}
+		begin = begin || o.begin
+	}
+	if len(c.records)+len(c.gone)+len(c.marks) == 0 && !clean && !begin {
+		return nil // of the catalog alone: nothing to say about buckets
+	}
+	st := state{Clock: c.at, IDs: j.ids, Clean: clean}
+	return tx.Bucket(metaBucket).Put(stateKey, st.encode())
+}
+
+func (o *op) put(tx *bolt.Tx) error {
+	for _, p := range o.puts {
+		b := tx.Bucket(p.bucket)
+		if p.value == nil {
+			if err := b.Delete(p.key); err != nil {
+				return err
+			}
+		} else if err := b.Put(p.key, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putMarks writes ids of settles, and removes some that have expired: more than it writes, so that this keeps up.
+func putMarks(b *bolt.Bucket, marks []mark, now int64) error {
+	for i := range marks {
+		key := markKey(marks[i].id, marks[i].expires)
+		if err := b.Put(key, checked(key, nil)); err != nil {
+			return err
+		}
+	}
+	c := b.Cursor()
+	for range 2*len(marks) + 8 {
+		k, _ := c.First()
+		if k == nil || !markExpired(k, now) {
+			break
+		}
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update runs f in a transaction and commits it. After an error nothing was written as a rule; when the file could
+// not be synced nobody knows, and it is not written again.
+func (j *journal) update(f func(*bolt.Tx) error) error {
+	if j.broken != nil {
+		return j.trouble(j.broken)
+	}
+	var tx *bolt.Tx
+	err := guarded(func() (err error) {
+		if tx, err = j.db.Begin(true); err != nil {
+			return err
+		}
+		if err := f(tx); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return j.commit(tx)
+	})
+	if err != nil && unsure(err) {
+		j.broken = err
+		if tx != nil { // in the middle of which it may have panicked
+			_ = guarded(tx.Rollback)
+		}
+	}
+	return j.trouble(err)
+}
+
+// unsure reports whether an error leaves open what the file holds. What the system could not sync it may report as
+// synced the next time.
+func unsure(err error) bool {
+	if _, ok := err.(syscall.Errno); ok { //nolint:errorlint // of fdatasync, which bbolt hands on as it is
+		return true
+	}
+	var pe *fs.PathError
+	return errors.Is(err, errFault) || errors.As(err, &pe) && pe.Op == "sync"
+}
+
+// errFault says that the file is not what it was when it was opened.
+var errFault = errors.New("the file is damaged")
+
+// guarded turns a panic of bbolt, or a fault in the mapped file, into an error.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", errFault, r)
+		}
+	}()
+	return f()
+}
+
+func (j *journal) trouble(err error) error {
+	if err == nil {
+		return nil
+	}
+	hint := "nothing was written; the store works again once the file can be written"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		hint = "make room on the disk; the store then works again"
+	case errors.Is(err, errFault), unsure(err):
+		hint = "check the disk, then restart: the file is not written any more"
+	}
+	return &store.Error{Op: "commit", Key: j.file, Err: err, Hint: hint}
+}
+
+var _ table.Journal = (*journal)(nil)
