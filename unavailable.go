@@ -87,11 +87,12 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.Is(err, store.ErrOverflow):
 		return false, &ConfigError{Field: "tokens", Reason: err.Error()}
 	case errors.Is(err, store.ErrStaleLimits):
-		return true, &StoreError{Op: "take", Err: err, Hint: "the limits change faster than they can be read"}
+		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "the limits change faster than they can be read"}}
 	case errors.Is(err, context.DeadlineExceeded):
 		return true, &StoreError{Op: "take", Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
 	case errors.Is(err, store.ErrTooManyBuckets):
-		return true, &StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}
+		// It has answered. Were this admitted, whoever makes up ids would fill the store and then have no limits.
+		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}}
 	}
 	return true, err
 }

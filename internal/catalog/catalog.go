@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -89,9 +90,7 @@ func (c *Catalog) Commit(writes []store.Write, persist Persist) error {
 			c.put(&records[i])
 		}
 	}
-	for ns, e := range epochs {
-		c.epochs[ns] = e
-	}
+	maps.Copy(c.epochs, epochs)
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (r *reader) readAll(ctx context.Context, lines *bufio.Reader) error {
 				_, err = lines.ReadSlice('\n')
 			}
 		case len(bytes.TrimSpace(line)) > 0:
-			if r.log.lines > math.MaxUint32-1 {
+			if int64(r.log.lines) > math.MaxUint32-1 {
 				return errors.New("the log has more than 4 billion lines: replay parts of it")
 			}
 			r.log.lines++

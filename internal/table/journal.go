@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/store"
 )
 
 // Journal makes buckets durable. Its methods are called with the buckets locked and must not block.
 type Journal interface {
 	// Changed is told of a bucket after a change; its ticket, if not nil, is to be waited for before answering.
 	// Of a forgotten bucket it is told before its slots go.
-	Changed(b *Bucket, key store.Bucket, c Change) Ticket
+	Changed(b *Bucket, c Change) Ticket
 	// Once is told that a settle's id was taken, after its buckets have changed; some of them may be nil.
 	Once(id string, expires time.Time, bs []*Bucket) Ticket
-	// Evict is asked before a full bucket is evicted.
-	Evict(b *Bucket, key store.Bucket, now int64) bool
+	// Evicted is told of a full bucket that is about to die.
+	Evicted(b *Bucket)
 }
 
 // Change is what happened to a bucket.
@@ -84,7 +83,6 @@ func (ts Tickets) Wait(ctx context.Context) error {
 
 // Reserve is what a journal remembers of a bucket, under the bucket's lock.
 type Reserve struct {
-	Key    string     // as of [Key]
 	Slots  []Reserved // by slot; nil: the record has other slots, nothing of these is durable
 	Queued Ticket     // of the commit that the bucket waits for
 	Flight Ticket     // of the commit that is writing Next

@@ -109,7 +109,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		if t.cfg.Retired != nil && b.counted() {
 			op.retired = append(op.retired, b.state(key))
 		}
-		op.changed(t, b, key, Forgotten)
+		op.changed(t, b, Forgotten)
 		b.setSlots(nil)
 		b.own = 0
 		b.id = 0

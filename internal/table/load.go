@@ -106,6 +106,9 @@ func (b *Bucket) Head() Record {
 	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own)}
 }
 
+// Key returns the key of a bucket, as of [Key].
+func (b *Bucket) Key() string { return b.key }
+
 // Len returns how many slots a locked bucket has.
 func (b *Bucket) Len() int { return b.len() }
 

@@ -80,7 +80,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 			}
 			out.Levels = append(out.Levels, store.Level{Limit: sl.limit, Level: sl.level})
 		}
-		op.changed(t, b, s.Debits[i].Bucket, Settled)
+		op.changed(t, b, Settled)
 	}
 	if s.ID != "" && t.cfg.Journal != nil {
 		op.tickets.add(t.cfg.Journal.Once(s.ID, s.Expires, bs))

@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"hash/maphash"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,7 @@ type Table struct {
 	floor  atomic.Int64
 	births atomic.Uint64
 	count  atomic.Int64
-	swept  atomic.Int64 // when all shards were last swept for want of room
+	swept  atomic.Int64 // when all shards may be swept again for want of room
 	seed   maphash.Seed
 	shards [shards]shard
 
@@ -67,6 +68,7 @@ func New(cfg Config) *Table {
 	} else {
 		t.floor.Store(-1 << 63)
 	}
+	t.swept.Store(math.MinInt64)
 	// Ids go on from the time, so that a bucket reborn in a later process has another one.
 	t.births.Store(max(uint64(max(1, t.Now())), cfg.Births))
 	for i := range t.shards {
@@ -162,18 +164,19 @@ func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucke
 	return b, nil
 }
 
-// makeRoom sweeps all shards, at most once a second, and reports whether there is room for another bucket.
+// makeRoom sweeps all shards, for a fifth of the time at most, and reports whether there is room for another bucket.
 func (t *Table) makeRoom(now int64) bool {
-	if last := t.swept.Load(); last == 0 || now-last >= int64(time.Second) || now < last {
-		if t.swept.CompareAndSwap(last, now|1) {
-			for i := range t.shards {
-				s := &t.shards[i]
-				s.mu.Lock()
-				retired := t.sweep(s, now, 0)
-				s.mu.Unlock()
-				t.retire(retired)
-			}
+	next := t.swept.Load()
+	if now >= next && t.swept.CompareAndSwap(next, math.MaxInt64) {
+		began := time.Now()
+		for i := range t.shards {
+			s := &t.shards[i]
+			s.mu.Lock()
+			retired := t.sweep(s, now, 0)
+			s.mu.Unlock()
+			t.retire(retired)
 		}
+		t.swept.Store(now + 1 + 4*int64(time.Since(began)))
 	}
 	return int(t.count.Load()) < t.cfg.MaxBuckets
 }
@@ -191,12 +194,11 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 		if b.dead() || now-b.at < idle || !b.full(now) {
 			return false
 		}
-		key := parseKey(b.key)
-		if t.cfg.Journal != nil && !t.cfg.Journal.Evict(b, key, now) {
-			return false
+		if t.cfg.Journal != nil {
+			t.cfg.Journal.Evicted(b)
 		}
 		if t.cfg.Retired != nil && b.counted() {
-			retired = append(retired, b.state(key))
+			retired = append(retired, b.state(parseKey(b.key)))
 		}
 		b.id = 0
 		t.count.Add(-1)

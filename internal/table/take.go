@@ -63,7 +63,7 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	if allowed {
 		for i, b := range bs {
 			b.charge(take.Debits[i].Charges, op.now)
-			op.changed(t, b, take.Debits[i].Bucket, Debited)
+			op.changed(t, b, Debited)
 		}
 		op.tickets.remember(bs, op.now)
 	}
@@ -74,9 +74,9 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	return out, nil
 }
 
-func (op *operation) changed(t *Table, b *Bucket, key store.Bucket, c Change) {
+func (op *operation) changed(t *Table, b *Bucket, c Change) {
 	if t.cfg.Journal != nil {
-		op.tickets.add(t.cfg.Journal.Changed(b, key, c))
+		op.tickets.add(t.cfg.Journal.Changed(b, c))
 	}
 }
 

@@ -37,7 +37,7 @@ func (t *Table) undo(b *Bucket, d *store.Debit, at int64) {
 		s.returned += back
 	}
 	if t.cfg.Journal != nil {
-		t.cfg.Journal.Changed(b, d.Bucket, Undone)
+		t.cfg.Journal.Changed(b, Undone)
 	}
 }
 

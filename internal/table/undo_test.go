@@ -16,14 +16,14 @@ import (
 // broken is a journal that keeps no promise.
 type broken struct{ now bool }
 
-func (j *broken) Changed(_ *table.Bucket, _ store.Bucket, c table.Change) table.Ticket {
+func (j *broken) Changed(_ *table.Bucket, c table.Change) table.Ticket {
 	if c == table.Debited && j.now {
 		return j
 	}
 	return nil
 }
 func (j *broken) Once(string, time.Time, []*table.Bucket) table.Ticket { return nil }
-func (j *broken) Evict(*table.Bucket, store.Bucket, int64) bool        { return true }
+func (j *broken) Evicted(*table.Bucket)                                {}
 func (j *broken) Wait(context.Context) error                           { return errBroken }
 
 var errBroken = errors.New("not durable")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -266,6 +267,52 @@ func TestReturnWithIDQueued(t *testing.T) {
 	p.relieve()
 	r.must(<-other)
 	r.must(<-settled)
+}
+
+// TestOnceTogether: a settle's id and what it did are durable together, whenever the end comes.
+func TestOnceTogether(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Always)
+	l := still("rpm", 1000)
+	s := r.open()
+	r.allow(s, debit(alice, l, 0))
+	var files [][]byte
+	s.Commits(func(commit func() error) error {
+		err := commit()
+		raw, readErr := os.ReadFile(r.file())
+		files = append(files, raw)
+		return errors.Join(err, readErr)
+	})
+	const settlers, settles = 8, 25
+	var wg sync.WaitGroup
+	for g := range settlers {
+		wg.Go(func() {
+			for i := range settles {
+				if err := r.settle(s, fmt.Sprint(g, "-", i), debit(alice, l, 1), debit(bob, l, 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.close(s)
+	for i := 0; i < len(files); i += 1 + len(files)/20 {
+		x := setup(t, disk.Always)
+		x.write(files[i])
+		xs := x.open()
+		done := int64(0)
+		left, also := x.left(xs, alice, l), x.left(xs, bob, l)
+		for g := range settlers {
+			for i := range settles {
+				if errors.Is(x.settle(xs, fmt.Sprint(g, "-", i)), store.ErrSettled) {
+					done++
+				}
+			}
+		}
+		if 1000-left != done || also != left {
+			t.Fatalf("after commit %d the file has %d ids, of which it has %d and %d done", i, done, 1000-left, 1000-also)
+		}
+	}
 }
 
 // TestDoubt: while a commit is under way, and after one whose outcome nobody knows, what may be answered is bounded by

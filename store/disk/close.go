@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -47,28 +49,35 @@ func (j *journal) finish() error {
 		}
 		w.gone = w.gone[n:]
 	}
-	c := &chunk{at: j.table.Now(), marks: w.marks}
-	var err error
+	var dirty []entry
 	j.table.Each(func(b *table.Bucket, _ store.Bucket) bool {
-		j.exact(c, b)
+		if r := b.Reserve; r != nil && r.Dirty {
+			dirty = append(dirty, entry{b.Key(), b})
+		}
+		return true
+	})
+	slices.SortFunc(dirty, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	c := &chunk{at: j.table.Now(), marks: w.marks}
+	for _, e := range dirty {
+		j.exact(c, e.b)
 		if len(c.records) == maxChunk {
-			err = j.write(c.done())
+			if err := j.write(c.done()); err != nil {
+				return err
+			}
 			c = &chunk{at: c.at}
 		}
-		return err == nil
-	})
-	if err != nil {
-		return err
 	}
 	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), true) })
 }
 
-// exact takes down the true levels of a locked bucket, if its record says others.
+// exact takes down a bucket's true levels.
 func (j *journal) exact(c *chunk, b *table.Bucket) {
-	r := b.Reserve
-	if r == nil || !r.Dirty {
+	b.Lock()
+	defer b.Unlock()
+	if b.Dead() {
 		return
 	}
+	r := b.Reserve
 	r.Slots = make([]table.Reserved, b.Len())
 	for i := range r.Slots {
 		r.Slots[i].Next = b.Level(i)

@@ -60,6 +60,10 @@ func (j *journal) flush(buckets bool) {
 		}
 		return
 	}
+	if j.mode == Interval {
+		j.behind.Store(true)
+		defer j.behind.Store(false)
+	}
 	slices.SortFunc(w.queue, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
 	c := &chunk{ticket: ticket, ops: w.ops}
 	var err error
@@ -161,8 +165,8 @@ func (c *chunk) add(b *table.Bucket, r *table.Reserve) {
 	head := b.Head()
 	c.at = max(c.at, head.At)
 	start := len(c.buf)
-	c.buf = appendRecord(c.buf, r.Key, &head, b, r.Slots)
-	c.records = append(c.records, record{entry: entry{r.Key, b}, start: start, end: len(c.buf)})
+	c.buf = appendRecord(c.buf, b.Key(), &head, b, r.Slots)
+	c.records = append(c.records, record{entry: entry{b.Key(), b}, start: start, end: len(c.buf)})
 }
 
 // done cuts the values out of what was taken down.

@@ -129,12 +129,12 @@ func (r *rig) format(v string) {
 	r.edit(func(tx *bolt.Tx) error { return tx.Bucket(disk.MetaBucket).Put(disk.FormatKey, []byte(v)) })
 }
 
-// spoil changes one bit of a record.
+// spoil changes one bit of a record: of a counter.
 func spoil(tx *bolt.Tx) error {
 	b := tx.Bucket(disk.RecordBucket)
 	k, v := b.Cursor().First()
 	v = append([]byte(nil), v...)
-	v[len(v)/2] ^= 4
+	v[len(v)-6] ^= 4
 	return b.Put(append([]byte(nil), k...), v)
 }
 

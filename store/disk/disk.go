@@ -7,6 +7,7 @@ package disk
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 		return store.Outcome{}, err
 	}
 	out, tickets, err := s.table.Take(take)
+	if s.journal.behind.Load() {
+		runtime.Gosched()
+	}
 	if err != nil || tickets.None() {
 		return out, err
 	}

@@ -28,6 +28,7 @@ type journal struct {
 	closing atomic.Bool // nothing is admitted any more
 	touched atomic.Bool // something has changed since Open
 	begun   atomic.Bool // the file says so: it was not closed
+	behind  atomic.Bool // nobody waits for the committer, so that callers who keep all processors busy must make way
 
 	// gate is held for reading by a settle with an id, for writing while the committer collects: a settle's
 	// buckets and its id are in one transaction.
@@ -94,7 +95,7 @@ var refused = func() *batch {
 }()
 
 // Changed implements [table.Journal].
-func (j *journal) Changed(b *table.Bucket, key store.Bucket, c table.Change) table.Ticket {
+func (j *journal) Changed(b *table.Bucket, c table.Change) table.Ticket {
 	if j.closing.Load() {
 		return refused
 	}
@@ -104,10 +105,10 @@ func (j *journal) Changed(b *table.Bucket, key store.Bucket, c table.Change) tab
 	}
 	r := b.Reserve
 	if c == table.Forgotten {
-		return or(j.forgotten(r), begin)
+		return or(j.forgotten(b), begin)
 	}
 	if r == nil {
-		r = &table.Reserve{Key: table.Key(key)}
+		r = new(table.Reserve)
 		b.Reserve = r
 	}
 	r.Dirty = true
@@ -198,7 +199,7 @@ func (j *journal) enqueue(b *table.Bucket, r *table.Reserve) table.Ticket {
 		return refused
 	}
 	r.Queued = j.next
-	j.work.queue = append(j.work.queue, entry{r.Key, b})
+	j.work.queue = append(j.work.queue, entry{b.Key(), b})
 	j.started()
 	j.mu.Unlock()
 	if j.mode.waits() {
@@ -207,13 +208,13 @@ func (j *journal) enqueue(b *table.Bucket, r *table.Reserve) table.Ticket {
 	return r.Queued
 }
 
-func (j *journal) forgotten(r *table.Reserve) table.Ticket {
-	if r == nil || !r.Stored {
+func (j *journal) forgotten(b *table.Bucket) table.Ticket {
+	if b.Reserve == nil || !b.Reserve.Stored {
 		return nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.work.gone = append(j.work.gone, r.Key)
+	j.work.gone = append(j.work.gone, b.Key())
 	j.started()
 	if !j.mode.waits() {
 		return nil
@@ -248,21 +249,14 @@ func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.T
 	return j.next
 }
 
-// Evict implements [table.Journal]. The record goes with a later transaction.
-func (j *journal) Evict(b *table.Bucket, _ store.Bucket, _ int64) bool {
-	r := b.Reserve
-	if r == nil {
-		return true
-	}
-	if r.Queued != nil || r.Flight != nil {
-		return false
-	}
-	if r.Stored {
+// Evicted implements [table.Journal]. The record goes with a later transaction; until then, and after a crash, the
+// bucket owes what was reserved of it.
+func (j *journal) Evicted(b *table.Bucket) {
+	if r := b.Reserve; r != nil && r.Stored {
 		j.mu.Lock()
-		j.work.gone = append(j.work.gone, r.Key)
+		j.work.gone = append(j.work.gone, b.Key())
 		j.mu.Unlock()
 	}
-	return true
 }
 
 // started notes when the oldest change began to wait. The journal is locked.

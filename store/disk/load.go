@@ -53,7 +53,7 @@ func (s *Store) loadRecord(k, v []byte, clean bool, retired store.Retired) error
 		return err
 	}
 	key := string(k)
-	r := &table.Reserve{Key: key, At: rec.At, Stored: true, Dirty: !clean, Slots: make([]table.Reserved, len(rec.Limits))}
+	r := &table.Reserve{At: rec.At, Stored: true, Dirty: !clean, Slots: make([]table.Reserved, len(rec.Limits))}
 	for i := range rec.Limits {
 		level := rec.Limits[i].Level
 		r.Slots[i] = table.Reserved{Bound: level, Next: level, Base: level}

@@ -1,6 +1,9 @@
 package disk
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Mode says what is durable when a take is answered.
 type Mode string
@@ -23,10 +26,8 @@ const (
 var Modes = []Mode{Ahead, Always, Interval, Off}
 
 func (m Mode) check() error {
-	for _, known := range Modes {
-		if m == known {
-			return nil
-		}
+	if slices.Contains(Modes, m) {
+		return nil
 	}
 	return fmt.Errorf("mode %q: want one of %v", string(m), Modes)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,11 +138,11 @@ func listFilters(e *env) {
 func listParent(e *env) {
 	q := store.Query{Namespace: "n", Kind: store.KindEntity, Parent: "p"}
 	children := func() string {
-		s := ""
+		var s strings.Builder
 		for _, r := range e.pages(q) {
-			s += r.Key.ID
+			s.WriteString(r.Key.ID)
 		}
-		return s
+		return s.String()
 	}
 	child := func(id, parent string, version uint64) {
 		w := put(entity(id), version, "")
