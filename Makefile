@@ -28,7 +28,8 @@ build: ## Build .bin/weir
 .PHONY: test
 test: race ## Vet and test everything, with the race detector where there is a C compiler
 	$(GO) vet ./...
-	$(GO) test $(RACE) -timeout $(TIMEOUT) ./...
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -skip '$(TORTURE)' ./...
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 	@set -e; for m in $(NESTED); do echo "module $$m"; $(GO) -C $$m vet ./...; $(GO) -C $$m test ./...; done
 
 .PHONY: race
