@@ -86,10 +86,7 @@ func (t *Table) Live(key string, f func(b *Bucket)) bool {
 	return true
 }
 
-// Key returns the key under which a table keeps a bucket, which orders buckets as [store.Bucket.Compare] does.
-func Key(b store.Bucket) string { return string(appendKey(nil, b)) }
-
-// ParseKey is the inverse of [Key].
+// ParseKey returns the bucket that a key names. Keys order buckets as [store.Bucket.Compare] does.
 func ParseKey(key string) store.Bucket { return parseKey(key) }
 
 // Lock locks a bucket for a journal.
@@ -106,7 +103,7 @@ func (b *Bucket) Head() Record {
 	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own)}
 }
 
-// Key returns the key of a bucket, as of [Key].
+// Key returns the key under which its table keeps the bucket. It never changes.
 func (b *Bucket) Key() string { return b.key }
 
 // Len returns how many slots a locked bucket has.
