@@ -17,6 +17,7 @@ import (
 // context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	lease, err := l.acquire(ctx, &req)
+	l.tally(ctx, &req, lease, err)
 	if l.core.cfg.Observer.Decided != nil {
 		l.observeDecision(ctx, req.Entity, req.Resource, err == nil, lease != nil && lease.degraded != "", err)
 	}
@@ -49,7 +50,13 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 		}
 		lease.at, lease.levels = out.At, out.Levels
 		if !out.Allowed {
-			return nil, &ExceededError{lease.decision(false)}
+			d := lease.decision(false)
+			l.observeShadows(ctx, d.Statuses, false)
+			return nil, &ExceededError{d}
+		}
+		if p.shadows {
+			lease.leaveOut()
+			l.observeShadows(ctx, lease.decided.Statuses, true)
 		}
 		return lease, nil
 	}
@@ -68,6 +75,9 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 		return allowed, nil
 	}
 	ok, degraded, err := l.allow(ctx, entity, resource)
+	if degraded && ok {
+		l.countDegraded(entity, resource)
+	}
 	if l.core.cfg.Observer.Decided != nil {
 		l.observeDecision(ctx, entity, resource, ok, degraded, err)
 	}
@@ -83,8 +93,15 @@ func (l *Limiter) allow(ctx context.Context, entity, resource string) (ok, degra
 		if p.allow == nil {
 			return false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
 		}
-		out, err := l.take(ctx, store.Take{Debits: p.allow, Brief: true})
+		watched := p.shadows && l.core.cfg.Observer.WouldRefuse != nil
+		out, err := l.take(ctx, store.Take{Debits: p.allow, Brief: !watched})
 		if err == nil {
+			if watched {
+				l.observeAllow(ctx, p.allow, out)
+			}
+			if !out.Allowed {
+				l.core.tallies.refused(p, &p.refusals)
+			}
 			return out.Allowed, false, nil
 		}
 		if !errors.Is(err, store.ErrStaleLimits) || try >= maxStale {
@@ -129,7 +146,7 @@ func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
 		lk := &links[i]
 		from := len(charges)
 		for j := range lk.limits {
-			charges = append(charges, store.Charge{Limit: &lk.limits[j]})
+			charges = append(charges, store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)})
 		}
 		lease.debits = append(lease.debits, store.Debit{
 			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch, Ref: lk.ref,
@@ -147,6 +164,9 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 	stored := make([]store.Limit, len(valid))
 	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid)), Ref: p.own.ref}
 	for i, lim := range valid {
+		if lim.Enforce != EnforceOn {
+			return store.Debit{}, configErr("limit "+lim.Name+": enforce", "must be on: the limits of a request are enforced")
+		}
 		stored[i] = lim.stored(true)
 		d.Charges[i].Limit = &stored[i]
 	}
@@ -174,7 +194,7 @@ func (le *Lease) demand(tokens Tokens) error {
 				return configErr("tokens."+c.Limit.Name, "must not be negative: %d", n)
 			case n > MaxTokens:
 				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
-			case n*1000 > c.Limit.Burst:
+			case n*1000 > c.Limit.Burst && !c.Shadow:
 				return &BurstError{le.debits[i].Bucket.Entity, le.plan.resource, c.Limit.Name, n, c.Limit.Burst / 1000}
 			}
 			c.Amount = n * 1000
@@ -218,6 +238,7 @@ func (le *Lease) unknown(limit string) error {
 // The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests.
 func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
 	leases, err := l.acquireAll(ctx, reqs)
+	l.tallyAll(ctx, reqs, leases, err)
 	if l.core.cfg.Observer.Decided != nil {
 		for i := range reqs {
 			degraded := err == nil && leases[i].degraded != ""
@@ -267,8 +288,14 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 			return l.orDegradeAll(ctx, reqs, leases, err)
 		}
 		d := m.spread(out, leases)
+		l.observeShadows(ctx, d.Statuses, out.Allowed)
 		if !out.Allowed {
 			return nil, &ExceededError{d}
+		}
+		for _, le := range leases {
+			if le.plan.shadows {
+				le.leaveOut()
+			}
 		}
 		return leases, nil
 	}

@@ -15,8 +15,9 @@ import (
 
 // AuditEvent tells of one change: who made what of what. It was written in the same atomic step as the change.
 //
-// Actions are entity.create, entity.update, entity.delete, limits.set, limits.delete, system.on_unavailable,
-// bucket.reset, namespace.create, namespace.delete, namespace.recover, namespace.purge and secret.create.
+// Actions are entity.create, entity.update, entity.delete, entity.adopt, limits.set, limits.delete, limits.adopt,
+// system.on_unavailable, manifest.apply, bucket.reset, namespace.create, namespace.delete, namespace.recover,
+// namespace.purge and secret.create.
 type AuditEvent struct {
 	ID        string          `json:"id"` // sorts by time: to the millisecond, and strictly among the events of one limiter
 	At        time.Time       `json:"at"`
@@ -30,6 +31,7 @@ type AuditEvent struct {
 // AuditQuery selects the events of the limiter's namespace, or of one subject:
 //
 //   - entity:ID, with the limits of the entity; resource:NAME; system
+//   - manifest:NAME, for its revisions
 //   - what [BucketSubject] returns
 //   - namespace:NAME for what became of a namespace, namespace: for that of all of them, secret:NAME; these are kept
 //     beside the namespaces, so that they outlive them, and any limiter of the store finds them

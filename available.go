@@ -38,7 +38,7 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 		lk := &p.links[i]
 		for j := range lk.limits {
 			level := levelNow(&lk.limits[j], &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, lk.source, 0, level, now))
+			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, lk.source, store.Charge{Shadow: lk.shadow.has(j)}, level, now))
 		}
 	}
 	return av, nil
@@ -71,7 +71,8 @@ func levelNow(lim *store.Limit, s *store.State, now int64) store.Level {
 	return store.Level{Limit: lim, Level: level, Refused: refused}
 }
 
-// Fits reports whether a request for tokens would have been admitted at that time. It does no I/O.
+// Fits reports whether a request for tokens would have been admitted at that time. Limits in shadow do not count. It does
+// no I/O.
 // A name that no limit has, or a negative amount, is a [*ConfigError].
 func (a Availability) Fits(tokens Tokens) (bool, error) {
 	d, err := a.RetryAfter(tokens)
@@ -79,7 +80,7 @@ func (a Availability) Fits(tokens Tokens) (bool, error) {
 }
 
 // RetryAfter returns how long after At a request for tokens will be admitted, if nobody else spends; 0 means that it
-// would have been admitted then. It does no I/O. An amount above a burst is a [*BurstError], a name that no limit has,
+// would have been admitted then. Limits in shadow do not count. It does no I/O. An amount above a burst is a [*BurstError], a name that no limit has,
 // or a negative amount, a [*ConfigError].
 func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
 	for name, n := range tokens {
@@ -98,6 +99,9 @@ func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
 	now := nanosOf(a.At)
 	for i := range a.Statuses {
 		s := &a.Statuses[i]
+		if s.Shadow {
+			continue
+		}
 		n := tokens[s.Limit]
 		if n > s.Burst {
 			return 0, &BurstError{s.Entity, s.Resource, s.Limit, n, s.Burst}

@@ -24,6 +24,7 @@ type Entity struct {
 	Cascade  bool              `json:"cascade"`
 	Metadata map[string]string `json:"metadata,omitempty"` // at most 16 KiB in all
 	Created  time.Time         `json:"created"`            // set by CreateEntity
+	Managed  *Managed          `json:"managed,omitempty"`  // set by Declare alone
 }
 
 // EntityUpdate says what becomes of an entity. Nil fields stay as they are.
@@ -119,7 +120,7 @@ func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
 		case n.version != 0:
 			return fmt.Errorf("entity %q: %w", e.ID, ErrExists)
 		}
-		e.Created = stamp()
+		e.Created, e.Managed = stamp(), nil
 		n.set(&e)
 		checks, err := l.core.place(ctx, &n, "")
 		if err != nil {

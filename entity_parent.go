@@ -36,11 +36,13 @@ func (n *node) exists() bool { return n.version != 0 && !n.rec.Created.IsZero() 
 
 func (n *node) entity() Entity {
 	r := &n.rec
-	return Entity{n.key.ID, r.Name, r.Parent, r.Cascade, r.Metadata, r.Created}
+	return Entity{n.key.ID, r.Name, r.Parent, r.Cascade, r.Metadata, r.Created, r.Managed}
 }
 
 func (n *node) set(e *Entity) {
-	n.rec = entityRecord{Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created}
+	n.rec = entityRecord{
+		Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created, Managed: e.Managed,
+	}
 }
 
 func (n *node) put() store.Write {
@@ -78,6 +80,30 @@ func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, 
 	if err != nil {
 		return nil, err
 	}
+	writes, err := n.under(chain)
+	if err != nil || n.version == 0 {
+		return writes, err
+	}
+	above, err := c.chain(ctx, n.key.Namespace, from)
+	if err != nil {
+		return nil, err
+	}
+	for i := range above {
+		w := above[i].check()
+		if !slices.ContainsFunc(writes, func(o store.Write) bool { return o.Record.Key == w.Record.Key }) {
+			writes = append(writes, w)
+		}
+	}
+	depth := len(chain) + 1
+	if depth <= len(above)+1 {
+		return writes, nil // its descendants fitted at this depth
+	}
+	return writes, c.makeRoom(ctx, n, MaxDepth-depth)
+}
+
+// under returns what a commit that puts n under a chain, from its parent upwards, must assert and do.
+func (n *node) under(chain []node) ([]store.Write, error) {
+	to := n.rec.Parent
 	var writes []store.Write
 	for i := range chain {
 		a := &chain[i]
@@ -95,27 +121,10 @@ func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, 
 			writes = append(writes, a.check())
 		}
 	}
-	depth := len(chain) + 1
-	if depth > MaxDepth {
+	if len(chain)+1 > MaxDepth {
 		return nil, tooDeep(to)
 	}
-	if n.version == 0 {
-		return writes, nil
-	}
-	above, err := c.chain(ctx, n.key.Namespace, from)
-	if err != nil {
-		return nil, err
-	}
-	for i := range above {
-		w := above[i].check()
-		if !slices.ContainsFunc(writes, func(o store.Write) bool { return o.Record.Key == w.Record.Key }) {
-			writes = append(writes, w)
-		}
-	}
-	if depth <= len(above)+1 {
-		return writes, nil // its descendants fitted at this depth
-	}
-	return writes, c.makeRoom(ctx, n, MaxDepth-depth)
+	return writes, nil
 }
 
 // makeRoom marks n and makes sure that its descendants lie at most so many levels below it.

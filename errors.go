@@ -35,6 +35,8 @@ var (
 	ErrExpired = store.ErrExpired
 	// ErrBadCursor says that a cursor is not one of the list.
 	ErrBadCursor = store.ErrBadCursor
+	// ErrNoUsage says that the store keeps no usage.
+	ErrNoUsage = errors.New("the store keeps no usage")
 	// ErrClosed says that the limiter or its store was closed.
 	ErrClosed = store.ErrClosed
 )

@@ -28,6 +28,7 @@ type HeldCharge struct {
 	Entity   string `json:"entity"`
 	Limit    Limit  `json:"limit"`
 	Override bool   `json:"override,omitempty"`
+	LeftOut  bool   `json:"left_out,omitempty"` // in shadow, and would have refused: nothing is ever spent of it
 	Tokens   int64  `json:"tokens"`
 }
 
@@ -74,7 +75,7 @@ func (le *Lease) heldLocked() Held {
 		h.Namespace = le.debits[i].Bucket.Namespace
 		for _, c := range le.debits[i].Charges {
 			h.Charges = append(h.Charges, HeldCharge{
-				Entity: le.debits[i].Bucket.Entity, Limit: limitOf(c.Limit), Override: c.Limit.Override, Tokens: c.Amount / 1000,
+				Entity: le.debits[i].Bucket.Entity, Limit: limitOf(c.Limit), Override: c.Limit.Override, LeftOut: c.Shadow, Tokens: c.Amount / 1000,
 			})
 		}
 	}
@@ -104,7 +105,7 @@ func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.Tokens < 0 || c.Tokens > bucket.MaxLevel/1000 {
+		if c.Tokens < 0 || c.Tokens > bucket.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
 			return nil, configErr("lease", "holds a bad amount of %s: %d", lim.Name, c.Tokens)
 		}
 		b := store.Bucket{Namespace: s.id, Entity: c.Entity, Resource: h.Resource}
@@ -114,7 +115,7 @@ func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 			le.debits = append(le.debits, store.Debit{Bucket: b, Ref: new(store.Ref)})
 		}
 		stored := lim.stored(c.Override)
-		le.debits[at].Charges = append(le.debits[at].Charges, store.Charge{Limit: &stored, Amount: c.Tokens * 1000})
+		le.debits[at].Charges = append(le.debits[at].Charges, store.Charge{Limit: &stored, Amount: c.Tokens * 1000, Shadow: c.LeftOut})
 	}
 	return le, nil
 }

@@ -19,7 +19,7 @@ type Lease struct {
 
 	mu      sync.Mutex
 	ended   error         // ErrCommitted or ErrRolledBack; of a held lease also ErrSettled or ErrExpired
-	debits  []store.Debit // with what is held now
+	debits  []store.Debit // with what is held now; see leaveOut
 	at      time.Time
 	levels  []store.Level // after the decision, by charge
 	decided *Decision     // once asked for, or adjusted
@@ -56,7 +56,7 @@ func (le *Lease) decision(allowed bool) Decision {
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			n := len(d.Statuses)
-			d.Statuses = append(d.Statuses, statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.sourceOf(n), c.Amount, le.levels[n], now))
+			d.Statuses = append(d.Statuses, statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.sourceOf(n), c, le.levels[n], now))
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)
@@ -84,7 +84,8 @@ func (le *Lease) sourceOf(n int) Source {
 
 // Adjust adds to what the lease holds, or with negative amounts gives some of it back, once the true cost is known.
 // It is never refused for lack of tokens: a limit may go into debt, which holds later requests back. It may name
-// limits that the request did not. Giving back more than is held is a [*ConfigError], and nothing is changed.
+// limits that the request did not. Giving back more than is held is a [*ConfigError], and nothing is changed. A limit in
+// shadow that would have refused the request is left out here, too.
 //
 // It is carried out although ctx may have ended: what was used must be counted. When it returns another error, an
 // amount that was to be added may or may not be counted, and one given back counts as given.
@@ -99,10 +100,13 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 		return err
 	}
 	le.decisionLocked() // from what was held so far
-	err = le.settle(ctx, debits)
+	at, err := le.settle(ctx, debits)
 	if heldElsewhere(err) {
 		le.ended = err // what this lease holds is not its to give back any more
 		return err
+	}
+	if err == nil {
+		le.countAdjusted(debits, at)
 	}
 	le.apply(debits, err == nil)
 	return err
@@ -124,7 +128,7 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 		for _, c := range le.debits[i].Charges {
 			n := delta[c.Limit.Name] * 1000
 			switch {
-			case n == 0:
+			case n == 0 || c.Shadow: // was left out; see leaveOut
 				continue
 			case c.Amount+n < 0:
 				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
@@ -197,19 +201,20 @@ func (le *Lease) Rollback(ctx context.Context) error {
 	if le.degraded != "" || len(debits) == 0 && le.held == nil {
 		return nil
 	}
-	err := le.settle(ctx, debits)
+	_, err := le.settle(ctx, debits)
 	if heldElsewhere(err) {
 		le.ended = err
 	}
 	return err
 }
 
-func (le *Lease) settle(ctx context.Context, debits []store.Debit) error {
+// settle changes what the lease holds, and returns the store's time of it.
+func (le *Lease) settle(ctx context.Context, debits []store.Debit) (time.Time, error) {
 	s := store.Settle{Debits: debits}
 	if le.held != nil {
 		s.ID, s.Expires = le.held.change(), le.held.expires
 	}
-	_, err := le.lim.settle(ctx, s)
+	out, err := le.lim.settle(ctx, s)
 	if err == nil && le.held != nil {
 		// Only now: as long as the change may not have been made, the same number keeps whoever holds the lease as
 		// it was before, and whoever goes on from here, from both giving it back.
@@ -218,7 +223,7 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) error {
 	if le.plan.space != nil {
 		le.plan.space.queues.returned(debits)
 	}
-	return err
+	return out.At, err
 }
 
 // settle changes buckets within the store's time, whatever becomes of the caller.

@@ -22,6 +22,9 @@ type Limit struct {
 	Amount int64         // tokens per Period
 	Period time.Duration // over which Amount is issued
 	Burst  int64         // tokens that may be spent at once; 0 means Amount
+	// Enforce says whom the limit refuses: everybody, nobody, or a percentage of the entities. The others it only
+	// observes. A change is seen elsewhere within [Config.CacheTTL], other than that of what the limit allows.
+	Enforce Enforce
 }
 
 // PerSecond returns a limit of amount tokens a second, with a burst of as many.
@@ -57,6 +60,9 @@ func (l Limit) validate() (Limit, error) {
 	}
 	if err := checkID("limit name", l.Name); err != nil {
 		return l, err
+	}
+	if !l.Enforce.valid() {
+		return l, configErr("limit "+l.Name+": enforce", "must be on, shadow, or 1%% to 99%%")
 	}
 	// Bounded first: in millitokens a large negative number may come out positive.
 	for _, f := range []struct {
@@ -239,7 +245,7 @@ func parsePeriod(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("has no unit of ms, s, min, h, d, w")
 }
 
-// String returns the text form that [ParseLimit] reads.
+// String returns the text form that [ParseLimit] reads. It says nothing of Enforce.
 func (l Limit) String() string {
 	s := l.Name + ":" + formatCount(l.Amount) + "/" + formatPeriod(l.Period)
 	if l.Burst != 0 && l.Burst != l.Amount {
@@ -276,11 +282,14 @@ type limitJSON struct {
 	Amount int64  `json:"amount"`
 	Period string `json:"period"`
 	Burst  int64  `json:"burst,omitempty"`
+	// Text, left out if it is on.
+	Enforce Enforce `json:"enforce,omitempty"`
 }
 
-// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}.
+// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, and "enforce":"shadow" or "25%" where that
+// is not on.
 func (l Limit) MarshalJSON() ([]byte, error) {
-	return json.Marshal(limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst})
+	return json.Marshal(limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst, l.Enforce})
 }
 
 // UnmarshalJSON reads what [Limit.MarshalJSON] writes, or the text form as a string. It does not check the bounds.
@@ -306,7 +315,7 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return configErr("limit "+j.Name+": period", "%v", err)
 	}
-	*l = Limit{Name: j.Name, Amount: j.Amount, Period: period, Burst: j.Burst}
+	*l = Limit{Name: j.Name, Amount: j.Amount, Period: period, Burst: j.Burst, Enforce: j.Enforce}
 	if l.Burst == 0 {
 		l.Burst = l.Amount
 	}

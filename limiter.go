@@ -97,6 +97,8 @@ type core struct {
 	cfg       Config
 	store     store.Store
 	immediate store.Immediate // the store, if it never waits
+	usage     store.Usage     // the store, if it keeps usage
+	tallies   *tallies        // what this process counts itself; nil if the store keeps no usage
 	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
@@ -123,6 +125,9 @@ func New(cfg Config) (*Limiter, error) {
 			TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout,
 		}),
 		spaces: make(map[string]*space),
+	}
+	if c.usage, _ = cfg.Store.(store.Usage); c.usage != nil {
+		c.tallies = newTallies(c)
 	}
 	l := c.in(cfg.Namespace)
 	l.owner = true
@@ -161,6 +166,7 @@ func (l *Limiter) Close() error {
 	c := l.core
 	c.close.Do(func() {
 		c.views.Close()
+		c.tallies.close()
 		c.closed = c.store.Close()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -194,6 +200,7 @@ type CacheStats struct {
 // CacheStats returns how the caches fare.
 func (l *Limiter) CacheStats() CacheStats {
 	c := l.core
+	c.tallies.collect()
 	s := CacheStats{TTL: c.cfg.CacheTTL}
 	s.Hits, s.Misses, s.Entries = c.views.Stats()
 	c.mu.Lock()

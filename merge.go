@@ -37,7 +37,7 @@ func merge(leases []*Lease) merged {
 				j := slices.IndexFunc(to.Charges, func(o store.Charge) bool { return *o.Limit == *c.Limit })
 				if j < 0 {
 					j = len(to.Charges)
-					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit})
+					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow})
 				}
 				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*bucket.MaxBurst) // a sum must not wrap around
 				m.from[i] = append(m.from[i], position{at, j})
@@ -47,13 +47,13 @@ func merge(leases []*Lease) merged {
 	return m
 }
 
-func sameLimit(a, b store.Charge) bool { return *a.Limit == *b.Limit }
+func sameLimit(a, b store.Charge) bool { return *a.Limit == *b.Limit && a.Shadow == b.Shadow }
 
 // check refuses sums that can never pass.
 func (m *merged) check() error {
 	for _, d := range m.debits {
 		for _, c := range d.Charges {
-			if c.Amount > c.Limit.Burst {
+			if c.Amount > c.Limit.Burst && !c.Shadow {
 				return &BurstError{d.Bucket.Entity, d.Bucket.Resource, c.Limit.Name, c.Amount / 1000, c.Limit.Burst / 1000}
 			}
 		}
@@ -79,7 +79,7 @@ func (m *merged) spread(out store.Outcome, leases []*Lease) Decision {
 	for i, md := range m.debits {
 		for j, c := range md.Charges {
 			src := m.source(leases, position{i, j})
-			d.Statuses = append(d.Statuses, statusOf(md.Bucket.Entity, md.Bucket.Resource, src, c.Amount, out.Levels[first[i]+j], now))
+			d.Statuses = append(d.Statuses, statusOf(md.Bucket.Entity, md.Bucket.Resource, src, c, out.Levels[first[i]+j], now))
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)

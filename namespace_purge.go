@@ -92,6 +92,9 @@ func (c *core) purge(ctx context.Context, o *orphan) error {
 	if err := c.forgetBuckets(ctx, store.BucketQuery{Namespace: o.ID}); err != nil {
 		return err
 	}
+	if err := c.forgetUsage(ctx, o.ID); err != nil {
+		return err
+	}
 	ev := event{action: "namespace.purge", subject: "namespace:" + o.Name, before: o.Namespace}
 	if o.record.Version == 0 { // only if the catalog was written by somebody else
 		return c.commit(ctx, store.Registry, []event{ev})

@@ -12,6 +12,9 @@ type Observer struct {
 	Decided func(ctx context.Context, e DecidedEvent)
 	// Called is called after each call of the store, with how long it took.
 	Called func(ctx context.Context, e CalledEvent)
+	// WouldRefuse is called for each limit in shadow that would have refused a request, had it been enforced. Allow
+	// asks the store for more where it is set and a limit is in shadow.
+	WouldRefuse func(ctx context.Context, e WouldRefuseEvent)
 }
 
 // DecidedEvent is one decision.
@@ -20,6 +23,14 @@ type DecidedEvent struct {
 	Allowed                     bool
 	Degraded                    bool
 	Err                         error // the error that the caller got, if not allowed
+}
+
+// WouldRefuseEvent is a request that a limit in shadow would have refused.
+type WouldRefuseEvent struct {
+	Namespace, Entity, Resource string // of the limit: the entity may be a parent of who asked
+	Limit                       string
+	Requested                   int64 // tokens
+	Allowed                     bool  // it was admitted: no other limit refused it
 }
 
 // CalledEvent is one call of the store.

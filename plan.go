@@ -23,7 +23,10 @@ type plan struct {
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
 	onUnavailable Unavailable
-	forgotten     sync.Once // what it was made of
+	shadows       bool         // some limit is in shadow
+	forgotten     sync.Once    // what it was made of
+	refusals      atomic.Int64 // of Allow, not handed to the tallies yet
+	quick         atomic.Int64 // of its quick form, which are hits of the space, too
 }
 
 // link is one bucket of a plan.
@@ -31,6 +34,7 @@ type link struct {
 	bucket store.Bucket
 	source Source
 	limits []store.Limit
+	shadow shadows       // which of them are in shadow for the entity
 	one    *store.Charge // of the view that the limits are from
 	epoch  uint64
 	ref    *store.Ref
@@ -61,7 +65,7 @@ func (p *plan) prepareAllow() {
 		lk := &p.links[i]
 		charges := make([]store.Charge, len(lk.limits))
 		for j := range charges {
-			charges[j].Limit = &lk.limits[j]
+			charges[j].Limit, charges[j].Shadow = &lk.limits[j], lk.shadow.has(j)
 			if countsRequests(lk.limits[j].Name) {
 				charges[j].Amount = 1000
 				counts = true
@@ -72,7 +76,7 @@ func (p *plan) prepareAllow() {
 	if counts {
 		p.allow = debits
 	}
-	if len(p.links) == 1 {
+	if len(p.links) == 1 && !p.shadows {
 		p.one = p.links[0].one
 	}
 }

@@ -46,7 +46,11 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		return false, false
 	}
 	if allowed, ok = c.immediate.TakeOne(&n.ref, n.one); ok {
-		s.hits.add()
+		if allowed || c.tallies == nil {
+			s.hits.add()
+		} else {
+			c.tallies.refused(n.plan, &n.plan.quick) // counts the hit, too: one atomic step for both
+		}
 	}
 	return allowed, ok
 }

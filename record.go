@@ -16,11 +16,13 @@ type entityRecord struct {
 	Created  time.Time         `json:"created"`
 	Deleting bool              `json:"deleting,omitempty"` // no child may be added any more
 	Moving   bool              `json:"moving,omitempty"`   // about to get another parent; see entity_parent.go
+	Managed  *Managed          `json:"managed,omitempty"`
 }
 
 type limitsRecord struct {
 	Limits        []Limit     `json:"limits,omitempty"`
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the system's record only
+	Managed       *Managed    `json:"managed,omitempty"`
 }
 
 type namespaceRecord struct {

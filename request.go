@@ -18,7 +18,8 @@ type Request struct {
 	// A name that no limit of the entity or of a parent that is charged has is an error.
 	Tokens Tokens
 	// Limits, if not empty, take the place of the entity's own for this call only: not for its parents, never
-	// stored. Calls that pass an equal limit share its state; at most 16 different ones per bucket at a time.
+	// stored. Calls that pass an equal limit share its state; at most 16 different ones per bucket at a time. They are
+	// enforced.
 	Limits []Limit
 	// OnUnavailable says what to do when the store does not answer. Defaults to the system's setting, then to
 	// [Config.OnUnavailable].
@@ -53,6 +54,10 @@ type LimitStatus struct {
 	// this limit would have let it pass.
 	Refused    bool
 	RetryAfter time.Duration
+	// Shadow says that the limit does not refuse this entity; see [Enforce]. WouldRefuse then says that it would have
+	// refused the request, whatever became of it. Requested was not debited of it in that case.
+	Shadow      bool
+	WouldRefuse bool
 
 	params bucket.Params // in millitokens
 	level  int64
@@ -99,19 +104,20 @@ func (u Unavailable) validate(field string) error {
 }
 
 // statusOf makes a charge's status of its level after the decision.
-func statusOf(entity, resource string, src Source, requested int64, l store.Level, now int64) LimitStatus {
+func statusOf(entity, resource string, src Source, c store.Charge, l store.Level, now int64) LimitStatus {
 	p := paramsOf(l.Limit)
 	s := LimitStatus{
 		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: src,
-		Requested: requested / 1000,
+		Requested: c.Amount / 1000,
 		Available: floorTokens(p.Available(l.Level, p.Clock(now))),
 		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,
 		Full:    time.Duration(max(0, saturatingSub(p.Full(l.Level), now))),
-		Refused: l.Refused,
-		params:  p, level: l.Level, at: now,
+		Refused: l.Refused && !c.Shadow,
+		Shadow:  c.Shadow, WouldRefuse: l.Refused && c.Shadow,
+		params: p, level: l.Level, at: now,
 	}
-	if l.Refused {
-		s.RetryAfter, _ = p.RetryAfter(l.Level, now, requested)
+	if s.Refused {
+		s.RetryAfter, _ = p.RetryAfter(l.Level, now, c.Amount)
 	}
 	return s
 }

@@ -37,6 +37,7 @@ type view struct {
 	exists        bool
 	entity        entityRecord
 	limits        []store.Limit
+	enforce       []Enforce     // of the limits; nil if all are enforced
 	one           *store.Charge // see oneCharge
 	source        Source
 	onUnavailable Unavailable
@@ -106,6 +107,12 @@ func (k viewKey) decode(records []store.Record) (v view, err error) {
 					return v, unreadable(r, bad)
 				}
 				v.limits = append(v.limits, valid.stored(false))
+				if valid.Enforce != EnforceOn && v.enforce == nil {
+					v.enforce = make([]Enforce, len(lr.Limits))
+				}
+				if v.enforce != nil {
+					v.enforce[len(v.limits)-1] = valid.Enforce
+				}
 			}
 			v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
 			if i == 1 {
@@ -222,6 +229,8 @@ func (p *plan) addLink(s *space, id string, vs []view) {
 		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
 		if len(v.limits) > 0 {
 			lk.limits, lk.source, lk.one = v.limits, v.source, v.one
+			lk.shadow = shadowsOf(id, v.limits, v.enforce)
+			p.shadows = p.shadows || lk.shadow != 0
 			p.links = append(p.links, lk)
 			return
 		}

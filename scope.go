@@ -23,6 +23,7 @@ type ScopedLimits struct {
 	Source        Source      `json:"source"`
 	Limits        []Limit     `json:"limits,omitempty"`
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the namespace's scope only
+	Managed       *Managed    `json:"managed,omitempty"`        // set by Declare alone
 }
 
 // LimitsQuery selects limits: with Entity those of the entity, with Resource those that entities have of their own on
@@ -121,7 +122,7 @@ func scopedLimits(r store.Record) (ScopedLimits, error) {
 		}
 	}
 	sc := scopeOf(r.Key)
-	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable}, nil
+	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable, lr.Managed}, nil
 }
 
 // SetLimits replaces the limits of a scope. Requests through this process see it at once, those elsewhere within
@@ -185,11 +186,11 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 		if err != nil {
 			return err
 		}
-		lr := limitsRecord{before.Limits, before.OnUnavailable}
+		lr := limitsRecord{before.Limits, before.OnUnavailable, before.Managed}
 		if err := f(&lr); err != nil {
 			return err
 		}
-		after := ScopedLimits{scope, before.Source, lr.Limits, lr.OnUnavailable}
+		after := ScopedLimits{scope, before.Source, lr.Limits, lr.OnUnavailable, lr.Managed}
 		if slices.Equal(before.Limits, after.Limits) && before.OnUnavailable == after.OnUnavailable {
 			return nil
 		}

@@ -253,6 +253,9 @@ func (q *queues) tooLate(ctx context.Context, w *waiter) error {
 	}
 	var over ExceededError
 	for _, s := range qu.seen {
+		if s.Shadow {
+			continue
+		}
 		var need int64
 		for _, o := range qu.waiters {
 			need = min(need+o.tokens[s.Limit]*1000, 1<<62)

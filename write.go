@@ -28,6 +28,7 @@ func (c *core) commit(ctx context.Context, space string, events []event, writes 
 
 // evict forgets what is made of records that were written.
 func (c *core) evict(writes []store.Write) {
+	c.evictDefaults(writes)
 	for i := range writes {
 		if writes[i].Check {
 			continue
@@ -39,10 +40,7 @@ func (c *core) evict(writes []store.Write) {
 			c.views.Evict(viewKey{k.Namespace, entityView, k.ID, ""})
 			ch = change{entity: k.ID}
 		case store.KindEntityLimits:
-			if k.Sub == DefaultResource { // part of the view of each resource
-				c.views.EvictFunc(func(v viewKey) bool {
-					return v.space == k.Namespace && v.kind == limitsView && v.id == k.ID
-				})
+			if k.Sub == DefaultResource {
 				ch = change{entity: k.ID}
 				break
 			}
@@ -64,6 +62,21 @@ func (c *core) evict(writes []store.Write) {
 		if s := c.known(k.Namespace); s != nil {
 			s.changed(ch)
 		}
+	}
+}
+
+// evictDefaults forgets what is made of entities' default limits, which are part of the view of each resource: in one
+// go, since that looks at everything remembered.
+func (c *core) evictDefaults(writes []store.Write) {
+	type owner struct{ space, id string }
+	owners := make(map[owner]bool)
+	for i := range writes {
+		if k := writes[i].Record.Key; k.Kind == store.KindEntityLimits && k.Sub == DefaultResource && !writes[i].Check {
+			owners[owner{k.Namespace, k.ID}] = true
+		}
+	}
+	if len(owners) > 0 {
+		c.views.EvictFunc(func(v viewKey) bool { return v.kind == limitsView && owners[owner{v.space, v.id}] })
 	}
 }
 

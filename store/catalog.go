@@ -35,11 +35,16 @@ const (
 	KindEntityLimits   Kind = "entity-limits"   // ID: the entity, Sub: the resource or _default_
 	KindResourceLimits Kind = "resource-limits" // ID: the resource
 	KindSystem         Kind = "system"          // ID: ""
+	KindManifest       Kind = "manifest"        // ID: the manifest
+	KindRevision       Kind = "revision"        // ID: the manifest, Sub: a sortable number
+	KindRevisionText   Kind = "revision-text"   // ID: the manifest, Sub: the number and that of the part
 	KindAudit          Kind = "audit"           // ID: a sortable event id, Sub: the subject
 )
 
 // Kinds lists every kind that lives in an ordinary namespace.
-var Kinds = []Kind{KindEntity, KindEntityLimits, KindResourceLimits, KindSystem, KindAudit}
+var Kinds = []Kind{
+	KindEntity, KindEntityLimits, KindResourceLimits, KindSystem, KindManifest, KindRevision, KindRevisionText, KindAudit,
+}
 
 // Registry is the namespace that holds the namespaces and what belongs to the whole store.
 const Registry = "_"

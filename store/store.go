@@ -87,6 +87,9 @@ type Charge struct {
 	Amount int64
 	// Force counts the amount without ever refusing. Only for a Take.
 	Force bool
+	// Shadow never refuses: the amount is debited if the take is allowed and it fits, and left out if it does not,
+	// which the charge's [Level] says. Only for a Take, and not together with Force.
+	Shadow bool
 }
 
 // Debit charges one bucket.
@@ -128,9 +131,11 @@ type Outcome struct {
 
 // Level is a charge's state after a decision.
 type Level struct {
-	Limit   *Limit // as the bucket has it
-	Level   int64
-	Refused bool // this charge is (one of those) why the take was refused
+	Limit *Limit // as the bucket has it
+	Level int64
+	// Refused says that this charge is (one of those) why the take was refused. Of a shadow charge it says that it did
+	// not fit, whether the take was allowed or not.
+	Refused bool
 }
 
 // State is a bucket as it was at one time.
@@ -139,6 +144,7 @@ type State struct {
 	ID     uint64    // unique per birth; 0 for a bucket that does not exist
 	At     time.Time // of the last write
 	Epoch  uint64    // config epoch of its limits
+	Takes  int64     // admitted since its birth; 0 where a store does not count them
 	Limits []LimitState
 }
 

@@ -16,20 +16,19 @@ type rule struct {
 
 // Groups of packages that several rules name. x/sync is allowed wherever the standard library is.
 var (
-	core      = []string{"store", "internal/bucket", "internal/catalogcache", "internal/breaker", "golang.org/x/sync/..."}
-	embedded  = []string{"store", "internal/bucket", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
+	core      = []string{"store", "internal/bucket", "internal/usage", "internal/catalogcache", "internal/breaker", "golang.org/x/sync/..."}
+	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
 	remote    = []string{"store", "internal/bucket", "internal/coalesce", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy"}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest"}
 	standard  = []string{"text/template", "testing"}
 	awsModule = []string{"github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}
 )
 
 // planned rooms of the architecture have no package yet.
 var planned = []string{
-	"httplimit", "weirtest", "store/redis", "store/dynamodb", "governor", "internal/coalesce",
-	"internal/breaker",
+	"httplimit", "weirtest", "store/redis", "internal/breaker",
 }
 
 var rules = []rule{
@@ -58,7 +57,11 @@ var rules = []rule{
 		why: "memory and disk share it",
 	},
 	{
-		room: "internal/table", only: []string{"store", "internal/bucket"}, catches: "store/memory",
+		room: "internal/usage", only: []string{"store", "internal/bucket"}, catches: "go.etcd.io/bbolt",
+		why: "the fold is pure, and the stream reader links it, too",
+	},
+	{
+		room: "internal/table", only: []string{"store", "internal/bucket", "internal/usage"}, catches: "store/memory",
 		why: "memory and disk share it",
 	},
 	{
@@ -98,8 +101,24 @@ var rules = []rule{
 		why: "the suite knows no driver",
 	},
 	{
-		room: "governor", only: awsModule, catches: ".",
+		room: "governor", only: slices.Concat(awsModule, []string{"internal/bucket", "governor/fleet"}), catches: "store",
 		why: "it is of use without weir",
+	},
+	{
+		room: "governor/fleet", catches: "github.com/aws/smithy-go",
+		why: "a fleet can share other things than DynamoDB",
+	},
+	{
+		room: "governor/s3coord", only: slices.Concat(awsModule, []string{"governor/fleet", "golang.org/x/sync/..."}), catches: "governor",
+		why: "only who coordinates in S3 links its client",
+	},
+	{
+		room: "governor/storecoord", only: []string{"store", "governor/fleet"}, catches: "governor",
+		why: "only who coordinates in a store links the seam",
+	},
+	{
+		room: "governor", never: []string{"github.com/aws/aws-sdk-go-v2/service/s3/..."}, catches: "github.com/aws/aws-sdk-go-v2/service/s3",
+		why: "only who coordinates in S3 links its client",
 	},
 	{
 		room: "...", never: durable, catches: "store/disk", direct: true,
@@ -126,7 +145,7 @@ var rules = []rule{
 	},
 	{
 		room: "...", never: []string{"testing"}, catches: "testing", direct: true,
-		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy"},
+		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest"},
 		why:    "it registers flags in the binary",
 	},
 }

@@ -111,16 +111,17 @@ func isSelector(expr ast.Expr, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// opensDriver reports files of the command, but open.go, that know a durable driver.
+// opensDriver reports files of the command, but those that open stores and doctor.go, that know a durable driver.
 func opensDriver(s source) []string {
-	if path.Dir(s.path) != "internal/cli" || s.isTest() || path.Base(s.path) == "open.go" {
+	base := path.Base(s.path)
+	if path.Dir(s.path) != "internal/cli" || s.isTest() || base == "open.go" || strings.HasPrefix(base, "open_") || base == "doctor.go" {
 		return nil
 	}
 	var found []string
 	for _, spec := range s.file.Imports {
 		to, _ := strconv.Unquote(spec.Path.Value)
 		if matchesAny(durable, local(to)) {
-			found = append(found, s.at(spec, "imports %s: open.go is the one place that knows every driver", local(to)))
+			found = append(found, s.at(spec, "imports %s: open.go and its like are the one place that knows drivers", local(to)))
 		}
 	}
 	return found
@@ -214,6 +215,7 @@ func TestSourceRulesCatch(t *testing.T) {
 		{"sleep in production", "x.go", "package x\nfunc f() { time.Sleep(1) }\n", sleeps, 0},
 		{"driver", "internal/cli/acquire.go", driver, opensDriver, 1},
 		{"driver opened", "internal/cli/open.go", driver, opensDriver, 0},
+		{"one driver opened", "internal/cli/open_disk.go", driver, opensDriver, 0},
 		{"driver in a test", "internal/cli/open_test.go", driver, opensDriver, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

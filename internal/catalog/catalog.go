@@ -64,6 +64,17 @@ func (c *Catalog) Get(keys []store.Key) (store.Got, error) {
 	return got, nil
 }
 
+// Parent returns what a record is indexed under, "" if there is none.
+func (c *Catalog) Parent(k store.Key) string {
+	now := c.now()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if r := c.live(k, now); r != nil {
+		return r.Parent
+	}
+	return ""
+}
+
 // Persist makes a commit durable before it is applied: the records as they will be (Version 0: deleted) and the epochs that rise.
 type Persist func(records []store.Record, epochs map[string]uint64) error
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
@@ -12,14 +13,17 @@ import (
 // Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, since there may
 // be millions.
 type Bucket struct {
-	mu    sync.Mutex
-	id    uint64 // 0: dead, no longer in the table
-	at    int64  // of the last write, nanoseconds since bucket.Epoch
-	epoch uint32 // of its own limits; saturates
-	own   uint16 // the first own slots are the limits in force; then come removed and overriding ones
-	first slot
-	rest  *[]slot
-	key   string // see appendKey
+	mu     sync.Mutex
+	id     uint64 // 0: dead, no longer in the table
+	at     int64  // of the last write, nanoseconds since bucket.Epoch
+	epoch  uint32 // of its own limits; saturates
+	own    uint16 // the first own slots are the limits in force; then come removed and overriding ones
+	keyLen uint16
+	takes  int64 // admitted since its birth
+	first  slot  // up to debited on the cache line of what is above
+	rest   *[]slot
+	// The bytes of its key: a string's header would carry the bucket over 96 bytes.
+	keyData *byte
 	// Reserve belongs to the journal; nil until it needs one.
 	Reserve *Reserve
 }
@@ -30,6 +34,16 @@ type slot struct {
 	debited  int64
 	returned int64
 }
+
+// maxKey is how long a bucket's key may be.
+const maxKey = math.MaxUint16
+
+func newBucket(key string) *Bucket {
+	return &Bucket{keyData: unsafe.StringData(key), keyLen: uint16(len(key))}
+}
+
+// key returns what the bucket is looked up by: see appendKey.
+func (b *Bucket) key() string { return unsafe.String(b.keyData, int(b.keyLen)) }
 
 func (b *Bucket) dead() bool { return b.id == 0 }
 
@@ -86,6 +100,9 @@ func (b *Bucket) full(now int64) bool {
 }
 
 func (b *Bucket) counted() bool {
+	if b.takes != 0 {
+		return true
+	}
 	for i := range b.len() {
 		if s := b.slot(i); s.debited != 0 || s.returned != 0 {
 			return true
@@ -110,7 +127,7 @@ func (b *Bucket) find(l *store.Limit) int {
 // before.
 func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 	st := b.state(key)
-	b.id = id
+	b.id, b.takes = id, 0
 	for i := range b.len() {
 		s := b.slot(i)
 		s.debited, s.returned = 0, 0
@@ -119,7 +136,7 @@ func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 }
 
 func (b *Bucket) state(key store.Bucket) store.State {
-	st := store.State{Bucket: key, ID: b.id, At: bucket.Time(b.at), Epoch: uint64(b.epoch)}
+	st := store.State{Bucket: key, ID: b.id, At: bucket.Time(b.at), Epoch: uint64(b.epoch), Takes: b.takes}
 	st.Limits = make([]store.LimitState, b.len())
 	for i := range st.Limits {
 		s := b.slot(i)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
 )
 
 // Journal makes buckets durable. Its methods are called with the buckets locked and must not block.
@@ -44,9 +45,10 @@ type Tickets struct{ w *waiting }
 type waiting struct {
 	first Ticket
 	more  []Ticket
-	// What a take changed and when, for Undo.
-	at int64
-	bs []*Bucket
+	// What a take changed and when, for Undo, and what it left out.
+	at   int64
+	bs   []*Bucket
+	left []*store.Charge
 }
 
 func (ts *Tickets) add(t Ticket) {
@@ -60,9 +62,9 @@ func (ts *Tickets) add(t Ticket) {
 }
 
 // remember keeps what Undo needs, if the answer has to wait.
-func (ts *Tickets) remember(bs []*Bucket, at int64) {
+func (ts *Tickets) remember(bs []*Bucket, op *operation) {
 	if ts.w != nil {
-		ts.w.bs, ts.w.at = slices.Clone(bs), at
+		ts.w.bs, ts.w.at, ts.w.left = slices.Clone(bs), op.now, op.left
 	}
 }
 

@@ -100,9 +100,9 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 			slots = append(slots, s)
 		}
 	}
+	t.stamp(b, now) // what was judged at this time is not judged again at an earlier one, also if the take is refused
 	b.setSlots(slots)
 	b.own = uint16(own)
-	b.at = now // what was judged at this time is not judged again at an earlier one, also if the take is refused
 	return nil
 }
 
@@ -138,7 +138,9 @@ func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, re
 		}
 		kept = append(kept, slot{limit: l, level: params(l).Clock(now)})
 	}
+	t.stamp(b, now)
 	if counted {
+		t.gone(b)
 		st := b.rebirth(d.Bucket, t.births.Add(1))
 		if t.cfg.Retired != nil {
 			*retired = append(*retired, st)
@@ -148,7 +150,6 @@ func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, re
 		}
 	}
 	b.setSlots(kept)
-	b.at = now
 	return nil
 }
 

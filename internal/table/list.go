@@ -67,13 +67,13 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 		s := &t.shards[i]
 		s.mu.RLock()
 		for b := range s.buckets.all() {
-			rest, ok := strings.CutPrefix(b.key, prefix)
+			rest, ok := strings.CutPrefix(b.key(), prefix)
 			if !ok || after != "" && rest <= after {
 				continue
 			}
 			entity, resource, _ := strings.Cut(rest, "\x00")
 			if (q.Entity == "" || q.Entity == entity) && (q.Resource == "" || q.Resource == resource) {
-				keys = append(keys, b.key)
+				keys = append(keys, b.key())
 			}
 		}
 		s.mu.RUnlock()
@@ -106,6 +106,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 			b.mu.Unlock()
 			continue
 		}
+		t.gone(b)
 		if t.cfg.Retired != nil && b.counted() {
 			op.retired = append(op.retired, b.state(key))
 		}
@@ -115,7 +116,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		b.id = 0
 		b.mu.Unlock()
 		// A bucket's lock is never held while its shard's is waited for.
-		s, hash := t.shard([]byte(b.key))
+		s, hash := t.shard([]byte(b.key()))
 		s.mu.Lock()
 		if s.buckets.remove(hash, b) {
 			t.count.Add(-1)
@@ -135,7 +136,7 @@ func (t *Table) Each(f func(b *Bucket, key store.Bucket) bool) {
 		s.mu.RUnlock()
 		for _, b := range bs {
 			b.mu.Lock()
-			more := b.dead() || f(b, parseKey(b.key))
+			more := b.dead() || f(b, parseKey(b.key()))
 			b.mu.Unlock()
 			if !more {
 				return

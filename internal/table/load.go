@@ -13,13 +13,15 @@ type Record struct {
 	At     int64 // nanoseconds since bucket.Epoch
 	Epoch  uint32
 	Own    int // the first Own limits are the limits in force
+	Takes  int64
 	Limits []store.LimitState
 }
 
 // Load puts a bucket in as it was written down, unless it is full by now. With reborn it is born again, its counters
 // at zero, under an id that nobody has seen.
 func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
-	b := &Bucket{key: key, id: rec.ID, at: rec.At, epoch: rec.Epoch, own: uint16(rec.Own)}
+	b := newBucket(key)
+	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
 	slots := make([]slot, len(rec.Limits))
 	for i := range rec.Limits {
 		l := &rec.Limits[i]
@@ -100,11 +102,11 @@ func (b *Bucket) Dead() bool { return b.dead() }
 
 // Head returns what a locked bucket's record begins with; Limits is nil.
 func (b *Bucket) Head() Record {
-	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own)}
+	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own), Takes: b.takes}
 }
 
 // Key returns the key under which its table keeps the bucket. It never changes.
-func (b *Bucket) Key() string { return b.key }
+func (b *Bucket) Key() string { return b.key() }
 
 // Len returns how many slots a locked bucket has.
 func (b *Bucket) Len() int { return b.len() }

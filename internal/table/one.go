@@ -27,7 +27,8 @@ func (t *Table) TakeOne(ref *store.Ref, c *store.Charge) (allowed, ok bool) {
 		clock = p.Clock(now)
 	}
 	if allowed = p.Fits(b.first.level, clock, c.Amount); allowed {
-		b.at = now
+		t.stamp(b, now)
+		b.takes++
 		b.first.level = bucket.Spend(b.first.level, clock, c.Amount)
 		b.first.debited += c.Amount
 	}

@@ -60,7 +60,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 		if b == nil {
 			continue
 		}
-		b.at = op.now
+		t.stamp(b, op.now)
 		for j := range s.Debits[i].Charges {
 			c := &s.Debits[i].Charges[j]
 			at := b.find(c.Limit)
@@ -137,7 +137,7 @@ func checkSettle(s store.Settle) error {
 	}
 	for i := range s.Debits {
 		for j := range s.Debits[i].Charges {
-			if c := &s.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Amount == -1<<63 {
+			if c := &s.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 {
 				return store.ErrInvalid
 			}
 		}

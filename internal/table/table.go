@@ -32,6 +32,7 @@ type Config struct {
 	MaxBuckets int              // buckets in use at once; required
 	Retired    store.Retired    // may be nil
 	Journal    Journal          // may be nil
+	Meter      *Meter           // may be nil
 }
 
 // Table holds buckets. See [New].
@@ -39,6 +40,8 @@ type Table struct {
 	cfg    Config
 	start  time.Time // with a monotonic reading
 	base   int64     // nanoseconds since bucket.Epoch at start
+	span   uint64    // a minute, or unmetered
+	minute atomic.Int64
 	floor  atomic.Int64
 	births atomic.Uint64
 	count  atomic.Int64
@@ -69,6 +72,9 @@ func New(cfg Config) *Table {
 		t.floor.Store(-1 << 63)
 	}
 	t.swept.Store(math.MinInt64)
+	if t.span = unmetered; cfg.Meter != nil {
+		t.span = uint64(minute)
+	}
 	// Ids go on from the time, so that a bucket reborn in a later process has another one.
 	t.births.Store(max(uint64(max(1, t.Now())), cfg.Births))
 	for i := range t.shards {
@@ -140,7 +146,7 @@ func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, err
 
 // birth puts an empty bucket under a key, or returns the one that is there.
 func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucket, error) {
-	if bytes.Count(k, []byte{0}) != 2 || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
+	if bytes.Count(k, []byte{0}) != 2 || len(k) > maxKey || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
 		return nil, store.ErrInvalid
 	}
 	now := t.Now()
@@ -156,7 +162,8 @@ func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucke
 	if n := s.buckets.len(); n >= s.sweepAt || now-s.sweptAt >= sweepEvery && n > 0 {
 		retired = t.sweep(s, now, idle)
 	}
-	b := &Bucket{id: t.births.Add(1), at: now, key: string(k)}
+	b := newBucket(string(k))
+	b.id, b.at = t.births.Add(1), now
 	s.buckets.put(hash, b)
 	t.count.Add(1)
 	s.mu.Unlock()
@@ -194,11 +201,12 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 		if b.dead() || now-b.at < idle || !b.full(now) {
 			return false
 		}
+		t.gone(b)
 		if t.cfg.Journal != nil {
 			t.cfg.Journal.Evicted(b)
 		}
 		if t.cfg.Retired != nil && b.counted() {
-			retired = append(retired, b.state(parseKey(b.key)))
+			retired = append(retired, b.state(parseKey(b.key())))
 		}
 		b.id = 0
 		t.count.Add(-1)

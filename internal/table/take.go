@@ -40,6 +40,7 @@ type operation struct {
 	now     int64
 	tickets Tickets
 	retired []store.State
+	left    []*store.Charge // of a take: in shadow, and does not fit
 }
 
 func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
@@ -54,7 +55,7 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 		}
 	}
 	for i, b := range bs {
-		fits, err := b.fits(take.Debits[i].Charges, op.now)
+		fits, err := op.fits(b, take.Debits[i].Charges)
 		if err != nil {
 			return out, err
 		}
@@ -62,14 +63,14 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	}
 	if allowed {
 		for i, b := range bs {
-			b.charge(take.Debits[i].Charges, op.now)
+			op.charge(t, b, take.Debits[i].Charges)
 			op.changed(t, b, Debited)
 		}
-		op.tickets.remember(bs, op.now)
+		op.tickets.remember(bs, op)
 	}
 	out.Allowed, out.At = allowed, bucket.Time(op.now)
 	if !take.Brief {
-		out.Levels = levels(take.Debits, bs, op.now, allowed)
+		out.Levels = op.levels(take.Debits, bs, allowed)
 	}
 	return out, nil
 }
@@ -80,15 +81,20 @@ func (op *operation) changed(t *Table, b *Bucket, c Change) {
 	}
 }
 
-// fits reports whether all charges fit. Every charge has its slot: follow saw to it.
-func (b *Bucket) fits(charges []store.Charge, now int64) (bool, error) {
+// fits reports whether all charges fit that may refuse, and notes those in shadow that do not. Every charge has its
+// slot: follow saw to it.
+func (op *operation) fits(b *Bucket, charges []store.Charge) (bool, error) {
 	fits := true
 	for i := range charges {
 		c := &charges[i]
 		s := b.of(i, c.Limit)
 		p := params(s.limit)
-		clock := p.Clock(now)
+		clock := p.Clock(op.now)
 		switch {
+		case c.Shadow:
+			if !p.Fits(s.level, clock, c.Amount) {
+				op.left = append(op.left, c)
+			}
 		case !c.Force:
 			fits = fits && p.Fits(s.level, clock, c.Amount)
 		case bucket.Spend(s.level, clock, c.Amount) > bucket.MaxLevel:
@@ -98,15 +104,16 @@ func (b *Bucket) fits(charges []store.Charge, now int64) (bool, error) {
 	return fits, nil
 }
 
-func (b *Bucket) charge(charges []store.Charge, now int64) {
-	b.at = now
+func (op *operation) charge(t *Table, b *Bucket, charges []store.Charge) {
+	t.stamp(b, op.now)
+	b.takes++
 	for i := range charges {
 		c := &charges[i]
-		if c.Amount == 0 {
+		if c.Amount == 0 || c.Shadow && slices.Contains(op.left, c) {
 			continue
 		}
 		s := b.of(i, c.Limit)
-		s.level = bucket.Spend(s.level, params(s.limit).Clock(now), c.Amount)
+		s.level = bucket.Spend(s.level, params(s.limit).Clock(op.now), c.Amount)
 		s.debited += c.Amount
 	}
 }
@@ -121,7 +128,7 @@ func (b *Bucket) of(i int, l *store.Limit) *slot {
 	return b.slot(b.find(l))
 }
 
-func levels(debits []store.Debit, bs []*Bucket, now int64, allowed bool) []store.Level {
+func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []store.Level {
 	n := 0
 	for i := range debits {
 		n += len(debits[i].Charges)
@@ -132,7 +139,10 @@ func levels(debits []store.Debit, bs []*Bucket, now int64, allowed bool) []store
 			c := &debits[i].Charges[j]
 			s := b.of(j, c.Limit)
 			p := params(s.limit)
-			refused := !allowed && !c.Force && !p.Fits(s.level, p.Clock(now), c.Amount)
+			refused := !allowed && !c.Force && !p.Fits(s.level, p.Clock(op.now), c.Amount)
+			if c.Shadow {
+				refused = slices.Contains(op.left, c)
+			}
 			ls = append(ls, store.Level{Limit: s.limit, Level: s.level, Refused: refused})
 		}
 	}
@@ -196,7 +206,7 @@ func checkTake(debits []store.Debit) error {
 			return store.ErrInvalid
 		}
 		for j := range debits[i].Charges {
-			if c := &debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 {
+			if c := &debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow {
 				return store.ErrInvalid
 			}
 		}

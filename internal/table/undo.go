@@ -1,6 +1,8 @@
 package table
 
 import (
+	"slices"
+
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
 )
@@ -13,24 +15,24 @@ func (t *Table) Undo(take store.Take, ts Tickets) {
 	for i, b := range ts.w.bs {
 		b.mu.Lock()
 		if !b.dead() {
-			t.undo(b, &take.Debits[i], ts.w.at)
+			t.undo(b, &take.Debits[i], ts.w)
 		}
 		b.mu.Unlock()
 	}
 }
 
-func (t *Table) undo(b *Bucket, d *store.Debit, at int64) {
-	b.at = max(b.at, t.Now())
+func (t *Table) undo(b *Bucket, d *store.Debit, w *waiting) {
+	t.stamp(b, max(b.at, t.Now()))
 	for j := range d.Charges {
 		c := &d.Charges[j]
 		i := b.find(c.Limit)
-		if i < 0 || c.Amount == 0 {
+		if i < 0 || c.Amount == 0 || c.Shadow && slices.Contains(w.left, c) {
 			continue
 		}
 		s := b.slot(i)
-		issued := sinceThen(params(s.limit), at, b.at)
+		issued := sinceThen(params(s.limit), w.at, b.at)
 		if *s.limit != *c.Limit { // it drained by the one, then by the other
-			issued = bucket.Spend(issued, issued, sinceThen(params(c.Limit), at, b.at))
+			issued = bucket.Spend(issued, issued, sinceThen(params(c.Limit), w.at, b.at))
 		}
 		back := max(0, c.Amount-issued)
 		s.level = bucket.Credit(s.level, back)

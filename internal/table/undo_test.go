@@ -116,3 +116,29 @@ func TestUndoOfTheDead(t *testing.T) {
 		t.Errorf("got %d back", st.Returned)
 	}
 }
+
+// TestUndoShadow: of what was left out nothing is given back.
+func TestUndoShadow(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: noon}
+	tab := table.New(table.Config{Now: c.Now, MaxBuckets: 10, Journal: &broken{true}})
+	b, rpm, tpm := named("alice"), perMinute(60), perMinute(60)
+	tpm.Name = "tpm"
+	take := func(tokens int64) (store.Take, table.Tickets) {
+		tk := store.Take{Debits: []store.Debit{{Bucket: b, Epoch: 1, Charges: []store.Charge{
+			{Limit: rpm, Amount: 1000}, {Limit: tpm, Amount: tokens * 1000, Shadow: true},
+		}}}}
+		out, tickets, err := tab.Take(tk)
+		if err != nil || !out.Allowed {
+			t.Fatal(out, err)
+		}
+		return tk, tickets
+	}
+	take(40)
+	for _, tt := range []struct{ tokens, returned int64 }{{30, 0}, {20, 20_000}} {
+		tab.Undo(take(tt.tokens))
+		if st := tab.Peek([]store.Bucket{b}).States[0].Limits[1]; st.Returned != tt.returned || st.Debited-st.Returned != 40_000 {
+			t.Errorf("%d in shadow: debited %d, returned %d", tt.tokens, st.Debited, st.Returned)
+		}
+	}
+}

@@ -19,7 +19,12 @@ func (s *Store) Close() error {
 		s.journal.closing.Store(true)
 		close(s.journal.stop)
 		<-s.journal.stopped
-		err := s.journal.finish()
+		var err error
+		if s.usage != nil {
+			err = s.usage.close(s.journal.touched.Load())
+		}
+		// Usage that could not be written is counted again by the next Open, unless this end is a clean one.
+		err = errors.Join(err, s.journal.finish(err == nil))
 		s.closeErr = errors.Join(err, guarded(s.db.Close))
 	})
 	return s.closeErr
@@ -27,7 +32,7 @@ func (s *Store) Close() error {
 
 // finish writes what the file does not say yet. The committer has gone. A take that was on its way when the store was
 // closed either has its bucket before this has, and is written, or finds that it is closed, and is not answered.
-func (j *journal) finish() error {
+func (j *journal) finish(clean bool) error {
 	if !j.touched.Load() {
 		return nil
 	}
@@ -40,7 +45,7 @@ func (j *journal) finish() error {
 	if j.mode == Off {
 		j.table.Settled(func(id string, expires time.Time) { w.marks = append(w.marks, mark{id: id, expires: expires}) })
 	}
-	for len(w.gone) > 0 { // before the records, some of which are under the same keys
+	for clean && len(w.gone) > 0 { // before the records, some of which are under the same keys
 		n := min(len(w.gone), maxChunk)
 		c := &chunk{at: j.table.Now()}
 		j.unwanted(c, w.gone[:n])
@@ -67,7 +72,7 @@ func (j *journal) finish() error {
 			c = &chunk{at: c.at}
 		}
 	}
-	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), true) })
+	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), clean) })
 }
 
 // exact takes down a bucket's true levels.

@@ -64,6 +64,9 @@ func (j *journal) flush(buckets bool) {
 		j.behind.Store(true)
 		defer j.behind.Store(false)
 	}
+	if len(w.gone) > 0 && j.usage != nil {
+		_ = j.usage.settle() // if it cannot be written, it is tried again for as long as the process lives
+	}
 	slices.SortFunc(w.queue, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
 	c := &chunk{ticket: ticket, ops: w.ops}
 	var err error

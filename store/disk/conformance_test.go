@@ -13,6 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	childMain()
+	usageChild()
 	goleak.VerifyTestMain(m)
 }
 

@@ -39,6 +39,12 @@ type Config struct {
 	// by Open, before it returns, for buckets that have filled up meanwhile or whose counters are not known to be
 	// the last that were seen. It may be handed the same state again after a crash. Defaults to nothing.
 	Retired store.Retired
+	// UsageInterval is how often usage is written. It is read from the buckets' own counters, so that a crash loses of
+	// it only what it loses of those: see docs/format/disk.md. It is written less often where that would take more than
+	// a thirtieth of a processor. Negative keeps no usage. Defaults to one minute.
+	UsageInterval time.Duration
+	// Retention says how long windows of usage are kept.
+	Retention store.Retention
 }
 
 const (
@@ -53,6 +59,7 @@ type Store struct {
 	table   *table.Table
 	catalog *catalog.Catalog
 	journal *journal
+	usage   *ledger // nil: none is kept
 	db      *bolt.DB
 
 	closing  sync.Once

@@ -3,7 +3,14 @@ package disk
 import bolt "go.etcd.io/bbolt"
 
 // NoSync has a store leave its file to the system, for tests that do not end it by a power cut.
-func (s *Store) NoSync() { s.db.NoSync = true }
+func (s *Store) NoSync() {
+	s.db.NoSync = true
+	if s.usage != nil {
+		s.usage.mu.Lock()
+		s.usage.noSync = true
+		s.usage.mu.Unlock()
+	}
+}
 
 // Commits lets f decide about each transaction, which it is handed the commit of. To be called before the store is
 // used.

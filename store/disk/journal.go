@@ -22,7 +22,8 @@ type journal struct {
 	file     string
 	db       *bolt.DB
 	table    *table.Table
-	ids      uint64 // ids of this run are above
+	usage    *ledger // nil: none is kept
+	ids      uint64  // ids of this run are above
 	commit   func(*bolt.Tx) error
 
 	closing atomic.Bool // nothing is admitted any more

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -14,7 +15,7 @@ import (
 
 // load reads the file into memory. After an unclean end every bucket gets a new id: somebody may have seen counters
 // that are further than those in the file, and under one id they must never go back.
-func (s *Store) load(clean bool, retired store.Retired) error {
+func (s *Store) load(st state, retired store.Retired) error {
 	return guarded(func() error {
 		return s.db.View(func(tx *bolt.Tx) error {
 			return errors.Join(
@@ -33,7 +34,7 @@ func (s *Store) load(clean bool, retired store.Retired) error {
 					return err
 				}),
 				each(tx, settledBucket, s.loadMark),
-				each(tx, recordBucket, func(k, v []byte) error { return s.loadRecord(k, v, clean, retired) }),
+				each(tx, recordBucket, func(k, v []byte) error { return s.loadRecord(k, v, st, retired) }),
 			)
 		})
 	})
@@ -47,7 +48,8 @@ func (s *Store) loadMark(k, v []byte) error {
 	return err
 }
 
-func (s *Store) loadRecord(k, v []byte, clean bool, retired store.Retired) error {
+func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error {
+	clean := file.Clean
 	rec, err := decodeRecord(k, v)
 	if err != nil {
 		return err
@@ -65,10 +67,18 @@ func (s *Store) loadRecord(k, v []byte, clean bool, retired store.Retired) error
 	if !loaded {
 		s.journal.work.gone = append(s.journal.work.gone, key)
 	}
-	if retired != nil && (!loaded || !clean) && counted(rec) {
-		retired(store.State{
-			Bucket: table.ParseKey(key), ID: rec.ID, At: bucket.Time(rec.At), Epoch: uint64(rec.Epoch), Limits: rec.Limits,
-		})
+	if loaded && clean || !counted(rec) {
+		return nil
+	}
+	st := store.State{
+		Bucket: table.ParseKey(key), ID: rec.ID, At: bucket.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes, Limits: rec.Limits,
+	}
+	// A clean end has counted it, but for what came when it was about to.
+	if s.usage != nil && (!clean || rec.At >= file.Clock-int64(time.Minute)) {
+		s.usage.load(&st)
+	}
+	if retired != nil {
+		retired(st)
 	}
 	return nil
 }

@@ -51,6 +51,7 @@ func Open(path string, cfg *Config) (*Store, error) {
 	c.Mode = cmp.Or(c.Mode, Ahead)
 	c.Interval = cmp.Or(max(0, c.Interval), DefaultInterval)
 	c.MaxBuckets = cmp.Or(max(0, c.MaxBuckets), DefaultMaxBuckets)
+	c.UsageInterval = cmp.Or(c.UsageInterval, DefaultUsageInterval)
 	file := filepath.Join(path, File)
 	if err := c.Mode.check(); err != nil {
 		return nil, &store.Error{Op: "open", Key: file, Err: err}
@@ -130,6 +131,10 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 		next: newBatch(), wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	tc := table.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
+	if cfg.UsageInterval > 0 {
+		j.usage = newLedger(dir, cfg)
+		tc.Meter = &j.usage.meter
+	}
 	if !fresh {
 		tc.NotBefore = bucket.Time(st.Clock)
 		tc.Births = st.IDs + idStride
@@ -137,12 +142,19 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	j.table = table.New(tc)
 	j.ids = max(uint64(max(1, j.table.Now())), tc.Births)
 	t := j.table
-	s := &Store{table: t, db: db, journal: j}
+	s := &Store{table: t, db: db, journal: j, usage: j.usage}
 	s.catalog = catalog.New(func() time.Time { return bucket.Time(t.Now()) })
-	if err := s.load(st.Clean || fresh, cfg.Retired); err != nil {
+	if s.usage != nil {
+		s.usage.table, s.usage.catalog = t, s.catalog
+	}
+	if err := s.load(st, cfg.Retired); err != nil {
 		return nil, err
 	}
 	go j.run()
+	if s.usage != nil {
+		s.usage.read = t.Now() // what was loaded is counted, or pending
+		go s.usage.run()
+	}
 	return s, nil
 }
 

@@ -70,6 +70,7 @@ func appendRecord(buf []byte, key string, head *table.Record, b *table.Bucket, l
 		buf = binary.AppendUvarint(buf, uint64(s.Debited))
 		buf = binary.AppendUvarint(buf, uint64(s.Returned))
 	}
+	buf = binary.AppendUvarint(buf, uint64(head.Takes))
 	var small [128]byte
 	return appendSum(buf, start, append(small[:0], key...))
 }
@@ -102,6 +103,9 @@ func decodeRecord(key, value []byte) (*table.Record, error) {
 		rec.Limits[i] = store.LimitState{
 			Limit: d.limit(), Level: int64(d.fixed()), Debited: int64(d.uvarint()), Returned: int64(d.uvarint()),
 		}
+	}
+	if len(d.rest) > 0 { // since usage is kept
+		rec.Takes = int64(d.uvarint())
 	}
 	if rec.ID == 0 || d.failed() {
 		return nil, errDecode

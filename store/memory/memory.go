@@ -3,7 +3,9 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -24,21 +26,31 @@ type Config struct {
 	MaxBuckets int
 	// Retired is handed a bucket's counters before it is evicted. Defaults to nothing.
 	Retired store.Retired
+	// Retention says how long windows of usage are kept.
+	Retention store.Retention
+	// MaxUsage bounds how many windows and accounts of usage are held: beyond, the oldest windows go, hours before days
+	// before months. Those that run stay. Each takes about 200 bytes. Defaults to 1,000,000; negative keeps no usage.
+	MaxUsage int
 }
 
 // DefaultMaxBuckets is the default of [Config.MaxBuckets].
 const DefaultMaxBuckets = 5_000_000
+
+// DefaultMaxUsage is the default of [Config.MaxUsage].
+const DefaultMaxUsage = 1_000_000
 
 // Store is a store in memory. It is safe for concurrent use.
 type Store struct {
 	table   *table.Table
 	catalog *catalog.Catalog
 	closed  atomic.Bool
+	usage   *ledger // nil: none is kept
 }
 
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
+	_ store.Usage     = (*Store)(nil)
 )
 
 // New returns an empty store. A nil cfg means all defaults.
@@ -50,8 +62,14 @@ func New(cfg *Config) *Store {
 	if limit <= 0 {
 		limit = DefaultMaxBuckets
 	}
-	t := table.New(table.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired})
-	return &Store{table: t, catalog: catalog.New(cfg.Now)}
+	s := &Store{catalog: catalog.New(cfg.Now)}
+	tc := table.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired}
+	if cfg.MaxUsage >= 0 {
+		s.usage = &ledger{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage), retention: cfg.Retention, read: math.MinInt64}
+		tc.Meter = &s.usage.meter
+	}
+	s.table = table.New(tc)
+	return s
 }
 
 // TakeOne implements [store.Immediate]: no call waits for anything outside the process.
@@ -59,7 +77,9 @@ func (s *Store) TakeOne(ref *store.Ref, charge *store.Charge) (allowed, ok bool)
 	if s.closed.Load() {
 		return false, false
 	}
-	return s.table.TakeOne(ref, charge)
+	allowed, ok = s.table.TakeOne(ref, charge)
+	s.relieve()
+	return allowed, ok
 }
 
 // Take implements [store.Store].
@@ -68,6 +88,7 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 		return store.Outcome{}, err
 	}
 	out, _, err := s.table.Take(take)
+	s.relieve()
 	return out, err
 }
 

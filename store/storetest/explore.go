@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,6 +117,9 @@ func interleave[S any](path []choice, fresh func(func()) S, scripts []Script[S],
 		}
 		if len(ready) == 0 {
 			break
+		}
+		if n < len(path) && !slices.Equal(path[n].ready, ready) {
+			path = path[:n] // the scripts did not go the same way again
 		}
 		if n == len(path) {
 			path = append(path, choice{ready: ready})

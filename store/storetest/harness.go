@@ -86,6 +86,7 @@ func suites() []suite {
 	return []suite{
 		{"vectors", vectorScenarios()},
 		{"take", takeScenarios()},
+		{"shadow", shadowScenarios()},
 		{"mistakes", mistakeScenarios()},
 		{"limits", limitScenarios()},
 		{"overrides", overrideScenarios()},
@@ -102,6 +103,7 @@ func suites() []suite {
 		{"list", listScenarios()},
 		{"epoch", epochScenarios()},
 		{"buckets", bucketScenarios()},
+		{"usage", usageScenarios()},
 		{"closed", closedScenarios()},
 	}
 }

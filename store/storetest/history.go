@@ -29,6 +29,7 @@ type leg struct {
 	Bucket  int
 	Amounts []int64 // by limit; for a settle negative ones are given back
 	Force   []bool
+	Shadow  []bool
 }
 
 const historyBuckets = 3
@@ -39,7 +40,7 @@ func (h *history) debits(o op) []store.Debit {
 	for i, lg := range o.Legs {
 		debits[i] = debit(bkt(fmt.Sprint("entity-", lg.Bucket), "api"))
 		for j, a := range lg.Amounts {
-			debits[i].Charges = append(debits[i].Charges, store.Charge{Limit: h.Limits[j], Amount: a, Force: lg.Force[j]})
+			debits[i].Charges = append(debits[i].Charges, store.Charge{Limit: h.Limits[j], Amount: a, Force: lg.Force[j], Shadow: lg.Shadow[j]})
 		}
 	}
 	return debits
@@ -55,7 +56,7 @@ func (h history) String() string {
 	for _, o := range h.Ops {
 		fmt.Fprintf(&b, "\n  after %v settle=%t", o.Wait, o.Settle)
 		for _, lg := range o.Legs {
-			fmt.Fprintf(&b, " bucket %d: %v force %v;", lg.Bucket, lg.Amounts, lg.Force)
+			fmt.Fprintf(&b, " bucket %d: %v force %v shadow %v;", lg.Bucket, lg.Amounts, lg.Force, lg.Shadow)
 		}
 	}
 	return b.String()
@@ -66,10 +67,11 @@ func (h history) GoString() string { return h.String() }
 
 // tells is what a history may tell of.
 type tells struct {
-	legs  int  // at most so many buckets at once
-	force bool // charges that are forced
-	back  bool // returns
-	jump  bool // the clock jumps back
+	legs   int  // at most so many buckets at once
+	force  bool // charges that are forced
+	back   bool // returns
+	jump   bool // the clock jumps back
+	shadow bool // charges in shadow
 }
 
 func histories(may tells) *rapid.Generator[history] {
@@ -121,15 +123,16 @@ func drawOp(t *rapid.T, limits []*store.Limit, may tells) op {
 				rapid.SampledFrom([]int64{0, 1, l.Burst}),
 				rapid.Int64Range(0, l.Burst), rapid.Int64Range(0, l.Burst), rapid.Int64Range(0, l.Burst+l.Burst/4+1),
 			).Draw(t, "amount")
-			force := false
+			force, shadow := false, false
 			if o.Settle {
 				if may.back && (!may.force || rapid.Bool().Draw(t, "back")) {
 					a = -a
 				}
 			} else {
 				force = may.force && rapid.IntRange(0, 5).Draw(t, "force") == 0
+				shadow = may.shadow && !force && rapid.Bool().Draw(t, "shadow")
 			}
-			lg.Amounts, lg.Force = append(lg.Amounts, a), append(lg.Force, force)
+			lg.Amounts, lg.Force, lg.Shadow = append(lg.Amounts, a), append(lg.Force, force), append(lg.Shadow, shadow)
 		}
 		o.Legs = append(o.Legs, lg)
 	}

@@ -61,6 +61,7 @@ func openOnce(t tb, outer testing.TB, h Harness, now time.Time) (e *env, done fu
 
 // do tells the store one operation.
 func (e *env) do(h *history, o op) ([]store.Debit, store.Outcome) {
+	defer e.quiesce() // what a refused take has to give back of some buckets comes back now, not at some time
 	e.clock.Advance(o.Wait)
 	debits := h.debits(o)
 	if o.Settle {

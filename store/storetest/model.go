@@ -128,7 +128,7 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 			mt := b.find(c.Limit)
 			no := !c.Force && c.Amount > room(&mt.limit, mt.level, now)
 			meters, refused = append(meters, mt), append(refused, no)
-			allowed = allowed && !no
+			allowed = allowed && (!no || c.Shadow)
 		}
 	}
 	if !allowed {
@@ -137,7 +137,9 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 	i := 0
 	for _, d := range debits {
 		for _, c := range d.Charges {
-			meters[i].spend(c.Amount, now)
+			if !refused[i] { // else it is in shadow
+				meters[i].spend(c.Amount, now)
+			}
 			i++
 		}
 	}

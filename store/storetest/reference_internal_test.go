@@ -207,7 +207,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 	found := make([]*refBucket, len(t.Debits))
 	for i, d := range t.Debits {
 		for _, c := range d.Charges {
-			if c.Amount < 0 && !s.has("negative amounts") {
+			if c.Amount < 0 && !s.has("negative amounts") || c.Force && c.Shadow && !s.has("any shadow") {
 				return store.Outcome{}, store.ErrInvalid
 			}
 		}
@@ -227,7 +227,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 			if s.has("flags one refusal") && !out.Allowed {
 				lv.Refused = false
 			}
-			out.Allowed = out.Allowed && !lv.Refused
+			out.Allowed = out.Allowed && (!lv.Refused || c.Shadow && !s.has("a shadow refuses"))
 			out.Levels = append(out.Levels, lv)
 		}
 	}
@@ -240,6 +240,9 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 		for i, d := range t.Debits {
 			for _, c := range d.Charges {
 				m := s.meter(found[i], c.Limit)
+				if c.Shadow {
+					continue // what does not fit is left out
+				}
 				if bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount) > bucket.MaxLevel && !s.has("overflows") {
 					return store.Outcome{}, store.ErrOverflow
 				}
@@ -253,10 +256,12 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 		}
 		for _, c := range d.Charges {
 			m := s.meter(found[j], c.Limit)
-			if !out.Allowed && c.Force && s.has("forces though refused") {
+			if !out.Allowed && (c.Force && s.has("forces though refused") || c.Shadow && s.has("a shadow is charged though refused")) {
 				m.Level = bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount)
 			}
-			out.Levels[i].Level = m.Level
+			if out.Levels[i].Level = m.Level; c.Shadow && out.Allowed && s.has("a shadow says nothing") {
+				out.Levels[i].Refused = false
+			}
 			i++
 		}
 	}
@@ -285,7 +290,11 @@ func (s *reference) apply(b *refBucket, d store.Debit, now int64) {
 	b.at = now
 	for _, c := range d.Charges {
 		m := s.meter(b, c.Limit)
-		m.Level = bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount)
+		p := params(m.Limit)
+		if c.Shadow && !s.has("a shadow is forced") && (!s.fits(p, c, m.Level, p.Clock(now)) || s.has("a shadow counts nothing")) {
+			continue
+		}
+		m.Level = bucket.Spend(m.Level, p.Clock(now), c.Amount)
 		m.Debited += c.Amount
 		if s.has("idling is credited twice") {
 			m.Level = min(m.Level, params(m.Limit).Clock(now)) + c.Amount
@@ -299,6 +308,11 @@ func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outc
 	}
 	if duplicate(st.Debits) {
 		return out, store.ErrDuplicateBucket
+	}
+	for _, d := range st.Debits {
+		if slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow }) && !s.has("any shadow") {
+			return out, store.ErrInvalid
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

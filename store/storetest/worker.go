@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -47,7 +49,7 @@ func (w *worker) work() error {
 func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit {
 	d := store.Debit{Bucket: w.buckets[i], Epoch: epoch}
 	if w.r.IntN(2) == 0 {
-		d.Ref = &w.refs[i]
+		d.Ref = &w.refs[w.store][i]
 	}
 	for _, l := range limits {
 		c := store.Charge{Limit: l, Amount: w.r.Int64N(max(1, l.Burst/16)) + 1}
@@ -58,6 +60,8 @@ func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit 
 			c.Force = !w.calm
 		case 2:
 			c.Amount = w.r.Int64N(l.Burst + 1)
+		case 3:
+			c.Amount, c.Shadow = w.r.Int64N(l.Burst+l.Burst/8+1), true
 		}
 		d.Charges = append(d.Charges, c)
 	}
@@ -71,25 +75,57 @@ func (w *worker) take() error {
 	for _, i := range w.r.Perm(tortureBuckets)[:n] {
 		debits = append(debits, w.debit(i, limits, epoch))
 	}
-	out, err := w.store.Take(w.Context(), store.Take{Debits: debits, Brief: w.r.IntN(2) == 0})
+	called := w.clock.Now()
+	brief := w.r.IntN(2) == 0 && !shadowed(debits)
+	out, err := w.store.Take(w.Context(), store.Take{Debits: debits, Brief: brief})
 	w.decisions++
 	if err != nil || !out.Allowed {
 		return err
 	}
+	if !brief {
+		if err := leaveOut(debits, out); err != nil {
+			return err
+		}
+	}
+	if n == 1 || w.h.Caps.AtomicTake || !w.h.Caps.HandClock {
+		called = out.At
+	} // else each bucket was decided at a time of its own, from the call on until the time that is told
 	for _, d := range debits {
 		for _, c := range d.Charges {
 			t := newTally()
 			if c.Force {
 				t.forced = c.Amount
 			} else if c.Amount > 0 {
-				t.debited, t.first = c.Amount, reading(c.Limit, out.At)
-				t.last = t.first
+				t.debited, t.first, t.last = c.Amount, reading(c.Limit, called), reading(c.Limit, out.At)
 			}
 			count(w.tallies, slot{d.Bucket, c.Limit}, t)
 		}
 	}
 	if !w.calm {
 		w.held = append(w.held, debits[w.r.IntN(n)])
+	}
+	return nil
+}
+
+func shadowed(debits []store.Debit) bool {
+	return slices.ContainsFunc(debits, func(d store.Debit) bool {
+		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow })
+	})
+}
+
+// leaveOut makes 0 of the charges that a take has left out, by what its levels say.
+func leaveOut(debits []store.Debit, out store.Outcome) error {
+	n := 0
+	for _, d := range debits {
+		for i := range d.Charges {
+			if n == len(out.Levels) {
+				return fmt.Errorf("%d levels of more charges", n)
+			}
+			if c := &d.Charges[i]; c.Shadow && out.Levels[n].Refused {
+				c.Amount = 0
+			}
+			n++
+		}
 	}
 	return nil
 }
@@ -105,7 +141,7 @@ func (w *worker) settle() error {
 	w.held = w.held[:len(w.held)-1]
 	s := store.Settle{Debits: []store.Debit{{Bucket: d.Bucket, Epoch: d.Epoch, Ref: d.Ref}}}
 	for _, c := range d.Charges {
-		c.Force = false
+		c.Force, c.Shadow = false, false
 		if c.Amount = -w.r.Int64N(c.Amount + 1); w.r.IntN(4) == 0 {
 			c.Amount *= -1
 		}

@@ -1,0 +1,261 @@
+package weir
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Managed says that a manifest declares a record. Whoever changes the record otherwise leaves the mark as it is.
+type Managed struct {
+	Manifest string `json:"manifest"` // its name
+	Hash     string `json:"hash"`     // of what it declared; a record of another value was changed by somebody else
+}
+
+// Declared is a record that a manifest can declare: an entity, or the limits of a scope. One of Entity and Limits is
+// set, or neither where there is no record.
+type Declared struct {
+	Entity  *Entity
+	Limits  *ScopedLimits
+	Version uint64 // counts changes; 0: there is no record
+	// Deleting says that the deletion of the entity has begun, and did not end. With a zero Created the entity was
+	// never created: what it has, its limits and buckets, is being deleted.
+	Deleting bool
+}
+
+// Managed returns the mark of the record, or nil.
+func (d *Declared) Managed() *Managed {
+	switch {
+	case d.Entity != nil:
+		return d.Entity.Managed
+	case d.Limits != nil:
+		return d.Limits.Managed
+	}
+	return nil
+}
+
+// DeclaredQuery selects a page of records.
+type DeclaredQuery struct {
+	After string // DeclaredPage.Next of the page before
+	Max   int    // at most so many; 0 means 100, more than 1,000 is 1,000
+}
+
+// DeclaredPage is one page of records, which may hold fewer than asked for, even none. Next is "" on the last.
+type DeclaredPage struct {
+	Records []Declared
+	Next    string
+}
+
+// declarable are the kinds of records that manifests declare, in the order in which they are listed.
+var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
+
+// Declarable returns all that a manifest could declare of the namespace, managed or not: the limits of the system, of
+// resources, the entities, their limits.
+//
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (DeclaredPage, error) {
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return DeclaredPage{}, err
+	}
+	at := 0
+	name, after, ok := strings.Cut(query.After, ":")
+	if query.After != "" {
+		if at = slices.Index(declarable, store.Kind(name)); at < 0 || !ok {
+			return DeclaredPage{}, ErrBadCursor
+		}
+	}
+	page, err := l.core.list(ctx, store.Query{Namespace: s.id, Kind: declarable[at], After: after, Max: query.Max})
+	if err != nil {
+		return DeclaredPage{}, err
+	}
+	var out DeclaredPage
+	switch {
+	case page.Next != "":
+		out.Next = string(declarable[at]) + ":" + page.Next
+	case at+1 < len(declarable):
+		out.Next = string(declarable[at+1]) + ":"
+	}
+	for _, r := range page.Records {
+		d := Declared{Version: r.Version}
+		if r.Key.Kind == store.KindEntity {
+			n, err := nodeOf(r)
+			if err != nil {
+				return DeclaredPage{}, err
+			}
+			e := n.entity()
+			d.Entity, d.Deleting = &e, n.rec.Deleting
+		} else {
+			sl, err := scopedLimits(r)
+			if err != nil {
+				return DeclaredPage{}, err
+			}
+			d.Limits = &sl
+		}
+		out.Records = append(out.Records, d)
+	}
+	return out, nil
+}
+
+// DeclaredChange makes a record what a manifest declares.
+type DeclaredChange struct {
+	Before Declared // as it was read, and must be still
+	After  Declared // without Entity and Limits: the record is removed. Version is ignored.
+}
+
+// Declare makes many changes in few steps of the store. It returns an error for each change, nil for those that were
+// made; some may be made and others not. Each change is audited as one made by itself would be, and a bucket follows
+// at its next debit.
+//
+// A parent must exist: entities are to be declared after their parents, by an earlier call, and removed before them.
+// To remove an entity leaves what was set for it besides, and its buckets.
+//
+// Errors: [*ConfigError], [ErrConflict] if a record is not as it was read, [ErrNotFound] if the namespace does not
+// exist, store trouble, upon which the change may have been made.
+func (l *Limiter) Declare(ctx context.Context, changes []DeclaredChange) []error {
+	errs := make([]error, len(changes))
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	d := &declaration{core: l.core, space: s.id, errs: errs, nodes: make(map[string]node)}
+	var leaving []leaver
+	for i := range changes {
+		ch := &changes[i]
+		if errs[i] = ch.validate(); errs[i] != nil {
+			continue
+		}
+		switch {
+		case ch.After.Entity == nil && ch.Before.Entity != nil:
+			leaving = append(leaving, leaver{i, ch.node(s.id, ch.Before.Entity)})
+		case ch.moves():
+			d.move(ctx, i, ch)
+		default:
+			d.add(ctx, i, ch)
+		}
+	}
+	d.flush(ctx)
+	d.remove(ctx, leaving)
+	return errs
+}
+
+func (ch *DeclaredChange) validate() error {
+	b, a := &ch.Before, &ch.After
+	switch {
+	case b.Entity == nil && b.Limits == nil && a.Entity == nil && a.Limits == nil,
+		a.Entity != nil && a.Limits != nil, b.Entity != nil && b.Limits != nil,
+		a.Entity != nil && b.Limits != nil, a.Limits != nil && b.Entity != nil,
+		a.Entity != nil && b.Entity != nil && a.Entity.ID != b.Entity.ID,
+		a.Limits != nil && b.Limits != nil && a.Limits.Scope != b.Limits.Scope,
+		(b.Version == 0) != (b.Entity == nil && b.Limits == nil):
+		return configErr("change", "is not one of one record")
+	}
+	if m := a.Managed(); m != nil {
+		if err := checkID("manifest", m.Manifest); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.Entity != nil:
+		return a.Entity.Validate()
+	case a.Limits != nil:
+		return a.Limits.Validate()
+	}
+	return nil
+}
+
+// moves says that an entity that exists gets another parent, which may take steps of its own.
+func (ch *DeclaredChange) moves() bool {
+	b, a := ch.Before.Entity, ch.After.Entity
+	return a != nil && b != nil && a.Parent != "" && a.Parent != b.Parent
+}
+
+// node returns an entity's record as it was, with what it is to be.
+func (ch *DeclaredChange) node(space string, e *Entity) node {
+	n := node{key: entityKey(space, e.ID), version: ch.Before.Version}
+	n.set(e)
+	if b := ch.Before.Entity; b != nil && !b.Created.IsZero() {
+		n.rec.Created = b.Created
+	} else {
+		n.rec.Created = stamp()
+	}
+	return n
+}
+
+// event tells of the change, as the change by itself would be told of.
+func (ch *DeclaredChange) event() event {
+	b, a := ch.Before, ch.After
+	var ev event
+	switch {
+	case b.Entity != nil || a.Entity != nil:
+		ev = event{action: "entity.update", subject: "entity:"}
+		switch {
+		case a.Entity == nil:
+			ev.action = "entity.delete"
+		case b.Entity == nil || b.Entity.Created.IsZero():
+			ev.action = "entity.create"
+		case a.Entity.equal(b.Entity):
+			ev.action = "entity.adopt"
+		}
+		if b.Entity != nil {
+			ev.subject, ev.before = ev.subject+b.Entity.ID, b.Entity
+		}
+		if a.Entity != nil {
+			ev.subject, ev.after = "entity:"+a.Entity.ID, a.Entity
+		}
+	default:
+		ev = event{action: "limits.set"}
+		switch {
+		case a.Limits == nil:
+			ev.action = "limits.delete"
+		case b.Limits != nil && slices.Equal(a.Limits.Limits, b.Limits.Limits) && a.Limits.OnUnavailable == b.Limits.OnUnavailable:
+			ev.action = "limits.adopt"
+		}
+		if b.Limits != nil {
+			ev.subject, ev.before = b.Limits.Scope.subject(), b.Limits
+		}
+		if a.Limits != nil {
+			ev.subject, ev.after = a.Limits.Scope.subject(), a.Limits
+		}
+	}
+	return ev
+}
+
+// Validate reports what the limiter would refuse of an entity, as a [*ConfigError]; not whether its parent exists.
+func (e *Entity) Validate() error { return e.validate() }
+
+// Validate reports what the limiter would refuse of a scope's limits, as a [*ConfigError].
+func (sl *ScopedLimits) Validate() error {
+	if err := sl.Scope.Validate(); err != nil {
+		return err
+	}
+	if err := sl.OnUnavailable.validate("on_unavailable"); err != nil {
+		return err
+	}
+	if sl.OnUnavailable != "" && sl.Scope != (Scope{}) {
+		return configErr("on_unavailable", "is a setting of the system")
+	}
+	if len(sl.Limits) == 0 && sl.OnUnavailable != "" {
+		return nil
+	}
+	_, err := validateLimits(sl.Limits)
+	return err
+}
+
+// Validate reports what the limiter would refuse of a scope, as a [*ConfigError].
+func (sc Scope) Validate() error { return sc.validate() }
+
+// Validate reports what the limiter would refuse of a limit, as a [*ConfigError].
+func (l Limit) Validate() error {
+	_, err := l.validate()
+	return err
+}
+
+func hasChildren(id, child string) error {
+	return configErr("entity", "%q has children that stay, %q among them: remove or move them first", id, child)
+}

@@ -1,0 +1,246 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// declaration is one call of Declare: the steps that are gathered for the next commit.
+type declaration struct {
+	core  *core
+	space string
+	errs  []error         // by change
+	nodes map[string]node // entities that were read since the last conflict
+	steps []step
+	size  int // of the next commit
+}
+
+// step is what one change writes.
+type step struct {
+	at     int // of the change
+	change *DeclaredChange
+	writes []store.Write // the last one is the change's own
+}
+
+// add gathers a change for the next commit, which is made when it would grow too large.
+func (d *declaration) add(ctx context.Context, at int, ch *DeclaredChange) {
+	writes, err := d.writes(ctx, ch)
+	if err != nil {
+		d.errs[at] = err
+		return
+	}
+	if d.size+len(writes)+1 > store.MaxWrites { // with its event
+		d.flush(ctx)
+	}
+	d.size += len(writes) + 1
+	d.steps = append(d.steps, step{at, ch, writes})
+}
+
+func (d *declaration) writes(ctx context.Context, ch *DeclaredChange) ([]store.Write, error) {
+	switch a := &ch.After; {
+	case a.Entity != nil:
+		n := ch.node(d.space, a.Entity)
+		var writes []store.Write
+		if n.rec.Parent != "" && (ch.Before.Entity == nil || ch.Before.Entity.Parent != n.rec.Parent) {
+			chain, err := d.chain(ctx, n.rec.Parent)
+			if err != nil {
+				return nil, err
+			}
+			if writes, err = n.under(chain); err != nil {
+				return nil, err
+			}
+		}
+		return append(writes, n.put()), nil
+	case a.Limits != nil:
+		lr := limitsRecord{a.Limits.Limits, a.Limits.OnUnavailable, a.Limits.Managed}
+		if len(lr.Limits) > 0 {
+			lr.Limits, _ = validateLimits(lr.Limits) // fills in bursts
+		}
+		return []store.Write{put(a.Limits.Scope.key(d.space), ch.Before.Version, lr)}, nil
+	}
+	r := store.Record{Key: ch.Before.Limits.Scope.key(d.space), Version: ch.Before.Version}
+	return []store.Write{remove(r)}, nil
+}
+
+// chain is core.chain that reads no entity twice.
+func (d *declaration) chain(ctx context.Context, id string) ([]node, error) {
+	var chain []node
+	for id != "" {
+		if len(chain) == MaxDepth {
+			return nil, tooDeep(chain[0].key.ID)
+		}
+		n, known := d.nodes[id]
+		if !known {
+			var err error
+			if n, err = d.core.node(ctx, d.space, id); err != nil {
+				return nil, err
+			}
+			d.nodes[id] = n
+		}
+		chain = append(chain, n)
+		id = n.rec.Parent
+	}
+	return chain, nil
+}
+
+// flush commits the steps that were gathered. A change whose record is not as it was read is left out, the others are
+// tried again.
+func (d *declaration) flush(ctx context.Context) {
+	for try := 0; len(d.steps) > 0; try++ {
+		err := d.commit(ctx)
+		var conflict *store.ConflictError
+		if !errors.As(err, &conflict) || try > maxTries+len(d.steps) {
+			for _, st := range d.steps {
+				d.errs[st.at] = err
+			}
+			break
+		}
+		clear(d.nodes)
+		again := d.steps
+		d.steps, d.size = nil, 0
+		for _, st := range again {
+			if own := &st.writes[len(st.writes)-1]; own.Record.Key == conflict.Key {
+				d.errs[st.at] = fmt.Errorf("%w (%w)", conflict, ErrConflict)
+			} else {
+				d.again(ctx, st)
+			}
+		}
+	}
+	d.steps, d.size = nil, 0
+}
+
+// again gathers a step anew: a parent may have changed.
+func (d *declaration) again(ctx context.Context, st step) {
+	writes, err := d.writes(ctx, st.change)
+	if err != nil {
+		d.errs[st.at] = err
+		return
+	}
+	d.size += len(writes) + 1
+	d.steps = append(d.steps, step{st.at, st.change, writes})
+}
+
+func (d *declaration) commit(ctx context.Context) error {
+	var writes []store.Write
+	var events []event
+	at := make(map[store.Key]int)
+	for _, st := range d.steps {
+		for _, w := range st.writes {
+			i, twice := at[w.Record.Key]
+			switch {
+			case !twice:
+				at[w.Record.Key] = len(writes)
+				writes = append(writes, w)
+			case writes[i].Check: // two entities under one parent; a write asserts the same
+				writes[i] = w
+			}
+		}
+		events = append(events, st.change.event())
+	}
+	return d.core.commit(ctx, d.space, events, writes...)
+}
+
+// move gives an entity that exists another parent, in commits of its own.
+func (d *declaration) move(ctx context.Context, at int, ch *DeclaredChange) {
+	n := ch.node(d.space, ch.After.Entity)
+	checks, err := d.core.place(ctx, &n, ch.Before.Entity.Parent)
+	if err == nil {
+		err = d.core.commit(ctx, d.space, []event{ch.event()}, append(checks, n.put())...)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		err = fmt.Errorf("%w (%w)", err, ErrConflict)
+	}
+	d.errs[at] = err
+	clear(d.nodes)
+}
+
+// leaver is an entity that is to be removed.
+type leaver struct {
+	at   int // of the change
+	node node
+}
+
+// maxLeavers is how many entities are removed in one commit, each with its event.
+const maxLeavers = store.MaxWrites / 2
+
+// remove removes entities as DeleteEntity does: they are marked first, so that nobody can add a child any more, and a
+// child that was added before is found afterwards.
+func (d *declaration) remove(ctx context.Context, all []leaver) {
+	for len(all) > 0 {
+		some := all[:min(len(all), maxLeavers)]
+		all = all[len(some):]
+		some = d.each(ctx, some, func(n *node) (store.Write, *event) {
+			if n.rec.Deleting {
+				return n.check(), nil
+			}
+			n.rec.Deleting = true
+			return n.put(), nil
+		})
+		var free []leaver
+		for _, v := range some {
+			page, err := d.core.list(ctx, store.Query{Namespace: d.space, Kind: store.KindEntity, Parent: v.node.key.ID, Max: 1})
+			if err == nil && len(page.Records) > 0 {
+				v.node.rec.Deleting = false
+				err = d.core.commit(ctx, d.space, nil, v.node.put())
+				if err == nil {
+					err = hasChildren(v.node.key.ID, page.Records[0].Key.ID)
+				}
+			}
+			if d.errs[v.at] = err; err == nil {
+				free = append(free, v)
+			}
+		}
+		d.each(ctx, free, func(n *node) (store.Write, *event) {
+			e := n.entity()
+			ev := event{action: "entity.delete", subject: "entity:" + e.ID, before: e}
+			return remove(store.Record{Key: n.key, Version: n.version}), &ev
+		})
+	}
+}
+
+// each commits a write of every entity together, leaving out those that changed, and returns the others.
+func (d *declaration) each(ctx context.Context, some []leaver, write func(*node) (store.Write, *event)) []leaver {
+	for len(some) > 0 {
+		next := make([]leaver, len(some))
+		copy(next, some)
+		var writes []store.Write
+		var events []event
+		for i := range next {
+			w, ev := write(&next[i].node)
+			if writes = append(writes, w); !w.Check {
+				next[i].node.version++
+			}
+			if ev != nil {
+				events = append(events, *ev)
+			}
+		}
+		err := d.core.commit(ctx, d.space, events, writes...)
+		if err == nil {
+			return next
+		}
+		var conflict *store.ConflictError
+		isConflict := errors.As(err, &conflict)
+		var rest []leaver
+		for _, v := range some {
+			switch {
+			case !isConflict:
+				d.errs[v.at] = err
+			case v.node.key == conflict.Key:
+				d.errs[v.at] = fmt.Errorf("%w (%w)", conflict, ErrConflict)
+			default:
+				rest = append(rest, v)
+			}
+		}
+		if len(rest) == len(some) { // only if the conflict is of none of them
+			for _, v := range rest {
+				d.errs[v.at] = err
+			}
+			return nil
+		}
+		some = rest
+	}
+	return nil
+}

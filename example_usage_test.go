@@ -1,0 +1,43 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimits/weir"
+)
+
+// Ask what was spent this month, by whom, and when.
+func ExampleLimiter_Usage() {
+	ctx := context.Background()
+	lim := exampleLimiter()
+	defer lim.Close()
+	if err := lim.SetLimits(ctx, weir.Scope{Resource: "translate"}, weir.PerDay("tpd", 1000)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for entity, tokens := range map[string]int64{"key-alice": 700, "key-bob": 200} {
+		lease, err := lim.Acquire(ctx, weir.Request{Entity: entity, Resource: "translate", Tokens: weir.Tokens{"tpd": tokens}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = lease.Adjust(ctx, weir.Tokens{"tpd": -50})
+		_ = lease.Commit(ctx)
+	}
+	page, err := lim.Usage(ctx, weir.UsageQuery{Entity: "key-bob", Window: weir.Monthly})
+	for _, u := range page.Windows {
+		fmt.Println(u.Entity, u.Resource, u.Requests, u.Limits[0].Debited, u.Limits[0].Returned)
+	}
+	top, err2 := lim.TopUsage(ctx, weir.TopQuery{Limit: "tpd", Window: weir.Monthly})
+	for _, u := range top {
+		fmt.Println(u.Entity, u.Limits[0].Consumed)
+	}
+	sum, err3 := lim.SummarizeUsage(ctx, weir.UsageQuery{Window: weir.Monthly})
+	fmt.Println(sum.Total.Limits[0].Consumed, err, err2, err3)
+	// Output:
+	// key-bob translate 1 200 50
+	// key-alice 650
+	// key-bob 150
+	// 800 <nil> <nil> <nil>
+}

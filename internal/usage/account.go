@@ -1,0 +1,291 @@
+package usage
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Figure is one of [store.Figures].
+type Figure uint8
+
+// The figures, in the order of their fields. Peak is not counted but found.
+const (
+	Requests Figure = iota
+	Debited
+	Returned
+	Peak
+	Refused
+	RefusedTokens
+	Adjustments
+	Degraded
+	figures
+)
+
+// Field returns the field of a figure.
+func Field(f *store.Figures, fig Figure) *int64 {
+	switch fig {
+	case Requests:
+		return &f.Requests
+	case Debited:
+		return &f.Debited
+	case Returned:
+		return &f.Returned
+	case Peak:
+		return &f.Peak
+	case Refused:
+		return &f.Refused
+	case RefusedTokens:
+		return &f.RefusedTokens
+	case Adjustments:
+		return &f.Adjustments
+	default:
+		return &f.Degraded
+	}
+}
+
+// Count is one growing counter.
+type Count struct {
+	Limit  string // "": of the bucket
+	Figure Figure
+	Value  int64
+}
+
+// Observation is what the counters of one birth were in a minute.
+type Observation struct {
+	Bucket store.Bucket
+	Source string // "": the bucket's own counters; else those of a process
+	ID     uint64 // of the birth
+	Minute int64  // of the last change
+	Counts []Count
+	Ended  bool // nothing more of this birth or an earlier one can come
+}
+
+// Change is a difference to what an hour holds, and with it to its day and month.
+type Change struct {
+	Limit  string
+	Figure Figure
+	Hour   int64
+	Delta  int64
+}
+
+// Account is what was observed of one source of readings. The zero value has seen nothing.
+type Account struct {
+	floor   uint64 // births before it are closed
+	horizon int64  // minutes before it are closed
+	opened  bool   // horizon counts
+	ended   bool   // nothing more of the births seen can come
+	trails  []trail
+	peaks   []peak // of the closed minutes of hours that are not
+}
+
+// trail is one counter of one birth.
+type trail struct {
+	birth  uint64
+	limit  string
+	figure Figure
+	base   int64  // the highest reading of all closed minutes
+	marks  []mark // by minute
+}
+
+// mark is the highest reading of a minute.
+type mark struct{ minute, value int64 }
+
+type peak struct {
+	limit  string
+	hour   int64
+	amount int64
+}
+
+// Observe takes an observation in, and appends what it changes. The changes are those of the set of observations seen:
+// their order does not matter, nor whether one comes twice.
+func (a *Account) Observe(o *Observation, changes []Change) []Change {
+	if o.ID < a.floor {
+		return changes
+	}
+	a.ended = o.Ended
+	minute := o.Minute
+	if a.opened {
+		minute = max(minute, a.horizon)
+	}
+	for _, c := range o.Counts {
+		if c.Value > 0 {
+			changes = a.raise(o.ID, minute, c, changes)
+		}
+	}
+	return changes
+}
+
+func (a *Account) raise(birth uint64, minute int64, c Count, changes []Change) []Change {
+	t := a.trail(birth, c)
+	i, found := slices.BinarySearchFunc(t.marks, minute, func(m mark, minute int64) int { return cmp.Compare(m.minute, minute) })
+	if found && t.marks[i].value >= c.Value {
+		return changes
+	}
+	from := len(changes)
+	changes = a.book(t, -1, changes)
+	if found {
+		t.marks[i].value = c.Value
+	} else {
+		t.marks = slices.Insert(t.marks, i, mark{minute, c.Value})
+	}
+	changes = a.book(t, 1, changes)
+	return append(changes[:from], sum(changes[from:])...)
+}
+
+// book appends all that a trail has in open minutes, and the peaks of its limit.
+func (a *Account) book(t *trail, sign int64, changes []Change) []Change {
+	t.amounts(func(minute, amount int64) {
+		changes = append(changes, Change{t.limit, t.figure, hourOf(minute), sign * amount})
+	})
+	if t.figure != Debited {
+		return changes
+	}
+	for _, p := range a.peaksOf(t.limit) {
+		changes = append(changes, Change{t.limit, Peak, p.hour, sign * p.amount})
+	}
+	return changes
+}
+
+// amounts calls f with what belongs to each open minute.
+func (t *trail) amounts(f func(minute, amount int64)) {
+	high := t.base
+	for _, m := range t.marks {
+		if m.value > high {
+			f(m.minute, m.value-high)
+			high = m.value
+		}
+	}
+}
+
+// peaksOf returns the most that was debited of a limit in one minute of each hour, over all births.
+func (a *Account) peaksOf(limit string) []peak {
+	var minutes []mark
+	for i := range a.trails {
+		t := &a.trails[i]
+		if t.limit != limit || t.figure != Debited {
+			continue
+		}
+		t.amounts(func(minute, amount int64) {
+			at := slices.IndexFunc(minutes, func(m mark) bool { return m.minute == minute })
+			if at < 0 {
+				at = len(minutes)
+				minutes = append(minutes, mark{minute: minute})
+			}
+			minutes[at].value += amount
+		})
+	}
+	var peaks []peak
+	for _, p := range a.peaks {
+		if p.limit == limit {
+			peaks = append(peaks, p)
+		}
+	}
+	for _, m := range minutes {
+		peaks = highest(peaks, peak{limit, hourOf(m.minute), m.value})
+	}
+	return peaks
+}
+
+func highest(peaks []peak, p peak) []peak {
+	for i := range peaks {
+		if peaks[i].limit == p.limit && peaks[i].hour == p.hour {
+			peaks[i].amount = max(peaks[i].amount, p.amount)
+			return peaks
+		}
+	}
+	return append(peaks, p)
+}
+
+// sum adds up changes of the same figure and hour, and drops those that come to nothing.
+func sum(changes []Change) []Change {
+	n := 0
+	for _, c := range changes {
+		at := slices.IndexFunc(changes[:n], func(o Change) bool {
+			return o.Figure == c.Figure && o.Hour == c.Hour && o.Limit == c.Limit
+		})
+		if at >= 0 {
+			changes[at].Delta += c.Delta
+			continue
+		}
+		changes[n] = c
+		n++
+	}
+	return slices.DeleteFunc(changes[:n], func(c Change) bool { return c.Delta == 0 })
+}
+
+func (a *Account) trail(birth uint64, c Count) *trail {
+	for i := range a.trails {
+		if t := &a.trails[i]; t.birth == birth && t.figure == c.Figure && t.limit == c.Limit {
+			return t
+		}
+	}
+	a.trails = append(a.trails, trail{birth: birth, limit: c.Limit, figure: c.Figure})
+	return &a.trails[len(a.trails)-1]
+}
+
+// Close closes the minutes before horizon, and with births those births but the newest that have nothing later: for
+// sources whose births follow one another with growing ids, so that all that is still to come of an earlier one is a
+// repetition.
+func (a *Account) Close(horizon int64, births bool) {
+	if a.opened && horizon <= a.horizon {
+		horizon = a.horizon
+	}
+	a.peaks = a.closedPeaks(horizon)
+	var newest uint64
+	for i := range a.trails {
+		t := &a.trails[i]
+		newest = max(newest, t.birth)
+		n := 0
+		for n < len(t.marks) && t.marks[n].minute < horizon {
+			t.base = max(t.base, t.marks[n].value)
+			n++
+		}
+		t.marks = slices.Delete(t.marks, 0, n)
+	}
+	a.horizon, a.opened = horizon, true
+	if !births {
+		return
+	}
+	open := newest // the oldest birth that is open
+	for i := range a.trails {
+		if len(a.trails[i].marks) > 0 {
+			open = min(open, a.trails[i].birth)
+		}
+	}
+	a.floor = max(a.floor, open)
+	a.trails = slices.DeleteFunc(a.trails, func(t trail) bool { return t.birth < open })
+}
+
+// closedPeaks returns the peaks of the minutes before horizon, of the hour in which it lies.
+func (a *Account) closedPeaks(horizon int64) []peak {
+	var kept []peak
+	for _, p := range a.peaks {
+		if p.hour >= hourOf(horizon) {
+			kept = append(kept, p)
+		}
+	}
+	var minutes []peak // hour is the minute
+	for i := range a.trails {
+		t := &a.trails[i]
+		if t.figure != Debited {
+			continue
+		}
+		t.amounts(func(minute, amount int64) {
+			if minute >= horizon || hourOf(minute) < hourOf(horizon) {
+				return
+			}
+			at := slices.IndexFunc(minutes, func(p peak) bool { return p.hour == minute && p.limit == t.limit })
+			if at < 0 {
+				at = len(minutes)
+				minutes = append(minutes, peak{limit: t.limit, hour: minute})
+			}
+			minutes[at].amount += amount
+		})
+	}
+	for _, m := range minutes {
+		kept = highest(kept, peak{m.limit, hourOf(m.hour), m.amount})
+	}
+	return kept
+}

@@ -1,0 +1,283 @@
+package usage_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// always holds all windows of the test histories.
+var (
+	never   = time.Date(1960, time.January, 1, 0, 0, 0, 0, time.UTC)
+	forever = time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// family: a is the parent of b, that of c; d is alone.
+func family(_, entity string) string { return map[string]string{"c": "b", "b": "a"}[entity] }
+
+// ids collide with nothing either.
+var ids = []string{"a", "b", "c", "d", "a#b", "a/b", "ttl", "w\x00", ""}
+
+type windowCell struct {
+	of      store.UsageOf
+	id, sub string
+	window  store.Window
+	start   time.Time
+	limit   string
+	figure  usage.Figure
+}
+
+// book adds what a history counted to all windows that it belongs to.
+func book(want map[windowCell]int64, b store.Bucket, h *history) {
+	for c, v := range h.ledger {
+		at := time.Unix(c.hour*3600, 0).UTC()
+		for _, w := range store.Windows {
+			k := windowCell{store.OfBucket, b.Entity, b.Resource, w, usage.Start(w, at), c.limit, c.figure}
+			if c.figure == usage.Peak {
+				want[k] = max(want[k], v)
+				continue
+			}
+			want[k] += v
+			k.of, k.id, k.sub = store.OfResource, b.Resource, ""
+			want[k] += v
+			k.of, k.id = store.OfNamespace, ""
+			want[k] += v
+			k.of = store.OfStore
+			want[k] += v
+			for p := family("", b.Entity); p != ""; p = family("", p) {
+				k.of, k.id, k.sub = store.OfChildren, p, b.Resource
+				want[k] += v
+			}
+		}
+	}
+}
+
+// read reads all windows out of a book, in pages.
+func read(t *rapid.T, tx usage.Tx) map[windowCell]int64 {
+	got := map[windowCell]int64{}
+	for _, of := range []store.UsageOf{store.OfBucket, store.OfChildren, store.OfResource, store.OfNamespace, store.OfStore} {
+		for _, w := range store.Windows {
+			q := store.UsageQuery{Namespace: "n", Of: of, Window: w, From: never, To: forever, Max: rapid.IntRange(1, 5).Draw(t, "page")}
+			for {
+				page, err := usage.List(tx, &q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range page.Records {
+					for i := range r.Counts {
+						for f := usage.Requests; f <= usage.Degraded; f++ {
+							if v := *usage.Field(&r.Counts[i].Figures, f); v != 0 {
+								k := windowCell{of, r.ID, r.Sub, r.Window, r.Start, r.Counts[i].Limit, f}
+								if got[k] != 0 {
+									t.Fatalf("%v comes twice", k)
+								}
+								got[k] = v
+							}
+						}
+					}
+				}
+				if q.After = page.Next; q.After == "" {
+					break
+				}
+			}
+		}
+	}
+	return got
+}
+
+// TestBookExact holds every window of every rollup against a ledger, for lives of several buckets and processes whose
+// readings come in batches, some of them again and again.
+func TestBookExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := map[windowCell]int64{}
+		var lives []*history
+		seen := map[string]bool{}
+		for range rapid.IntRange(1, 4).Draw(t, "buckets") {
+			b := store.Bucket{Namespace: "n", Entity: rapid.SampledFrom(ids[:8]).Draw(t, "entity"), Resource: rapid.SampledFrom(ids[:8]).Draw(t, "resource")}
+			source := rapid.SampledFrom([]string{"", "process"}).Draw(t, "source")
+			if seen[b.String()] { // the peak of two sources of one bucket would be their sum's
+				continue
+			}
+			seen[b.String()] = true
+			h := live(t, b, source)
+			book(want, b, h)
+			lives = append(lives, h)
+		}
+		var mem usage.Mem
+		next := make([]int, len(lives))
+		for {
+			var batch []usage.Observation
+			left := false
+			for i, h := range lives {
+				n := rapid.IntRange(0, 3).Draw(t, "come")
+				for ; n > 0 && next[i] < len(h.seen); n-- {
+					batch = append(batch, h.seen[next[i]])
+					next[i]++
+				}
+				left = left || next[i] < len(h.seen)
+				if next[i] > 0 && rapid.Bool().Draw(t, "again") { // as after a crash
+					batch = append(batch, h.seen[rapid.IntRange(0, next[i]-1).Draw(t, "which")])
+				}
+			}
+			if err := usage.Apply(&mem, batch, family); err != nil {
+				t.Fatal(err)
+			}
+			if !left {
+				break
+			}
+		}
+		if got := read(t, &mem); !maps.Equal(got, want) {
+			for k, v := range want {
+				if got[k] != v {
+					t.Errorf("%v is %d, want %d", k, got[k], v)
+				}
+			}
+			t.Fatalf("%d windows, want %d", len(got), len(want))
+		}
+	})
+}
+
+// TestTop compares the ranking of a merge with that of a sum over all windows.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var mem usage.Mem
+		sums := map[string]int64{}
+		from, to := beginnings[0], beginnings[0].Add(5*time.Hour)
+		for n := range rapid.IntRange(0, 40).Draw(t, "readings") {
+			at := beginnings[0].Truncate(time.Hour).Add(time.Duration(rapid.IntRange(0, 7).Draw(t, "hour")) * time.Hour)
+			o := usage.Observation{
+				Bucket: store.Bucket{Namespace: rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), Entity: rapid.SampledFrom(ids[:8]).Draw(t, "entity"), Resource: fmt.Sprint("r", n)},
+				ID:     1, Minute: usage.MinuteOf(at),
+				Counts: []usage.Count{{Limit: "tpm", Figure: usage.Debited, Value: rapid.Int64Range(1, 9).Draw(t, "amount")}},
+			}
+			if err := usage.Apply(&mem, []usage.Observation{o}, family); err != nil {
+				t.Fatal(err)
+			}
+			if o.Bucket.Namespace == "n" && !at.Before(from) && at.Before(to) {
+				sums[o.Bucket.Entity] += o.Counts[0].Value
+			}
+		}
+		most := rapid.IntRange(1, 10).Draw(t, "max")
+		want := slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+		want = want[:min(most, len(want))]
+		top, err := usage.Top(&mem, &store.TopQuery{Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: from, To: to, Limit: "tpm", Max: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range top {
+			if got = append(got, r.ID); r.Counts[0].Consumed() != sums[r.ID] {
+				t.Fatalf("%q consumed %d, want %d", r.ID, r.Counts[0].Consumed(), sums[r.ID])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("top %q, want %q", got, want)
+		}
+	})
+}
+
+func observe(t *testing.T, tx usage.Tx, entity string, at time.Time) {
+	t.Helper()
+	o := usage.Observation{
+		Bucket: store.Bucket{Namespace: "n", Entity: entity, Resource: "api"}, ID: uint64(at.Unix()), Minute: usage.MinuteOf(at),
+		Counts: []usage.Count{{Limit: "rpm", Figure: usage.Debited, Value: 1000}}, Ended: true,
+	}
+	if err := usage.Apply(tx, []usage.Observation{o}, family); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func starts(t *testing.T, tx usage.Tx, w store.Window) (starts []string) {
+	t.Helper()
+	page, err := usage.List(tx, &store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: w, From: never, To: forever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range page.Records {
+		starts = append(starts, r.Start.Format("2006-01-02T15"))
+	}
+	return starts
+}
+
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	var mem usage.Mem
+	now := time.Date(2026, time.November, 21, 13, 30, 0, 0, time.UTC)
+	for _, at := range []time.Time{now.AddDate(-3, 0, 0), now.AddDate(0, 0, -91), now.AddDate(0, 0, -90), now} {
+		observe(t, &mem, "alice", at)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = usage.Expire(&mem, store.Retention{}, now, false, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for w, want := range map[store.Window][]string{
+		store.Hourly:  {"2026-08-23T13", "2026-11-21T13"},
+		store.Daily:   {"2026-08-22T00", "2026-08-23T00", "2026-11-21T00"},
+		store.Monthly: {"2023-11-01T00", "2026-08-01T00", "2026-11-01T00"},
+	} {
+		if got := starts(t, &mem, w); !slices.Equal(got, want) {
+			t.Errorf("%s windows %q, want %q", w, got, want)
+		}
+	}
+	later := now.Add(time.Hour)
+	if _, err := usage.Expire(&mem, store.Retention{}, later, false, 10); err != nil {
+		t.Fatal(err)
+	}
+	before := mem.Len()
+	if _, err := usage.Expire(&mem, store.Retention{}, later, true, 10); err != nil {
+		t.Fatal(err)
+	}
+	if mem.Len() != before-1 {
+		t.Errorf("%d keys are left of %d, want the ended account gone", mem.Len(), before)
+	}
+}
+
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	var mem usage.Mem
+	now := time.Date(2026, time.November, 21, 13, 30, 0, 0, time.UTC)
+	for _, at := range []time.Time{now.AddDate(0, -1, 0), now.Add(-time.Hour), now} {
+		observe(t, &mem, "alice", at)
+	}
+	for _, want := range [][]string{
+		{"2026-11-21T12", "2026-11-21T13"}, {"2026-11-21T13"}, {"2026-11-21T13"}, {"2026-11-21T13"},
+	} {
+		usage.Shrink(&mem, now)
+		if got := starts(t, &mem, store.Hourly); !slices.Equal(got, want) {
+			t.Fatalf("hours %q, want %q", got, want)
+		}
+	}
+	if usage.Shrink(&mem, now) {
+		t.Error("what runs was removed")
+	}
+	if got := starts(t, &mem, store.Monthly); !slices.Equal(got, []string{"2026-11-01T00"}) {
+		t.Errorf("months %q", got)
+	}
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	var mem usage.Mem
+	observe(t, &mem, "alice", forever.AddDate(-1, 0, 0))
+	for more := true; more; {
+		var err error
+		if more, err = usage.Forget(&mem, "n", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mem.Len() != 4 { // the account, and the whole store's hour, day and month
+		t.Errorf("%d keys are left, want 4", mem.Len())
+	}
+}

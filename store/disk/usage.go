@@ -1,0 +1,299 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/catalog"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// UsageFile is the name of the file with the usage in a store's directory. It is one of its own so that writing it holds
+// up no decision, and its loss costs no limit.
+const UsageFile = "usage.db"
+
+// DefaultUsageInterval is the default of [Config.UsageInterval].
+const DefaultUsageInterval = time.Minute
+
+var (
+	usageBucket = []byte("usage")
+	usageFormat = []byte("format")
+)
+
+const (
+	usageMagic = "weir usage 1\n"
+	// usageChunk is how many readings one transaction takes in at most.
+	usageChunk = 5000
+	// usageBatch is how many are put in order before: a transaction writes every page in which something changes, whole.
+	usageBatch = 100_000
+	// slack is how far a bucket's time may lie before the moment in which it is changed.
+	slack = int64(2e9)
+)
+
+// ledger keeps usage in its file: from readings of the buckets' counters, which it takes in at an interval, when somebody
+// asks, before a bucket's record is deleted, and at the end.
+type ledger struct {
+	meter     table.Meter
+	table     *table.Table
+	catalog   *catalog.Catalog
+	file      string
+	interval  time.Duration
+	retention store.Retention
+	noSync    bool
+
+	mu      sync.Mutex
+	db      *bolt.DB // nil until there is something to write or read
+	pending []usage.Observation
+	read    int64 // buckets that have not changed since were read
+	expired int64 // the hour in which windows were last removed
+	closed  bool
+
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+func newLedger(dir string, cfg *Config) *ledger {
+	return &ledger{
+		file: filepath.Join(dir, UsageFile), interval: cfg.UsageInterval, retention: cfg.Retention,
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+}
+
+// share is the part of a processor that taking readings in may use: where so many buckets change that it would use more,
+// it is done less often.
+const share = 30
+
+// run takes readings in at the turns of the interval: hours turn with one of them.
+func (l *ledger) run() {
+	defer close(l.stopped)
+	var took time.Duration
+	for {
+		now := time.Now()
+		t := time.NewTimer(max(now.Truncate(l.interval).Add(l.interval).Sub(now), share*took))
+		select {
+		case began := <-t.C:
+			l.mu.Lock()
+			_ = l.takeIn(true) // what could not be written is kept and tried again
+			l.mu.Unlock()
+			took = time.Since(began)
+		case <-l.stop:
+			t.Stop()
+			return
+		}
+	}
+}
+
+// load takes in what the file told of a bucket.
+func (l *ledger) load(st *store.State) {
+	l.pending = append(l.pending, table.ObservationOf(st))
+	if len(l.pending) >= usageBatch {
+		_ = l.write() // it is tried again
+	}
+}
+
+// settle makes durable what waits, before the records of buckets are deleted in which it is counted, too.
+func (l *ledger) settle() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.takeIn(false)
+}
+
+// close takes everything in, if the store was changed.
+func (l *ledger) close(touched bool) error {
+	close(l.stop)
+	<-l.stopped
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	var err error
+	if touched {
+		l.read -= int64(time.Minute)
+		err = l.takeIn(true)
+	}
+	if l.db != nil {
+		err = errors.Join(err, guarded(l.db.Close))
+		l.db = nil
+	}
+	return err
+}
+
+// takeIn writes the readings that wait, and with buckets those of all that have changed. The ledger is locked.
+func (l *ledger) takeIn(buckets bool) error {
+	l.pending = append(l.pending, l.meter.Drain()...)
+	if err := l.write(); err != nil || !buckets {
+		return err
+	}
+	since := l.read
+	until := l.table.Now() - slack
+	err := l.table.Read(since, func(obs []usage.Observation) error {
+		l.pending = append(l.pending, obs...)
+		if len(l.pending) < usageBatch {
+			return nil
+		}
+		return l.write()
+	})
+	if err == nil {
+		err = l.write()
+	}
+	if err != nil {
+		return err
+	}
+	l.read = until
+	return l.expire()
+}
+
+// write writes the pending readings. They stay pending if it fails.
+func (l *ledger) write() error {
+	if len(l.pending) > usageChunk { // those of one bucket stay in their order
+		slices.SortStableFunc(l.pending, func(a, b usage.Observation) int { return a.Bucket.Compare(b.Bucket) })
+	}
+	for len(l.pending) > 0 {
+		n := min(len(l.pending), usageChunk)
+		err := l.update(func(tx usage.Tx) error { return usage.Apply(tx, l.pending[:n], l.parent) })
+		if err != nil {
+			return err
+		}
+		l.pending = l.pending[n:]
+	}
+	l.pending = nil
+	return nil
+}
+
+func (l *ledger) expire() error {
+	now := bucket.Time(l.table.Now())
+	hour := usage.MinuteOf(now) / 60
+	if hour == l.expired || l.db == nil {
+		return nil
+	}
+	for more := true; more; {
+		err := l.update(func(tx usage.Tx) (err error) {
+			more, err = usage.Expire(tx, l.retention, now, false, 2*usageChunk)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	l.expired = hour
+	return nil
+}
+
+func (l *ledger) parent(namespace, entity string) string {
+	return l.catalog.Parent(store.Key{Namespace: namespace, Kind: store.KindEntity, ID: entity})
+}
+
+// update runs f in a transaction on the file, which it makes if there is none.
+func (l *ledger) update(f func(usage.Tx) error) error {
+	err := l.open()
+	if err == nil {
+		err = guarded(func() error {
+			return l.db.Update(func(tx *bolt.Tx) error {
+				b := tx.Bucket(usageBucket)
+				if b == nil { // a new file
+					var err error
+					if b, err = tx.CreateBucket(usageBucket); err != nil {
+						return err
+					}
+					if err := b.Put(usageFormat, []byte(usageMagic)); err != nil {
+						return err
+					}
+				}
+				return f(boltTx{b})
+			})
+		})
+	}
+	return l.trouble("usage", err)
+}
+
+// open opens or makes the file. The ledger is locked.
+func (l *ledger) open() error {
+	if l.db != nil {
+		return nil
+	}
+	_, missing := os.Stat(l.file)
+	return guarded(func() error {
+		db, err := bolt.Open(l.file, 0o600, &bolt.Options{
+			Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoStatistics: true, NoSync: l.noSync,
+		})
+		if err != nil {
+			return err
+		}
+		if err := db.View(checkUsage); err != nil {
+			return errors.Join(err, db.Close())
+		}
+		l.db = db
+		if missing != nil && !l.noSync {
+			return syncDir(filepath.Dir(l.file))
+		}
+		return nil
+	})
+}
+
+// checkUsage says what is wrong with a file that is not one of usage.
+func checkUsage(tx *bolt.Tx) error {
+	b := tx.Bucket(usageBucket)
+	if b == nil {
+		if name, _ := tx.Cursor().First(); name != nil {
+			return ErrForeign
+		}
+		return nil
+	}
+	if v := b.Get(usageFormat); string(v) != usageMagic {
+		return fmt.Errorf("%w: format %q", ErrNewer, v)
+	}
+	return nil
+}
+
+// view calls f with all usage until now, or with what is known of it.
+func (l *ledger) view(known bool, f func(usage.Tx) error) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return store.ErrClosed
+	}
+	var err error
+	if !known {
+		err = l.takeIn(true)
+	}
+	if err == nil && l.db == nil {
+		if _, missing := os.Stat(l.file); errors.Is(missing, fs.ErrNotExist) { // looking makes no file
+			l.mu.Unlock()
+			return f(new(usage.Mem))
+		}
+		err = l.open()
+	}
+	var tx *bolt.Tx
+	if err == nil {
+		err = guarded(func() (err error) { tx, err = l.db.Begin(false); return err })
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return l.trouble("usage", err)
+	}
+	err = guarded(func() error {
+		if b := tx.Bucket(usageBucket); b != nil {
+			return f(boltTx{b})
+		}
+		return f(new(usage.Mem))
+	})
+	return l.trouble("usage", errors.Join(err, tx.Rollback()))
+}
+
+func (l *ledger) trouble(op string, err error) error {
+	var already *store.Error
+	if err == nil || errors.Is(err, store.ErrBadCursor) || errors.Is(err, store.ErrClosed) || errors.As(err, &already) {
+		return err
+	}
+	return &store.Error{Op: op, Key: l.file, Err: err, Hint: "limits do not depend on this file; if it is damaged, move it away to begin anew"}
+}

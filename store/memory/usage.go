@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// ledger keeps usage. What buckets have counted is taken in when somebody asks, and when much has come together.
+type ledger struct {
+	meter     table.Meter
+	retention store.Retention
+	max       int
+
+	mu      sync.Mutex
+	mem     usage.Mem
+	read    int64 // buckets that have not changed since were read
+	expired int64 // the hour in which this was looked for last
+	busy    bool
+}
+
+// slack is how far a bucket's time may lie before the moment in which it is changed. One that is overtaken by more is
+// read when it changes again or goes.
+const slack = int64(2e9)
+
+// Count implements [store.Usage].
+func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
+	if err := s.ready(ctx); err != nil || s.usage == nil {
+		return err
+	}
+	obs, err := usage.Observations(readings)
+	if err != nil {
+		return err
+	}
+	s.usage.mu.Lock()
+	defer s.usage.mu.Unlock()
+	return usage.Apply(&s.usage.mem, obs, s.parent)
+}
+
+// Usage implements [store.Usage].
+func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.UsagePage, err error) {
+	err = s.look(ctx, query.Window, query.Known || query.After != "", func(tx usage.Tx) error {
+		page, err = usage.List(tx, &query)
+		return err
+	})
+	return page, err
+}
+
+// TopUsage implements [store.Usage].
+func (s *Store) TopUsage(ctx context.Context, query store.TopQuery) (top []store.UsageRecord, err error) {
+	err = s.look(ctx, query.Window, false, func(tx usage.Tx) error {
+		top, err = usage.Top(tx, &query)
+		return err
+	})
+	return top, err
+}
+
+// ForgetUsage implements [store.Usage].
+func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
+	return s.look(ctx, store.Hourly, false, func(tx usage.Tx) error {
+		for {
+			if more, err := usage.Forget(tx, namespace, 10_000); !more || err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// look calls f with all usage until now, or with what is known of it.
+func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usage.Tx) error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if err := usage.Check(w); err != nil {
+		return err
+	}
+	if s.usage == nil {
+		return f(new(usage.Mem))
+	}
+	u := s.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if known {
+		return f(&u.mem)
+	}
+	if err := s.drain(); err != nil {
+		return err
+	}
+	since := u.read
+	u.read = s.table.Now() - slack
+	err := s.table.Read(since, func(obs []usage.Observation) error { return usage.Apply(&u.mem, obs, s.parent) })
+	if err != nil {
+		return err
+	}
+	return f(&u.mem)
+}
+
+// relieve has the readings taken in that wait, if they are many.
+func (s *Store) relieve() {
+	if s.usage == nil || !s.usage.meter.High() || !s.usage.mu.TryLock() {
+		return
+	}
+	u := s.usage
+	if u.busy {
+		u.mu.Unlock()
+		return
+	}
+	u.busy = true
+	u.mu.Unlock()
+	go func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		_ = s.drain() // in memory nothing fails
+		u.busy = false
+	}()
+}
+
+// drain takes in the readings that wait, and makes room. The ledger is locked.
+func (s *Store) drain() error {
+	u := s.usage
+	if err := usage.Apply(&u.mem, u.meter.Drain(), s.parent); err != nil {
+		return err
+	}
+	now := bucket.Time(s.table.Now())
+	if m := usage.MinuteOf(now) / 60; m != u.expired {
+		u.expired = m
+		for {
+			more, err := usage.Expire(&u.mem, u.retention, now, true, 10_000)
+			if err != nil {
+				return err
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	for u.mem.Len() > u.max && usage.Shrink(&u.mem, now) {
+		continue
+	}
+	return nil
+}
+
+func (s *Store) parent(namespace, entity string) string {
+	return s.catalog.Parent(store.Key{Namespace: namespace, Kind: store.KindEntity, ID: entity})
+}

@@ -1,0 +1,263 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// Window is a type of usage window: an hour, a day or a month, all UTC.
+type Window string
+
+// The types of windows.
+const (
+	Hourly  Window = "hourly"
+	Daily   Window = "daily"
+	Monthly Window = "monthly"
+)
+
+func (w Window) validate() error {
+	switch w {
+	case Hourly, Daily, Monthly:
+		return nil
+	}
+	return configErr("window", "%q is none of hourly, daily, monthly", string(w))
+}
+
+// Start returns the start of the window that t lies in.
+func (w Window) Start(t time.Time) time.Time { return usage.Start(store.Window(w), t) }
+
+// Next returns the start of the window after the one that starts at start.
+func (w Window) Next(start time.Time) time.Time { return usage.Next(store.Window(w), start) }
+
+// UsageBy says whose usage is asked for.
+type UsageBy string
+
+// Whose usage there is.
+const (
+	ByEntity    UsageBy = "entity"    // of each entity on each resource
+	ByParent    UsageBy = "parent"    // of each entity that has children: of all below it, and its own
+	ByResource  UsageBy = "resource"  // of each resource, over all entities
+	ByLimit     UsageBy = "limit"     // of each limit's name, over all of the namespace; only to rank
+	ByNamespace UsageBy = "namespace" // of the whole namespace
+	ByStore     UsageBy = "store"     // of all namespaces together
+)
+
+func (b UsageBy) of() store.UsageOf {
+	switch b {
+	case ByEntity:
+		return store.OfBucket
+	case ByParent:
+		return store.OfChildren
+	case ByResource:
+		return store.OfResource
+	case ByNamespace, ByLimit:
+		return store.OfNamespace
+	case ByStore:
+		return store.OfStore
+	}
+	return 0
+}
+
+// Usage is what was counted in one window. Counts of refusals, adjustments and degraded decisions come from the
+// processes that decided, some seconds late; all others are read from the buckets, and are exact.
+type Usage struct {
+	Window   Window       `json:"window"`
+	Start    time.Time    `json:"start"`              // UTC; of a sum over several windows, the first
+	Entity   string       `json:"entity,omitempty"`   // by parent, the parent
+	Resource string       `json:"resource,omitempty"` // "" in sums over all
+	Requests int64        `json:"requests"`           // admitted
+	Refused  int64        `json:"refused"`            // requests
+	Degraded int64        `json:"degraded"`           // admitted since the store did not answer
+	Limits   []LimitUsage `json:"limits"`             // by name
+	Own      *OwnUsage    `json:"own,omitempty"`      // by parent only
+}
+
+// OwnUsage is what a parent's own buckets have counted, beside what those below it have. Where these cascade, what they
+// spent of a limit that the parent has, too, is in both.
+type OwnUsage struct {
+	Requests int64        `json:"requests"`
+	Limits   []LimitUsage `json:"limits"`
+}
+
+// LimitUsage is what was counted of one limit, or of all that share its name. All but counts of requests are tokens,
+// rounded down.
+type LimitUsage struct {
+	Limit         string `json:"limit"`
+	Consumed      int64  `json:"consumed"` // debited less returned; negative where more came back than was spent
+	Debited       int64  `json:"debited"`
+	Returned      int64  `json:"returned"`
+	Peak          int64  `json:"peak,omitempty"` // the most that one bucket debited in one minute; not in rollups
+	Refused       int64  `json:"refused"`        // requests that this limit refused
+	RefusedTokens int64  `json:"refused_tokens"` // what they asked for
+	Adjustments   int64  `json:"adjustments"`    // changes of what a lease held
+}
+
+// UsageQuery selects windows of one type.
+type UsageQuery struct {
+	By       UsageBy // defaults to ByEntity
+	Entity   string  // "" is all; by parent, the parent
+	Resource string  // "" is all
+	Window   Window  // defaults to Daily
+	// From and To select the windows from the one that From lies in, to before To. To defaults to the end of the window
+	// that runs; From to a day, 30 days or 12 months before, by the type of window.
+	From, To time.Time
+	After    string // UsagePage.Next of the page before; From and To must be the same
+	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+}
+
+// UsagePage is one page of windows by start, then entity, then resource. Next is "" on the last.
+type UsagePage struct {
+	Windows []Usage `json:"windows"`
+	Next    string  `json:"next,omitempty"`
+}
+
+// period fills a query's period in, and validates it.
+func period(w *Window, from, to *time.Time) error {
+	*w = cmp.Or(*w, Daily)
+	if err := w.validate(); err != nil {
+		return err
+	}
+	if to.IsZero() {
+		*to = w.Next(w.Start(time.Now()))
+	}
+	if from.IsZero() {
+		last := to.Add(-1)
+		switch *w {
+		case Hourly:
+			*from = last.Add(-23 * time.Hour)
+		case Daily:
+			*from = last.AddDate(0, 0, -29)
+		case Monthly:
+			*from = w.Start(last).AddDate(0, -11, 0)
+		}
+	}
+	*from = w.Start(*from)
+	if !from.Before(*to) {
+		return configErr("from", "%s is not before %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// prepare validates a query and returns the store's form of it.
+func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQuery, error) {
+	q.By = cmp.Or(q.By, ByEntity)
+	of := q.By.of()
+	switch {
+	case l.core.usage == nil:
+		return store.UsageQuery{}, ErrNoUsage
+	case of == 0 || q.By == ByLimit:
+		return store.UsageQuery{}, configErr("by", "%q is none of entity, parent, resource, namespace, store", string(q.By))
+	case q.Max < 0:
+		return store.UsageQuery{}, configErr("max", "must not be negative: %d", q.Max)
+	case q.Entity != "" && of != store.OfBucket && of != store.OfChildren:
+		return store.UsageQuery{}, configErr("entity", "does not go with usage by %s", q.By)
+	case q.Resource != "" && (of == store.OfNamespace || of == store.OfStore):
+		return store.UsageQuery{}, configErr("resource", "does not go with usage by %s", q.By)
+	}
+	if err := (Scope{q.Entity, q.Resource}).validate(); err != nil {
+		return store.UsageQuery{}, err
+	}
+	if err := period(&q.Window, &q.From, &q.To); err != nil {
+		return store.UsageQuery{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return store.UsageQuery{}, err
+	}
+	sq := store.UsageQuery{
+		Namespace: s.id, Of: of, ID: q.Entity, Sub: q.Resource, Window: store.Window(q.Window),
+		From: q.From, To: q.To, After: q.After, Max: q.Max,
+	}
+	if of == store.OfResource {
+		sq.ID, sq.Sub = q.Resource, ""
+	}
+	return sq, nil
+}
+
+// Usage lists windows: what was spent, by whom, on what, when.
+//
+// Errors: [ErrNoUsage], [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error) {
+	q, err := l.prepareUsage(ctx, &query)
+	if err != nil {
+		return UsagePage{}, err
+	}
+	if q.After == "" {
+		l.core.tallies.flush(ctx)
+	}
+	page, err := l.core.usagePage(ctx, q)
+	if err != nil {
+		return UsagePage{}, err
+	}
+	out := UsagePage{Windows: make([]Usage, len(page.Records)), Next: page.Next}
+	for i := range page.Records {
+		r := &page.Records[i]
+		if out.Windows[i] = usageOf(query.By, r); query.By == ByParent {
+			own := q
+			own.Of, own.ID, own.Sub, own.From, own.To = store.OfBucket, r.ID, r.Sub, r.Start, r.Start.Add(1)
+			if out.Windows[i].Own, err = l.core.own(ctx, own); err != nil {
+				return UsagePage{}, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func (c *core) usagePage(ctx context.Context, q store.UsageQuery) (page store.UsagePage, err error) {
+	err = c.call(ctx, "usage", func(ctx context.Context) (err error) {
+		page, err = c.usage.Usage(ctx, q)
+		return err
+	})
+	return page, err
+}
+
+// own sums up what an entity's own buckets have counted.
+func (c *core) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
+	q.Known, q.After, q.Max = true, "", 1000
+	var counts []store.LimitFigures
+	for {
+		page, err := c.usagePage(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Records {
+			counts = usage.Merge(counts, page.Records[i].Counts)
+		}
+		if q.After = page.Next; q.After == "" {
+			u := usageOf(ByEntity, &store.UsageRecord{Counts: counts})
+			return &OwnUsage{u.Requests, u.Limits}, nil
+		}
+	}
+}
+
+func (c *core) forgetUsage(ctx context.Context, space string) error {
+	if c.usage == nil {
+		return nil
+	}
+	return c.call(ctx, "usage", func(ctx context.Context) error { return c.usage.ForgetUsage(ctx, space) })
+}
+
+func usageOf(by UsageBy, r *store.UsageRecord) Usage {
+	u := Usage{Window: Window(r.Window), Start: r.Start, Entity: r.ID, Resource: r.Sub, Limits: []LimitUsage{}}
+	if by == ByResource {
+		u.Entity, u.Resource = "", r.ID
+	}
+	for i := range r.Counts {
+		c := &r.Counts[i]
+		if c.Limit == "" {
+			u.Requests, u.Refused, u.Degraded = c.Requests, c.Refused, c.Degraded
+			continue
+		}
+		u.Limits = append(u.Limits, LimitUsage{
+			Limit: c.Limit, Consumed: floorTokens(c.Consumed()), Debited: c.Debited / 1000, Returned: c.Returned / 1000,
+			Peak: c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000, Adjustments: c.Adjustments,
+		})
+	}
+	slices.SortFunc(u.Limits, func(a, b LimitUsage) int { return cmp.Compare(a.Limit, b.Limit) })
+	return u
+}

@@ -1,0 +1,151 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// UsageSummary is what all windows that a query selects come to. It holds windows of one type only.
+type UsageSummary struct {
+	From    time.Time `json:"from"`    // the first window's start
+	To      time.Time `json:"to"`      // windows start before it
+	Total   Usage     `json:"total"`   // over all windows; a peak is the highest of any
+	Windows []Usage   `json:"windows"` // each over all that was selected; where nothing was counted there is none
+}
+
+// SummarizeUsage adds up all windows that a query selects, however many pages they are: After and Max are not looked
+// at. Without Entity it reads the sums that the store keeps.
+//
+// Errors: as of [Limiter.Usage].
+func (l *Limiter) SummarizeUsage(ctx context.Context, query UsageQuery) (UsageSummary, error) {
+	query.After, query.Max = "", 1000
+	if query.By == "" && query.Entity == "" {
+		if query.By = ByNamespace; query.Resource != "" {
+			query.By = ByResource
+		}
+	}
+	q, err := l.prepareUsage(ctx, &query)
+	if err != nil {
+		return UsageSummary{}, err
+	}
+	l.core.tallies.flush(ctx)
+	var total []store.LimitFigures
+	var windows []store.UsageRecord
+	for {
+		page, err := l.core.usagePage(ctx, q)
+		if err != nil {
+			return UsageSummary{}, err
+		}
+		for i := range page.Records {
+			r := &page.Records[i]
+			total = usage.Merge(total, r.Counts)
+			if n := len(windows); n > 0 && windows[n-1].Start.Equal(r.Start) {
+				windows[n-1].Counts = usage.Merge(windows[n-1].Counts, r.Counts)
+			} else {
+				windows = append(windows, store.UsageRecord{Window: r.Window, Start: r.Start, Counts: r.Counts})
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	named := func(r *store.UsageRecord) Usage {
+		u := usageOf(ByEntity, r)
+		u.Entity, u.Resource = query.Entity, query.Resource
+		return u
+	}
+	s := UsageSummary{From: query.From, To: query.To, Windows: make([]Usage, len(windows))}
+	s.Total = named(&store.UsageRecord{Window: q.Window, Start: query.From, Counts: total})
+	for i := range windows {
+		s.Windows[i] = named(&windows[i])
+	}
+	return s, nil
+}
+
+// TopQuery ranks what was spent in a period.
+type TopQuery struct {
+	By       UsageBy // ByEntity, the default, ByParent, ByResource or ByLimit
+	Limit    string  // by what was consumed of it; "" is by requests. Not by limit: all are ranked
+	Resource string  // "" is all; by entity or parent only
+	Window   Window  // the type of window that is added up; defaults to Daily
+	From, To time.Time
+	Max      int // at most so many; 0 means 10, more than 1,000 is 1,000
+}
+
+// TopUsage returns those who spent most, first, each with all that it spent in the period. It adds up windows of one
+// type; see [UsageQuery] for the defaults of From and To.
+//
+// Errors: as of [Limiter.Usage].
+func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error) {
+	query.By = cmp.Or(query.By, ByEntity)
+	query.Max = cmp.Or(query.Max, 10)
+	if query.By == ByLimit {
+		return l.topLimits(ctx, &query)
+	}
+	if query.By == ByNamespace || query.By == ByStore {
+		return nil, configErr("by", "%q cannot be ranked: use entity, parent, resource or limit", string(query.By))
+	}
+	if query.By == ByResource && query.Resource != "" {
+		return nil, configErr("resource", "does not go with a ranking of resources")
+	}
+	uq := UsageQuery{By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max}
+	q, err := l.prepareUsage(ctx, &uq)
+	if err != nil {
+		return nil, err
+	}
+	l.core.tallies.flush(ctx)
+	var top []store.UsageRecord
+	err = l.core.call(ctx, "usage", func(ctx context.Context) (err error) {
+		top, err = l.core.usage.TopUsage(ctx, store.TopQuery{
+			Namespace: q.Namespace, Of: q.Of, Sub: q.Sub, Window: q.Window, From: q.From, To: q.To, Limit: query.Limit, Max: query.Max,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Usage, len(top))
+	for i := range top {
+		out[i] = usageOf(query.By, &top[i])
+		if query.By != ByResource {
+			out[i].Resource = query.Resource
+		}
+		if query.By == ByParent {
+			own := q
+			own.Of, own.ID = store.OfBucket, top[i].ID
+			if out[i].Own, err = l.core.own(ctx, own); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// topLimits ranks the namespace's limits by name.
+func (l *Limiter) topLimits(ctx context.Context, query *TopQuery) ([]Usage, error) {
+	by := ByNamespace
+	if query.Resource != "" {
+		by = ByResource
+	}
+	if query.Max < 0 {
+		return nil, configErr("max", "must not be negative: %d", query.Max)
+	}
+	s, err := l.SummarizeUsage(ctx, UsageQuery{By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To})
+	if err != nil {
+		return nil, err
+	}
+	limits := slices.DeleteFunc(s.Total.Limits, func(u LimitUsage) bool { return query.Limit != "" && u.Limit != query.Limit })
+	slices.SortStableFunc(limits, func(a, b LimitUsage) int { return cmp.Compare(b.Consumed, a.Consumed) })
+	out := []Usage{}
+	for _, u := range limits[:min(len(limits), query.Max)] {
+		row := s.Total
+		row.Limits = []LimitUsage{u}
+		out = append(out, row)
+	}
+	return out, nil
+}

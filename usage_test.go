@@ -1,0 +1,285 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/disk"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// names collide with nothing.
+var names = []string{"ttl", "window", "resource", "a#b", "a/b", "entity"}
+
+// TestUsageNames spends under names that other parts of a key or record bear, and finds each where it belongs.
+func TestUsageNames(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return memory.New(nil) },
+		"disk": func(t *testing.T) store.Store {
+			t.Helper()
+			s, err := disk.Open(filepath.Join(t.TempDir(), "weir-data"), nil)
+			must(t, err)
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lim := limiterOn(t, open(t))
+			defer lim.Close()
+			ctx := t.Context()
+			var limits []weir.Limit
+			for _, n := range names {
+				limits = append(limits, weir.PerDay(n, 1000))
+			}
+			must(t, lim.SetLimits(ctx, weir.Scope{}, limits...))
+			for i, entity := range names {
+				for j, resource := range names {
+					for k, limit := range names {
+						_, err := lim.Acquire(ctx, weir.Request{Entity: entity, Resource: resource, Tokens: weir.Tokens{limit: int64(100*i + 10*j + k + 1)}})
+						must(t, err)
+					}
+				}
+			}
+			for _, w := range []weir.Window{weir.Hourly, weir.Daily, weir.Monthly} {
+				for i, entity := range names {
+					for j, resource := range names {
+						page, err := lim.Usage(ctx, weir.UsageQuery{Entity: entity, Resource: resource, Window: w})
+						must(t, err)
+						got := map[string]int64{}
+						for _, u := range page.Windows { // two if an hour has just turned
+							for _, l := range u.Limits {
+								got[l.Limit] += l.Consumed
+							}
+						}
+						for k, limit := range names {
+							if want := int64(100*i + 10*j + k + 1); got[limit] != want {
+								t.Errorf("%s usage of %s by %s on %s is %d, want %d", w, limit, entity, resource, got[limit], want)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// limitsOf returns the figures of a summary's total by limit.
+func limitsOf(u weir.Usage) map[string]weir.LimitUsage {
+	m := map[string]weir.LimitUsage{}
+	for _, l := range u.Limits {
+		m[l.Limit] = l
+	}
+	return m
+}
+
+// TestUsageLife follows a child and its parent over a midnight: debits, an adjustment, a rollback, refusals.
+func TestUsageLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := limiterOn(t, memory.New(nil))
+		defer lim.Close()
+		ctx := t.Context()
+		time.Sleep(24*time.Hour - time.Since(time.Now().Truncate(24*time.Hour)) - 30*time.Second) // until 23:59:30; in the bubble
+		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "org"}))
+		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}))
+		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 10), weir.PerHour("tph", 1000)))
+		req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rph": 1, "tph": 100}}
+		lease, err := lim.Acquire(ctx, req)
+		must(t, err)
+		must(t, lease.Adjust(ctx, weir.Tokens{"tph": 50}))
+		back, err := lim.Acquire(ctx, req)
+		must(t, err)
+		time.Sleep(time.Minute) // it is the next day
+		must(t, back.Rollback(ctx))
+		req.Tokens = weir.Tokens{"rph": 1, "tph": 1000}
+		for range 3 {
+			if _, err := lim.Acquire(ctx, req); !errors.Is(err, weir.ErrExceeded) {
+				t.Fatalf("error %v, want a refusal", err)
+			}
+		}
+
+		page, err := lim.Usage(ctx, weir.UsageQuery{Entity: "key", Window: weir.Daily})
+		must(t, err)
+		day := weir.Daily.Start(time.Now())
+		want := []weir.Usage{
+			{
+				Window: weir.Daily, Start: day.AddDate(0, 0, -1), Entity: "key", Resource: "api", Requests: 2,
+				Limits: []weir.LimitUsage{
+					{Limit: "rph", Consumed: 2, Debited: 2, Peak: 2},
+					{Limit: "tph", Consumed: 250, Debited: 250, Peak: 250, Adjustments: 1},
+				},
+			},
+			{
+				Window: weir.Daily, Start: day, Entity: "key", Resource: "api", Refused: 3,
+				Limits: []weir.LimitUsage{
+					{Limit: "rph", Consumed: -1, Returned: 1},
+					{Limit: "tph", Consumed: -100, Returned: 100, Refused: 3, RefusedTokens: 3000},
+				},
+			},
+		}
+		if diff := cmp.Diff(want, page.Windows); diff != "" {
+			t.Errorf("windows (-want +got):\n%s", diff)
+		}
+
+		// Own is what cascaded, for the parent has the same limits.
+		parents, err := lim.TopUsage(ctx, weir.TopQuery{By: weir.ByParent, Limit: "tph"})
+		must(t, err)
+		if len(parents) != 1 || parents[0].Entity != "org" || limitsOf(parents[0])["tph"].Consumed != 150 ||
+			parents[0].Own == nil || parents[0].Own.Limits[1].Consumed != 150 {
+			t.Errorf("parents %+v, want org with 150 below it and 150 of its own", parents)
+		}
+		s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{Entity: "key", Window: weir.Hourly})
+		must(t, err)
+		if got := limitsOf(s.Total); got["tph"].Consumed != 150 || s.Total.Requests != 2 || s.Total.Refused != 3 || len(s.Windows) != 2 {
+			t.Errorf("summary %+v, want 150 tokens of 2 requests in 2 hours", s)
+		}
+		if s, err = lim.SummarizeUsage(ctx, weir.UsageQuery{Window: weir.Monthly}); err != nil || limitsOf(s.Total)["tph"].Consumed != 300 {
+			t.Errorf("the namespace has %+v, %v, want 300 with the parent's", s.Total, err)
+		}
+	})
+}
+
+// TestUsageRefused counts what Allow refuses, by its limit where there is one.
+func TestUsageRefused(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	ctx := t.Context()
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("requests", 2)))
+	for range 5 {
+		_, err := lim.Allow(ctx, "alice", "api")
+		must(t, err)
+	}
+	top, err := lim.TopUsage(ctx, weir.TopQuery{Window: weir.Monthly})
+	must(t, err)
+	if len(top) != 1 || top[0].Requests != 2 || top[0].Refused != 3 || top[0].Limits[0].Refused != 3 || top[0].Limits[0].RefusedTokens != 3 {
+		t.Errorf("top %+v, want 2 requests, 3 refused", top)
+	}
+}
+
+// silent is a store that does not answer takes.
+type silent struct {
+	store.Store
+	keeper
+}
+
+type keeper = store.Usage
+
+func (silent) Take(context.Context, store.Take) (store.Outcome, error) {
+	return store.Outcome{}, &store.Error{Op: "take", Err: errors.New("nobody there")}
+}
+
+func TestUsageDegraded(t *testing.T) {
+	t.Parallel()
+	m := memory.New(nil)
+	lim, err := weir.New(weir.Config{Store: silent{m, m}, OnUnavailable: weir.Allow})
+	must(t, err)
+	defer lim.Close()
+	ctx := t.Context()
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	_, err = lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}})
+	must(t, err)
+	_, err = lim.Allow(ctx, "alice", "api")
+	must(t, err)
+	s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{})
+	must(t, err)
+	if s.Total.Degraded != 2 {
+		t.Errorf("%d degraded, want 2", s.Total.Degraded)
+	}
+}
+
+// TestUsagePages reads windows in pages of any size, and finds each once, in order.
+func TestUsagePages(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	ctx := t.Context()
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	var want []string
+	for _, entity := range []string{"a", "b", "c", "d", "e"} {
+		_, err := lim.Allow(ctx, entity, "api")
+		must(t, err)
+		want = append(want, entity)
+	}
+	now := time.Now()
+	for size := 1; size < 7; size++ {
+		q := weir.UsageQuery{Window: weir.Monthly, From: now.AddDate(0, -1, 0), To: now.AddDate(0, 1, 0), Max: size}
+		var got []string
+		for {
+			page, err := lim.Usage(ctx, q)
+			must(t, err)
+			if len(page.Windows) > size {
+				t.Fatalf("a page of %d, want at most %d", len(page.Windows), size)
+			}
+			for _, u := range page.Windows {
+				got = append(got, u.Entity)
+			}
+			if q.After = page.Next; q.After == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %q, want %q", size, got, want)
+		}
+	}
+	page, err := lim.Usage(ctx, weir.UsageQuery{Window: weir.Monthly, Max: 2})
+	must(t, err)
+	if _, err := lim.Usage(ctx, weir.UsageQuery{Window: weir.Daily, Max: 2, After: page.Next}); !errors.Is(err, weir.ErrBadCursor) {
+		t.Errorf("error %v of another window's cursor, want ErrBadCursor", err)
+	}
+}
+
+func TestUsageMistakes(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	now := time.Now()
+	for field, q := range map[string]weir.UsageQuery{
+		"window":   {Window: "weekly"},
+		"by":       {By: weir.ByLimit},
+		"from":     {From: now, To: now.AddDate(0, 0, -2)},
+		"max":      {Max: -1},
+		"entity":   {By: weir.ByResource, Entity: "alice"},
+		"resource": {By: weir.ByNamespace, Resource: "api"},
+	} {
+		_, err := lim.Usage(t.Context(), q)
+		var config *weir.ConfigError
+		if !errors.As(err, &config) || config.Field != field {
+			t.Errorf("%+v: error %v, want one about %s", q, err, field)
+		}
+	}
+	none := limiterOn(t, struct{ store.Store }{memory.New(nil)})
+	if _, err := none.Usage(t.Context(), weir.UsageQuery{}); !errors.Is(err, weir.ErrNoUsage) {
+		t.Errorf("error %v, want ErrNoUsage", err)
+	}
+}
+
+// TestUsagePurged forgets a namespace's usage with the namespace.
+func TestUsagePurged(t *testing.T) {
+	t.Parallel()
+	m := memory.New(nil)
+	lim := limiterOn(t, m)
+	ctx := t.Context()
+	ns, err := lim.CreateNamespace(ctx, "blue")
+	must(t, err)
+	blue := lim.In("blue")
+	must(t, blue.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	_, err = blue.Allow(ctx, "alice", "api")
+	must(t, err)
+	q := store.UsageQuery{Namespace: ns.ID, Of: store.OfNamespace, Window: store.Monthly, To: time.Now().AddDate(1, 0, 0)}
+	if page, err := m.Usage(ctx, q); err != nil || len(page.Records) != 1 {
+		t.Fatalf("before: %+v, %v", page, err)
+	}
+	must(t, lim.DeleteNamespace(ctx, "blue"))
+	must(t, lim.PurgeNamespace(ctx, "blue"))
+	if page, err := m.Usage(ctx, q); err != nil || len(page.Records) != 0 {
+		t.Errorf("after: %+v, %v", page, err)
+	}
+}
