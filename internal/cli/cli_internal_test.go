@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/term"
 )
 
@@ -65,7 +66,7 @@ func documented(t *testing.T) (lines []string) {
 	a, _ := newApp(nil)
 	var text strings.Builder
 	walk(a.root(), func(cmd *cobra.Command) { text.WriteString(cmd.Example + "\n") })
-	for _, name := range []string{"README.md", "docs/guide/cli.md", "docs/guide/replay.md", "scripts/demo.sh"} {
+	for _, name := range []string{"README.md", "docs/guide/cli.md", "docs/guide/replay.md", "docs/guide/manifests.md", "scripts/demo.sh"} {
 		page, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -128,6 +129,8 @@ func TestCodes(t *testing.T) {
 		{&weir.BurstError{}, wrongUsage},
 		{&weir.ExceededError{}, refused},
 		{quietError{weir.ErrExceeded}, refused},
+		{codeError{weir.ErrUnavailable, failed}, failed},
+		{partly(&manifest.FailedError{}), failed},
 		{weir.ErrNotFound, notFound},
 		{&weir.NoLimitsError{}, notFound},
 		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, notFound},

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
+		Condition:           on("disk"),
 		Setup: func(env *testscript.Env) error {
 			port, err := freePort()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)
@@ -49,9 +50,14 @@ func TestScripts(t *testing.T) {
 			return errors.Join(err, err2)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "request": request, "same": same, "cmp-times": cmpTimes, "until-locked": untilLocked,
+			"exits": exits, "request": request, "same": same, "cmp-times": cmpTimes, "cmp-history": cmpHistory, "until-locked": untilLocked,
 		},
 	})
+}
+
+// on returns the condition of scripts that run on several stores.
+func on(store string) func(string) (bool, error) {
+	return func(cond string) (bool, error) { return cond == store, nil }
 }
 
 // exits runs a program that ends with a code: exits CODE PROGRAM [ARG…].
@@ -116,6 +122,15 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 // cmpTimes compares the output with a file in which TIME stands for any time.
 func cmpTimes(ts *testscript.TestScript, _ bool, args []string) {
 	got := times.ReplaceAllString(ts.ReadFile("stdout"), "TIME")
+	if want := ts.ReadFile(args[0]); got != want {
+		ts.Fatalf("output is\n%swant\n%s", got, want)
+	}
+}
+
+// cmpHistory is cmpTimes in which USER stands for who it was.
+func cmpHistory(ts *testscript.TestScript, _ bool, args []string) {
+	got := times.ReplaceAllString(ts.ReadFile("stdout"), "TIME")
+	got = regexp.MustCompile(`\tTIME\t[^\t]*`).ReplaceAllString(got, "\tTIME\tUSER")
 	if want := ts.ReadFile(args[0]); got != want {
 		ts.Fatalf("output is\n%swant\n%s", got, want)
 	}

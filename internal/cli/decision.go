@@ -36,6 +36,9 @@ type statusView struct {
 	FullIn     seconds `json:"full_in"`
 	Refused    bool    `json:"refused"`
 	RetryAfter seconds `json:"retry_after"`
+	// Left out of a limit that refuses.
+	Shadow      bool `json:"shadow,omitempty"`
+	WouldRefuse bool `json:"would_refuse,omitempty"`
 }
 
 func statusViews(ss []weir.LimitStatus) []statusView {
@@ -43,10 +46,19 @@ func statusViews(ss []weir.LimitStatus) []statusView {
 	for i, s := range ss {
 		views[i] = statusView{
 			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)), s.Burst,
-			seconds(s.Full), s.Refused, seconds(s.RetryAfter),
+			seconds(s.Full), s.Refused, seconds(s.RetryAfter), s.Shadow, s.WouldRefuse,
 		}
 	}
 	return views
+}
+
+// limitText is the text form of a status's limit, and that it is in shadow.
+func limitText(s weir.LimitStatus) string {
+	text := limitOf(s).String()
+	if s.Shadow {
+		text += " (shadow)"
+	}
+	return text
 }
 
 func limitOf(s weir.LimitStatus) weir.Limit {
@@ -88,13 +100,16 @@ func (a *app) printStatuses(ss []weir.LimitStatus, requested bool) {
 		t = &term.Table{Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"}, Right: []int{2, 3, 4, 6}}
 	}
 	for _, s := range ss {
-		row := []string{s.Entity, limitOf(s).String(), a.out.Count(s.Available), span(s.Full), string(s.Source)}
+		row := []string{s.Entity, limitText(s), a.out.Count(s.Available), span(s.Full), string(s.Source)}
 		if requested {
 			retry := "-"
-			if s.Refused {
+			switch {
+			case s.Refused:
 				retry = span(s.RetryAfter)
+			case s.WouldRefuse:
+				retry = "would refuse"
 			}
-			row = []string{s.Entity, limitOf(s).String(), a.out.Count(s.Requested), a.out.Count(s.Available), span(s.Full), string(s.Source), retry}
+			row = []string{s.Entity, limitText(s), a.out.Count(s.Requested), a.out.Count(s.Available), span(s.Full), string(s.Source), retry}
 		}
 		t.Row(row...)
 	}

@@ -30,6 +30,14 @@ type quietError struct{ error }
 
 func (e quietError) Unwrap() error { return e.error }
 
+// codeError is one with an exit code of its own.
+type codeError struct {
+	error
+	code int
+}
+
+func (e codeError) Unwrap() error { return e.error }
+
 // report prints an error in one line and returns the exit code.
 func (a *app) report(ctx context.Context, err error) int {
 	code := codeOf(err)
@@ -49,7 +57,10 @@ func codeOf(err error) int {
 	var usage usageError
 	var config *weir.ConfigError
 	var store *weir.StoreError
+	var coded codeError
 	switch {
+	case errors.As(err, &coded):
+		return coded.code
 	case errors.As(err, &usage), errors.As(err, &config), errors.Is(err, weir.ErrBadCursor), errors.Is(err, weir.ErrExceedsBurst):
 		return wrongUsage
 	case errors.Is(err, weir.ErrExceeded):

@@ -36,11 +36,12 @@ func someLimits(texts []string) ([]weir.Limit, error) {
 
 // scopeView is the limits of one scope as they are printed.
 type scopeView struct {
-	Entity        string       `json:"entity,omitempty"`
-	Resource      string       `json:"resource,omitempty"`
-	Source        string       `json:"source"`
-	Limits        []weir.Limit `json:"limits"`
-	OnUnavailable string       `json:"on_unavailable,omitempty"`
+	Entity        string        `json:"entity,omitempty"`
+	Resource      string        `json:"resource,omitempty"`
+	Source        string        `json:"source"`
+	Limits        []weir.Limit  `json:"limits"`
+	OnUnavailable string        `json:"on_unavailable,omitempty"`
+	Managed       *weir.Managed `json:"managed,omitempty"`
 }
 
 func viewOf(s weir.ScopedLimits) scopeView {
@@ -48,7 +49,7 @@ func viewOf(s weir.ScopedLimits) scopeView {
 	if limits == nil {
 		limits = []weir.Limit{}
 	}
-	return scopeView{s.Scope.Entity, s.Scope.Resource, string(s.Source), limits, string(s.OnUnavailable)}
+	return scopeView{s.Scope.Entity, s.Scope.Resource, string(s.Source), limits, string(s.OnUnavailable), s.Managed}
 }
 
 // printLimits writes the limits of scopes, a row for each limit.
@@ -56,7 +57,11 @@ func (a *app) printLimits(scopes []weir.ScopedLimits) {
 	t := &term.Table{Header: []string{"ENTITY", "RESOURCE", "LIMIT"}}
 	for _, s := range scopes {
 		for _, l := range s.Limits {
-			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), l.String())
+			text := l.String()
+			if l.Enforce != weir.EnforceOn {
+				text += " (" + l.Enforce.String() + ")"
+			}
+			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), text)
 		}
 	}
 	a.out.Table(t)

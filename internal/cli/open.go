@@ -69,10 +69,12 @@ func openStore(address string, how access) (store.Store, error) {
 		}
 		cfg.MustExist = how == existing
 		return disk.Open(path, cfg)
-	case "dynamodb", "redis", "rediss", "valkey":
-		return nil, storeUsage("store %q: %s is not built into this version of weir: use disk: or memory:", address, scheme)
+	case "dynamodb":
+		return openDynamo(address, rest)
+	case "redis", "rediss", "valkey":
+		return nil, storeUsage("store %q: %s is not built into this version of weir: use disk:, dynamodb: or memory:", address, scheme)
 	}
-	return nil, storeUsage("store %q: unknown scheme %q: use disk:PATH or memory:", address, scheme)
+	return nil, storeUsage("store %q: unknown scheme %q: use disk:PATH, dynamodb://TABLE or memory:", address, scheme)
 }
 
 func storeUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

@@ -72,6 +72,9 @@ and http under serve. A flag goes before the environment, that before the file.
 Stores:
   disk:PATH      a folder with one file, made when something is first written to it;
                  options: disk:PATH?mode=ahead|always|interval|off&interval=1s
+  dynamodb://TABLE?region=R
+                 a DynamoDB table, for any number of processes: weir doctor --create-table
+                 makes it; more options: endpoint, profile, prefetch, max-shards, …
   memory:        this process's memory, for trying out
 
 Exit codes:
@@ -112,8 +115,8 @@ Exit codes:
 		&cobra.Group{ID: "look", Title: "Look:"},
 	)
 	inGroup(root, "run", a.serveCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
-	inGroup(root, "set", a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd())
-	inGroup(root, "look", a.bucketCmd(), a.auditCmd(), a.replayCmd())
+	inGroup(root, "set", a.limitsCmd(), a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd())
+	inGroup(root, "look", a.usageCmd(), a.bucketCmd(), a.auditCmd(), a.replayCmd(), a.doctorCmd(), a.governorCmd())
 	root.AddCommand(a.versionCmd())
 	return group(root)
 }

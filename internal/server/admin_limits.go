@@ -13,10 +13,11 @@ type scopeJSON struct {
 	Source        weir.Source      `json:"source"`
 	Limits        []weir.Limit     `json:"limits"`
 	OnUnavailable weir.Unavailable `json:"on_unavailable,omitempty"`
+	Managed       *weir.Managed    `json:"managed,omitempty"`
 }
 
 func scopeOf(l weir.ScopedLimits) scopeJSON {
-	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable}
+	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.Managed}
 	if j.Limits == nil {
 		j.Limits = []weir.Limit{}
 	}

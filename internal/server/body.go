@@ -110,7 +110,7 @@ func refield(err error, field string) error {
 	return err
 }
 
-var limitFields = []string{"name", "amount", "period", "burst"}
+var limitFields = []string{"name", "amount", "period", "burst", "enforce"}
 
 // limits reads an array of limits, each an object or the text form.
 func (s *scanner) limits(field string) ([]weir.Limit, error) {
@@ -148,13 +148,20 @@ func (s *scanner) limitObject(at string) error {
 		switch name {
 		case "name", "period":
 			_, err = s.bytes(at + "." + name)
+		case "enforce":
+			var text string
+			if text, err = s.text(at + "." + name); err == nil {
+				if _, bad := weir.ParseEnforce(text); bad != nil {
+					err = refield(bad, at+"."+name)
+				}
+			}
 		default:
 			var n int64
 			if n, err = s.integer(at + "." + name); err == nil && n < 1 {
 				err = badField(at+"."+name, "must be at least 1")
 			}
 		}
-		if name != "burst" {
+		if name != "burst" && name != "enforce" {
 			given++
 		}
 		return err

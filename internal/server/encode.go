@@ -95,6 +95,12 @@ func appendStatuses(b []byte, ss []weir.LimitStatus) []byte {
 		if s.Refused {
 			b = appendSeconds(append(b, `,"refused":true,"retry_after":`...), s.RetryAfter)
 		}
+		if s.Shadow {
+			b = append(b, `,"shadow":true`...)
+		}
+		if s.WouldRefuse {
+			b = append(b, `,"would_refuse":true`...)
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -18,7 +18,7 @@ import (
 //
 // A parent's limit goes by limit@entity. q and w are what is issued in a window, r is what could be spent now, t in
 // how many seconds more can be. Both are lists of structured fields, whose strings are ASCII: a limit that cannot be
-// named so is left out, and is found in the body alone.
+// named so is left out, and is found in the body alone. So is a limit in shadow: nobody is to slow down for it.
 
 // maxFields bounds how many limits the fields name: proxies allow some 8 KiB of headers.
 const maxFields = 16
@@ -45,7 +45,7 @@ func (s *Server) setLimits(h http.Header, entity string, statuses []weir.LimitSt
 	n, refused := 0, 0
 	for i := range statuses {
 		st := &statuses[i]
-		if n == maxFields || !nameable(st.Limit) || st.Entity != entity && !nameable(st.Entity) {
+		if n == maxFields || st.Shadow || !nameable(st.Limit) || st.Entity != entity && !nameable(st.Entity) {
 			continue
 		}
 		b = appendPolicy(appendName(b, n == 0, entity, st), st)
@@ -156,9 +156,9 @@ func untilMore(st *weir.LimitStatus) int64 {
 
 // setLegacy sets X-RateLimit-Limit, -Remaining and -Reset, in seconds, of the limit that binds most.
 func setLegacy(h http.Header, statuses []weir.LimitStatus) {
-	most := &statuses[0]
-	for i := range statuses[1:] {
-		if st := &statuses[i+1]; binds(st, most) {
+	var most *weir.LimitStatus
+	for i := range statuses {
+		if st := &statuses[i]; !st.Shadow && (most == nil || binds(st, most)) {
 			most = st
 		}
 	}

@@ -42,6 +42,7 @@ func TestRateLimitFields(t *testing.T) {
 			s.Available, s.Full, s.Amount, s.Period = math.MinInt64/2, time.Hour, 1, 366*24*time.Hour
 		}), `"x";q=1;w=31622400;weir-burst=60`, `"x";r=0;t=999999999999999`},
 		{"not ASCII", st("a", "é", nil), "", ""},
+		{"in shadow", st("a", "rpm", func(s *weir.LimitStatus) { s.Shadow, s.WouldRefuse = true, true }), "", ""},
 		{"control character", st("a", "a\r\nb", nil), "", ""},
 		{"parent not ASCII", st("ü", "rpm", nil), "", ""},
 	} {

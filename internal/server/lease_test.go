@@ -48,6 +48,35 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestLeaseLeftOut: a lease remembers what a limit in shadow has left out, in its id.
+func TestLeaseLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, server.Config{})
+		f.must(t, 200, "PUT", "/v1/limits?resource=try", `{"limits":["rpm:10/hour",{"name":"tpm","amount":100,"period":"hour","enforce":"shadow"}]}`)
+		left := func() (rpm, tpm float64) {
+			ls := f.must(t, 200, "GET", "/v1/available?entity=alice&resource=try", "").JSON["limits"].([]any)
+			return ls[0].(map[string]any)["available"].(float64), ls[1].(map[string]any)["available"].(float64)
+		}
+		acquire := func(tokens string) string {
+			a := f.must(t, 200, "POST", "/v1/acquire", `{"entity":"alice","resource":"try","tokens":`+tokens+`}`)
+			return "/v1/leases/" + a.JSON["lease"].(string)
+		}
+		acquire(`{"tpm":60}`)
+		lease := acquire(`{"rpm":2,"tpm":50}`)
+		a := f.must(t, 200, "POST", lease+"/adjust", `{"tokens":{"rpm":1,"tpm":-20}}`)
+		lease = "/v1/leases/" + a.JSON["lease"].(string)
+		f.must(t, 200, "POST", lease+"/adjust", `{"tokens":{"tpm":30}}`)
+		if rpm, tpm := left(); rpm != 7 || tpm != 40 {
+			t.Errorf("%v rpm and %v tpm are left", rpm, tpm)
+		}
+		f.must(t, 204, "POST", lease+"/rollback", "")
+		if rpm, tpm := left(); rpm != 10 || tpm != 40 {
+			t.Errorf("%v rpm and %v tpm are left after the rollback", rpm, tpm)
+		}
+	})
+}
+
 // TestLeaseExpires waits until the lease counts as committed.
 func TestLeaseExpires(t *testing.T) {
 	t.Parallel()

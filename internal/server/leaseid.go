@@ -32,6 +32,7 @@ const (
 const (
 	flagOverride = 1 << iota
 	flagParent   // of another entity than the lease's, which follows
+	flagLeftOut
 )
 
 var leaseEncoding = base64.RawURLEncoding.Strict()
@@ -102,6 +103,9 @@ func appendTicket(b []byte, t *ticket) []byte {
 		if c.Override {
 			flags |= flagOverride
 		}
+		if c.LeftOut {
+			flags |= flagLeftOut
+		}
 		if c.Entity != h.Entity {
 			flags |= flagParent
 		}
@@ -141,7 +145,7 @@ func parseTicket(payload []byte) (*ticket, bool) {
 	for range n {
 		c := weir.HeldCharge{Entity: h.Entity}
 		flags := r.byte()
-		c.Override = flags&flagOverride != 0
+		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
 		if flags&flagParent != 0 {
 			c.Entity = r.text()
 		}

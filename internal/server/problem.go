@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
 )
 
 // kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
@@ -46,6 +48,7 @@ var (
 type httpError struct {
 	kind          *kind
 	detail, field string
+	errors        manifest.Errors // of a manifest
 }
 
 // Error returns the detail.
@@ -68,6 +71,7 @@ type problem struct {
 	detail, field string
 	retryAfter    time.Duration // with a jitter
 	over          *weir.ExceededError
+	errors        manifest.Errors
 }
 
 // problemOf says what a client may know of an error. known is false of an error that was not foreseen.
@@ -81,7 +85,7 @@ func problemOf(err error) (p problem, known bool) {
 	p.detail = err.Error()
 	switch {
 	case errors.As(err, &local):
-		p.kind, p.detail, p.field = local.kind, local.detail, local.field
+		p.kind, p.detail, p.field, p.errors = local.kind, local.detail, local.field, local.errors
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
 		p.retryAfter = jittered(over.RetryAfter)
@@ -100,6 +104,8 @@ func problemOf(err error) (p problem, known bool) {
 		p.kind, p.detail, p.field = kindInvalid, "after: is not a cursor of this list", "after"
 	case errors.As(err, &config):
 		p.kind, p.detail, p.field = kindInvalid, config.Error(), config.Field
+	case errors.Is(err, weir.ErrNoUsage):
+		p.kind, p.detail = kindNotFound, "usage: the store keeps none"
 	case errors.Is(err, weir.ErrNotFound):
 		p.kind = kindNotFound
 	case errors.Is(err, weir.ErrExists):
@@ -152,6 +158,11 @@ func (p *problem) append(b []byte) []byte {
 	if p.over != nil {
 		b = appendViolated(append(b, `,"violated-policies":`...), p.over.Statuses)
 		b = appendStatuses(append(b, `,"limits":`...), p.over.Statuses)
+	}
+	if len(p.errors) > 0 {
+		if text, err := json.Marshal(p.errors); err == nil { // text and numbers: always
+			b = append(append(b, `,"errors":`...), text...)
+		}
 	}
 	return append(b, '}', '\n')
 }

@@ -46,6 +46,17 @@ func (s *Server) routes() []route {
 		{"GET", "/v1/system", s.showSystem},
 		{"PUT", "/v1/system", s.setSystem},
 
+		{"GET", "/v1/manifests", s.listManifests},
+		{"GET", "/v1/manifests/schema", s.manifestSchema},
+		{"GET", "/v1/manifests/export", s.exportManifest},
+		{"POST", "/v1/manifests/validate", s.validateManifests},
+		{"POST", "/v1/manifests/plan", s.planManifests},
+		{"POST", "/v1/manifests/diff", s.diffManifests},
+		{"POST", "/v1/manifests/apply", s.applyManifests},
+		{"GET", "/v1/manifests/{name}/history", s.manifestHistory},
+		{"GET", "/v1/manifests/{name}/history/{revision}", s.showRevision},
+		{"POST", "/v1/manifests/{name}/rollback", s.rollbackManifest},
+
 		{"GET", "/v1/namespaces", s.listNamespaces},
 		{"POST", "/v1/namespaces", s.createNamespace},
 		{"GET", "/v1/namespaces/{name}", s.showNamespace},
@@ -53,6 +64,10 @@ func (s *Server) routes() []route {
 		{"POST", "/v1/namespaces/{name}/recover", s.recoverNamespace},
 		{"POST", "/v1/namespaces/{name}/purge", s.purgeNamespace},
 
+		{"GET", "/v1/usage", s.listUsage},
+		{"GET", "/v1/usage/summary", s.summarizeUsage},
+		{"GET", "/v1/usage/top", s.topUsage},
+		{"GET", "/v1/usage/stream", s.streamUsage},
 		{"GET", "/v1/audit", s.listAudit},
 		{"GET", "/v1/buckets", s.listBuckets},
 		{"GET", "/v1/buckets/{entity}/{resource}", s.showBucket},

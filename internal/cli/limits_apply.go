@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+func (a *app) limitsPlanCmd() *cobra.Command {
+	var from sourceFlags
+	var flags planFlags
+	var out string
+	cmd := from.add(&cobra.Command{
+		Use:     "plan",
+		Short:   "Show what applying manifests would change, and for whom",
+		Example: "  weir limits plan -f tenant-alpha.limits.yaml\n  weir limits plan -f limits/ --set TIER=500 --out plan.json",
+		Args:    args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			changed := false
+			err := a.planning(cmd.Context(), &from, flags.exact, func(plans []*manifest.Plan) error {
+				for _, p := range plans {
+					changed = changed || !p.Empty()
+				}
+				if out != "" {
+					text, err := manifest.Save(plans)
+					if err == nil {
+						err = os.WriteFile(out, text, 0o600)
+					}
+					if err != nil {
+						return fmt.Errorf("save the plan: %w", err)
+					}
+				}
+				return a.print(plansView{plans}, func() {
+					for _, p := range plans {
+						a.printPlan(p)
+					}
+				})
+			})
+			return flags.exit(changed, err)
+		},
+	})
+	flags.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, for weir limits apply FILE")
+	return cmd
+}
+
+// plansView is plans as they are printed.
+type plansView struct {
+	Plans []*manifest.Plan `json:"plans"`
+}
+
+// planning reads manifests and plans them on a store that must exist.
+func (a *app) planning(ctx context.Context, from *sourceFlags, exact bool, f func([]*manifest.Plan) error) error {
+	ms, err := from.read(a)
+	if err != nil {
+		return err
+	}
+	return a.with(existing, func(lim *weir.Limiter) error {
+		plans, err := a.plans(ctx, lim, ms, exact)
+		if err != nil {
+			return err
+		}
+		return f(plans)
+	})
+}
+
+func (a *app) limitsDiffCmd() *cobra.Command {
+	var from sourceFlags
+	var flags planFlags
+	cmd := from.add(&cobra.Command{
+		Use:   "diff",
+		Short: "Show how what is live differs from manifests, and why",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			changed := false
+			err := a.planning(cmd.Context(), &from, flags.exact, func(plans []*manifest.Plan) error {
+				for _, p := range plans {
+					changed = changed || !p.Empty()
+				}
+				return a.print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
+					for _, p := range plans {
+						a.printDrift(p)
+					}
+				})
+			})
+			return flags.exit(changed, err)
+		},
+	})
+	flags.add(cmd)
+	return cmd
+}
+
+// applyFlags say what an apply may do without asking, and how.
+type applyFlags struct {
+	yes, adopt, keep bool
+	rate             int
+}
+
+func (f *applyFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask before deleting or tightening")
+	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "take over live records that no manifest manages, without asking")
+	cmd.Flags().BoolVar(&f.keep, "no-delete", false, "leave what would be deleted; a later plan shows it again")
+	cmd.Flags().IntVar(&f.rate, "rate", 2000, "write at most `N` records a second; 0: as fast as the store goes")
+}
+
+func (a *app) limitsApplyCmd() *cobra.Command {
+	var from sourceFlags
+	var flags applyFlags
+	var exact bool
+	cmd := from.add(&cobra.Command{
+		Use:   "apply [PLAN]",
+		Short: "Make what is live what manifests declare",
+		Long: `Makes what is live what manifests declare: those of -f, or of a plan that was saved, which
+is refused if what is live has changed since. It asks before anything is deleted or
+tightened, and before a record is taken over that no manifest manages.
+
+It can be interrupted and repeated: what is done is done, and the next one does the rest.`,
+		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes",
+		Args: func(cmd *cobra.Command, names []string) error {
+			if len(names) > 1 {
+				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			ctx := as(cmd.Context())
+			if len(names) == 1 {
+				if len(from.files) > 0 {
+					return usageError{errors.New("give either a PLAN or -f FILE")}
+				}
+				text, err := os.ReadFile(names[0])
+				if err != nil {
+					return fmt.Errorf("read the plan: %w", err)
+				}
+				return a.with(create, func(lim *weir.Limiter) error {
+					plans, err := manifest.Load(ctx, lim, text, names[0])
+					if err != nil {
+						return err
+					}
+					return a.apply(ctx, lim, plans, flags, "")
+				})
+			}
+			ms, err := from.read(a)
+			if err != nil {
+				return err
+			}
+			return a.with(create, func(lim *weir.Limiter) error {
+				plans, err := a.plans(ctx, lim, ms, exact)
+				if err != nil {
+					return err
+				}
+				return a.apply(ctx, lim, plans, flags, "")
+			})
+		},
+	})
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not the first 1,000")
+	return cmd
+}
+
+// applied is results as they are printed.
+type applied struct {
+	Results []manifest.Result `json:"results"`
+}
+
+// apply shows plans, asks where it must, and applies them.
+func (a *app) apply(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags applyFlags, summary string) error {
+	if a.output == "table" {
+		err := a.buffered(func() {
+			for _, p := range plans {
+				a.printPlan(p)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.agree(ctx, plans, flags); err != nil {
+		return err
+	}
+	out := applied{Results: []manifest.Result{}}
+	var failure error
+	for _, p := range plans {
+		progress := a.applying(p.Namespace)
+		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{
+			Adopt: true, Keep: flags.keep, Rate: flags.rate, Summary: summary, Progress: progress.update,
+			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
+				a.err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, instant(held.Until)))
+			},
+		})
+		progress.done()
+		out.Results = append(out.Results, res)
+		if err != nil {
+			failure = partly(fmt.Errorf("apply to namespace %s: %w", p.Namespace, err))
+			break
+		}
+	}
+	err := a.print(out, func() {
+		for i := range out.Results {
+			a.printResult(&out.Results[i])
+		}
+	})
+	if failure != nil {
+		return failure
+	}
+	return err
+}
+
+// partly gives an apply that was made in part the exit code of a failure, whatever was wrong with the rest, unless it
+// is the store that did not answer.
+func partly(err error) error {
+	var some *manifest.FailedError
+	if errors.As(err, &some) && codeOf(err) != unavailable {
+		return codeError{err, failed}
+	}
+	return err
+}
+
+// agree asks whoever sits at the terminal about what cannot be undone by doing it again.
+func (a *app) agree(ctx context.Context, plans []*manifest.Plan, flags applyFlags) error {
+	var asks []string
+	deletes, tightens, adopts := 0, 0, 0
+	for _, p := range plans {
+		if !flags.keep {
+			deletes += p.Count(manifest.Delete)
+		}
+		tightens += p.Tightening()
+		adopts += p.Count(manifest.Adopt)
+	}
+	if deletes > 0 && !flags.yes {
+		asks = append(asks, "delete "+plural(deletes, "record"))
+	}
+	if tightens > 0 && !flags.yes {
+		asks = append(asks, "make "+plural(tightens, "change")+" that tighten")
+	}
+	if adopts > 0 && !flags.adopt {
+		if flags.yes && !term.IsTerminal(a.in) {
+			return usageError{fmt.Errorf("%s would be taken over that no manifest manages: add --adopt", plural(adopts, "live record"))}
+		}
+		asks = append(asks, "adopt "+plural(adopts, "record")+" that no manifest manages")
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	err := a.confirm(ctx, false, "%s", strings.Join(asks, ", "))
+	var usage usageError
+	if adopts > 0 && !flags.adopt && errors.As(err, &usage) {
+		return usageError{fmt.Errorf("%w and --adopt", usage)}
+	}
+	return err
+}
+
+// applyProgress is a line on a terminal, in a pipe a line from time to time.
+type applyProgress struct {
+	app   *app
+	line  *term.Progress
+	where string
+	last  time.Time
+}
+
+func (a *app) applying(namespace string) *applyProgress {
+	return &applyProgress{a, term.NewProgress(a.err), namespace, time.Now()}
+}
+
+// progressInPipe is how often a pipe is told.
+const progressInPipe = 5 * time.Second
+
+func (p *applyProgress) update(done, total int) {
+	p.line.Update("applying", float64(done)/float64(max(1, total)))
+	if !p.app.err.Terminal && time.Since(p.last) >= progressInPipe {
+		p.last = time.Now()
+		p.app.err.Println(fmt.Sprintf("applying to %s: %d of %d", p.where, done, total))
+	}
+}
+
+func (p *applyProgress) done() { p.line.Done() }

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+func (a *app) limitsCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "limits",
+		Short: "Limits as code: plan, apply and compare manifests",
+		Long: `A manifest is a YAML file that declares what a namespace's limits and entities are to be:
+
+  namespace: tenant-alpha
+  resources:
+    gpt-4:
+      limits:
+        rpm: {capacity: 1000}
+        tpm: {capacity: 50K, burst: 75K}
+
+What a manifest declares it manages: a record that is taken out of it is deleted. What was
+never in it is left alone. The namespace is the one that the manifest names.`,
+	}, a.limitsValidateCmd(), a.limitsPlanCmd(), a.limitsApplyCmd(), a.limitsDiffCmd(), a.limitsExportCmd(),
+		a.limitsSchemaCmd(), a.limitsTemplateCmd(), a.limitsHistoryCmd(), a.limitsRollbackCmd())
+}
+
+// sourceFlags say which manifests a command is about.
+type sourceFlags struct {
+	files []string
+	set   []string
+}
+
+func (f *sourceFlags) add(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "`FILE` or folder with manifests, - is standard input; can be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` of a variable that a manifest declares; can be repeated")
+	return cmd
+}
+
+// mistakes are those of manifests, as they are printed.
+type mistakes struct {
+	Valid  bool                   `json:"valid"`
+	Errors []*manifest.Diagnostic `json:"errors"`
+}
+
+// read decodes the manifests. What is wrong with them is printed as the result.
+func (f *sourceFlags) read(a *app) ([]*manifest.Manifest, error) {
+	if len(f.files) == 0 {
+		return nil, usageError{errors.New("no manifest is given: add -f FILE")}
+	}
+	opts := manifest.Options{Set: make(map[string]string), Env: a.lookupEnv}
+	for _, text := range f.set {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("--set %q is not NAME=VALUE", text)}
+		}
+		opts.Set[name] = value
+	}
+	sources, err := manifest.Open(f.files, a.in)
+	if err != nil {
+		return nil, err
+	}
+	ms, err := manifest.Decode(sources, opts)
+	return ms, a.explain(err)
+}
+
+// explain prints what is wrong with manifests, each mistake in its place, and leaves the count for the last line.
+func (a *app) explain(err error) error {
+	var all manifest.Errors
+	if !errors.As(err, &all) {
+		return err
+	}
+	printed := a.print(mistakes{false, all}, func() {
+		for _, d := range all {
+			for i, line := range strings.Split(d.String(), "\n") {
+				if i == 0 {
+					line = a.out.Bold(line)
+				}
+				a.out.Println(line)
+			}
+		}
+	})
+	files := make(map[string]bool)
+	for _, d := range all {
+		files[d.File] = true
+	}
+	where := all[0].File
+	if len(files) > 1 {
+		where = fmt.Sprintf("%d files", len(files))
+	}
+	return errors.Join(fmt.Errorf("%s in %s: nothing was read or written", plural(len(all), "error"), where), printed)
+}
+
+// plural writes a count: 1 error, 2 errors.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if base, ok := strings.CutSuffix(what, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, base)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (a *app) limitsValidateCmd() *cobra.Command {
+	var from sourceFlags
+	return from.add(&cobra.Command{
+		Use:     "validate",
+		Short:   "Check manifests, without a store",
+		Example: "  weir limits validate -f tenant-alpha.limits.yaml",
+		Args:    args(),
+		RunE: func(*cobra.Command, []string) error {
+			ms, err := from.read(a)
+			if err != nil {
+				return err
+			}
+			return a.print(mistakes{true, []*manifest.Diagnostic{}}, func() {
+				for _, m := range ms {
+					a.out.Println(fmt.Sprintf("valid: namespace %s, manifest %s: %s", m.Namespace, m.Name, plural(len(m.Records), "record")))
+				}
+			})
+		},
+	})
+}
+
+func (a *app) limitsSchemaCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of manifests, for editors",
+		Example: "  weir limits schema",
+		Args:    args(),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.out.W.Write(manifest.Schema)
+			return err
+		},
+	}
+}
+
+func (a *app) limitsTemplateCmd() *cobra.Command {
+	var from sourceFlags
+	return from.add(&cobra.Command{
+		Use:   "cfn-template",
+		Short: "Print a CloudFormation template that declares the same",
+		Long: `Prints a CloudFormation template in which each manifest is a resource of type
+Custom::WeirLimits. The stack of weir, whose name is the parameter WeirStack, exports the
+function that applies it.`,
+		Args: args(),
+		RunE: func(*cobra.Command, []string) error {
+			ms, err := from.read(a)
+			if err != nil {
+				return err
+			}
+			_, err = a.out.W.Write(manifest.Template(ms))
+			return err
+		},
+	})
+}
+
+func manifestFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "manifest", manifest.DefaultName, "`NAME` of the manifest")
+}
+
+func (a *app) limitsExportCmd() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print what is live as a manifest",
+		Long: `Prints the live limits and entities of the namespace as a manifest: those that it manages
+and those that nothing does. Applied, it changes none of them.`,
+		Example: "  weir limits export",
+		Args:    args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(existing, func(lim *weir.Limiter) error {
+				m, elsewhere, err := manifest.Export(cmd.Context(), lim, name)
+				if err != nil {
+					return err
+				}
+				if elsewhere > 0 {
+					a.err.Println("left out:", plural(elsewhere, "record"), "of other manifests")
+				}
+				return a.printText(m.Text())
+			})
+		},
+	}
+	manifestFlag(cmd, &name)
+	return cmd
+}
+
+// printText prints a manifest: as it is, or in JSON.
+func (a *app) printText(text []byte) error {
+	if a.output != "json" {
+		_, err := a.out.W.Write(text)
+		return err
+	}
+	return a.print(map[string]string{"text": string(text)}, nil)
+}
+
+// planFlags are those of commands that plan.
+type planFlags struct {
+	exact    bool
+	detailed bool
+}
+
+func (f *planFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.exact, "exact", false, "count all live buckets that a change touches, not the first 1,000")
+	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 0 if there are no changes, 1 after an error, 2 if there are changes")
+}
+
+// exit returns what a command with --detailed-exitcode ends with.
+func (f *planFlags) exit(changed bool, err error) error {
+	switch {
+	case !f.detailed:
+		return err
+	case err != nil:
+		return codeError{err, failed}
+	case changed:
+		return quietError{codeError{errors.New("there are changes"), wrongUsage}}
+	}
+	return nil
+}
+
+// plans makes the plans of manifests.
+func (a *app) plans(ctx context.Context, lim *weir.Limiter, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+	var plans []*manifest.Plan
+	for _, m := range ms {
+		p, err := manifest.Make(ctx, lim, m, manifest.PlanOptions{Exact: exact})
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+func (a *app) limitsHistoryCmd() *cobra.Command {
+	var name string
+	var page pageFlags
+	cmd := &cobra.Command{
+		Use:     "history [REVISION]",
+		Short:   "List what was applied, or print the manifest of a revision",
+		Example: "  weir limits history\n  weir limits history 3",
+		Args: func(cmd *cobra.Command, names []string) error {
+			if len(names) > 1 {
+				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return a.with(existing, func(lim *weir.Limiter) error {
+				if len(names) == 1 {
+					n, err := revisionNumber(names[0])
+					if err != nil {
+						return err
+					}
+					_, text, err := lim.Revision(cmd.Context(), name, n)
+					if err != nil {
+						return err
+					}
+					return a.printText(text)
+				}
+				found, next, err := collect(&page, func(after string, size int) ([]weir.Revision, string, error) {
+					page, err := lim.Revisions(cmd.Context(), weir.RevisionQuery{Manifest: name, After: after, Max: size})
+					return page.Revisions, page.Next, err
+				})
+				if err != nil {
+					return err
+				}
+				return printPage(a, found, next, func() {
+					t := &term.Table{Header: []string{"REVISION", "AT", "BY", "SUMMARY", "HASH"}, Right: []int{0}, Cut: []int{3}}
+					for _, r := range found {
+						t.Row(strconv.Itoa(r.Revision), instant(r.At), r.By, r.Summary, shortHash(r.Hash))
+					}
+					a.out.Table(t)
+				})
+			})
+		},
+	}
+	manifestFlag(cmd, &name)
+	return page.add(cmd)
+}
+
+// shortHash is enough of a hash to tell manifests apart.
+func shortHash(hash string) string {
+	hash = strings.TrimPrefix(hash, "sha256:")
+	return hash[:min(12, len(hash))]
+}
+
+func revisionNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, usageError{fmt.Errorf("%q is not a revision, a number from 1: see weir limits history", text)}
+	}
+	return n, nil
+}
+
+func (a *app) limitsRollbackCmd() *cobra.Command {
+	var name string
+	var flags applyFlags
+	cmd := &cobra.Command{
+		Use:   "rollback REVISION",
+		Short: "Plan and apply the manifest of an earlier revision",
+		Long: `Plans and applies the manifest of an earlier revision, which becomes the newest one. The
+file is not changed: the next apply of it undoes the rollback.`,
+		Example: "  weir limits rollback 3",
+		Args:    args("REVISION"),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			n, err := revisionNumber(names[0])
+			if err != nil {
+				return err
+			}
+			ctx := as(cmd.Context())
+			return a.with(existing, func(lim *weir.Limiter) error {
+				_, text, err := lim.Revision(ctx, name, n)
+				if err != nil {
+					return err
+				}
+				ms, err := manifest.Decode([]manifest.Source{{Name: "revision " + names[0], Text: text}}, manifest.Options{})
+				if err != nil {
+					return fmt.Errorf("revision %d was written by another version of weir: %w", n, err)
+				}
+				plans, err := a.plans(ctx, lim, ms, false)
+				if err != nil {
+					return err
+				}
+				return a.apply(ctx, lim, plans, flags, fmt.Sprintf("rollback to revision %d", n))
+			})
+		},
+	}
+	manifestFlag(cmd, &name)
+	flags.add(cmd)
+	return cmd
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+func (a *app) usageSummaryCmd() *cobra.Command {
+	var flags usageFlags
+	var query weir.UsageQuery
+	cmd := &cobra.Command{
+		Use:   "summary",
+		Short: "Add up windows of one type, with a chart on a terminal",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if query.Window, query.From, query.To, err = flags.period(); err != nil {
+				return err
+			}
+			query.By = weir.UsageBy(flags.by)
+			return a.with(existing, func(lim *weir.Limiter) error {
+				s, err := lim.SummarizeUsage(cmd.Context(), query)
+				if err != nil {
+					return err
+				}
+				if flags.limit != "" {
+					s.Windows = only(s.Windows, flags.limit)
+					if total := only([]weir.Usage{s.Total}, flags.limit); len(total) > 0 {
+						s.Total = total[0]
+					} else {
+						s.Total.Limits = []weir.LimitUsage{}
+					}
+				}
+				if flags.csv {
+					return a.usageCSV(s.Windows)
+				}
+				return a.print(s, func() { a.printSummary(&s) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&query.Entity, "entity", "", "only of this entity `ID`")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
+	return flags.add(cmd, "`entity`, parent, resource, namespace or store")
+}
+
+func (a *app) printSummary(s *weir.UsageSummary) {
+	u := &s.Total
+	a.out.Pairs(
+		"from", instant(s.From), "to", instant(s.To), "windows", digits(int64(len(s.Windows)))+" "+string(u.Window),
+		"requests", digits(u.Requests), "refused", digits(u.Refused), "degraded", digits(u.Degraded),
+	)
+	a.out.Println("")
+	t := term.Table{
+		Header: []string{"LIMIT", "CONSUMED", "PER WINDOW", "DEBITED", "RETURNED", "REFUSED BY", "TOKENS REFUSED", "ADJUSTED"},
+		Right:  []int{1, 2, 3, 4, 5, 6, 7}, Cut: []int{0},
+	}
+	for _, l := range u.Limits {
+		t.Row(l.Limit, digits(l.Consumed), digits(l.Consumed/int64(max(1, len(s.Windows)))), digits(l.Debited), digits(l.Returned),
+			digits(l.Refused), digits(l.RefusedTokens), digits(l.Adjustments))
+	}
+	a.out.Table(&t)
+	if a.out.Terminal && len(s.Windows) > 1 {
+		for _, l := range u.Limits {
+			a.out.Println("")
+			a.out.Println(a.out.Bold(term.Clean(l.Limit)) + " consumed, " + string(u.Window))
+			a.chart(s, l.Limit)
+		}
+	}
+}
+
+// chart draws what was consumed of a limit in each window of the period; where nothing was counted, zero.
+func (a *app) chart(s *weir.UsageSummary, limit string) {
+	first, last := s.Windows[0].Start, s.Windows[len(s.Windows)-1].Start
+	var values []float64
+	at := 0
+	for start := first; !start.After(last) && len(values) < 100_000; start = s.Total.Window.Next(start) {
+		v := 0.0
+		if at < len(s.Windows) && s.Windows[at].Start.Equal(start) {
+			for _, l := range s.Windows[at].Limits {
+				if l.Limit == limit {
+					v = float64(l.Consumed)
+				}
+			}
+			at++
+		}
+		values = append(values, max(0, v))
+	}
+	a.out.Chart(values, startText(s.Total.Window, first), startText(s.Total.Window, last))
+}
+
+func (a *app) usageTopCmd() *cobra.Command {
+	var flags usageFlags
+	var query weir.TopQuery
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Rank who spent most: of a limit, or in requests",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if query.Window, query.From, query.To, err = flags.period(); err != nil {
+				return err
+			}
+			query.By = cmp.Or(weir.UsageBy(flags.by), weir.ByEntity)
+			query.Limit = flags.limit
+			return a.with(existing, func(lim *weir.Limiter) error {
+				top, err := lim.TopUsage(cmd.Context(), query)
+				if err != nil {
+					return err
+				}
+				if flags.csv {
+					return a.usageCSV(only(top, flags.limit))
+				}
+				return printPage(a, top, "", func() { a.printTop(top, &query) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
+	cmd.Flags().IntVar(&query.Max, "max", 10, "at most `N`")
+	return flags.add(cmd, "`entity`, the default, parent, resource or limit")
+}
+
+func (a *app) printTop(top []weir.Usage, q *weir.TopQuery) {
+	t := term.Table{Header: []string{"#", "ENTITY", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED"}, Right: []int{0, 2, 3, 5, 6, 7}, Cut: []int{1, 4}}
+	switch q.By {
+	case weir.ByResource:
+		t.Header[1] = "RESOURCE"
+	case weir.ByParent:
+		t.Header = append(t.Header, "OWN")
+		t.Right = append(t.Right, 8)
+	case weir.ByLimit:
+		t.Header[1] = "NAMESPACE"
+	default:
+	}
+	for n, u := range top {
+		limits := u.Limits
+		if q.Limit != "" {
+			limits = nil
+			for _, o := range only([]weir.Usage{u}, q.Limit) {
+				limits = o.Limits
+			}
+		}
+		name := cmp.Or(u.Entity, u.Resource)
+		if q.By == weir.ByLimit {
+			name = a.namespace
+		}
+		for _, l := range limits {
+			row := []string{digits(int64(n + 1)), name, digits(u.Requests), digits(u.Refused), l.Limit, digits(l.Consumed), digits(l.Debited), digits(l.Returned)}
+			if q.By == weir.ByParent {
+				row = append(row, digits(ownOf(u.Own, l.Limit)))
+			}
+			t.Row(row...)
+		}
+	}
+	a.out.Table(&t)
+}
+
+func ownOf(own *weir.OwnUsage, limit string) int64 {
+	if own != nil {
+		for _, l := range own.Limits {
+			if l.Limit == limit {
+				return l.Consumed
+			}
+		}
+	}
+	return 0
+}

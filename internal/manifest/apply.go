@@ -1,0 +1,298 @@
+package manifest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// ApplyOptions say how to apply a plan.
+type ApplyOptions struct {
+	// Adopt allows to take over records that no manifest manages.
+	Adopt bool
+	// Keep leaves what would be deleted. It stays managed, so that a later plan shows it again.
+	Keep bool
+	// Rate bounds how many records are written a second. 0 is as fast as the store goes.
+	Rate int
+	// Wait is how long to wait for somebody else who is applying the same manifest.
+	Wait time.Duration
+	// Waiting is told once for whom.
+	Waiting func(*weir.LockedError)
+	// Summary is kept with the revision. Defaults to the counts.
+	Summary string
+	// Progress is told how many of the changes are done.
+	Progress func(done, total int)
+}
+
+// Result is what was applied.
+type Result struct {
+	Namespace        string    `json:"namespace"`
+	Manifest         string    `json:"manifest"`
+	CreatedNamespace bool      `json:"created_namespace,omitempty"`
+	Created          int       `json:"created"`
+	Updated          int       `json:"updated"`
+	Deleted          int       `json:"deleted"`
+	Adopted          int       `json:"adopted"`
+	Kept             int       `json:"kept,omitempty"` // not deleted, as was asked
+	Unchanged        int       `json:"unchanged"`
+	Failed           []Failure `json:"failed,omitempty"`
+	Revision         int       `json:"revision,omitempty"` // the one in force; 0 if none was ever applied to the end
+}
+
+// Failure is a change that was not made, or about which the store did not answer.
+type Failure struct {
+	Target string `json:"target"`
+	Action Action `json:"action"`
+	Error  string `json:"error"`
+	err    error
+}
+
+// FailedError says that some changes were not made; the manifest is not recorded as applied. Applying again goes on.
+type FailedError struct {
+	Failed, Total int
+	first         Failure
+}
+
+// Error counts them and tells of the first.
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%d of %d changes were not made, the others were; %s %s: %s; apply again to go on",
+		e.Failed, e.Total, e.first.Action, e.first.Target, e.first.Error)
+}
+
+// Unwrap returns why the first one was not made.
+func (e *FailedError) Unwrap() error { return e.first.err }
+
+const (
+	lockTTL  = 30 * time.Second
+	batch    = 40 // changes in one step of the store, each with its audit event
+	parallel = 4
+)
+
+// Apply makes the live records what the plan's manifest declares, if they are still as the plan found them: one that
+// is not fails, and the others are made. A plan that changes nothing writes nothing.
+//
+// It may stop half-way: what is done is done, and to plan and apply again does the rest.
+func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (Result, error) {
+	lim = lim.In(p.Namespace)
+	res := Result{Namespace: p.Namespace, Manifest: p.Manifest, Unchanged: p.Unchanged, Revision: p.Last.Revision}
+	var todo []*Change
+	for i := range p.Changes {
+		switch c := &p.Changes[i]; {
+		case c.Action == Adopt && !opts.Adopt:
+			return res, p.unadopted()
+		case c.Action == Delete && opts.Keep:
+			res.Kept++
+		default:
+			todo = append(todo, c)
+		}
+	}
+	if p.CreateNamespace {
+		_, err := lim.CreateNamespace(ctx, p.Namespace)
+		if err != nil && !errors.Is(err, weir.ErrExists) {
+			return res, err
+		}
+		res.CreatedNamespace = err == nil
+	}
+	if len(todo) == 0 && (p.Last.Hash == p.Hash || p.Last.Revision == 0 && len(p.manifest.Records) == 0) {
+		return res, nil
+	}
+	lock, err := takeLock(ctx, lim, p, opts)
+	if err != nil {
+		return res, err
+	}
+	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
+	err = a.run(ctx, todo)
+	if err == nil && len(res.Failed) > 0 {
+		err = &FailedError{len(res.Failed), len(todo), res.Failed[0]}
+	}
+	if err != nil {
+		// The lock is given back although ctx may have ended, but not waited for without end.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = lock.Release(ctx) // the error that is reported is the one before
+		return res, err
+	}
+	rev, err := lock.Record(ctx, weir.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text())
+	if err == nil {
+		res.Revision = rev.Revision
+	}
+	return res, err
+}
+
+// unadopted says that somebody must agree to adopt records.
+func (p *Plan) unadopted() error {
+	n := p.Count(Adopt)
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.Action == Adopt {
+			return &weir.ConfigError{Field: "adopt", Reason: fmt.Sprintf(
+				"%d records are declared, exist, and are managed by no manifest, %s among them: agree to adopt them, or take them out of the manifest", n, c.key)}
+		}
+	}
+	return nil
+}
+
+func (r *Result) summary() string {
+	text := fmt.Sprintf("%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
+	if r.Adopted > 0 {
+		text += fmt.Sprintf(", %d adopted", r.Adopted)
+	}
+	if r.Kept > 0 {
+		text += fmt.Sprintf(", %d kept", r.Kept)
+	}
+	return text
+}
+
+// takeLock waits for whoever is applying the manifest. What they change makes the plan worthless.
+func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (*weir.ManifestLock, error) {
+	until := time.Now().Add(opts.Wait)
+	for told := false; ; told = true {
+		lock, err := lim.LockManifest(ctx, p.Manifest, lockTTL)
+		var held *weir.LockedError
+		switch {
+		case errors.As(err, &held) && time.Now().Before(until):
+			if opts.Waiting != nil && !told {
+				opts.Waiting(held)
+			}
+			if err := sleep(ctx, min(time.Second, time.Until(held.Until)+10*time.Millisecond)); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil:
+			return nil, err
+		case lock.Last().Revision != p.Last.Revision:
+			err := fmt.Errorf("manifest %q was applied by %s since the plan was made: plan again: %w", p.Manifest, lock.Last().By, weir.ErrConflict)
+			return nil, errors.Join(err, lock.Release(ctx))
+		}
+		return lock, nil
+	}
+}
+
+// applier makes changes in steps, some at a time.
+type applier struct {
+	lim   *weir.Limiter
+	lock  *weir.ManifestLock
+	opts  ApplyOptions
+	total int
+
+	mu   sync.Mutex
+	res  *Result
+	done int
+}
+
+// run makes the changes, phase by phase: those of one phase do not depend on each other.
+func (a *applier) run(ctx context.Context, todo []*Change) error {
+	a.progress(0)
+	began, extended := time.Now(), time.Now()
+	given := 0
+	for len(todo) > 0 {
+		n := 1
+		for n < len(todo) && todo[n].phase == todo[0].phase {
+			n++
+		}
+		var running sync.WaitGroup
+		slots := make(chan struct{}, parallel)
+		for some := todo[:n]; len(some) > 0; {
+			if err := a.pace(ctx, began, given); err != nil {
+				running.Wait()
+				return err
+			}
+			if time.Since(extended) > lockTTL/3 {
+				if err := a.lock.Extend(ctx); err != nil {
+					running.Wait()
+					return err
+				}
+				extended = time.Now()
+			}
+			step := some[:min(batch, len(some))]
+			some = some[len(step):]
+			given += len(step)
+			slots <- struct{}{}
+			running.Go(func() {
+				defer func() { <-slots }()
+				a.step(ctx, step)
+			})
+		}
+		running.Wait()
+		todo = todo[n:]
+	}
+	return ctx.Err()
+}
+
+// pace waits until as many changes may have been begun.
+func (a *applier) pace(ctx context.Context, began time.Time, given int) error {
+	if a.opts.Rate > 0 {
+		due := began.Add(time.Duration(given) * time.Second / time.Duration(a.opts.Rate))
+		return sleep(ctx, time.Until(due))
+	}
+	return ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+	return ctx.Err()
+}
+
+func (a *applier) step(ctx context.Context, step []*Change) {
+	changes := make([]weir.DeclaredChange, len(step))
+	for i, c := range step {
+		changes[i] = weir.DeclaredChange{Before: c.before, After: c.declared(a.lock.Last().Manifest)}
+	}
+	errs := a.lim.Declare(ctx, changes)
+	a.mu.Lock()
+	for i, err := range errs {
+		switch c := step[i]; {
+		case err != nil:
+			a.res.Failed = append(a.res.Failed, Failure{c.key.String(), c.Action, err.Error(), err})
+		case c.Action == Create:
+			a.res.Created++
+		case c.Action == Update:
+			a.res.Updated++
+		case c.Action == Delete:
+			a.res.Deleted++
+		default:
+			a.res.Adopted++
+		}
+	}
+	a.mu.Unlock()
+	a.progress(len(step))
+}
+
+func (a *applier) progress(n int) {
+	if a.opts.Progress == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.done += n
+	a.opts.Progress(a.done, a.total)
+}
+
+// declared returns the record as the change makes it, marked.
+func (c *Change) declared(name string) (d weir.Declared) {
+	if c.after == nil {
+		return d
+	}
+	mark := &weir.Managed{Manifest: name, Hash: c.after.hash()}
+	if c.after.Entity != nil {
+		e := *c.after.Entity
+		e.Managed = mark
+		d.Entity = &e
+		return d
+	}
+	l := *c.after.Limits
+	l.Managed = mark
+	d.Limits = &l
+	return d
+}

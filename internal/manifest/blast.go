@@ -1,0 +1,148 @@
+package manifest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weirlimits/weir"
+)
+
+// Touches is how far a change reaches: the live buckets whose limits it changes. An entity that has spent nothing
+// lately has none.
+type Touches struct {
+	Entities int `json:"entities"`
+	Buckets  int `json:"buckets"`
+	// Over counts the buckets that have spent more than their new limits let them at once, which refuse until enough
+	// was issued; OverLimits are these limits, and OverSome some of the buckets.
+	Over       int      `json:"over"`
+	OverLimits []string `json:"over_limits,omitempty"`
+	OverSome   []Over   `json:"over_some,omitempty"`
+	AtLeast    bool     `json:"at_least,omitempty"` // not all buckets were looked at
+
+	seen map[string]bool // entities
+}
+
+// Over is a bucket that has spent more than its new limits let it at once.
+type Over struct {
+	Entity   string   `json:"entity"`
+	Resource string   `json:"resource"`
+	Limits   []string `json:"limits"` // these
+}
+
+const (
+	maxCounted = 1000 // buckets of a query that are looked at
+	maxQueries = 16   // more are one query for all buckets
+)
+
+// count finds out what the changes touch, one query for each entity or resource that they are about, or for all.
+func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world, exact bool) error {
+	at := make(map[weir.Scope]*Change, len(p.Changes))
+	var queries []weir.BucketQuery
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if !slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Limit != "" }) {
+			continue
+		}
+		c.Touches = &Touches{seen: make(map[string]bool)}
+		at[c.key.Scope] = c
+		q := weir.BucketQuery{Entity: c.key.Entity, Max: maxCounted}
+		if c.key.Entity == "" {
+			q.Resource = c.key.Resource
+		}
+		if len(queries) <= maxQueries && !slices.Contains(queries, q) {
+			queries = append(queries, q)
+		}
+	}
+	if p.CreateNamespace || len(at) == 0 {
+		return nil
+	}
+	all := weir.BucketQuery{Max: maxCounted}
+	if len(queries) > maxQueries || slices.Contains(queries, all) {
+		queries = []weir.BucketQuery{all}
+	}
+	counted := make(map[[2]string]bool)
+	for _, q := range queries {
+		for {
+			page, err := lim.Buckets(ctx, q)
+			if err != nil {
+				return err
+			}
+			for i := range page.Buckets {
+				b := &page.Buckets[i]
+				if id := [2]string{b.Entity, b.Resource}; len(queries) == 1 || !counted[id] {
+					counted[id] = len(queries) > 1
+					touch(b, at, before, after)
+				}
+			}
+			if q.After = page.Next; q.After == "" {
+				break
+			}
+			if !exact {
+				p.atLeast(q)
+				break
+			}
+		}
+	}
+	for _, c := range at {
+		c.Touches.Entities = len(c.Touches.seen)
+	}
+	return nil
+}
+
+// atLeast marks the changes that a query was about.
+func (p *Plan) atLeast(q weir.BucketQuery) {
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if c.Touches != nil && (q.Entity == "" || q.Entity == c.key.Entity) && (q.Resource == "" || q.Resource == c.key.Resource) {
+			c.Touches.AtLeast = true
+		}
+	}
+}
+
+// touch counts a bucket for the changes of the scopes that limit it before and after.
+func touch(b *weir.Bucket, at map[weir.Scope]*Change, before, after world) {
+	_, was, had := before.limits(b.Entity, b.Resource)
+	limits, is, has := after.limits(b.Entity, b.Resource)
+	over := overrun(b, limits)
+	count := func(sc weir.Scope, over []string) {
+		c := at[sc]
+		if c == nil {
+			return
+		}
+		t := c.Touches
+		t.seen[b.Entity] = true
+		t.Buckets++
+		if len(over) == 0 {
+			return
+		}
+		if t.Over++; len(t.OverSome) < maxSome {
+			t.OverSome = append(t.OverSome, Over{b.Entity, b.Resource, over})
+		}
+		for _, name := range over {
+			if i, ok := slices.BinarySearch(t.OverLimits, name); !ok {
+				t.OverLimits = slices.Insert(t.OverLimits, i, name)
+			}
+		}
+	}
+	if has {
+		count(is, over)
+	}
+	if had && (was != is || !has) {
+		if has && at[is] != nil { // counted once, for the limits that are to come
+			over = nil
+		}
+		count(was, over)
+	}
+}
+
+// overrun returns the limits of which more is outstanding than they will let be spent at once. What is outstanding stays
+// so when limits change.
+func overrun(b *weir.Bucket, limits []weir.Limit) (over []string) {
+	for _, bl := range b.Limits {
+		i, ok := slices.BinarySearchFunc(limits, bl.Limit, byName)
+		if ok && !bl.Override && bl.Limit.Burst-bl.Available > limits[i].Burst && limits[i].EnforcedFor(b.Entity) {
+			over = append(over, bl.Limit.Name)
+		}
+	}
+	return over
+}

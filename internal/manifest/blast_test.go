@@ -1,0 +1,87 @@
+package manifest_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+func spend(t *testing.T, lim *weir.Limiter, entity, resource string, rpm int64) {
+	t.Helper()
+	_, err := lim.Acquire(t.Context(), weir.Request{Entity: entity, Resource: resource, Tokens: weir.Tokens{"rpm": rpm}})
+	must(t, err)
+}
+
+// touches writes what each change touches: "entities/buckets/over".
+func touches(p *manifest.Plan) (all []string) {
+	for _, c := range p.Changes {
+		if tt := c.Touches; tt != nil {
+			least := ""
+			if tt.AtLeast {
+				least = ">="
+			}
+			var over []string
+			for _, o := range tt.OverSome {
+				over = append(over, o.Entity)
+			}
+			all = append(all, fmt.Sprintf("%s %s%d/%d/%d%v", c.Target, least, tt.Entities, tt.Buckets, tt.Over, over))
+		}
+	}
+	return all
+}
+
+func TestTouches(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := t.Context()
+		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpm", 100)))
+		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "own", Resource: "gpt-4"}, weir.PerDay("rpm", 100)))
+		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "general"}, weir.PerDay("rpm", 100)))
+		spend(t, lim, "ann", "gpt-4", 50)
+		spend(t, lim, "ann", "gpt-5", 50)
+		spend(t, lim, "bob", "gpt-4", 10)
+		spend(t, lim, "own", "gpt-4", 90)
+		spend(t, lim, "general", "gpt-4", 90)
+		m := decodeOne(t, "namespace: default\nresources: {gpt-4: {limits: {rpm: {capacity: 20, refill_period: 1d}}}}\n")
+		p := plan(t, lim, m)
+		// Not those that have limits of their own, on it or in general, and not ann on gpt-5.
+		if got := touches(p); !slices.Equal(got, []string{"resource gpt-4 2/2/1[ann]"}) {
+			t.Errorf("%q", got)
+		}
+		apply(t, lim, m)
+		if _, err := lim.Acquire(ctx, weir.Request{Entity: "ann", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}}); err == nil {
+			t.Error("who is over is admitted")
+		}
+		if _, err := lim.Acquire(ctx, weir.Request{Entity: "bob", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}}); err != nil {
+			t.Errorf("who is not over: %v", err)
+		}
+		// What falls back when its own limits go is touched by the removal.
+		m = decodeOne(t, "namespace: default\nentities: {bob: {resources: {gpt-4: {limits: {rpm: {capacity: 5, refill_period: 1d}}}}}}\n")
+		want := []string{"entity bob on gpt-4 1/1/1[bob]", "resource gpt-4 2/2/0[]"}
+		if got := touches(plan(t, lim, m)); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestTouchesMany(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("rpm", 100)))
+		for i := range 1200 {
+			spend(t, lim, fmt.Sprintf("e%04d", i), "r", 10)
+		}
+		m := decodeOne(t, "namespace: default\nresources: {r: {limits: {rpm: {capacity: 5, refill_period: 1d}}}}\n")
+		if got := touches(plan(t, lim, m)); !slices.Equal(got, []string{"resource r >=1000/1000/1000[e0000 e0001 e0002 e0003 e0004]"}) {
+			t.Errorf("%q", got)
+		}
+		p, err := manifest.Make(t.Context(), lim, m, manifest.PlanOptions{Exact: true})
+		must(t, err)
+		if got := touches(p); !slices.Equal(got, []string{"resource r 1200/1200/1200[e0000 e0001 e0002 e0003 e0004]"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}

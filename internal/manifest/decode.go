@@ -1,0 +1,373 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+)
+
+// Decode reads manifests. Documents of one namespace and name, in whatever files and order, are one manifest. All
+// mistakes are returned together, as [Errors]; nothing is returned beside them.
+func Decode(sources []Source, opts Options) ([]*Manifest, error) {
+	t := &together{sources: sources, manifests: make(map[[2]string]*Manifest), claims: make(map[claim]owner)}
+	declared := make(map[string]bool)
+	for i := range sources {
+		d := &decoder{opts: opts, src: &sources[i]}
+		for _, doc := range d.documents() {
+			d.document(t, doc)
+			for name := range d.vars {
+				declared[name] = true
+			}
+		}
+		t.errs = append(t.errs, d.errs...)
+	}
+	t.checkParents()
+	for name := range opts.Set {
+		if !declared[name] {
+			h := "declare it under variables"
+			if near := nearest(name, slices.Sorted(maps.Keys(declared))); near != "" {
+				h = "did you mean " + near + "?"
+			}
+			t.errs = append(t.errs, &Diagnostic{File: "--set", Line: 1, Column: 1, Message: quote(name) + " is declared nowhere", Hint: h})
+		}
+	}
+	if len(t.errs) > 0 {
+		t.errs.sort()
+		return nil, t.errs
+	}
+	all := slices.Collect(maps.Values(t.manifests))
+	slices.SortFunc(all, func(a, b *Manifest) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// claim is a record of a namespace.
+type claim struct {
+	namespace string
+	key       Key
+}
+
+type owner struct {
+	manifest string
+	at       place
+}
+
+// together is what several sources come to.
+type together struct {
+	sources   []Source
+	manifests map[[2]string]*Manifest // by namespace and name
+	claims    map[claim]owner
+	errs      Errors
+}
+
+// documents returns the documents of the source that are not empty, unless all are.
+func (d *decoder) documents() []*yaml.Node {
+	var docs []*yaml.Node
+	loader, err := yaml.NewLoader(bytes.NewReader(d.src.Text))
+	for err == nil {
+		var doc yaml.Node
+		if err = loader.Load(&doc); err != nil {
+			break
+		}
+		root := &doc
+		if doc.Kind == yaml.DocumentNode && len(doc.Content) > 0 {
+			root = doc.Content[0]
+		}
+		if root.Kind != 0 && root.ShortTag() != "!!null" {
+			docs = append(docs, root)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		n := &yaml.Node{Line: 1, Column: 1}
+		text := err.Error()
+		var load *yaml.LoadError
+		if errors.As(err, &load) {
+			n.Line, n.Column, text = load.Mark.Line, load.Mark.Column, load.Message
+			if load.ContextMsg != "" {
+				text = load.ContextMsg + ": " + text
+			}
+		}
+		d.bad(n, "", "", "is not YAML: %s", text)
+	} else if len(docs) == 0 {
+		d.bad(&yaml.Node{Line: 1, Column: 1}, "", "a manifest needs at least: namespace: NAME", "is empty")
+	}
+	return docs
+}
+
+var rootKeys = []string{"namespace", "manifest", "variables", "system", "resources", "entities"}
+
+func (d *decoder) document(t *together, root *yaml.Node) {
+	d.vars = make(map[string]*variable)
+	members := make(map[string]*yaml.Node)
+	if !d.fields(root, "", rootKeys, func(key string, v *yaml.Node) { members[key] = v }) {
+		return
+	}
+	if v := members["variables"]; v != nil {
+		d.variables(v)
+	}
+	name := DefaultName
+	namespace, ok := "", true
+	if v := members["namespace"]; v == nil {
+		d.bad(root, "", "add namespace: NAME", "namespace is missing")
+		ok = false
+	} else if namespace, ok = d.text(v, "namespace"); ok {
+		ok = d.id(v, "namespace", namespace)
+	}
+	if v := members["manifest"]; v != nil {
+		var good bool
+		if name, good = d.text(v, "manifest"); good {
+			good = d.id(v, "manifest", name)
+		}
+		ok = ok && good
+	}
+	m := &Manifest{Namespace: namespace, Name: name, Records: make(map[Key]*Record)}
+	if ok {
+		m = t.manifest(m)
+	}
+	if !slices.Contains(m.Files, d.src.Name) {
+		m.Files = append(m.Files, d.src.Name)
+	}
+	add := func(k Key, n *yaml.Node, r *Record) {
+		r.at = place{d.src.Name, n.Line, n.Column}
+		if first, twice := t.claims[claim{m.Namespace, k}]; twice && ok {
+			d.bad(n, "", "declare it once", "%s is declared in %s too%s", k, first.at, byOther(first.manifest, m.Name))
+			return
+		}
+		t.claims[claim{m.Namespace, k}] = owner{m.Name, r.at}
+		m.Records[k] = r
+	}
+	if v := members["system"]; v != nil {
+		d.system(v, add)
+	}
+	if v := members["resources"]; v != nil {
+		d.mapping(v, "resources", func(name string, k, v *yaml.Node) {
+			path := "resources." + quote(name)
+			if d.id(k, path, name) {
+				d.limitsOf(k, v, path, weir.Scope{Resource: name}, add)
+			}
+		})
+	}
+	if v := members["entities"]; v != nil {
+		d.mapping(v, "entities", func(id string, k, v *yaml.Node) {
+			path := "entities." + quote(id)
+			if d.id(k, path, id) {
+				d.entity(k, v, path, id, add)
+			}
+		})
+	}
+	if d.tired() {
+		d.bad(root, "", "write out what they stand for", "its aliases stand for too much")
+	}
+}
+
+func byOther(first, second string) string {
+	if first == second {
+		return ""
+	}
+	return ", by manifest " + quote(first)
+}
+
+// manifest returns the one manifest of that namespace and name.
+func (t *together) manifest(m *Manifest) *Manifest {
+	k := [2]string{m.Namespace, m.Name}
+	if t.manifests[k] == nil {
+		t.manifests[k] = m
+	}
+	return t.manifests[k]
+}
+
+// id checks an id.
+func (d *decoder) id(n *yaml.Node, path, id string) bool {
+	n = d.follow(n)
+	var bad *weir.ConfigError
+	if id == "" {
+		d.bad(n, path, "", "must not be empty")
+	} else if err := (weir.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
+		d.bad(n, path, "an id has 1 to 256 printable bytes and is none of _, wcu, "+weir.DefaultResource, "%s", bad.Reason)
+	} else {
+		return true
+	}
+	return false
+}
+
+type adder func(Key, *yaml.Node, *Record)
+
+func (d *decoder) system(n *yaml.Node, add adder) {
+	sl := &weir.ScopedLimits{Source: weir.SourceSystem}
+	good, given := true, false
+	isMap := d.fields(n, "system", []string{"limits", "on_unavailable"}, func(key string, v *yaml.Node) {
+		given = true
+		var ok bool
+		if key == "limits" {
+			sl.Limits, ok = d.limits(v, "system.limits")
+		} else {
+			sl.OnUnavailable, ok = d.onUnavailable(v, "system.on_unavailable")
+		}
+		good = good && ok
+	})
+	n = d.follow(n)
+	switch {
+	case isMap && len(n.Content) == 0:
+		d.bad(n, "system", "allowed: limits, on_unavailable", "declares nothing")
+	case isMap && given && good:
+		add(Key{}, n, &Record{Limits: sl})
+	}
+}
+
+var unavailables = []string{"deny", "allow"}
+
+func (d *decoder) onUnavailable(n *yaml.Node, path string) (weir.Unavailable, bool) {
+	text, ok := d.text(n, path)
+	if ok && !slices.Contains(unavailables, text) {
+		d.bad(d.follow(n), path, hint(text, unavailables), "%s is unknown", quote(text))
+		return "", false
+	}
+	return weir.Unavailable(text), ok
+}
+
+// limitsOf reads {limits: …} of a scope.
+func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
+	given := false
+	isMap := d.fields(n, path, []string{"limits"}, func(_ string, v *yaml.Node) {
+		given = true
+		if ls, ok := d.limits(v, path+".limits"); ok {
+			src := weir.SourceResource
+			switch {
+			case scope.Entity != "" && scope.Resource != "":
+				src = weir.SourceEntity
+			case scope.Entity != "":
+				src = weir.SourceEntityDefault
+			}
+			add(Key{Scope: scope}, k, &Record{Limits: &weir.ScopedLimits{Scope: scope, Source: src, Limits: ls}})
+		}
+	})
+	if isMap && !given {
+		d.bad(k, path, "add limits: {NAME: {capacity: N}}", "limits is missing")
+	}
+}
+
+// limits reads limits by name.
+func (d *decoder) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
+	var ls []weir.Limit
+	good := d.mapping(n, path, func(name string, k, v *yaml.Node) {
+		at := path + "." + quote(name)
+		if !d.id(k, at, name) {
+			return
+		}
+		l, ok := d.limit(k, v, at)
+		if l.Name = name; ok {
+			ls = append(ls, l)
+		}
+	})
+	n = d.follow(n)
+	switch given := len(n.Content) / 2; {
+	case !good:
+		return nil, false
+	case given == 0:
+		d.bad(n, path, "add NAME: {capacity: N}", "needs at least one limit")
+		return nil, false
+	case len(ls) < given:
+		return nil, false
+	}
+	slices.SortFunc(ls, byName)
+	var bad *weir.ConfigError
+	if err := (&weir.ScopedLimits{Limits: ls}).Validate(); errors.As(err, &bad) {
+		d.bad(n, path, "", "%s", strings.TrimPrefix(bad.Error(), "limits: "))
+		return nil, false
+	}
+	return ls, true
+}
+
+var limitKeys = []string{"capacity", "burst", "refill_amount", "refill_period", "enforce"}
+
+func (d *decoder) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) {
+	var capacity int64
+	l.Period, good = 60e9, true
+	has := false
+	isMap := d.fields(n, path, limitKeys, func(key string, v *yaml.Node) {
+		var ok bool
+		at := path + "." + key
+		switch key {
+		case "capacity":
+			has = true
+			capacity, ok = d.count(v, at)
+		case "burst":
+			l.Burst, ok = d.count(v, at)
+		case "refill_amount":
+			l.Amount, ok = d.count(v, at)
+		case "enforce":
+			l.Enforce, ok = d.enforce(v, at)
+		default:
+			l.Period, ok = d.period(v, at)
+		}
+		good = good && ok
+	})
+	if isMap && !has {
+		d.bad(k, path, "add capacity: the tokens issued in each refill_period, and spent at once", "capacity is missing")
+	}
+	l.Amount, l.Burst = cmp.Or(l.Amount, capacity), cmp.Or(l.Burst, capacity)
+	return l, good && isMap && has
+}
+
+// enforce reads whom a limit refuses.
+func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
+	s, ok := d.scalar(n, path, "text")
+	if !ok {
+		return e, false
+	}
+	if s.tag == "!!str" {
+		var err error
+		if e, err = weir.ParseEnforce(s.text); err == nil {
+			return e, true
+		}
+	}
+	hint := "allowed: on, shadow, 1% to 99%"
+	near := nearest(s.text, []string{"on", "shadow"})
+	if _, err := weir.ParseEnforce(s.text + "%"); err == nil {
+		near = s.text + "%"
+	}
+	if near != "" {
+		hint += "; did you mean " + near + "?"
+	}
+	if s.tag == "!!null" {
+		d.bad(d.follow(n), path, hint, "is %s", kindOf(d.follow(n)))
+	} else {
+		d.bad(d.follow(n), path, hint, "%s is unknown", quote(s.text))
+	}
+	return 0, false
+}
+
+// checkParents refuses parents that lead back to where they started.
+func (t *together) checkParents() {
+	for _, m := range t.manifests {
+		for _, k := range keysOf(m.Records) {
+			r := m.Records[k]
+			if r.Entity == nil || r.Entity.Parent == "" {
+				continue
+			}
+			road := []string{k.Entity}
+			for at := r; at != nil && at.Entity != nil && at.Entity.Parent != "" && len(road) <= len(m.Records); {
+				road = append(road, at.Entity.Parent)
+				if at.Entity.Parent == k.Entity {
+					break
+				}
+				at = m.Records[Key{Scope: weir.Scope{Entity: at.Entity.Parent}, Own: true}]
+			}
+			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
+				d := decoder{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool { return s.Name == r.at.file })]}
+				d.bad(&yaml.Node{Kind: yaml.ScalarNode, Value: k.Entity, Line: r.at.line, Column: r.at.column},
+					"entities."+quote(k.Entity)+".parent", "", "is a cycle: %s", strings.Join(road, " → "))
+				t.errs = append(t.errs, d.errs...)
+			}
+		}
+	}
+}

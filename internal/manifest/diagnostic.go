@@ -1,0 +1,130 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Diagnostic is a mistake in a manifest: where, what, and what to write instead.
+type Diagnostic struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // from 1
+	Column  int    `json:"column"` // from 1, in characters
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`    // what is allowed, or meant
+	Excerpt string `json:"excerpt,omitempty"` // the line
+	width   int    // of what the caret points at, in characters
+}
+
+// String returns the mistake in several lines, with a caret below its place.
+func (d *Diagnostic) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: ", d.File, d.Line, d.Column)
+	if d.Path != "" {
+		b.WriteString(d.Path + ": ")
+	}
+	b.WriteString(d.Message)
+	if d.Excerpt != "" {
+		line, at, width := d.window()
+		number := fmt.Sprintf("%5d", d.Line)
+		fmt.Fprintf(&b, "\n%s | %s\n      | %s%s", number, line, strings.Repeat(" ", at), strings.Repeat("^", width))
+	}
+	if d.Hint != "" {
+		b.WriteString("\n      = " + d.Hint)
+	}
+	return b.String()
+}
+
+// maxExcerpt is how many characters of a line are shown.
+const maxExcerpt = 100
+
+// window returns the part of the line that is shown, and where in it the caret is.
+func (d *Diagnostic) window() (line string, at, width int) {
+	rs := []rune(d.Excerpt)
+	at = min(max(d.Column-1, 0), len(rs))
+	from := 0
+	if at > maxExcerpt*3/4 {
+		from = at - maxExcerpt/2
+	}
+	rs = rs[from:min(len(rs), from+maxExcerpt)]
+	at -= from
+	for i, r := range rs {
+		if r < ' ' || r == 0x7f {
+			rs[i] = ' '
+		}
+	}
+	return string(rs), at, max(1, min(d.width, len(rs)-at))
+}
+
+// Errors are all mistakes of some manifests, by file and place.
+type Errors []*Diagnostic
+
+// Error says in one line how many there are, and the first.
+func (e Errors) Error() string {
+	first := fmt.Sprintf("%s:%d:%d: ", e[0].File, e[0].Line, e[0].Column)
+	if e[0].Path != "" {
+		first += e[0].Path + ": "
+	}
+	first += e[0].Message
+	if len(e) == 1 {
+		return first
+	}
+	return fmt.Sprintf("%d errors, the first at %s", len(e), first)
+}
+
+func (e Errors) sort() {
+	slices.SortStableFunc(e, func(a, b *Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// hint says what is allowed and, if something of it is near, what was probably meant.
+func hint(got string, allowed []string) string {
+	text := "allowed: " + strings.Join(allowed, ", ")
+	if near := nearest(got, allowed); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return text
+}
+
+// nearest returns the candidate that is at most a third of its letters away, or "".
+func nearest(got string, candidates []string) string {
+	best, least := "", 0
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(got), strings.ToLower(c)); d <= max(1, utf8.RuneCountInString(c)/3) && (best == "" || d < least) {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to add, remove, replace or swap with their neighbour.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	if len(x) > 64 || len(y) > 64 {
+		return 64
+	}
+	var before, last, row [65]int
+	for j := range len(y) + 1 {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			change := 1
+			if x[i-1] == y[j-1] {
+				change = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(y)]
+}

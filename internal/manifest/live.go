@@ -1,0 +1,73 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimits/weir"
+)
+
+// live is what a namespace holds of what could be declared.
+type live struct {
+	missing bool // the namespace
+	records map[Key]weir.Declared
+	last    weir.Revision // of the manifest; zero if it was never applied
+}
+
+// read reads all records of a namespace, a page at a time, and writes nothing. A namespace that does not exist is
+// empty.
+func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error) {
+	lv := &live{records: make(map[Key]weir.Declared)}
+	ns, err := lim.NamespaceByName(ctx, lim.Namespace())
+	switch {
+	case errors.Is(err, weir.ErrNotFound):
+		lv.missing = true
+		return lv, nil
+	case err != nil:
+		return nil, err
+	case ns.Deleted != nil:
+		return nil, fmt.Errorf("namespace %q was deleted: recover it, or purge it: %w", ns.Name, weir.ErrConflict)
+	}
+	q := weir.DeclaredQuery{Max: 1000}
+	for {
+		page, err := lim.Declarable(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Records {
+			lv.records[keyOf(&r)] = r
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	if manifest == "" {
+		return lv, nil
+	}
+	lv.last, err = lim.LastRevision(ctx, manifest)
+	return lv, err
+}
+
+// Export returns what is live in the limiter's namespace as a manifest of that name: what it manages, and what nothing
+// does. elsewhere counts the records of other manifests, which are left out.
+func Export(ctx context.Context, lim *weir.Limiter, name string) (m *Manifest, elsewhere int, err error) {
+	lv, err := read(ctx, lim, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	if lv.missing {
+		return nil, 0, fmt.Errorf("namespace %q: %w", lim.Namespace(), weir.ErrNotFound)
+	}
+	m = &Manifest{Namespace: lim.Namespace(), Name: name, Records: make(map[Key]*Record)}
+	for k, r := range lv.records {
+		switch by := r.Managed(); {
+		case by != nil && by.Manifest != name:
+			elsewhere++
+		case r.Entity != nil && r.Entity.Created.IsZero():
+		default:
+			m.Records[k] = recordOf(&r)
+		}
+	}
+	return m, elsewhere, nil
+}

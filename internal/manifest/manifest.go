@@ -1,0 +1,162 @@
+package manifest
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimits/weir"
+)
+
+// DefaultName is the name of a manifest that does not say one.
+const DefaultName = "default"
+
+// Manifest is what a namespace's limits and entities are to be, by one name.
+type Manifest struct {
+	Namespace string
+	Name      string
+	Files     []string // where it is from
+	Records   map[Key]*Record
+}
+
+// Key names a record: an entity, or the limits of a scope.
+type Key struct {
+	weir.Scope
+	Own bool // the entity itself
+}
+
+// Record is what a record is to be: one of Entity and Limits is set.
+type Record struct {
+	Entity *weir.Entity
+	Limits *weir.ScopedLimits // by name
+	at     place
+}
+
+// place is where something is declared.
+type place struct {
+	file         string
+	line, column int
+}
+
+func (p place) String() string { return p.file + ":" + strconv.Itoa(p.line) }
+
+// String names the record for people.
+func (k Key) String() string {
+	switch {
+	case k.Own:
+		return "entity " + quote(k.Entity)
+	case k.Entity != "" && k.Resource != "":
+		return "entity " + quote(k.Entity) + " on " + quote(k.Resource)
+	case k.Entity != "":
+		return "entity " + quote(k.Entity) + " on other resources"
+	case k.Resource != "":
+		return "resource " + quote(k.Resource)
+	}
+	return "system"
+}
+
+// rank orders records: the system, resources, entities.
+func (k Key) rank() int {
+	switch {
+	case k.Entity != "":
+		return 2
+	case k.Resource != "":
+		return 1
+	}
+	return 0
+}
+
+// Compare orders keys as a manifest does: the system, resources, entities; the entity itself before its limits.
+func (k Key) Compare(o Key) int {
+	own := 0
+	if k.Own != o.Own {
+		if own = 1; k.Own {
+			own = -1
+		}
+	}
+	return cmp.Or(cmp.Compare(k.rank(), o.rank()), cmp.Compare(k.Entity, o.Entity), own, cmp.Compare(k.Resource, o.Resource))
+}
+
+// keys returns the keys of records in order.
+func keysOf[V any](records map[Key]V) []Key {
+	return slices.SortedFunc(maps.Keys(records), Key.Compare)
+}
+
+// quote returns an id as it is if it is plain, else in quotes.
+func quote(id string) string {
+	plain := id != "" && !strings.ContainsFunc(id, func(r rune) bool {
+		return r <= ' ' || r == '"' || r == '\'' || r == ',' || !strconv.IsPrint(r)
+	})
+	if plain {
+		return id
+	}
+	return strconv.Quote(id)
+}
+
+// hash returns a short hash of what a record is declared to be, which marks the live one.
+func (r *Record) hash() string {
+	var v any
+	if r.Entity != nil {
+		e := r.Entity
+		v = []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
+	} else {
+		v = []any{r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable}
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // text, numbers and maps of text always encode
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// equal reports whether a live record is what this one declares.
+func (r *Record) equal(live *weir.Declared) bool {
+	switch {
+	case r.Entity != nil && live.Entity != nil:
+		a, b := r.Entity, live.Entity
+		return !live.Deleting && a.Name == b.Name && a.Parent == b.Parent && a.Cascade == b.Cascade && maps.Equal(a.Metadata, b.Metadata)
+	case r.Limits != nil && live.Limits != nil:
+		return r.Limits.OnUnavailable == live.Limits.OnUnavailable && slices.Equal(r.Limits.Limits, sorted(live.Limits.Limits))
+	}
+	return false
+}
+
+// recordOf returns a live record as one that could be declared.
+func recordOf(live *weir.Declared) *Record {
+	if live.Entity != nil {
+		return &Record{Entity: live.Entity}
+	}
+	l := *live.Limits
+	l.Limits = sorted(l.Limits)
+	return &Record{Limits: &l}
+}
+
+// keyOf returns the key of a live record.
+func keyOf(live *weir.Declared) Key {
+	if live.Entity != nil {
+		return Key{Scope: weir.Scope{Entity: live.Entity.ID}, Own: true}
+	}
+	return Key{Scope: live.Limits.Scope}
+}
+
+func byName(a, b weir.Limit) int { return cmp.Compare(a.Name, b.Name) }
+
+// sorted returns limits by name.
+func sorted(limits []weir.Limit) []weir.Limit {
+	if slices.IsSortedFunc(limits, byName) {
+		return limits
+	}
+	return slices.SortedFunc(slices.Values(limits), byName)
+}
+
+// Hash returns the hash of the manifest: equal for those that declare the same.
+func (m *Manifest) Hash() string {
+	sum := sha256.Sum256(m.Text())
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

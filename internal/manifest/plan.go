@@ -1,0 +1,265 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirlimits/weir"
+)
+
+// Plan is how a manifest differs from what is live, and what applying it would do. It was made without writing.
+type Plan struct {
+	Namespace string `json:"namespace"`
+	Manifest  string `json:"manifest"`
+	Hash      string `json:"hash"` // of the manifest
+	// CreateNamespace says that the namespace does not exist yet.
+	CreateNamespace bool     `json:"create_namespace"`
+	Changes         []Change `json:"changes"`
+	Unchanged       int      `json:"unchanged"` // records that are as declared
+	// LeftAlone are records that no manifest declares, and Others those of other manifests.
+	LeftAlone int            `json:"left_alone"`
+	Others    map[string]int `json:"others,omitempty"`
+	// Some names some of the records that are left alone.
+	Some []string `json:"left_alone_some,omitempty"`
+	// Last is the revision that was applied last, to the end.
+	Last weir.Revision `json:"last,omitzero"`
+
+	manifest *Manifest
+	removed  map[string]*weir.Entity // entities that are deleted
+}
+
+// ProblemsError says why a manifest cannot be applied as the live records are.
+type ProblemsError []string
+
+// Error tells of all problems.
+func (e ProblemsError) Error() string { return strings.Join(e, "; ") }
+
+// PlanOptions say how to plan.
+type PlanOptions struct {
+	Exact bool // count all live buckets that a change touches, instead of the first 1,000
+}
+
+// Make reads what is live in the manifest's namespace and compares. It writes nothing.
+func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions) (*Plan, error) {
+	lim = lim.In(m.Namespace)
+	lv, err := read(ctx, lim, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{
+		Namespace: m.Namespace, Manifest: m.Name, Hash: m.Hash(), CreateNamespace: lv.missing, Last: lv.last,
+		Changes: []Change{}, manifest: m,
+	}
+	var problems ProblemsError
+	for _, k := range keysOf(m.Records) {
+		problems = append(problems, p.declared(k, m.Records[k], lv)...)
+	}
+	for _, k := range keysOf(lv.records) {
+		p.undeclared(k, lv)
+	}
+	problems = append(problems, p.checkParents(lv)...)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	p.order()
+	before := worldOf(lv)
+	after := p.after(before)
+	for i := range p.Changes {
+		p.Changes[i].describe(before, after)
+	}
+	return p, p.count(ctx, lim, before, after, opts.Exact)
+}
+
+// declared compares a record with what it is to be.
+func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
+	old := lv.records[k]
+	by := old.Managed()
+	c := Change{key: k, before: old, after: r}
+	exists := old.Version != 0 && (old.Entity == nil || !old.Entity.Created.IsZero())
+	switch {
+	case by != nil && by.Manifest != p.Manifest:
+		return []string{fmt.Sprintf("%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
+			k, r.at, quote(p.Manifest), quote(by.Manifest))}
+	case !exists:
+		c.Action = Create
+	case by == nil:
+		c.Action = Adopt
+	case !r.equal(&old):
+		c.Action = Update
+		c.Outside = recordOf(&old).hash() != by.Hash
+	default:
+		p.Unchanged++
+		return nil
+	}
+	p.Changes = append(p.Changes, c)
+	return nil
+}
+
+// maxSome is how many names a plan gives where it counts.
+const maxSome = 5
+
+// undeclared removes a record that the manifest manages and does not declare, and leaves any other alone.
+func (p *Plan) undeclared(k Key, lv *live) {
+	if p.manifest.Records[k] != nil {
+		return
+	}
+	old := lv.records[k]
+	switch by := old.Managed(); {
+	case by != nil && by.Manifest == p.Manifest:
+		p.Changes = append(p.Changes, Change{Action: Delete, key: k, before: old, Outside: recordOf(&old).hash() != by.Hash})
+	case by != nil:
+		if p.Others == nil {
+			p.Others = make(map[string]int)
+		}
+		p.Others[by.Manifest]++
+	case old.Entity == nil || !old.Entity.Created.IsZero():
+		if p.LeftAlone++; len(p.Some) < maxSome {
+			p.Some = append(p.Some, k.String())
+		}
+	}
+}
+
+// entityAfter returns an entity as it will be, or nil.
+func (p *Plan) entityAfter(lv *live, id string) *weir.Entity {
+	k := Key{Scope: weir.Scope{Entity: id}, Own: true}
+	if r := p.manifest.Records[k]; r != nil {
+		return r.Entity
+	}
+	old := lv.records[k]
+	if by := old.Managed(); old.Entity == nil || old.Entity.Created.IsZero() || by != nil && by.Manifest == p.Manifest {
+		return nil
+	}
+	return old.Entity
+}
+
+// checkParents asks whether the chains of all entities will be whole, short enough and without cycles.
+func (p *Plan) checkParents(lv *live) (problems []string) {
+	check := func(e *weir.Entity, where string) {
+		road := []string{e.ID}
+		for at := e; at.Parent != ""; {
+			next := p.entityAfter(lv, at.Parent)
+			road = append(road, at.Parent)
+			switch {
+			case next == nil:
+				problems = append(problems, fmt.Sprintf("entity %s%s has parent %s, which neither exists nor is declared", quote(at.ID), where, quote(at.Parent)))
+				return
+			case next.ID == e.ID || len(road) > weir.MaxDepth && slices.Contains(road[:len(road)-1], next.ID):
+				problems = append(problems, fmt.Sprintf("entity %s%s would be its own ancestor: %s", quote(e.ID), where, strings.Join(road, " → ")))
+				return
+			case len(road) > weir.MaxDepth:
+				problems = append(problems, fmt.Sprintf("entity %s%s would have a chain of more than %d entities", quote(e.ID), where, weir.MaxDepth))
+				return
+			}
+			at = next
+		}
+	}
+	for _, k := range keysOf(p.manifest.Records) {
+		if r := p.manifest.Records[k]; r.Entity != nil {
+			check(r.Entity, fmt.Sprintf(" (%s)", r.at))
+		}
+	}
+	for _, k := range keysOf(lv.records) {
+		if e := lv.records[k].Entity; e != nil && p.manifest.Records[k] == nil && p.entityAfter(lv, e.ID) != nil {
+			check(e, "")
+		}
+	}
+	return problems
+}
+
+// order puts the changes into the order in which they are made: entities after their parents, limits, then what is
+// removed, entities before their parents.
+func (p *Plan) order() {
+	depth := make(map[string]int)
+	p.removed = make(map[string]*weir.Entity)
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.key.Own && c.Action == Delete {
+			p.removed[c.key.Entity] = c.before.Entity
+		}
+	}
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.key.Own {
+			depth[c.key.Entity] = p.depth(c)
+		}
+	}
+	phase := func(c *Change) int {
+		switch {
+		case c.key.Own && c.Action != Delete:
+			return depth[c.key.Entity]
+		case c.Action != Delete:
+			return 100
+		case !c.key.Own:
+			return 200
+		}
+		return 400 - depth[c.key.Entity]
+	}
+	for i := range p.Changes {
+		p.Changes[i].phase = phase(&p.Changes[i])
+	}
+	slices.SortStableFunc(p.Changes, func(a, b Change) int { return a.phase - b.phase })
+}
+
+// depth counts an entity's parents: as they will be, or of one that is removed as they were.
+func (p *Plan) depth(c *Change) (n int) {
+	e := c.before.Entity
+	if c.after != nil {
+		e = c.after.Entity
+	}
+	for ; e != nil && e.Parent != "" && n < weir.MaxDepth; n++ {
+		e = p.entity(c.after != nil, e.Parent)
+	}
+	return n
+}
+
+// entity returns an entity that changes, as it will be or was.
+func (p *Plan) entity(after bool, id string) *weir.Entity {
+	k := Key{Scope: weir.Scope{Entity: id}, Own: true}
+	if after {
+		if r := p.manifest.Records[k]; r != nil {
+			return r.Entity
+		}
+		return nil
+	}
+	return p.removed[id]
+}
+
+// after returns which limits will apply.
+func (p *Plan) after(before world) world {
+	after := make(world, len(before))
+	maps.Copy(after, before)
+	for i := range p.Changes {
+		switch c := &p.Changes[i]; {
+		case c.key.Own:
+		case c.after == nil || len(c.after.Limits.Limits) == 0:
+			delete(after, c.key.Scope)
+		default:
+			after[c.key.Scope] = c.after.Limits.Limits
+		}
+	}
+	return after
+}
+
+// Empty reports that there is nothing to change.
+func (p *Plan) Empty() bool { return len(p.Changes) == 0 && !p.CreateNamespace }
+
+// Count returns how many changes there are of an action.
+func (p *Plan) Count(a Action) (n int) {
+	for i := range p.Changes {
+		if p.Changes[i].Action == a {
+			n++
+		}
+	}
+	return n
+}
+
+// Tightening returns how many changes other than deletions admit less in some way.
+func (p *Plan) Tightening() (n int) {
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.Action != Delete && (c.Moves == Tightens || c.Moves == Both) {
+			n++
+		}
+	}
+	return n
+}

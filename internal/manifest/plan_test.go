@@ -1,0 +1,297 @@
+package manifest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+func seed(t *testing.T) *manifest.Manifest {
+	t.Helper()
+	text, err := os.ReadFile("testdata/good/seed.yaml")
+	must(t, err)
+	return decodeOne(t, string(text))
+}
+
+// TestLife takes the first manifest through all that can happen to it.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
+		ctx := weir.WithPrincipal(t.Context(), "ann")
+		m := seed(t)
+		p := plan(t, lim, m)
+		if !p.CreateNamespace || st.commits.Load() != 0 {
+			t.Errorf("planning made %d commits", st.commits.Load())
+		}
+		want := "create system (loosens)\ncreate resource claude-3 (loosens)\ncreate resource gpt-4 (loosens)\n" +
+			"create entity user-123 on other resources (loosens)\ncreate entity user-123 on gpt-4 (loosens)" // from nothing: an error
+		if diff := cmp.Diff(want, changes(p)); diff != "" {
+			t.Error(diff)
+		}
+		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
+		must(t, err)
+		if res.Created != 5 || !res.CreatedNamespace || res.Revision != 1 {
+			t.Errorf("%+v", res)
+		}
+		alpha := lim.In("tenant-alpha")
+		got, err := alpha.Limits(ctx, weir.Scope{Resource: "gpt-4"})
+		must(t, err)
+		if diff := cmp.Diff([]weir.Limit{weir.PerMinute("rpm", 1000), weir.PerMinute("tpm", 50_000).WithBurst(75_000)}, got.Limits); diff != "" {
+			t.Error(diff)
+		}
+
+		// A second time nothing is written.
+		before := st.commits.Load()
+		if res := apply(t, lim, m); res.Unchanged != 5 || st.commits.Load() != before {
+			t.Errorf("applied again: %+v, %d commits", res, st.commits.Load()-before)
+		}
+
+		// By hand: one is changed, one removed, one added.
+		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 2000)))
+		must(t, alpha.DeleteLimits(ctx, weir.Scope{Resource: "claude-3"}))
+		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
+		p = plan(t, lim, m)
+		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || p.LeftAlone != 1 {
+			t.Errorf("%s, left alone %d", diff, p.LeftAlone)
+		}
+		apply(t, lim, m)
+
+		// What is taken out is removed, what never was in stays.
+		smaller := decodeOne(t, "namespace: tenant-alpha\nsystem: {limits: {rpm: {capacity: 10K}}}\n")
+		p = plan(t, lim, smaller)
+		want = "update system (loosens)\ndelete resource claude-3 (both)\ndelete resource gpt-4 (loosens)\n" +
+			"delete entity user-123 on other resources (both)\ndelete entity user-123 on gpt-4 (loosens)"
+		if diff := cmp.Diff(want, changes(p)); diff != "" {
+			t.Error(diff)
+		}
+		res, err = manifest.Apply(ctx, lim, p, manifest.ApplyOptions{Keep: true})
+		must(t, err)
+		if res.Kept != 4 || res.Updated != 1 {
+			t.Errorf("%+v", res)
+		}
+		if res = apply(t, lim, smaller); res.Deleted != 4 {
+			t.Errorf("%+v", res)
+		}
+
+		// Back to the second revision, which is the first.
+		rev, text, err := alpha.Revision(ctx, "default", 1)
+		must(t, err)
+		if rev.By != "ann" || rev.Summary != "5 created, 0 updated, 0 deleted" {
+			t.Errorf("%+v", rev)
+		}
+		if res = apply(t, lim, decodeOne(t, string(text))); res.Created != 4 || res.Updated != 1 {
+			t.Errorf("%+v", res)
+		}
+		page, err := alpha.Revisions(ctx, weir.RevisionQuery{Manifest: "default", Max: 2})
+		must(t, err)
+		if len(page.Revisions) != 2 || page.Revisions[0].Hash != rev.Hash || page.Revisions[0].Revision <= page.Revisions[1].Revision {
+			t.Errorf("%+v", page)
+		}
+
+		// Removed altogether: only what is by hand stays.
+		apply(t, lim, decodeOne(t, "namespace: tenant-alpha\n"))
+		if diff := cmp.Diff("{\"\" \"by-hand\"} [rpm:1/min] \"\"\n", strings.Split(state(t, alpha), "default ")[0]); diff != "" {
+			t.Error(diff)
+		}
+		audit, err := alpha.Audit(ctx, weir.AuditQuery{Subject: "manifest:default", Max: 1})
+		must(t, err)
+		if len(audit.Events) != 1 || audit.Events[0].Action != "manifest.apply" || audit.Events[0].Principal != "unknown" {
+			t.Errorf("%+v", audit)
+		}
+		audit, err = alpha.Audit(ctx, weir.AuditQuery{Subject: "resource:claude-3"})
+		must(t, err)
+		if n := len(audit.Events); n == 0 || audit.Events[n-1].Principal != "ann" || audit.Events[n-1].Action != "limits.set" {
+			t.Errorf("%+v", audit)
+		}
+	})
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
+		ctx := t.Context()
+		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "same"}, weir.PerMinute("tpm", 5), weir.PerMinute("rpm", 5)))
+		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "other"}, weir.PerMinute("rpm", 5)))
+		m := decodeOne(t, "namespace: default\nresources:\n  same: {limits: {rpm: {capacity: 5}, tpm: {capacity: 5}}}\n  other: {limits: {rpm: {capacity: 4}}}\n")
+		p := plan(t, lim, m)
+		if diff := cmp.Diff("adopt resource other (tightens)\nadopt resource same", changes(p)); diff != "" {
+			t.Error(diff)
+		}
+		before := st.commits.Load()
+		var config *weir.ConfigError
+		if _, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{}); !errors.As(err, &config) || st.commits.Load() != before {
+			t.Errorf("unasked: %v, %d commits", err, st.commits.Load()-before)
+		}
+		if res := apply(t, lim, m); res.Adopted != 2 {
+			t.Errorf("%+v", res)
+		}
+		if p := plan(t, lim, m); !p.Empty() {
+			t.Error(changes(p))
+		}
+		// Another manifest cannot have them.
+		other := decodeOne(t, "namespace: default\nmanifest: b\nresources: {same: {limits: {rpm: {capacity: 5}}}}\n")
+		_, err := manifest.Make(ctx, lim, other, manifest.PlanOptions{})
+		var problems manifest.ProblemsError
+		want := "resource same is declared in test.yaml:3 by manifest b, and managed by manifest default: declare it in one of them"
+		if !errors.As(err, &problems) || err.Error() != want {
+			t.Errorf("%v", err)
+		}
+		// An edit by hand leaves the mark.
+		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "same"}, weir.PerMinute("rpm", 9)))
+		if got := changes(plan(t, lim, m)); got != "update resource same (tightens) outside" {
+			t.Error(got)
+		}
+	})
+}
+
+// A plan that was saved is applied as it was shown, or not at all.
+func TestSaved(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := t.Context()
+		text, err := manifest.Save([]*manifest.Plan{plan(t, lim, seed(t))})
+		must(t, err)
+		plans, err := manifest.Load(ctx, lim, text, "plan.json")
+		must(t, err)
+		_, err = manifest.Apply(ctx, lim, plans[0], manifest.ApplyOptions{})
+		must(t, err)
+		if _, err := manifest.Load(ctx, lim, text, "plan.json"); !errors.Is(err, weir.ErrConflict) {
+			t.Errorf("applied already: %v", err)
+		}
+		m := decodeOne(t, "namespace: tenant-alpha\nresources: {gpt-4: {limits: {rpm: {capacity: 7}}}}\n")
+		text, err = manifest.Save([]*manifest.Plan{plan(t, lim, m)})
+		must(t, err)
+		must(t, lim.In("tenant-alpha").SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 8)))
+		if _, err := manifest.Load(ctx, lim, text, "plan.json"); !errors.Is(err, weir.ErrConflict) {
+			t.Errorf("changed by hand: %v", err)
+		}
+		if _, err := manifest.Load(ctx, lim, []byte("namespace: a"), "x.yaml"); err == nil || !strings.Contains(err.Error(), "not a saved plan") {
+			t.Errorf("not a plan: %v", err)
+		}
+	})
+}
+
+// What is changed between plan and apply is not overwritten, the rest is done, and it is told.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := t.Context()
+		m := decodeOne(t, "namespace: default\nresources: {a: {limits: {rpm: {capacity: 1}}}, b: {limits: {rpm: {capacity: 2}}}}\n")
+		p := plan(t, lim, m)
+		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "a"}, weir.PerMinute("rpm", 9)))
+		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
+		var failed *manifest.FailedError
+		if !errors.As(err, &failed) || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
+			t.Errorf("%+v, %v", res, err)
+		}
+		rev, err := lim.LastRevision(ctx, "default")
+		must(t, err)
+		if rev.Revision != 0 {
+			t.Errorf("recorded as done: %+v", rev)
+		}
+		if got := changes(plan(t, lim, m)); got != "adopt resource a (tightens)" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestEntities(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := t.Context()
+		tree := decodeOne(t, "namespace: default\nentities:\n  a: {}\n  b: {parent: a, cascade: true}\n  c: {parent: b}\n  lone: {name: Lone}\n")
+		apply(t, lim, tree)
+		// Upside down, in one go.
+		turned := decodeOne(t, "namespace: default\nentities:\n  c: {}\n  b: {parent: c}\n  a: {parent: b, metadata: {x: y}}\n")
+		p := plan(t, lim, turned)
+		if diff := cmp.Diff("update entity c\nupdate entity b (loosens)\nupdate entity a\ndelete entity lone", changes(p)); diff != "" {
+			t.Error(diff)
+		}
+		apply(t, lim, turned)
+		if p := plan(t, lim, turned); !p.Empty() {
+			t.Error(changes(p))
+		}
+		a, err := lim.Entity(ctx, "a")
+		must(t, err)
+		if a.Parent != "b" || a.Metadata["x"] != "y" || a.Created.IsZero() {
+			t.Errorf("%+v", a)
+		}
+		for text, want := range map[string]string{
+			"entities: {c: {}, b: {parent: c}, a: {parent: none}}": `entity a (test.yaml:2) has parent none, which neither exists nor is declared`,
+			"entities: {b: {}}": "",
+		} {
+			_, err := manifest.Make(ctx, lim, decodeOne(t, "namespace: default\n"+text), manifest.PlanOptions{})
+			if got := errText(err); got != want {
+				t.Errorf("%s: %s", text, got)
+			}
+		}
+		// A child by hand keeps its parent.
+		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "hand", Parent: "a"}))
+		_, err = manifest.Make(ctx, lim, decodeOne(t, "namespace: default"), manifest.PlanOptions{})
+		if got := errText(err); got != "entity hand has parent a, which neither exists nor is declared" {
+			t.Error(got)
+		}
+		must(t, lim.DeleteEntity(ctx, "hand", weir.DeleteOptions{}))
+		if res := apply(t, lim, decodeOne(t, "namespace: default")); res.Deleted != 3 {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A child that appears while its parent is removed keeps the parent, and an apply is stopped by nothing it does not
+// change.
+func TestChildAppears(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := t.Context()
+		apply(t, lim, decodeOne(t, "namespace: default\nentities: {a: {}, b: {}}"))
+		p := plan(t, lim, decodeOne(t, "namespace: default"))
+		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "a"}))
+		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
+		if err == nil || res.Deleted != 1 || len(res.Failed) != 1 || !strings.Contains(err.Error(), `"child" among them`) {
+			t.Errorf("%+v %v", res, err)
+		}
+		if err := lim.CreateEntity(ctx, weir.Entity{ID: "child2", Parent: "a"}); err != nil {
+			t.Errorf("the parent that stays takes no children: %v", err)
+		}
+	})
+}
+
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		ctx := weir.WithPrincipal(t.Context(), "bob")
+		_, err := lim.CreateNamespace(ctx, "tenant-alpha")
+		must(t, err)
+		m := seed(t)
+		p := plan(t, lim, m)
+		lock, err := lim.In("tenant-alpha").LockManifest(ctx, "default", 30e9)
+		must(t, err)
+		_, err = manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
+		var held *weir.LockedError
+		if !errors.As(err, &held) || held.By != "bob" {
+			t.Errorf("locked: %v", err)
+		}
+		must(t, lock.Release(ctx))
+		apply(t, lim, m)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := manifest.Apply(ended, lim, plan(t, lim, decodeOne(t, "namespace: tenant-alpha")), manifest.ApplyOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package manifest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/weirlimits/weir"
+)
+
+// Saved is plans that were written to a file: the manifests, and what the live records were.
+type Saved struct {
+	Format string      `json:"format"` // savedFormat
+	Plans  []SavedPlan `json:"plans"`
+}
+
+// SavedPlan is one of them.
+type SavedPlan struct {
+	Plan  *Plan  `json:"plan"` // for people and programs; what counts are the others
+	Text  string `json:"text"` // the manifest
+	State string `json:"state"`
+}
+
+const savedFormat = "weir-plan-1"
+
+// Save returns plans as a file.
+func Save(plans []*Plan) ([]byte, error) {
+	s := Saved{Format: savedFormat}
+	for _, p := range plans {
+		s.Plans = append(s.Plans, SavedPlan{p, string(p.manifest.Text()), p.state()})
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	return append(text, '\n'), err
+}
+
+// state is a hash of all that the plan changes and of what it found.
+func (p *Plan) state() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %v %d\n", p.Namespace, p.Hash, p.CreateNamespace, p.Last.Revision)
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		fmt.Fprintf(h, "%s %q %v %d\n", c.Action, c.key.Scope, c.key.Own, c.before.Version)
+		if c.before.Version > 0 {
+			fmt.Fprintf(h, "%s\n", recordOf(&c.before).hash())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Load makes the plans of a file again, and refuses if any of them would not be the same: the live records have been
+// changed since.
+func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*Plan, error) {
+	var s Saved
+	if err := json.Unmarshal(text, &s); err != nil || s.Format != savedFormat {
+		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
+	}
+	var plans []*Plan
+	for _, saved := range s.Plans {
+		ms, err := Decode([]Source{{name, []byte(saved.Text)}}, Options{})
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a saved plan: %w", name, err)
+		}
+		for _, m := range ms {
+			p, err := Make(ctx, lim, m, PlanOptions{})
+			if err != nil {
+				return nil, err
+			}
+			if p.state() != saved.State {
+				return nil, fmt.Errorf("plan %s: %s: plan again: %w", name, p.moved(saved.Plan), weir.ErrConflict)
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans, nil
+}
+
+// moved says how a plan differs from the one that was saved.
+func (p *Plan) moved(old *Plan) string {
+	const text = "the live records have been changed since it was made"
+	if old == nil {
+		return text
+	}
+	has := func(cs []Change, target string) bool {
+		return slices.ContainsFunc(cs, func(c Change) bool { return c.Target == target })
+	}
+	for _, cs := range [][2][]Change{{p.Changes, old.Changes}, {old.Changes, p.Changes}} {
+		for i := range cs[0] {
+			if !has(cs[1], cs[0][i].Target) {
+				return text + ", " + cs[0][i].Target + " among them"
+			}
+		}
+	}
+	return text
+}

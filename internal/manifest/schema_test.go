@@ -1,0 +1,224 @@
+package manifest_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+func resolved(t *testing.T) *jsonschema.Resolved {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(manifest.Schema, &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSchemaAgrees asserts that the decoder accepts a document if and only if the schema does.
+func TestSchemaAgrees(t *testing.T) {
+	t.Parallel()
+	schema := resolved(t)
+	good, bad := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		doc := document().Draw(rt, "document")
+		text, err := json.Marshal(doc)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		_, decoded := manifest.Decode([]manifest.Source{{Name: "x.json", Text: text}}, manifest.Options{})
+		validated := schema.Validate(doc)
+		if (decoded == nil) != (validated == nil) {
+			rt.Fatalf("%s\ndecoder: %v\nschema: %v", text, decoded, validated)
+		}
+		if decoded == nil {
+			good++
+		} else {
+			bad++
+		}
+	})
+	if good < 10 || bad < 10 {
+		t.Errorf("%d good documents, %d bad ones: the generator is lopsided", good, bad)
+	}
+}
+
+// Every key that the schema knows the decoder knows, and the other way round: what a message lists as allowed.
+func TestSchemaKeys(t *testing.T) {
+	t.Parallel()
+	var s struct {
+		Properties map[string]struct{ Properties map[string]any }
+		Defs       map[string]struct{ Properties map[string]any } `json:"$defs"`
+	}
+	if err := json.Unmarshal(manifest.Schema, &s); err != nil {
+		t.Fatal(err)
+	}
+	for where, keys := range map[string]map[string]any{
+		"": nil, "system": s.Properties["system"].Properties, "entities.e": s.Defs["entity"].Properties,
+		"resources.r": s.Defs["scope"].Properties, "system.limits.l": s.Defs["limit"].Properties,
+	} {
+		doc := map[string]any{"namespace": "a"}
+		at := doc
+		if where == "" {
+			keys = make(map[string]any)
+			for k := range s.Properties {
+				keys[k] = nil
+			}
+		} else {
+			for part := range strings.SplitSeq(where, ".") {
+				next := make(map[string]any)
+				at[part] = next
+				at = next
+			}
+		}
+		at["?"] = 1.0
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = manifest.Decode([]manifest.Source{{Name: "x", Text: text}}, manifest.Options{})
+		_, allowed, _ := strings.Cut(explain(err), "= allowed: ")
+		allowed, _, _ = strings.Cut(allowed, "\n")
+		if got := strings.Split(allowed, ", "); len(got) != len(keys) {
+			t.Errorf("%s: decoder %q, schema %v", where, got, keys)
+		} else {
+			for _, k := range got {
+				if _, ok := keys[k]; !ok {
+					t.Errorf("%s: the schema has no %s", where, k)
+				}
+			}
+		}
+	}
+}
+
+// document generates one that is often good, and often wrong in one place.
+func document() *rapid.Generator[map[string]any] {
+	return rapid.Custom(func(t *rapid.T) map[string]any {
+		doc := map[string]any{"namespace": value(t, id())}
+		some(t, doc, "manifest", id())
+		some(t, doc, "system", object(func(t *rapid.T, m map[string]any) {
+			m["limits"] = value(t, limits())
+			some(t, m, "on_unavailable", rapid.SampledFrom([]any{"deny", "allow", "deny", "allow", "local"}))
+		}))
+		some(t, doc, "resources", named(id(), scope()))
+		some(t, doc, "entities", named(id(), object(func(t *rapid.T, m map[string]any) {
+			some(t, m, "name", mostly("A name", "", "tab\tbed"))
+			some(t, m, "parent", mostly("above", "below", "", "_"))
+			some(t, m, "cascade", mostly(true, false, "true"))
+			some(t, m, "metadata", named(mostly("plan", "city", ""), mostly("x", "", 5.0)))
+			some(t, m, "resources", named(rapid.OneOf(id(), rapid.Just[any]("_default_")), scope()))
+		})))
+		some(t, doc, "variables", named(mostly("A", "a_1", "1a", "a-b"), rapid.SampledFrom([]any{"x", 5.0, true, map[string]any{}})))
+		return doc
+	})
+}
+
+// rare is seldom true. Generators favour small numbers, so it is a large one that says so.
+func rare(t *rapid.T, label string) bool { return rapid.IntRange(0, 60).Draw(t, label) == 57 }
+
+func some(t *rapid.T, m map[string]any, key string, g *rapid.Generator[any]) {
+	switch {
+	case rare(t, key+"?"):
+		m[key+"s"] = value(t, g)
+	case rapid.Bool().Draw(t, key+"!"):
+		m[key] = value(t, g)
+	}
+}
+
+// value is what a generator makes, or seldom something of another type.
+func value(t *rapid.T, g *rapid.Generator[any]) any {
+	if rare(t, "wrong") {
+		return rapid.SampledFrom([]any{nil, true, 7.0, 1.5, -3.0, "text", "", []any{}, map[string]any{}, map[string]any{"x": 1.0}}).Draw(t, "other")
+	}
+	return g.Draw(t, "value")
+}
+
+// mostly draws one of the first two, seldom another.
+func mostly(a, b any, seldom ...any) *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		if rare(t, "seldom") {
+			return rapid.SampledFrom(seldom).Draw(t, "value")
+		}
+		return rapid.SampledFrom([]any{a, b}).Draw(t, "value")
+	})
+}
+
+func object(fill func(*rapid.T, map[string]any)) *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		m := make(map[string]any)
+		fill(t, m)
+		return m
+	})
+}
+
+func named(name, g *rapid.Generator[any]) *rapid.Generator[any] {
+	return object(func(t *rapid.T, m map[string]any) {
+		for range rapid.IntRange(0, 3).Draw(t, "members") {
+			m[name.Draw(t, "name").(string)] = value(t, g)
+		}
+	})
+}
+
+func id() *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		if rare(t, "bad id") {
+			return rapid.SampledFrom([]any{"", "_", "wcu", "_default_", "a\nb", "\x7f", strings.Repeat("x", 257)}).Draw(t, "id")
+		}
+		return rapid.SampledFrom([]any{"gpt-4", "openai/gpt-4o", "ü b", "42", "true", "null", "#", "a:b", "%", "${", "😀"}).Draw(t, "id")
+	})
+}
+
+func scope() *rapid.Generator[any] {
+	return object(func(t *rapid.T, m map[string]any) {
+		if !rare(t, "no limits") {
+			m["limits"] = value(t, limits())
+		}
+	})
+}
+
+func limits() *rapid.Generator[any] {
+	return object(func(t *rapid.T, m map[string]any) {
+		for range rapid.IntRange(0, 3).Draw(t, "limits") + 1 {
+			m[id().Draw(t, "name").(string)] = value(t, limit())
+		}
+	})
+}
+
+func limit() *rapid.Generator[any] {
+	return object(func(t *rapid.T, m map[string]any) {
+		if !rare(t, "no capacity") {
+			m["capacity"] = value(t, count())
+		}
+		some(t, m, "burst", count())
+		some(t, m, "refill_amount", count())
+		some(t, m, "refill_period", rapid.Custom(func(t *rapid.T) any {
+			if rare(t, "bad period") {
+				return rapid.SampledFrom([]any{0.0, "0s", "1y", "h", "1h30m", "-1h", "60", ""}).Draw(t, "period")
+			}
+			return rapid.SampledFrom([]any{1.0, 60.0, 86400.0, "1h", "30d", "500ms", "010m", "1min", "2w"}).Draw(t, "period")
+		}))
+		some(t, m, "enforce", rapid.Custom(func(t *rapid.T) any {
+			if rare(t, "bad enforce") {
+				return rapid.SampledFrom([]any{25.0, "25", "0%", "100%", "05%", "2.5%", "off", "On", ""}).Draw(t, "enforce")
+			}
+			return rapid.SampledFrom([]any{"on", "shadow", "1%", "25%", "99%"}).Draw(t, "enforce")
+		}))
+	})
+}
+
+func count() *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		if rare(t, "bad count") {
+			return rapid.SampledFrom([]any{0.0, -1.0, 1.5, "5", "0K", "K", "5k", "5G", "1.5K", "-5K"}).Draw(t, "count")
+		}
+		return rapid.SampledFrom([]any{1.0, 100.0, 5000.0, "5K", "2M", "010K"}).Draw(t, "count")
+	})
+}

@@ -1,0 +1,168 @@
+package manifest
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/weirlimits/weir"
+)
+
+// world says which limits apply: the first level that has some.
+type world map[weir.Scope][]weir.Limit
+
+func worldOf(lv *live) world {
+	w := make(world, len(lv.records))
+	for _, r := range lv.records {
+		if r.Limits != nil && len(r.Limits.Limits) > 0 {
+			w[r.Limits.Scope] = sorted(r.Limits.Limits)
+		}
+	}
+	return w
+}
+
+// levels are the scopes that could limit an entity on a resource, the first that has limits does.
+func levels(entity, resource string) [4]weir.Scope {
+	return [4]weir.Scope{{Entity: entity, Resource: resource}, {Entity: entity}, {Resource: resource}, {}}
+}
+
+// limits returns what applies to an entity on a resource, and the scope that it is from.
+func (w world) limits(entity, resource string) ([]weir.Limit, weir.Scope, bool) {
+	for _, sc := range levels(entity, resource) {
+		if ls := w[sc]; len(ls) > 0 {
+			return ls, sc, true
+		}
+	}
+	return nil, weir.Scope{}, false
+}
+
+// layer is limits that apply, and the scope that they are from.
+type layer struct {
+	scope  weir.Scope
+	limits []weir.Limit
+}
+
+func (l layer) name() string {
+	if l.scope == (weir.Scope{}) {
+		return "the system defaults"
+	}
+	return Key{Scope: l.scope}.String()
+}
+
+func (w world) layer(sc weir.Scope) layer { return layer{sc, w[sc]} }
+
+// below returns what applies where a scope has no limits: for an entity in general that depends on the resource, so
+// there may be several answers, the first of them the system's.
+func (w world) below(sc weir.Scope) []layer {
+	general := func(resource string) layer {
+		if l := w.layer(weir.Scope{Resource: resource}); len(l.limits) > 0 {
+			return l
+		}
+		return w.layer(weir.Scope{})
+	}
+	switch {
+	case sc == weir.Scope{}:
+		return []layer{{}}
+	case sc.Entity == "":
+		return []layer{w.layer(weir.Scope{})}
+	case sc.Resource != "":
+		if l := w.layer(weir.Scope{Entity: sc.Entity}); len(l.limits) > 0 {
+			return []layer{l}
+		}
+		return []layer{general(sc.Resource)}
+	}
+	all := []layer{w.layer(weir.Scope{})}
+	for other, ls := range w {
+		if other.Entity == "" && other.Resource != "" && len(w[weir.Scope{Entity: sc.Entity, Resource: other.Resource}]) == 0 {
+			all = append(all, layer{other, ls})
+		}
+	}
+	return all
+}
+
+// Moves says which way a change moves admission.
+type Moves string
+
+// Which way a change moves admission.
+const (
+	Same     Moves = ""         // it does not
+	Loosens  Moves = "loosens"  // admits more, never less
+	Tightens Moves = "tightens" // admits less, never more
+	Both     Moves = "both"     // admits more in one way and less in another
+)
+
+// and combines two.
+func (m Moves) and(o Moves) Moves {
+	switch {
+	case m == o || o == Same:
+		return m
+	case m == Same:
+		return o
+	}
+	return Both
+}
+
+// inverse is the way back.
+func (m Moves) inverse() Moves {
+	switch m {
+	case Loosens:
+		return Tightens
+	case Tightens:
+		return Loosens
+	case Same, Both:
+	}
+	return m
+}
+
+// way returns which way a larger number of tokens moves.
+func way(c int) Moves {
+	switch {
+	case c > 0:
+		return Loosens
+	case c < 0:
+		return Tightens
+	}
+	return Same
+}
+
+// rate compares what two limits issue over time.
+func rate(a, b weir.Limit) int {
+	ah, al := bits.Mul64(uint64(a.Amount), uint64(b.Period))
+	bh, bl := bits.Mul64(uint64(b.Amount), uint64(a.Period))
+	return cmp.Or(cmp.Compare(ah, bh), cmp.Compare(al, bl))
+}
+
+// movesOf returns which way it moves admission when limits take the place of others. A limit that is not there, or in
+// shadow, refuses nothing; without any at all a request is an error.
+func movesOf(before, after []weir.Limit) (m Moves) {
+	switch {
+	case len(before) == 0 && len(after) == 0:
+		return Same
+	case len(before) == 0:
+		return Loosens
+	case len(after) == 0:
+		return Tightens
+	}
+	none := weir.Limit{Enforce: weir.EnforceShadow}
+	for _, a := range after {
+		b := none
+		if i, ok := slices.BinarySearchFunc(before, a, byName); ok {
+			b = before[i]
+		}
+		m = m.and(moveOf(b, a))
+	}
+	for _, b := range before {
+		if _, ok := slices.BinarySearchFunc(after, b, byName); !ok {
+			m = m.and(moveOf(b, none))
+		}
+	}
+	return m
+}
+
+func moveOf(b, a weir.Limit) Moves {
+	is := way(compareInt(share(b), share(a)))
+	if share(a) == 0 || share(b) == 0 {
+		return is
+	}
+	return is.and(way(rate(a, b))).and(way(cmp.Compare(a.Burst, b.Burst)))
+}

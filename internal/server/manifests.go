@@ -1,0 +1,273 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// maxManifest is how many bytes the manifests of a request may have.
+const maxManifest = 16 << 20
+
+// applyRate bounds how many records a request writes a second.
+const applyRate = 2000
+
+// manifests reads the body of a request: manifests in YAML or JSON. Their variables have the values that they say
+// themselves: the environment of the server is none of the client's business.
+func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
+	switch base, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" || base == "text/yaml"):
+	default:
+		return nil, &httpError{kind: kindMedia, detail: "the body must be application/yaml or application/json"}
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxManifest+1))
+	switch {
+	case err != nil:
+		return nil, badField("body", "ends early")
+	case len(text) > maxManifest:
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 16 MiB of manifests are read"}
+	}
+	ms, err := manifest.Decode([]manifest.Source{{Name: "body", Text: text}}, manifest.Options{})
+	return ms, manifestError(err)
+}
+
+// manifestError tells the client of the mistakes of a manifest, and of what is in its way.
+func manifestError(err error) error {
+	var bad manifest.Errors
+	var problems manifest.ProblemsError
+	var failed *manifest.FailedError
+	switch {
+	case errors.As(err, &bad):
+		return &httpError{kind: kindInvalid, detail: bad.Error(), field: "body", errors: bad}
+	case errors.As(err, &problems), errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
+		return &httpError{kind: kindConflict, detail: err.Error()}
+	}
+	return err
+}
+
+// declared is query for requests whose namespace is the one that a manifest names.
+func (s *Server) declared(r *http.Request, names ...string) (query, error) {
+	q, err := s.query(r, names...)
+	if err == nil && q.Has("namespace") {
+		err = badField("namespace", "has no meaning here: the manifest names it")
+	}
+	return q, err
+}
+
+func (s *Server) validateManifests(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.declared(r); err != nil {
+		return err
+	}
+	ms, err := s.manifests(r)
+	if err != nil {
+		return err
+	}
+	type valid struct {
+		Namespace string `json:"namespace"`
+		Manifest  string `json:"manifest"`
+		Hash      string `json:"hash"`
+		Records   int    `json:"records"`
+	}
+	all := make([]valid, len(ms))
+	for i, m := range ms {
+		all[i] = valid{m.Namespace, m.Name, m.Hash(), len(m.Records)}
+	}
+	return reply(w, http.StatusOK, map[string]any{"manifests": all})
+}
+
+// plans compares the manifests of a request with what is live.
+func (s *Server) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
+	exact, err := q.flag("exact")
+	if err != nil {
+		return nil, err
+	}
+	ms, err := s.manifests(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.planOf(ctx, ms, exact)
+}
+
+func (s *Server) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+	plans := make([]*manifest.Plan, len(ms))
+	for i, m := range ms {
+		var err error
+		if plans[i], err = manifest.Make(ctx, s.cfg.Limiter, m, manifest.PlanOptions{Exact: exact}); err != nil {
+			return nil, manifestError(err)
+		}
+	}
+	return plans, nil
+}
+
+func (s *Server) planManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "exact")
+	if err != nil {
+		return err
+	}
+	plans, err := s.plans(r.Context(), r, q)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"plans": plans})
+}
+
+// diffManifests says which live records are not as they are declared, and why.
+func (s *Server) diffManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "exact")
+	if err != nil {
+		return err
+	}
+	plans, err := s.plans(r.Context(), r, q)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"manifests": manifest.DriftOf(plans)})
+}
+
+func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "adopt", "delete")
+	if err != nil {
+		return err
+	}
+	ctx := s.principal(r)
+	plans, err := s.plans(ctx, r, q)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, w, q, plans, "")
+}
+
+// apply applies plans with what the parameters allow: nobody can be asked.
+func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string) error {
+	adopt, err := q.flag("adopt")
+	if err != nil {
+		return err
+	}
+	remove := true
+	if q.Has("delete") {
+		if remove, err = q.flag("delete"); err != nil {
+			return err
+		}
+	}
+	results := make([]manifest.Result, 0, len(plans))
+	for _, p := range plans {
+		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{Adopt: adopt, Keep: !remove, Rate: applyRate, Summary: summary})
+		if err != nil {
+			return manifestError(err)
+		}
+		results = append(results, res)
+	}
+	return reply(w, http.StatusOK, map[string]any{"results": results})
+}
+
+// exportManifest returns what is live as a manifest, as text in JSON.
+func (s *Server) exportManifest(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "manifest")
+	if err != nil {
+		return err
+	}
+	name := q.Get("manifest")
+	if name == "" {
+		name = manifest.DefaultName
+	}
+	m, elsewhere, err := manifest.Export(r.Context(), q.lim, name)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"text": string(m.Text()), "left_out": elsewhere})
+}
+
+func (s *Server) listManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "after", "max")
+	if err != nil {
+		return err
+	}
+	return revisions(w, r, q, "")
+}
+
+func (s *Server) manifestHistory(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "after", "max")
+	if err != nil {
+		return err
+	}
+	return revisions(w, r, q, pathID(r, "name"))
+}
+
+func revisions(w http.ResponseWriter, r *http.Request, q query, name string) error {
+	p, err := q.lim.Revisions(r.Context(), weir.RevisionQuery{Manifest: name, After: q.Get("after"), Max: q.max})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, pageOf(p.Revisions, p.Next, same))
+}
+
+// revision reads a number from 1.
+func revision(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, badField("revision", "%q is not a number from 1", text)
+	}
+	return n, nil
+}
+
+func (s *Server) showRevision(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	n, err := revision(r.PathValue("revision"))
+	if err != nil {
+		return err
+	}
+	rev, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, struct {
+		weir.Revision
+		Text string `json:"text"`
+	}{rev, string(text)})
+}
+
+func (s *Server) rollbackManifest(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r, "revision", "adopt", "delete")
+	if err != nil {
+		return err
+	}
+	n, err := revision(q.Get("revision"))
+	if err != nil {
+		return err
+	}
+	if err := noBody(r); err != nil {
+		return err
+	}
+	_, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
+	if err != nil {
+		return err
+	}
+	ms, err := manifest.Decode([]manifest.Source{{Name: "revision", Text: text}}, manifest.Options{})
+	if err != nil {
+		return manifestError(err)
+	}
+	plans, err := s.planOf(r.Context(), ms, false)
+	if err != nil {
+		return err
+	}
+	return s.apply(r.Context(), w, q, plans, "rollback to revision "+strconv.Itoa(n))
+}
+
+func (s *Server) manifestSchema(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.declared(r); err != nil {
+		return err
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{"application/schema+json"}
+	send(w, http.StatusOK, manifest.Schema)
+	return nil
+}
