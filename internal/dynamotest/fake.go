@@ -1,0 +1,197 @@
+package dynamotest
+
+import (
+	"context"
+	"maps"
+	"math/big"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+)
+
+// Fake is DynamoDB in memory: the calls that the store makes, with the SDK's inputs, outputs and errors. The zero
+// value has no tables. Each call is one step, and reads are always consistent. It never throttles, what it is asked
+// for and does not have is the error NotInTheFake, and only Sweep removes what has expired. It is safe for concurrent
+// use; its fields are set before.
+type Fake struct {
+	// Before is called ahead of each call, which does not happen if it returns an error: the caller gets that instead.
+	// It may wait, change the fake by calls of its own, or yield to other goroutines.
+	Before func(op string, in any) error
+	// After is called once a call has happened, with its output or the error it ended with. The caller gets the error
+	// that it returns instead of the answer, as when a connection breaks.
+	After func(op string, in, out any) error
+
+	mu       sync.Mutex
+	tables   map[string]*table
+	calls    map[string]int
+	consumed Units
+	tokens   map[string]replay
+}
+
+// Units are capacity units.
+type Units struct{ Read, Write float64 }
+
+// Calls returns how often each operation was called, also those that Before stopped.
+func (f *Fake) Calls() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.calls)
+}
+
+// Capacity returns what was consumed so far, with what failed conditions cost.
+func (f *Fake) Capacity() Units {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.consumed
+}
+
+// Items returns a copy of what is in a table, ordered by key.
+func (f *Fake) Items(tableName string) []map[string]types.AttributeValue {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.tables[tableName]
+	if t == nil {
+		return nil
+	}
+	items := make([]item, 0, len(t.items))
+	for _, it := range t.items {
+		items = append(items, clone(it))
+	}
+	slices.SortFunc(items, t.key.compare)
+	return items
+}
+
+// Sweep removes what has expired at now from the tables that have a time to live, and returns how many items.
+func (f *Fake) Sweep(now time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	removed := 0
+	for _, t := range f.tables {
+		for id, it := range t.items {
+			ttl, ok := it[t.ttl].(*types.AttributeValueMemberN)
+			if !ok {
+				continue
+			}
+			if n, err := parseNumber(ttl.Value); err == nil && n.cmp(number{coef: big.NewInt(now.Unix())}) < 0 {
+				delete(t.items, id)
+				removed++
+			}
+		}
+	}
+	return removed
+}
+
+// call does what every operation does.
+func call[I, O any](ctx context.Context, f *Fake, op string, in *I, apply func(*I) (*O, error)) (*O, error) {
+	f.mu.Lock()
+	if f.calls == nil {
+		f.calls = make(map[string]int)
+	}
+	f.calls[op]++
+	f.mu.Unlock()
+	if f.Before != nil {
+		if err := f.Before(op, in); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &smithy.OperationError{ServiceID: "DynamoDB", OperationName: op, Err: &smithy.CanceledError{Err: err}}
+	}
+	out, err := locked(&f.mu, in, apply)
+	if err != nil {
+		err = answered(op, err)
+	}
+	if f.After != nil {
+		answer := any(out)
+		if err != nil {
+			answer = err
+		}
+		if err := f.After(op, in, answer); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func locked[I, O any](mu *sync.Mutex, in *I, apply func(*I) (*O, error)) (*O, error) {
+	mu.Lock()
+	defer mu.Unlock()
+	return apply(in)
+}
+
+// PutItem puts an item.
+func (f *Fake) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return call(ctx, f, "PutItem", in, f.putItem)
+}
+
+// UpdateItem updates an item.
+func (f *Fake) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return call(ctx, f, "UpdateItem", in, f.updateItem)
+}
+
+// DeleteItem deletes an item.
+func (f *Fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return call(ctx, f, "DeleteItem", in, f.deleteItem)
+}
+
+// GetItem gets an item.
+func (f *Fake) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return call(ctx, f, "GetItem", in, f.getItem)
+}
+
+// BatchGetItem gets items, all of them.
+func (f *Fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return call(ctx, f, "BatchGetItem", in, f.batchGetItem)
+}
+
+// BatchWriteItem puts and deletes items, all of them.
+func (f *Fake) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+	return call(ctx, f, "BatchWriteItem", in, f.batchWriteItem)
+}
+
+// Query lists the items of a partition.
+func (f *Fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return call(ctx, f, "Query", in, f.query)
+}
+
+// TransactWriteItems writes all or nothing. A ClientRequestToken is remembered for good.
+func (f *Fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	return call(ctx, f, "TransactWriteItems", in, f.transactWriteItems)
+}
+
+// CreateTable creates a table, which is active at once.
+func (f *Fake) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+	return call(ctx, f, "CreateTable", in, f.createTable)
+}
+
+// DescribeTable describes a table.
+func (f *Fake) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	return call(ctx, f, "DescribeTable", in, f.describeTable)
+}
+
+// UpdateTimeToLive sets the attribute that says when items expire.
+func (f *Fake) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
+	return call(ctx, f, "UpdateTimeToLive", in, f.updateTimeToLive)
+}
+
+// DescribeTimeToLive returns the attribute that says when items expire.
+func (f *Fake) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+	return call(ctx, f, "DescribeTimeToLive", in, f.describeTimeToLive)
+}
+
+// UpdateContinuousBackups accepts the setting and has no effect.
+func (f *Fake) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+	return call(ctx, f, "UpdateContinuousBackups", in, f.updateContinuousBackups)
+}
+
+// TagResource accepts tags for a table that exists and has no effect.
+func (f *Fake) TagResource(ctx context.Context, in *dynamodb.TagResourceInput, _ ...func(*dynamodb.Options)) (*dynamodb.TagResourceOutput, error) {
+	return call(ctx, f, "TagResource", in, f.tagResource)
+}

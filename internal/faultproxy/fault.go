@@ -1,0 +1,167 @@
+package faultproxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+)
+
+type object = map[string]json.RawMessage
+
+const (
+	shapes     = "com.amazonaws.dynamodb.v20120810#"
+	tableARN   = "arn:aws:dynamodb:us-east-1:000000000000:table/"
+	defaultWhy = "TableWriteKeyRangeThroughputExceeded"
+)
+
+// refusal returns what is answered instead of the engine.
+func refusal(rule Rule, req *request) (status int, body []byte) {
+	status = http.StatusBadRequest
+	reasons := []map[string]string{{"reason": cmp.Or(rule.Reason, defaultWhy), "resource": tableARN + req.table()}}
+	var answer map[string]any
+	switch rule.Kind {
+	case InternalError:
+		status = http.StatusInternalServerError
+		answer = map[string]any{"__type": shapes + "InternalServerError", "message": "Internal server error"}
+	case Throttling:
+		answer = map[string]any{"__type": "com.amazon.coral.availability#ThrottlingException", "message": "Rate exceeded", "throttlingReasons": reasons}
+	case Throughput:
+		answer = map[string]any{
+			"__type":            shapes + "ProvisionedThroughputExceededException",
+			"message":           "The level of configured provisioned throughput for the table was exceeded.",
+			"ThrottlingReasons": reasons,
+		}
+	default:
+		return status, req.body // conflicts has put it there
+	}
+	return status, encode(answer)
+}
+
+func encode(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+// table returns a table that a request names.
+func (r *request) table() string {
+	var in struct {
+		TableName    string
+		RequestItems object
+	}
+	_ = json.Unmarshal(r.body, &in) // else it has none
+	for _, name := range slices.Sorted(maps.Keys(in.RequestItems)) {
+		return name
+	}
+	return in.TableName
+}
+
+// conflicts replaces the body by that of a conflict, if the operation can have one.
+func (r *request) conflicts(rng *rand.Rand) bool {
+	switch r.op {
+	case "PutItem", "UpdateItem", "DeleteItem":
+		r.body = encode(map[string]any{"__type": shapes + "TransactionConflictException", "message": "Transaction is ongoing for the item"})
+		return true
+	case "TransactWriteItems":
+	default:
+		return false
+	}
+	var in struct{ TransactItems []json.RawMessage }
+	if json.Unmarshal(r.body, &in) != nil || len(in.TransactItems) == 0 {
+		return false
+	}
+	reasons := make([]map[string]string, len(in.TransactItems))
+	for i := range reasons {
+		reasons[i] = map[string]string{"Code": "None"}
+	}
+	reasons[rng.IntN(len(reasons))] = map[string]string{"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
+	r.body = encode(map[string]any{
+		"__type":              shapes + "TransactionCanceledException",
+		"Message":             "Transaction cancelled, please refer cancellation reasons for specific reasons",
+		"CancellationReasons": reasons,
+	})
+	return true
+}
+
+// withhold takes some of a batch out of the request, at most all but one, and has them returned as unprocessed.
+func (r *request) withhold(rng *rand.Rand) bool {
+	field, list := "UnprocessedKeys", "Keys"
+	switch r.op {
+	case "BatchGetItem":
+	case "BatchWriteItem":
+		field, list = "UnprocessedItems", ""
+	default:
+		return false
+	}
+	var in object
+	var tables object
+	if json.Unmarshal(r.body, &in) != nil || json.Unmarshal(in["RequestItems"], &tables) != nil {
+		return false
+	}
+	type element struct {
+		table string
+		raw   json.RawMessage
+	}
+	var all []element
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		for _, raw := range elements(tables[name], list) {
+			all = append(all, element{name, raw})
+		}
+	}
+	if len(all) < 2 {
+		return false
+	}
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	group := func(some []element) object {
+		lists := make(map[string][]json.RawMessage)
+		for _, e := range some {
+			lists[e.table] = append(lists[e.table], e.raw)
+		}
+		out := make(object)
+		for name, of := range lists {
+			out[name] = replace(tables[name], list, of)
+		}
+		return out
+	}
+	n := 1 + rng.IntN(len(all)-1)
+	kept, passed := group(all[:n]), group(all[n:])
+	in["RequestItems"] = encode(passed)
+	r.body = encode(in)
+	r.merge = func(answer []byte) ([]byte, error) {
+		var out object
+		if err := json.Unmarshal(answer, &out); err != nil {
+			return nil, err
+		}
+		out[field] = encode(kept)
+		return encode(out), nil
+	}
+	return true
+}
+
+// elements returns a list of a table's: it itself, or that of its fields.
+func elements(table json.RawMessage, field string) []json.RawMessage {
+	if field != "" {
+		var fields object
+		_ = json.Unmarshal(table, &fields) // else the engine refuses it
+		table = fields[field]
+	}
+	var list []json.RawMessage
+	_ = json.Unmarshal(table, &list)
+	return list
+}
+
+// replace returns a table's part with another list.
+func replace(table json.RawMessage, field string, list []json.RawMessage) json.RawMessage {
+	if field == "" {
+		return encode(list)
+	}
+	var fields object
+	_ = json.Unmarshal(table, &fields)
+	fields[field] = encode(list)
+	return encode(fields)
+}
