@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+type doctorView struct {
+	Store    string    `json:"store"`
+	OK       bool      `json:"ok"`
+	Findings []finding `json:"findings"`
+}
+
+func (v *doctorView) add(name string, err error, detail string) {
+	f := finding{Name: name, OK: err == nil, Detail: detail}
+	if err != nil {
+		f.Detail = err.Error()
+		var known *weir.StoreError
+		if errors.As(err, &known) {
+			f.Detail, f.Remedy = known.Err.Error(), known.Hint
+		}
+	}
+	v.Findings = append(v.Findings, f)
+}
+
+type doctorFlags struct {
+	create, pitr, protect bool
+	tags                  []string
+}
+
+func (a *app) doctorCmd() *cobra.Command {
+	var flags doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say whether the store can be used, and what to do if it cannot",
+		Long: `Looks at the store without changing anything. Of a DynamoDB table it looks at
+credentials and region, the table with its keys, indexes and expiry, the version of its
+layout, and how far this machine's clock is off. With --create-table it makes the table
+first, or completes one of weir's; a table that is not weir's is left as it is.`,
+		Example: `  weir doctor --store 'dynamodb://weir?region=eu-central-1'
+  weir doctor --store 'dynamodb://weir?region=eu-central-1' --create-table --pitr --tag team=gateway`,
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), flags) },
+	}
+	cmd.Flags().BoolVar(&flags.create, "create-table", false, "make the table, or complete it, first")
+	cmd.Flags().BoolVar(&flags.pitr, "pitr", false, "with point-in-time recovery")
+	cmd.Flags().BoolVar(&flags.protect, "deletion-protection", false, "that cannot be deleted before this is switched off")
+	cmd.Flags().StringArrayVar(&flags.tags, "tag", nil, "with the tag `KEY=VALUE`; may be repeated")
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context, flags doctorFlags) error {
+	scheme, rest, _ := strings.Cut(a.store, ":")
+	view := &doctorView{Store: a.store}
+	if scheme == "dynamodb" {
+		if err := doctorDynamo(ctx, a.store, rest, flags, view); err != nil {
+			return err
+		}
+	} else {
+		if flags.create || flags.pitr || flags.protect || len(flags.tags) > 0 {
+			return usageError{errors.New("--create-table and what goes with it are for a dynamodb: store")}
+		}
+		st, err := openStore(a.store, existing)
+		if err == nil {
+			err = st.Close()
+		}
+		var usage usageError
+		if errors.As(err, &usage) {
+			return err
+		}
+		view.add("store", err, "opens")
+	}
+	view.OK = true
+	for _, f := range view.Findings {
+		view.OK = view.OK && f.OK
+	}
+	if err := a.print(view, func() { a.findings(view) }); err != nil {
+		return err
+	}
+	if !view.OK {
+		return quietError{codeError{errors.New("not all is well"), unavailable}}
+	}
+	return nil
+}
+
+func (a *app) findings(view *doctorView) {
+	t := &term.Table{Header: []string{"", "WHAT", "FOUND", "TO DO"}}
+	for _, f := range view.Findings {
+		mark := "ok"
+		if !f.OK {
+			mark = a.out.Bad("no")
+		}
+		t.Rows = append(t.Rows, []string{mark, f.Name, f.Detail, f.Remedy})
+	}
+	a.out.Table(t)
+}
+
+func doctorDynamo(ctx context.Context, address, rest string, flags doctorFlags, view *doctorView) error {
+	d, err := parseDynamo(address, rest)
+	if err != nil {
+		return err
+	}
+	tags := make(map[string]string)
+	for _, tag := range flags.tags {
+		key, value, ok := strings.Cut(tag, "=")
+		if !ok || key == "" {
+			return usageError{fmt.Errorf("--tag %q is not KEY=VALUE", tag)}
+		}
+		tags[key] = value
+	}
+	if !flags.create && (flags.pitr || flags.protect || len(tags) > 0) {
+		return usageError{errors.New("--pitr, --deletion-protection and --tag go with --create-table")}
+	}
+	cfg, err := d.aws(ctx)
+	if err != nil {
+		view.add("configuration", err, "")
+		return nil
+	}
+	switch {
+	case d.endpoint != "":
+		view.add("endpoint", nil, d.endpoint)
+	case cfg.Region == "":
+		view.add("region", &weir.StoreError{Err: errors.New("is not set"), Hint: "set region= in the store's URL, or AWS_REGION"}, "")
+		return nil
+	default:
+		view.add("region", nil, cfg.Region)
+	}
+	who, err := cfg.Credentials.Retrieve(ctx)
+	if err != nil {
+		view.add("credentials", &weir.StoreError{Err: errors.New("none found"), Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or give the machine a role"}, "")
+		return nil //nolint:nilerr // it is what was found
+	}
+	view.add("credentials", nil, "from "+who.Source)
+	client := d.client(cfg)
+	var report dynamodb.Report
+	if flags.create {
+		report, err = dynamodb.Create(ctx, client, d.table, dynamodb.CreateConfig{
+			Tags: tags, PITR: flags.pitr, DeletionProtection: flags.protect,
+		})
+	} else {
+		report, err = dynamodb.Check(ctx, client, d.table)
+	}
+	for _, f := range report.Findings {
+		view.Findings = append(view.Findings, finding(f))
+	}
+	if err != nil {
+		view.add("table", err, "")
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+)
+
+// The same on a table of an engine, whose scripts are in a folder of their own, since there may be none.
+func TestDynamoDB(t *testing.T) {
+	t.Parallel()
+	engine := dynamotest.Engine(t)
+	scripts, err := filepath.Glob("testdata/dynamodb/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%d scripts: %v", len(scripts), err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files:               append(scripts, "testdata/script/manifest.txtar"),
+		RequireExplicitExec: true,
+		Condition:           on("dynamodb"),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("WEIR_STORE", "dynamodb://"+dynamotest.Table(t)+"?endpoint="+engine)
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "cmp-times": cmpTimes, "cmp-history": cmpHistory,
+		},
+	})
+}

@@ -1,0 +1,77 @@
+package dynamodb
+
+import (
+	"context"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Buckets implements [store.Store]. Buckets are found by an index, which follows the table within moments as a rule:
+// one that was born just before the call may not be listed yet.
+func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.BucketPage{}, err
+	}
+	if q.Namespace == "" {
+		return store.BucketPage{}, invalid("a list of buckets without a namespace")
+	}
+	mark := queryMark("bucket", q.Namespace, q.Entity, q.Resource)
+	lo, hi := "bucket\x00", "bucket\x01"
+	if q.Entity != "" {
+		lo = sortKey("bucket", q.Entity, "")
+		hi = lo[:len(lo)-1] + "\x01"
+	}
+	after := ""
+	if q.After != "" {
+		at, err := parseCursor(mark, q.After)
+		if err != nil {
+			return store.BucketPage{}, err
+		}
+		if at < lo || at > hi {
+			return store.BucketPage{}, store.ErrBadCursor
+		}
+		after = at
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	limit := store.PageSize(q.Max)
+	page := store.BucketPage{At: bucket.Time(s.now())}
+	w := s.walk(allSpans(q.Namespace, lo, hi), false, after)
+	for len(page.States) <= limit { // one more, to see whether there is a next page
+		entries, err := w.next(ctx, max(limit+1-len(page.States), 25))
+		if err != nil {
+			return store.BucketPage{}, err
+		}
+		if len(entries) == 0 {
+			break
+		}
+		var keys []store.Bucket
+		for _, e := range entries {
+			b, _, ok := parseBucketKey(e.key.pk)
+			if !ok {
+				return store.BucketPage{}, s.damaged(e.key, errMisplaced)
+			}
+			if q.Resource == "" || b.Resource == q.Resource {
+				keys = append(keys, b)
+			}
+		}
+		snap, err := s.Peek(ctx, keys...)
+		if err != nil {
+			return store.BucketPage{}, err
+		}
+		for _, st := range snap.States {
+			if st.ID != 0 {
+				page.States = append(page.States, st)
+			}
+		}
+		if snap.At.After(page.At) {
+			page.At = snap.At
+		}
+	}
+	if len(page.States) > limit {
+		page.States = page.States[:limit]
+		page.Next = makeCursor(mark, bucketSort(page.States[limit-1].Bucket))
+	}
+	return page, nil
+}

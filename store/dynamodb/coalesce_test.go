@@ -1,0 +1,153 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// TestCoalesceRoom: what waits rides together as far as it fits, in order; what does not fit holds nobody up.
+func TestCoalesceRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm, alice := per("rpm", 10, time.Hour, 100), bkt("alice")
+		st.want(s, true, of(alice, rpm, 60))
+		st.slow(50 * time.Millisecond)
+		var group sync.WaitGroup
+		answers := map[int64]bool{}
+		var mu sync.Mutex
+		group.Go(func() { st.take(s, of(alice, rpm, 1)) })
+		synctest.Wait()
+		before := st.writes()
+		for _, n := range []int64{20, 30, 15, 5, 4} { // 39 are left: 20, 15 and 4 fit in their order
+			synctest.Wait()
+			group.Go(func() {
+				out := st.take(s, of(alice, rpm, n))
+				mu.Lock()
+				defer mu.Unlock()
+				answers[n] = out.Allowed
+			})
+		}
+		group.Wait()
+		for n, want := range map[int64]bool{20: true, 30: false, 15: true, 5: false, 4: true} {
+			if answers[n] != want {
+				t.Errorf("%d: allowed %t", n, answers[n])
+			}
+		}
+		if n := st.writes() - before; n > 2 {
+			t.Errorf("%d writes", n)
+		}
+		if n := st.outstanding(alice, "rpm"); n != 100_000 {
+			t.Errorf("%d outstanding", n)
+		}
+	})
+}
+
+// TestCoalesceAbandon: a caller's end only ends its waiting. The write goes on, for the others aboard, and what it
+// debited for the caller rides back.
+func TestCoalesceAbandon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+		st.slow(100 * time.Millisecond)
+		var group sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		for _, tokens := range []int64{4, 3} { // one aboard, one that waits
+			synctest.Wait()
+			group.Go(func() {
+				_, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(alice, rpm, tokens)}})
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 10*time.Millisecond {
+					t.Errorf("%v after %v", err, time.Since(begun))
+				}
+			})
+		}
+		synctest.Wait()
+		group.Go(func() { st.want(s, true, of(alice, rpm, 2)) })
+		group.Wait()
+		s.Flush()
+		st.fake.Before, st.fake.After = nil, nil
+		d, _ := st.number(alice, "D_rpm")
+		r, _ := st.number(alice, "R_rpm")
+		if d != "6000" || r != "4000" && r != "3999" { // the clock has gone on by one
+			t.Errorf("debited %s, returned %s", d, r)
+		}
+	})
+}
+
+// TestCoalesceAbandonedTake: the other buckets of a take that its caller left are given back too.
+func TestCoalesceAbandonedTake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm := per("rpm", 10, time.Hour, 10)
+		st.slow(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("a"), rpm, 4), of(bkt("b"), rpm, 5)}})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		s.Flush()
+		st.fake.Before, st.fake.After = nil, nil
+		for _, b := range []string{"a", "b"} {
+			if n := st.outstanding(bkt(b), "rpm"); n != 0 {
+				t.Errorf("%s has %d outstanding", b, n)
+			}
+		}
+	})
+}
+
+// TestCoalesceReturns: returns ride on the next debit that is no less, or go by themselves after a while, or when the
+// store closes.
+func TestCoalesceReturns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		later := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
+		rpm, alice, full := per("rpm", 10, 24*time.Hour, 10), bkt("alice"), bkt("full")
+		st.want(st.open(), true, of(full, rpm, 10))
+		first := st.open(noGuard, st.flow(), later)
+		st.want(first, false, of(alice, rpm, 3), of(full, rpm, 1))
+		if n := st.spent(func() { st.want(first, true, of(alice, rpm, 4)) }); n != 1 {
+			t.Errorf("a debit with a return aboard took %d calls", n)
+		}
+		if r, _ := st.number(alice, "R_rpm"); r != "3000" {
+			t.Errorf("returned %s", r)
+		}
+
+		second := st.open(noGuard, st.flow(), later)
+		st.want(second, false, of(alice, rpm, 3), of(full, rpm, 1))
+		if n := st.spent(func() { time.Sleep(59 * time.Second) }); n != 0 {
+			t.Errorf("%d calls before their time", n)
+		}
+		if n := st.spent(func() { time.Sleep(2 * time.Second) }); n != 1 {
+			t.Errorf("%d calls at their time", n)
+		}
+
+		third := st.open(noGuard, st.flow(), later)
+		st.want(third, false, of(alice, rpm, 3), of(full, rpm, 1))
+		if err := third.Close(); err != nil {
+			t.Error(err)
+		}
+		if r, _ := st.number(alice, "R_rpm"); r != "9000" {
+			t.Errorf("returned %s after the end", r)
+		}
+		if _, err := third.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

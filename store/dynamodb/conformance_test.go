@@ -1,0 +1,70 @@
+package dynamodb_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// exact switches off what trades exactness between processes for calls: see ADR 0009.
+var exact = dynamodb.Config{RejectionTTL: -1, Guard: -1}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, harness(t, exact))
+}
+
+// As users have it, one process is as exact.
+func TestConformanceOfDefaults(t *testing.T) {
+	t.Parallel()
+	h := harness(t, dynamodb.Config{})
+	h.Peer = nil
+	storetest.Run(t, h)
+}
+
+func TestTorture(t *testing.T) {
+	t.Parallel()
+	storetest.Torture(t, harness(t, exact), storetest.TortureTime(t)/3)
+}
+
+// harness opens stores on tables of the shared engine.
+func harness(t *testing.T, cfg dynamodb.Config) storetest.Harness {
+	t.Helper()
+	client := dynamotest.Client(t, dynamotest.Engine(t))
+	var tables sync.Map // by store
+	open := func(t testing.TB, table string, clock *storetest.Clock) store.Store {
+		t.Helper()
+		cfg := cfg
+		cfg.Client, cfg.Table, cfg.Now = client, table, clock.Now
+		s, err := dynamodb.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables.Store(s, table)
+		return s
+	}
+	return storetest.Harness{
+		Open: func(t testing.TB, clock *storetest.Clock) store.Store {
+			t.Helper()
+			table := dynamotest.Table(t)
+			if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, table, clock)
+		},
+		Peer: func(t testing.TB, s store.Store, clock *storetest.Clock) store.Store {
+			t.Helper()
+			table, _ := tables.Load(s)
+			return open(t, table.(string), clock)
+		},
+		Quiesce: func(t testing.TB, s store.Store) {
+			t.Helper()
+			s.(*dynamodb.Store).Flush()
+		},
+		Caps: storetest.Caps{HandClock: true, Remote: true},
+	}
+}

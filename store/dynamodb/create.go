@@ -1,0 +1,202 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// CreateConfig says how a table is made. Of one that exists, only PITR is changed.
+type CreateConfig struct {
+	Tags map[string]string
+	// PITR asks for point-in-time recovery. That it is not to be had is a finding, not an error.
+	PITR bool
+	// DeletionProtection has DynamoDB refuse to delete the table.
+	DeletionProtection bool
+}
+
+// createTimeout bounds a creation where its caller does not. A table takes seconds as a rule.
+const createTimeout = 5 * time.Minute
+
+// Create makes a table, on-demand, or completes one of weir's: it may be called again after it failed. It waits until
+// the table can be used, and returns what [Check] finds then.
+//
+// A table that is not weir's is refused, and left as it is, with an [*store.Error] that says what differs.
+func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	if err := createTable(ctx, admin, table, &cfg); err != nil {
+		return Report{Table: table}, err
+	}
+	desc, err := awaitActive(ctx, admin, table)
+	if err != nil {
+		return Report{Table: table}, err
+	}
+	if err := refuseForeign(ctx, admin, table, desc); err != nil {
+		return Report{Table: table}, err
+	}
+	if err := enableTTL(ctx, admin, table); err != nil {
+		return Report{Table: table}, err
+	}
+	var backups error
+	if cfg.PITR {
+		backups = enableBackups(ctx, admin, table)
+	}
+	// Last, for it is what lets a store open the table.
+	if err := putVersion(ctx, admin, table); err != nil {
+		return Report{Table: table}, err
+	}
+	r, err := Check(ctx, admin, table)
+	switch {
+	case !cfg.PITR:
+	case backups == nil:
+		r.add("backups", true, "point-in-time recovery is on", "")
+	default:
+		r.add("backups", false, backups.Error(), "turn point-in-time recovery on where it is offered")
+	}
+	return r, err
+}
+
+// createTable makes the table unless there is one of this name.
+func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConfig) error {
+	desc, err := describe(ctx, admin, table)
+	if err != nil || desc != nil {
+		return err
+	}
+	in := &dynamodb.CreateTableInput{
+		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keySchema(attrPK, attrSK),
+		AttributeDefinitions: []types.AttributeDefinition{textAttribute(attrPK), textAttribute(attrSK)},
+	}
+	if cfg.DeletionProtection {
+		in.DeletionProtectionEnabled = aws.Bool(true)
+	}
+	for _, ix := range tableIndexes {
+		in.AttributeDefinitions = append(in.AttributeDefinitions, textAttribute(ix.hash), textAttribute(ix.sort))
+		in.GlobalSecondaryIndexes = append(in.GlobalSecondaryIndexes, types.GlobalSecondaryIndex{
+			IndexName: aws.String(ix.name), KeySchema: keySchema(ix.hash, ix.sort),
+			Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+		})
+	}
+	for _, k := range slices.Sorted(maps.Keys(cfg.Tags)) {
+		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(cfg.Tags[k])})
+	}
+	_, err = admin.CreateTable(ctx, in)
+	var other *types.ResourceInUseException
+	if errors.As(err, &other) { // somebody else was first
+		return nil
+	}
+	return trouble("create", table, "", err)
+}
+
+func textAttribute(name string) types.AttributeDefinition {
+	return types.AttributeDefinition{AttributeName: aws.String(name), AttributeType: types.ScalarAttributeTypeS}
+}
+
+// awaitActive waits until the table and its indexes can be used.
+func awaitActive(ctx context.Context, admin Admin, table string) (*types.TableDescription, error) {
+	for try := 0; ; try++ {
+		desc, err := describe(ctx, admin, table)
+		if err != nil {
+			return nil, err
+		}
+		if desc != nil && active(desc.TableStatus) && !slices.ContainsFunc(desc.GlobalSecondaryIndexes, creating) {
+			return desc, nil
+		}
+		if err := pause(ctx, try); err != nil {
+			return nil, trouble("create", table, "", fmt.Errorf("not active yet: %w", err))
+		}
+	}
+}
+
+func creating(d types.GlobalSecondaryIndexDescription) bool {
+	return d.IndexStatus == types.IndexStatusCreating
+}
+
+// pause waits between looks at something that takes seconds.
+func pause(ctx context.Context, try int) error {
+	return sleep(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
+}
+
+// refuseForeign refuses a table that weir did not make.
+func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.TableDescription) error {
+	refuse := func(why string) error {
+		return &store.Error{Op: "create", Key: table, Err: fmt.Errorf("%w: %s", errNotOurs, why), Hint: hintNotOurs}
+	}
+	var r Report
+	r.shape(desc)
+	if !r.OK() {
+		return refuse(r.wrong())
+	}
+	name, err := ttlOf(ctx, admin, table)
+	if err != nil {
+		return err
+	}
+	if name != "" && name != attrTTL {
+		return refuse("its items expire by attribute " + name + ", not " + attrTTL)
+	}
+	version, err := schemaVersion(ctx, admin, table)
+	if err != nil || version > 0 {
+		return errors.Join(err, tooNew(table, version))
+	}
+	out, err := admin.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return trouble("create", table, "", err)
+	}
+	if len(out.Items) > 0 {
+		return refuse("it holds items, but no schema version")
+	}
+	return nil
+}
+
+var errNotOurs = errors.New("the table exists and is not weir's")
+
+func enableTTL(ctx context.Context, admin Admin, table string) error {
+	name, err := ttlOf(ctx, admin, table)
+	if err != nil || name != "" {
+		return err
+	}
+	_, err = admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true)},
+	})
+	return trouble("create", table, "ttl", err)
+}
+
+// backupTries is how often to ask for backups of a table that is too young for them: over about half a minute.
+const backupTries = 20
+
+func enableBackups(ctx context.Context, admin Admin, table string) error {
+	for try := 0; ; try++ {
+		_, err := admin.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+			TableName:                        &table,
+			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+		})
+		var early *types.ContinuousBackupsUnavailableException
+		if !errors.As(err, &early) || try == backupTries || pause(ctx, try) != nil {
+			return err
+		}
+	}
+}
+
+func putVersion(ctx context.Context, admin Admin, table string) error {
+	it := versionKey().item()
+	it[attrNumber] = num(SchemaVersion)
+	_, err := admin.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &table, Item: it,
+		ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": attrPK},
+	})
+	var there *types.ConditionalCheckFailedException
+	if errors.As(err, &there) {
+		return nil
+	}
+	return trouble("create", table, versionKey().String(), err)
+}

@@ -1,0 +1,182 @@
+// Package dynamodb keeps buckets and catalog in one DynamoDB table, for any number of processes. A debit is one
+// conditional UpdateItem; its answer, yes or no, brings the whole bucket, so nothing is ever read before it is written.
+//
+// The layout of the table is described in docs/format/dynamodb.md.
+package dynamodb
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/coalesce"
+	"github.com/weirlimits/weir/store"
+)
+
+// API is what the store calls of DynamoDB's client.
+type API interface {
+	// UpdateItem makes the one conditional write that a decision is.
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	// PutItem makes the records that only one can make.
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	// DeleteItem removes a bucket's item.
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	// BatchGetItem reads records and buckets.
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	// Query lists them.
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+	// TransactWriteItems commits changes of the catalog.
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+}
+
+// Config configures a [Store]. Client and Table are required.
+type Config struct {
+	// Client makes the calls. [Tune] has it keep as many connections as there are calls at once.
+	Client API
+	Table  string
+
+	// RejectionTTL is for how long a refusal is repeated from memory, without a call: so long a return by another
+	// process may go unnoticed. Negative: never. Defaults to 250 ms.
+	RejectionTTL time.Duration
+	// Guard is the share of a burst that a write may debit beyond what was asked for, where other processes write to
+	// the bucket too and it is nearly full: it saves repeating writes whose guess of the level was wrong. All of it
+	// together stays within ten times as much; it comes back as the limit refills. Negative: none. Defaults to 0.01.
+	Guard float64
+	// Prefetch has writes debit ahead. Off by default.
+	Prefetch Prefetch
+	// Retention is for how long an item outlives its last write at least. It is never less than until the bucket is
+	// full, and a day. Defaults to that.
+	Retention time.Duration
+	// MaxShards is into how many items a bucket may be split that is written more often than one item can be: a power
+	// of two, at most 64. 1: never. Defaults to 64.
+	MaxShards int
+	// MaxBuckets is how many buckets the process remembers the state of, each in about 1 KiB. Defaults to 65,536.
+	MaxBuckets int
+
+	// CallTimeout bounds one call. Defaults to 1 s.
+	CallTimeout time.Duration
+	// WriteTimeout bounds all tries of one write. Defaults to 2 s.
+	WriteTimeout time.Duration
+	// ReturnDelay is for how long tokens that nobody waits to see returned look for a write to ride on. Defaults to
+	// 20 ms.
+	ReturnDelay time.Duration
+
+	// Now tells the time, in place of the machine's clock corrected by the server's. It must not be far off.
+	Now func() time.Time
+}
+
+// Prefetch configures debiting ahead: what a write debits beyond what was asked for serves later callers of the
+// process without a call, and is returned when nobody came for it. A crash loses at most one such surplus per bucket.
+//
+// With prefetch, what is admitted may exceed the limits by what other processes returned within the last For, and by
+// nothing else.
+type Prefetch struct {
+	// Share is how much of what is available a write may debit ahead, at most: above 0, up to 1. 0: off.
+	Share float64
+	// For is how long a surplus is kept, at most 1 s. Defaults to 100 ms.
+	For time.Duration
+}
+
+// Store is a store in a DynamoDB table. It is safe for concurrent use.
+type Store struct {
+	cfg         Config
+	births      atomic.Uint64
+	dice        func(n int) int
+	closed      atomic.Bool
+	fleet       coalesce.Fleet
+	memories    memories
+	expressions expressions
+	skew        skew
+	epochs      epochs
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns a store over a table that exists. It makes no call: [Open] does, to see whether the table is one of
+// ours.
+func New(cfg Config) (*Store, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, dice: rand.IntN}
+	s.memories.m = make(map[store.Bucket]*memory)
+	s.births.Store(rand.Uint64() >> 1)
+	return s, nil
+}
+
+func (c *Config) fill() error {
+	bad := func(field, reason string) error {
+		return &store.Error{Op: "open", Key: c.Table, Err: invalid("Config.%s %s", field, reason)}
+	}
+	switch {
+	case c.Client == nil:
+		return bad("Client", "is missing")
+	case c.Table == "":
+		return bad("Table", "is missing")
+	case c.MaxShards < 0 || c.MaxShards > maxShards || c.MaxShards&(c.MaxShards-1) != 0:
+		return bad("MaxShards", "must be a power of two, at most 64")
+	case !(c.Prefetch.Share >= 0 && c.Prefetch.Share <= 1):
+		return bad("Prefetch.Share", "must be between 0 and 1")
+	case c.Prefetch.For < 0 || c.Prefetch.For > time.Second:
+		return bad("Prefetch.For", "must be at most 1 s")
+	case !(c.Guard <= 0.1):
+		return bad("Guard", "must be at most 0.1")
+	case c.Retention < 0:
+		return bad("Retention", "must not be negative")
+	case c.MaxBuckets < 0:
+		return bad("MaxBuckets", "must not be negative")
+	}
+	or := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	or(&c.RejectionTTL, 250*time.Millisecond)
+	or(&c.Prefetch.For, 100*time.Millisecond)
+	or(&c.CallTimeout, time.Second)
+	or(&c.WriteTimeout, 2*time.Second)
+	or(&c.ReturnDelay, 20*time.Millisecond)
+	if c.Guard == 0 {
+		c.Guard = 0.01
+	}
+	if c.MaxShards == 0 {
+		c.MaxShards = maxShards
+	}
+	if c.MaxBuckets == 0 {
+		c.MaxBuckets = 65_536
+	}
+	return nil
+}
+
+// clock returns the time: the machine's, corrected by the server's where they differ by more than a second.
+func (s *Store) clock() time.Time {
+	if s.cfg.Now != nil {
+		return s.cfg.Now()
+	}
+	return time.Now().Add(s.skew.offset())
+}
+
+func (s *Store) now() int64 { return bucket.Nanos(s.clock()) }
+
+// Skew returns by how much the server's clock is ahead of the machine's, as far as it is corrected for: 0 up to a
+// second.
+func (s *Store) Skew() time.Duration { return s.skew.offset() }
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Close implements [store.Store]. Returns that still wait are made first.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	s.returnSurpluses()
+	s.fleet.Close()
+	return nil
+}

@@ -1,0 +1,192 @@
+package dynamodb
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// trouble makes an error of DynamoDB one of the seam, with what to do about it.
+func (s *Store) trouble(op, key string, err error) error { return trouble(op, s.cfg.Table, key, err) }
+
+func trouble(op, table, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *store.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: hint(err)}
+}
+
+// brief leaves out of an error's text what the SDK wraps around it: the service, the operation's name, the status. All
+// of it is still there to be unwrapped.
+func brief(err error) error {
+	var (
+		api  smithy.APIError
+		call *net.OpError
+		op   *smithy.OperationError
+	)
+	switch {
+	case !errors.As(err, &op):
+		return err
+	case errors.As(err, &api):
+		return &briefError{strings.TrimSuffix(api.ErrorCode()+": "+api.ErrorMessage(), ": "), err}
+	case errors.As(err, &call):
+		return &briefError{call.Error(), err}
+	}
+	return err
+}
+
+type briefError struct {
+	text string
+	err  error
+}
+
+func (e *briefError) Error() string { return e.text }
+
+func (e *briefError) Unwrap() error { return e.err }
+
+// damaged is the error of an item that is not as we write it.
+func (s *Store) damaged(key primary, err error) error { return damaged(s.cfg.Table, key, err) }
+
+func damaged(table string, key primary, err error) error {
+	return &store.Error{
+		Op: "read", Key: table + " " + key.String(), Err: err,
+		Hint: "the item was not written by weir: correct or delete it",
+	}
+}
+
+// Codes of errors that no type of the SDK stands for, and of the reasons why a transaction was cancelled.
+const (
+	codeThrottled   = "ThrottlingException"
+	codeThroughput  = "ProvisionedThroughputExceededException"
+	codeTooMany     = "RequestLimitExceeded"
+	codeDenied      = "AccessDeniedException"
+	codeValidation  = "ValidationException"
+	codeNoTable     = "ResourceNotFoundException"
+	codeUnavailable = "ServiceUnavailable"
+
+	reasonCondition = "ConditionalCheckFailed"
+)
+
+var (
+	throttles = []string{codeThrottled, codeThroughput, codeTooMany}
+	// retried are the other errors upon which the same call may succeed a little later.
+	retried = []string{
+		"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
+		"InternalServerError", "InternalFailure", codeUnavailable, "ServiceUnavailableException",
+	}
+	// retriedReasons are the reasons of a cancelled transaction upon which the same.
+	retriedReasons = []string{"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+)
+
+// ambiguous reports whether a write that failed so may have been applied all the same: when nothing was answered, or
+// the server was in trouble. An error that is not known to be certain is not.
+func ambiguous(err error) bool {
+	if err == nil {
+		return false
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return !unsent(err)
+	}
+	return failed(err) || api.ErrorFault() == smithy.FaultServer || slices.Contains(retried[3:], api.ErrorCode())
+}
+
+// failed reports whether the server, or what stands before it, answered that it is in trouble.
+func failed(err error) bool {
+	var resp *awshttp.ResponseError
+	return errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusInternalServerError
+}
+
+// unsent reports whether a call failed before its request was written.
+func unsent(err error) bool {
+	var (
+		op     *net.OpError
+		dns    *net.DNSError
+		cert   *tls.CertificateVerificationError
+		params *smithy.InvalidParamsError
+		serial *smithy.SerializationError
+	)
+	switch {
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &dns), errors.As(err, &cert),
+		errors.As(err, &params), errors.As(err, &serial):
+		return true
+	}
+	return noIdentity(err) || noEndpoint(err)
+}
+
+// noIdentity reports whether there were no credentials to sign a request with. The SDK has no type for it.
+func noIdentity(err error) bool {
+	return says(err, "get identity: ") || says(err, "sign request: ")
+}
+
+// noEndpoint reports whether no endpoint was found to send a request to. The SDK has no type for that either.
+func noEndpoint(err error) bool {
+	return errors.As(err, new(*aws.EndpointNotFoundError)) || says(err, "resolve service endpoint") || says(err, "failed to parse endpoint URL")
+}
+
+func says(err error, words string) bool { return strings.Contains(err.Error(), words) }
+
+// transient reports whether the same call may succeed a little later.
+func transient(err error) bool {
+	var (
+		api  smithy.APIError
+		cert *tls.CertificateVerificationError
+		dns  *net.DNSError
+		op   *net.OpError
+	)
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &api):
+		reasons := canceled(err)
+		if len(reasons) > 0 {
+			return retry(reasons)
+		}
+		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) || ambiguous(err)
+	case errors.As(err, &cert):
+		return false
+	case errors.As(err, &dns):
+		return !dns.IsNotFound
+	case errors.As(err, &op):
+		return true
+	}
+	return ambiguous(err)
+}
+
+// retry reports whether a transaction was cancelled for what passes, and for nothing else.
+func retry(reasons []types.CancellationReason) bool {
+	passing := false
+	for _, r := range reasons {
+		switch code := aws.ToString(r.Code); {
+		case slices.Contains(retriedReasons, code):
+			passing = true
+		case code != "" && code != "None":
+			return false
+		}
+	}
+	return passing
+}
+
+// canceled returns the reasons for which a transaction was cancelled.
+func canceled(err error) []types.CancellationReason {
+	var c *types.TransactionCanceledException
+	if errors.As(err, &c) {
+		return c.CancellationReasons
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// play is a stage on which each script has a process of its own. The scripts yield ahead of every write.
+type play struct {
+	*stage
+
+	b     store.Bucket
+	l     *store.Limit
+	s     []*dynamodb.Store
+	p     []*process
+	books *books
+
+	mu       sync.Mutex
+	admitted []event // what callers were told, in that order
+	err      error
+}
+
+// tell takes, and notes what it was told.
+func (y *play) tell(i int, debits ...store.Debit) bool {
+	out, err := y.s[i].Take(y.Context(), store.Take{Debits: debits})
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if err != nil {
+		if !errors.Is(err, store.ErrStaleLimits) {
+			y.err = errors.Join(y.err, err)
+		}
+		return false
+	}
+	if out.Allowed {
+		l := debits[0].Charges[0].Limit
+		clock := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(bucket.Nanos(out.At))
+		y.admitted = append(y.admitted, event{debited: debits[0].Charges[0].Amount, clock: clock})
+	}
+	return out.Allowed
+}
+
+func (y *play) sum() (n int64) {
+	for _, e := range y.admitted {
+		n += e.debited
+	}
+	return n
+}
+
+// close ends the stores, upon which nothing waits any more.
+func (y *play) close() error {
+	for i, s := range y.s {
+		y.p[i].before, y.p[i].after = nil, nil
+		y.err = errors.Join(y.err, s.Close())
+	}
+	return y.err
+}
+
+// explore runs scripts, each with a process of its own, through all interleavings of their writes. The limit's clock
+// stands unless a script turns it.
+func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), check func(y *play) error, scripts ...func(y *play, i int)) {
+	t.Helper()
+	if brief(t) && len(scripts) > 2 {
+		return // hundreds of interleavings, in which one goes on at a time anyhow
+	}
+	synctest.Test(t, func(t *testing.T) {
+		fresh := func(yield func()) *play {
+			y := &play{stage: newStage(t), b: bkt("a"), l: per("rpm", 60, time.Minute, 60)}
+			for range scripts {
+				s, p := y.join(func(c *dynamodb.Config) {
+					c.ReturnDelay = time.Hour // until they are flushed
+					if change != nil {
+						change(c)
+					}
+				})
+				s.Dice() // so that an interleaving goes the same way again
+				y.s, y.p = append(y.s, s), append(y.p, p)
+			}
+			y.books = y.keep(y.l)
+			setup(y)
+			for _, p := range y.p {
+				p.turn = make(chan struct{}, 1)
+				p.before = func(string, any) error { yield(); return nil }
+			}
+			return y
+		}
+		var parts []storetest.Script[*play]
+		for i, script := range scripts {
+			parts = append(parts, func(y *play, _ func()) {
+				script(y, i)
+				y.s[i].Flush()
+			})
+		}
+		storetest.Explore(t, fresh, parts, func(y *play) error {
+			if err := y.close(); err != nil {
+				return err
+			}
+			if err := y.books.check(); err != nil {
+				return err
+			}
+			return check(y)
+		})
+	})
+}
+
+// owes checks that what is outstanding is what was debited and not returned: all, or more where some may be lost.
+func (y *play) owes(exactly bool) error {
+	if owed, net := y.outstanding(y.b, y.l.Name), y.books.net(); owed < net || exactly && owed != net {
+		return fmt.Errorf("%d outstanding of %d debited", owed, net)
+	}
+	return nil
+}
+
+// known has every process see the bucket, of which so much is debited then.
+func known(tokens int64) func(*play) {
+	return func(y *play) {
+		y.take(y.s[0], of(y.b, y.l, tokens))
+		for i := range y.s {
+			y.take(y.s[i], of(y.b, y.l, 0))
+		}
+	}
+}
+
+func debits(tokens ...int64) func(*play, int) {
+	return func(y *play, i int) {
+		for _, n := range tokens {
+			y.tell(i, of(y.b, y.l, n))
+		}
+	}
+}
+
+func splits(k int) func(*play, int) { return func(y *play, i int) { y.s[i].Split(y.b, k) } }
+
+func within(y *play) error {
+	if most := y.l.Burst; y.sum() > most {
+		return fmt.Errorf("%d admitted of %d", y.sum(), most)
+	}
+	return nil
+}
+
+// TestExploreForms: the two forms of a debit, with a guard, around the point where a bucket is full.
+func TestExploreForms(t *testing.T) {
+	t.Parallel()
+	setup := func(y *play) {
+		known(1)(y)
+		for range 20 {
+			y.clock.Advance(time.Second)
+			for i := range y.s {
+				y.take(y.s[i], charge(y.b, y.l, 300))
+			}
+		}
+		y.clock.Advance(500 * time.Millisecond)
+	}
+	for _, scripts := range [][]func(*play, int){
+		{debits(30, 30), debits(20, 40)},
+		{debits(1, 59), debits(60)},
+		{debits(1, 30), func(y *play, i int) { y.clock.Advance(3 * time.Second); debits(59)(y, i) }},
+	} {
+		explore(t, func(c *dynamodb.Config) { c.Guard = 0.1 }, setup, func(*play) error { return nil }, scripts...)
+	}
+}
+
+// TestExploreRebase: a change of limits beside debits under the old ones.
+func TestExploreRebase(t *testing.T) {
+	t.Parallel()
+	for _, burst := range []int64{30, 90} {
+		to := per("rpm", burst, time.Minute, burst)
+		changed := func(y *play, i int) {
+			for range 2 {
+				d := of(y.b, to, 10)
+				d.Epoch = 2
+				y.tell(i, d)
+			}
+		}
+		setup := func(y *play) { known(20)(y); y.admitted = []event{{debited: 20_000}} }
+		explore(t, nil, setup, func(y *play) error {
+			owed := int64(0)
+			for _, l := range y.state(y.b).Limits {
+				owed = max(0, l.Level-y.reading(l.Limit))
+			}
+			if sum := y.sum(); owed < sum || owed > y.books.net()+1 || sum > max(60_000, burst*1000) {
+				return fmt.Errorf("%d outstanding of %d admitted, %d debited", owed, sum, y.books.net())
+			}
+			return nil
+		}, debits(10, 10), changed)
+	}
+}
+
+// TestExploreSplit: a split, debits and returns.
+func TestExploreSplit(t *testing.T) {
+	t.Parallel()
+	back := func(y *play, i int) { y.settle(y.s[i], of(y.b, y.l, -10)) }
+	check := func(y *play) error { return y.owes(false) }
+	explore(t, nil, known(20), check, splits(0), debits(10, 30))
+	explore(t, nil, known(20), check, splits(0), debits(10), back)
+	explore(t, nil, known(50), func(y *play) error { return errors.Join(y.owes(true), within(y)) }, splits(0), debits(4, 5))
+	explore(t, nil, known(0), func(y *play) error {
+		if n := y.shards(y.b); n != 2 {
+			return fmt.Errorf("%d shards", n)
+		}
+		return errors.Join(y.owes(true), within(y))
+	}, splits(0), splits(0), debits(2))
+}
+
+// TestExploreDeeper: splits of a child beside those who know only its parent.
+func TestExploreDeeper(t *testing.T) {
+	t.Parallel()
+	setup := func(y *play) {
+		y.take(y.s[0], of(y.b, y.l, 10))
+		y.take(y.s[1], of(y.b, y.l, 0))
+		y.s[0].Split(y.b, 0)
+		y.s[0].Split(y.b, 0)
+	}
+	explore(t, nil, setup, func(y *play) error { return errors.Join(y.owes(true), within(y)) }, splits(1), debits(30))
+}
+
+// TestExploreOrphan: a shard whose child was never put, or late, and two who find that out at once.
+func TestExploreOrphan(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{true, false} {
+		if brief(t) && !late {
+			break
+		}
+		setup := func(y *play) {
+			known(20)(y)
+			if !late {
+				y.p[0].before = func(op string, _ any) error { // the child is not put
+					if op == "PutItem" {
+						return errKilled
+					}
+					return nil
+				}
+				y.s[0].Split(y.b, 0)
+			}
+			for i := 1; i < len(y.s); i++ {
+				for range 3 { // until it has seen that there is no child
+					y.take(y.s[i], of(y.b, y.l, 0))
+				}
+			}
+			y.clock.Advance(2 * time.Second)
+		}
+		finds := func(y *play, i int) {
+			for range 2 {
+				y.tell(i, charge(y.b, y.l, 500))
+			}
+			y.clock.Advance(time.Second)
+			y.tell(i, of(y.b, y.l, 2))
+		}
+		check := func(y *play) error {
+			if y.shard(y.b, 1) == nil {
+				return errors.New("nobody made the child")
+			}
+			return nil
+		}
+		if late {
+			explore(t, nil, setup, check, splits(0), finds)
+		} else {
+			explore(t, nil, setup, check, finds, finds)
+		}
+	}
+}
+
+// TestExploreForget: what is debited while the bucket is forgotten is forgotten too, or debited of the next.
+func TestExploreForget(t *testing.T) {
+	t.Parallel()
+	forget := func(y *play, i int) { y.must(y.s[i].Forget(y.Context(), y.b)) }
+	for _, n := range []int{1, 2} {
+		setup := func(y *play) {
+			known(20)(y)
+			y.split(y.s[0], y.b, n)
+			known(0)(y)
+			y.limitless()
+		}
+		explore(t, nil, setup, func(y *play) error {
+			owed := y.outstanding(y.b, y.l.Name)
+			if sum := y.sum(); owed > sum || n == 1 && owed%10_000 != 0 {
+				return fmt.Errorf("%d outstanding of %d debited meanwhile", owed, sum)
+			}
+			clear(y.books.events)
+			y.books.limit = y.l
+			s, _ := y.join()
+			for range 60 {
+				y.take(s, of(y.b, y.l, 1))
+			}
+			if got := y.books.net(); got != 60_000-owed {
+				return fmt.Errorf("%d admitted of the %d that are left", got, 60_000-owed)
+			}
+			return errors.Join(y.books.check(), s.Close())
+		}, forget, debits(10, 20))
+	}
+}
+
+// limitless has the books not be checked: a bucket that was forgotten begins anew.
+func (y *play) limitless() {
+	y.books = y.keep(y.l)
+	y.books.limit = raw(y.l.Name, y.l.Amount, 1e12)
+}
+
+// TestExploreAnswerLost: a write that gives is not made twice, whatever becomes of its answer.
+func TestExploreAnswerLost(t *testing.T) {
+	t.Parallel()
+	both := func(y *play, i int) {
+		y.p[i].after = func(string, any) error { y.p[i].after = nil; return &types.InternalServerError{} }
+		d := of(y.b, y.l, 3)
+		d.Charges = append(d.Charges, store.Charge{Limit: y.l, Amount: -2000})
+		_, _ = y.s[i].Settle(y.Context(), store.Settle{Debits: []store.Debit{d}})
+	}
+	// A return that waits, of a chain that its second bucket refused, rides on a write whose answer is lost.
+	rides := func(y *play, i int) {
+		y.tell(i, of(y.b, y.l, 5), of(bkt("full"), y.l, 60))
+		y.p[i].after = func(string, any) error { y.p[i].after = nil; return &types.InternalServerError{} }
+		y.tell(i, of(y.b, y.l, 6))
+	}
+	setup := func(y *play) {
+		known(20)(y)
+		y.take(y.s[0], of(bkt("full"), y.l, 1))
+	}
+	returned := func(most int64) func(y *play) error {
+		return func(y *play) error {
+			var sum int64
+			for _, e := range y.books.events["n/BUCKET#a#api"] {
+				sum += e.returned
+			}
+			if sum > most {
+				return fmt.Errorf("%d returned, at most %d", sum, most)
+			}
+			return nil
+		}
+	}
+	explore(t, nil, setup, returned(2000), both, debits(10, 30))
+	explore(t, nil, setup, returned(5000), rides, debits(10, 30))
+}
+
+// TestExplorePrefetch: what two processes debited ahead, handed out as time goes on.
+func TestExplorePrefetch(t *testing.T) {
+	t.Parallel()
+	hits := 0
+	setup := func(y *play) {
+		y.l = per("rpm", 20, time.Second, 60)
+		y.books = y.keep(y.l)
+		for range 3 {
+			y.clock.Advance(time.Second)
+			for i := range 2 {
+				y.tell(i, of(y.b, y.l, 5))
+			}
+		}
+	}
+	keeps := func(y *play, i int) {
+		y.clock.Advance(100 * time.Millisecond)
+		if before := y.writes(); y.tell(i, of(y.b, y.l, 2)) && y.writes() == before {
+			hits++
+		}
+		y.clock.Advance(750 * time.Millisecond) // the clock has passed what is left
+		y.tell(i, of(y.b, y.l, 3))
+	}
+	bursts := func(y *play, i int) {
+		y.clock.Advance(100 * time.Millisecond)
+		y.tell(i, of(y.b, y.l, 60))
+	}
+	ahead := func(c *dynamodb.Config) { c.Prefetch = dynamodb.Prefetch{Share: 1, For: time.Second} }
+	explore(t, ahead, setup, func(y *play) error {
+		told := &books{limit: y.l, events: map[string][]event{"told": y.admitted}}
+		return told.check()
+	}, bursts, keeps) // the second has a surplus
+	if hits == 0 {
+		t.Error("nothing was debited ahead")
+	}
+}

@@ -1,0 +1,151 @@
+package dynamodb
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	const atOnce = 32
+	for len(buckets) > 0 {
+		n := min(atOnce, len(buckets))
+		var jobs []placed
+		for _, b := range buckets[:n] {
+			jobs = append(jobs, s.recall(b, nil).root().forget())
+		}
+		if err := await(ctx, jobs); err != nil {
+			return err
+		}
+		// Of those that were split, the other shards.
+		var others []placed
+		for _, p := range jobs {
+			for _, sh := range p.sh.m.all()[1:] {
+				others = append(others, sh.forget())
+			}
+		}
+		if err := await(ctx, others); err != nil {
+			return err
+		}
+		buckets = buckets[n:]
+	}
+	return nil
+}
+
+func await(ctx context.Context, jobs []placed) error {
+	for i := range jobs {
+		if err := jobs[i].await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sh *shard) forget() placed {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	sh.giveUp()
+	return placed{sh: sh, j: sh.tend(&forget{})}
+}
+
+// forget removes an item. One of a bucket that was split stays, empty: how deep it is split must not be forgotten
+// while others may still write by it.
+type forget struct{ done bool }
+
+// blanks reports whether the item is emptied, not deleted.
+func (f *forget) blanks(b *batch) bool { return b.place.n > 1 && b.seen != nil }
+
+func (f *forget) input(sh *shard) *dynamodb.DeleteItemInput {
+	return &dynamodb.DeleteItemInput{
+		TableName: &sh.s.cfg.Table, Key: sh.key,
+		ConditionExpression: aws.String("attribute_not_exists(#s)"), ExpressionAttributeNames: map[string]string{"#s": attrShards},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+}
+
+func (f *forget) write(_ *shard, b *batch, u *update) {
+	it := b.seen
+	u.op(condEqual, attrID, int64(it.id))
+	u.op(condEqual, attrShards, int64(it.shards))
+	u.op(setTo, attrShards, int64(it.shards))
+	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrIndex, attrSort} {
+		u.op(remove, attr)
+	}
+	for i := range it.limits {
+		for _, prefix := range []string{prefixLevel, prefixDebited, prefixReturned, prefixParams} {
+			u.op(remove, prefix+it.limits[i].name)
+		}
+	}
+}
+
+func (f *forget) due(sh *shard, _ int64) bool {
+	return !(f.done && (sh.seen == nil || !sh.seen.exists))
+}
+
+func (f *forget) landed(*shard, *batch, *item) {}
+
+// again: the item is of a bucket that was split, and known now.
+func (f *forget) again(_ *shard, b *batch) []*job {
+	f.done = true
+	return b.jobs
+}
+
+// Peek implements [store.Store]: one read for all buckets, and another for the other shards of those that were split.
+func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	items := make(map[primary]*item)
+	depth := make([]int, len(buckets))
+	var keys []primary
+	for i, b := range buckets {
+		depth[i] = 1
+		keys = append(keys, bucketKey(b, 0))
+	}
+	for len(keys) > 0 {
+		if err := s.readItems(ctx, keys, items); err != nil {
+			return store.Snapshot{}, err
+		}
+		keys = nil
+		for i, b := range buckets {
+			for n := items[bucketKey(b, 0)].shards; depth[i] < n; depth[i]++ {
+				keys = append(keys, bucketKey(b, depth[i]))
+			}
+		}
+	}
+	now := s.now()
+	for _, it := range items {
+		now = max(now, it.at)
+	}
+	snap := store.Snapshot{At: bucket.Time(now), States: make([]store.State, len(buckets))}
+	for i, b := range buckets {
+		shards := make([]*item, depth[i])
+		for k := range shards {
+			shards[k] = items[bucketKey(b, k)]
+		}
+		snap.States[i] = combine(b, shards, now)
+	}
+	return snap, nil
+}
+
+func (s *Store) readItems(ctx context.Context, keys []primary, items map[primary]*item) error {
+	got, err := s.batchGet(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if items[k], err = parseItem(got[k]); err != nil {
+			return s.damaged(k, err)
+		}
+	}
+	return nil
+}

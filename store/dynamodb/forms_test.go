@@ -1,0 +1,221 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+var errLost = errors.New("connection reset by peer")
+
+// losing has the answers to the next n updates of an entity's bucket be lost, and counts the updates.
+func (st *stage) losing(entity string, n int) *int {
+	var mu sync.Mutex
+	calls := new(int)
+	st.fake.After = func(op string, in, _ any) error {
+		u, ok := in.(*sdk.UpdateItemInput)
+		if !ok || !strings.Contains(u.Key["PK"].(*types.AttributeValueMemberS).Value, "#"+entity+"#") {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if *calls++; *calls <= n {
+			return errLost
+		}
+		return nil
+	}
+	return calls
+}
+
+// TestDebitAgain: a debit whose answer is lost is made again: at worst it is spent twice.
+func TestDebitAgain(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open()
+	rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+	calls := st.losing("alice", 1)
+	st.want(s, true, of(alice, rpm, 3))
+	if n := st.outstanding(alice, "rpm"); *calls > 3 || n != 6000 {
+		t.Errorf("%d calls, %d outstanding", *calls, n)
+	}
+}
+
+// TestReturnOnce: a return whose answer is lost is not made again, and its caller is told.
+func TestReturnOnce(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open()
+	rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+	st.want(s, true, of(alice, rpm, 9))
+	calls := st.losing("alice", 1)
+	_, err := s.Settle(t.Context(), store.Settle{Debits: []store.Debit{of(alice, rpm, -4)}})
+	var typed *store.Error
+	if !errors.As(err, &typed) || !errors.Is(err, errLost) {
+		t.Error(err)
+	}
+	s.Flush()
+	if n := st.outstanding(alice, "rpm"); *calls != 1 || n != 5000 {
+		t.Errorf("%d calls, %d outstanding", *calls, n)
+	}
+}
+
+// TestReturnAboardOnce: nor is one that rode with a debit, which is made again without it, though the first try of
+// both was applied and the second fails its condition.
+func TestReturnAboardOnce(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
+	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
+	st.want(st.open(), true, of(full, rpm, 10))
+	st.want(s, false, of(alice, rpm, 2), of(full, rpm, 1)) // alice's 2 wait
+	calls := st.losing("alice", 1)
+	st.want(s, true, of(alice, rpm, 2))
+	s.Flush()
+	r, _ := st.number(alice, "R_rpm")
+	if n := st.outstanding(alice, "rpm"); *calls < 2 || r != "2000" || n != 4000 {
+		t.Errorf("%d calls, returned %s, %d outstanding", *calls, r, n)
+	}
+}
+
+// TestReturnRefusedRides: a return aboard a write that was certainly not applied is not lost.
+func TestReturnRefusedRides(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open()
+	rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+	st.want(s, true, of(alice, rpm, 9))
+	left := 2
+	st.fake.Before = func(string, any) error {
+		if left--; left < 0 {
+			return nil
+		}
+		return &types.ProvisionedThroughputExceededException{}
+	}
+	st.settle(s, of(alice, rpm, -4))
+	if n := st.outstanding(alice, "rpm"); n != 5000 {
+		t.Errorf("%d outstanding", n)
+	}
+}
+
+// TestNetNotBelowZero: a write carries returns only up to the debits that it carries, and a return that makes room
+// for a debit goes first.
+func TestNetNotBelowZero(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
+	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
+	st.want(st.open(), true, of(full, rpm, 10))
+	st.want(s, false, of(alice, rpm, 5), of(full, rpm, 1)) // alice's 5 wait
+	st.want(s, true, of(alice, rpm, 4))
+	if r, ok := st.number(alice, "R_rpm"); ok {
+		t.Errorf("%s returned beside a debit of 4", r)
+	}
+	st.want(s, true, of(alice, rpm, 1)) // fits without it
+	if n := st.spent(func() { st.want(s, true, of(alice, rpm, 5)) }); n != 2 {
+		t.Errorf("a return that made room and the debit took %d calls", n)
+	}
+}
+
+// TestDebitFirst: where a return rides with a debit, the debit has to fit without it. Here another process spent
+// what the store thought was there.
+func TestDebitFirst(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
+	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
+	st.want(st.open(), true, of(full, rpm, 10))
+	st.want(s, true, of(alice, rpm, 1))
+	st.want(s, false, of(alice, rpm, 4), of(full, rpm, 1)) // alice's 4 wait
+	st.want(st.open(noGuard), true, of(alice, rpm, 4))
+	if n := st.spent(func() { st.want(s, true, of(alice, rpm, 5)) }); n != 3 {
+		t.Errorf("%d calls: want one that fails, the return, and the debit", n)
+	}
+}
+
+// TestLegUnknown: a bucket of a cascade is given back only if it is known to have been debited.
+func TestLegUnknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm, child, parent := per("rpm", 1000, time.Hour, 1000), bkt("child"), bkt("parent")
+		st.losing("child", 1<<30)
+		_, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(child, rpm, 4), of(parent, rpm, 4)}})
+		if !errors.Is(err, errLost) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		st.fake.After = nil
+		s.Flush()
+		if n := st.outstanding(parent, "rpm"); n != 0 {
+			t.Errorf("the parent has %d outstanding", n)
+		}
+		if r, ok := st.number(child, "R_rpm"); ok || st.outstanding(child, "rpm") == 0 {
+			t.Errorf("the child was given back %s", r)
+		}
+	})
+}
+
+// options records how calls are made.
+type options struct {
+	*dynamotest.Fake
+
+	t     *testing.T
+	calls int
+}
+
+func (o *options) check(fns []func(*sdk.Options)) {
+	var made sdk.Options
+	for _, f := range fns {
+		f(&made)
+	}
+	if o.calls++; made.Retryer == nil || made.Retryer.MaxAttempts() != 1 {
+		o.t.Error("a write that the SDK may repeat")
+	}
+}
+
+func (o *options) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, fns ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {
+	o.check(fns)
+	return o.Fake.UpdateItem(ctx, in, fns...)
+}
+
+func (o *options) PutItem(ctx context.Context, in *sdk.PutItemInput, fns ...func(*sdk.Options)) (*sdk.PutItemOutput, error) {
+	o.check(fns)
+	return o.Fake.PutItem(ctx, in, fns...)
+}
+
+func (o *options) DeleteItem(ctx context.Context, in *sdk.DeleteItemInput, fns ...func(*sdk.Options)) (*sdk.DeleteItemOutput, error) {
+	o.check(fns)
+	return o.Fake.DeleteItem(ctx, in, fns...)
+}
+
+// TestOneAttempt: no write to a bucket is repeated by the SDK.
+func TestOneAttempt(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	o := &options{Fake: st.fake, t: t}
+	s := st.open(func(c *dynamodb.Config) { c.Client = o })
+	rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+	st.want(s, true, of(alice, rpm, 4))
+	st.settle(s, of(alice, rpm, -1))
+	st.settle(s, of(alice, rpm, 1))
+	if _, err := s.Settle(t.Context(), store.Settle{ID: "x", Expires: st.clock.Now().Add(time.Hour), Debits: []store.Debit{of(alice, rpm, -1)}}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Forget(t.Context(), alice); err != nil {
+		t.Error(err)
+	}
+	if o.calls < 6 {
+		t.Errorf("%d writes", o.calls)
+	}
+}

@@ -1,0 +1,140 @@
+package dynamodb_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// TestGuardGivesLittle: what writers who cannot see one another give away stays within about a tenth of the burst,
+// however many they are.
+func TestGuardGivesLittle(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	rps, alice := per("rps", 1000, time.Second, 1000), bkt("alice")
+	p := bucket.Params{Amount: rps.Amount, Period: int64(rps.Period), Burst: rps.Burst}
+	const writers = 60
+	var stores []*dynamodb.Store
+	for range writers {
+		stores = append(stores, st.open())
+	}
+	level := int64(0) // as it would be without a guard
+	take := func(s *dynamodb.Store) {
+		st.want(s, true, of(alice, rps, 1))
+		level = bucket.Spend(level, st.reading(rps), 1000)
+	}
+	for range 3 { // each learns that there are others, and how much they use
+		for _, s := range stores {
+			st.clock.Advance(9 * time.Millisecond)
+			take(s)
+		}
+	}
+	for _, s := range stores { // all at once
+		take(s)
+	}
+	given := st.outstanding(alice, "rps") - bucket.Outstanding(level, p.Clock(bucket.Nanos(st.clock.Now())))
+	t.Logf("%d millitokens given away", given)
+	if most := rps.Burst/10 + rps.Burst/100; given < rps.Burst/100 || given > most {
+		t.Errorf("%d millitokens given away", given)
+	}
+}
+
+// TestGuardNever: a bucket that nobody else writes to gives nothing away, nor does one whose store is told not to.
+func TestGuardNever(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		writers int
+		change  func(*dynamodb.Config)
+	}{{"alone", 1, func(*dynamodb.Config) {}}, {"told not to", 20, noGuard}} {
+		st := newStage(t)
+		rps, alice := per("rps", 1000, time.Second, 1000), bkt("alice")
+		var stores []*dynamodb.Store
+		for range tt.writers {
+			stores = append(stores, st.open(tt.change))
+		}
+		level := int64(0)
+		for i := range 200 {
+			st.clock.Advance(time.Duration(i%7) * time.Millisecond)
+			st.want(stores[i%tt.writers], true, of(alice, rps, 3))
+			level = bucket.Spend(level, st.reading(rps), 3000)
+		}
+		if got := st.outstanding(alice, "rps"); got != bucket.Outstanding(level, st.reading(rps)) {
+			t.Errorf("%s: %d outstanding, want %d", tt.name, got, bucket.Outstanding(level, st.reading(rps)))
+		}
+	}
+}
+
+// TestGuardSecondTry: the second try covers what passes while it is under way, also on buckets that are too small for
+// a guard on the first.
+func TestGuardSecondTry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		st.slow(5 * time.Millisecond / 2)
+		before := st.writes()
+		admitted, refused, share := st.crowd(0.8, 4*time.Second, per("rps", 400, time.Second, 40), func(c *dynamodb.Config) { c.Guard = 0.0001 })
+		ratio := float64(st.writes()-before-int(refused)) / float64(admitted)
+		t.Logf("%.3f calls per admission, %d refused, admitted / allowed %.4f", ratio, refused, share)
+		if ratio > 2.5 || share > 1 {
+			t.Errorf("%.3f calls per admission, admitted / allowed %.4f", ratio, share)
+		}
+	})
+}
+
+// TestTriesGoOn: a write that keeps meeting others, though it would fit, is repeated with pauses, not given up, until
+// its time is up.
+func TestTriesGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(st.flow())
+		rps, alice := per("rps", 1000, time.Second, 1000), bkt("alice")
+		st.want(s, true, of(alice, rps, 1))
+		fits := st.item(alice)
+		left := 40
+		st.fake.Before = func(op string, _ any) error {
+			if left--; left < 0 || op != "UpdateItem" || left == 1<<30-5000 {
+				return nil
+			}
+			return &types.ConditionalCheckFailedException{Item: fits}
+		}
+		begun := time.Now()
+		st.want(s, true, of(alice, rps, 1))
+		if took := time.Since(begun); took < 40*time.Millisecond || took > time.Second {
+			t.Errorf("40 tries took %v", took)
+		}
+		left = 1 << 30
+		begun = time.Now()
+		out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rps, 1)}})
+		if err == nil || out.Allowed || time.Since(begun) > 3*time.Second {
+			t.Errorf("%+v, %v after %v", out, err, time.Since(begun))
+		}
+		if n := 1<<30 - left; n > 1000 { // and an end at 5,000
+			t.Errorf("%d tries in two seconds", n)
+		}
+		left = 0
+	})
+}
+
+// TestOverloadAsksOnce: who does not fit when its write arrives is refused, and does not race for the next few tokens.
+func TestOverloadAsksOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		st.slow(5 * time.Millisecond / 2)
+		before := st.writes()
+		admitted, refused, share := st.crowd(1.5, 2*time.Second, per("rps", 1000, time.Second, 300))
+		ratio := float64(st.writes()-before) / float64(admitted+refused)
+		t.Logf("%.3f calls per answer, %d admitted, %d refused, admitted / allowed %.4f", ratio, admitted, refused, share)
+		if ratio > 1.3 || refused == 0 || share > 1 || share < 0.97 {
+			t.Errorf("%.3f calls per answer, admitted / allowed %.4f", ratio, share)
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package dynamodb
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Attributes of a bucket's shard. Per limit there are four more, under the limit's attribute name: see limitName.
+const (
+	attrID        = "id" // of this birth of the item
+	attrAt        = "at" // of the last write, nanoseconds since bucket.Epoch
+	attrEpoch     = "e"  // config epoch of the limits in force
+	attrSet       = "s"  // which limits are in force: view.set
+	attrShards    = "sc" // into how many shards this one's bucket is split, as far as this one is; absent: 1
+	attrWrites    = "wc" // writes so far
+	attrOverrides = "oc" // how many overrides it holds
+	attrExtras    = "x"  // how many limits came to it that were not of its set: a split has to know of each
+
+	prefixLevel    = "L_"
+	prefixDebited  = "D_"
+	prefixReturned = "R_"
+	prefixParams   = "P_"
+)
+
+// item is a bucket's shard as a write showed it. It never changes.
+type item struct {
+	exists    bool // it may be there and not exist: an empty place of a bucket that was split and forgotten
+	id        uint64
+	at        int64
+	epoch     uint64
+	set       string
+	shards    int
+	writes    int64
+	overrides int
+	extras    int64
+	ttl       int64 // seconds; 0: none
+	limits    []itemLimit
+}
+
+// itemLimit is one limit of an item.
+type itemLimit struct {
+	name                     string // in the names of attributes
+	has                      bool   // a level; else it is full
+	level, debited, returned int64
+	params                   bucket.Params
+}
+
+var missing = &item{shards: 1}
+
+// find returns a limit of the item, or nil.
+func (it *item) find(name string) *itemLimit {
+	for i := range it.limits {
+		if it.limits[i].name == name {
+			return &it.limits[i]
+		}
+	}
+	return nil
+}
+
+// level returns a limit's level, and whether it has one. One that has none is full.
+func (it *item) level(name string) (int64, bool) {
+	if l := it.find(name); l != nil && l.has {
+		return l.level, true
+	}
+	return 0, false
+}
+
+// parseItem decodes a bucket's shard. Nonsense, as only an edit by hand can make it, is an error that names the
+// attribute.
+func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
+	if len(attrs) == 0 {
+		return missing, nil
+	}
+	it := &item{shards: 1, limits: make([]itemLimit, 0, (len(attrs)-8)/3+1)}
+	for name, v := range attrs {
+		if err := it.parse(name, v); err != nil {
+			return nil, fmt.Errorf("attribute %q: %w", name, err)
+		}
+	}
+	if it.shards < 1 || it.shards > maxShards || it.shards&(it.shards-1) != 0 {
+		return nil, fmt.Errorf("attribute %q: %d is not a number of shards", attrShards, it.shards)
+	}
+	for i := range it.limits {
+		l := &it.limits[i]
+		if _, params, override := parseLimitName(l.name); override {
+			var ok bool
+			if l.params, ok = parseParams(params); !ok {
+				return nil, fmt.Errorf("attribute %q: %q are no parameters of a limit", prefixLevel+l.name, params)
+			}
+		}
+		if l.params.Period == 0 {
+			return nil, fmt.Errorf("attribute %q: is missing", prefixParams+l.name)
+		}
+	}
+	slices.SortFunc(it.limits, func(a, b itemLimit) int { return cmp.Compare(a.name, b.name) })
+	return it, nil
+}
+
+func (it *item) parse(name string, v types.AttributeValue) (err error) {
+	switch name {
+	case attrID:
+		it.exists = true
+		it.id, err = unsigned(v)
+	case attrAt:
+		it.at, err = number(v)
+	case attrEpoch:
+		it.epoch, err = unsigned(v)
+	case attrSet:
+		it.set, err = text(v)
+	case attrShards:
+		it.shards, err = count(v)
+	case attrWrites:
+		it.writes, err = number(v)
+	case attrOverrides:
+		it.overrides, err = count(v)
+	case attrExtras:
+		it.extras, err = number(v)
+	case attrTTL:
+		it.ttl, err = number(v)
+	default:
+		if len(name) < 3 || name[1] != '_' {
+			return nil
+		}
+		prefix, rest := name[:2], name[2:]
+		switch prefix {
+		case prefixLevel:
+			l := it.limit(rest)
+			l.has = true
+			l.level, err = number(v)
+		case prefixDebited:
+			it.limit(rest).debited, err = number(v)
+		case prefixReturned:
+			it.limit(rest).returned, err = number(v)
+		case prefixParams:
+			var s string
+			if s, err = text(v); err == nil {
+				var ok bool
+				if it.limit(rest).params, ok = parseParams(s); !ok {
+					err = fmt.Errorf("%q are no parameters of a limit", s)
+				}
+			}
+		}
+	}
+	return err
+}
+
+func (it *item) limit(name string) *itemLimit {
+	if l := it.find(name); l != nil {
+		return l
+	}
+	it.limits = append(it.limits, itemLimit{name: name})
+	return &it.limits[len(it.limits)-1]
+}
+
+// asLimit returns the limit as the seam has it.
+func (l *itemLimit) asLimit() *store.Limit {
+	name, _, override := parseLimitName(l.name)
+	return &store.Limit{
+		Name: name, Amount: l.params.Amount, Period: time.Duration(l.params.Period), Burst: l.params.Burst, Override: override,
+	}
+}
+
+// combine returns the state of a bucket, of its shards' items. What is outstanding adds up.
+func combine(key store.Bucket, items []*item, now int64) store.State {
+	st := store.State{Bucket: key}
+	first := slices.IndexFunc(items, func(it *item) bool { return it.exists }) // 0, but right after the bucket was forgotten
+	if first < 0 {
+		return st
+	}
+	st.ID, st.Epoch = items[first].id, items[first].epoch
+	at := items[first].at
+	for k, it := range items {
+		at = max(at, it.at)
+		pl := place{k, it.shards}
+		for i := range it.limits {
+			l := &it.limits[i]
+			to := slices.IndexFunc(st.Limits, func(s store.LimitState) bool { return limitName(s.Limit) == l.name })
+			if to < 0 {
+				to = len(st.Limits)
+				st.Limits = append(st.Limits, store.LimitState{Limit: l.asLimit(), Level: l.params.Clock(now)})
+			}
+			s := &st.Limits[to]
+			s.Debited += l.debited
+			s.Returned += l.returned
+			switch {
+			case len(items) == 1 && it.shards == 1 && l.has:
+				s.Level = l.level
+			case l.has:
+				s.Level = bucket.Spend(s.Level, math.MinInt64, bucket.Outstanding(l.level, pl.clock(l.params, now)))
+			}
+		}
+	}
+	st.At = bucket.Time(at)
+	return st
+}
+
+var (
+	errNotNumber = errors.New("is not a whole number")
+	errNotText   = errors.New("is not a text")
+)
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func num[N int | int64 | uint64](n N) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
+}
+
+// number reads a whole number, saturating.
+func number(v types.AttributeValue) (int64, error) {
+	n, ok := v.(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, errNotNumber
+	}
+	i, err := strconv.ParseInt(n.Value, 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) {
+		return i, nil // ParseInt saturates
+	}
+	return 0, errNotNumber
+}
+
+func unsigned(v types.AttributeValue) (uint64, error) {
+	n, err := number(v)
+	if err != nil || n < 0 {
+		return 0, errNotNumber
+	}
+	return uint64(n), nil
+}
+
+func count(v types.AttributeValue) (int, error) {
+	n, err := number(v)
+	if err != nil || n < 0 || n > math.MaxInt32 {
+		return 0, errNotNumber
+	}
+	return int(n), nil
+}
+
+func text(v types.AttributeValue) (string, error) {
+	s, ok := v.(*types.AttributeValueMemberS)
+	if !ok {
+		return "", errNotText
+	}
+	return s.Value, nil
+}

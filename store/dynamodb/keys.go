@@ -1,0 +1,199 @@
+package dynamodb
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// The names of the table's keys and indexes. Everything that spells a key is in this file.
+const (
+	attrPK     = "PK"
+	attrSK     = "SK"
+	attrIndex  = "GP" // hash key of indexAll
+	attrSort   = "GS" // range key of indexAll
+	attrParent = "PP" // hash key of indexParent, only on records with a parent
+	attrChild  = "PC" // range key of indexParent
+	attrScope  = "RP" // hash key of indexScope, only on entities' own limits
+	attrOwner  = "RO" // range key of indexScope
+	attrTTL    = "ttl"
+
+	indexAll    = "all"    // every record and bucket of a namespace
+	indexParent = "parent" // records by parent
+	indexScope  = "scope"  // entities with limits of their own by resource
+
+	// partitions is how many hash keys of indexAll the records of a namespace are spread over.
+	partitions = 16
+
+	// DynamoDB's bounds of keys, in bytes.
+	maxHash  = 2048
+	maxRange = 1024
+)
+
+// A hash key escapes its parts. A range key keeps their order: NUL separates them, and a NUL in them becomes something
+// that sorts alike.
+var (
+	escaper   = strings.NewReplacer("%", "%25", "#", "%23", "/", "%2F")
+	unescaper = strings.NewReplacer("%23", "#", "%2F", "/", "%25", "%")
+	orderer   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+	disorder  = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
+)
+
+// primary is an item's primary key.
+type primary struct{ pk, sk string }
+
+// String returns the key for messages.
+func (p primary) String() string { return strconv.Quote(p.pk) + " " + strconv.Quote(p.sk) }
+
+func (p primary) item() map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{attrPK: str(p.pk), attrSK: str(p.sk)}
+}
+
+// bucketKey is the primary key of a bucket's shard.
+func bucketKey(b store.Bucket, shard int) primary {
+	return primary{
+		escaper.Replace(b.Namespace) + "/BUCKET#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + strconv.Itoa(shard),
+		"#STATE",
+	}
+}
+
+// parseBucketKey is the inverse of bucketKey.
+func parseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
+	ns, rest, ok := strings.Cut(pk, "/BUCKET#")
+	parts := strings.Split(rest, "#")
+	if !ok || len(parts) != 3 {
+		return b, 0, false
+	}
+	shard, err := strconv.Atoi(parts[2])
+	return store.Bucket{
+		Namespace: unescaper.Replace(ns), Entity: unescaper.Replace(parts[0]), Resource: unescaper.Replace(parts[1]),
+	}, shard, err == nil
+}
+
+// layouts say how a record's primary key is made where the records of an ID share a hash key: that is the noun and the
+// ID, and the range key the word and Sub.
+var layouts = map[store.Kind]struct{ noun, word string }{
+	store.KindEntity:         {"ENTITY", "#META"},
+	store.KindEntityLimits:   {"ENTITY", "#CONFIG"},
+	store.KindResourceLimits: {"RESOURCE", "#CONFIG"},
+	store.KindManifest:       {"MANIFEST", "#META"},
+	store.KindRevision:       {"MANIFEST", "#REVISION"},
+	store.KindRevisionText:   {"MANIFEST", "#TEXT"},
+}
+
+// systemWords begin the range keys of kinds whose records share one hash key in a namespace.
+var systemWords = map[store.Kind]string{
+	store.KindSystem:      "#CONFIG",
+	store.KindNamespace:   "#NAMESPACE",
+	store.KindNamespaceID: "#NSID",
+	store.KindSecret:      "#SECRET",
+}
+
+const auditWord = "#AUDIT"
+
+// systemWord returns the system word of a kind, also of one that is not known here.
+func systemWord(kind store.Kind) string {
+	if word, ok := systemWords[kind]; ok {
+		return word
+	}
+	return "#KIND#" + escaper.Replace(string(kind))
+}
+
+// recordKey is the primary key of a record. Records of one kind and hash key are ordered by ID, then Sub.
+func recordKey(k store.Key) primary {
+	ns, sub := escaper.Replace(k.Namespace), orderer.Replace(k.Sub)
+	if l, ok := layouts[k.Kind]; ok {
+		return primary{ns + "/" + l.noun + "#" + escaper.Replace(k.ID), l.word + optional(sub)}
+	}
+	rest := orderer.Replace(k.ID)
+	if k.Kind == store.KindAudit {
+		return primary{ns + "/AUDIT#" + escaper.Replace(k.Sub), auditWord + optional(rest)}
+	}
+	if sub != "" {
+		rest += "\x00" + sub
+	}
+	return primary{ns + "/SYSTEM#", systemWord(k.Kind) + optional(rest)}
+}
+
+func optional(part string) string {
+	if part == "" {
+		return ""
+	}
+	return "#" + part
+}
+
+func epochKey(namespace string) primary {
+	return primary{escaper.Replace(namespace) + "/SYSTEM#", "#EPOCH"}
+}
+
+// versionKey is the primary key of the table's schema version.
+func versionKey() primary { return primary{store.Registry + "/SYSTEM#", "#VERSION"} }
+
+func markerKey(id string) primary {
+	return primary{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
+}
+
+// indexPartition is the hash key of indexAll under which something is listed.
+func indexPartition(namespace, spread string) string {
+	h := fnv.New32a()
+	h.Write([]byte(spread))
+	return partitionName(namespace, int(h.Sum32()%partitions))
+}
+
+func partitionName(namespace string, n int) string {
+	return escaper.Replace(namespace) + "/IDX#" + strconv.Itoa(n)
+}
+
+// sortKey is a range key of an index, in the order of its parts.
+func sortKey(kind, id, sub string) string {
+	return kind + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
+}
+
+// parseSort is the inverse of sortKey.
+func parseSort(s string) (kind, id, sub string, ok bool) {
+	parts := strings.Split(s, "\x00")
+	if len(parts) != 3 {
+		return "", "", "", false
+	}
+	return parts[0], disorder.Replace(parts[1]), disorder.Replace(parts[2]), true
+}
+
+func recordSort(k store.Key) string { return sortKey(string(k.Kind), k.ID, k.Sub) }
+
+func bucketSort(b store.Bucket) string { return sortKey("bucket", b.Entity, b.Resource) }
+
+func parentPartition(namespace, parent string) string {
+	return escaper.Replace(namespace) + "/PARENT#" + escaper.Replace(parent)
+}
+
+func scopePartition(namespace, resource string) string {
+	return escaper.Replace(namespace) + "/SCOPE#" + escaper.Replace(resource)
+}
+
+// checkKey refuses what DynamoDB could not hold as it is. The product's ids, of at most 256 bytes, always fit.
+func checkKey(op string, k store.Key, parent string) error {
+	bad := func(format string, args ...any) error {
+		return &store.Error{Op: op, Key: k.String(), Err: invalid(format, args...), Hint: "use another id"}
+	}
+	for _, part := range []string{k.Namespace, string(k.Kind), k.ID, k.Sub, parent} {
+		if !utf8.ValidString(part) {
+			return bad("%q is not valid UTF-8", part)
+		}
+	}
+	p := recordKey(k)
+	if n := max(len(p.pk), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub))); n > maxHash {
+		return bad("a hash key of %d bytes; DynamoDB takes %d", n, maxHash)
+	}
+	if n := max(len(p.sk), len(recordSort(k))); n > maxRange {
+		return bad("a range key of %d bytes; DynamoDB takes %d", n, maxRange)
+	}
+	if strings.ContainsRune(string(k.Kind), 0) {
+		return bad("a kind with NUL")
+	}
+	return nil
+}

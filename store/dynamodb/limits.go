@@ -1,0 +1,146 @@
+package dynamodb
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// view is a debit's limits as the table spells them. It never changes.
+type view struct {
+	limits []*store.Limit
+	names  []string // in the names of attributes
+	attrs  []limitAttrs
+	params []bucket.Params
+	own    bool   // some are the bucket's own, not overrides
+	set    string // names the own ones: equal for equal names and parameters, in whatever order
+}
+
+// limitAttrs are the names of a limit's attributes that a debit writes.
+type limitAttrs struct{ level, debited, returned string }
+
+// newView returns the view of some charges, or an error if they break the bounds of the arithmetic.
+func newView(charges []store.Charge) (*view, error) {
+	v := &view{
+		limits: make([]*store.Limit, len(charges)), names: make([]string, len(charges)),
+		attrs: make([]limitAttrs, len(charges)), params: make([]bucket.Params, len(charges)),
+	}
+	var own []string
+	for i := range charges {
+		l := charges[i].Limit
+		p := paramsOf(l)
+		if err := p.Check(); err != nil {
+			return nil, invalid("limit %q: %s %s", l.Name, err.Field, err.Reason)
+		}
+		name := limitName(l)
+		v.limits[i], v.names[i], v.params[i] = l, name, p
+		v.attrs[i] = limitAttrs{prefixLevel + name, prefixDebited + name, prefixReturned + name}
+		if !l.Override {
+			v.own = true
+			own = append(own, v.names[i]+"="+formatParams(p))
+		}
+	}
+	if v.own {
+		slices.Sort(own)
+		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(own), "\n")))
+		v.set = base64.RawStdEncoding.EncodeToString(sum[:9])
+	}
+	return v, nil
+}
+
+// of reports whether the view is that of some charges.
+func (v *view) of(charges []store.Charge) bool {
+	if len(v.limits) != len(charges) {
+		return false
+	}
+	for i, l := range v.limits {
+		if c := charges[i].Limit; c != l && *c != *l {
+			return false
+		}
+	}
+	return true
+}
+
+func paramsOf(l *store.Limit) bucket.Params {
+	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}
+
+// limitName is what stands for a limit in attribute names: its name, and for an override its parameters too, since it
+// is identified by both. "!" marks overrides; a name's own are escaped.
+func limitName(l *store.Limit) string {
+	name := nameEscaper.Replace(l.Name)
+	if l.Override {
+		return name + "!" + formatParams(paramsOf(l))
+	}
+	return name
+}
+
+var (
+	nameEscaper   = strings.NewReplacer("%", "%25", "!", "%21")
+	nameUnescaper = strings.NewReplacer("%21", "!", "%25", "%")
+)
+
+// parseLimitName is the inverse of limitName. Of limits that are no overrides params is "".
+func parseLimitName(s string) (name, params string, override bool) {
+	name, params, override = strings.Cut(s, "!")
+	if strings.Contains(name, "%") {
+		name = nameUnescaper.Replace(name)
+	}
+	return name, params, override
+}
+
+// formatParams writes burst/amount/period, as 75000/50000/60s. A unit "m" stands for millitokens.
+func formatParams(p bucket.Params) string {
+	return formatAmount(p.Burst) + "/" + formatAmount(p.Amount) + "/" + formatPeriod(p.Period)
+}
+
+func formatAmount(milli int64) string {
+	if milli%1000 == 0 {
+		return strconv.FormatInt(milli/1000, 10)
+	}
+	return strconv.FormatInt(milli, 10) + "m"
+}
+
+func formatPeriod(nanos int64) string {
+	if nanos%int64(time.Second) == 0 {
+		return strconv.FormatInt(nanos/int64(time.Second), 10) + "s"
+	}
+	return strconv.FormatInt(nanos, 10) + "ns"
+}
+
+// parseParams is the inverse of formatParams. It refuses what breaks the bounds of the arithmetic.
+func parseParams(s string) (p bucket.Params, ok bool) {
+	burst, rest, _ := strings.Cut(s, "/")
+	amount, period, _ := strings.Cut(rest, "/")
+	var ok1, ok2, ok3 bool
+	if n, milli := strings.CutSuffix(burst, "m"); milli {
+		p.Burst, ok1 = parseScaled(n, 1)
+	} else {
+		p.Burst, ok1 = parseScaled(n, 1000)
+	}
+	if n, milli := strings.CutSuffix(amount, "m"); milli {
+		p.Amount, ok2 = parseScaled(n, 1)
+	} else {
+		p.Amount, ok2 = parseScaled(n, 1000)
+	}
+	if n, nanos := strings.CutSuffix(period, "ns"); nanos {
+		p.Period, ok3 = parseScaled(n, 1)
+	} else if n, seconds := strings.CutSuffix(period, "s"); seconds {
+		p.Period, ok3 = parseScaled(n, int64(time.Second))
+	}
+	return p, ok1 && ok2 && ok3 && p.Check() == nil
+}
+
+func parseScaled(s string, unit int64) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > (1<<63-1)/unit {
+		return 0, false
+	}
+	return n * unit, true
+}

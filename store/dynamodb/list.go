@@ -1,0 +1,139 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// List implements [store.Catalog]. Where the records of a query lie side by side in the table, the list shows all that
+// was committed before the call: those of one ID, of one audit subject, and the kinds of the registry. Others are found
+// by an index, which follows the table within moments as a rule: a record that was born, or given another parent, just
+// before the call may not be listed yet. What is listed is always as the table has it.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Page{}, err
+	}
+	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}, q.Parent); err != nil {
+		return store.Page{}, err
+	}
+	mark := queryMark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	spans := spansOf(q)
+	after := ""
+	if q.After != "" {
+		at, err := parseCursor(mark, q.After)
+		if err != nil {
+			return store.Page{}, err
+		}
+		kind, id, sub, ok := parseSort(at)
+		if after = at; spans[0].index == "" {
+			after = recordKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: id, Sub: sub}).sk
+		}
+		if !ok || kind != string(q.Kind) || after < spans[0].lo || after > spans[0].hi {
+			return store.Page{}, store.ErrBadCursor
+		}
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	limit := store.PageSize(q.Max)
+	w := s.walk(spans, q.Reverse, after)
+	var page store.Page
+	for len(page.Records) <= limit { // one more, to see whether there is a next page
+		entries, err := w.next(ctx, max(limit+1-len(page.Records), 25))
+		if err != nil {
+			return store.Page{}, err
+		}
+		if len(entries) == 0 {
+			break
+		}
+		records, err := s.fetch(ctx, q, entries)
+		if err != nil {
+			return store.Page{}, err
+		}
+		page.Records = append(page.Records, records...)
+	}
+	if len(page.Records) > limit {
+		page.Records = page.Records[:limit]
+		page.Next = makeCursor(mark, recordSort(page.Records[limit-1].Key))
+	}
+	return page, nil
+}
+
+// spansOf returns where the records of a query are found. Not everything there matches.
+func spansOf(q store.Query) []span {
+	k := store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}
+	_, byID := layouts[q.Kind]
+	switch {
+	case byID && q.ID != "" && q.Sub != "":
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, recordKey(k).sk, recordKey(k).sk}}
+	case byID && q.ID != "":
+		word := layouts[q.Kind].word
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, word, word + "$"}} // "$" follows "#"
+	case q.Kind == store.KindAudit && q.Sub != "":
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, auditWord, auditWord + "$"}}
+	case !byID && q.Kind != store.KindAudit:
+		word := systemWord(q.Kind)
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, word, word + "$"}}
+	}
+	lo, hi := string(q.Kind)+"\x00", string(q.Kind)+"\x01"
+	if q.ID != "" {
+		id := sortKey(string(q.Kind), q.ID, "")
+		lo, hi = id, id[:len(id)-1]+"\x01"
+	}
+	switch {
+	case q.Parent != "":
+		return []span{{indexParent, attrParent, attrChild, parentPartition(q.Namespace, q.Parent), lo, hi}}
+	case q.Kind == store.KindEntityLimits && q.Sub != "":
+		return []span{{indexScope, attrScope, attrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
+	}
+	return allSpans(q.Namespace, lo, hi)
+}
+
+// fetch returns the records of entries that are still there and match.
+func (s *Store) fetch(ctx context.Context, q store.Query, entries []entry) ([]store.Record, error) {
+	var absent []primary
+	for _, e := range entries {
+		if _, whole := e.attrs[attrVersion]; !whole {
+			absent = append(absent, e.key)
+		}
+	}
+	found := items{}
+	if len(absent) > 0 {
+		var err error
+		if found, err = s.batchGet(ctx, absent); err != nil {
+			return nil, err
+		}
+	}
+	now := s.clock()
+	var records []store.Record
+	for _, e := range entries {
+		attrs := e.attrs
+		if _, whole := attrs[attrVersion]; !whole {
+			attrs = found[e.key]
+		}
+		if attrs == nil {
+			continue
+		}
+		at, err := field(attrs, attrSort, text)
+		kind, id, sub, ok := parseSort(at)
+		k := store.Key{Namespace: q.Namespace, Kind: store.Kind(kind), ID: id, Sub: sub}
+		if err == nil && (!ok || recordKey(k) != e.key) {
+			err = errMisplaced
+		}
+		if err != nil {
+			return nil, s.damaged(e.key, err)
+		}
+		r, err := s.parseRecord(k, attrs, now)
+		if err != nil {
+			return nil, err
+		}
+		if r.Version > 0 && k.Kind == q.Kind && (q.ID == "" || k.ID == q.ID) && (q.Sub == "" || k.Sub == q.Sub) &&
+			(q.Parent == "" || r.Parent == q.Parent) {
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+var errMisplaced = errors.New("attribute " + attrSort + ": names another item")

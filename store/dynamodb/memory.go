@@ -1,0 +1,118 @@
+package dynamodb
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// memory is what the process remembers of a bucket.
+type memory struct {
+	s   *Store
+	key store.Bucket
+
+	views atomic.Pointer[[]*view] // of debits that came lately
+
+	shards  atomic.Pointer[[]*shard] // as many as shard 0 is known to be split into
+	growing sync.Mutex
+}
+
+// maxViews is how many views a bucket remembers: as a rule those of a take and of a few adjustments.
+const maxViews = 8
+
+// view returns the view of some charges.
+func (m *memory) view(charges []store.Charge) (*view, error) {
+	old := m.views.Load()
+	if old != nil {
+		for _, v := range *old {
+			if v.of(charges) {
+				return v, nil
+			}
+		}
+	}
+	v, err := newView(charges)
+	if err != nil {
+		return nil, err
+	}
+	views := []*view{v}
+	if old != nil {
+		views = append(views, (*old)[:min(len(*old), maxViews-1)]...)
+	}
+	m.views.Store(&views) // lost by one of two who do it at once: it is only remembered less
+	return v, nil
+}
+
+// root returns shard 0.
+func (m *memory) root() *shard { return m.all()[0] }
+
+// all returns the shards that are known of.
+func (m *memory) all() []*shard { return *m.shards.Load() }
+
+// grow makes place for n shards.
+func (m *memory) grow(n int) {
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	old := m.all()
+	if n <= len(old) {
+		return
+	}
+	shards := make([]*shard, n)
+	copy(shards, old)
+	for k := len(old); k < n; k++ {
+		shards[k] = m.s.newShard(m, k)
+	}
+	m.shards.Store(&shards)
+}
+
+// idle reports whether nothing is under way on the bucket, nor held for it.
+func (m *memory) idle() bool {
+	for _, sh := range m.all() {
+		sh.lane.Lock()
+		idle := sh.lane.Idle() && !sh.holds()
+		sh.lane.Unlock()
+		if !idle {
+			return false
+		}
+	}
+	return true
+}
+
+// memories are those of all buckets that came lately.
+type memories struct {
+	mu sync.Mutex
+	m  map[store.Bucket]*memory
+}
+
+// recall returns a bucket's memory.
+func (s *Store) recall(key store.Bucket, ref *store.Ref) *memory {
+	if m := store.Recall[memory](ref); m != nil && m.s == s {
+		return m
+	}
+	s.memories.mu.Lock()
+	defer s.memories.mu.Unlock()
+	m := s.memories.m[key]
+	if m == nil {
+		if len(s.memories.m) >= s.cfg.MaxBuckets {
+			s.memories.forget(s.cfg.MaxBuckets / 16)
+		}
+		m = &memory{s: s, key: key}
+		m.shards.Store(&[]*shard{s.newShard(m, 0)})
+		s.memories.m[key] = m
+	}
+	store.Remember(ref, m)
+	return m
+}
+
+// forget drops about n memories on which nothing is under way. A caller may still hold one of them, and another be
+// made for its bucket: they then are to each other as two processes are.
+func (ms *memories) forget(n int) {
+	for k, m := range ms.m {
+		if n--; n < 0 {
+			return
+		}
+		if m.idle() {
+			delete(ms.m, k)
+		}
+	}
+}

@@ -1,0 +1,478 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// batch is what one write carries.
+type batch struct {
+	now    int64
+	place  place
+	seen   *item // what it was planned on; nil: nothing that exists
+	jobs   []*job
+	gives  []*job // those that wait
+	parts  []part
+	own    bool   // it carries takes of the bucket's own limits
+	set    string // which are these
+	epoch  uint64
+	alone  bool  // it carries one job, which nobody else is to ride with
+	added  int   // overrides that the item does not have
+	extras int64 // other limits that it does not have
+	upkeep upkeep
+
+	number uint64
+	sent   time.Time
+	extra  []int64 // debited beyond the jobs, by part: see prefetch.go
+
+	oneJob   [1]*job
+	fewParts [2]part
+}
+
+// part is what a batch does to one limit.
+type part struct {
+	name    string
+	attrs   *limitAttrs
+	limit   *store.Limit
+	params  bucket.Params
+	sum     int64 // debited
+	bound   int64 // what of it has to fit: debits before and with the last that may be refused; -1: none
+	back    int64 // returned
+	known   bool  // the last sight showed it
+	has     bool  // and a level of it
+	level   int64
+	form    form
+	guard   int64
+	ceiling int64 // with a guard: how high the level may be
+	taken   bool  // a take names it
+}
+
+// part returns what the batch does to a limit, or nil.
+func (b *batch) part(name string) *part {
+	if i := b.index(name); i >= 0 {
+		return &b.parts[i]
+	}
+	return nil
+}
+
+func (b *batch) index(name string) int {
+	for i := range b.parts {
+		if b.parts[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *batch) spent(name string) int64 {
+	if p := b.part(name); p != nil {
+		return p.sum
+	}
+	return 0
+}
+
+// Board implements coalesce.Driver: it plans the next write by what was last seen.
+func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Duration) {
+	if len(waiting) == 0 {
+		return waiting, false, 0
+	}
+	b := &batch{now: sh.tick(), place: sh.place()}
+	b.jobs, b.parts = b.oneJob[:0], b.fewParts[:0]
+	if sh.seen != nil && sh.seen.exists {
+		b.seen = sh.seen
+	}
+	wall := time.Now()
+	waiting = sh.dropLate(waiting, wall)
+	if len(waiting) == 0 {
+		return waiting, false, 0
+	}
+	if i := slices.IndexFunc(waiting, func(j *job) bool { return j.kind == tend }); i >= 0 {
+		j := waiting[i]
+		waiting = slices.Delete(waiting, i, i+1)
+		if !j.upkeep.due(sh, b.now) {
+			sh.decide(j, true, b.now, sh.seen)
+			return sh.Board(waiting)
+		}
+		b.upkeep, b.jobs = j.upkeep, []*job{j}
+		sh.depart(b)
+		return waiting, true, 0
+	}
+	if waiting = sh.awaiting(waiting, b.now); len(waiting) == 0 {
+		return waiting, false, 0
+	}
+	if u := sh.orphaned(waiting[0]); u != nil {
+		b.upkeep = u
+		sh.depart(b)
+		return waiting, true, 0
+	}
+	gives := false
+	for _, j := range waiting {
+		if j.kind == give {
+			b.gives = append(b.gives, j)
+			gives = gives || j.missed
+		}
+	}
+	if !gives {
+		waiting, gives = sh.boardDebits(b, waiting)
+		if b.upkeep != nil {
+			sh.depart(b)
+			return waiting, true, 0
+		}
+		gives = gives && len(b.jobs) == 0
+	}
+	waiting, after = sh.boardGives(b, waiting, gives, wall)
+	if len(b.jobs) == 0 {
+		return waiting, false, after
+	}
+	sh.depart(b)
+	return waiting, true, 0
+}
+
+// depart makes a batch the next write.
+func (sh *shard) depart(b *batch) {
+	for _, j := range b.jobs {
+		sh.lane.Board(j)
+	}
+	sh.sent++
+	b.number, b.sent = sh.sent, sh.s.clock()
+	sh.batch = b
+}
+
+// dropLate answers those whose time is up, and drops those whose callers have gone.
+func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
+	return slices.DeleteFunc(waiting, func(j *job) bool {
+		switch {
+		case j.Abandoned() && j.kind != give:
+			sh.answer(j, context.Canceled)
+		case wall.After(j.expires):
+			sh.answer(j, &store.Error{
+				Op: "write", Key: sh.describe(), Err: errors.Join(j.err, context.DeadlineExceeded),
+				Hint: "its writes did not come through in time",
+			})
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// verdict is what becomes of a job while a write is planned.
+type verdict byte
+
+const (
+	board    verdict = iota // it rides
+	wait                    // it rides on a later write
+	answered                // it needs none
+	returns                 // the returns that wait come first
+	first                   // the batch's upkeep does
+)
+
+// boardDebits plans takes and forced debits, in their order, and reports whether one of them would fit if the
+// waiting returns had been made.
+func (sh *shard) boardDebits(b *batch, waiting []*job) (left []*job, gives bool) {
+	left = waiting[:0]
+	for i, j := range waiting {
+		if j.kind == give {
+			left = append(left, j)
+			continue
+		}
+		v := wait
+		if !b.alone {
+			v = sh.judge(b, j)
+		}
+		switch v {
+		case board:
+			sh.carry(b, j)
+		case wait, returns:
+			gives = gives || v == returns
+			left = append(left, j)
+		case first:
+			return append(left, waiting[i:]...), false
+		case answered:
+		}
+	}
+	return left, gives
+}
+
+// judge decides what becomes of a take or forced debit in the batch being planned.
+func (sh *shard) judge(b *batch, j *job) verdict {
+	if j.back != nil {
+		if len(b.jobs) > 0 {
+			return wait
+		}
+		sh.returnable(j, j.back)
+	}
+	if len(b.jobs) > 0 && (j.kind == take && j.v.own && b.own && j.v.set != b.set || b.clashes(j)) {
+		return wait
+	}
+	it := sh.seen
+	if it != nil && it.exists && j.kind == take && j.v.own && j.v.set != it.set {
+		return sh.judgeOther(b, j)
+	}
+	if j.kind == take && sh.never(b, j) {
+		if it == nil {
+			it = missing
+		}
+		sh.decide(j, false, b.now, it)
+		return answered
+	}
+	if it == nil || !it.exists {
+		return sh.judgeUnseen(b, j)
+	}
+	if v := sh.judgeOverrides(b, j); v != board {
+		return v
+	}
+	if overflows(b, j, it) {
+		sh.answer(j, store.ErrOverflow)
+		return answered
+	}
+	if j.kind == force || fits(it, b.place, j, b.now, b.spent) {
+		return board
+	}
+	if len(b.gives) > 0 && fits(it, b.place, j, b.now, returned(b.gives)) {
+		return returns
+	}
+	if !sh.sure(j) {
+		return probe(b)
+	}
+	if len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) {
+		return wait // it fits, but not beside those before it
+	}
+	sh.decide(j, false, b.now, it)
+	return answered
+}
+
+// clashes reports whether a job means something else by a limit that the item does not have than one aboard.
+func (b *batch) clashes(j *job) bool {
+	for i, name := range j.v.names {
+		if p := b.part(name); p != nil && !p.known && p.params != j.v.params[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// probe has a take that the last sight would refuse ask the item itself, alone.
+func probe(b *batch) verdict {
+	if len(b.jobs) > 0 {
+		return wait
+	}
+	b.alone = true
+	return board
+}
+
+// never reports whether a take does not fit even a full shard.
+func (sh *shard) never(b *batch, j *job) bool {
+	for i, a := range j.amounts {
+		if !j.unbound(i) && !j.inShadow(i) && a > b.place.burst(j.v.params[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeUnseen is judge for an item that was not seen, or seen not to exist: it is taken to be full.
+func (sh *shard) judgeUnseen(b *batch, j *job) verdict {
+	if overflows(b, j, missing) {
+		sh.answer(j, store.ErrOverflow)
+		return answered
+	}
+	overrides := 0
+	for i, l := range j.v.limits {
+		if l.Override && (j.kind == take || j.amounts[i] > 0) && b.part(j.v.names[i]) == nil {
+			overrides++
+		}
+	}
+	if b.added+overrides > store.MaxOverrides {
+		if len(b.jobs) > 0 {
+			return wait
+		}
+		sh.answer(j, store.ErrTooManyOverrides)
+		return answered
+	}
+	if j.kind != take || fits(missing, b.place, j, b.now, b.spent) {
+		return board
+	}
+	if len(b.jobs) > 0 {
+		return wait
+	}
+	sh.decide(j, false, b.now, missing) // at the end of the clock nothing fits
+	return answered
+}
+
+// judgeOther is judge for a take that knows other limits than the item follows.
+func (sh *shard) judgeOther(b *batch, j *job) verdict {
+	it := sh.seen
+	if it.set != "" && (j.epoch < it.epoch || j.epoch == it.epoch && j.v.set < it.set) {
+		if !sh.sure(j) {
+			return probe(b)
+		}
+		sh.answer(j, store.ErrStaleLimits)
+		return answered
+	}
+	if len(b.jobs) > 0 {
+		return wait
+	}
+	b.upkeep = &rebase{v: j.v, epoch: j.epoch, from: it}
+	return first
+}
+
+// judgeOverrides sees to it that an item never holds too many overrides.
+func (sh *shard) judgeOverrides(b *batch, j *job) verdict {
+	it := sh.seen
+	added := 0
+	for i, l := range j.v.limits {
+		if l.Override && (j.kind == take || j.amounts[i] > 0) && it.find(j.v.names[i]) == nil && b.part(j.v.names[i]) == nil {
+			added++
+		}
+	}
+	if added == 0 || it.overrides+b.added+added <= store.MaxOverrides {
+		return board
+	}
+	if len(b.jobs) > 0 {
+		return wait
+	}
+	full := it.fullOverrides(b.place, b.now, j.v)
+	if it.overrides-len(full)+added <= store.MaxOverrides {
+		b.upkeep = &sweep{names: full, from: it}
+		return first
+	}
+	if !sh.sure(j) {
+		return probe(b)
+	}
+	sh.answer(j, store.ErrTooManyOverrides)
+	return answered
+}
+
+// fullOverrides returns the overrides that are full, but for those of a view.
+func (it *item) fullOverrides(pl place, now int64, but *view) (names []string) {
+	for i := range it.limits {
+		l := &it.limits[i]
+		_, _, override := parseLimitName(l.name)
+		if override && l.level <= pl.clock(l.params, now) && !slices.Contains(but.names, l.name) {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}
+
+func nobody(string) int64 { return 0 }
+
+// fits reports whether a take's charges fit an item beside what others are promised already.
+func fits(it *item, pl place, j *job, now int64, spent func(name string) int64) bool {
+	for i, a := range j.amounts {
+		if !j.unbound(i) && !j.inShadow(i) && !fitsOne(it, pl, j, i, a, now, spent) {
+			return false
+		}
+	}
+	return true
+}
+
+// fitsOne is fits for one of the charges.
+func fitsOne(it *item, pl place, j *job, i int, a, now int64, spent func(name string) int64) bool {
+	p, name := j.v.params[i], j.v.names[i]
+	clock := pl.clock(p, now)
+	level, ok := it.level(name)
+	if !ok {
+		level = clock
+	}
+	if n := spent(name); n != 0 {
+		level = bucket.Spend(level, clock, n)
+	}
+	return pl.fits(p, level, clock, a)
+}
+
+// leaveOut decides which of a take's charges in shadow are debited: those that fit, by what was last seen.
+func (b *batch) leaveOut(j *job) {
+	it := missing
+	if b.seen != nil {
+		it = b.seen
+	}
+	for i, want := range j.shadow.wants {
+		if !j.shadow.is[i] {
+			continue
+		}
+		j.amounts[i] = want
+		if j.shadow.out[i] = !fitsOne(it, b.place, j, i, want, b.now, b.spent); j.shadow.out[i] {
+			j.amounts[i] = 0
+		}
+	}
+}
+
+// overflows reports whether a forced amount would carry a level past the largest.
+func overflows(b *batch, j *job, it *item) bool {
+	for i, a := range j.amounts {
+		if a == 0 || !j.unbound(i) {
+			continue
+		}
+		name, p := j.v.names[i], j.v.params[i]
+		level, ok := it.level(name)
+		if ok {
+			p = it.find(name).params
+		} else {
+			level = b.place.clock(p, b.now)
+		}
+		clock := b.place.clock(p, b.now)
+		if bucket.Spend(bucket.Spend(level, clock, b.spent(name)), clock, a) > bucket.MaxLevel {
+			return true
+		}
+	}
+	return false
+}
+
+// carry has a job ride.
+func (sh *shard) carry(b *batch, j *job) {
+	b.jobs = append(b.jobs, j)
+	b.alone = b.alone || j.back != nil
+	if j.kind == take && j.v.own {
+		b.own, b.set, b.epoch = true, j.v.set, j.epoch
+	}
+	if j.shadow != nil {
+		b.leaveOut(j)
+	}
+	for i, a := range j.amounts {
+		if len(j.back) > 0 && j.back[i] > 0 {
+			sh.partOf(b, j, i).back += j.back[i]
+		}
+		if j.kind != take && a == 0 || j.leftOut(i) {
+			continue
+		}
+		p := sh.partOf(b, j, i)
+		if j.kind == give {
+			p.back += a
+			continue
+		}
+		p.taken = p.taken || j.kind == take
+		p.sum += a
+		if !j.unbound(i) {
+			p.bound = p.sum
+		}
+	}
+}
+
+// partOf returns the part of a job's limit, and adds it if there is none.
+func (sh *shard) partOf(b *batch, j *job, i int) *part {
+	name := j.v.names[i]
+	if p := b.part(name); p != nil {
+		return p
+	}
+	p := part{name: name, attrs: &j.v.attrs[i], limit: j.v.limits[i], params: j.v.params[i], bound: -1}
+	if it := sh.seen; it != nil && it.exists {
+		if l := it.find(name); l != nil {
+			p.known, p.has, p.level = true, l.has, l.level
+			if j.kind != take {
+				p.params = l.params // what a settle names is the bucket's own limit of that name
+			}
+		}
+	}
+	if !p.known && p.limit.Override && j.kind != give && (j.kind == take || j.amounts[i] > 0) {
+		b.added++
+	}
+	b.parts = append(b.parts, p)
+	return &b.parts[len(b.parts)-1]
+}

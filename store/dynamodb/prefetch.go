@@ -1,0 +1,158 @@
+package dynamodb
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+)
+
+// surplus is what a write debited ahead, of each limit of a view. It occupies the interval from its level down: what
+// of that the clock has passed would have been refilled by now, and is not handed out as well.
+type surplus struct {
+	v      *view
+	left   []int64
+	levels []int64 // what its write left
+	place  place
+	item   *item
+	since  time.Time
+	timer  *time.Timer
+
+	asked []int64 // by takes since the last write: the demand
+	from  int64   // when that was
+}
+
+// holds reports whether something was debited ahead that is not used. The lane must be locked.
+func (sh *shard) holds() bool { return sh.surplus.v != nil }
+
+// prefetched answers a take by what was debited ahead. The lane must be locked.
+func (sh *shard) prefetched(j *job, now int64) bool {
+	if sh.s.cfg.Prefetch.Share == 0 {
+		return false
+	}
+	su := &sh.surplus
+	if len(su.asked) != len(j.amounts) {
+		su.asked = make([]int64, len(j.amounts))
+		su.from = now
+	}
+	for i, a := range j.amounts {
+		su.asked[i] = add(su.asked[i], a)
+	}
+	if su.v != j.v || (j.forced != nil || j.shadow != nil) || sh.s.clock().Sub(su.since) >= sh.s.cfg.Prefetch.For {
+		return false
+	}
+	for i, a := range j.amounts {
+		if a > min(su.left[i], bucket.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) {
+			return false
+		}
+	}
+	for i, a := range j.amounts {
+		su.left[i] -= a
+	}
+	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.item, su.place
+	j.later = append(j.space2[:0], su.left...) // what is left lies above it
+	return true
+}
+
+// ahead plans what a write of takes debits beyond them: as much as was asked for lately, if it goes on like that for
+// as long as a surplus is kept, and at most the configured share of what is available.
+func (sh *shard) ahead(b *batch) {
+	cfg := &sh.s.cfg.Prefetch
+	su := &sh.surplus
+	if cfg.Share == 0 || b.seen == nil || b.alone || !b.own || sh.misses > 0 || b.now <= su.from {
+		return
+	}
+	v := b.jobs[0].v
+	for _, j := range b.jobs {
+		if j.kind != take || j.v != v || (j.forced != nil || j.shadow != nil) {
+			return
+		}
+	}
+	if len(su.asked) != len(v.names) {
+		return
+	}
+	extra := make([]int64, len(v.names))
+	some := false
+	for i, name := range v.names {
+		p := b.part(name)
+		clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
+		available := burst - p.bound
+		if p.has {
+			available -= bucket.Outstanding(p.level, clock)
+		}
+		want := float64(su.asked[i]) / float64(b.now-su.from) * float64(cfg.For)
+		extra[i] = int64(max(0, min(want, cfg.Share*float64(available))))
+		if p.sum == 0 && extra[i] > 0 {
+			return
+		}
+		some = some || extra[i] > 0
+	}
+	if !some {
+		return
+	}
+	for i, name := range v.names {
+		p := b.part(name)
+		p.sum += extra[i]
+		p.bound += extra[i]
+	}
+	b.extra = extra
+}
+
+// keep takes over what a write that was applied debited ahead, and returns what was left of the surplus before. The
+// lane must be locked.
+func (sh *shard) keep(b *batch, it *item) {
+	su := &sh.surplus
+	if b.extra == nil {
+		return
+	}
+	sh.giveUp()
+	v := b.jobs[0].v
+	su.v, su.left, su.place, su.item, su.since = v, b.extra, b.place, it, b.sent
+	su.levels = make([]int64, len(v.names))
+	for i, name := range v.names {
+		su.levels[i], _ = it.level(name)
+	}
+	clear(su.asked)
+	su.from = b.now
+	kept := su.item
+	su.timer = time.AfterFunc(sh.s.cfg.Prefetch.For, func() {
+		sh.lane.Lock()
+		defer sh.lane.Unlock()
+		if su.item == kept {
+			sh.giveUp()
+		}
+	})
+}
+
+// giveUp returns what is left of a surplus. The lane must be locked.
+func (sh *shard) giveUp() {
+	su := &sh.surplus
+	if su.v == nil {
+		return
+	}
+	su.timer.Stop()
+	j := sh.s.newJob(give, su.v, 0)
+	copy(j.amounts, su.left)
+	j.tops, j.takenOn = su.levels, su.place
+	j.due = time.Now().Add(sh.s.cfg.ReturnDelay)
+	j.expires = j.due.Add(10 * sh.s.cfg.WriteTimeout)
+	su.v, su.left, su.item = nil, nil, nil
+	if !j.nothing() {
+		sh.add(j)
+	}
+}
+
+// returnSurpluses returns what every shard debited ahead.
+func (s *Store) returnSurpluses() {
+	if s.cfg.Prefetch.Share == 0 {
+		return
+	}
+	s.memories.mu.Lock()
+	defer s.memories.mu.Unlock()
+	for _, m := range s.memories.m {
+		for _, sh := range m.all() {
+			sh.lane.Lock()
+			sh.giveUp()
+			sh.lane.Unlock()
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package dynamodb_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/faultproxy"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// long reports whether there is time to test at length.
+func long(t *testing.T) bool {
+	return os.Getenv("WEIR_TORTURE") != "" && storetest.TortureTime(t) >= time.Minute
+}
+
+// brief reports whether there is not even time for all, since the race detector takes it.
+func brief(t *testing.T) bool { return raced && !long(t) }
+
+// faults are 5 % of every kind.
+func faults() (rules []faultproxy.Rule) {
+	for _, kind := range []faultproxy.Kind{
+		faultproxy.Delay, faultproxy.DropBefore, faultproxy.DropAfter, faultproxy.InternalError, faultproxy.Throttling,
+		faultproxy.Throughput, faultproxy.Conflict, faultproxy.Unprocessed,
+	} {
+		rules = append(rules, faultproxy.Rule{Kind: kind, Probability: 0.05, Delay: 20 * time.Millisecond})
+	}
+	return rules
+}
+
+// TestProcesses holds 8 processes of 16 callers each to a limit that they ask twice as much of, at least.
+//
+//nolint:paralleltest // it loads the machine, and measures what is admitted in a time
+func TestProcesses(t *testing.T) {
+	endpoint := dynamotest.FreshEngine(t)
+	workers := hire(t, 8)
+	client := dynamotest.Client(t, endpoint)
+	table := dynamotest.Table(t)
+	if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name                                  string
+		shards, children                      int
+		prefetch, faults, skew, changes, more bool // more: it is split meanwhile
+		quick                                 bool // also with the race detector
+	}{
+		{name: "one bucket", shards: 1, quick: true},
+		{name: "one bucket with prefetch", shards: 1, prefetch: true},
+		{name: "4 shards", shards: 4},
+		{name: "4 shards with prefetch", shards: 4, prefetch: true},
+		{name: "a parent of 50", shards: 1, children: 50},
+		{name: "a parent of 50 with prefetch", shards: 1, children: 50, prefetch: true},
+		{name: "limits change", shards: 1, changes: true},
+		{name: "limits of 4 shards change, with prefetch", shards: 4, changes: true, prefetch: true},
+		{name: "split meanwhile", shards: 1, more: true, quick: true},
+		{name: "split meanwhile with prefetch", shards: 1, more: true, prefetch: true},
+		{name: "faults", shards: 1, faults: true},
+		{name: "faults on 4 shards", shards: 4, faults: true, prefetch: true, quick: true},
+		{name: "faults on a parent of 50", shards: 1, children: 50, faults: true},
+		{name: "skew", shards: 1, skew: true},
+		{name: "skew on 4 shards, split further, with faults", shards: 4, skew: true, faults: true, more: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if brief(t) && !tt.quick {
+				t.Skip("takes long with the race detector")
+			}
+			b := bkt(fmt.Sprint("parent-", t.Name()))
+			versions := []*store.Limit{per("tpm", 600, time.Second, 600)}
+			if tt.changes {
+				versions = append(versions, per("tpm", 300, time.Second, 300), per("tpm", 600, time.Second, 400), per("tpm", 500, time.Second, 600))
+			}
+			s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			st := &stage{TB: t}
+			st.take(s, charge(b, versions[0], 0))
+			for n := 1; n < tt.shards; n *= 2 {
+				for k := range n {
+					s.Split(b, k)
+				}
+			}
+			lasts := 2500 * time.Millisecond
+			if long(t) {
+				lasts = 20 * time.Second
+			}
+			o := order{
+				Endpoint: endpoint, Table: table, Parent: b, Versions: versions, Prefetch: tt.prefetch,
+				Child: per("tpm", 1_000_000, time.Second, 1_000_000), Start: time.Now().Add(200 * time.Millisecond),
+			}
+			o.End = o.Start.Add(lasts)
+			for i := range tt.children {
+				o.Children = append(o.Children, bkt(fmt.Sprint("child-", i, t.Name())))
+			}
+			if tt.faults {
+				o.Endpoint = faultproxy.New(t, endpoint, faultproxy.Config{Seed: 1, Rules: faults()}).URL
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for k := 0; tt.more && k < 4; k++ {
+					time.Sleep(time.Until(o.Start.Add(time.Duration(k+1) * lasts / 6))) // real time: in the midst of it
+					s.Split(b, k/2)
+				}
+			}()
+			sum, err := carryOut(workers, func(i int) order {
+				o := o
+				if tt.skew {
+					o.Skew = time.Duration(i-4) * 4 * time.Second / 7
+					o.Skew = max(-2*time.Second, min(o.Skew, 2*time.Second))
+				}
+				return o
+			})
+			<-done
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sum.Errors > 0 && !tt.faults {
+				t.Errorf("%d errors, the first: %s", sum.Errors, sum.First)
+			}
+			snap, err := s.Peek(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := snap.States[0].Limits[0]
+			net := l.Debited - l.Returned
+			first, last := o.Start, snap.States[0].At
+			if tt.skew {
+				first = first.Add(-2 * time.Second)
+			}
+			most := int64(0)
+			for _, v := range versions {
+				p := bucket.Params{Amount: v.Amount, Period: int64(v.Period), Burst: v.Burst}
+				issued := p.Clock(bucket.Nanos(last)) - p.Clock(bucket.Nanos(first))
+				if len(versions) > 1 {
+					issued += 10_000 // a millitoken for each floor that is taken
+				}
+				most = max(most, v.Burst+issued)
+			}
+			p := bucket.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period)}
+			due := most - p.Clock(bucket.Nanos(last)) + p.Clock(bucket.Nanos(o.End)) // what ends later counts all the same
+			t.Logf("%.4f of what is allowed at most, %.4f of what is due until the end; %d shards, %d errors",
+				float64(net)/float64(most), float64(sum.Admitted)/float64(due), len(s.Depths(b)), sum.Errors)
+			if sum.Admitted > net {
+				t.Errorf("%d admitted, but only %d debited and not returned", sum.Admitted, net)
+			}
+			if net > most {
+				t.Errorf("%d debited and not returned, at most %d", net, most)
+			}
+			if calm := !tt.faults && !tt.skew && !tt.changes && !tt.more; calm && !raced && float64(sum.Admitted) < 0.97*float64(due) {
+				t.Errorf("%d admitted, %.4f of what is allowed; want 0.97", sum.Admitted, float64(sum.Admitted)/float64(due))
+			}
+			if tt.more && !tt.skew && s.Depths(b)[0] <= tt.shards { // by a clock behind it is in debt
+				t.Error("it was not split")
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/store"
+)
+
+func at(epoch uint64, d store.Debit) store.Debit { d.Epoch = epoch; return d }
+
+// TestRebaseConcurrent: what others debit while limits change is neither lost nor in the way.
+func TestRebaseConcurrent(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s, other := st.open(noGuard), st.open(noGuard)
+	before, after, alice := per("rpm", 10, time.Minute, 10), per("rpm", 60, time.Minute, 60), bkt("alice")
+	st.want(other, true, at(1, of(alice, before, 2)))
+	st.want(s, true, at(1, of(alice, before, 1)))
+	calls := 0
+	st.fake.Before = func(op string, _ any) error {
+		if calls++; calls == 1 && op == "UpdateItem" { // just ahead of the change
+			st.want(other, true, at(1, of(alice, before, 5)))
+		}
+		return nil
+	}
+	st.want(s, true, at(2, of(alice, after, 20)))
+	if calls != 3 { // the other's, the change, the debit
+		t.Errorf("%d calls", calls)
+	}
+	if n := st.outstanding(alice, "rpm"); n != 28_000 {
+		t.Errorf("%d outstanding", n)
+	}
+	if _, err := other.Take(t.Context(), store.Take{Debits: []store.Debit{at(1, of(alice, before, 1))}}); !errors.Is(err, store.ErrStaleLimits) {
+		t.Error(err)
+	}
+	st.want(other, true, at(2, of(alice, after, 1)))
+}
+
+// TestRebaseKeeps: what is outstanding is kept, whichever way limits change, to a millitoken that it may cost.
+func TestRebaseKeeps(t *testing.T) {
+	t.Parallel()
+	limits := []*store.Limit{
+		per("rpm", 10, time.Minute, 10), per("rpm", 7, 13*time.Second, 100), per("rpm", 1, time.Hour, 3), per("rpm", 1000, time.Second, 5),
+	}
+	for _, tokens := range []int64{0, 1, 3, 25} {
+		st := newStage(t)
+		s := st.open(noGuard)
+		alice := bkt("alice")
+		st.want(s, true, at(1, of(alice, limits[0], 0)))
+		st.settle(s, at(1, of(alice, limits[0], tokens)))
+		want := 1000 * tokens
+		for epoch, l := range limits[1:] {
+			st.take(s, at(uint64(epoch+2), of(alice, l, 0)))
+			if n := st.outstanding(alice, "rpm"); n < want || n > want+1 {
+				t.Errorf("%d outstanding after %d changes, want %d", n, epoch+1, want)
+			} else {
+				want = n
+			}
+		}
+	}
+}
+
+// TestRebaseRemoved: a limit that is removed and comes back owes what it owed.
+func TestRebaseRemoved(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard)
+	rpm, tpm, alice := per("rpm", 10, time.Hour, 10), per("tpm", 10, time.Hour, 10), bkt("alice")
+	both := of(alice, rpm, 1)
+	both.Charges = append(both.Charges, store.Charge{Limit: tpm, Amount: 9000})
+	st.want(s, true, at(1, both))
+	st.want(s, true, at(2, of(alice, rpm, 1)))
+	st.want(s, false, at(3, both))
+	if n := st.outstanding(alice, "tpm"); n != 9000 {
+		t.Errorf("%d outstanding", n)
+	}
+}
+
+// TestRebaseOnce: of two processes with one epoch and different limits, one wins, for good.
+func TestRebaseOnce(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	a, b := st.open(noGuard, noMemory), st.open(noGuard, noMemory)
+	alice := bkt("alice")
+	one, two := at(1, of(alice, per("rpm", 10, time.Hour, 10), 1)), at(1, of(alice, per("rpm", 20, time.Hour, 20), 1))
+	stale := map[string]int{}
+	for range 4 {
+		if _, err := a.Take(t.Context(), store.Take{Debits: []store.Debit{one}}); errors.Is(err, store.ErrStaleLimits) {
+			stale["one"]++
+		} else if err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Take(t.Context(), store.Take{Debits: []store.Debit{two}}); errors.Is(err, store.ErrStaleLimits) {
+			stale["two"]++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if len(stale) != 1 || stale["one"]+stale["two"] < 3 {
+		t.Errorf("stale: %v", stale)
+	}
+}
+
+// TestOverrideNoRebase: limits of one request leave the bucket's own as they are, and are one limit for all who ask
+// with the same.
+func TestOverrideNoRebase(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard)
+	rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+	other := per("rpm", 3, time.Hour, 3)
+	other.Override = true
+	st.want(s, true, at(1, of(alice, rpm, 9)))
+	updates := 0
+	st.fake.Before = func(_ string, in any) error {
+		if _, ok := in.(*sdk.UpdateItemInput); ok {
+			updates++
+		}
+		return nil
+	}
+	st.want(s, true, at(9, of(alice, other, 2)))
+	st.want(s, false, at(9, of(alice, other, 2)))
+	st.want(s, true, at(1, of(alice, rpm, 1)))
+	st.want(s, false, at(1, of(alice, rpm, 1)))
+	if n := st.outstanding(alice, "rpm"); n != 10_000 || updates > 4 {
+		t.Errorf("%d outstanding, %d updates", n, updates)
+	}
+}

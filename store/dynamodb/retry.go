@@ -1,0 +1,50 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// within bounds an operation on the catalog where its caller does not: by a few times what one write may take.
+func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 5*s.cfg.WriteTimeout)
+}
+
+// attempt makes a call, and makes it again while that may help, until ctx ends. The call must be one that may be made
+// twice.
+func (s *Store) attempt(ctx context.Context, call func(context.Context) error) error {
+	for try := 1; ; try++ {
+		err := s.attemptOnce(ctx, call)
+		if err == nil || ctx.Err() != nil || !transient(err) {
+			return err
+		}
+		if cause := sleep(ctx, backoff(try)); cause != nil {
+			return fmt.Errorf("%w after %d tries: %w", cause, try, err)
+		}
+	}
+}
+
+func (s *Store) attemptOnce(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// backoff is how long to wait after so many tries: up to 25 ms after the first, twice that after the next, up to 200 ms,
+// spread over all of it so that those who collided do not meet again.
+func backoff(try int) time.Duration {
+	return rand.N(25 * time.Millisecond << min(max(try-1, 0), 3))
+}

@@ -1,0 +1,83 @@
+package dynamodb
+
+import (
+	"slices"
+	"time"
+)
+
+// boardGives plans returns. They ride where the debits aboard are no less than what comes back, or make a write of
+// their own when all is true.
+func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) (left []*job, after time.Duration) {
+	left = waiting[:0]
+	alone := len(b.jobs) == 0
+	if alone && !all {
+		all = slices.ContainsFunc(waiting, func(j *job) bool { return j.kind == give && sh.isDue(j, wall) })
+	}
+	for _, j := range waiting {
+		j.melt(b.now)
+		switch {
+		case j.kind != give:
+			left = append(left, j)
+		case !sh.returnable(j, j.amounts):
+			sh.decide(j, true, b.now, sh.seen)
+		case alone && all, !alone && sh.rides(b, j):
+			sh.carry(b, j)
+		default:
+			if due := sh.isDue(j, wall); due {
+				j.missed = true
+			} else if d := j.due.Sub(wall); after == 0 || d < after {
+				after = d
+			}
+			left = append(left, j)
+		}
+	}
+	return left, after
+}
+
+func (sh *shard) isDue(j *job, wall time.Time) bool {
+	return !wall.Before(j.due) || sh.s.fleet.Urgent()
+}
+
+// returnable leaves out what the item does not have any more, since there is nothing to give it back to, and reports
+// whether anything remains.
+func (sh *shard) returnable(j *job, amounts []int64) bool {
+	if sh.seen == nil || !sh.sure(j) {
+		return j.tops == nil || !j.nothing()
+	}
+	some := false
+	for i, name := range j.v.names {
+		if l := sh.seen.find(name); !sh.seen.exists || l == nil || !l.has {
+			amounts[i] = 0
+		}
+		some = some || amounts[i] != 0
+	}
+	return some
+}
+
+// rides reports whether a return may ride beside the debits aboard.
+func (sh *shard) rides(b *batch, j *job) bool {
+	if b.alone || sh.seen == nil || !sh.seen.exists {
+		return false
+	}
+	for i, a := range j.amounts {
+		if a == 0 {
+			continue
+		}
+		if p := b.part(j.v.names[i]); p == nil || !p.has || p.sum-p.back < a {
+			return false
+		}
+	}
+	return true
+}
+
+// returned is what returns take off what was spent.
+func returned(gives []*job) func(name string) int64 {
+	return func(name string) (n int64) {
+		for _, j := range gives {
+			if i := slices.Index(j.v.names, name); i >= 0 {
+				n -= j.amounts[i]
+			}
+		}
+		return n
+	}
+}

@@ -1,0 +1,230 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Settle implements [store.Store]. With an ID, what is forced is written first, then a record that only one can make,
+// then what is returned: a crash in between leaves tokens spent, and one who comes second takes back what it forced.
+func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := checkSettle(t); err != nil {
+		return store.Outcome{}, err
+	}
+	rounds, err := s.rounds(&t)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	now := s.align(rounds)
+	if t.ID != "" {
+		now, err = s.settleOnce(ctx, &t, rounds, now)
+	} else {
+		now, err = s.settle(ctx, rounds, now)
+	}
+	out := store.Outcome{Allowed: true, At: bucket.Time(now)}
+	if err != nil {
+		return out, err
+	}
+	for i := range t.Debits {
+		out.Levels = s.settled(out.Levels, &t.Debits[i], rounds, now)
+	}
+	return out, nil
+}
+
+// settleOnce makes two rounds, of what is forced and of what is returned, and takes the settle's id in between.
+func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]placed, now int64) (int64, error) {
+	if !s.clock().Before(t.Expires) {
+		return now, store.ErrExpired
+	}
+	now, err := s.settle(ctx, rounds[:1], now)
+	if err != nil {
+		return now, err
+	}
+	if err := s.putMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
+		if errors.Is(err, store.ErrSettled) {
+			var back []placed
+			for _, p := range rounds[0] {
+				back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
+			}
+			_, undone := s.settle(context.WithoutCancel(ctx), [][]placed{back}, now)
+			err = errors.Join(err, undone)
+		}
+		return now, err
+	}
+	return s.settle(ctx, rounds[1:], now)
+}
+
+// settle makes rounds of writes, one after another, and returns the latest time of any.
+func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64, error) {
+	var errs []error
+	for _, round := range rounds {
+		for _, p := range round {
+			p.j.due = time.Time{} // somebody waits
+			p.sh.lane.Lock()
+			p.sh.add(p.j)
+			p.sh.lane.Unlock()
+		}
+		for i := range round {
+			if err := round[i].await(ctx); err != nil {
+				errs = append(errs, err)
+			} else {
+				now = max(now, round[i].j.at)
+			}
+		}
+	}
+	return now, errors.Join(errs...)
+}
+
+// align has the shards of a settle's first round judge at one time, and returns that.
+func (s *Store) align(rounds [][]placed) int64 {
+	now := s.now()
+	for range 2 {
+		for _, round := range rounds {
+			for _, p := range round {
+				now = max(now, p.sh.raise(now))
+			}
+		}
+	}
+	return now
+}
+
+// rounds places what a settle does. With an ID the first is what is forced, the second what is returned.
+func (s *Store) rounds(t *store.Settle) (rounds [][]placed, err error) {
+	if t.ID != "" {
+		rounds = append(rounds, nil, nil)
+	}
+	for i := range t.Debits {
+		m := s.recall(t.Debits[i].Bucket, t.Debits[i].Ref)
+		if t.ID != "" {
+			up, down, err := m.signed(&t.Debits[i], t.Debits[i].Charges)
+			if err != nil {
+				return nil, err
+			}
+			if !up.nothing() {
+				rounds[0] = append(rounds[0], m.placeForced(up)...)
+			}
+			if !down.nothing() {
+				rounds[1] = append(rounds[1], m.placeReturn(down)...)
+			}
+			continue
+		}
+		steps, err := m.steps(&t.Debits[i])
+		if err != nil {
+			return nil, err
+		}
+		for n, step := range steps {
+			if n == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[n] = append(rounds[n], step...)
+		}
+	}
+	return rounds, nil
+}
+
+// steps turns a debit's signed amounts into jobs: what is forced and what is returned at once, but a limit that is
+// forced after something was returned to it in a step of its own, so that it finds what the return left.
+func (m *memory) steps(d *store.Debit) (steps [][]placed, err error) {
+	charges := d.Charges
+	for len(charges) > 0 {
+		n := 0
+		var back []*store.Limit
+		for n < len(charges) && !(charges[n].Amount > 0 && slices.ContainsFunc(back, func(l *store.Limit) bool { return limitName(l) == limitName(charges[n].Limit) })) {
+			if charges[n].Amount < 0 {
+				back = append(back, charges[n].Limit)
+			}
+			n++
+		}
+		step, err := m.step(d, charges[:n])
+		if err != nil {
+			return nil, err
+		}
+		steps, charges = append(steps, step), charges[n:]
+	}
+	return steps, nil
+}
+
+// signed turns signed amounts into what is forced and what is returned.
+func (m *memory) signed(d *store.Debit, charges []store.Charge) (up, down *job, err error) {
+	v, err := m.view(charges)
+	if err != nil {
+		return nil, nil, err
+	}
+	up, down = m.s.newJob(force, v, d.Epoch), m.s.newJob(give, v, d.Epoch)
+	for i := range charges {
+		if a := charges[i].Amount; a >= 0 {
+			up.amounts[i] = a
+		} else {
+			down.amounts[i] = -a
+		}
+	}
+	return up, down, nil
+}
+
+func (m *memory) step(d *store.Debit, charges []store.Charge) (jobs []placed, err error) {
+	up, down, err := m.signed(d, charges)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case up.nothing() && down.nothing():
+		return nil, nil
+	case up.nothing():
+		return m.placeReturn(down), nil
+	case down.nothing():
+		return m.placeForced(up), nil
+	case len(m.usable()) > 1:
+		return append(m.placeForced(up), m.placeReturn(down)...), nil
+	}
+	up.back = down.amounts
+	return []placed{{sh: m.root(), j: up}}, nil
+}
+
+// settled adds the levels of a debit's limits, as far as there are any.
+func (s *Store) settled(levels []store.Level, d *store.Debit, rounds [][]placed, now int64) []store.Level {
+	m := s.recall(d.Bucket, d.Ref)
+	shards := m.all()
+	items := make([]*item, len(shards))
+	last := make([]*job, len(shards)) // what each shard answered last
+	for k, sh := range shards {
+		items[k] = missing
+		for _, round := range rounds {
+			for _, p := range round {
+				if p.sh == sh && p.j.item != nil {
+					items[k], last[k] = p.j.item, p.j
+				}
+			}
+		}
+		if last[k] == nil {
+			sh.lane.Lock()
+			if sh.seen != nil {
+				items[k] = sh.seen
+			}
+			sh.lane.Unlock()
+		}
+	}
+	st := combine(d.Bucket, items, now)
+	for i := range d.Charges {
+		name := limitName(d.Charges[i].Limit)
+		for _, l := range st.Limits {
+			if limitName(l.Limit) != name {
+				continue
+			}
+			if last[0] != nil && len(shards) == 1 {
+				if level, ok := last[0].level(name); ok {
+					l.Level = level
+				}
+			}
+			levels = append(levels, store.Level{Limit: l.Limit, Level: l.Level})
+		}
+	}
+	return levels
+}

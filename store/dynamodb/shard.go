@@ -1,0 +1,261 @@
+package dynamodb
+
+import (
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/coalesce"
+)
+
+// shard makes the writes to one item, one at a time, and remembers what the last answer showed. It decides nothing
+// that the item's conditions do not decide again: what it remembers only saves calls.
+type shard struct {
+	s    *Store
+	m    *memory
+	k    int
+	pk   primary
+	key  map[string]types.AttributeValue
+	lane *coalesce.Lane[*job] // its lock guards all below
+
+	seen   *item     // what the last answer showed; nil: nothing yet
+	shown  uint64    // the number of the write that showed it
+	sent   uint64    // writes sent so far
+	denied time.Time // when the last write was sent whose condition failed: a refusal is repeated by that
+	latest int64     // the latest time at which it judged: it never judges at an earlier one
+	depth  int       // how deep it is thought to be split while nothing was seen
+	absent int64     // since when its item is known not to be there, though the bucket is split so deep; else 0
+
+	pace    pace
+	own     int64 // the item's count of writes after our last one
+	alone   int   // our writes in a row between which nobody else wrote
+	misses  int   // conditions that failed in a row
+	batch   *batch
+	meter   meter
+	surplus surplus
+}
+
+func (s *Store) newShard(m *memory, k int) *shard {
+	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), depth: born(k).n, latest: minTime}
+	sh.key = sh.pk.item()
+	sh.lane = coalesce.New(&s.fleet, sh)
+	return sh
+}
+
+// place returns the shard's place, as far as it is known.
+func (sh *shard) place() place {
+	if sh.seen != nil && (sh.k == 0 || sh.seen.shards > 1) {
+		return place{sh.k, sh.seen.shards}
+	}
+	return place{sh.k, sh.depth}
+}
+
+// tick returns the time at which to judge now.
+func (sh *shard) tick() int64 { return sh.tickAt(sh.s.clock()) }
+
+func (sh *shard) tickAt(t time.Time) int64 {
+	sh.latest = max(sh.latest, bucket.Nanos(t))
+	return sh.latest
+}
+
+// raise has it judge at no time before now, which another bucket of the same take or settle judges at.
+func (sh *shard) raise(now int64) int64 {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	sh.latest = max(sh.tick(), now)
+	return sh.latest
+}
+
+// fresh reports whether a refusal was seen that is young enough to be repeated by what was seen last.
+func (sh *shard) fresh() bool { return sh.freshAt(sh.s.clock()) }
+
+func (sh *shard) freshAt(t time.Time) bool {
+	if sh.seen == nil || !sh.seen.exists || sh.denied.IsZero() {
+		return false
+	}
+	age := t.Sub(sh.denied)
+	return age >= 0 && age < sh.s.cfg.RejectionTTL
+}
+
+// sure reports whether what was seen is good enough to answer a job by: it is fresh, or it was shown by a write that
+// was sent after the job came.
+func (sh *shard) sure(j *job) bool { return sh.seen != nil && sh.shown > j.since || sh.fresh() }
+
+// busy reports whether others write to the item too.
+func (sh *shard) busy() bool { return sh.alone < aloneAfter }
+
+// aloneAfter is after how many writes of ours, with none of others between, a shard counts as ours alone.
+const aloneAfter = 32
+
+// learn remembers what an answer showed.
+func (sh *shard) learn(b *batch, it *item, applied bool) {
+	if it.exists {
+		ours := sh.own
+		if applied {
+			ours++
+		}
+		switch {
+		case applied && it.writes <= 1:
+			sh.alone = aloneAfter // we saw it being born
+		case it.writes != ours:
+			sh.alone = 0
+		case sh.alone < aloneAfter:
+			sh.alone++
+		}
+		sh.own = it.writes
+		sh.meter.read(it.writes, b.now)
+		sh.pace.read(it)
+	}
+	sh.seen, sh.shown = it, b.number
+	switch {
+	case sh.k == 0 || it.exists || it.shards > 1:
+		sh.absent = 0
+	case sh.absent == 0:
+		sh.absent = b.now
+	}
+	switch {
+	case !applied:
+		sh.denied = b.sent
+	case len(b.jobs) == 0 || b.jobs[0].kind != take:
+		sh.denied = time.Time{} // a return or change of ours
+	}
+	if sh.k == 0 && it.shards > 1 {
+		sh.m.grow(it.shards)
+	}
+}
+
+// describe names the item for messages.
+func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.m.key.String() }
+
+// job is one caller's wish for one shard.
+type job struct {
+	coalesce.Ticket
+
+	kind    kind
+	v       *view
+	amounts []int64 // of the view's limits; never negative
+	forced  []bool  // of a take: which are never refused; nil: none
+	shadow  *shadow // of a take: which are left out when they do not fit; nil: none
+	back    []int64 // of a force: what is returned in the same breath; nil: nothing
+	epoch   uint64
+	since   uint64    // how many writes had been sent when it came
+	expires time.Time // when to give up
+	due     time.Time // of a give that may wait for a write to ride on: until when
+	tops    []int64   // of a give that undoes: the levels that what it undoes had led to; nil: no such
+	takenOn place     // and where
+	missed  bool      // of a give: it could not ride on the write before, and makes one of its own
+	upkeep  upkeep
+
+	// The answer.
+	err     error
+	told    bool // by what was remembered: it never joined a lane
+	allowed bool
+	undone  bool // what it took is being given back
+	at      int64
+	item    *item
+	later   []int64 // what those aboard after it debited of its limits: the item's levels are this much too high for it
+
+	space, space2 [4]int64
+}
+
+type kind byte
+
+const (
+	take  kind = iota // debits that may be refused
+	force             // debits that may not
+	give              // returns
+	tend              // a write on the item's own account, which rides alone
+)
+
+func (j *job) unbound(i int) bool { return j.kind == force || len(j.forced) > 0 && j.forced[i] }
+
+// newJob returns a job without amounts.
+func (s *Store) newJob(k kind, v *view, epoch uint64) *job { return new(job).init(k, v, epoch) }
+
+func (j *job) init(k kind, v *view, epoch uint64) *job {
+	j.kind, j.v, j.epoch = k, v, epoch
+	if n := len(v.limits); n <= len(j.space) {
+		j.amounts = j.space[:n]
+	} else {
+		j.amounts = make([]int64, n)
+	}
+	return j
+}
+
+// returning is the job that gives back what another took, as if it never had. It waits a little for a write to ride on.
+func (s *Store) returning(j *job) *job {
+	b := s.newJob(give, j.v, j.epoch)
+	copy(b.amounts, j.amounts)
+	b.tops, b.takenOn = make([]int64, len(j.amounts)), j.takenOn
+	for i, name := range j.v.names {
+		b.tops[i], _ = j.level(name)
+	}
+	b.due = time.Now().Add(s.cfg.ReturnDelay)
+	b.expires = b.due.Add(10 * s.cfg.WriteTimeout)
+	return b
+}
+
+// melt leaves out of a return what the clock has passed since it was taken: that was refilled, and would have been
+// although it had not been taken. What was taken occupies the stretch of levels down from where its write left it.
+func (j *job) melt(now int64) {
+	for i, top := range j.tops {
+		clock := j.takenOn.clock(j.v.params[i], now)
+		j.amounts[i] = min(j.amounts[i], bucket.Outstanding(top, clock))
+	}
+}
+
+// level returns a limit's level as it was when the job, and nobody after it, was decided.
+func (j *job) level(name string) (int64, bool) {
+	level, ok := j.item.level(name)
+	if ok && j.later != nil {
+		if i := slices.Index(j.v.names, name); i >= 0 {
+			level -= j.later[i]
+		}
+	}
+	return level, ok
+}
+
+// shadow is which charges of a take never refuse: what does not fit is left out.
+type shadow struct {
+	is    []bool
+	wants []int64 // what was asked for; the job's amounts are what the write that is planned debits of it
+	out   []bool  // left out of the write
+}
+
+func (j *job) inShadow(i int) bool { return j.shadow != nil && j.shadow.is[i] }
+
+// leftOut reports whether a charge was left out.
+func (j *job) leftOut(i int) bool { return j.shadow != nil && j.shadow.out[i] }
+
+// nothing reports whether a job has no amounts.
+func (j *job) nothing() bool {
+	for _, a := range j.amounts {
+		if a != 0 {
+			return false
+		}
+	}
+	return j.back == nil
+}
+
+// add has a job wait for a write. The lane must be locked.
+func (sh *shard) add(j *job) {
+	j.since = sh.sent
+	if j.expires.IsZero() {
+		j.expires = time.Now().Add(sh.s.cfg.WriteTimeout)
+	}
+	sh.lane.Add(j)
+}
+
+func (sh *shard) answer(j *job, err error) {
+	j.err = err
+	sh.lane.Answer(j)
+}
+
+// decide answers a take or settle by what an item shows.
+func (sh *shard) decide(j *job, allowed bool, now int64, it *item) {
+	j.err = nil // of earlier tries
+	j.allowed, j.at, j.item = allowed, now, it
+	sh.lane.Answer(j)
+}

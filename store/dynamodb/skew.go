@@ -1,0 +1,51 @@
+package dynamodb
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// skew is by how much the server's clock is ahead of ours. The server tells its time in whole seconds, so only what
+// is certainly more than a second is corrected for.
+type skew struct{ by atomic.Int64 }
+
+func (s *skew) offset() time.Duration { return time.Duration(s.by.Load()) }
+
+// answered learns from a call's answer.
+func (s *skew) answered(meta middleware.Metadata, sent time.Time) {
+	if date, ok := awsmiddleware.GetServerTime(meta); ok {
+		s.saw(date, sent, time.Now())
+	}
+}
+
+// failed learns from a call's error.
+func (s *skew) failed(err error, sent time.Time) {
+	var resp *awshttp.ResponseError
+	if !errors.As(err, &resp) || resp.Response == nil || resp.Response.Response == nil {
+		return
+	}
+	if date, err := http.ParseTime(resp.Response.Header.Get("Date")); err == nil {
+		s.saw(date, sent, time.Now())
+	}
+}
+
+// saw learns from a Date that came with the answer of a call. The server's clock was then between date and a second
+// later, ours between sent and received.
+func (s *skew) saw(date, sent, received time.Time) {
+	low, high := date.Sub(received), date.Add(time.Second).Sub(sent)
+	was := s.offset()
+	if was >= low-time.Second && was <= high+time.Second {
+		return
+	}
+	by := (low + high) / 2
+	if by > -time.Second && by < time.Second {
+		by = 0
+	}
+	s.by.CompareAndSwap(int64(was), int64(by))
+}

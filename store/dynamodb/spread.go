@@ -1,0 +1,333 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// usable returns the shards that may be written to: shard 0, and each whose parent was seen split as deep as the
+// shard itself is. Others may not exist yet, and what is theirs is still with their parent. One whose item was to be
+// there and is not is given some time to come.
+func (m *memory) usable() []*shard {
+	all := m.all()
+	if len(all) == 1 {
+		return all
+	}
+	list := make([]*shard, 0, len(all))
+	for _, sh := range all {
+		if sh.k == 0 || all[parentOf(sh.k)].splitTo() >= born(sh.k).n && !sh.expected() {
+			list = append(list, sh)
+		}
+	}
+	return list
+}
+
+// expected reports whether the shard's item is not there, but may be about to be put.
+func (sh *shard) expected() bool {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.absent != 0 && sh.tick()-sh.absent < int64(sh.s.cfg.CallTimeout)
+}
+
+// forgotten reports whether the shard was last seen as an empty place of a bucket that was forgotten.
+func (sh *shard) forgotten() bool {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.seen != nil && !sh.seen.exists && sh.seen.shards > 1
+}
+
+// splitTo returns how deep the shard was seen to be split.
+func (sh *shard) splitTo() int {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	if sh.seen == nil {
+		return 0
+	}
+	return sh.seen.shards
+}
+
+// room returns what of a limit is available on the shard, going by what was last seen and with the returns that wait
+// counted as made, and its share of the burst.
+func (sh *shard) room(v *view, i int) (room, share int64) {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	pl, p := sh.place(), v.params[i]
+	share = pl.burst(p)
+	if sh.seen == nil {
+		return share, share
+	}
+	level, ok := sh.seen.level(v.names[i])
+	if !ok {
+		return share, share
+	}
+	if gives := sh.gives(); len(gives) > 0 {
+		level += returned(gives)(v.names[i])
+	}
+	return share - bucket.Outstanding(level, pl.clock(p, sh.tick())), share
+}
+
+// plan places a take on the bucket's shards: on one of two picked at random, the one with more room; a request for
+// which no shard is large enough on as many as it takes, and so what is forced beyond the shard's room. A bucket that
+// was forgotten begins anew with shard 0, by which it is known.
+func (l *leg) plan(buf []placed) []placed {
+	shards := l.m.usable()
+	if len(shards) == 1 {
+		return append(buf, placed{sh: shards[0], j: l.job()})
+	}
+	a, b := l.m.s.dice(len(shards)), l.m.s.dice(len(shards))
+	if l.roomiest(shards[a]) < l.roomiest(shards[b]) {
+		a = b
+	}
+	if shards[0].forgotten() {
+		a = 0
+	}
+	if l.fitsOn(shards[a]) {
+		return append(buf, placed{sh: shards[a], j: l.job()})
+	}
+	return spread(slices.Concat(shards[a:], shards[:a]), l.job(), true)
+}
+
+// roomiest ranks a shard by the least room that any of the leg's limits has on it beyond what it is charged.
+func (l *leg) roomiest(sh *shard) int64 {
+	least := int64(1<<63 - 1)
+	for i := range l.view.limits {
+		if c := &l.debit.Charges[i]; !c.Force && !c.Shadow {
+			room, _ := sh.room(l.view, i)
+			least = min(least, room-c.Amount)
+		}
+	}
+	return least
+}
+
+// fitsOn reports whether the leg may be placed on one shard: it is never too large for that, and forces it into no
+// debt that others could share.
+func (l *leg) fitsOn(sh *shard) bool {
+	for i := range l.view.limits {
+		c := &l.debit.Charges[i]
+		if c.Shadow {
+			continue
+		}
+		room, share := sh.room(l.view, i)
+		if !c.Force && c.Amount > share || c.Force && c.Amount > max(0, room) {
+			return false
+		}
+	}
+	return true
+}
+
+// elsewhere asks other shards once one has refused: the two with the most room, then all together if, as is known by
+// now, they have enough between them.
+func (l *leg) elsewhere(ctx context.Context) bool {
+	shards := l.m.usable()
+	if len(shards) == 1 || !l.possible() {
+		return false
+	}
+	refused := l.jobs
+	if len(refused) > 1 {
+		l.undo()
+	} else {
+		others := slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == refused[0].sh })
+		slices.SortStableFunc(others, func(a, b *shard) int { return cmp.Compare(l.roomiest(b), l.roomiest(a)) })
+		for _, sh := range others[:min(2, len(others))] {
+			if l.roomiest(sh) < 0 {
+				break
+			}
+			if l.try(ctx, placed{sh: sh, j: l.job()}) {
+				return true
+			}
+			if l.err != nil {
+				return false
+			}
+		}
+	}
+	for range 4 { // each shows what some of the shards have, and how deep they are split
+		jobs := spread(l.m.usable(), l.job(), false)
+		if jobs == nil {
+			l.jobs = refused
+			return false
+		}
+		if l.try(ctx, jobs...) || l.err != nil {
+			return l.allowed
+		}
+		refused = l.jobs
+	}
+	return false
+}
+
+// try has jobs decided, all or none.
+func (l *leg) try(ctx context.Context, jobs ...placed) bool {
+	l.jobs = jobs
+	allowed := true
+	for _, p := range jobs {
+		p.sh.lane.Lock()
+		p.sh.add(p.j)
+		p.sh.lane.Unlock()
+	}
+	for i := range jobs {
+		if err := jobs[i].await(ctx); err != nil && l.err == nil {
+			l.err = err
+		}
+		allowed = allowed && jobs[i].allowed()
+	}
+	if !allowed {
+		l.undo()
+	}
+	l.allowed = allowed
+	return allowed
+}
+
+// possible reports whether the bucket as a whole could ever grant the leg's charges.
+func (l *leg) possible() bool {
+	for i := range l.debit.Charges {
+		if c := &l.debit.Charges[i]; !c.Force && !c.Shadow && c.Amount > c.Limit.Burst {
+			return false
+		}
+	}
+	return true
+}
+
+// spread divides a job over shards, by the room that they have, in their order; what is beyond that, by their shares.
+// If none must be beyond, it returns nil where there is not room enough.
+func spread(shards []*shard, j *job, beyond bool) []placed {
+	jobs := make([]placed, len(shards))
+	for n, sh := range shards {
+		part := sh.s.newJob(j.kind, j.v, j.epoch)
+		part.forced, part.due, part.expires = j.forced, j.due, j.expires
+		jobs[n] = placed{sh: sh, j: part}
+	}
+	shares := make([]int64, len(shards))
+	for i, left := range j.amounts {
+		total := int64(0)
+		for n, sh := range shards {
+			room, share := sh.room(j.v, i)
+			got := min(left, max(0, room))
+			jobs[n].j.amounts[i] = got
+			left -= got
+			shares[n] = share
+			total += share
+		}
+		if left > 0 && j.inShadow(i) { // more than there is, so it is left out
+			for n := range jobs {
+				jobs[n].j.amounts[i] = 0
+			}
+			jobs[0].j.amounts[i], left = math.MaxInt64, 0
+		}
+		if left > 0 && !beyond {
+			return nil
+		}
+		for n, rest := 0, left; n < len(shards) && rest > 0; n++ {
+			got := min(rest, mulDiv(shares[n], left, total)+1)
+			jobs[n].j.amounts[i] += got
+			rest -= got
+		}
+	}
+	if j.shadow != nil {
+		for _, p := range jobs {
+			p.j.shadow = &shadow{j.shadow.is, slices.Clone(p.j.amounts), make([]bool, len(j.amounts))}
+		}
+	}
+	some := slices.DeleteFunc(slices.Clone(jobs), func(p placed) bool { return p.j.nothing() })
+	if len(some) == 0 {
+		return jobs[:1]
+	}
+	return some
+}
+
+// placeForced places forced debits: on shard 0, or where they exceed its room, on all.
+func (m *memory) placeForced(j *job) []placed {
+	shards := m.usable()
+	if len(shards) == 1 {
+		return []placed{{sh: shards[0], j: j}}
+	}
+	return spread(shards, j, true)
+}
+
+// placeReturn places returns: as far as can be seen, on the shards that paid.
+func (m *memory) placeReturn(j *job) []placed {
+	shards := m.usable()
+	if len(shards) == 1 {
+		return []placed{{sh: shards[0], j: j}}
+	}
+	jobs := make([]placed, len(shards))
+	for n, sh := range shards {
+		jobs[n] = placed{sh: sh, j: m.s.newJob(give, j.v, j.epoch)}
+	}
+	for i, left := range j.amounts {
+		for n, sh := range shards {
+			room, share := sh.room(j.v, i)
+			got := min(left, max(0, share-room))
+			jobs[n].j.amounts[i] = got
+			left -= got
+		}
+		jobs[0].j.amounts[i] += left
+	}
+	return slices.DeleteFunc(jobs, func(p placed) bool { return p.j.nothing() })
+}
+
+// levels adds what was seen of the leg's charges. Of a bucket with several shards that is the sum of what is
+// outstanding on them; where that leaves room and it was refused all the same, for none had enough alone, the level
+// is the lowest that refuses.
+func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Level {
+	refused := l.done && !l.allowed
+	shards := l.m.all()
+	for i := range l.debit.Charges {
+		c := &l.debit.Charges[i]
+		p, name := l.view.params[i], l.view.names[i]
+		clock := p.Clock(now)
+		level := clock
+		for _, sh := range shards {
+			it, at, ok := l.showed(sh, name)
+			switch {
+			case !ok:
+			case it.shards == 1 && sh.k == 0:
+				level = at
+			default:
+				level = add(level, bucket.Outstanding(at, place{sh.k, it.shards}.clock(p, now)))
+			}
+		}
+		left := l.done && l.allowed && l.leftOut(i)
+		if !allowed && l.done && l.allowed && !left {
+			level = bucket.Credit(level, c.Amount) // which is being returned
+		}
+		out := left || !allowed && !c.Force && !p.Fits(level, clock, c.Amount)
+		levels = append(levels, store.Level{Limit: c.Limit, Level: level, Refused: out})
+	}
+	if refused && len(shards) > 1 && !slices.ContainsFunc(levels[len(levels)-len(l.debit.Charges):], func(l store.Level) bool { return l.Refused }) {
+		own := levels[len(levels)-len(l.debit.Charges):]
+		for i := range own {
+			c, p := &l.debit.Charges[i], l.view.params[i]
+			if !c.Force && !c.Shadow && c.Amount > 0 {
+				own[i].Level, own[i].Refused = add(p.Clock(now), p.Burst-c.Amount+1), true
+			}
+		}
+	}
+	return levels
+}
+
+// leftOut reports whether a charge in shadow did not fit.
+func (l *leg) leftOut(i int) bool {
+	return slices.ContainsFunc(l.jobs, func(p placed) bool { return !p.lost && p.j.leftOut(i) })
+}
+
+// showed returns the last sight of a shard, and the level of a limit on it: the leg's own sight if it was there.
+func (l *leg) showed(sh *shard, name string) (it *item, level int64, ok bool) {
+	for _, p := range l.jobs {
+		if p.sh == sh && !p.lost && p.j.item != nil {
+			level, ok = p.j.level(name)
+			return p.j.item, level, ok
+		}
+	}
+	sh.lane.Lock()
+	it = sh.seen
+	sh.lane.Unlock()
+	if it == nil {
+		return nil, 0, false
+	}
+	level, ok = it.level(name)
+	return it, level, ok
+}

@@ -1,0 +1,387 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// halved is a bucket of 60 a minute of which 20 were debited before it was split in four, of one second ago.
+func halved(t *testing.T) (st *stage, s *dynamodb.Store, b store.Bucket, l *store.Limit) {
+	st = newStage(t)
+	b, l = bkt("a"), per("rpm", 60, time.Minute, 60)
+	s, _ = st.join()
+	st.want(s, true, of(b, l, 20))
+	st.split(s, b, 4)
+	return st, s, b, l
+}
+
+// rooms returns what each shard has left of a limit; negative in debt.
+func (st *stage) rooms(b store.Bucket, l *store.Limit) (rooms []int64) {
+	n := st.shards(b)
+	for k := range n {
+		share := func(x int64) int64 { return (x + int64(k)) / int64(n) }
+		rooms = append(rooms, share(l.Burst)-bucket.Outstanding(intOf(st.shard(b, k), "L_"+l.Name), share(st.reading(l))))
+	}
+	return rooms
+}
+
+// TestSpanning: what no shard has room for is taken of several, all or nothing.
+func TestSpanning(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	st.want(s, false, of(b, l, 41))
+	s.Flush()
+	if owed := st.outstanding(b, "rpm"); owed != 20_000 {
+		t.Fatalf("%d outstanding after a refusal, want 20000", owed)
+	}
+	st.want(s, false, of(b, l, 61)) // never
+	st.want(s, true, of(b, l, 38))
+	st.want(s, true, of(b, l, 1)) // half of it here, half there
+	st.want(s, true, of(b, l, 1))
+	st.want(s, false, of(b, l, 1))
+	s.Flush()
+	if rooms := st.rooms(b, l); slices.Max(rooms) != 0 || slices.Min(rooms) != 0 {
+		t.Errorf("rooms %v, want none", rooms)
+	}
+	// A process that has seen nothing finds out.
+	st.clock.Advance(30 * time.Second)
+	fresh, _ := st.join()
+	st.want(fresh, true, of(b, l, 25))
+	st.want(fresh, false, of(b, l, 6))
+	st.want(fresh, true, of(b, l, 5))
+}
+
+// TestSpanningRefused: once it is known that there is not room enough, a refusal asks for nothing.
+func TestSpanningRefused(t *testing.T) {
+	t.Parallel()
+	st, _, b, l := halved(t)
+	s, _ := st.join(func(c *dynamodb.Config) { c.RejectionTTL = time.Second })
+	for _, n := range []int64{50, 41} {
+		st.want(s, false, of(b, l, n))
+		s.Flush()
+	}
+	if n := st.spent(func() {
+		for range 100 {
+			st.want(s, false, of(b, l, 50))
+		}
+	}); n > 10 {
+		t.Errorf("%d calls of 100 refusals", n)
+	}
+}
+
+// TestForcedSpread: no shard has room left while another owes.
+func TestForcedSpread(t *testing.T) {
+	t.Parallel()
+	for _, force := range []int64{1, 40, 41, 100, 1000} {
+		for _, how := range []string{"settle", "take"} {
+			st, s, b, l := halved(t)
+			if how == "take" {
+				d := of(b, l, force)
+				d.Charges[0].Force = true
+				st.want(s, true, d)
+			} else {
+				st.settle(s, of(b, l, force))
+			}
+			if owed := st.outstanding(b, "rpm"); owed != 20_000+1000*force {
+				t.Errorf("%d outstanding after a forced %d", owed, force)
+			}
+			rooms := st.rooms(b, l)
+			if most, least := slices.Max(rooms), slices.Min(rooms); most > 0 && least < 0 || least < -300_000 {
+				t.Errorf("%s of %d leaves rooms %v", how, force, rooms)
+			}
+			st.want(s, force < 40, of(b, l, 1))
+		}
+	}
+}
+
+// TestReturnsSpread: what comes back goes to shards that have it outstanding.
+func TestReturnsSpread(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	st.want(s, true, of(b, l, 38))
+	st.settle(s, of(b, l, -50))
+	if owed := st.outstanding(b, "rpm"); owed != 8000 {
+		t.Errorf("%d outstanding, want 8000", owed)
+	}
+	state := st.state(b)
+	if l := state.Limits[0]; l.Debited != 58_000 || l.Returned != 50_000 {
+		t.Errorf("state %+v", l)
+	}
+	// Both at once.
+	st.settle(s, store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: l, Amount: 1000}, {Limit: l, Amount: -2000}}})
+	if owed := st.outstanding(b, "rpm"); owed != 7000 {
+		t.Errorf("%d outstanding, want 7000", owed)
+	}
+}
+
+// TestElsewhere: a shard that refuses is not the bucket.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	for range 20 { // which one is asked first is left to chance
+		st, s, b, l := halved(t)
+		for n := range 40 {
+			if out := st.take(s, of(b, l, 1)); !out.Allowed {
+				t.Fatalf("refused after %d of 40: %v", n, st.rooms(b, l))
+			}
+		}
+		out := st.want(s, false, of(b, l, 1))
+		if lv := out.Levels[0]; !lv.Refused || lv.Level != st.reading(l)+60_000 {
+			t.Fatalf("levels %+v, the clock reads %d", out.Levels, st.reading(l))
+		}
+	}
+}
+
+// TestRefusedTells: where the bucket has room but no shard alone or together in time, the levels still tell a refusal.
+func TestRefusedTells(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	d := of(b, l, 30)
+	d.Charges = append(d.Charges, store.Charge{Limit: per("tpm", 10, time.Minute, 10), Amount: 11_000})
+	if out := st.take(s, d); out.Allowed || len(out.Levels) != 2 || out.Levels[0].Refused == out.Levels[1].Refused {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestSplitForgotten: a bucket that was split and forgotten is full, split as it was, not listed, and begins with shard 0.
+func TestSplitForgotten(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	st.must(s.Forget(t.Context(), b))
+	if state := st.state(b); state.ID != 0 || len(state.Limits) != 0 {
+		t.Errorf("state %+v", state)
+	}
+	for k := range 4 {
+		if it := st.shard(b, k); intOf(it, "sc") != 4 || it["GP"] != nil || it["id"] != nil {
+			t.Errorf("shard %d: %v", k, it)
+		}
+	}
+	listed := func() int {
+		page, err := s.Buckets(t.Context(), store.BucketQuery{Namespace: "n"})
+		st.must(err)
+		return len(page.States)
+	}
+	if n := listed(); n != 0 {
+		t.Errorf("%d buckets listed", n)
+	}
+	st.must(s.Forget(t.Context(), b)) // again
+	fresh, _ := st.join()
+	st.must(fresh.Forget(t.Context(), b)) // by one that knows nothing of it
+	st.want(s, true, of(b, l, 1))
+	if state := st.state(b); state.ID == 0 || listed() != 1 {
+		t.Errorf("state %+v, %d listed", state, listed())
+	}
+	st.want(s, true, of(b, l, 59))
+	st.want(s, false, of(b, l, 1))
+	if owed := st.outstanding(b, "rpm"); owed != 60_000 {
+		t.Errorf("%d outstanding", owed)
+	}
+}
+
+// TestForgetThrottled: what passes does not keep a bucket from being forgotten.
+func TestForgetThrottled(t *testing.T) {
+	t.Parallel()
+	st, s, b, _ := halved(t)
+	fresh, p := st.join()
+	p.throttle(2, "")
+	st.must(fresh.Forget(t.Context(), b))
+	if state := st.state(b); state.ID != 0 {
+		t.Errorf("state %+v", state)
+	}
+	st.must(s.Close())
+}
+
+// TestFewerShards: a process that does not know yet that the bucket was split finds out by its first write.
+func TestFewerShards(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+	s, _ := st.join()
+	stale, _ := st.join()
+	st.want(s, true, of(b, l, 10))
+	st.want(stale, true, of(b, l, 10))
+	st.split(s, b, 4)
+	n := 0
+	for range 60 {
+		if st.take(stale, of(b, l, 1)).Allowed {
+			n++
+		}
+	}
+	if n != 40 || len(stale.Depths(b)) != 4 {
+		t.Errorf("%d admitted by one that was stale, want 40; depths %v", n, stale.Depths(b))
+	}
+}
+
+// TestParentFirst: a shard is not used before its parent was seen to be split as deep: what is its share is the parent's
+// till then.
+func TestParentFirst(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+	s, _ := st.join()
+	st.want(s, true, of(b, l, 0))
+	s.Split(b, 0)
+	s.Split(b, 0) // shards 0 and 2 of 4, and 1 of 2
+	for _, s := range []*dynamodb.Store{s, st.open(noGuard, noMemory)} {
+		g := st.keep(l)
+		n := 0
+		for range 2 {
+			for range 40 {
+				if st.take(s, of(b, l, 1)).Allowed {
+					n++
+				}
+			}
+			st.clock.Advance(2 * time.Second) // had it been found missing, it would be made by now
+		}
+		if n != 62 || st.shard(b, 3) != nil {
+			t.Errorf("%d admitted, shard 3 %v", n, st.shard(b, 3))
+		}
+		st.must(g.check())
+		st.clock.Advance(time.Hour)
+	}
+}
+
+// TestSplitLimitsChange: every shard follows new limits, and keeps what it owes.
+func TestSplitLimitsChange(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	for i, burst := range []int64{120, 60, 30} {
+		to := per("rpm", burst, time.Minute, burst)
+		d := of(b, to, 0)
+		d.Epoch = uint64(i + 2)
+		for range 300 { // until all shards have seen it
+			st.take(s, d)
+		}
+		if owed := st.outstanding(b, "rpm"); owed < 20_000 || owed > 20_000+4*int64(i+1) {
+			t.Errorf("%d outstanding under the limit of %d, want 20000", owed, burst)
+		}
+		for k := range 4 {
+			if p := st.shard(b, k)["P_rpm"].(*types.AttributeValueMemberS).Value; p != fmt.Sprintf("%d/%d/60s", burst, burst) {
+				t.Errorf("shard %d follows %s", k, p)
+			}
+		}
+	}
+	// Older ones do not come back.
+	d := of(b, l, 1)
+	if _, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{d}}); !errors.Is(err, store.ErrStaleLimits) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestSplitOverrides: overrides are split as other limits are, and swept when they are full.
+func TestSplitOverrides(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+	over := func(i int64) *store.Limit {
+		o := per("tpm", 100+i, time.Minute, 100+i)
+		o.Override = true
+		return o
+	}
+	with := func(o *store.Limit, n int64) store.Debit {
+		return store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: l}, {Limit: o, Amount: 1000 * n}}}
+	}
+	s, _ := st.join()
+	st.want(s, true, with(over(0), 60))
+	st.split(s, b, 2)
+	st.want(s, false, with(over(0), 41))
+	st.want(s, true, with(over(0), 40))
+	st.want(s, false, with(over(0), 1))
+	id := st.state(b).ID
+	st.clock.Advance(time.Hour)
+	for i := range int64(40) {
+		st.want(s, true, with(over(i), 1))
+		st.want(s, true, of(b, l, 1))
+		st.clock.Advance(time.Second)
+	}
+	state := st.state(b)
+	if state.ID != id {
+		t.Error("a new id, by which counters of the other shard would be counted twice")
+	}
+	for _, l := range state.Limits {
+		if l.Limit.Name == "rpm" && l.Debited != 40_000 {
+			t.Errorf("%d debited, want 40000", l.Debited)
+		}
+	}
+}
+
+// TestSweepMeanwhile: overrides are not swept by a sight from before the bucket was split, when they were full.
+func TestSweepMeanwhile(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+	over := func(i int64) *store.Limit {
+		o := per("tpm", 100+i, time.Minute, 100+i)
+		o.Override = true
+		return o
+	}
+	with := func(o *store.Limit, n int64) store.Debit {
+		return store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: l}, {Limit: o, Amount: 1000 * n}}}
+	}
+	s, p := st.join()
+	peer, _ := st.join()
+	for i := range int64(store.MaxOverrides) {
+		st.want(s, true, with(over(i), 1))
+	}
+	st.clock.Advance(time.Hour)
+	st.want(peer, true, of(b, l, 1))
+	p.before = func(string, any) error {
+		p.before = nil
+		st.want(peer, true, with(over(0), 100))
+		st.split(peer, b, 2)
+		return nil
+	}
+	if _, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{with(over(99), 1)}}); err != nil && !errors.Is(err, store.ErrTooManyOverrides) {
+		t.Fatal(err)
+	}
+	if st.want(peer, false, with(over(0), 1)).Allowed {
+		t.Error("an override that was used up is full again")
+	}
+}
+
+// TestUnseenLimitCounts: a limit that a settle brings is counted, so that no split leaves it behind.
+func TestUnseenLimitCounts(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	b, l, other := bkt("a"), per("rpm", 60, time.Minute, 60), per("tpm", 100, time.Minute, 100)
+	s, p := st.join()
+	st.want(s, true, of(b, l, 20))
+	p.before = func(op string, in any) error {
+		p.before = nil
+		fresh, _ := st.join()
+		st.settle(fresh, of(b, other, 80))
+		return nil
+	}
+	s.Split(b, 0)
+	if owed := st.outstanding(b, "tpm"); owed != 80_000 {
+		t.Errorf("%d outstanding of the limit that came meanwhile, want 80000", owed)
+	}
+}
+
+// TestWritesStayInside: the count of writes never shows, nor refuses.
+func TestWritesStayInside(t *testing.T) {
+	t.Parallel()
+	st, s, b, l := halved(t)
+	key := map[string]types.AttributeValue{"PK": st.shard(b, 0)["PK"], "SK": st.shard(b, 0)["SK"]}
+	if _, err := st.fake.UpdateItem(t.Context(), &sdk.UpdateItemInput{
+		TableName: new(stageTable), Key: key, UpdateExpression: new("ADD wc :n"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":n": &types.AttributeValueMemberN{Value: "1000000000000"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	st.want(s, true, of(b, l, 40))
+	for _, l := range st.state(b).Limits {
+		if l.Limit.Name != "rpm" {
+			t.Errorf("limit %q shows", l.Limit.Name)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// SchemaVersion is the version of the table's layout that this weir reads and writes.
+const SchemaVersion = 1
+
+// Admin is what [Create] and [Check] call of DynamoDB's client.
+type Admin interface {
+	// CreateTable makes a table.
+	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
+	// DescribeTable tells a table's keys, indexes and status.
+	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+	// DescribeTimeToLive tells by which attribute items expire.
+	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
+	// UpdateTimeToLive has items expire.
+	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
+	// UpdateContinuousBackups turns on point-in-time recovery.
+	UpdateContinuousBackups(context.Context, *dynamodb.UpdateContinuousBackupsInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error)
+	// GetItem reads the schema version.
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	// PutItem writes it.
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	// Scan looks whether a table without one is empty.
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+}
+
+// Finding is one thing that was looked at about a table.
+type Finding struct {
+	Name   string // "table", "keys", "index all", …, "ttl", "schema", "backups"
+	OK     bool
+	Detail string // what was found
+	Remedy string // what to do; "" where nothing is to be done
+}
+
+// Report is what was found about a table.
+type Report struct {
+	Table    string
+	Findings []Finding
+}
+
+// OK reports whether a store works on the table, and nothing about it is missing.
+func (r *Report) OK() bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.OK })
+}
+
+func (r *Report) add(name string, ok bool, detail, remedy string) {
+	if ok {
+		remedy = ""
+	}
+	r.Findings = append(r.Findings, Finding{name, ok, detail, remedy})
+}
+
+// fail adds that something could not be looked at.
+func (r *Report) fail(name string, err error) {
+	var known *store.Error
+	if errors.As(err, &known) {
+		r.add(name, false, known.Err.Error(), known.Hint)
+		return
+	}
+	r.add(name, false, err.Error(), hint(err))
+}
+
+// wrong returns the findings that are not ok in one line.
+func (r *Report) wrong() string {
+	var all []string
+	for _, f := range r.Findings {
+		if !f.OK {
+			all = append(all, f.Name+": "+f.Detail)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+var tableIndexes = []struct{ name, hash, sort string }{
+	{indexAll, attrIndex, attrSort}, {indexParent, attrParent, attrChild}, {indexScope, attrScope, attrOwner},
+}
+
+const (
+	remedyCreate = "weir doctor --create-table"
+	remedyOther  = "name another table, or delete this one, and weir doctor --create-table"
+	remedyWait   = "wait until it is active"
+)
+
+// Check looks at a table without changing anything: whether it is there, has the keys and indexes that weir gives its
+// tables, deletes what has expired, and has a layout that this weir knows. What is wrong is a finding; an error says
+// that it could not be looked at.
+func Check(ctx context.Context, admin Admin, table string) (Report, error) {
+	r := Report{Table: table}
+	desc, err := describe(ctx, admin, table)
+	if err != nil {
+		return r, err
+	}
+	if desc == nil {
+		r.add("table", false, "does not exist in this region", remedyCreate)
+		return r, nil
+	}
+	r.add("table", active(desc.TableStatus), string(desc.TableStatus), remedyWait)
+	r.shape(desc)
+	name, err := ttlOf(ctx, admin, table)
+	switch {
+	case err != nil:
+		r.fail("ttl", err)
+	case name == "":
+		r.add("ttl", false, "is off: what has expired is kept and paid for", remedyCreate)
+	default:
+		r.add("ttl", name == attrTTL, "on attribute "+name, remedyOther)
+	}
+	if desc.TableStatus == types.TableStatusCreating {
+		return r, nil
+	}
+	version, err := schemaVersion(ctx, admin, table)
+	switch {
+	case err != nil:
+		r.fail("schema", err)
+	case version == 0:
+		r.add("schema", false, "no version: not a table of weir's, or not complete", remedyCreate)
+	default:
+		r.add("schema", version <= SchemaVersion, fmt.Sprintf("version %d", version), hintUpgrade)
+	}
+	return r, nil
+}
+
+// active reports whether a table serves all calls.
+func active(status types.TableStatus) bool {
+	return status == types.TableStatusActive || status == types.TableStatusUpdating
+}
+
+func describe(ctx context.Context, admin Admin, table string) (*types.TableDescription, error) {
+	out, err := admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	var none *types.ResourceNotFoundException
+	if errors.As(err, &none) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, trouble("describe", table, "", err)
+	}
+	return out.Table, nil
+}
+
+// shape adds what is found about keys and indexes.
+func (r *Report) shape(desc *types.TableDescription) {
+	kinds := make(map[string]types.ScalarAttributeType)
+	for _, d := range desc.AttributeDefinitions {
+		kinds[aws.ToString(d.AttributeName)] = d.AttributeType
+	}
+	have, want := keyText(desc.KeySchema, kinds), keyText(keySchema(attrPK, attrSK), nil)
+	r.add("keys", have == want, differs(have, want), remedyOther)
+	for _, ix := range tableIndexes {
+		name := "index " + ix.name
+		i := slices.IndexFunc(desc.GlobalSecondaryIndexes, func(d types.GlobalSecondaryIndexDescription) bool {
+			return aws.ToString(d.IndexName) == ix.name
+		})
+		if i < 0 {
+			r.add(name, false, "is missing", remedyOther)
+			continue
+		}
+		d := desc.GlobalSecondaryIndexes[i]
+		have, want := keyText(d.KeySchema, kinds), keyText(keySchema(ix.hash, ix.sort), nil)
+		if p := d.Projection; p == nil || p.ProjectionType != types.ProjectionTypeKeysOnly {
+			have += " with more than keys, for which every debit pays again"
+		}
+		if have != want {
+			r.add(name, false, differs(have, want), remedyOther)
+			continue
+		}
+		ok := d.IndexStatus == types.IndexStatusActive || d.IndexStatus == types.IndexStatusUpdating || d.IndexStatus == ""
+		r.add(name, ok, have+", "+strings.ToLower(string(d.IndexStatus)), remedyWait)
+	}
+}
+
+func keySchema(hash, sort string) []types.KeySchemaElement {
+	return []types.KeySchemaElement{
+		{AttributeName: aws.String(hash), KeyType: types.KeyTypeHash}, {AttributeName: aws.String(sort), KeyType: types.KeyTypeRange},
+	}
+}
+
+// keyText spells a key schema. Attributes of which no kind is given are texts.
+func keyText(schema []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {
+	var parts []string
+	for _, e := range schema {
+		kind := types.ScalarAttributeTypeS
+		if k, ok := kinds[aws.ToString(e.AttributeName)]; ok {
+			kind = k
+		}
+		parts = append(parts, strings.ToLower(string(e.KeyType))+" "+aws.ToString(e.AttributeName)+" ("+string(kind)+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func differs(have, want string) string {
+	if have == want {
+		return have
+	}
+	return have + ", not " + want
+}
+
+// ttlOf returns the attribute by which a table's items expire, or "".
+func ttlOf(ctx context.Context, admin Admin, table string) (string, error) {
+	out, err := admin.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	if err != nil {
+		return "", trouble("describe", table, "ttl", err)
+	}
+	if d := out.TimeToLiveDescription; d != nil &&
+		(d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {
+		return aws.ToString(d.AttributeName), nil
+	}
+	return "", nil
+}
+
+// schemaVersion returns the version of a table's layout; 0 when it has none.
+func schemaVersion(ctx context.Context, admin Admin, table string) (uint64, error) {
+	out, err := admin.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().item(), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return 0, trouble("read", table, versionKey().String(), err)
+	}
+	if out.Item == nil {
+		return 0, nil
+	}
+	return parseVersion(table, out.Item)
+}
+
+func parseVersion(table string, attrs map[string]types.AttributeValue) (uint64, error) {
+	n, err := field(attrs, attrNumber, unsigned)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("attribute %s: no schema has version 0", attrNumber)
+	}
+	if err != nil {
+		return 0, damaged(table, versionKey(), err)
+	}
+	return n, nil
+}
+
+// checkVersion refuses a table that is not of a layout that this weir knows. It costs one read.
+func (s *Store) checkVersion(ctx context.Context) error {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	found, err := s.batchGet(ctx, []primary{versionKey()})
+	if err != nil {
+		return err
+	}
+	attrs := found[versionKey()]
+	if attrs == nil {
+		return &store.Error{Op: "open", Key: s.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another"}
+	}
+	version, err := parseVersion(s.cfg.Table, attrs)
+	if err != nil {
+		return err
+	}
+	return tooNew(s.cfg.Table, version)
+}
+
+var errNoVersion = errors.New("the table has no schema version")
+
+func tooNew(table string, version uint64) error {
+	if version <= SchemaVersion {
+		return nil
+	}
+	return &store.Error{
+		Op: "open", Key: table, Hint: hintUpgrade,
+		Err: fmt.Errorf("the table's schema version is %d; this weir knows %d", version, SchemaVersion),
+	}
+}

@@ -1,0 +1,317 @@
+package dynamodb
+
+import (
+	"context"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Take implements [store.Store]. Each bucket is one conditional write, shared with other callers of the process. A
+// bucket that looks as if it refuses is asked first, alone, so that its refusal costs the others nothing; if one
+// refuses all the same, what the others were debited rides back.
+func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := checkTake(t.Debits); err != nil {
+		return store.Outcome{}, err
+	}
+	var one [1]leg
+	legs := one[:]
+	if n := len(t.Debits); n > 1 {
+		legs = make([]leg, n)
+	}
+	for i := range t.Debits {
+		if err := legs[i].prepare(s, &t.Debits[i]); err != nil {
+			return store.Outcome{}, err
+		}
+	}
+	allowed, err := s.decide(ctx, legs)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	return s.outcome(&t, legs, allowed), nil
+}
+
+// decide has all legs decided, all or none.
+func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
+	if len(legs) == 1 {
+		legs[0].start()
+		return legs[0].finish(ctx)
+	}
+	now := int64(minTime)
+	for range 2 { // one time for all
+		for i := range legs {
+			now = max(now, legs[i].m.root().raise(now))
+		}
+	}
+	// First those that refuse by what is known, which costs nothing; then the one that probably will, alone.
+	for i := range legs {
+		if legs[i].refusedLocally() {
+			return false, legs[i].err
+		}
+	}
+	for i := range legs {
+		if legs[i].looksRefused() {
+			legs[i].start()
+			if ok, err := legs[i].finish(ctx); err != nil || !ok {
+				return false, err
+			}
+			break
+		}
+	}
+	for i := range legs {
+		if !legs[i].done {
+			legs[i].start()
+		}
+	}
+	allowed := true
+	var failed error
+	for i := range legs {
+		ok, err := legs[i].finish(ctx)
+		allowed = allowed && ok
+		if err != nil && failed == nil {
+			failed = err
+		}
+	}
+	if !allowed || failed != nil {
+		for i := range legs {
+			legs[i].undo()
+		}
+	}
+	return allowed, failed
+}
+
+// leg is one bucket of a take.
+type leg struct {
+	m     *memory
+	debit *store.Debit
+	view  *view
+
+	jobs  []placed // one, but for a request that spans several shards
+	one   [1]placed
+	first job // of those that are made for it
+
+	done    bool
+	allowed bool
+	err     error
+}
+
+// placed is a job on a shard.
+type placed struct {
+	sh   *shard
+	j    *job
+	lost bool // its caller gave up before the answer: the job is no longer ours to look at
+}
+
+// allowed reports whether the job is known to have been admitted.
+func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowed }
+
+func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
+	l.debit, l.m = d, s.recall(d.Bucket, d.Ref)
+	l.view, err = l.m.view(d.Charges)
+	return err
+}
+
+// job returns the leg's charges as a job.
+func (l *leg) job() *job {
+	j := &l.first
+	if j.v != nil {
+		j = new(job)
+	}
+	j.init(take, l.view, l.debit.Epoch)
+	for i := range l.debit.Charges {
+		c := &l.debit.Charges[i]
+		j.amounts[i] = c.Amount
+		if c.Shadow {
+			if j.shadow == nil {
+				n := len(j.amounts)
+				j.shadow = &shadow{make([]bool, n), make([]int64, n), make([]bool, n)}
+			}
+			j.shadow.is[i], j.shadow.wants[i] = true, c.Amount
+		}
+		if c.Force {
+			if j.forced == nil {
+				j.forced = make([]bool, len(j.amounts))
+			}
+			j.forced[i] = true
+		}
+	}
+	return j
+}
+
+// start has the leg wait for its write, unless what is known answers it.
+func (l *leg) start() {
+	l.jobs = l.plan(l.one[:0])
+	for i := range l.jobs {
+		if len(l.jobs) > 1 && l.jobs[i].refused() {
+			l.jobs = l.jobs[i : i+1] // the others need not be asked
+			return
+		}
+	}
+	for _, p := range l.jobs {
+		p.sh.lane.Lock()
+		if !p.sh.local(p.j) {
+			p.sh.add(p.j)
+		}
+		p.sh.lane.Unlock()
+	}
+}
+
+// finish waits for the leg's answer. When ctx ends before, what it is debited later rides back by itself.
+func (l *leg) finish(ctx context.Context) (bool, error) {
+	if l.done {
+		return l.allowed, l.err
+	}
+	l.done, l.allowed, l.err = true, true, nil
+	for i := range l.jobs {
+		if err := l.jobs[i].await(ctx); err != nil && l.err == nil {
+			l.err = err
+		}
+		l.allowed = l.allowed && l.jobs[i].allowed()
+	}
+	if l.err == nil && !l.allowed && l.elsewhere(ctx) {
+		return true, nil
+	}
+	l.allowed = l.allowed && l.err == nil
+	if !l.allowed && len(l.jobs) > 1 {
+		l.undo()
+	}
+	return l.allowed, l.err
+}
+
+// await waits for a job's answer.
+func (p *placed) await(ctx context.Context) error {
+	if p.j.told {
+		return p.j.err
+	}
+	if err := p.sh.lane.Wait(ctx, p.j); err != nil {
+		p.lost = true
+		return p.sh.s.trouble("take", p.sh.describe(), err)
+	}
+	return p.j.err
+}
+
+// undo gives back what the leg was debited. What it is not known to have been is never given back; what it is debited
+// after its caller gave up rides back by itself.
+func (l *leg) undo() {
+	for i := range l.jobs {
+		p := &l.jobs[i]
+		if !p.allowed() || p.j.undone || p.j.nothing() {
+			continue
+		}
+		p.j.undone = true
+		p.sh.lane.Lock()
+		p.sh.add(l.m.s.returning(p.j))
+		p.sh.lane.Unlock()
+	}
+}
+
+// local answers a take by what is remembered, if that is good enough: from what was debited ahead, or because it is
+// refused. The lane must be locked.
+func (sh *shard) local(j *job) bool {
+	t := sh.s.clock()
+	now := sh.tickAt(t)
+	if sh.prefetched(j, now) {
+		return true
+	}
+	// Not while a write is under way: it may come to count as earlier, and be later.
+	if sh.batch == nil && sh.freshAt(t) && sh.refuses(j, now) {
+		j.told = true
+		j.allowed, j.at, j.item = false, now, sh.seen
+		return true
+	}
+	return false
+}
+
+// refuses reports whether a take is refused by what was seen, the returns that wait counted as made.
+func (sh *shard) refuses(j *job, now int64) bool {
+	it := sh.seen
+	if it == nil || !it.exists || j.v.own && j.v.set != it.set {
+		return false
+	}
+	if pl := sh.place(); fits(it, pl, j, now, nobody) {
+		return false
+	} else if gives := sh.gives(); len(gives) > 0 && fits(it, pl, j, now, returned(gives)) {
+		return false
+	}
+	return true
+}
+
+// gives returns the returns that wait or are under way. The lane must be locked.
+func (sh *shard) gives() (gs []*job) {
+	for _, j := range sh.lane.Waiting() {
+		if j.kind == give {
+			gs = append(gs, j)
+		}
+	}
+	if sh.batch != nil {
+		for _, j := range sh.batch.jobs {
+			if j.kind == give {
+				gs = append(gs, j)
+			}
+		}
+	}
+	return gs
+}
+
+// refused reports whether the job is refused by what is known, and answers it if it is.
+func (p *placed) refused() bool {
+	p.sh.lane.Lock()
+	defer p.sh.lane.Unlock()
+	now := p.sh.tick()
+	if p.sh.batch != nil || !p.sh.fresh() || !p.sh.refuses(p.j, now) {
+		return false
+	}
+	p.j.told, p.j.at, p.j.item = true, now, p.sh.seen
+	return true
+}
+
+// refusedLocally reports whether the leg is refused by what is known, and answers it if it is.
+func (l *leg) refusedLocally() bool {
+	p := placed{sh: l.m.root(), j: l.job()}
+	if len(l.m.all()) > 1 || !p.refused() {
+		return false
+	}
+	l.jobs, l.done = append(l.one[:0], p), true
+	return true
+}
+
+// looksRefused reports whether the leg would be refused by the last sight, however old.
+func (l *leg) looksRefused() bool {
+	sh := l.m.root()
+	if len(l.m.all()) > 1 {
+		return false
+	}
+	j := l.job()
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.refuses(j, sh.tick())
+}
+
+// outcome tells what was decided and what was then seen.
+func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
+	out := store.Outcome{Allowed: allowed}
+	now := int64(minTime)
+	for i := range legs {
+		for _, p := range legs[i].jobs {
+			if !p.lost {
+				now = max(now, p.j.at)
+			}
+		}
+	}
+	out.At = bucket.Time(now)
+	if t.Brief {
+		return out
+	}
+	n := 0
+	for i := range legs {
+		n += len(legs[i].view.limits)
+	}
+	out.Levels = make([]store.Level, 0, n)
+	for i := range legs {
+		out.Levels = legs[i].levels(out.Levels, now, allowed)
+	}
+	return out
+}

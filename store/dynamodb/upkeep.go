@@ -1,0 +1,177 @@
+package dynamodb
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirlimits/weir/internal/bucket"
+)
+
+// upkeep is a write on an item's own account. It rides alone, and those who need it go on waiting meanwhile.
+type upkeep interface {
+	// due reports, when its turn comes, whether it is to be made at all.
+	due(sh *shard, now int64) bool
+	write(sh *shard, b *batch, u *update)
+	// landed is told that the write was applied, before those aboard are answered.
+	landed(sh *shard, b *batch, it *item)
+	// again is told that its condition failed, and returns those aboard who are to try again.
+	again(sh *shard, b *batch) []*job
+}
+
+// rebase has an item follow other limits. What is outstanding is kept: a level that others may move meanwhile is
+// carried over by adding the difference of the two clocks, so that their debits do not defeat it, nor it theirs.
+type rebase struct {
+	v     *view
+	epoch uint64
+	from  *item
+}
+
+func (r *rebase) write(sh *shard, b *batch, u *update) {
+	u.op(condEqual, attrID, int64(r.from.id))
+	if r.from.set == "" {
+		u.op(condAbsent, attrSet)
+	} else {
+		u.opText(condEqual, attrSet, r.from.set)
+	}
+	b.place.assert(u)
+	latest := b.now
+	for i, l := range r.v.limits {
+		if l.Override {
+			continue
+		}
+		p, name := r.v.params[i], r.v.names[i]
+		have := r.from.find(name)
+		if have != nil && have.params == p {
+			continue
+		}
+		level, clock := prefixLevel+name, b.place.clock(p, b.now)
+		most := b.place.burst(p)
+		switch {
+		case have == nil || !have.has:
+			u.op(condAbsent, level)
+			u.op(setTo, level, clock)
+		case have.level < b.place.clock(have.params, b.now):
+			u.op(condBelow, level, b.place.clock(have.params, b.now))
+			u.op(setTo, level, clock)
+		default:
+			was := b.place.clock(have.params, b.now)
+			most = max(most, b.place.burst(have.params), bucket.Outstanding(have.level, was))
+			u.op(condBetween, level, was, min(add(was, most), bucket.MaxLevel))
+			u.op(addTo, level, clock-was)
+		}
+		u.opText(setTo, prefixParams+name, formatParams(p))
+		latest = max(latest, add(b.now, p.Full(most)))
+	}
+	u.opText(setTo, attrSet, r.v.set)
+	u.op(setTo, attrEpoch, int64(min(r.epoch, math.MaxInt64)))
+	sh.s.retain(b, u, latest)
+}
+
+func (r *rebase) due(*shard, int64) bool          { return true }
+func (r *rebase) landed(*shard, *batch, *item)    {}
+func (r *rebase) again(_ *shard, b *batch) []*job { return b.jobs }
+
+// sweep removes overrides that are full, to make room for others. Their counters go with them: so all counters begin
+// anew, under a new id. Of a bucket that was split only theirs do: its id stands for the counters of all shards.
+type sweep struct {
+	names []string
+	from  *item
+}
+
+func (s *sweep) write(sh *shard, b *batch, u *update) {
+	u.op(condEqual, attrID, int64(s.from.id))
+	u.op(condEqual, attrOverrides, int64(s.from.overrides))
+	b.place.assert(u)
+	for _, name := range s.names {
+		l := s.from.find(name)
+		u.op(condBelow, prefixLevel+name, add(b.place.clock(l.params, b.now), 1))
+		u.op(remove, prefixLevel+name)
+	}
+	for i := range s.from.limits {
+		l := &s.from.limits[i]
+		swept := slices.Contains(s.names, l.name)
+		if swept || b.place.n == 1 && l.debited != 0 {
+			u.op(remove, prefixDebited+l.name)
+		}
+		if swept || b.place.n == 1 && l.returned != 0 {
+			u.op(remove, prefixReturned+l.name)
+		}
+	}
+	u.op(setTo, attrOverrides, int64(s.from.overrides-len(s.names)))
+	if b.place.n > 1 {
+		return
+	}
+	u.op(setTo, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
+}
+
+func (s *sweep) due(*shard, int64) bool          { return true }
+func (s *sweep) landed(*shard, *batch, *item)    {}
+func (s *sweep) again(_ *shard, b *batch) []*job { return b.jobs }
+
+// orphan makes a shard whose item never came to be, for who split the one that it comes from ended before. What was
+// to go with it is not known, so it is born with nothing left.
+type orphan struct {
+	v      *view
+	parent *item
+}
+
+// awaiting sends takes elsewhere while the item may be about to be put.
+func (sh *shard) awaiting(waiting []*job, now int64) []*job {
+	if sh.absent == 0 || now-sh.absent >= int64(sh.s.cfg.CallTimeout) {
+		return waiting
+	}
+	return slices.DeleteFunc(waiting, func(j *job) bool {
+		away := j.kind == take && j.forced == nil
+		if away {
+			sh.decide(j, false, now, missing)
+		}
+		return away
+	})
+}
+
+// orphaned returns the upkeep that a shard without an item needs first.
+func (sh *shard) orphaned(j *job) upkeep {
+	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind == give {
+		return nil
+	}
+	parent := sh.m.all()[parentOf(sh.k)]
+	parent.lane.Lock() // in this order only: a parent locks no child
+	defer parent.lane.Unlock()
+	if parent.seen == nil {
+		return nil
+	}
+	return &orphan{v: j.v, parent: parent.seen}
+}
+
+func (o *orphan) write(sh *shard, b *batch, u *update) {
+	u.op(condAbsent, attrPK)
+	u.op(setTo, attrShards, int64(b.place.n))
+	u.op(setTo, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
+	limits := slices.Clone(o.parent.limits)
+	for i, name := range o.v.names {
+		if o.parent.find(name) == nil {
+			limits = append(limits, itemLimit{name: name, params: o.v.params[i]})
+		}
+	}
+	overrides := 0
+	for i := range limits {
+		l := &limits[i]
+		u.op(setTo, prefixLevel+l.name, add(b.place.clock(l.params, b.now), b.place.burst(l.params)))
+		if _, _, override := parseLimitName(l.name); override {
+			overrides++
+		} else {
+			u.opText(setTo, prefixParams+l.name, formatParams(l.params))
+		}
+	}
+	if overrides > 0 {
+		u.op(setTo, attrOverrides, int64(overrides))
+	}
+	if o.parent.set != "" {
+		u.opText(setTo, attrSet, o.parent.set)
+		u.op(setTo, attrEpoch, int64(o.parent.epoch))
+	}
+}
+
+func (o *orphan) due(*shard, int64) bool          { return true }
+func (o *orphan) landed(*shard, *batch, *item)    {}
+func (o *orphan) again(_ *shard, b *batch) []*job { return b.jobs }

@@ -1,0 +1,149 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// span is a stretch of range keys under one hash key, of the table or of an index.
+type span struct {
+	index   string // "": the table itself, which is read consistently
+	hashKey string // names of the key attributes
+	sortKey string
+	hash    string
+	lo, hi  string // inclusive
+}
+
+// allSpans are the places of indexAll where what sorts from lo to hi is listed.
+func allSpans(namespace, lo, hi string) []span {
+	spans := make([]span, partitions)
+	for i := range spans {
+		spans[i] = span{indexAll, attrIndex, attrSort, partitionName(namespace, i), lo, hi}
+	}
+	return spans
+}
+
+// entry is an item that a walk came by. Those of an index have only keys.
+type entry struct {
+	at    string // its range key in what is walked
+	key   primary
+	attrs map[string]types.AttributeValue
+}
+
+// walk goes through spans at once, in the order of range keys, and reads no further than it is asked to.
+type walk struct {
+	s       *Store
+	reverse bool
+	after   string // "", or where to begin, exclusive
+	lines   []*line
+}
+
+// line is one span of a walk.
+type line struct {
+	span
+	read  []entry // ahead
+	start map[string]types.AttributeValue
+	done  bool
+}
+
+func (s *Store) walk(spans []span, reverse bool, after string) *walk {
+	w := &walk{s: s, reverse: reverse, after: after}
+	for _, sp := range spans {
+		switch {
+		case after == "":
+		case reverse:
+			sp.hi = after
+		default:
+			sp.lo = after
+		}
+		w.lines = append(w.lines, &line{span: sp})
+	}
+	return w
+}
+
+// next returns up to n entries; fewer, when there are no more.
+func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
+	var out []entry
+	for len(out) < n {
+		if err := w.fill(ctx, n-len(out)); err != nil {
+			return nil, err
+		}
+		var first *line
+		for _, l := range w.lines {
+			if len(l.read) > 0 && (first == nil || (l.read[0].at < first.read[0].at) != w.reverse) {
+				first = l
+			}
+		}
+		if first == nil {
+			break
+		}
+		e := first.read[0]
+		first.read = first.read[1:]
+		if w.after == "" || e.at != w.after {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// fill reads on wherever nothing is read ahead, at once. Each line reads what it is likely to give of n.
+func (w *walk) fill(ctx context.Context, n int) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(w.lines))
+	each := n + 1 // the first may be where the page before ended
+	if len(w.lines) > 1 {
+		each = each*3/2/len(w.lines) + 4
+	}
+	for i, l := range w.lines {
+		if len(l.read) == 0 && !l.done {
+			wg.Go(func() { errs[i] = w.s.readLine(ctx, l, w.reverse, int32(each)) })
+		}
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLine reads on in a line, until it has something or comes to its end.
+func (s *Store) readLine(ctx context.Context, l *line, reverse bool, most int32) error {
+	for len(l.read) == 0 && !l.done {
+		in := &dynamodb.QueryInput{
+			TableName: &s.cfg.Table, ExclusiveStartKey: l.start, Limit: &most,
+			ConsistentRead: aws.Bool(l.index == ""), ScanIndexForward: aws.Bool(!reverse),
+			KeyConditionExpression:    aws.String("#h = :h AND #r BETWEEN :lo AND :hi"),
+			ExpressionAttributeNames:  map[string]string{"#h": l.hashKey, "#r": l.sortKey},
+			ExpressionAttributeValues: map[string]types.AttributeValue{":h": str(l.hash), ":lo": str(l.lo), ":hi": str(l.hi)},
+		}
+		if l.index != "" {
+			in.IndexName = &l.index
+		}
+		var out *dynamodb.QueryOutput
+		err := s.attempt(ctx, func(ctx context.Context) (err error) {
+			out, err = s.cfg.Client.Query(ctx, in)
+			return err
+		})
+		if err != nil {
+			return s.trouble("list", l.hash, err)
+		}
+		for _, attrs := range out.Items {
+			key, err := primaryOf(attrs)
+			at, err2 := field(attrs, l.sortKey, text)
+			if err := errors.Join(err, err2); err != nil {
+				return s.damaged(key, err)
+			}
+			l.read = append(l.read, entry{at, key, attrs})
+		}
+		l.start = out.LastEvaluatedKey
+		l.done = len(l.start) == 0
+	}
+	return nil
+}

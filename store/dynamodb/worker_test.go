@@ -1,0 +1,167 @@
+package dynamodb_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// workerEnv makes the test's binary a worker: it reads orders, one a line, and answers each with a report.
+const workerEnv = "WEIR_TEST_DYNAMODB_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) != "" {
+		work()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// order is what a worker is to do.
+type order struct {
+	Endpoint, Table string
+	Children        []store.Bucket // each take is of one of them and of the parent
+	Child           *store.Limit
+	Parent          store.Bucket
+	Versions        []*store.Limit // of the parent's limit, each for as long as any other
+	Start, End      time.Time
+	Skew            time.Duration
+	Prefetch        bool
+}
+
+// report is what a worker was told: what was admitted, in millitokens.
+type report struct {
+	Admitted int64
+	Errors   int
+	First    string // error
+}
+
+const callers = 16 // of each worker
+
+// work is the life of a worker.
+func work() {
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	for in.Scan() {
+		var o order
+		err := json.Unmarshal(in.Bytes(), &o)
+		var r report
+		if err == nil {
+			r, err = o.carryOut()
+		}
+		if err != nil {
+			r.Errors, r.First = 1_000_000, err.Error()
+		}
+		if out.Encode(r) != nil {
+			return
+		}
+	}
+}
+
+func (o *order) carryOut() (r report, err error) {
+	cfg := dynamodb.Config{
+		Client: dynamotest.Dial(o.Endpoint), Table: o.Table,
+		Now: func() time.Time { return time.Now().Add(o.Skew) },
+	}
+	if o.Prefetch {
+		cfg.Prefetch.Share = 0.1
+	}
+	s, err := dynamodb.New(cfg)
+	if err != nil {
+		return r, err
+	}
+	time.Sleep(time.Until(o.Start)) // real time: all workers begin at once
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for time.Now().Before(o.End) {
+				version := min(int(time.Since(o.Start)*time.Duration(len(o.Versions))/o.End.Sub(o.Start)), len(o.Versions)-1)
+				n := 1000 + rand.Int64N(1000)
+				debits := []store.Debit{charge(o.Parent, o.Versions[version], n)}
+				debits[0].Epoch = uint64(version + 1)
+				if len(o.Children) > 0 {
+					debits = append(debits, charge(o.Children[rand.IntN(len(o.Children))], o.Child, n))
+				}
+				out, err := s.Take(context.Background(), store.Take{Debits: debits, Brief: true})
+				mu.Lock()
+				if err != nil && !errors.Is(err, store.ErrStaleLimits) {
+					if r.Errors++; r.First == "" {
+						r.First = err.Error()
+					}
+				} else if out.Allowed {
+					r.Admitted += n
+				}
+				mu.Unlock()
+				if !out.Allowed {
+					time.Sleep(2*time.Millisecond + rand.N(2*time.Millisecond)) // real time: so as to leave the processors to others
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return r, s.Close()
+}
+
+// worker is the other process, as its master has it.
+type worker struct {
+	in  *json.Encoder
+	out *json.Decoder
+	cmd *exec.Cmd
+}
+
+// hire starts workers. They end with the test.
+func hire(t *testing.T, n int) (ws []*worker) {
+	t.Helper()
+	for range n {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), workerEnv+"=1")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
+		ws = append(ws, &worker{json.NewEncoder(in), json.NewDecoder(out), cmd})
+	}
+	return ws
+}
+
+// carryOut has each worker carry out an order of its own.
+func carryOut(ws []*worker, of func(i int) order) (sum report, err error) {
+	for i, w := range ws {
+		if err := w.in.Encode(of(i)); err != nil {
+			return sum, err
+		}
+	}
+	for i, w := range ws {
+		var r report
+		if err := w.out.Decode(&r); err != nil {
+			return sum, fmt.Errorf("worker %d: %w", i, err)
+		}
+		sum.Admitted += r.Admitted
+		sum.Errors += r.Errors
+		if sum.First == "" {
+			sum.First = r.First
+		}
+	}
+	return sum, nil
+}

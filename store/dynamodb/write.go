@@ -1,0 +1,420 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// form is how a write finds a limit's level.
+type form byte
+
+const (
+	full    form = iota // absent, or under the clock: it is set
+	running             // at or above the clock: it is added to
+)
+
+// Carry implements coalesce.Driver: it makes the write that was planned, and deals out what came of it.
+func (sh *shard) Carry() {
+	b := sh.batch
+	it, applied, err := sh.send(b)
+	if s, ok := b.upkeep.(*split); ok && applied {
+		s.after(sh, b)
+	}
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	sh.batch = nil
+	switch {
+	case err != nil:
+		sh.failed(b, err)
+	case applied:
+		sh.misses = 0
+		sh.learn(b, it, true)
+		sh.landed(b, it)
+	default:
+		sh.misses++
+		sh.learn(b, it, false)
+		sh.again(b, b.jobs)
+	}
+}
+
+// send makes a batch's write and returns the item as it now is, and whether the write was applied.
+func (sh *shard) send(b *batch) (*item, bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
+	defer cancel()
+	sent := time.Now()
+	var attrs map[string]types.AttributeValue
+	var meta middleware.Metadata
+	var err error
+	if f, ok := b.upkeep.(*forget); ok && !f.blanks(b) {
+		var out *dynamodb.DeleteItemOutput
+		if out, err = sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), once...); err == nil {
+			meta = out.ResultMetadata
+		}
+	} else {
+		var out *dynamodb.UpdateItemOutput
+		if out, err = sh.s.cfg.Client.UpdateItem(ctx, sh.input(b), once...); err == nil {
+			attrs, meta = out.Attributes, out.ResultMetadata
+		}
+	}
+	if err != nil {
+		var failed *types.ConditionalCheckFailedException
+		if !errors.As(err, &failed) {
+			return nil, false, sh.diagnose(ctx, err)
+		}
+		attrs = failed.Item
+		sh.s.skew.failed(err, sent)
+	} else {
+		sh.s.skew.answered(meta, sent)
+	}
+	it, perr := parseItem(attrs)
+	if perr != nil {
+		return nil, false, sh.s.damaged(sh.pk, perr)
+	}
+	return it, err == nil, nil
+}
+
+// diagnose looks why a write was invalid: as a rule because somebody edited the item by hand.
+func (sh *shard) diagnose(ctx context.Context, err error) error {
+	var api smithy.APIError
+	if !errors.As(err, &api) || api.ErrorCode() != codeValidation {
+		return err
+	}
+	var damaged *store.Error
+	cause := sh.s.readItems(ctx, []primary{sh.pk}, make(map[primary]*item))
+	if errors.As(cause, &damaged) && damaged.Op == "read" {
+		return cause
+	}
+	return err
+}
+
+// landed answers those aboard a write that was applied. What a caller that has gone was debited rides back.
+func (sh *shard) landed(b *batch, it *item) {
+	if b.upkeep != nil {
+		b.upkeep.landed(sh, b, it)
+	}
+	b.order()
+	for _, j := range b.jobs {
+		j.takenOn = b.place
+		sh.decide(j, true, b.now, it)
+		if j.kind == take && j.Abandoned() && !j.nothing() {
+			sh.add(sh.s.returning(j))
+		}
+	}
+	sh.keep(b, it)
+	sh.watch(b)
+}
+
+// order works out how much of what the batch did came after each of its jobs.
+func (b *batch) order() {
+	if len(b.jobs) < 2 && b.extra == nil {
+		return
+	}
+	var space [8]int64
+	later := append(space[:0], make([]int64, len(b.parts))...)
+	if b.extra != nil {
+		for i, name := range b.jobs[0].v.names {
+			later[b.index(name)] = b.extra[i]
+		}
+	}
+	for i := len(b.jobs) - 1; i >= 0; i-- {
+		j := b.jobs[i]
+		j.later = append(j.space2[:0], j.amounts...)
+		for n := len(j.amounts) - 1; n >= 0; n-- {
+			at, a := b.index(j.v.names[n]), j.amounts[n]
+			if j.kind == give {
+				a = -a
+			} else if j.back != nil {
+				a -= j.back[n]
+			}
+			if at >= 0 {
+				j.later[n] = later[at]
+				later[at] += a
+			} else {
+				j.later[n] = 0
+			}
+		}
+	}
+}
+
+// again has those aboard a write whose condition failed judged anew, by what the item showed.
+func (sh *shard) again(b *batch, jobs []*job) {
+	if b.upkeep != nil {
+		jobs = b.upkeep.again(sh, b)
+	} else {
+		jobs = sh.refuse(b, jobs)
+	}
+	sh.lane.Back(jobs)
+	if sh.misses > 2 {
+		sh.pause(min(time.Duration(sh.misses)*time.Millisecond, maxPause))
+	}
+}
+
+// refuse answers those that did not fit when the write asked for them, and returns the others. What the clock has
+// issued since is for who asks then: else callers of a bucket that gives a few tokens a millisecond would all ask again
+// for the same few.
+func (sh *shard) refuse(b *batch, jobs []*job) []*job {
+	it, gives := sh.seen, sh.gives()
+	for _, j := range jobs {
+		if j.kind == give {
+			gives = append(gives, j)
+		}
+	}
+	if !it.exists || b.place != sh.place() {
+		return jobs
+	}
+	now := max(b.now, min(it.at, sh.tick())) // not before what others were told
+	return slices.DeleteFunc(jobs, func(j *job) bool {
+		if j.kind != take || j.v.own && j.v.set != it.set || fits(it, b.place, j, now, returned(gives)) {
+			return false
+		}
+		sh.decide(j, false, now, it)
+		return true
+	})
+}
+
+// failed repeats or ends what a write without an answer carried. Debits may be repeated: at worst tokens are spent
+// twice, and nobody has them. What gives is not, once it may have been applied.
+func (sh *shard) failed(b *batch, err error) {
+	trouble := sh.s.trouble("write", sh.describe(), err)
+	var damaged *store.Error
+	repeat := transient(err) && !errors.As(err, &damaged)
+	if repeat {
+		sh.meter.throttled(err)
+	}
+	var back []*job
+	for _, j := range b.jobs {
+		switch {
+		case (j.kind == give || j.back != nil) && ambiguous(err), !repeat:
+			sh.answer(j, trouble)
+		default:
+			j.err = trouble // if its time is up before the next try
+			back = append(back, j)
+		}
+	}
+	if b.upkeep != nil && !repeat && len(b.jobs) == 0 {
+		// Those for whom it was to be done would ask for it again.
+		sh.lane.Drop(func(j *job) bool {
+			if j.kind == take {
+				sh.answer(j, trouble)
+			}
+			return j.kind == take
+		})
+	}
+	sh.lane.Back(back)
+	if repeat {
+		sh.pause(maxPause)
+	}
+}
+
+// maxPause bounds the pause before a write is repeated.
+const maxPause = 25 * time.Millisecond
+
+// pause waits a random while, with the lane unlocked; nobody else makes writes on it meanwhile.
+func (sh *shard) pause(most time.Duration) {
+	sh.lane.Unlock()
+	defer sh.lane.Lock()
+	time.Sleep(rand.N(most) + 1)
+}
+
+// input returns the write of a batch.
+func (sh *shard) input(b *batch) *dynamodb.UpdateItemInput {
+	u := updates.Get().(*update)
+	defer updates.Put(u)
+	u.reset()
+	switch {
+	case b.upkeep != nil:
+		b.upkeep.write(sh, b, u)
+	case len(b.jobs) > 0 && b.jobs[0].kind == give:
+		sh.giving(b, u)
+	default:
+		sh.debiting(b, u)
+	}
+	u.op(setTo, attrAt, b.now)
+	u.op(addTo, attrWrites, 1)
+	return sh.s.updateInput(u, sh.key)
+}
+
+// giving writes a batch of returns: to limits that are there, at whatever level.
+func (sh *shard) giving(b *batch, u *update) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		u.op(condExists, p.attrs.level)
+		u.op(addTo, p.attrs.level, -p.back)
+		u.op(addTo, p.attrs.returned, p.back)
+	}
+}
+
+// debiting writes a batch of debits, and of the returns that ride with them.
+func (sh *shard) debiting(b *batch, u *update) {
+	b.asItWas(u)
+	full := b.now // when the last of the limits is full
+	sh.ahead(b)
+	for i := range b.parts {
+		p := &b.parts[i]
+		sh.choose(b, p)
+		full = max(full, b.debit(u, p))
+	}
+	if b.extras > 0 {
+		u.op(addTo, attrExtras, b.extras)
+	}
+	if b.added > 0 {
+		b.adding(u)
+	}
+	if b.seen == nil {
+		sh.birth(u)
+	}
+	sh.s.retain(b, u, full)
+}
+
+// asItWas asserts that the item is the one that was seen, with the same limits in force, split as deep.
+func (b *batch) asItWas(u *update) {
+	it := b.seen
+	b.place.assert(u)
+	if it == nil {
+		if b.own {
+			u.opText(condAbsentEqual, attrSet, b.set)
+			u.opText(setTo, attrSet, b.set)
+			u.op(setOnce, attrEpoch, int64(b.epoch))
+		}
+		return
+	}
+	u.op(condEqual, attrID, int64(it.id))
+	switch {
+	case b.own:
+		u.opText(condEqual, attrSet, b.set)
+	case it.set == "":
+		u.op(condAbsent, attrSet)
+	default:
+		u.opText(condEqual, attrSet, it.set)
+	}
+}
+
+// adding keeps count of the overrides.
+func (b *batch) adding(u *update) {
+	if b.seen == nil {
+		u.op(condAbsent, attrID)
+		u.op(setTo, attrOverrides, int64(b.added))
+		return
+	}
+	u.op(condAbsentAtMost, attrOverrides, int64(store.MaxOverrides-b.added))
+	u.op(addTo, attrOverrides, int64(b.added))
+}
+
+// birth writes what an item is born with, unless it is there.
+func (sh *shard) birth(u *update) {
+	u.op(setOnce, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
+	if sh.k == 0 {
+		u.opText(setOnce, attrIndex, indexPartition(sh.m.key.Namespace, sh.pk.pk))
+		u.opText(setOnce, attrSort, bucketSort(sh.m.key))
+	}
+}
+
+// debit writes one limit's part, and returns when the limit is full after it at the latest.
+func (b *batch) debit(u *update, p *part) (fullAt int64) {
+	it, level := b.seen, p.attrs.level
+	clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
+	net, most := p.sum-p.back, burst
+	if p.sum > 0 && p.bound < p.sum { // some of it is forced: the level may come to lie anywhere
+		most = max(burst, p.sum)
+		if p.has {
+			most = max(most, bucket.Outstanding(p.level, clock)+p.sum)
+		}
+	}
+	switch {
+	case p.bound > burst: // asked for all the same, to see what the item is like now
+		u.op(condAbsent, attrPK) // which no item passes that the other conditions let pass
+	case p.sum == 0 && p.back > 0:
+		u.op(condExists, level)
+		u.op(addTo, level, -p.back)
+	case p.sum == 0 && p.bound < 0:
+		return b.now
+	case p.sum == 0 && p.has:
+		u.op(condAtMost, level, add(clock, burst))
+	case p.sum == 0:
+		u.op(condAbsentAtMost, level, add(clock, burst))
+		u.op(setOnce, level, clock)
+	case p.form == full && it == nil && !p.limit.Override:
+		u.op(condAbsentBelow, level, clock)
+		u.op(setTo, level, clock+net)
+		if !p.taken {
+			b.extras++ // the item may be there, and of a set without it
+		}
+	case p.form == full && p.has:
+		u.op(condBelow, level, clock)
+		u.op(setTo, level, clock+net)
+	case p.form == full:
+		u.op(condAbsent, level)
+		u.op(setTo, level, clock+net)
+		if it != nil && !p.limit.Override {
+			b.extras++
+		}
+	default:
+		high := min(add(clock, most)-p.sum, bucket.MaxLevel-p.sum)
+		if p.bound >= 0 {
+			high = min(high, add(clock, burst)-p.bound-p.guard)
+		}
+		if p.guard > 0 {
+			high = min(high, p.ceiling)
+		}
+		u.op(condBetween, level, clock-p.guard, high)
+		u.op(addTo, level, net+p.guard)
+	}
+	if p.sum > 0 {
+		u.op(addTo, p.attrs.debited, p.sum)
+	}
+	if p.back > 0 {
+		u.op(addTo, p.attrs.returned, p.back)
+	}
+	if !p.known && !p.limit.Override {
+		if it == nil {
+			u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))
+		}
+		u.opText(setTo, prefixParams+p.name, formatParams(p.params))
+	}
+	return add(b.now, p.params.Full(most))
+}
+
+// retain sees to it that the item outlives whatever it owes. Its ttl never shrinks: a write asserts that it is late
+// enough and leaves it, or asserts that it is not later than what it sets. Items of split buckets have none.
+func (s *Store) retain(b *batch, u *update, full int64) {
+	if b.place.n > 1 {
+		return
+	}
+	need := max(seconds(full), seconds(add(b.now, int64(s.cfg.Retention)))) + day
+	if b.seen != nil && b.seen.ttl >= need {
+		u.op(condAtLeast, attrTTL, need)
+		return
+	}
+	u.op(condAbsentAtMost, attrTTL, need+day)
+	u.op(setTo, attrTTL, need+day)
+}
+
+const day = 24 * 60 * 60
+
+// seconds returns an instant in Unix seconds, rounded up.
+func seconds(nanos int64) int64 {
+	return bucket.Epoch.Unix() + nanos/int64(time.Second) + 1
+}
+
+func add(a, b int64) int64 {
+	c := a + b
+	if (c > a) == (b > 0) {
+		return c
+	}
+	if b > 0 {
+		return math.MaxInt64
+	}
+	return math.MinInt64
+}
