@@ -1,0 +1,163 @@
+package governor
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+)
+
+// Direction tells reads from writes.
+type Direction int
+
+// The directions.
+const (
+	Read Direction = iota
+	Write
+)
+
+// String returns "read" or "write".
+func (d Direction) String() string {
+	if d == Write {
+		return "write"
+	}
+	return "read"
+}
+
+// budget is a rate and who waits for it. Amounts are in thousandths of a unit, times in nanoseconds since the governor
+// began.
+type budget struct {
+	table, index string // "": of the account
+	dir          Direction
+	rank         uint64        // in which order calls lock and wait: the narrow before the wide
+	limit        int64         // configured
+	hold         time.Duration // what it holds, as time
+	jitter       bool          // begin out of step with others
+	implied      bool          // not configured: nobody waits for it until DynamoDB throttles the table
+	lowered      atomic.Bool   // there is a ceiling
+
+	mu     sync.Mutex
+	params bucket.Params
+	level  int64
+	share  int64 // of the limit; 0: closed until there is one
+	opened bool
+
+	// After throttling: see feedback.go.
+	ceiling, step   int64 // 0: none
+	cutAt, raisedAt int64
+
+	turn   bool // a call holds the turn: it alone debits, others queue
+	queue  []*waiter
+	queued int64 // what those in the queue will debit
+	poke   chan struct{}
+
+	meter meter
+}
+
+// waiter is a call in a budget's queue.
+type waiter struct {
+	amount int64
+	ready  chan struct{} // closed when it has the turn
+}
+
+func newBudget(limit int64, hold, start time.Duration) *budget {
+	b := &budget{limit: limit, share: limit, hold: hold, opened: true, poke: make(chan struct{}, 1)}
+	b.params = rateParams(limit, hold)
+	b.level = b.params.Burst - min(b.params.Burst, rateParams(limit, start).Burst)
+	return b
+}
+
+// newShared returns a budget that is closed until it has a share.
+func newShared(limit int64, hold time.Duration) *budget {
+	b := newBudget(limit, hold, hold)
+	b.params = bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1}
+	b.level, b.share, b.opened, b.jitter = 1, 0, false, true
+	return b
+}
+
+// rate returns what is issued a second. The lock is held, as in all methods below until it is said otherwise.
+func (b *budget) rate() int64 {
+	if b.ceiling > 0 {
+		return min(b.share, b.ceiling)
+	}
+	return b.share
+}
+
+func (b *budget) available(now int64) int64 { return b.params.Available(b.level, b.params.Clock(now)) }
+
+// follow makes the bucket issue the rate. What is available is kept, cut to the new burst: a change never gives.
+func (b *budget) follow(now int64) {
+	b.lowered.Store(b.ceiling > 0)
+	left := b.available(now)
+	p := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1} // closed: one in a year
+	if rate := b.rate(); rate > 0 {
+		p = rateParams(rate, b.hold)
+		if !b.opened && b.jitter {
+			left -= rand.Int64N(milli)
+		}
+		b.opened = true
+	}
+	b.params = p
+	b.level = p.Clock(now) + p.Burst - min(left, p.Burst)
+	b.wake()
+}
+
+// wake lets whoever has the turn look again.
+func (b *budget) wake() {
+	if !b.turn {
+		return
+	}
+	select {
+	case b.poke <- struct{}{}:
+	default:
+	}
+}
+
+// free reports whether a debit of a fits now, ahead of nobody.
+func (b *budget) free(now, a int64) bool {
+	b.raise(now)
+	return !b.turn && b.share > 0 && b.params.Fits(b.level, b.params.Clock(now), a)
+}
+
+func (b *budget) debit(now, a int64) { b.level = bucket.Spend(b.level, b.params.Clock(now), a) }
+
+// wait returns how long until what was debited is covered, 0 when it is; false when that cannot be said.
+func (b *budget) wait(now, more int64) (time.Duration, bool) {
+	if b.share == 0 {
+		return 0, false
+	}
+	level := b.level
+	if more > 0 {
+		level = bucket.Spend(level, b.params.Clock(now), more)
+	}
+	return time.Duration(max(0, b.params.At(level, 0)-now)), true
+}
+
+// settle corrects a debit by what the call cost.
+func (b *budget) settle(now, estimate, cost int64, reported bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case cost > estimate:
+		b.debit(now, cost-estimate)
+	case cost < estimate:
+		b.level = bucket.Credit(b.level, estimate-cost)
+		b.wake()
+	}
+	b.meter.add(now, cost)
+	if !reported {
+		b.meter.estimated += cost
+	}
+}
+
+// setShare is told what of the limit this process may use. It takes the lock.
+func (b *budget) setShare(now, share int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if share = min(share, b.limit); share != b.share {
+		b.share = share
+		b.follow(now)
+	}
+}

@@ -1,0 +1,33 @@
+package governor
+
+import "context"
+
+// Spend takes units of the account's budget and uses them, as a call whose cost is known would.
+func (g *Governor) Spend(ctx context.Context, dir Direction, units float64) error {
+	settle, err := g.Begin(ctx, "", dir, units)
+	if err == nil {
+		settle(units)
+	}
+	return err
+}
+
+// Begin takes what a call on a table ("": only of the account) is thought to cost. The function is told what it did.
+func (g *Governor) Begin(ctx context.Context, table string, dir Direction, units float64) (func(cost float64), error) {
+	c := newCall(g, putItem, dir)
+	c.add(g.tableOf(table), nil, dir, int64(units*milli))
+	c.claim()
+	if err := g.reserve(ctx, c.claims); err != nil {
+		return nil, err
+	}
+	return func(cost float64) {
+		for _, cl := range c.claims {
+			cl.b.settle(g.now(), cl.estimate, int64(cost*milli), true)
+		}
+	}, nil
+}
+
+// Parse is parse.
+func Parse(text string) (table, index string, dir Direction) {
+	s := parse(text)
+	return s.table, s.index, s.dir
+}

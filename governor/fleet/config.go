@@ -1,0 +1,103 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config says what a worker shares.
+type Config struct {
+	// Coordinator is where the workers' records are. Required. One coordinator holds one fleet.
+	Coordinator Coordinator
+	// Worker is what the worker is called, for people: letters, digits and -. Something random is added to it.
+	// Defaults to "worker".
+	Worker string
+	// Refresh is how often a worker reports and reads its shares. A share holds for four refreshes. At least
+	// 100 ms; defaults to 5 s.
+	Refresh time.Duration
+	// Forget is after how long without a report a worker is taken for dead: its safe share is then given to
+	// others. A worker that was cut off from the coordinator alone, for longer than that, and still runs, exceeds the
+	// limit by its safe share. At least eight refreshes; defaults to 5 min.
+	Forget time.Duration
+	// Budgets are what is shared. Required.
+	Budgets []Budget
+	// Demand is asked with every report what the worker wants of a budget, by its index, and has used on average since the
+	// report before, in thousandths of a unit a second. A want of -1 is as much as there is.
+	Demand func(budget int) (want, used int64)
+	// Granted is told the shares, in the order of the budgets and in thousandths of a unit a second, whenever they
+	// may have changed. It is called by one goroutine at a time and must not call the member.
+	Granted func(shares []int64)
+}
+
+// Budget is a rate that the workers of a fleet share. Where they state different limits, the lowest holds.
+type Budget struct {
+	Name  string
+	Limit int64 // thousandths of a unit a second
+}
+
+// ConfigError says which field of a [Config] is wrong.
+type ConfigError struct {
+	Field, Reason string
+}
+
+// Error names the field.
+func (e *ConfigError) Error() string { return fmt.Sprintf("fleet: %s %s", e.Field, e.Reason) }
+
+// JoinError says that a worker could not join: the records cannot be read or written.
+type JoinError struct {
+	Op  string // "write report", "read grants", …
+	Err error
+}
+
+// Error says what did not work, and what is needed.
+func (e *JoinError) Error() string {
+	return fmt.Sprintf("join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *JoinError) Unwrap() error { return e.Err }
+
+const (
+	defaultRefresh = 5 * time.Second
+	minRefresh     = 100 * time.Millisecond
+	defaultForget  = 5 * time.Minute
+	leaseRefreshes = 4
+	maxWorkerName  = 64
+)
+
+func (c *Config) check() error {
+	if c.Refresh == 0 {
+		c.Refresh = defaultRefresh
+	}
+	if c.Forget == 0 {
+		c.Forget = max(defaultForget, 8*c.Refresh)
+	}
+	if c.Worker == "" {
+		c.Worker = "worker"
+	}
+	switch {
+	case c.Coordinator == nil:
+		return &ConfigError{"coordinator", "is required"}
+	case c.Refresh < minRefresh:
+		return &ConfigError{"refresh", "must be at least 100ms"}
+	case c.Forget < 8*c.Refresh:
+		return &ConfigError{"forget", "must be at least eight refreshes"}
+	case len(c.Budgets) == 0:
+		return &ConfigError{"budgets", "must name at least one"}
+	case c.Demand == nil || c.Granted == nil:
+		return &ConfigError{"demand and granted", "are required"}
+	case len(c.Worker) > maxWorkerName:
+		return &ConfigError{"worker", fmt.Sprintf("must have at most %d bytes", maxWorkerName)}
+	}
+	for _, r := range c.Worker {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' {
+			return &ConfigError{"worker", fmt.Sprintf("may hold letters, digits and -, not %q", r)}
+		}
+	}
+	for _, b := range c.Budgets {
+		if b.Limit <= 0 {
+			return &ConfigError{"budget " + b.Name, "must have a positive limit"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// leads reports whether it is this worker's to write the grants: it leads, nobody does, or who does has not written
+// for too long.
+func (m *Member) leads(rec Record, g *grants) bool {
+	now := time.Now()
+	switch {
+	case rec.Version == "" || g.Leader == "":
+		m.epoch = g.Epoch + 1
+	case g.Leader == m.id:
+		m.epoch = g.Epoch
+	case now.Sub(m.changed) >= m.patience:
+		m.epoch = g.Epoch + 1
+	default:
+		m.setLeads(false)
+		return false
+	}
+	return true
+}
+
+// lead writes the next grants, on condition that they are those of rec.
+func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
+	reports, err := readReports(ctx, m.cfg.Coordinator)
+	if err != nil {
+		return &JoinError{"read reports", err}
+	}
+	if rec.Version == "" {
+		for _, r := range reports { // grants that somebody removed must not be mistaken for newer ones
+			m.epoch = max(m.epoch, r.Ack.Epoch+1)
+		}
+	}
+	now := time.Now()
+	if m.ledger == nil || m.published != rec.Version {
+		m.ledger = newLedger(g, m.lease, m.cfg.Forget, now)
+	}
+	forgotten, newcomer := m.ledger.observe(reports, now)
+	next := m.ledger.issue(m.id, m.epoch, now)
+	m.hurry = newcomer || m.ledger.starving(next, now)
+	version, err := m.cfg.Coordinator.Put(ctx, grantsName, encode(next), rec.Version)
+	if err != nil {
+		m.ledger = nil // they may have been written or not: what is there will show
+		m.setLeads(false)
+		if errors.Is(err, ErrConflict) {
+			return nil // another leads
+		}
+		return &JoinError{"write grants", err}
+	}
+	m.published, m.last = version, version
+	m.bide(now)
+	m.ledger.commit(next)
+	m.setLeads(true)
+	m.adopt(next)
+	for _, id := range forgotten {
+		if err := m.cfg.Coordinator.Delete(ctx, reportPrefix+id); err != nil {
+			return fmt.Errorf("forget %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (m *Member) setLeads(leads bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status.Leads = leads
+}
+
+func readReports(ctx context.Context, c Coordinator) (map[string]*report, error) {
+	recs, err := c.List(ctx, reportPrefix)
+	if err != nil {
+		return nil, err
+	}
+	reports := make(map[string]*report, len(recs))
+	for _, rec := range recs {
+		r, err := decode[report](rec)
+		if err != nil {
+			return nil, err
+		}
+		reports[strings.TrimPrefix(rec.Name, reportPrefix)] = r
+	}
+	return reports, nil
+}
+
+// resign lets another lead at once.
+func (m *Member) resign(ctx context.Context) error {
+	if m.ledger == nil {
+		return nil
+	}
+	g := m.ledger.last
+	g.Leader = ""
+	g.Seq++
+	if _, err := m.cfg.Coordinator.Put(ctx, grantsName, encode(&g), m.published); err != nil && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("leave fleet: resign: %w", err)
+	}
+	return nil
+}
+
+// View is a fleet as its records show it.
+type View struct {
+	Leader  string // "": nobody leads at the moment
+	Epoch   uint64
+	Lease   time.Duration
+	Workers []WorkerView // by name, then budget
+}
+
+// WorkerView is a worker's part in a budget. Rates are in thousandths of a unit a second.
+type WorkerView struct {
+	Worker string
+	Budget string
+	Seq    uint64 // of its last report: one that stays the same is missing
+	Limit  int64  // of the whole fleet
+	Share  int64
+	Safe   int64 // what it falls to when its lease is over
+	Want   int64 // -1: as much as there is
+	Used   int64
+}
+
+// Look reads what a fleet's records say now. It writes nothing and is no worker. A place without a fleet is an empty view.
+func Look(ctx context.Context, c Coordinator) (View, error) {
+	rec, err := c.Get(ctx, grantsName)
+	if err != nil {
+		return View{}, fmt.Errorf("read grants: %w", err)
+	}
+	g, err := decode[grants](rec)
+	if err != nil {
+		return View{}, err
+	}
+	reports, err := readReports(ctx, c)
+	if err != nil {
+		return View{}, fmt.Errorf("read reports: %w", err)
+	}
+	v := View{Leader: g.Leader, Epoch: g.Epoch, Lease: time.Duration(g.LeaseMS) * time.Millisecond}
+	for id, r := range reports {
+		for _, d := range r.Budgets {
+			w := WorkerView{Worker: id, Budget: d.Name, Seq: r.Seq, Limit: d.Limit, Want: d.Want, Used: d.Used}
+			if i := slices.Index(g.Budgets, d.Name); i >= 0 {
+				w.Limit = at(g.Limits, i)
+				if granted := g.Workers[id]; granted != nil {
+					w.Share, w.Safe = at(granted.Rate, i), at(granted.Safe, i)
+				}
+			}
+			v.Workers = append(v.Workers, w)
+		}
+	}
+	slices.SortFunc(v.Workers, func(a, b WorkerView) int {
+		return strings.Compare(a.Worker+"\x00"+a.Budget, b.Worker+"\x00"+b.Budget)
+	})
+	return v, nil
+}

@@ -1,0 +1,123 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir/governor/fleet"
+)
+
+// late is a coordinator whose reads arrive four seconds after they were made.
+type late struct {
+	*fleet.Memory
+	cut      atomic.Bool
+	reported map[uint64]time.Time // when each report was sent
+	answered time.Time            // when the report was sent that the grants answer which were read last
+}
+
+var errCut = errors.New("cut off")
+
+func (l *late) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
+	if l.cut.Load() {
+		return "", errCut
+	}
+	var r struct{ Seq uint64 }
+	if err := json.Unmarshal(value, &r); err != nil {
+		return "", err
+	}
+	l.reported[r.Seq] = time.Now()
+	return l.Memory.Put(ctx, name, value, version)
+}
+
+func (l *late) Get(ctx context.Context, name string) (fleet.Record, error) {
+	rec, err := l.Memory.Get(ctx, name)
+	time.Sleep(4 * time.Second) // virtual time: in a bubble
+	var g struct {
+		Workers map[string]struct{ Seq uint64 }
+	}
+	if err := json.Unmarshal(rec.Value, &g); err == nil {
+		for id, w := range g.Workers {
+			if strings.HasPrefix(id, "late") {
+				l.answered = l.reported[w.Seq]
+			}
+		}
+	}
+	return rec, err
+}
+
+// A lease counts from the report that it answers, not from when the answer was read: by then it may be old.
+func TestLeaseCountsFromTheReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &fleet.Memory{}
+		first, err := fleet.Join(t.Context(), config(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &late{Memory: m, reported: make(map[uint64]time.Time)}
+		cfg := config(l)
+		cfg.Worker = "late"
+		var share int64
+		var since time.Time
+		cfg.Granted = func(shares []int64) { // after the cut by the timer only
+			if shares[0] != share {
+				share, since = shares[0], time.Now()
+			}
+		}
+		second, err := fleet.Join(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		if share != 500 {
+			t.Fatalf("the share is %d", share)
+		}
+		l.cut.Store(true)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if share != 250 {
+			t.Errorf("the safe share is %d", share)
+		}
+		if held := since.Sub(l.answered); held > 20*time.Second || held < 18*time.Second {
+			t.Errorf("the lease of 20 s was held for %v after the report", held)
+		}
+		l.cut.Store(false)
+		if err := errors.Join(first.Close(), second.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Grants that were removed and written anew are taken up, though they are the first again.
+func TestGrantsThatWereRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &fleet.Memory{}
+		var share int64
+		cfg := config(m)
+		cfg.Granted = func(shares []int64) { share = shares[0] }
+		member, err := fleet.Join(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := m.Delete(t.Context(), "grants"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := member.Status(); share != 1000 || s.Epoch != 2 || !s.Leads || !s.Granted || s.Err != nil {
+			t.Errorf("share %d, %+v", share, s)
+		}
+		if err := member.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// ledger is a leader's account of what every worker may be going by. It is pure: the time is passed in.
+type ledger struct {
+	lease, forget time.Duration
+	last          grants
+	workers       map[string]*account
+}
+
+// account is a worker's.
+type account struct {
+	seen   time.Time // when the report with this seq was first read
+	report report
+	issued []issue // those that the worker may be going by, oldest first
+}
+
+// issue is a grant that was published.
+type issue struct {
+	version
+	expires    time.Time
+	rate, safe []int64
+}
+
+// newLedger takes over from what another leader published. Everything in it is outstanding for a whole lease.
+func newLedger(g *grants, lease, forget time.Duration, now time.Time) *ledger {
+	l := &ledger{lease: lease, forget: forget, last: *g, workers: make(map[string]*account, len(g.Workers))}
+	expires := now.Add(max(lease, time.Duration(g.LeaseMS)*time.Millisecond))
+	before := g.version
+	before.Seq--
+	for id, w := range g.Workers {
+		if w == nil {
+			continue
+		}
+		l.workers[id] = &account{seen: now, report: report{Seq: w.Seq}, issued: []issue{
+			{before, expires, w.HeldRate, w.HeldSafe}, {g.version, expires, w.Rate, w.Safe},
+		}}
+	}
+	return l
+}
+
+// observe takes note of the reports, which were read before now, and returns the workers to be forgotten, and whether
+// there is a newcomer. Who has no report has left.
+func (l *ledger) observe(reports map[string]*report, now time.Time) (forgotten []string, newcomer bool) {
+	for id := range l.workers {
+		if reports[id] == nil {
+			delete(l.workers, id)
+		}
+	}
+	for id, r := range reports {
+		a := l.workers[id]
+		if a == nil {
+			a, newcomer = &account{seen: now}, true
+			l.workers[id] = a
+		}
+		if r.Seq != a.report.Seq {
+			a.seen = now
+		}
+		a.report = *r
+		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.compare(r.Ack) < 0 })
+		if now.Sub(a.seen) >= l.forget {
+			delete(l.workers, id)
+			forgotten = append(forgotten, id)
+		}
+	}
+	return forgotten, newcomer
+}
+
+func (l *ledger) missing(a *account, now time.Time) bool { return now.Sub(a.seen) >= l.lease }
+
+// outstanding returns the most that the worker may be using of a budget.
+func (a *account) outstanding(budget int, now time.Time) (most int64) {
+	for _, i := range a.issued {
+		most = max(most, at(i.safe, budget))
+		if now.Before(i.expires) {
+			most = max(most, at(i.rate, budget))
+		}
+	}
+	return most
+}
+
+// issue works out the next grants. They count once they are published: see commit.
+func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
+	g := &grants{
+		version: version{epoch, l.last.Seq + 1}, Leader: leader, LeaseMS: l.lease.Milliseconds(),
+		Budgets: l.last.Budgets, Workers: make(map[string]*grant, len(l.workers)),
+	}
+	for _, a := range l.workers {
+		for _, d := range a.report.Budgets {
+			if !slices.Contains(g.Budgets, d.Name) {
+				g.Budgets = append(slices.Clip(g.Budgets), d.Name)
+			}
+		}
+	}
+	n := len(g.Budgets)
+	g.Limits = make([]int64, n)
+	for id, a := range l.workers {
+		w := &grant{Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n), HeldSafe: make([]int64, n)}
+		for _, i := range a.issued {
+			for b := range n {
+				w.HeldSafe[b] = max(w.HeldSafe[b], at(i.safe, b))
+				if now.Before(i.expires) {
+					w.HeldRate[b] = max(w.HeldRate[b], at(i.rate, b))
+				}
+			}
+		}
+		g.Workers[id] = w
+	}
+	for b := range n {
+		l.share(g, b, now)
+	}
+	return g
+}
+
+// share divides one budget. The limit is the lowest that a worker knows.
+func (l *ledger) share(g *grants, budget int, now time.Time) {
+	var living []*grant
+	var wants, has []int64
+	var limit, held, reserved, known int64
+	for id, a := range l.workers {
+		out := a.outstanding(budget, now)
+		held += out
+		d := a.report.demand(g.Budgets[budget])
+		if d != nil || out > 0 {
+			known++
+		}
+		switch {
+		case d == nil || l.missing(a, now):
+			reserved += out
+			g.Workers[id].Safe[budget] = g.Workers[id].HeldSafe[budget]
+		default:
+			living, wants, has = append(living, g.Workers[id]), append(wants, d.Want), append(has, out)
+			if limit == 0 || d.Limit < limit {
+				limit = d.Limit
+			}
+		}
+	}
+	g.Limits[budget] = limit
+	targets := divide(limit-reserved, wants)
+	free, lacking, urgent := limit-held, int64(0), limit < held
+	for i := range living {
+		lacking += max(0, targets[i]-has[i])
+		urgent = urgent || has[i] == 0 && targets[i] > 0
+	}
+	for i, w := range living {
+		rate := min(targets[i], has[i])
+		if !urgent {
+			// Reports come one after another: who has not told yet that it wants more keeps half of what it may lose.
+			rate += (has[i] - rate) / 2
+		}
+		if lack := targets[i] - has[i]; lack > 0 && free > 0 {
+			rate += scale(lack, min(free, lacking), lacking)
+		}
+		w.Rate[budget] = rate
+		w.Safe[budget] = min(rate, limit/(2*known))
+	}
+}
+
+// starving reports whether somebody has nothing of a budget that has something for everybody: until others confirm that
+// they go by less.
+func (l *ledger) starving(g *grants, now time.Time) bool {
+	for id, a := range l.workers {
+		for b, name := range g.Budgets {
+			if !l.missing(a, now) && a.report.demand(name) != nil && g.Workers[id].Rate[b] == 0 && g.Limits[b] >= int64(len(l.workers)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// commit takes grants as published: from now on they are outstanding.
+func (l *ledger) commit(g *grants) {
+	l.last = *g
+	for id, w := range g.Workers {
+		a := l.workers[id]
+		a.issued = append(a.issued, issue{g.version, a.seen.Add(l.lease), w.Rate, w.Safe})
+		if len(a.issued) > maxIssued {
+			a.issued[1] = merged(a.issued[0], a.issued[1])
+			a.issued = slices.Delete(a.issued, 0, 1)
+		}
+	}
+}
+
+// maxIssued bounds what a ledger keeps of a worker that does not say what it goes by.
+const maxIssued = 8
+
+// merged stands for two issues, of which b is the newer.
+func merged(a, b issue) issue {
+	m := issue{version: b.version, expires: b.expires}
+	if a.expires.After(m.expires) {
+		m.expires = a.expires
+	}
+	for i := range max(len(a.rate), len(b.rate)) {
+		m.rate = append(m.rate, max(at(a.rate, i), at(b.rate, i)))
+	}
+	for i := range max(len(a.safe), len(b.safe)) {
+		m.safe = append(m.safe, max(at(a.safe, i), at(b.safe, i)))
+	}
+	return m
+}

@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Member is a worker in a fleet. See [Join].
+type Member struct {
+	cfg   Config
+	id    string
+	lease time.Duration
+
+	// Of the goroutine that runs, and of Join before it and Close after it.
+	seq       uint64
+	sent      map[uint64]time.Time // when the reports were sent that grants may still answer
+	written   string               // version of the own report
+	changed   time.Time            // when the grants were last seen to change
+	patience  time.Duration        // how long unchanged grants are bided
+	last      string               // version of the record of the grants, as read last
+	ledger    *ledger              // while leading
+	epoch     uint64
+	published string // version of the record that the ledger stands for
+	hurry     bool   // newcomers wait
+	lowered   bool   // others wait for the confirmation that this worker goes by less
+
+	mu      sync.Mutex
+	status  Status
+	share   share
+	expiry  *time.Timer
+	closed  bool
+	current []int64
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// share is what the worker goes by.
+type share struct {
+	version
+	rate, safe []int64 // in the order of the worker's budgets
+	expires    time.Time
+}
+
+// Status is how a member stands.
+type Status struct {
+	Worker  string    // its full name
+	Workers int       // known to be in the fleet; 0 before the first grants
+	Epoch   uint64    // of the grants that it goes by
+	Leads   bool      // it writes the grants
+	Granted bool      // its shares are its own; else it has nothing yet, or the safe share
+	Contact time.Time // when it last read the grants
+	Err     error     // why the last refresh did not work; nil when it did
+}
+
+// Join enters a fleet: it writes a first report and reads the grants. Until the member is granted a share it has none.
+//
+// Errors: [*ConfigError], [*JoinError].
+func Join(ctx context.Context, cfg Config) (*Member, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	m := &Member{
+		cfg: cfg, id: cfg.Worker + "-" + strings.ToLower(rand.Text()[:8]), lease: leaseRefreshes * cfg.Refresh,
+		sent: make(map[uint64]time.Time), done: make(chan struct{}), current: make([]int64, len(cfg.Budgets)),
+	}
+	m.status.Worker = m.id
+	m.share.rate, m.share.safe = make([]int64, len(cfg.Budgets)), make([]int64, len(cfg.Budgets))
+	m.bide(time.Now())
+	m.expiry = time.AfterFunc(time.Hour, m.lapse)
+	cfg.Granted(m.current)
+	if err := m.cycle(ctx); err != nil {
+		m.expiry.Stop()
+		_ = m.drop(ctx) // what was written, if anything was
+		return nil, err
+	}
+	var running context.Context
+	running, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go m.run(running)
+	return m, nil
+}
+
+// Status returns how the member stands.
+func (m *Member) Status() Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.status
+	s.Granted = !m.closed && time.Now().Before(m.share.expires)
+	return s
+}
+
+// Close leaves the fleet: the shares are 0 from now on, and free for others at once. It is idempotent.
+func (m *Member) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		<-m.done
+		return nil
+	}
+	m.closed = true
+	m.apply(time.Now())
+	m.mu.Unlock()
+	m.stop()
+	<-m.done
+	m.expiry.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Refresh)
+	defer cancel()
+	return errors.Join(m.resign(ctx), m.drop(ctx))
+}
+
+func (m *Member) drop(ctx context.Context) error {
+	if err := m.cfg.Coordinator.Delete(ctx, reportPrefix+m.id); err != nil {
+		return fmt.Errorf("leave fleet: remove report: %w", err)
+	}
+	return nil
+}
+
+func (m *Member) run(ctx context.Context) {
+	defer close(m.done)
+	timer := time.NewTimer(m.pause())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		err := m.cycle(ctx)
+		m.mu.Lock()
+		m.status.Err = err
+		m.mu.Unlock()
+		timer.Reset(m.pause())
+	}
+}
+
+// pause is the time to the next refresh: a fifth as long for who waits for its first share, and for its leader.
+func (m *Member) pause() time.Duration {
+	d := m.cfg.Refresh
+	if m.hurry {
+		d /= 5
+	}
+	return d*9/10 + mrand.N(d/5)
+}
+
+// cycle is one refresh: report, read the grants, and write them if it is this worker's to lead.
+func (m *Member) cycle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.Refresh, minTimeout))
+	defer cancel()
+	if err := m.report(ctx); err != nil {
+		return &JoinError{"write report", err}
+	}
+	rec, err := m.cfg.Coordinator.Get(ctx, grantsName)
+	if err != nil {
+		return &JoinError{"read grants", err}
+	}
+	g, err := decode[grants](rec)
+	if err != nil {
+		return &JoinError{"read grants", err}
+	}
+	if now := time.Now(); rec.Version != m.last {
+		m.last = rec.Version
+		m.bide(now)
+	}
+	m.adopt(g)
+	w := g.Workers[m.id]
+	m.hurry = m.lowered || w == nil || !slices.ContainsFunc(w.Rate, func(rate int64) bool { return rate > 0 })
+	if !m.leads(rec, g) {
+		m.ledger = nil
+		return nil
+	}
+	return m.lead(ctx, rec, g)
+}
+
+// minTimeout is for fleets that refresh faster than their coordinator answers at worst.
+const minTimeout = time.Second
+
+// bide starts the time after which a leader that does not write is no leader.
+func (m *Member) bide(now time.Time) {
+	m.changed, m.patience = now, m.cfg.Refresh*5/2+mrand.N(m.cfg.Refresh)
+}
+
+func (m *Member) report(ctx context.Context) error {
+	now := time.Now()
+	m.seq++
+	for seq, t := range m.sent {
+		if now.Sub(t) > 2*m.lease {
+			delete(m.sent, seq)
+		}
+	}
+	m.sent[m.seq] = now
+	r := report{Seq: m.seq, Ack: m.share.version, Budgets: make([]demand, len(m.cfg.Budgets))}
+	for i, b := range m.cfg.Budgets {
+		want, used := m.cfg.Demand(i)
+		r.Budgets[i] = demand{b.Name, b.Limit, want, used}
+	}
+	name := reportPrefix + m.id
+	written, err := m.cfg.Coordinator.Put(ctx, name, encode(r), m.written)
+	if errors.Is(err, ErrConflict) {
+		// An answer was lost, or the worker was forgotten: nobody else writes this record.
+		var rec Record
+		if rec, err = m.cfg.Coordinator.Get(ctx, name); err == nil {
+			written, err = m.cfg.Coordinator.Put(ctx, name, encode(r), rec.Version)
+		}
+	}
+	if err == nil {
+		m.written = written
+	}
+	return err
+}
+
+// adopt goes by grants from now on.
+func (m *Member) adopt(g *grants) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status.Contact, m.status.Workers, m.status.Epoch = now, len(g.Workers), g.Epoch
+	m.lowered = false
+	if g.compare(m.share.version) <= 0 {
+		return
+	}
+	before := m.share.rate
+	m.share = share{version: g.version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets))}
+	if w := g.Workers[m.id]; w != nil {
+		if sent, ok := m.sent[w.Seq]; ok {
+			lease := time.Duration(g.LeaseMS) * time.Millisecond
+			m.share.expires = sent.Add(lease - lease/20) // clocks run at different speeds
+		}
+		for i, b := range m.cfg.Budgets {
+			for j, name := range g.Budgets {
+				if name == b.Name {
+					m.share.rate[i], m.share.safe[i] = min(at(w.Rate, j), b.Limit), min(at(w.Safe, j), b.Limit)
+				}
+			}
+		}
+	}
+	for i, rate := range m.share.rate {
+		m.lowered = m.lowered || rate < before[i]*9/10
+	}
+	m.apply(now)
+}
+
+// lapse is called when the lease may be over.
+func (m *Member) lapse() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply(time.Now())
+}
+
+// apply tells the shares as they are now. The lock is held.
+func (m *Member) apply(now time.Time) {
+	for i := range m.current {
+		switch {
+		case m.closed:
+			m.current[i] = 0
+		case now.Before(m.share.expires):
+			m.current[i] = m.share.rate[i]
+		default:
+			m.current[i] = min(m.share.rate[i], m.share.safe[i])
+		}
+	}
+	if left := m.share.expires.Sub(now); left > 0 {
+		m.expiry.Reset(left)
+	}
+	m.cfg.Granted(m.current)
+}

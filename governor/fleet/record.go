@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// version orders grants: a later epoch, and within it a later seq, is newer.
+type version struct {
+	Epoch uint64 `json:"epoch"`
+	Seq   uint64 `json:"seq"`
+}
+
+func (v version) compare(o version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
+}
+
+// report is what a worker writes about itself. Rates are in thousandths of a unit a second.
+type report struct {
+	Seq     uint64   `json:"seq"`
+	Ack     version  `json:"ack"` // the grants that it goes by
+	Budgets []demand `json:"budgets"`
+}
+
+// demand is what a worker says of one budget.
+type demand struct {
+	Name  string `json:"name"`
+	Limit int64  `json:"limit"`
+	Want  int64  `json:"want"` // -1: as much as there is
+	Used  int64  `json:"used"`
+}
+
+func (r *report) demand(name string) *demand {
+	i := slices.IndexFunc(r.Budgets, func(d demand) bool { return d.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.Budgets[i]
+}
+
+// grants is what the leader writes. The slices of a grant follow Budgets; what they lack is 0.
+type grants struct {
+	version
+	Leader  string            `json:"leader"`   // "": it has resigned
+	LeaseMS int64             `json:"lease_ms"` // how long shares hold
+	Budgets []string          `json:"budgets"`
+	Limits  []int64           `json:"limits"`
+	Workers map[string]*grant `json:"workers"`
+}
+
+// grant is what a worker may use.
+type grant struct {
+	Seq  uint64  `json:"seq"`  // of the report that this answers: the lease counts from it
+	Rate []int64 `json:"rate"` // until the lease is over
+	Safe []int64 `json:"safe"` // after that
+	// What the worker may still be going by, from grants before these.
+	HeldRate []int64 `json:"held_rate,omitempty"`
+	HeldSafe []int64 `json:"held_safe,omitempty"`
+}
+
+func at(s []int64, i int) int64 {
+	if i < len(s) {
+		return s[i]
+	}
+	return 0
+}
+
+func decode[T any](r Record) (*T, error) {
+	v := new(T)
+	if r.Version == "" {
+		return v, nil
+	}
+	if err := json.Unmarshal(r.Value, v); err != nil {
+		return nil, fmt.Errorf("%s is not a fleet's record: %w", r.Name, err)
+	}
+	return v, nil
+}
+
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // structs of numbers and strings
+	}
+	return text
+}

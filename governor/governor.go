@@ -1,0 +1,163 @@
+package governor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir/governor/fleet"
+)
+
+// Governor keeps DynamoDB clients under a budget. It is safe for concurrent use. See [New].
+type Governor struct {
+	cfg     Config
+	began   time.Time
+	account [2]*budget // nil: not limited
+	member  *fleet.Member
+	shared  []*budget // in the order of the fleet's budgets
+
+	closing sync.Once
+	closed  chan struct{}
+	err     error
+
+	mu      sync.RWMutex
+	tables  map[string]*table
+	budgets []*budget
+}
+
+// New returns a governor. With a Coordinator it joins the fleet, for which it waits at most 30 s; until it has a share,
+// calls wait.
+//
+// Errors: one or more [*ConfigError], joined; [*fleet.ConfigError]; [*fleet.JoinError] when the coordinator cannot be read
+// or written.
+func New(cfg Config) (*Governor, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	g := &Governor{cfg: cfg, began: time.Now(), closed: make(chan struct{}), tables: make(map[string]*table)}
+	for dir, units := range [2]float64{cfg.ReadUnits, cfg.WriteUnits} {
+		g.account[dir] = g.configured(units, "", "", Direction(dir))
+	}
+	for name, limits := range cfg.Tables {
+		t := &table{name: name, indexes: make(map[string]*index)}
+		for dir, units := range limits.rates() {
+			t.budgets[dir] = g.configured(units, name, "", Direction(dir))
+		}
+		for xname, xlimits := range limits.Indexes {
+			x := &index{name: xname}
+			for dir, units := range xlimits.rates() {
+				x.budgets[dir] = g.configured(units, name, xname, Direction(dir))
+			}
+			t.indexes[xname], t.split = x, true
+		}
+		g.tables[name] = t
+	}
+	if cfg.Coordinator != nil {
+		if err := g.join(); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (l Limits) rates() [2]float64 { return [2]float64{l.ReadUnits, l.WriteUnits} }
+
+// configured returns the budget of a rate, or nil when there is none.
+func (g *Governor) configured(units float64, table, index string, dir Direction) *budget {
+	if units == 0 || math.IsInf(units, 1) {
+		return nil
+	}
+	limit := int64(units * milli)
+	if g.cfg.Coordinator == nil {
+		return g.add(newBudget(limit, g.cfg.Burst, g.cfg.Start), table, index, dir)
+	}
+	b := g.add(newShared(limit, g.cfg.Burst), table, index, dir)
+	g.shared = append(g.shared, b)
+	return b
+}
+
+// add ranks a budget: indexes first, then tables, the account last, so that what is most narrow is waited for first.
+func (g *Governor) add(b *budget, table, index string, dir Direction) *budget {
+	b.table, b.index, b.dir = table, index, dir
+	class := uint64(2)
+	switch {
+	case index != "":
+		class = 0
+	case table != "":
+		class = 1
+	}
+	b.rank = class<<32 | uint64(len(g.budgets))
+	g.budgets = append(g.budgets, b)
+	return b
+}
+
+func (g *Governor) now() int64 { return int64(time.Since(g.began)) }
+
+// joinTimeout is how long New may take.
+const joinTimeout = 30 * time.Second
+
+func (g *Governor) join() error {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
+	defer cancel()
+	cfg := fleet.Config{
+		Coordinator: g.cfg.Coordinator, Worker: g.cfg.Worker, Refresh: g.cfg.Refresh, Forget: g.cfg.Forget,
+		Demand: g.demand, Granted: g.granted,
+	}
+	for _, b := range g.shared {
+		cfg.Budgets = append(cfg.Budgets, fleet.Budget{Name: b.name(), Limit: b.limit})
+	}
+	if len(cfg.Budgets) == 0 {
+		return &ConfigError{Field: "Coordinator", Reason: "shares nothing: every rate is Unlimited"}
+	}
+	var err error
+	g.member, err = fleet.Join(ctx, cfg)
+	return err
+}
+
+// name is what a budget is called in a fleet.
+func (b *budget) name() string {
+	n := "account"
+	if b.table != "" {
+		n = "table/" + b.table
+	}
+	if b.index != "" {
+		n += "/index/" + b.index
+	}
+	return n + " " + b.dir.String()
+}
+
+func (g *Governor) demand(i int) (want, used int64) {
+	b := g.shared[i]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	want, used = b.meter.demand(g.now(), b.turn)
+	if b.ceiling > 0 && (want < 0 || want > b.ceiling) {
+		want = b.ceiling // no more than DynamoDB bears
+	}
+	return want, used
+}
+
+func (g *Governor) granted(shares []int64) {
+	now := g.now()
+	for i, share := range shares {
+		g.shared[i].setShare(now, share)
+	}
+}
+
+// Close ends the governor. It leaves its fleet, if it is in one: its share is free for others at once, and calls that
+// wait for it or come later fail with [ErrClosed]. Without a fleet it does nothing. It is idempotent.
+func (g *Governor) Close() error {
+	g.closing.Do(func() {
+		if g.member == nil {
+			return
+		}
+		close(g.closed)
+		g.err = g.member.Close()
+	})
+	if errors.Is(g.err, context.DeadlineExceeded) {
+		return nil // what it holds is over by itself
+	}
+	return g.err
+}

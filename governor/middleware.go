@@ -1,0 +1,101 @@
+package governor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/smithy-go/middleware"
+)
+
+// Middleware returns what makes a client governed: append it to the APIOptions of an aws.Config, from which any number
+// of clients may be made, or to those of a single client. Clients of other services are not touched.
+func (g *Governor) Middleware() func(*middleware.Stack) error {
+	return func(s *middleware.Stack) error {
+		id := fmt.Sprintf("CapacityGovernor%p", g)
+		if _, ok := s.Initialize.Get(id); ok {
+			return nil // appended twice
+		}
+		if err := s.Initialize.Add(operationStep{g, id}, middleware.Before); err != nil {
+			return err
+		}
+		if _, ok := s.Finalize.Get(retryID); !ok {
+			return s.Finalize.Add(attemptStep{g, id}, middleware.Before)
+		}
+		return s.Finalize.Insert(attemptStep{g, id}, retryID, middleware.After)
+	}
+}
+
+const retryID = "Retry" // the SDK's step: what comes after it runs once for each attempt
+
+// callKey carries a call to its attempts. It is as large as a pointer, so that it costs no allocation.
+type callKey struct{ g *Governor }
+
+// operationStep sees each operation once, whatever the SDK repeats.
+type operationStep struct {
+	g  *Governor
+	id string
+}
+
+// ID implements middleware.InitializeMiddleware.
+func (o operationStep) ID() string { return o.id }
+
+// HandleInitialize implements middleware.InitializeMiddleware.
+func (o operationStep) HandleInitialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+	middleware.InitializeOutput, middleware.Metadata, error,
+) {
+	c, input := o.g.classify(in.Parameters)
+	if c == nil {
+		return next.HandleInitialize(ctx, in)
+	}
+	in.Parameters = input
+	c.claim()
+	if err := o.g.reserve(ctx, c.claims); err != nil {
+		return middleware.InitializeOutput{}, middleware.Metadata{}, err
+	}
+	settled := false
+	defer func() {
+		if !settled { // a panic further in
+			c.unknown = max(c.unknown, 1)
+			c.settle(nil, errPanic)
+		}
+	}()
+	out, md, err := next.HandleInitialize(context.WithValue(ctx, callKey{o.g}, c), in)
+	settled = true
+	c.settle(out.Result, err)
+	return out, md, err
+}
+
+var errPanic = errors.New("panic")
+
+// attemptStep sees each attempt.
+type attemptStep struct {
+	g  *Governor
+	id string
+}
+
+// ID implements middleware.FinalizeMiddleware.
+func (a attemptStep) ID() string { return a.id }
+
+// HandleFinalize implements middleware.FinalizeMiddleware.
+func (a attemptStep) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+	middleware.FinalizeOutput, middleware.Metadata, error,
+) {
+	out, md, err := next.HandleFinalize(ctx, in)
+	if c, ok := ctx.Value(callKey{a.g}).(*call); ok && err != nil {
+		c.attempted(err)
+	}
+	return out, md, err
+}
+
+// attempted takes note of an attempt that failed.
+func (c *call) attempted(err error) {
+	if reasons, ok := throttled(err); ok {
+		c.feedback(reasons)
+		return
+	}
+	var answer interface{ HTTPStatusCode() int }
+	if !errors.As(err, &answer) || answer.HTTPStatusCode()/100 != 4 {
+		c.unknown++
+	}
+}
