@@ -21,6 +21,9 @@ type row struct {
 	target     target
 }
 
+// once says that a row is measured once.
+func (r row) once() bool { return r.contenders[0].size != nil }
+
 // A unit says what a figure counts. Of times and sizes less is better, of rates more.
 type unit string
 
@@ -28,6 +31,13 @@ const (
 	nanoseconds unit = "ns"
 	perSecond   unit = "/s"
 	size        unit = "B"
+	seconds     unit = "s"
+	megabytes   unit = "MB"
+	calls       unit = "calls"
+	microsecs   unit = "µs"
+	allocations unit = "allocs"
+	admissions  unit = "admitted"
+	failures    unit = "errors"
 )
 
 // A contender can do the work of a row.
@@ -35,7 +45,7 @@ type contender struct {
 	name string
 	// setup makes it ready, before the first round.
 	setup func(e *env) (work, error)
-	// size is what a row of sizes measures instead, once.
+	// size is what a row of sizes and the like measures instead, once.
 	size func(e *env) (float64, error)
 }
 
@@ -48,12 +58,15 @@ type target struct {
 	value     float64 // at most, or for rates at least
 	allocs    float64 // at most; asked for if hasAllocs
 	hasAllocs bool
+	calls     float64 // of a store over a network, for each that counts: at most
+	callRate  float64 // the same a second
 }
 
 // env is what a contender may use until the row is done.
 type env struct {
 	ctx     context.Context //nolint:containedctx // the row's, as a test's
 	dir     string
+	calls   atomic.Int64 // of a store over a network, which counts them here
 	cleanup []func() error
 }
 
@@ -77,6 +90,8 @@ type result struct {
 type spent struct {
 	cpu    float64 // nanoseconds of all processors; on a busy machine steadier than the time
 	allocs float64
+	calls  float64 // of a store over a network, for each that counts; 0: it has none
+	rate   float64 // the same a second
 }
 
 type options struct {
@@ -106,14 +121,14 @@ func (o options) measure(r row) (res result, err error) {
 		if works[i], err = c.setup(e); err != nil {
 			return res, fmt.Errorf("%s: %w", c.name, err)
 		}
-		if _, _, err := spin(works[i], r, o.length/4); err != nil {
+		if _, _, err := spin(e, works[i], r, o.length/4); err != nil {
 			return res, fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	res = result{row: r, figures: make([][]float64, len(works)), spent: make([][]spent, len(works))}
 	rounds := o.rounds
-	if r.unit == size {
-		rounds = 1 // it is the same each time
+	if r.once() {
+		rounds = 1 // it is the same each time, or takes long
 	}
 	for round := range rounds {
 		for i, c := range r.contenders {
@@ -123,7 +138,7 @@ func (o options) measure(r row) (res result, err error) {
 			if c.size != nil {
 				figure, err = c.size(e)
 			} else {
-				figure, sp, err = spin(works[i], r, o.length)
+				figure, sp, err = spin(e, works[i], r, o.length)
 			}
 			if err != nil {
 				return res, fmt.Errorf("%s: %w", c.name, err)
@@ -136,7 +151,7 @@ func (o options) measure(r row) (res result, err error) {
 }
 
 // spin lets the workers work for a while, or longer where they wait for something.
-func spin(w work, r row, length time.Duration) (figure float64, sp spent, err error) {
+func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent, err error) {
 	const slow = 4   // times as long
 	const batch = 64 // operations between looks at the clock
 	var (
@@ -154,6 +169,7 @@ func spin(w work, r row, length time.Duration) (figure float64, sp spent, err er
 	fail := func(err error) { failed.CompareAndSwap(nil, &err) }
 	runtime.GC() // of what the last contender left
 	runtime.ReadMemStats(&before)
+	called := e.calls.Load()
 	cpu, start := cpuTime(), time.Now()
 	for worker := range r.workers {
 		wg.Go(func() {
@@ -176,12 +192,16 @@ func spin(w work, r row, length time.Duration) (figure float64, sp spent, err er
 	timer.Stop()
 	took := time.Since(start)
 	cpu = cpuTime() - cpu
+	called = e.calls.Load() - called
 	runtime.ReadMemStats(&after)
 	if err := failed.Load(); err != nil {
 		return 0, sp, *err
 	}
 	ops := float64(done.Load())
-	sp = spent{cpu: float64(cpu) / ops, allocs: float64(after.Mallocs-before.Mallocs) / ops}
+	sp = spent{
+		cpu: float64(cpu) / ops, allocs: float64(after.Mallocs-before.Mallocs) / ops,
+		calls: float64(called) / float64(max(counted.Load(), 1)), rate: float64(called) / took.Seconds(),
+	}
 	if r.unit == perSecond {
 		return float64(counted.Load()) / took.Seconds(), sp, nil
 	}

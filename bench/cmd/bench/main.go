@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"time"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
 func main() {
@@ -60,6 +63,10 @@ func run(args []string, out, progress io.Writer) (err error) {
 			r.contenders = r.contenders[:1]
 		}
 		res, err := opt.measure(r)
+		if errors.Is(err, dynamotest.ErrNoEngine) {
+			fmt.Fprintf(progress, "%s: left out: %v\n", r.name, err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
@@ -83,6 +90,9 @@ func rows() []row {
 	rs = append(rs, footprintRows()...)
 	rs = append(rs, diskRows()...)
 	rs = append(rs, httpRows()...)
+	rs = append(rs, manifestRows()...)
+	rs = append(rs, usageRows()...)
+	rs = append(rs, dynamoRows()...)
 	return rs
 }
 

@@ -11,13 +11,14 @@ import (
 // write prints the table and returns how many targets were missed.
 func write(out io.Writer, results []result) (missed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "what\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tweir is\tby cpu\ttarget\t")
+	fmt.Fprintln(w, "what\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tcalls\tweir is\tby cpu\ttarget\t")
 	for _, r := range results {
 		for i, c := range r.contenders {
-			var name, cpu, allocs, ratio, cpuRatio, verdict string
+			var name, cpu, allocs, called, ratio, cpuRatio, verdict string
 			if c.size == nil {
 				cpu = nanoseconds.format(median(r.cpu(i)))
 				allocs = fmt.Sprintf("%.2f", r.allocs(i))
+				called = r.called(i)
 			}
 			if i == 0 {
 				name = r.name
@@ -32,7 +33,7 @@ func write(out io.Writer, results []result) (missed int) {
 				}
 			}
 			fmt.Fprintln(w, strings.Join([]string{
-				name, c.name, r.unit.format(median(r.figures[i])), r.spread(i), cpu, allocs, ratio, cpuRatio, verdict, "",
+				name, c.name, r.unit.format(median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict, "",
 			}, "\t"))
 		}
 	}
@@ -49,20 +50,36 @@ func paired(weir, peer []float64) float64 {
 	return median(ratios)
 }
 
-func (r result) cpu(contender int) []float64 {
-	var cpu []float64
-	for _, sp := range r.spent[contender] {
-		cpu = append(cpu, sp.cpu)
+func (r result) each(contender int, pick func(*spent) float64) (picked []float64) {
+	for i := range r.spent[contender] {
+		picked = append(picked, pick(&r.spent[contender][i]))
 	}
-	return cpu
+	return picked
+}
+
+func (r result) cpu(contender int) []float64 {
+	return r.each(contender, func(sp *spent) float64 { return sp.cpu })
 }
 
 func (r result) allocs(contender int) float64 {
-	var allocs []float64
-	for _, sp := range r.spent[contender] {
-		allocs = append(allocs, sp.allocs)
+	return median(r.each(contender, func(sp *spent) float64 { return sp.allocs }))
+}
+
+// calls returns those for each that counts, and those a second.
+func (r result) calls(contender int) (each, rate float64) {
+	return median(r.each(contender, func(sp *spent) float64 { return sp.calls })),
+		median(r.each(contender, func(sp *spent) float64 { return sp.rate }))
+}
+
+func (r result) called(contender int) string {
+	each, rate := r.calls(contender)
+	switch {
+	case rate == 0:
+		return ""
+	case r.target.callRate > 0:
+		return fmt.Sprintf("%.1f/s", rate)
 	}
-	return median(allocs)
+	return fmt.Sprintf("%.4f each", each)
 }
 
 // spread returns the lowest and the highest figure.
@@ -101,6 +118,13 @@ func (r result) verdict() (text string, fine bool) {
 		// What the runtime itself allocates in a second is shared by the operations.
 		judge(fmt.Sprintf("%g allocs", t.allocs), math.Floor(r.allocs(0)*100)/100, t.allocs, false)
 	}
+	each, rate := r.calls(0)
+	if t := r.target; t.calls > 0 {
+		judge(fmt.Sprintf("%g calls each", t.calls), math.Floor(each*1000)/1000, t.calls, false)
+	}
+	if t := r.target; t.callRate > 0 {
+		judge(fmt.Sprintf("%g calls/s", t.callRate), rate, t.callRate, false)
+	}
 	switch {
 	case len(parts) == 0:
 		return "-", true
@@ -119,7 +143,11 @@ func (u unit) format(f float64) string {
 }
 
 func (u unit) number(f float64) string {
-	if f < 100 {
+	switch {
+	case u == calls && f < 10:
+		return fmt.Sprintf("%.3f", f)
+	case u == admissions || u == failures:
+	case f < 100:
 		return fmt.Sprintf("%.1f", f)
 	}
 	s := fmt.Sprintf("%.0f", f)

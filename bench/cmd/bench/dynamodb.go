@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// unused admits whatever a benchmark can ask for, and hardly refills meanwhile.
+var unused = weir.PerDay("rpd", 1).WithBurst(1_000_000_000)
+
+func dynamoRows() []row {
+	rows := []row{
+		{
+			name: "dynamodb: admitted, 64 callers, 10,000 buckets", unit: perSecond, workers: callers,
+			contenders: []contender{
+				{name: "weir", setup: allowDynamo(10_000)},
+				{name: "bare UpdateItem", setup: bareUpdates(10_000)},
+			},
+			target: target{ratio: 0.9, calls: 1},
+		},
+		{
+			name: "dynamodb: admitted, 1,000 callers, one bucket", unit: perSecond, workers: 1000,
+			contenders: []contender{{name: "weir", setup: allowDynamo(1)}},
+			target:     target{value: 100_000, calls: 0.01},
+		},
+		{
+			name: "dynamodb: refused, 64 callers, one bucket of 10/min", unit: perSecond, workers: callers,
+			contenders: []contender{{name: "weir", setup: refuseDynamo}},
+			target:     target{value: 1_000_000, callRate: 10},
+		},
+	}
+	rows = append(rows, singleRows()...)
+	rows = append(rows, crowdRows()...)
+	return append(rows, raceRows()...)
+}
+
+// counted counts the calls of a client that a store makes.
+type counted struct {
+	*sdk.Client
+
+	e     *env
+	mu    sync.Mutex
+	last  map[string]*sdk.UpdateItemInput // by bucket, if kept
+	times map[string]int                  // how often each was written
+}
+
+func (c *counted) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, opts ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {
+	c.e.calls.Add(1)
+	if c.last != nil {
+		pk := in.Key["PK"].(*types.AttributeValueMemberS).Value
+		c.mu.Lock()
+		c.last[pk] = in
+		c.times[pk]++
+		c.mu.Unlock()
+	}
+	return c.Client.UpdateItem(ctx, in, opts...)
+}
+
+func (c *counted) BatchGetItem(ctx context.Context, in *sdk.BatchGetItemInput, opts ...func(*sdk.Options)) (*sdk.BatchGetItemOutput, error) {
+	c.e.calls.Add(1)
+	return c.Client.BatchGetItem(ctx, in, opts...)
+}
+
+// dynamoClient returns a client as the store wants it.
+func dynamoClient(e *env) (*counted, error) {
+	url, err := dynamotest.Endpoint() // of one engine for all rows
+	if err != nil {
+		return nil, err
+	}
+	return &counted{e: e, Client: sdk.New(sdk.Options{
+		BaseEndpoint: &url, Region: "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
+		}),
+	}, dynamodb.Tune)}, nil
+}
+
+// onDynamo returns limiters, each as in a process of its own, over a new table in which a limit holds for all.
+func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter, error) {
+	table := "bench-" + rand.Text()
+	if _, err := dynamodb.Create(e.ctx, client, table, dynamodb.CreateConfig{}); err != nil {
+		return nil, err
+	}
+	lims := make([]*weir.Limiter, n)
+	for i := range lims {
+		st, err := dynamodb.Open(e.ctx, dynamodb.Config{Client: client, Table: table})
+		if err != nil {
+			return nil, err
+		}
+		// A busy engine is to be measured, not to be given up on, nor are caches that age.
+		cfg := weir.Config{Store: st, StoreTimeout: time.Minute, CacheTTL: time.Hour}
+		if lims[i], err = weir.New(cfg); err != nil {
+			return nil, err
+		}
+		e.defers(lims[i].Close)
+	}
+	return lims, lims[0].SetLimits(e.ctx, weir.Scope{}, limit)
+}
+
+// touchAll has every key used twice, from all sides: its bucket is born, and then known.
+func touchAll(ks *keys, use func(id string) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, callers)
+	for w := range callers {
+		wg.Go(func() {
+			for i := w; i < len(ks.ids) && errs[w] == nil; i += callers {
+				errs[w] = firstOf(use(ks.ids[i]), use(ks.ids[i]))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// allowDynamo counts what is admitted of one token each.
+func allowDynamo(n int) func(*env) (work, error) {
+	return func(e *env) (work, error) {
+		client, err := dynamoClient(e)
+		if err != nil {
+			return nil, err
+		}
+		lims, err := onDynamo(e, client, 1, unused)
+		if err != nil {
+			return nil, err
+		}
+		ks := uniform(n)
+		err = touchAll(ks, func(id string) error { _, err := lims[0].Allow(e.ctx, id, resource); return err })
+		return allowed(e, lims[0], ks, true), err
+	}
+}
+
+// allowed counts the answers that are as wanted.
+func allowed(e *env, lim *weir.Limiter, ks *keys, want bool) work {
+	return func(worker, n int) (int, error) {
+		yes := 0
+		for range n {
+			ok, err := lim.Allow(e.ctx, ks.id(worker%len(ks.at)), resource)
+			if err != nil {
+				return 0, err
+			}
+			if ok == want {
+				yes++
+			}
+		}
+		return yes, nil
+	}
+}
+
+func refuseDynamo(e *env) (work, error) {
+	client, err := dynamoClient(e)
+	if err != nil {
+		return nil, err
+	}
+	lims, err := onDynamo(e, client, 1, weir.PerMinute("rpm", 10))
+	if err != nil {
+		return nil, err
+	}
+	ks := uniform(1)
+	w := allowed(e, lims[0], ks, false)
+	return func(worker, _ int) (int, error) { return w(worker, 64) }, nil
+}
+
+// bareUpdates sends the store's own writes again, without the store: its expressions and its items, on a client of
+// its own.
+func bareUpdates(n int) func(*env) (work, error) {
+	return func(e *env) (work, error) {
+		client, err := dynamoClient(e)
+		if err != nil {
+			return nil, err
+		}
+		writes, ks, err := recorded(e, client, n)
+		if err != nil {
+			return nil, err
+		}
+		return func(worker, n int) (int, error) {
+			for range n {
+				if err := again(e.ctx, client, writes[ks.next(worker)]); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		}, nil
+	}
+}
+
+// recorded returns the last write to each of n buckets, which may be made any number of times.
+func recorded(e *env, client *counted, n int) ([]*sdk.UpdateItemInput, *keys, error) {
+	client.last, client.times = make(map[string]*sdk.UpdateItemInput), make(map[string]int)
+	lims, err := onDynamo(e, client, 1, unused)
+	if err != nil {
+		return nil, nil, err
+	}
+	ks := uniform(n)
+	if err := touchAll(ks, func(id string) error { _, err := lims[0].Allow(e.ctx, id, resource); return err }); err != nil {
+		return nil, nil, err
+	}
+	var writes []*sdk.UpdateItemInput
+	for pk, in := range client.last {
+		if client.times[pk] != 2 {
+			return nil, nil, fmt.Errorf("%s was written %d times", pk, client.times[pk])
+		}
+		writes = append(writes, in)
+	}
+	client.last = nil
+	return writes, ks, nil
+}
+
+// again makes a write, with values made for it as one who writes by hand makes them.
+func again(ctx context.Context, client *counted, in *sdk.UpdateItemInput) error {
+	client.e.calls.Add(1)
+	_, err := client.Client.UpdateItem(ctx, remade(in))
+	return err
+}
+
+func remade(in *sdk.UpdateItemInput) *sdk.UpdateItemInput {
+	out := *in
+	out.ExpressionAttributeValues = make(map[string]types.AttributeValue, len(in.ExpressionAttributeValues))
+	for name, v := range in.ExpressionAttributeValues {
+		switch v := v.(type) {
+		case *types.AttributeValueMemberN:
+			out.ExpressionAttributeValues[name] = &types.AttributeValueMemberN{Value: v.Value}
+		case *types.AttributeValueMemberS:
+			out.ExpressionAttributeValues[name] = &types.AttributeValueMemberS{Value: v.Value}
+		}
+	}
+	return &out
+}
