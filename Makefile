@@ -33,6 +33,9 @@ test: race $(ENGINE) ## Vet and test everything, with the race detector where th
 	$(GO) vet ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -skip '$(TORTURE)' ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
+ifneq ($(RACE),)
+	$(GO) test -timeout $(TIMEOUT) -run '$(UNRACED)' ./store/dynamodb # what takes too long with it
+endif
 	@set -e; for m in $(NESTED); do echo "module $$m"; $(GO) -C $$m vet ./...; $(GO) -C $$m test ./...; done
 
 .PHONY: race
@@ -60,6 +63,7 @@ test-long: race ## The torture part of the tests, for LONG=1h
 	WEIR_TORTURE=$(LONG) $(GO) test $(RACE) -count=1 -v -timeout 24h -run '$(TORTURE)' ./...
 LONG    ?= 1h
 TORTURE ?= Torture
+UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=30s

@@ -138,6 +138,12 @@ func (sh *shard) depart(b *batch) {
 	for _, j := range b.jobs {
 		sh.lane.Board(j)
 	}
+	if b.upkeep == nil && b.jobs[0].kind != give { // here, while the lane is locked
+		sh.ahead(b)
+		for i := range b.parts {
+			sh.choose(b, &b.parts[i])
+		}
+	}
 	sh.sent++
 	b.number, b.sent = sh.sent, sh.s.clock()
 	sh.batch = b

@@ -105,6 +105,9 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 			sh.alone++
 		}
 		sh.own = it.writes
+		if sh.seen != nil && sh.seen.shards != it.shards {
+			sh.meter = meter{} // what was measured is of the larger shard: split by one process, it is not to be by the next
+		}
 		sh.meter.read(it.writes, b.now)
 		sh.pace.read(it)
 	}

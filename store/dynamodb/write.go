@@ -260,10 +260,8 @@ func (sh *shard) giving(b *batch, u *update) {
 func (sh *shard) debiting(b *batch, u *update) {
 	b.asItWas(u)
 	full := b.now // when the last of the limits is full
-	sh.ahead(b)
 	for i := range b.parts {
 		p := &b.parts[i]
-		sh.choose(b, p)
 		full = max(full, b.debit(u, p))
 	}
 	if b.extras > 0 {
