@@ -8,6 +8,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 func at(epoch uint64, d store.Debit) store.Debit { d.Epoch = epoch; return d }
@@ -129,4 +130,25 @@ func TestOverrideNoRebase(t *testing.T) {
 	if n := st.outstanding(alice, "rpm"); n != 10_000 || updates > 4 {
 		t.Errorf("%d outstanding, %d updates", n, updates)
 	}
+}
+
+// TestRebaseFullForAll: a limit that comes to a bucket by a change is full, also for a process whose clock is behind
+// that of the one which made the change.
+func TestRebaseFullForAll(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	behind := func(c *dynamodb.Config) { c.Now = func() time.Time { return st.clock.Now().Add(-time.Second) } }
+	a, b := st.open(noGuard, noMemory), st.open(noGuard, noMemory, behind)
+	rpm, tpm, alice := per("rpm", 10, time.Second, 10), per("tpm", 10, time.Hour, 10), bkt("alice")
+	force := store.Settle{Debits: []store.Debit{of(alice, tpm, 1)}}
+	if _, err := a.Settle(t.Context(), force); err != nil {
+		t.Fatal(err)
+	}
+	both := func(tokens int64) store.Debit {
+		d := of(alice, rpm, tokens)
+		d.Charges = append(d.Charges, store.Charge{Limit: tpm})
+		return d
+	}
+	st.want(a, false, both(11)) // it makes the bucket follow, and debits nothing
+	st.want(b, true, both(10))
 }

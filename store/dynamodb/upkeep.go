@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
 )
@@ -49,7 +50,7 @@ func (r *rebase) write(sh *shard, b *batch, u *update) {
 		switch {
 		case have == nil || !have.has:
 			u.op(condAbsent, level)
-			u.op(setTo, level, clock)
+			u.op(setTo, level, b.place.clock(p, b.now-int64(time.Hour))) // full, also for those whose clocks are behind
 		case have.level < b.place.clock(have.params, b.now):
 			u.op(condBelow, level, b.place.clock(have.params, b.now))
 			u.op(setTo, level, clock)
