@@ -85,6 +85,10 @@ lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find 
 mutate: ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
 	WEIR_TORTURE=5s $(GO) run ./internal/mutate $(ARGS)
 
+.PHONY: mutate-shards
+mutate-shards: ## The same with testdata/mutants/shards, which CI has no time for
+	WEIR_TORTURE=5s $(GO) run ./internal/mutate -dir testdata/mutants/shards $(ARGS)
+
 .PHONY: bench
 bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, ARGS=-help explains
 	$(GO) -C bench run ./cmd/bench $(ARGS)
