@@ -127,6 +127,9 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 	}
 	waiting, after = sh.boardGives(b, waiting, gives, wall)
 	if len(b.jobs) == 0 {
+		if gives && len(waiting) > 0 { // every return was answered: those who waited for them are judged now
+			return sh.Board(waiting)
+		}
 		return waiting, false, after
 	}
 	sh.depart(b)
@@ -445,7 +448,11 @@ func (sh *shard) carry(b *batch, j *job) {
 		if len(j.back) > 0 && j.back[i] > 0 {
 			sh.partOf(b, j, i).back += j.back[i]
 		}
-		if j.kind != take && a == 0 || j.leftOut(i) {
+		if j.kind != take && a == 0 {
+			continue
+		}
+		if j.leftOut(i) {
+			sh.partOf(b, j, i).taken = true
 			continue
 		}
 		p := sh.partOf(b, j, i)

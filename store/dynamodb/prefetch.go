@@ -45,8 +45,8 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 			return false
 		}
 	}
-	for i, a := range j.amounts {
-		su.left[i] -= a
+	for i, a := range j.amounts { // what has melted is neither handed out nor returned
+		su.left[i] = min(su.left[i], bucket.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) - a
 	}
 	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.item, su.place
 	j.later = append(j.space2[:0], su.left...) // what is left lies above it
@@ -114,6 +114,11 @@ func (sh *shard) keep(b *batch, it *item) {
 	clear(su.asked)
 	su.from = b.now
 	kept := su.item
+	if sh.s.closed.Load() {
+		su.timer = time.NewTimer(0)
+		sh.giveUp()
+		return
+	}
 	su.timer = time.AfterFunc(sh.s.cfg.Prefetch.For, func() {
 		sh.lane.Lock()
 		defer sh.lane.Unlock()
@@ -121,6 +126,23 @@ func (sh *shard) keep(b *batch, it *item) {
 			sh.giveUp()
 		}
 	})
+}
+
+// forfeit drops a surplus whose stretch of levels is no longer its own: other limits are in force, or a return of ours
+// has moved what lies above it. What is dropped is lost. The lane must be locked.
+func (sh *shard) forfeit(b *batch, it *item) {
+	su := &sh.surplus
+	if su.v == nil {
+		return
+	}
+	moved := it.set != su.v.set
+	for _, j := range b.jobs {
+		moved = moved || j.kind == give && j.tops == nil || j.back != nil
+	}
+	if moved {
+		su.timer.Stop()
+		su.v, su.left, su.item = nil, nil, nil
+	}
 }
 
 // giveUp returns what is left of a surplus. The lane must be locked.

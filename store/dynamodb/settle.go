@@ -54,7 +54,7 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 			for _, p := range rounds[0] {
 				back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
 			}
-			_, undone := s.settle(context.WithoutCancel(ctx), [][]placed{back}, now)
+			_, undone := s.settle(ctx, [][]placed{back}, now)
 			err = errors.Join(err, undone)
 		}
 		return now, err

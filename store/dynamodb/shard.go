@@ -111,6 +111,7 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 		sh.meter.read(it.writes, b.now)
 		sh.pace.read(it)
 	}
+	sh.forfeit(b, it)
 	sh.seen, sh.shown = it, b.number
 	switch {
 	case sh.k == 0 || it.exists || it.shards > 1:

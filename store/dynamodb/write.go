@@ -206,10 +206,10 @@ func (sh *shard) failed(b *batch, err error) {
 	if b.upkeep != nil && !repeat && len(b.jobs) == 0 {
 		// Those for whom it was to be done would ask for it again.
 		sh.lane.Drop(func(j *job) bool {
-			if j.kind == take {
+			if j.kind == take || j.kind == force {
 				sh.answer(j, trouble)
 			}
-			return j.kind == take
+			return j.kind == take || j.kind == force
 		})
 	}
 	sh.lane.Back(back)
@@ -336,10 +336,21 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	case p.sum == 0 && p.back > 0:
 		u.op(condExists, level)
 		u.op(addTo, level, -p.back)
-	case p.sum == 0 && p.bound < 0:
+	case p.sum == 0 && p.bound < 0 && p.has:
 		return b.now
 	case p.sum == 0 && p.has:
 		u.op(condAtMost, level, add(clock, burst))
+	case p.sum == 0 && it != nil: // whatever is in force has a level, so that a split knows of all
+		u.op(condAbsent, level)
+		u.op(setTo, level, clock)
+		if !p.limit.Override {
+			b.extras++
+		}
+	case p.sum == 0 && p.limit.Override:
+		u.op(condAbsent, level)
+		u.op(setTo, level, clock)
+	case p.sum == 0 && p.bound < 0:
+		u.op(setOnce, level, clock)
 	case p.sum == 0:
 		u.op(condAbsentAtMost, level, add(clock, burst))
 		u.op(setOnce, level, clock)
@@ -376,9 +387,7 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 		u.op(addTo, p.attrs.returned, p.back)
 	}
 	if !p.known && !p.limit.Override {
-		if it == nil {
-			u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))
-		}
+		u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))
 		u.opText(setTo, prefixParams+p.name, formatParams(p.params))
 	}
 	return add(b.now, p.params.Full(most))
