@@ -82,11 +82,11 @@ lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find 
 	  (cd $$m && ../$(BIN)/golangci-lint run ./...); $(GO) -C $$m fix -diff ./...; $(GO) -C $$m mod tidy -diff; done
 
 .PHONY: mutate
-mutate: ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
+mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
 	WEIR_TORTURE=5s $(GO) run ./internal/mutate $(ARGS)
 
 .PHONY: mutate-shards
-mutate-shards: ## The same with testdata/mutants/shards, which CI has no time for
+mutate-shards: $(ENGINE) ## The same with testdata/mutants/shards, which CI has no time for
 	WEIR_TORTURE=5s $(GO) run ./internal/mutate -dir testdata/mutants/shards $(ARGS)
 
 .PHONY: bench

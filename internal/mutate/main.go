@@ -56,6 +56,12 @@ func run(ctx context.Context, w io.Writer, root, dir string, jobs int, words []s
 	if err := snapshot(ctx, root, tree); err != nil {
 		return err
 	}
+	// Tests find what is installed for them by looking upwards.
+	if installed, err := filepath.Abs(filepath.Join(root, "e2e")); err != nil {
+		return err
+	} else if err := os.Symlink(installed, filepath.Join(scratch, "e2e")); err != nil {
+		return err
+	}
 
 	unsound := soundness(ctx, tree, mutants, jobs)
 	var (

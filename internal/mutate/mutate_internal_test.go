@@ -16,6 +16,9 @@ func TestRun(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("testdata/tree")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(dir+"/e2e/node_modules/engine", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", dir).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v: %s", err, out)
 	}
