@@ -143,7 +143,7 @@ func TestCoalesceReturns(t *testing.T) {
 		if err := third.Close(); err != nil {
 			t.Error(err)
 		}
-		if r, _ := st.number(alice, "R_rpm"); r != "9000" {
+		if r, _ := st.number(alice, "R_rpm"); r < "8980" || r > "9000" { // but for what the clock passed meanwhile
 			t.Errorf("returned %s after the end", r)
 		}
 		if _, err := third.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {

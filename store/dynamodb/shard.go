@@ -194,7 +194,9 @@ func (s *Store) returning(j *job) *job {
 	copy(b.amounts, j.amounts)
 	b.tops, b.takenOn = make([]int64, len(j.amounts)), j.takenOn
 	for i, name := range j.v.names {
-		b.tops[i], _ = j.level(name)
+		top, _ := j.level(name)
+		// As if it were the lowest of what is spent: what comes back to others from below it moves it down.
+		b.tops[i] = min(top, add(j.takenOn.clock(j.v.params[i], j.at), j.amounts[i]))
 	}
 	b.due = time.Now().Add(s.cfg.ReturnDelay)
 	b.expires = b.due.Add(10 * s.cfg.WriteTimeout)
