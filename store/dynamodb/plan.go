@@ -22,6 +22,7 @@ type batch struct {
 	set    string // which are these
 	epoch  uint64
 	alone  bool  // it carries one job, which nobody else is to ride with
+	latest int64 // the last write before it may be as late as that: see undo.go
 	added  int   // overrides that the item does not have
 	extras int64 // other limits that it does not have
 	upkeep upkeep
@@ -43,6 +44,7 @@ type part struct {
 	sum     int64 // debited
 	bound   int64 // what of it has to fit: debits before and with the last that may be refused; -1: none
 	back    int64 // returned
+	room    int64 // how much may have been returned, by all, since the last sight: see undo.go
 	known   bool  // the last sight showed it
 	has     bool  // and a level of it
 	level   int64
@@ -81,7 +83,7 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 	if len(waiting) == 0 {
 		return waiting, false, 0
 	}
-	b := &batch{now: sh.tick(), place: sh.place()}
+	b := &batch{now: sh.tick(), place: sh.place(), latest: anyTime}
 	b.jobs, b.parts = b.oneJob[:0], b.fewParts[:0]
 	if sh.seen != nil && sh.seen.exists {
 		b.seen = sh.seen
@@ -444,6 +446,9 @@ func (sh *shard) carry(b *batch, j *job) {
 	if j.shadow != nil {
 		b.leaveOut(j)
 	}
+	if j.undo != nil {
+		b.latest = min(b.latest, j.undo.latest)
+	}
 	for i, a := range j.amounts {
 		if len(j.back) > 0 && j.back[i] > 0 {
 			sh.partOf(b, j, i).back += j.back[i]
@@ -458,6 +463,9 @@ func (sh *shard) carry(b *batch, j *job) {
 		p := sh.partOf(b, j, i)
 		if j.kind == give {
 			p.back += a
+			if j.undo != nil {
+				p.room = min(p.room, j.undo.rooms[i])
+			}
 			continue
 		}
 		p.taken = p.taken || j.kind == take
@@ -474,7 +482,7 @@ func (sh *shard) partOf(b *batch, j *job, i int) *part {
 	if p := b.part(name); p != nil {
 		return p
 	}
-	p := part{name: name, attrs: &j.v.attrs[i], limit: j.v.limits[i], params: j.v.params[i], bound: -1}
+	p := part{name: name, attrs: &j.v.attrs[i], limit: j.v.limits[i], params: j.v.params[i], bound: -1, room: anything}
 	if it := sh.seen; it != nil && it.exists {
 		if l := it.find(name); l != nil {
 			p.known, p.has, p.level = true, l.has, l.level

@@ -137,7 +137,7 @@ func (sh *shard) forfeit(b *batch, it *item) {
 	}
 	moved := it.set != su.v.set
 	for _, j := range b.jobs {
-		moved = moved || j.kind == give && j.tops == nil || j.back != nil
+		moved = moved || j.kind == give && j.undo == nil || j.back != nil
 	}
 	if moved {
 		su.timer.Stop()
@@ -154,7 +154,7 @@ func (sh *shard) giveUp() {
 	su.timer.Stop()
 	j := sh.s.newJob(give, su.v, 0)
 	copy(j.amounts, su.left)
-	j.tops, j.takenOn = su.levels, su.place
+	j.undoes(su.place, su.item, nil, su.levels)
 	j.due = time.Now().Add(sh.s.cfg.ReturnDelay)
 	j.expires = j.due.Add(10 * sh.s.cfg.WriteTimeout)
 	su.v, su.left, su.item = nil, nil, nil

@@ -14,13 +14,13 @@ func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) 
 		all = slices.ContainsFunc(waiting, func(j *job) bool { return j.kind == give && sh.isDue(j, wall) })
 	}
 	for _, j := range waiting {
-		j.melt(b.now)
+		sh.melt(j, b.now)
 		switch {
 		case j.kind != give:
 			left = append(left, j)
 		case !sh.returnable(j, j.amounts):
 			sh.decide(j, true, b.now, sh.seen)
-		case alone && all, !alone && sh.rides(b, j):
+		case (alone && all || !alone && sh.rides(b, j)) && b.hasRoom(j):
 			sh.carry(b, j)
 		default:
 			if due := sh.isDue(j, wall); due {
@@ -42,7 +42,7 @@ func (sh *shard) isDue(j *job, wall time.Time) bool {
 // whether anything remains.
 func (sh *shard) returnable(j *job, amounts []int64) bool {
 	if sh.seen == nil || !sh.sure(j) {
-		return j.tops == nil || !j.nothing()
+		return j.undo == nil || !j.nothing()
 	}
 	some := false
 	for i, name := range j.v.names {

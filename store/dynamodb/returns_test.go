@@ -43,21 +43,76 @@ func TestUndoMelts(t *testing.T) {
 	})
 }
 
-// TestUndoTwice: what two takes gave back in another order than they took it is no more than is still spent.
+// TestUndoTwice: what two takes gave back in another order than they took it is no more than is still spent, whether or
+// not the second knows of the first.
 func TestUndoTwice(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		after       time.Duration
+		taken, left int64 // by another meanwhile, and what it may have then
+	}{
+		{"at once", 0, 5, 5},
+		{"a part has melted", 18 * time.Minute, 8, 2},
+		{"all has melted", 30 * time.Minute, 10, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newStage(t)
+				late := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
+				s1, s2, other := st.open(noGuard, late), st.open(noGuard, late), st.open(noGuard, noMemory)
+				l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+				st.want(other, true, of(bob, l, 10))
+				st.want(s1, false, of(alice, l, 5), of(bob, l, 1))
+				st.want(s2, false, of(alice, l, 5), of(bob, l, 1))
+				s1.Flush()
+				st.clock.Advance(tt.after)
+				st.want(other, true, of(alice, l, tt.taken))
+				s2.Flush()
+				st.want(other, false, of(alice, l, tt.left+1))
+				if tt.left > 0 {
+					st.want(other, true, of(alice, l, tt.left))
+				}
+			})
+		})
+	}
+}
+
+// TestUndoOfSpent: of a bucket that others have emptied, what a refused take gives back is all that it took, however
+// fast the bucket fills.
+func TestUndoOfSpent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
 		late := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
-		s1, s2, other := st.open(noGuard, late), st.open(noGuard, late), st.open(noGuard, noMemory)
-		l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
-		st.want(other, true, of(bob, l, 10))
-		st.want(s1, false, of(alice, l, 5), of(bob, l, 1))
-		st.want(s2, false, of(alice, l, 5), of(bob, l, 1))
-		s1.Flush()
-		st.clock.Advance(time.Hour / 2)
-		st.want(other, true, of(alice, l, 10))
-		s2.Flush()
-		st.want(other, false, of(alice, l, 5))
+		s, other := st.open(noGuard, late), st.open(noGuard, noMemory)
+		l, alice, bob := per("rpm", 10, time.Second, 1000), bkt("alice"), bkt("bob")
+		st.want(other, true, of(bob, l, 1000))
+		st.want(other, true, of(alice, l, 900))
+		st.want(s, false, of(alice, l, 100), of(bob, l, 1))
+		st.clock.Advance(20 * time.Second)
+		s.Flush()
+		st.want(other, true, of(alice, l, 300))
+		st.want(other, false, of(alice, l, 1))
+	})
+}
+
+// TestUndoBehind: a process whose clock is behind gives back no more than another, ahead of it, left to be given back.
+func TestUndoBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute })
+		other := st.open(noGuard, noMemory, func(c *dynamodb.Config) {
+			c.Now = func() time.Time { return st.clock.Now().Add(900 * time.Millisecond) }
+		})
+		l, alice, bob := per("rps", 1000, time.Second, 1000), bkt("alice"), bkt("bob")
+		st.want(other, true, of(bob, l, 1000))
+		st.want(s, false, of(alice, l, 500), of(bob, l, 1000))
+		st.want(other, true, of(alice, l, 100))
+		s.Flush()
+		st.want(other, true, of(alice, l, 900))
+		st.want(other, false, of(alice, l, 1))
 	})
 }

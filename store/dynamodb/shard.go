@@ -147,8 +147,8 @@ type job struct {
 	since   uint64    // how many writes had been sent when it came
 	expires time.Time // when to give up
 	due     time.Time // of a give that may wait for a write to ride on: until when
-	tops    []int64   // of a give that undoes: the levels that what it undoes had led to; nil: no such
-	takenOn place     // and where
+	undo    *undo     // of a give that makes undone; nil: of another
+	takenOn place     // where it was debited
 	missed  bool      // of a give: it could not ride on the write before, and makes one of its own
 	upkeep  upkeep
 
@@ -160,6 +160,7 @@ type job struct {
 	at      int64
 	item    *item
 	later   []int64 // what those aboard after it debited of its limits: the item's levels are this much too high for it
+	repaid  []int64 // what those aboard after it returned of them; nil: nothing
 
 	space, space2 [4]int64
 }
@@ -192,24 +193,14 @@ func (j *job) init(k kind, v *view, epoch uint64) *job {
 func (s *Store) returning(j *job) *job {
 	b := s.newJob(give, j.v, j.epoch)
 	copy(b.amounts, j.amounts)
-	b.tops, b.takenOn = make([]int64, len(j.amounts)), j.takenOn
+	tops := make([]int64, len(j.amounts))
 	for i, name := range j.v.names {
-		top, _ := j.level(name)
-		// As if it were the lowest of what is spent: what comes back to others from below it moves it down.
-		b.tops[i] = min(top, add(j.takenOn.clock(j.v.params[i], j.at), j.amounts[i]))
+		tops[i], _ = j.level(name)
 	}
+	b.undoes(j.takenOn, j.item, j.repaid, tops)
 	b.due = time.Now().Add(s.cfg.ReturnDelay)
 	b.expires = b.due.Add(10 * s.cfg.WriteTimeout)
 	return b
-}
-
-// melt leaves out of a return what the clock has passed since it was taken: that was refilled, and would have been
-// although it had not been taken. What was taken occupies the stretch of levels down from where its write left it.
-func (j *job) melt(now int64) {
-	for i, top := range j.tops {
-		clock := j.takenOn.clock(j.v.params[i], now)
-		j.amounts[i] = min(j.amounts[i], bucket.Outstanding(top, clock))
-	}
 }
 
 // level returns a limit's level as it was when the job, and nobody after it, was decided.

@@ -128,8 +128,12 @@ func (b *batch) order() {
 			later[b.index(name)] = b.extra[i]
 		}
 	}
+	gave := b.jobs[len(b.jobs)-1].kind == give
 	for i := len(b.jobs) - 1; i >= 0; i-- {
 		j := b.jobs[i]
+		if gave && j.kind == take {
+			j.repaid = b.repaid(j)
+		}
 		j.later = append(j.space2[:0], j.amounts...)
 		for n := len(j.amounts) - 1; n >= 0; n-- {
 			at, a := b.index(j.v.names[n]), j.amounts[n]
@@ -146,6 +150,17 @@ func (b *batch) order() {
 			}
 		}
 	}
+}
+
+// repaid returns what the batch returned of a job's limits, which is all after it.
+func (b *batch) repaid(j *job) []int64 {
+	back := make([]int64, len(j.v.names))
+	for i, name := range j.v.names {
+		if p := b.part(name); p != nil {
+			back[i] = p.back
+		}
+	}
+	return back
 }
 
 // again has those aboard a write whose condition failed judged anew, by what the item showed.
@@ -241,6 +256,7 @@ func (sh *shard) input(b *batch) *dynamodb.UpdateItemInput {
 	default:
 		sh.debiting(b, u)
 	}
+	b.undoing(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
 	return sh.s.updateInput(u, sh.key)
