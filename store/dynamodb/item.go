@@ -29,6 +29,7 @@ const (
 	prefixLevel    = "L_"
 	prefixDebited  = "D_"
 	prefixReturned = "R_"
+	prefixGiven    = "B_" // of what was returned, what had been handed out: all but what was made undone
 	prefixParams   = "P_"
 )
 
@@ -52,6 +53,7 @@ type itemLimit struct {
 	name                     string // in the names of attributes
 	has                      bool   // a level; else it is full
 	level, debited, returned int64
+	given                    int64 // of what was returned, what was not made undone
 	params                   bucket.Params
 }
 
@@ -141,6 +143,8 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 			it.limit(rest).debited, err = number(v)
 		case prefixReturned:
 			it.limit(rest).returned, err = number(v)
+		case prefixGiven:
+			it.limit(rest).given, err = number(v)
 		case prefixParams:
 			var s string
 			if s, err = text(v); err == nil {

@@ -44,6 +44,8 @@ type part struct {
 	sum     int64 // debited
 	bound   int64 // what of it has to fit: debits before and with the last that may be refused; -1: none
 	back    int64 // returned
+	given   int64 // of that, what is not undone
+	low     bool  // something is undone as the lowest: see undo.go
 	room    int64 // how much may have been returned, by all, since the last sight: see undo.go
 	known   bool  // the last sight showed it
 	has     bool  // and a level of it
@@ -434,66 +436,4 @@ func overflows(b *batch, j *job, it *item) bool {
 		}
 	}
 	return false
-}
-
-// carry has a job ride.
-func (sh *shard) carry(b *batch, j *job) {
-	b.jobs = append(b.jobs, j)
-	b.alone = b.alone || j.back != nil
-	if j.kind == take && j.v.own {
-		b.own, b.set, b.epoch = true, j.v.set, j.epoch
-	}
-	if j.shadow != nil {
-		b.leaveOut(j)
-	}
-	if j.undo != nil {
-		b.latest = min(b.latest, j.undo.latest)
-	}
-	for i, a := range j.amounts {
-		if len(j.back) > 0 && j.back[i] > 0 {
-			sh.partOf(b, j, i).back += j.back[i]
-		}
-		if j.kind != take && a == 0 {
-			continue
-		}
-		if j.leftOut(i) {
-			sh.partOf(b, j, i).taken = true
-			continue
-		}
-		p := sh.partOf(b, j, i)
-		if j.kind == give {
-			p.back += a
-			if j.undo != nil {
-				p.room = min(p.room, j.undo.rooms[i])
-			}
-			continue
-		}
-		p.taken = p.taken || j.kind == take
-		p.sum += a
-		if !j.unbound(i) {
-			p.bound = p.sum
-		}
-	}
-}
-
-// partOf returns the part of a job's limit, and adds it if there is none.
-func (sh *shard) partOf(b *batch, j *job, i int) *part {
-	name := j.v.names[i]
-	if p := b.part(name); p != nil {
-		return p
-	}
-	p := part{name: name, attrs: &j.v.attrs[i], limit: j.v.limits[i], params: j.v.params[i], bound: -1, room: anything}
-	if it := sh.seen; it != nil && it.exists {
-		if l := it.find(name); l != nil {
-			p.known, p.has, p.level = true, l.has, l.level
-			if j.kind != take {
-				p.params = l.params // what a settle names is the bucket's own limit of that name
-			}
-		}
-	}
-	if !p.known && p.limit.Override && j.kind != give && (j.kind == take || j.amounts[i] > 0) {
-		b.added++
-	}
-	b.parts = append(b.parts, p)
-	return &b.parts[len(b.parts)-1]
 }

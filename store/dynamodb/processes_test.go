@@ -154,8 +154,8 @@ func TestProcesses(t *testing.T) {
 			if net > most {
 				t.Errorf("%d debited and not returned, at most %d", net, most)
 			}
-			if calm := !tt.faults && !tt.skew && !tt.changes && !tt.more; calm && !raced && float64(sum.Admitted) < 0.97*float64(due) {
-				t.Errorf("%d admitted, %.4f of what is allowed; want 0.97", sum.Admitted, float64(sum.Admitted)/float64(due))
+			if calm := !tt.faults && !tt.skew && !tt.changes && !tt.more; calm && !raced && float64(sum.Admitted) < 0.9*float64(due) {
+				t.Errorf("%d admitted, %.4f of what is allowed; want 0.9", sum.Admitted, float64(sum.Admitted)/float64(due))
 			}
 			if tt.more && !tt.skew && s.Depths(b)[0] <= tt.shards { // by a clock behind it is in debt
 				t.Error("it was not split")

@@ -56,7 +56,7 @@ func (sh *shard) returnable(j *job, amounts []int64) bool {
 
 // rides reports whether a return may ride beside the debits aboard.
 func (sh *shard) rides(b *batch, j *job) bool {
-	if b.alone || sh.seen == nil || !sh.seen.exists {
+	if b.alone || sh.seen == nil || !sh.seen.exists || sh.busy() && j.touchy() {
 		return false
 	}
 	for i, a := range j.amounts {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -115,4 +116,80 @@ func TestUndoBehind(t *testing.T) {
 		st.want(other, true, of(alice, l, 900))
 		st.want(other, false, of(alice, l, 1))
 	})
+}
+
+// TestUndoOfOther: nothing is given back to a limit that has filled up faster since than it did when it was debited, nor
+// to a bucket that was forgotten.
+func TestUndoOfOther(t *testing.T) {
+	t.Parallel()
+	slow, fast, alice, bob := per("rpm", 10, time.Hour, 10), per("rpm", 10, time.Second, 10), bkt("alice"), bkt("bob")
+	for _, tt := range []struct {
+		name  string
+		since *store.Limit
+		f     func(st *stage, other *dynamodb.Store)
+	}{
+		{"changed", fast, func(st *stage, other *dynamodb.Store) {
+			st.want(other, true, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: fast}}})
+			st.clock.Advance(time.Second)
+		}},
+		{"forgotten", slow, func(st *stage, other *dynamodb.Store) {
+			if err := other.Forget(st.Context(), alice); err != nil {
+				st.Error(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newStage(t)
+				s, other := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }), st.open(noGuard, noMemory)
+				st.want(other, true, of(bob, slow, 10))
+				st.want(s, false, of(alice, slow, 5), of(bob, slow, 1))
+				tt.f(st, other)
+				take := func(allowed bool, n int64) {
+					st.want(other, allowed, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: tt.since, Amount: 1000 * n}}})
+				}
+				take(true, 10)
+				s.Flush()
+				take(false, 1)
+			})
+		})
+	}
+}
+
+// TestUndoAndReturn: what others gave back meanwhile, of tokens that were refilled long before, is not there a second time
+// to be undone.
+func TestUndoAndReturn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		per   time.Duration
+		after time.Duration
+		left  int64
+	}{
+		{"at once", time.Hour, 0, 0},
+		{"a fast bucket", 10 * time.Second, time.Second, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newStage(t)
+				s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute })
+				other := st.open(noGuard, noMemory)
+				l, alice, bob := per("rpm", 10, tt.per, 10), bkt("alice"), bkt("bob")
+				st.want(other, true, of(alice, l, 5))
+				st.clock.Advance(tt.per)
+				st.want(other, true, of(bob, l, 10))
+				st.want(s, false, of(alice, l, 5), of(bob, l, 10))
+				st.settle(other, of(alice, l, -5))
+				st.want(other, true, of(alice, l, 10))
+				st.clock.Advance(tt.after)
+				s.Flush()
+				st.want(other, false, of(alice, l, tt.left+1))
+				if tt.left > 0 {
+					st.want(other, true, of(alice, l, tt.left))
+				}
+			})
+		})
+	}
 }

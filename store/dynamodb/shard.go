@@ -28,6 +28,7 @@ type shard struct {
 	depth  int       // how deep it is thought to be split while nothing was seen
 	absent int64     // since when its item is known not to be there, though the bucket is split so deep; else 0
 
+	lows    lows
 	pace    pace
 	own     int64 // the item's count of writes after our last one
 	alone   int   // our writes in a row between which nobody else wrote
@@ -112,6 +113,12 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 		sh.pace.read(it)
 	}
 	sh.forfeit(b, it)
+	if sh.seen != nil && sh.seen.id != it.id {
+		sh.lows = lows{}
+	}
+	if applied {
+		sh.lows.add(b, it)
+	}
 	sh.seen, sh.shown = it, b.number
 	switch {
 	case sh.k == 0 || it.exists || it.shards > 1:
@@ -160,7 +167,7 @@ type job struct {
 	at      int64
 	item    *item
 	later   []int64 // what those aboard after it debited of its limits: the item's levels are this much too high for it
-	repaid  []int64 // what those aboard after it returned of them; nil: nothing
+	repaid  *repaid // what those aboard after it returned of them; nil: nothing
 
 	space, space2 [4]int64
 }

@@ -97,6 +97,9 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 		if swept || b.place.n == 1 && l.returned != 0 {
 			u.op(remove, prefixReturned+l.name)
 		}
+		if swept || b.place.n == 1 && l.given != 0 {
+			u.op(remove, prefixGiven+l.name)
+		}
 	}
 	u.op(setTo, attrOverrides, int64(s.from.overrides-len(s.names)))
 	if b.place.n > 1 {

@@ -132,7 +132,7 @@ func (b *batch) order() {
 	for i := len(b.jobs) - 1; i >= 0; i-- {
 		j := b.jobs[i]
 		if gave && j.kind == take {
-			j.repaid = b.repaid(j)
+			j.repaid = b.repays(j)
 		}
 		j.later = append(j.space2[:0], j.amounts...)
 		for n := len(j.amounts) - 1; n >= 0; n-- {
@@ -150,17 +150,6 @@ func (b *batch) order() {
 			}
 		}
 	}
-}
-
-// repaid returns what the batch returned of a job's limits, which is all after it.
-func (b *batch) repaid(j *job) []int64 {
-	back := make([]int64, len(j.v.names))
-	for i, name := range j.v.names {
-		if p := b.part(name); p != nil {
-			back[i] = p.back
-		}
-	}
-	return back
 }
 
 // again has those aboard a write whose condition failed judged anew, by what the item showed.
@@ -269,6 +258,9 @@ func (sh *shard) giving(b *batch, u *update) {
 		u.op(condExists, p.attrs.level)
 		u.op(addTo, p.attrs.level, -p.back)
 		u.op(addTo, p.attrs.returned, p.back)
+		if p.given > 0 {
+			u.op(addTo, p.attrs.given, p.given)
+		}
 	}
 }
 
@@ -401,6 +393,9 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	}
 	if p.back > 0 {
 		u.op(addTo, p.attrs.returned, p.back)
+	}
+	if p.given > 0 {
+		u.op(addTo, p.attrs.given, p.given)
 	}
 	if !p.known && !p.limit.Override {
 		u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))

@@ -249,8 +249,13 @@ func (s levels) step(c call, a answer) (bool, levels) {
 	}
 	for j, d := range c.take {
 		for i := range linearLimits {
-			if !shows(a.levels[j*len(linearLimits)+i], d.bucket, i) {
+			lv := a.levels[j*len(linearLimits)+i]
+			if !shows(lv, d.bucket, i) {
 				return false, before
+			}
+			// A debit of 0 need not lift a level to the clock, which a process whose time is behind gets to see.
+			if s := &s[d.bucket][i]; allowed && d.amounts[i] == 0 {
+				*s = min(*s, max(before[d.bucket][i], lv.Level))
 			}
 		}
 	}
