@@ -1,0 +1,337 @@
+package breaker_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir/internal/breaker"
+)
+
+const cooldown = time.Second
+
+// call makes a call that takes no time, and reports whether it was made.
+func call(b *breaker.Breaker, r breaker.Result) bool {
+	c, ok := b.Begin()
+	if ok {
+		c.Done(r)
+	}
+	return ok
+}
+
+// trip opens a breaker of the default configuration.
+func trip(t *testing.T, b *breaker.Breaker) {
+	t.Helper()
+	for range 10 {
+		if !call(b, breaker.Failed) {
+			t.Fatal("it was open already")
+		}
+	}
+	wantState(t, b, breaker.Open)
+}
+
+func wantState(t *testing.T, b *breaker.Breaker, want breaker.State) {
+	t.Helper()
+	if got := b.State(); got != want {
+		t.Fatalf("it is %s, not %s", got, want)
+	}
+}
+
+func TestRound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var states []breaker.State
+		b := breaker.New(breaker.Config{
+			Uniform: func() float64 { return 0.5 }, Changed: func(s breaker.State) { states = append(states, s) },
+		})
+		trip(t, b)
+		time.Sleep(1100*time.Millisecond - 1)
+		if call(b, breaker.Succeeded) {
+			t.Error("called during the cooldown")
+		}
+		time.Sleep(time.Nanosecond)
+		if !call(b, breaker.Failed) {
+			t.Error("no probe after the cooldown")
+		}
+		if call(b, breaker.Succeeded) {
+			t.Error("called after a probe that failed")
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if probe, next := call(b, breaker.Succeeded), call(b, breaker.Succeeded); !probe || !next {
+			t.Error("not called after a probe that succeeded")
+		}
+		for range 9 { // what was before it opened is forgotten
+			call(b, breaker.Failed)
+		}
+		wantState(t, b, breaker.Open)
+		want := []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Closed, breaker.Open}
+		if !slices.Equal(states, want) {
+			t.Errorf("it went %v", states)
+		}
+	})
+}
+
+// TestOneProbe: of a thousand callers that come when the cooldown is over, one is let through.
+func TestOneProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{})
+		trip(t, b)
+		time.Sleep(cooldown * 6 / 5)
+		var made atomic.Int64
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				if c, ok := b.Begin(); ok {
+					made.Add(1)
+					time.Sleep(time.Millisecond)
+					c.Done(breaker.Succeeded)
+				}
+			})
+		}
+		wg.Wait()
+		if made.Load() != 1 {
+			t.Errorf("%d probes", made.Load())
+		}
+		wantState(t, b, breaker.Closed)
+	})
+}
+
+// TestLostProbe: a probe that is never done with gives its place up, and counts as failed.
+func TestLostProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{Probe: 100 * time.Millisecond})
+		trip(t, b)
+		time.Sleep(cooldown * 6 / 5)
+		lost, ok := b.Begin()
+		if !ok {
+			t.Fatal("no probe")
+		}
+		time.Sleep(100*time.Millisecond - 1)
+		wantState(t, b, breaker.HalfOpen)
+		time.Sleep(time.Nanosecond)
+		if call(b, breaker.Succeeded) {
+			t.Error("called at once after a lost probe")
+		}
+		lost.Done(breaker.Succeeded)
+		wantState(t, b, breaker.Open)
+		time.Sleep(cooldown * 6 / 5)
+		if !call(b, breaker.Succeeded) {
+			t.Error("no second probe")
+		}
+		wantState(t, b, breaker.Closed)
+	})
+}
+
+// TestLateProbe: a probe that is done too late has failed although nobody came meanwhile.
+func TestLateProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{Probe: 100 * time.Millisecond})
+		trip(t, b)
+		time.Sleep(cooldown * 6 / 5)
+		c, _ := b.Begin()
+		time.Sleep(100 * time.Millisecond)
+		c.Done(breaker.Succeeded)
+		wantState(t, b, breaker.Open)
+	})
+}
+
+// TestEarlierGeneration: results of calls from before a change of state do not count.
+func TestEarlierGeneration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{})
+		var early [20]breaker.Call
+		for i := range early {
+			early[i], _ = b.Begin()
+		}
+		trip(t, b)
+		time.Sleep(cooldown * 6 / 5)
+		probe, _ := b.Begin()
+		early[0].Done(breaker.Succeeded)
+		wantState(t, b, breaker.HalfOpen)
+		probe.Done(breaker.Succeeded)
+		for _, c := range early[1:] {
+			c.Done(breaker.Failed)
+		}
+		wantState(t, b, breaker.Closed)
+	})
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	const ok, failed, unknown = breaker.Succeeded, breaker.Failed, breaker.Unknown
+	of := func(n int, rs ...breaker.Result) []breaker.Result { return slices.Repeat(rs, n) }
+	for _, tt := range []struct {
+		name    string
+		results []breaker.Result
+		pause   time.Duration // after each
+		want    breaker.State
+	}{
+		{"too few", of(9, failed), 0, breaker.Closed},
+		{"enough", of(10, failed), 0, breaker.Open},
+		{"half of them", of(5, ok, failed), 0, breaker.Open},
+		{"fewer than half", append(of(6, ok), of(5, failed)...), 0, breaker.Closed},
+		{"callers that gave up", of(1000, unknown), 0, breaker.Closed},
+		{"neither do they dilute", append(of(100, unknown), of(10, failed)...), 0, breaker.Open},
+		{"too long ago", of(30, failed), 1200 * time.Millisecond, breaker.Closed},
+		{"within the window", of(10, failed), time.Second, breaker.Open},
+		{"successes of long ago", append(append(of(100, ok), of(10, unknown)...), of(10, failed)...), 900 * time.Millisecond, breaker.Open},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := breaker.New(breaker.Config{Cooldown: time.Hour})
+				for _, r := range tt.results {
+					call(b, r)
+					time.Sleep(tt.pause)
+				}
+				wantState(t, b, tt.want)
+			})
+		})
+	}
+}
+
+// TestSlow: who answers, but later than is of use, does not answer.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{Slow: 10 * time.Millisecond})
+		take := func(d time.Duration) {
+			c, _ := b.Begin()
+			time.Sleep(d)
+			c.Done(breaker.Succeeded)
+		}
+		for range 20 {
+			take(10 * time.Millisecond)
+		}
+		wantState(t, b, breaker.Closed)
+		for range 20 {
+			take(11 * time.Millisecond)
+		}
+		wantState(t, b, breaker.Open)
+		time.Sleep(cooldown * 6 / 5)
+		take(11 * time.Millisecond)
+		wantState(t, b, breaker.Open)
+	})
+}
+
+// TestProbeGivenUp: a caller that gives up says nothing; the next one probes.
+func TestProbeGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{})
+		trip(t, b)
+		time.Sleep(cooldown * 6 / 5)
+		if !call(b, breaker.Unknown) || !call(b, breaker.Succeeded) {
+			t.Error("the next caller was not let through")
+		}
+		wantState(t, b, breaker.Closed)
+	})
+}
+
+// TestJitter: it stays open for Cooldown + U(0, Cooldown/5), drawn anew each time: ten classes, chi-square at 0.1 %.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n, classes = 2000, 10
+		b := breaker.New(breaker.Config{Uniform: rand.New(rand.NewPCG(1, 2)).Float64})
+		trip(t, b)
+		var counts [classes]int
+		for range n {
+			opened := time.Now()
+			time.Sleep(cooldown - 1)
+			for !call(b, breaker.Failed) {
+				time.Sleep(time.Millisecond)
+			}
+			over := time.Since(opened) - cooldown
+			if over < 0 || over > cooldown/5 {
+				t.Fatalf("open for %s", cooldown+over)
+			}
+			counts[min(classes-1, int(over*classes/(cooldown/5)))]++
+		}
+		chi := 0.0
+		for _, c := range counts {
+			d := float64(c) - n/classes
+			chi += d * d / (n / classes)
+		}
+		if chi > 27.9 { // 9 degrees of freedom
+			t.Errorf("not uniform: %v, chi-square %.1f", counts, chi)
+		}
+	})
+}
+
+// TestFleet: 100 instances over an outage of a minute do not probe together, and are back soon.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			instances = 100
+			pause     = 5 * time.Second
+			outage    = time.Minute
+			slot      = 100 * time.Millisecond
+		)
+		begun := time.Now()
+		var mu sync.Mutex
+		probes := make(map[time.Duration]int) // by the slot
+		var back []time.Duration              // after the outage
+		var wg sync.WaitGroup
+		for i := range instances {
+			b := breaker.New(breaker.Config{Cooldown: pause, Uniform: rand.New(rand.NewPCG(uint64(i), 3)).Float64})
+			trip(t, b) // all at once
+			wg.Go(func() {
+				for {
+					c, ok := b.Begin()
+					if !ok {
+						time.Sleep(10 * time.Millisecond)
+						continue
+					}
+					at := time.Since(begun)
+					mu.Lock()
+					probes[at/slot]++
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					if at < outage {
+						c.Done(breaker.Failed)
+						continue
+					}
+					c.Done(breaker.Succeeded)
+					mu.Lock()
+					back = append(back, at-outage)
+					mu.Unlock()
+					return
+				}
+			})
+		}
+		wg.Wait()
+		const uniform = instances * slot / (pause / 5)
+		for at, n := range probes {
+			if n > 25*int(uniform)/10 {
+				t.Errorf("%d probes in slot %d", n, at)
+			}
+		}
+		if len(probes) < 30 {
+			t.Errorf("probes in %d slots", len(probes))
+		}
+		slices.Sort(back)
+		if d := back[94]; d > pause*6/5+20*time.Millisecond {
+			t.Errorf("95 %% were back after %s", d)
+		}
+	})
+}
+
+func BenchmarkClosed(b *testing.B) {
+	br := breaker.New(breaker.Config{})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			call(br, breaker.Succeeded)
+		}
+	})
+}
