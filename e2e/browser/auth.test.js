@@ -1,0 +1,87 @@
+// The dashboard of a server that asks for tokens.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { binary, client, launch, seed, serve, visit } from './weir.js';
+
+/** @type {Awaited<ReturnType<typeof serve>>} */ let server;
+/** @type {import('playwright-core').Browser} */ let browser;
+/** @type {string} */ let dir;
+const tokens = { admin: '', read: '', beta: '' };
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'weir-tokens-'));
+  const file = join(dir, 'tokens.yaml');
+  const create = async (/** @type {string} */ role, /** @type {string} */ namespace, name = role) => {
+    const { stdout } = await promisify(execFile)(binary, ['token', 'create', '--name', name, '--role', role, '--namespace', namespace, '--file', file, '-o', 'json'], { cwd: dir });
+    return JSON.parse(stdout).token;
+  };
+  tokens.admin = await create('admin', '*');
+  tokens.read = await create('read', 'default');
+  tokens.beta = await create('read', 'tenant-beta', 'beta');
+  [server, browser] = await Promise.all([serve({ args: ['--auth', file] }), launch()]);
+  await seed(client(server.url, tokens.admin));
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** @param {import('playwright-core').Page} page @param {string} token */
+async function signIn(page, token) {
+  await page.getByLabel('Token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+}
+
+test('signing in, and out', () => visit(browser, server.url, async (page) => {
+  await page.goto(`${server.url}/#/limits`);
+  await signIn(page, 'weir_not-a-token');
+  await page.getByText('does not know this token').waitFor();
+  await signIn(page, 'not a token');
+  await page.getByText('has no spaces').waitFor();
+  await signIn(page, tokens.admin);
+  await page.getByRole('heading', { name: 'Limits', level: 1 }).waitFor();
+  assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie, location.href.includes('weir_')]), [[], '', false]);
+
+  await page.reload();
+  await page.getByRole('button', { name: 'Edit limits of gpt-4' }).click();
+  await page.getByRole('dialog').getByLabel('Tokens').first().fill('700');
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Saved: limits for everybody on gpt-4.').waitFor();
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  await page.locator('.live[data-state=live]').waitFor();
+
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage)), []);
+}));
+
+test('a token that may only read', () => visit(browser, server.url, async (page) => {
+  await page.goto(`${server.url}/#/entity?id=key-carol&resource=gpt-4`);
+  await signIn(page, tokens.read);
+  await page.locator('.live[data-state=live]').waitFor();
+  const edit = page.getByRole('button', { name: 'Edit limits of key-carol on gpt-4' });
+  await edit.click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('dialog').getByText('You may not do this').waitFor();
+  await page.keyboard.press('Escape');
+  assert.ok(await edit.isDisabled(), 'what was denied is not offered again');
+  assert.match(await edit.getAttribute('title') ?? '', /Needs the role admin/);
+  await page.goto(`${server.url}/#/overview?ns=tenant-beta`);
+  await page.getByText('You may not see this').waitFor();
+}));
+
+test('a token for one namespace is shown that one, under its name', () => visit(browser, server.url, async (page) => {
+  await page.goto(`${server.url}/#/limits`);
+  await signIn(page, tokens.beta);
+  await page.getByRole('heading', { name: 'Limits', level: 1 }).waitFor();
+  assert.equal(await page.locator('#namespace').inputValue(), 'tenant-beta');
+  await page.goto(`${server.url}/#/limits?ns=default`);
+  await page.getByText('You may not see this').waitFor();
+}));

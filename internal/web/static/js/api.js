@@ -1,0 +1,134 @@
+// The HTTP API, the only way to the server: docs/guide/http.md. Streams are in stream.js.
+
+import { here } from './route.js';
+import { deny, everywhere, session, token } from './session.js';
+
+/** An answer that is not 2xx, or none at all (status 0). */
+export class Problem extends Error {
+  /**
+   * @param {number} status
+   * @param {Record<string, any>} body
+   */
+  constructor(status, body) {
+    super(body.detail || body.title || `the server answered ${status}`);
+    this.status = status;
+    /** What to branch on: the last part of the type. */
+    this.kind = String(body.type ?? '').split(/[#/]/).pop() ?? '';
+    /** The member or parameter that is wrong, or ''. */
+    this.field = String(body.field ?? '');
+    this.retryAfter = Number(body.retry_after ?? 0);
+    /** @type {{line: number, column: number, message: string}[]} */
+    this.errors = body.errors ?? [];
+  }
+
+  /** Whether the server does not know the path at all: an older one. */
+  get absent() {
+    return this.status === 404 && this.message.startsWith('no such path');
+  }
+}
+
+/** @typedef {Record<string, string | number | boolean | undefined | null>} Params */
+
+/**
+ * Returns the address of a path with its parameters. The namespace is the reader's, unless params name one or null. It is
+ * always named: to the server, none is that of the token or its own, whatever the page says.
+ * @param {string} path
+ * @param {Params} [params]
+ */
+export function address(path, params = {}) {
+  const query = new URLSearchParams();
+  const all = { namespace: here().ns, ...params };
+  for (const [name, value] of Object.entries(all)) {
+    if (value !== undefined && value !== null && value !== '') query.set(name, String(value));
+  }
+  const text = query.toString();
+  return path + (text ? '?' + text : '');
+}
+
+/**
+ * Returns an id as a segment of a path.
+ * @param {string} id
+ */
+export function segment(id) {
+  if (id === '.' || id === '..') throw new Problem(400, { detail: `the id ${id} cannot travel in a path: use the command line` });
+  return encodeURIComponent(id);
+}
+
+/** @returns {Record<string, string>} */
+export function authorization() {
+  const t = token();
+  return t ? { Authorization: `Bearer ${t}` } : {};
+}
+
+/**
+ * Returns the problem that an answer tells of. 401 asks the reader to sign in.
+ * @param {Response} response
+ */
+export async function problemOf(response) {
+  let body = {};
+  try {
+    body = await response.json();
+  } catch {
+    // A proxy's page, perhaps: the status must do.
+  }
+  const problem = new Problem(response.status, body);
+  if (problem.status === 401) session.dispatchEvent(new Event('unauthorized'));
+  return problem;
+}
+
+/**
+ * Asks the server. Throws a Problem, or what an aborted signal throws.
+ * @param {string} method
+ * @param {string} path
+ * @param {{params?: Params, body?: unknown, yaml?: string, signal?: AbortSignal}} [options]
+ * @returns {Promise<any>}
+ */
+export async function ask(method, path, { params, body, yaml, signal } = {}) {
+  /** @type {Record<string, string>} */
+  const headers = { Accept: 'application/json', ...authorization() };
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  if (yaml !== undefined) headers['Content-Type'] = 'application/yaml';
+  let response;
+  try {
+    response = await fetch(address(path, params), {
+      method, headers, signal, body: yaml ?? (body === undefined ? undefined : JSON.stringify(body)),
+      credentials: 'omit', cache: 'no-store', redirect: 'error',
+    });
+  } catch (err) {
+    if (signal?.aborted) throw err;
+    throw new Problem(0, { detail: 'the server cannot be reached' });
+  }
+  if (!response.ok) {
+    const problem = await problemOf(response);
+    const reads = method === 'GET' || /\/manifests\/(plan|diff|validate)$/.test(path);
+    if (problem.status === 403 && problem.kind !== 'cross-origin' && !reads) deny(params?.namespace === null ? everywhere : here().ns, problem.message);
+    throw problem;
+  }
+  return response.status === 204 ? null : response.json();
+}
+
+/**
+ * @param {string} path
+ * @param {Params} [params]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export function get(path, params, signal) {
+  return ask('GET', path, { params, signal });
+}
+
+/**
+ * As get, but null where there is nothing of the name.
+ * @param {string} path
+ * @param {Params} [params]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export async function find(path, params, signal) {
+  try {
+    return await get(path, params, signal);
+  } catch (err) {
+    if (err instanceof Problem && err.status === 404) return null;
+    throw err;
+  }
+}

@@ -1,0 +1,113 @@
+// Elements without markup: data becomes text nodes and attribute values, never HTML.
+
+/** @typedef {Node | string | number | null | undefined | false | any[]} Kid */
+
+const svgNS = 'http://www.w3.org/2000/svg';
+
+/**
+ * Makes an element. `on` holds listeners; other props are attributes: true is an empty one, null and false none.
+ * @param {string} tag
+ * @param {Record<string, any> | null} [props]
+ * @param {...(Kid | Kid[])} kids
+ * @returns {any}
+ */
+export function h(tag, props, ...kids) {
+  return fill(document.createElement(tag), props, kids);
+}
+
+/**
+ * As h, of SVG.
+ * @param {string} tag
+ * @param {Record<string, any> | null} [props]
+ * @param {...(Kid | Kid[])} kids
+ * @returns {any}
+ */
+export function svg(tag, props, ...kids) {
+  return fill(document.createElementNS(svgNS, tag), props, kids);
+}
+
+/**
+ * @param {Element} el
+ * @param {Record<string, any> | null | undefined} props
+ * @param {(Kid | Kid[])[]} kids
+ */
+function fill(el, props, kids) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (name === 'on') {
+      for (const [event, listener] of Object.entries(value)) el.addEventListener(event, listener);
+    } else if (value !== null && value !== undefined && value !== false) {
+      setAttribute(el, name, value === true ? '' : String(value));
+    }
+  }
+  el.append(...nodes(kids));
+  return el;
+}
+
+/**
+ * Refuses what could run: a link leads to a page of the dashboard, whatever the data says.
+ * @param {Element} el
+ * @param {string} name
+ * @param {string} value
+ */
+function setAttribute(el, name, value) {
+  if (name.startsWith('on') || name === 'style' || name === 'src' || name === 'srcdoc' || (name === 'href' && !value.startsWith('#'))) {
+    throw new Error(`attribute ${name} is not set from data`);
+  }
+  el.setAttribute(name, value);
+}
+
+/**
+ * @param {(Kid | Kid[])[]} kids
+ * @returns {Node[]}
+ */
+function nodes(kids) {
+  /** @type {Node[]} */
+  const out = [];
+  for (const kid of kids.flat(4)) {
+    if (kid === null || kid === undefined || kid === false) continue;
+    out.push(kid instanceof Node ? kid : document.createTextNode(String(kid)));
+  }
+  return out;
+}
+
+/**
+ * Puts kids in the place of what an element holds.
+ * @param {Element} el
+ * @param {...(Kid | Kid[])} kids
+ */
+export function swap(el, ...kids) {
+  el.replaceChildren(...nodes(kids));
+}
+
+/**
+ * Sets a text, if it is another: an unchanged node is not repainted, nor read out.
+ * @param {Element} el
+ * @param {string} text
+ */
+export function say(el, text) {
+  if (el.textContent !== text) el.textContent = text;
+}
+
+/**
+ * Returns the element of an id that index.html has.
+ * @param {string} id
+ * @returns {any}
+ */
+export function at(id) {
+  const el = document.getElementById(id);
+  if (!el) throw new Error(`index.html has no #${id}`);
+  return el;
+}
+
+/**
+ * Tells of something that was done, in the corner and to screen readers.
+ * @param {string} text
+ */
+export function announce(text) {
+  const box = at('status');
+  swap(box, h('p', null, text));
+  clearTimeout(fading);
+  fading = setTimeout(() => swap(box), 6000);
+}
+/** @type {number | undefined} */
+let fading;

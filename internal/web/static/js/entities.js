@@ -1,0 +1,115 @@
+// Finding entities, and creating them.
+
+import { ask, get, Problem, segment } from './api.js';
+import { confirmed, field } from './dialog.js';
+import { announce, h, swap } from './dom.js';
+import { when } from './format.js';
+import { adminButton, chip, empty, entityLink, head, managedBy, pages, panel, table } from './parts.js';
+import { go, link } from './route.js';
+
+/** @type {import('./main.js').Page} */
+export async function page(root, { params, signal }) {
+  const parent = params.get('parent') ?? undefined;
+  const list = h('div');
+  /** @type {any[]} */
+  let items = [];
+  let unfinished = false;
+  const input = h('input', { type: 'search', id: 'search', placeholder: 'Find an entity by its id …', autocomplete: 'off', spellcheck: 'false', value: params.get('q') ?? '', on: { input: draw } });
+  const form = h('form', { class: 'search', role: 'search', on: { submit: open } }, h('label', { class: 'unseen', for: 'search' }, 'Id of an entity'), input, h('button', { type: 'submit' }, 'Open'));
+
+  /** @param {Event} event */
+  function open(event) {
+    event.preventDefault();
+    const text = input.value.trim();
+    if (!text) return;
+    const found = shown();
+    go(link('entity', { id: found.length === 1 ? found[0].id : text }));
+  }
+
+  function shown() {
+    const text = input.value.trim().toLowerCase();
+    return items.filter((e) => e.id.toLowerCase().startsWith(text) || (text && `${e.id} ${e.name}`.toLowerCase().includes(text)))
+      .sort((a, b) => Number(!a.id.toLowerCase().startsWith(text)) - Number(!b.id.toLowerCase().startsWith(text)));
+  }
+
+  function draw() {
+    const rows = shown();
+    if (!items.length) swap(list, parent ? empty('No entities below this one') : empty('No entities yet', 'An entity needs no record to be limited: those that were never created have their buckets under ', h('a', { href: link('buckets') }, 'Buckets'), '. Create one to give it a parent, a name or metadata.'));
+    else if (!rows.length) swap(list, empty('None of them begins so', unfinished ? 'Not all are loaded: press Enter to open exactly this id.' : 'Press Enter to open this id all the same: it may have buckets without a record.'));
+    else swap(list, table('Entities', ['Entity', { title: 'Name', least: true }, 'Parent', { title: 'Created', least: true }],
+      rows.map((e) => [[entityLink(e.id), ' ', e.cascade && chip('cascades'), ' ', managedBy(e.managed)], e.name, e.parent && entityLink(e.parent), when(e.created)])));
+  }
+
+  const box = await pages(
+    (after) => get('/v1/entities', { parent, after, max: 200 }, signal).then((p) => ((unfinished = Boolean(p.next)), p)),
+    (all) => ((items = all), draw(), list));
+  root.append(head('Entities', {
+    lead: parent && ['Below ', entityLink(parent)],
+    tools: adminButton('New entity', () => editEntity(null), { look: 'primary' }),
+  }), panel(parent ? 'Children' : 'All entities', { tools: form, wide: true }, box));
+}
+
+/**
+ * Opens the form of a new entity, or of one that is there.
+ * @param {any} e
+ * @param {() => void} [then]
+ */
+export function editEntity(e, then) {
+  const metadata = Object.entries(e?.metadata ?? {}).map(([k, v]) => `${k}: ${v}`).join('\n');
+  confirmed({
+    title: e ? `Edit ${e.id}` : 'New entity',
+    body: h('div', null,
+      e?.managed && h('p', { class: 'warning' }, `The manifest ${e.managed.manifest} declares this entity and will undo a change made here.`),
+      !e && field('Id', 'id', { autocomplete: 'off', spellcheck: 'false' }, 'It cannot be changed later'),
+      field('Name', 'name', { value: e?.name ?? '', autocomplete: 'off' }),
+      field('Parent', 'parent', { value: e?.parent ?? '', autocomplete: 'off', spellcheck: 'false' }, 'The id of an entity, or empty'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'cascade', checked: e?.cascade }), 'Requests of this entity charge its parent, too'),
+      field('Metadata', 'metadata', { kind: 'textarea', rows: '4', spellcheck: 'false', kids: [metadata] }, 'One “key: value” a line')),
+    action: e ? 'Save' : 'Create',
+    run: async (f) => {
+      const body = { name: f.name.value, parent: f.parent.value.trim(), cascade: f.cascade.checked, metadata: edited(e?.metadata, f.metadata) };
+      if (e) {
+        await ask('PATCH', `/v1/entities/${segment(e.id)}`, { body });
+        announce(`Saved: ${e.id}.`);
+        then?.();
+        return;
+      }
+      const id = f.id.value.trim();
+      if (!id) throw new Problem(400, { detail: 'must not be empty', field: 'id' });
+      await ask('POST', '/v1/entities', { body: { id, ...body } });
+      announce(`Created: ${id}.`);
+      go(link('entity', { id }));
+    },
+  });
+}
+
+/**
+ * Returns metadata as it was typed, or undefined if it was left alone: what other clients have set may not fit on lines.
+ * @param {Record<string, string> | undefined} was
+ * @param {HTMLTextAreaElement} box
+ */
+function edited(was, box) {
+  const lines = box.defaultValue.replace(/\r\n?/g, '\n');
+  if (box.value === lines) return undefined;
+  const sorted = (/** @type {Record<string, string>} */ m) => JSON.stringify(Object.entries(m).sort());
+  if (was && sorted(pairs(lines)) !== sorted(was)) {
+    throw new Problem(400, { detail: 'has keys or values that do not fit on a line here: use the command line', field: 'metadata' });
+  }
+  return pairs(box.value);
+}
+
+/**
+ * Reads lines of key: value.
+ * @param {string} text
+ */
+function pairs(text) {
+  /** @type {[string, string][]} */
+  const out = [];
+  for (const line of text.split('\n')) {
+    if (!line.trim()) continue;
+    const [, key, value] = /^\s*([^:]+?)\s*:\s?(.*)$/.exec(line) ?? [];
+    if (key === undefined) throw new Problem(400, { detail: `“${line.trim()}” is not written as key: value`, field: 'metadata' });
+    out.push([key, value]);
+  }
+  return Object.fromEntries(out);
+}

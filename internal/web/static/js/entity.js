@@ -1,0 +1,105 @@
+// One entity: what it can spend, why, and what it spent.
+
+import { ask, find, get, segment } from './api.js';
+import { trail } from './audit.js';
+import { levels } from './buckets.js';
+import { confirmed } from './dialog.js';
+import { announce, h } from './dom.js';
+import { editEntity } from './entities.js';
+import { explainPanel } from './explain.js';
+import { when } from './format.js';
+import { livePanel } from './levels.js';
+import { editLimits, removeLimits } from './limits-editor.js';
+import { adminButton, chip, choice, code, empty, entityLink, head, limitList, managedBy, pages, panel, resetBucket, table } from './parts.js';
+import { go, link } from './route.js';
+import { usagePanel } from './usage-panel.js';
+
+/** @type {import('./main.js').Page} */
+export async function page(root, { params, signal, reload }) {
+  const id = params.get('id') ?? '';
+  const [record, own, buckets, resources] = await Promise.all([
+    find(`/v1/entities/${segment(id)}`, undefined, signal),
+    get('/v1/limits/list', { entity: id, max: 1000 }, signal),
+    get('/v1/buckets', { entity: id, max: 200 }, signal),
+    get('/v1/resources', { max: 200 }, signal),
+  ]);
+  const names = [...new Set([...buckets.items, ...own.items, ...resources.items].map((x) => x.resource).filter(Boolean))];
+  const resource = params.get('resource') ?? names[0];
+  if (resource && !names.includes(resource)) names.unshift(resource);
+  const pick = resource && choice('Resource', names, resource, (r) => go(link('entity', { id, resource: r })));
+  const limitsHere = own.items.find((/** @type {any} */ s) => s.resource === resource) ?? null;
+
+  root.append(head(record?.name || id, {
+    path: await path(record, signal),
+    lead: [record?.name && [code(id), ' '], !record && 'This entity has no record: it was never created, and needs not be. ', record?.cascade && chip('charges its parent'), ' ', managedBy(record?.managed)],
+    tools: [pick, record && adminButton('Edit entity', () => editEntity(record, reload), { about: id }), record && adminButton('Delete', () => remove(record), { look: 'quiet', about: id })],
+  }));
+  if (!record?.name) root.querySelector('h1')?.classList.add('id');
+  root.append(h('div', { class: 'grid2' },
+    resource
+      ? [livePanel({ id, resource }, signal, {
+        edit: () => editLimits({ entity: id, resource }, limitsHere, reload), edits: limitsHere ? 'Edit limits' : 'Set limits', reset: () => resetBucket({ entity: id, resource }, reload),
+      }), explainPanel({ id, resource }, signal)]
+      : panel('Levels', { wide: true }, empty('Nothing to spend on yet', 'There are no resources with limits. ', h('a', { href: link('limits') }, 'Set some'), ', for everybody or for this entity.')),
+    usagePanel({ entity: id }, signal),
+    panel('Own limits', { tools: adminButton('Add', () => editLimits({ entity: id }, null, reload, { pick: 'resource' }), { about: 'limits of this entity' }) }, owned(id, own.items, reload)),
+    panel('Buckets', {}, buckets.items.length ? table('Buckets', ['Resource', 'Levels', { title: 'Actions', hide: true, num: true }], buckets.items.map((/** @type {any} */ b) => [
+      h('a', { class: 'id', href: link('entity', { id, resource: b.resource }) }, b.resource), levels(b), adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket on ${b.resource}` })]))
+      : empty('No buckets', 'Nothing was spent yet, or so long ago that all is full again.')),
+    record && panel('Record', {}, facts(record)),
+    record && panel('Children', {}, await children(id, signal)),
+    panel('Audit', { wide: true }, await trail(`entity:${id}`, signal))));
+}
+
+/**
+ * The chain of parents, the topmost first.
+ * @param {any} record
+ * @param {AbortSignal} signal
+ */
+async function path(record, signal) {
+  /** @type {string[]} */
+  const above = [];
+  for (let parent = record?.parent; parent && above.length < 16 && !above.includes(parent); ) {
+    above.unshift(parent);
+    parent = (await find(`/v1/entities/${segment(parent)}`, undefined, signal))?.parent;
+  }
+  return h('nav', { class: 'path', 'aria-label': 'Chain of parents' }, h('a', { href: link('entities') }, 'Entities'), above.map((p) => [' › ', entityLink(p)]), ' ›');
+}
+
+/** @param {string} id @param {any[]} items @param {() => void} reload */
+function owned(id, items, reload) {
+  if (!items.length) return empty('No limits of its own', 'It is held to the limits of the resource, or of the system.');
+  return table('Own limits', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => {
+    const scope = { entity: id, resource: s.resource }, about = `limits on ${s.resource ?? 'every other resource'}`;
+    return [[s.resource ? code(s.resource) : h('i', null, 'every other'), ' ', managedBy(s.managed)], limitList(s.limits),
+      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), adminButton('Remove', () => removeLimits(scope, s, reload), { look: 'quiet', about }))];
+  }));
+}
+
+/** @param {any} e */
+function facts(e) {
+  const rows = [['Id', code(e.id)], ['Parent', e.parent ? entityLink(e.parent) : 'none'], ['Created', when(e.created)],
+    ...Object.entries(e.metadata ?? {}).map(([k, v]) => [code(k), h('span', { class: 'text' }, v)])];
+  return h('dl', { class: 'facts' }, rows.map(([k, v]) => h('div', null, h('dt', null, k), h('dd', null, v))));
+}
+
+/** @param {string} id @param {AbortSignal} signal */
+function children(id, signal) {
+  return pages((after) => get(`/v1/entities/${segment(id)}/children`, { after, max: 50 }, signal), (items) => items.length
+    ? h('ul', { class: 'links' }, items.map((e) => h('li', null, entityLink(e.id), e.name && [' ', e.name], ' ', e.cascade && chip('charges this one'))))
+    : empty('No children'));
+}
+
+/** @param {any} record */
+function remove(record) {
+  confirmed({
+    title: `Delete ${record.id}?`, action: 'Delete', danger: true,
+    body: h('div', null, h('p', null, 'Its record, its own limits and its buckets go. Requests for it are then held to the limits for everybody.'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'children' }), 'Delete its children, too')),
+    run: async (inputs) => {
+      await ask('DELETE', `/v1/entities/${segment(record.id)}`, { params: { children: inputs.children.checked || undefined } });
+      announce(`Deleted: ${record.id}.`);
+      go(link('entities'));
+    },
+  });
+}

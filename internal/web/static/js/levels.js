@@ -1,0 +1,76 @@
+// What an entity can spend on a resource, live.
+
+import { get, Problem } from './api.js';
+import { h, say, swap } from './dom.js';
+import { hms, limitText } from './format.js';
+import { adminButton, chip, empty, entityLink, level, panel, trouble } from './parts.js';
+import { follow, pause } from './stream.js';
+
+/** The level that a limit is from, in a word or two. */
+export const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'own', 'entity-default': 'own default', resource: 'resource', system: 'system' });
+
+/**
+ * The panel of live levels, of the entity and then of its parents.
+ * @param {{id: string, resource: string}} what
+ * @param {AbortSignal} signal
+ * @param {{edit: () => void, edits: string, reset: () => void}} act
+ */
+export function livePanel({ id, resource }, signal, act) {
+  const dot = h('span', { class: 'live', 'data-state': 'waiting', role: 'status' }, 'Connecting …');
+  const box = h('div', { class: 'live-levels' });
+  const tools = [dot, adminButton(act.edits, act.edit, { about: `of ${id} on ${resource}` }), adminButton('Reset', act.reset, { look: 'quiet', about: `the bucket of ${id} on ${resource}` })];
+  const el = panel(`Levels on ${resource}`, { tools, wide: true }, box);
+  /** @type {Map<string, ReturnType<typeof level>>} */
+  const bars = new Map();
+  let shape = '', last = 0;
+
+  /** @param {{limits: import('./parts.js').Status[]}} state */
+  function draw({ limits }) {
+    last = Date.now();
+    // Bars are kept as long as the limits are, so that they move, and are not made anew.
+    const now = JSON.stringify(limits.map((s) => [s.entity, s.limit, s.source, s.amount, s.period, s.burst, s.shadow]));
+    if (now !== shape) {
+      shape = now;
+      bars.clear();
+      const groups = Map.groupBy(limits, (s) => s.entity);
+      swap(box, [...groups].map(([entity, list]) => h('div', { class: 'link' },
+        h('h3', null, entity === id ? 'Own' : [h('span', { class: 'up' }, 'also charged: '), entityLink(entity)]),
+        list.map((s) => {
+          const bar = level(`${s.limit} of ${entity} on ${resource}`);
+          bars.set(JSON.stringify([entity, s.limit]), bar);
+          return h('div', { class: 'level-line', 'data-limit': s.limit }, h('div', { class: 'level-name' }, h('span', { class: 'limit-name' }, s.limit), h('span', { class: 'dim' }, limitText(s)),
+            s.source && chip(sources[s.source] ?? s.source), s.shadow && chip('shadow', 'shadow')), bar.el);
+        }))));
+    }
+    for (const s of limits) bars.get(JSON.stringify([s.entity, s.limit]))?.update(s);
+  }
+
+  /** @param {string} state @param {Problem} [problem] */
+  function set(state, problem) {
+    dot.dataset.state = state;
+    box.classList.toggle('stale', state === 'reconnecting');
+    say(dot, state === 'live' ? 'Live' : state === 'reconnecting' ? (last ? `Reconnecting, stale since ${hms(last)}` : 'Reconnecting …') : '');
+    if (state !== 'ended' || !problem) return;
+    if (problem.absent) return void poll();
+    swap(box, problem.kind === 'no-limits'
+      ? empty('No limits apply', 'No level has limits for this entity on this resource: requests are refused as an error. Set some here, for the resource, or for the system.')
+      : trouble(problem));
+  }
+
+  // A server that streams no levels can be asked for them.
+  async function poll() {
+    while (!signal.aborted) {
+      try {
+        draw(await get('/v1/available', { entity: id, resource }, signal));
+        set('live');
+      } catch (err) {
+        if (err instanceof Problem && err.status >= 400 && err.status < 500) return set('ended', err);
+        set('reconnecting');
+      }
+      await pause(2000, signal);
+    }
+  }
+
+  follow('/v1/watch', { entity: id, resource }, { data: draw, state: set, signal });
+  return el;
+}

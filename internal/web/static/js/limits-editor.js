@@ -1,0 +1,125 @@
+// Setting and removing the limits of a scope: an entity on a resource, either's default, the system's.
+
+import { ask, find, Problem } from './api.js';
+import { confirmed, field } from './dialog.js';
+import { announce, h, swap } from './dom.js';
+import { editable, parseCount } from './format.js';
+
+/** @typedef {{entity?: string, resource?: string}} Scope */
+/** @typedef {{limits: import('./parts.js').Limit[], managed?: {manifest: string}}} Held */
+
+/** @param {Scope} s */
+export function scopeName(s) {
+  if (s.entity && s.resource) return `${s.entity} on ${s.resource}`;
+  return s.entity ? `${s.entity} on every other resource` : s.resource ? `everybody on ${s.resource}` : 'everybody, everywhere';
+}
+
+const periods = ['s', 'min', 'h', 'd', 'w'];
+const stages = ['on', '75%', '50%', '25%', '10%', 'shadow'];
+
+/**
+ * One limit as a row of inputs, named as the API names what is wrong with them.
+ * @param {number} i
+ * @param {Partial<import('./parts.js').Limit>} limit
+ * @param {(row: HTMLElement) => void} remove
+ */
+function row(i, limit, remove) {
+  const name = (/** @type {string} */ part) => `limits[${i}].${part}`;
+  const enforce = limit.enforce ?? 'on';
+  const el = h('fieldset', { class: 'limit-row' },
+    h('legend', { class: 'unseen' }, `Limit ${i + 1}`),
+    field('Name', name('name'), { value: limit.name ?? '', placeholder: 'rpm', autocomplete: 'off', spellcheck: 'false' }),
+    field('Tokens', name('amount'), { value: limit.amount ? editable(limit.amount) : '', placeholder: '50K', inputmode: 'text', autocomplete: 'off' }),
+    field('per', name('period'), { value: limit.period ?? 'min', list: 'periods', autocomplete: 'off', spellcheck: 'false' }),
+    field('Burst', name('burst'), { value: limit.burst && limit.burst !== limit.amount ? editable(limit.burst) : '', placeholder: 'as tokens', autocomplete: 'off' }),
+    field('Enforced', name('enforce'), { kind: 'select', kids: [...new Set([...stages, enforce])].map((s) => h('option', { value: s, selected: s === enforce }, s)) }),
+    h('button', { type: 'button', class: 'quiet remove', 'aria-label': `Remove limit ${i + 1}`, on: { click: () => remove(el) } }, '×'));
+  return el;
+}
+
+/**
+ * Opens the form for the limits of a scope.
+ * @param {Scope} scope
+ * @param {Held | null} held what is set now
+ * @param {() => void} then
+ * @param {{pick?: 'resource' | 'entity'}} [more] asks for a part of the scope, too
+ */
+export function editLimits(scope, held, then, { pick } = {}) {
+  let made = 0;
+  const rows = h('div', { class: 'limit-rows' });
+  const remove = (/** @type {HTMLElement} */ el) => {
+    const next = el.nextElementSibling ?? el.previousElementSibling;
+    el.remove();
+    (/** @type {HTMLElement | null} */ (next?.querySelector('input')) ?? more).focus();
+  };
+  const add = (/** @type {Partial<import('./parts.js').Limit>} */ limit) => {
+    const el = row(made++, limit, remove);
+    rows.append(el);
+    return el;
+  };
+  const more = h('button', { type: 'button', class: 'quiet', on: { click: () => add({}).querySelector('input')?.focus() } }, 'Add a limit');
+  for (const limit of held?.limits.length ? held.limits : [{}]) add(limit);
+  const hint = pick === 'resource' && scope.entity ? 'Empty: every resource without limits of its own' : undefined;
+  confirmed({
+    title: pick ? `New limits for ${scope.entity ?? `a ${pick}`}` : `Limits for ${scopeName(scope)}`,
+    body: h('div', null,
+      held?.managed && h('p', { class: 'warning' }, `The manifest ${held.managed.manifest} declares these limits. When it is applied again, it will undo a change made here.`),
+      pick && field(pick === 'resource' ? 'Resource' : 'Entity', pick, { autocomplete: 'off', spellcheck: 'false' }, hint),
+      rows, more, h('datalist', { id: 'periods' }, periods.map((p) => h('option', { value: p })))),
+    action: 'Save',
+    run: async (inputs) => {
+      const target = pick ? { ...scope, [pick]: inputs[pick].value.trim() } : scope;
+      if (pick && !target[pick] && !scope.entity) throw new Problem(400, { detail: 'must not be empty', field: pick });
+      const limits = limitsOf(rows);
+      // A form that was opened empty must not replace what is there.
+      if (pick && (await find('/v1/limits', { ...target }))?.limits.length) throw new Problem(409, { detail: 'has limits already: edit those', field: pick });
+      await ask('PUT', '/v1/limits', { params: { ...target }, body: { limits } });
+      announce(`Saved: limits for ${scopeName(target)}.`);
+      then();
+    },
+  });
+}
+
+/**
+ * Reads the rows. They are numbered anew, as the server counts them.
+ * @param {Element} rows
+ */
+function limitsOf(rows) {
+  return [...rows.children].map((el, i) => {
+    const input = (/** @type {string} */ part) => /** @type {HTMLInputElement} */ (el.querySelector(`[name$=".${part}"]`));
+    for (const part of ['name', 'amount', 'period', 'burst', 'enforce']) input(part).name = `limits[${i}].${part}`;
+    const number = (/** @type {string} */ part) => {
+      const n = parseCount(input(part).value);
+      if (Number.isNaN(n)) throw new Problem(400, { detail: 'must be a whole number, as 500, 50K or 1.5M', field: `limits[${i}].${part}` });
+      return n;
+    };
+    /** @type {import('./parts.js').Limit} */
+    const limit = { name: input('name').value.trim(), amount: number('amount'), period: input('period').value.trim() };
+    if (!limit.name) throw new Problem(400, { detail: 'must not be empty', field: `limits[${i}].name` });
+    if (input('burst').value.trim()) limit.burst = number('burst');
+    if (input('enforce').value !== 'on') limit.enforce = input('enforce').value;
+    return limit;
+  });
+}
+
+/**
+ * Asks before the limits of a scope are removed, and does it.
+ * @param {Scope} scope
+ * @param {Held} held
+ * @param {() => void} then
+ */
+export function removeLimits(scope, held, then) {
+  const next = scope.entity && scope.resource ? 'its default, then the limits of the resource and of the system,'
+    : scope.entity ? 'the limits of the resource or of the system' : scope.resource ? 'the limits of the system' : 'nothing';
+  const body = h('div', null);
+  swap(body, h('p', null, `In their place ${next} will apply. Where no limits apply, requests are refused as an error.`),
+    held.managed && h('p', { class: 'warning' }, `The manifest ${held.managed.manifest} declares these limits and will set them again.`));
+  confirmed({
+    title: `Remove the limits for ${scopeName(scope)}?`, body, action: 'Remove', danger: true,
+    run: async () => {
+      await ask('DELETE', '/v1/limits', { params: { ...scope } });
+      announce(`Removed: limits for ${scopeName(scope)}.`);
+      then();
+    },
+  });
+}

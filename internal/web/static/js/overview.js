@@ -1,0 +1,151 @@
+// What the server does now: /v1/overview, as it comes each second.
+
+import { get, Problem } from './api.js';
+import { chart } from './chart.js';
+import { announce, h, say, swap } from './dom.js';
+import { count, hms, millis, percent, rate, when } from './format.js';
+import { chip, choice, code, empty, head, panel, shareBar, table, under } from './parts.js';
+import { link } from './route.js';
+import { follow } from './stream.js';
+
+/** @param {string} name */
+function tile(name) {
+  const value = h('dd', { class: 'num' });
+  const rest = h('dd', { class: 'tile-rest' });
+  const el = h('div', { class: 'tile' }, h('dt', null, name), value, rest);
+  return { el, set: (/** @type {string} */ v, /** @type {string} */ r, look = '') => (say(value, v), say(rest, r), (el.dataset.look = look)) };
+}
+
+/** @type {import('./main.js').Page} */
+export async function page(root, { ns, signal }) {
+  const decisions = tile('Decisions'), refused = tile('Refused'), latency = tile('Latency'), degraded = tile('Degraded'), store = tile('Store');
+  const tiles = [decisions, refused, latency, degraded, store];
+  const dot = h('span', { class: 'live', 'data-state': 'waiting' }, 'Connecting …');
+  const alarm = h('div', { class: 'alarm', role: 'alert', hidden: true });
+  const graph = chart({
+    label: 'Decisions of the last two minutes, by second. Arrow keys read single seconds.',
+    series: [{ name: 'Allowed', look: 'allowed' }, { name: 'Refused', look: 'refused' }, { name: 'Degraded', look: 'degraded' }, { name: 'Failed', look: 'failed' }],
+    time: hms, empty: 'No decisions in the last two minutes',
+  });
+  const pick = h('div'), spenders = h('div'), losers = h('div'), started = h('span');
+  const body = h('div', { class: 'grid2' },
+    h('dl', { class: 'tiles wide' }, tiles.map((t) => t.el)),
+    panel('Decisions per second', { wide: true }, graph.el),
+    panel('Top spenders', { note: 'Most tokens since the server started', tools: pick }, spenders),
+    panel('Most refused', { note: 'Since the server started' }, losers));
+  root.append(head('Overview', { lead: started, tools: dot }), alarm, body);
+
+  let last = 0, state = 'waiting', ill = false, top = '', limit = '';
+  /** @type {any} */
+  let latest;
+
+  /** @param {any} o */
+  function draw(o) {
+    last = Date.now();
+    latest = o;
+    const p = o.per_second, l = o.latency_ms, s = o.store;
+    const decided = p.allowed + p.refused + p.degraded;
+    decisions.set(`${rate(decided)}/s`, `${count(o.totals.allowed)} allowed since the start`);
+    refused.set(decided > 0 ? percent(p.refused / decided) : '–', `${rate(p.refused)}/s, ${count(o.totals.refused)} in all`, p.refused > 0 ? 'refused' : '');
+    latency.set(decided > 0 ? millis(l.p99) : '–', decided > 0 ? `p99; median ${millis(l.p50)}` : 'no decisions to measure');
+    degraded.set(`${rate(p.degraded)}/s`, o.totals.degraded ? `${count(o.totals.degraded)} in all` : 'none since the start', p.degraded > 0 ? 'bad' : '');
+    store.set(s.errors_per_second > 0 || p.failed > 0 ? `${rate(s.errors_per_second)} errors/s` : 'Healthy',
+      `${rate(s.calls_per_decision)} ${rate(s.calls_per_decision) === '1' ? 'call' : 'calls'} a decision, ${percent(s.cache_hit_ratio)} cached`, s.errors_per_second > 0 || p.failed > 0 ? 'bad' : '');
+    swap(started, 'Up since ', when(o.started), ns === 'default' ? null : [', namespace ', code(ns)]);
+    graph.update(lastSeconds(o));
+    trouble(p.degraded > 0 || p.failed > 0, p);
+    // Links that are replaced each second cannot be clicked, nor keep the focus.
+    const now = JSON.stringify([o.top_spending, o.top_refused, limit]);
+    if (now !== top) lists(o.top_spending ?? [], o.top_refused ?? []);
+    top = now;
+  }
+
+  /** @param {boolean} now @param {{degraded: number, failed: number}} p */
+  function trouble(now, p) {
+    alarm.hidden = !now;
+    if (now && !ill) {
+      swap(alarm, h('strong', null, 'The store does not answer. '), p.degraded > 0
+        ? 'Requests are admitted unmetered, as on_unavailable says: nothing is debited of them.' : 'Requests fail, as on_unavailable says.');
+    } else if (!now && ill) announce('The store answers again.');
+    ill = now;
+  }
+
+  /** @param {any[]} spent @param {any[]} lost */
+  function lists(spent, lost) {
+    // Tokens of one limit are not those of another: each has its own ranking, that of the most tokens first.
+    const limits = [...new Set(spent.map((t) => t.limit))];
+    if (!limits.includes(limit)) limit = limits[0] ?? '';
+    const shown = spent.filter((t) => t.limit === limit);
+    if (pick.dataset.limits !== JSON.stringify(limits)) {
+      pick.dataset.limits = JSON.stringify(limits);
+      swap(pick, limits.length > 1 && choice('Limit', limits, limit, (l) => ((limit = l), draw(latest))));
+    }
+    const most = Math.max(1, ...shown.map((t) => t.tokens)), worst = Math.max(1, ...lost.map((t) => t.refused));
+    keepFocus(spenders, shown.length ? table('Top spenders', ['Entity', { title: 'Resource', least: true }, `${limit} spent`], shown.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.tokens, most)]))
+      : empty('Nothing spent yet', 'Once requests are admitted, this shows who spends most.'));
+    keepFocus(losers, lost.length ? table('Most refused', ['Entity', { title: 'Resource', least: true }, 'Requests refused'], lost.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.refused, worst, 'refused')]))
+      : empty('Nobody was refused', 'All requests so far were within their limits.'));
+  }
+
+  /** @param {string} to @param {Problem} [problem] */
+  function set(to, problem) {
+    if (to === state) return;
+    const was = state;
+    state = to;
+    dot.dataset.state = to;
+    if (to === 'live') say(dot, 'Live');
+    if (to === 'live' && was === 'reconnecting') announce('Live again.');
+    if (to === 'reconnecting') announce('The connection is lost. Reconnecting.');
+    if (to === 'ended' && problem) swap(root, head('Overview'), problem.absent
+      ? empty('This server has no overview', 'It is older than this page.') : empty(problem.status === 403 ? 'You may not see this' : 'No overview', problem.message));
+    tick();
+  }
+
+  function tick() {
+    const stale = last > 0 && (state !== 'live' || Date.now() - last > 4000);
+    body.classList.toggle('stale', stale);
+    if (state === 'reconnecting' || stale) {
+      if (state === 'live') dot.dataset.state = 'reconnecting';
+      say(dot, last ? `Reconnecting, stale since ${hms(last)}` : 'Reconnecting …');
+    }
+  }
+  const timer = setInterval(tick, 1000);
+  signal.addEventListener('abort', () => clearInterval(timer));
+
+  // Once as JSON: who may not see it is told at once, and there is something to draw.
+  try {
+    draw(await get('/v1/overview', undefined, signal));
+  } catch (err) {
+    if (!(err instanceof Problem) || (err.status > 0 && err.status < 500 && !err.absent)) throw err;
+    if (err.absent) return set('ended', err);
+  }
+  follow('/v1/overview', {}, { data: draw, state: set, signal, quiet: 8000 });
+}
+
+/**
+ * The last 120 seconds, also of a server that is younger: a chart of one scale.
+ * @param {any} o
+ * @returns {import('./chart.js').Point[]}
+ */
+function lastSeconds(o) {
+  const points = (o.history ?? []).map((/** @type {any} */ s) => ({ at: Date.parse(s.at), values: [s.allowed, s.refused, s.degraded, s.failed] }));
+  for (let at = points[0]?.at ?? Date.parse(o.at); points.length < 120; ) points.unshift({ at: (at -= 1000), values: [0, 0, 0, 0] });
+  return points;
+}
+
+/** @param {{entity: string, resource: string}} t */
+function row(t) {
+  if (t.entity === '_default_') return chip('others');
+  return [h('a', { href: link('entity', { id: t.entity, resource: t.resource }), class: 'id' }, t.entity), under(t.resource)];
+}
+
+/**
+ * Replaces a list, and gives the focus back to the link that had it.
+ * @param {HTMLElement} box
+ * @param {Node} list
+ */
+function keepFocus(box, list) {
+  const focused = box.contains(document.activeElement) ? document.activeElement?.getAttribute('href') : null;
+  swap(box, list);
+  if (focused) [...box.querySelectorAll('a')].find((a) => a.getAttribute('href') === focused)?.focus();
+}

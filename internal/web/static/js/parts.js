@@ -1,0 +1,226 @@
+// Parts that pages are made of: panels, tables, bars, chips, states.
+
+import { ask, Problem, segment } from './api.js';
+import { confirmed } from './dialog.js';
+import { announce, h, say, swap } from './dom.js';
+import { count, limitText, num, seconds } from './format.js';
+import { here, link } from './route.js';
+import { denied, session } from './session.js';
+
+/** @typedef {{limit: string, entity: string, resource: string, available: number, burst: number, amount: number, period: string, full_in: number, source?: string, shadow?: boolean, would_refuse?: boolean}} Status */
+/** @typedef {{name: string, amount: number, period: string, burst?: number, enforce?: string}} Limit */
+
+/**
+ * The head of a page. Its heading is where the focus goes after a step to the page.
+ * @param {string} title
+ * @param {{lead?: any, tools?: any, path?: any}} [more]
+ */
+export function head(title, { lead, tools, path } = {}) {
+  return h('div', { class: 'head' },
+    h('div', null, path, h('h1', { tabindex: '-1' }, title), lead && h('p', { class: 'lead' }, lead)),
+    tools && h('div', { class: 'actions' }, tools));
+}
+
+/**
+ * A panel with a heading.
+ * @param {string} title
+ * @param {{tools?: any, note?: any, wide?: boolean}} more
+ * @param {...any} kids
+ */
+export function panel(title, { tools, note, wide } = {}, ...kids) {
+  return h('section', { class: wide ? 'panel wide' : 'panel' },
+    h('div', { class: 'panel-head' }, h('h2', null, title), tools && h('div', { class: 'actions' }, tools)),
+    note && h('p', { class: 'note' }, note), ...kids);
+}
+
+/**
+ * A table that scrolls by itself where it is too wide. A column is its heading, or an object: `num` is right-aligned,
+ * `least` left out on a small screen.
+ * @param {string} caption
+ * @param {(string | {title: string, num?: boolean, least?: boolean, hide?: boolean})[]} columns
+ * @param {any[][]} rows
+ */
+export function table(caption, columns, rows) {
+  const cols = columns.map((c) => (typeof c === 'string' ? { title: c } : c));
+  const name = (/** @type {any} */ c) => [c.num && 'r', c.least && 'least'].filter(Boolean).join(' ') || null;
+  return h('div', { class: 'scroll', role: 'region', 'aria-label': caption, tabindex: '0' },
+    h('table', null, h('caption', { class: 'unseen' }, caption),
+      h('thead', null, h('tr', null, cols.map((c) => h('th', { scope: 'col', class: name(c) }, c.hide ? h('span', { class: 'unseen' }, c.title) : c.title)))),
+      h('tbody', null, rows.map((row) => h('tr', null, row.map((cell, i) => h(i ? 'td' : 'th', { scope: i ? null : 'row', class: name(cols[i]) }, cell)))))));
+}
+
+/**
+ * What stands where there is nothing: what that means, and what to do.
+ * @param {string} title
+ * @param {...any} text
+ */
+export function empty(title, ...text) {
+  return h('div', { class: 'empty' }, h('p', { class: 'empty-title' }, title), text.length > 0 && h('p', null, ...text));
+}
+
+/**
+ * What stands where the server said no.
+ * @param {unknown} err
+ * @param {() => void} [retry]
+ */
+export function trouble(err, retry) {
+  const p = err instanceof Problem ? err : null;
+  const title = p?.status === 403 ? 'You may not see this' : p?.status === 404 ? 'Not found'
+    : p && (p.status === 0 || p.status >= 500) ? 'The server does not answer as it should' : 'This did not work';
+  return h('div', { class: 'empty bad', role: 'alert' }, h('p', { class: 'empty-title' }, title),
+    h('p', null, err instanceof Error ? err.message : String(err)),
+    retry && p?.status !== 403 && h('button', { type: 'button', on: { click: retry } }, 'Try again'));
+}
+
+/** @param {string} text @param {string} [look] */
+export function chip(text, look = '') {
+  return h('span', { class: `chip ${look}` }, text);
+}
+
+/** @param {string} id */
+export function entityLink(id) {
+  return h('a', { href: link('entity', { id }), class: 'id' }, id);
+}
+
+/**
+ * What a column says that a small screen leaves out, below the cell beside it.
+ * @param {string} text
+ */
+export function under(text) {
+  return h('span', { class: 'under' }, text);
+}
+
+/** @param {string} id */
+export function code(id) {
+  return h('span', { class: 'id' }, id);
+}
+
+/** @param {{manifest: string} | undefined} managed */
+export function managedBy(managed) {
+  return managed && h('a', { class: 'chip', href: link('manifests', { name: managed.manifest }), title: 'Declared by a manifest' }, managed.manifest);
+}
+
+/** @param {Limit[]} limits */
+export function limitList(limits) {
+  return h('ul', { class: 'limits' }, limits.map((l) => h('li', null, h('span', { class: 'limit-name' }, l.name), ' ', limitText(l),
+    l.enforce && l.enforce !== 'on' && [' ', chip(l.enforce === 'shadow' ? 'shadow' : `${l.enforce} enforced`, 'shadow')])));
+}
+
+/**
+ * A button for what only an administrator may do. Once the server has said no, it is disabled and says why.
+ * @param {string} label
+ * @param {(event: Event) => void} click
+ * @param {{look?: string, about?: string, ns?: string}} [more] ns is what it changes, the reader's own if left out
+ */
+export function adminButton(label, click, { look = '', about, ns = here().ns } = {}) {
+  const button = h('button', { type: 'button', class: `admin ${look}`, 'aria-label': about ? `${label} ${about}` : null, on: { click } }, label);
+  const check = () => {
+    const why = denied(ns);
+    button.disabled = why !== undefined;
+    button.title = why === undefined ? '' : `Needs the role admin: ${why}`;
+    if (!button.isConnected && seen) session.removeEventListener('denied', check);
+    seen = true;
+  };
+  let seen = false;
+  check();
+  session.addEventListener('denied', check);
+  return button;
+}
+
+/**
+ * The level of a bucket under one limit. update moves it.
+ * @param {string} label
+ */
+export function level(label) {
+  const track = h('i');
+  const value = h('span', { class: 'level-value num' });
+  const rest = h('span', { class: 'level-rest' });
+  const bar = h('div', { class: 'level', role: 'meter', 'aria-label': label, 'aria-valuemin': '0' }, track);
+  const el = h('div', { class: 'level-box' }, bar, h('div', { class: 'level-text' }, value, rest));
+  return {
+    el,
+    /** @param {{available: number, burst: number, full_in?: number}} s */
+    update(s) {
+      const share = s.burst > 0 ? Math.max(0, Math.min(1, s.available / s.burst)) : 0;
+      track.style.setProperty('--share', String(share));
+      el.dataset.state = s.available <= 0 ? 'none' : share < 0.2 ? 'low' : 'good';
+      const text = s.available < 0 ? `${count(-s.available)} in debt` : `${count(s.available)} of ${count(s.burst)}`;
+      bar.setAttribute('aria-valuemax', String(s.burst));
+      bar.setAttribute('aria-valuenow', String(Math.max(0, Math.min(s.burst, s.available))));
+      bar.setAttribute('aria-valuetext', s.available < 0 ? text : `${text} available`);
+      say(value, text);
+      say(rest, s.full_in === undefined ? '' : s.full_in > 0 ? `full in ${seconds(s.full_in)}` : 'full');
+    },
+  };
+}
+
+/**
+ * A share of the largest, as a thin bar with the number.
+ * @param {number} n
+ * @param {number} most
+ * @param {string} [look]
+ */
+export function shareBar(n, most, look = '') {
+  const fill = h('i');
+  fill.style.setProperty('--share', String(most > 0 ? Math.max(0, n / most) : 0));
+  return h('span', { class: `share ${look}` }, h('span', { class: 'share-bar', 'aria-hidden': 'true' }, fill), num(n));
+}
+
+/**
+ * A list that comes in pages, with a button for more.
+ * @param {(after: string | undefined) => Promise<{items: any[], next?: string}>} load
+ * @param {(items: any[]) => Node} show is given all items so far
+ */
+export async function pages(load, show) {
+  /** @type {any[]} */
+  let items = [];
+  const box = h('div');
+  const draw = async (/** @type {string | undefined} */ after) => {
+    const page = await load(after);
+    items = items.concat(page.items);
+    const more = page.next && h('button', { type: 'button', class: 'more', on: {
+      click: async () => {
+        more.disabled = true;
+        try {
+          await draw(page.next);
+        } catch (err) {
+          more.replaceWith(trouble(err));
+        }
+      },
+    } }, 'Load more');
+    swap(box, show(items), more);
+  };
+  await draw(undefined);
+  return box;
+}
+
+/**
+ * Asks before a bucket is made full again, and does it.
+ * @param {{entity: string, resource: string}} b
+ * @param {() => void} [then]
+ */
+export function resetBucket(b, then) {
+  confirmed({
+    title: 'Reset this bucket?',
+    body: ['All limits of ', code(b.entity), ' on ', code(b.resource), ' become full at once, debts are forgotten. The audit trail keeps it.'],
+    action: 'Reset', danger: true,
+    run: async () => {
+      await ask('POST', `/v1/buckets/${segment(b.entity)}/${segment(b.resource)}/reset`);
+      announce(`The bucket of ${b.entity} on ${b.resource} is full again.`);
+      then?.();
+    },
+  });
+}
+
+/**
+ * A labelled select that goes where a choice leads.
+ * @param {string} label
+ * @param {string[]} options
+ * @param {string} value
+ * @param {(value: string) => void} change
+ */
+export function choice(label, options, value, change) {
+  return h('label', { class: 'field inline' }, h('span', null, label),
+    h('select', { on: { change: (/** @type {any} */ e) => change(e.target.value) } },
+      options.map((o) => h('option', { value: o, selected: o === value }, o))));
+}

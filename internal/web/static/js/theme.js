@@ -1,0 +1,8 @@
+// Sets the theme before anything is drawn: hence not a module.
+'use strict';
+try {
+  const theme = localStorage.getItem('weir.theme');
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+} catch {
+  // Without storage the system's theme it is.
+}
