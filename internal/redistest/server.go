@@ -1,0 +1,115 @@
+// Package redistest runs servers of Redis for tests.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Server is a process of the server.
+type Server struct {
+	Addr   string // host and port
+	Socket string
+	cmd    *exec.Cmd
+	dir    string
+	output bytes.Buffer
+}
+
+// ErrNone says that no server is installed.
+var ErrNone = errors.New("no redis-server: install it (Debian: redis-server), or name one by WEIR_TEST_REDIS_SERVER")
+
+// Binary returns the server that tests run: WEIR_TEST_REDIS_SERVER, else redis-server or valkey-server. Without one the test
+// is skipped, but where CI is true it fails.
+func Binary(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("WEIR_TEST_REDIS_SERVER"), "redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); name != "" && err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal(ErrNone)
+	}
+	t.Skip(ErrNone)
+	return ""
+}
+
+// Start runs an empty server that keeps nothing until the test ends.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s, err := Launch(Binary(t), FreePort(t), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// FreePort returns a port that nobody listens at.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Launch is [Start] with a port, for what outlives a test. With the argument --sentinel it is a sentinel.
+func Launch(path string, port int, args ...string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "weir-redis-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Socket: filepath.Join(dir, "s"), dir: dir}
+	words := append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir,
+		"--unixsocket", s.Socket, "--repl-diskless-sync-delay", "0",
+	}, args...)
+	if slices.Contains(args, "--sentinel") {
+		file := filepath.Join(dir, "sentinel.conf")
+		if err := os.WriteFile(file, fmt.Appendf(nil, "port %d\nbind 127.0.0.1\ndir %s\n", port, dir), 0o600); err != nil {
+			return nil, err
+		}
+		words = []string{file, "--sentinel"}
+	}
+	s.cmd = exec.CommandContext(context.Background(), path, words...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 500 {
+		if conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.Addr); err == nil {
+			return s, conn.Close()
+		}
+		time.Sleep(10 * time.Millisecond) // real time: a process starts
+	}
+	s.Stop()
+	return nil, fmt.Errorf("redis-server does not start: %s", s.output.String())
+}
+
+// Signal sends the process a signal.
+func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// Kill ends the process at once. Stop may still be called.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// Stop ends the process and removes what it wrote.
+func (s *Server) Stop() {
+	s.Kill()
+	_ = os.RemoveAll(s.dir)
+}

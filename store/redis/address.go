@@ -1,0 +1,193 @@
+package redis
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"math/bits"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// configure fills in what the configuration leaves out, and makes the client's options of it.
+func (s *Store) configure() error {
+	c := &s.cfg
+	c.CallTimeout, c.Margin = cmp.Or(c.CallTimeout, time.Second), cmp.Or(c.Margin, time.Hour)
+	c.Connections = cmp.Or(c.Connections, 2)
+	s.options = rueidis.ClientOption{
+		Username: c.Username, Password: c.Password,
+		Dialer:       net.Dialer{Timeout: c.CallTimeout},
+		DisableCache: true, DisableRetry: true,
+		PipelineMultiplex: bits.TrailingZeros(uint(c.Connections)),
+		ConnWriteTimeout:  max(10*c.CallTimeout, time.Second),
+	}
+	prefix, err := s.parse()
+	c.Prefix = cmp.Or(c.Prefix, prefix, "weir")
+	s.keys = keys{c.Prefix}
+	bad := func(reason string) error {
+		return &store.Error{Op: "open", Key: s.where(), Err: configError(reason)}
+	}
+	switch {
+	case err != nil:
+		return &store.Error{Op: "open", Key: s.where(), Err: configError(err.Error()), Hint: "write redis://HOST:6379/0, rediss://…, unix:///PATH, redis+sentinel://HOST/MASTER or redis+cluster://HOST"}
+	case strings.ContainsAny(c.Prefix, "{}\x00") || len(c.Prefix) > 255:
+		return bad("Config.Prefix has a brace or a zero byte, or is too long")
+	case c.CallTimeout < 0:
+		return bad("Config.CallTimeout must be positive")
+	case c.Margin < time.Second:
+		return bad("Config.Margin must be at least a second")
+	case c.Connections < 1 || c.Connections > 64 || c.Connections&(c.Connections-1) != 0:
+		return bad("Config.Connections must be a power of two, at most 64")
+	}
+	return nil
+}
+
+// configError says what is wrong with a configuration. It is a [store.ErrInvalid].
+type configError string
+
+// Error says what is wrong.
+func (e configError) Error() string { return string(e) }
+
+// Is makes errors.Is(err, store.ErrInvalid) hold.
+func (e configError) Is(target error) bool { return target == store.ErrInvalid }
+
+// parse reads the address into the options, and returns the prefix that it names.
+func (s *Store) parse() (prefix string, err error) {
+	u, err := parseURL(s.cfg.Address)
+	if err != nil {
+		return "", err
+	}
+	o := &s.options
+	if u.User != nil {
+		o.Username = u.User.Username()
+		o.Password, _ = u.User.Password()
+	}
+	db := ""
+	for key, values := range u.Query() {
+		switch value := values[len(values)-1]; {
+		case key == "prefix" && value != "":
+			prefix = value
+		case key == "db" && u.Scheme == "unix":
+			db = value
+		default:
+			return "", errors.New("unknown option " + strconv.Quote(key) + ": there is prefix, and with unix: db")
+		}
+	}
+	path := strings.Trim(u.Path, "/")
+	scheme, kind, _ := strings.Cut(u.Scheme, "+")
+	if scheme == "rediss" || scheme == "valkeys" {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		if s.cfg.TLS != nil {
+			o.TLSConfig = s.cfg.TLS.Clone()
+		}
+	}
+	port := "6379"
+	switch {
+	case u.Scheme == "unix":
+		if u.Host != "" || path == "" {
+			return "", errors.New("names no socket")
+		}
+		o.InitAddress, o.ForceSingleClient, o.DialCtxFn = []string{u.Path}, true, s.dialer("unix")
+	case kind == "sentinel":
+		port = "26379"
+		if o.Sentinel.MasterSet, db, _ = strings.Cut(path, "/"); o.Sentinel.MasterSet == "" {
+			return "", errors.New("names no primary")
+		}
+		o.Sentinel.Username, o.Sentinel.Password = s.cfg.SentinelUsername, s.cfg.SentinelPassword
+		o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
+	case kind == "cluster":
+		s.cluster = true
+		if path != "" {
+			return "", errors.New("a cluster has no numbered databases")
+		}
+	case kind == "":
+		o.ForceSingleClient, o.DialCtxFn, db = true, s.dialer("tcp"), path
+	}
+	if o.InitAddress == nil {
+		for host := range strings.SplitSeq(u.Host, ",") {
+			addr, err := withPort(host, port)
+			if err != nil {
+				return "", err
+			}
+			o.InitAddress = append(o.InitAddress, addr)
+		}
+		if kind == "" && len(o.InitAddress) > 1 {
+			return "", errors.New("names several servers: that is for sentinels and clusters")
+		}
+		if o.TLSConfig != nil && o.TLSConfig.ServerName == "" && kind == "" {
+			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.InitAddress[0])
+		}
+	}
+	if db != "" {
+		if o.SelectDB, err = strconv.Atoi(db); err != nil || o.SelectDB < 0 {
+			return "", errors.New("the database " + strconv.Quote(db) + " is not a number")
+		}
+	}
+	return prefix, nil
+}
+
+var schemes = []string{"redis", "rediss", "valkey", "valkeys"}
+
+// Knows reports whether addresses of a scheme are Redis's.
+func Knows(scheme string) bool {
+	base, kind, plus := strings.Cut(scheme, "+")
+	return scheme == "unix" || slices.Contains(schemes, base) && (!plus || kind == "sentinel" || kind == "cluster")
+}
+
+// parseURL is url.Parse, but for several hosts with ports, and for errors that would repeat the password.
+func parseURL(address string) (*url.URL, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok || !Knows(scheme) {
+		return nil, errors.New("is not an address of Redis")
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, hosts := rest[:end], rest[:end]
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		hosts = authority[at+1:]
+		authority = authority[:at+1] + "host"
+	} else if scheme != "unix" {
+		authority = "host"
+	}
+	u, err := url.Parse(scheme + "://" + authority + rest[end:])
+	if err != nil {
+		return nil, errors.New("is not a URL: escape what is special in the password")
+	}
+	u.Host = hosts
+	return u, nil
+}
+
+func withPort(host, port string) (string, error) {
+	if host == "" {
+		return "", errors.New("names no server")
+	}
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(p, 10, 16); h == "" || err != nil || n == 0 {
+			return "", errors.New("the server " + strconv.Quote(host) + " has no name or no port")
+		}
+		return host, nil
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port), nil
+}
+
+// where names the server in messages, without the password.
+func (s *Store) where() string {
+	if len(s.options.InitAddress) == 0 {
+		return "redis"
+	}
+	name := strings.Join(s.options.InitAddress, ",")
+	if m := s.options.Sentinel.MasterSet; m != "" {
+		name += "/" + m
+	}
+	return name
+}

@@ -1,0 +1,169 @@
+package redis
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// The sizes of a bucket's head, a slot and a limit without its name: see docs/format/redis.md.
+const (
+	headSize  = 37
+	slotSize  = 24
+	limitSize = 51
+	hour      = int64(time.Hour)
+)
+
+// appendLimit appends a limit as buckets hold it, with what its clock is computed from.
+func appendLimit(dst []byte, l *store.Limit) ([]byte, error) {
+	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	if bad := p.Check(); bad != nil {
+		return nil, invalid("limit %q: %s %s", l.Name, bad.Field, bad.Reason)
+	}
+	if len(l.Name) > math.MaxUint16-limitSize {
+		return nil, invalid("a limit's name has %d bytes", len(l.Name))
+	}
+	hi, lo := bits.Mul64(uint64(hour), uint64(p.Amount))
+	perHour, left := bits.Div64(hi, lo, uint64(p.Period))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(limitSize+len(l.Name)))
+	over := byte(0)
+	if l.Override {
+		over = 1
+	}
+	dst = append(dst, over)
+	dst = pair(pair(dst, p.Burst), int64(perHour))
+	dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(float64(left)/float64(p.Period)))
+	dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(float64(p.Amount)/float64(p.Period)))
+	dst = pair(pair(dst, p.Amount), p.Period)
+	return append(dst, l.Name...), nil
+}
+
+var errFormat = errors.New("is not as weir writes it")
+
+// parseBucket returns a bucket's state from its value.
+func parseBucket(b store.Bucket, raw string) (store.State, error) {
+	st := store.State{Bucket: b}
+	if len(raw) < headSize || raw[0] != 1 {
+		return st, errFormat
+	}
+	st.ID = uint64(read64(raw[1:]))
+	st.At = bucket.Time(read64(raw[9:]))
+	st.Epoch = uint64(read64(raw[17:]))
+	st.Takes = read64(raw[25:])
+	n := read16(raw[35:])
+	if len(raw) < headSize+n*slotSize {
+		return st, errFormat
+	}
+	st.Limits = make([]store.LimitState, n)
+	rest := raw[headSize+n*slotSize:]
+	for i := range st.Limits {
+		s := raw[headSize+i*slotSize:]
+		if len(rest) < limitSize || read16(rest) < limitSize || len(rest) < read16(rest) {
+			return st, errFormat
+		}
+		st.Limits[i] = store.LimitState{
+			Limit: &store.Limit{
+				Name: rest[limitSize:read16(rest)], Override: rest[2] == 1,
+				Amount: read64(rest[35:]), Period: time.Duration(read64(rest[43:])), Burst: read64(rest[3:]),
+			},
+			Level: read64(s), Debited: read64(s[8:]), Returned: read64(s[16:]),
+		}
+		rest = rest[read16(rest):]
+	}
+	return st, nil
+}
+
+// find returns the state of a limit: by its name, of an override by its parameters too.
+func find(st *store.State, l *store.Limit) *store.LimitState {
+	for i := range st.Limits {
+		if has := st.Limits[i].Limit; has.Name == l.Name && has.Override == l.Override && (!l.Override || *has == *l) {
+			return &st.Limits[i]
+		}
+	}
+	return nil
+}
+
+// place is what a caller's Ref remembers of a bucket: its key, and its limits as the script takes them.
+type place struct {
+	key    string
+	base   int
+	limits []*store.Limit
+	text   string
+}
+
+// at returns the place of a debit's bucket, with the debit's limits.
+func (s *Store) at(d *store.Debit) (*place, error) {
+	old := store.Recall[place](d.Ref)
+	if old != nil && old.holds(d.Charges) {
+		return old, nil
+	}
+	p := &place{limits: make([]*store.Limit, len(d.Charges))}
+	if old != nil {
+		p.key, p.base = old.key, old.base
+	} else {
+		p.key, p.base = s.keys.bucket(d.Bucket)
+	}
+	var text []byte
+	for i := range d.Charges {
+		var err error
+		if text, err = appendLimit(text, d.Charges[i].Limit); err != nil {
+			return nil, err
+		}
+		p.limits[i] = d.Charges[i].Limit
+	}
+	p.text = string(text)
+	store.Remember(d.Ref, p)
+	return p, nil
+}
+
+func (p *place) holds(charges []store.Charge) bool {
+	if len(p.limits) != len(charges) {
+		return false
+	}
+	for i := range charges {
+		if p.limits[i] != charges[i].Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// debit appends what the scripts want of a debit: the limits, and what is charged.
+func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, error) {
+	p, err := s.at(d)
+	if err != nil {
+		return keys, args, err
+	}
+	buf := make([]byte, 0, 18+9*len(d.Charges))
+	buf = binary.BigEndian.AppendUint64(buf, d.Epoch)
+	buf = binary.BigEndian.AppendUint64(buf, s.birth())
+	buf = binary.BigEndian.AppendUint16(buf, uint16(p.base))
+	for i := range d.Charges {
+		c := &d.Charges[i]
+		flag := byte(0)
+		switch {
+		case c.Force:
+			flag = 1
+		case c.Shadow:
+			flag = 2
+		}
+		buf = append(pair(buf, c.Amount), flag)
+	}
+	return append(keys, p.key), append(args, p.text, string(buf)), nil
+}
+
+// now is what scripts are told of the time: nothing, but in tests.
+func (s *Store) now() string {
+	if s.cfg.Now == nil {
+		return ""
+	}
+	return string(pair(nil, bucket.Nanos(s.cfg.Now())))
+}
+
+func (s *Store) margin() string { return strconv.FormatInt(s.cfg.Margin.Milliseconds(), 10) }

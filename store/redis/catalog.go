@@ -1,0 +1,189 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Get implements [store.Catalog]: as one script, so that epoch and records are of one moment.
+func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Got{}, err
+	}
+	got := store.Got{Records: make([]store.Record, len(keys))}
+	if len(keys) == 0 {
+		return got, nil
+	}
+	args := append(make([]string, 0, 3+2*len(keys)), s.now(), s.keys.base(registry), keys[0].Namespace)
+	for _, k := range keys {
+		if k.Namespace != keys[0].Namespace {
+			return store.Got{}, invalid("records of two namespaces")
+		}
+		if err := checkKey(k, ""); err != nil {
+			return store.Got{}, err
+		}
+		args = append(args, list(k.Namespace, k.Kind), member(k.ID, k.Sub))
+	}
+	raw, err := s.run(ctx, getScript, []string{s.keys.epochs()}, args).AsStrSlice()
+	if err == nil && len(raw) != len(keys)+1 {
+		err = errFormat
+	}
+	if err == nil {
+		got.Epoch, err = strconv.ParseUint(raw[0], 10, 64)
+	}
+	if err != nil {
+		return store.Got{}, s.trouble("get", keys[0].String(), err)
+	}
+	for i, k := range keys {
+		got.Records[i].Key = k
+		if raw[i+1] == "" {
+			continue
+		}
+		if got.Records[i], err = parseRecord(k, raw[i+1]); err != nil {
+			return store.Got{}, s.trouble("get", k.String(), err)
+		}
+	}
+	return got, nil
+}
+
+// Commit implements [store.Catalog]: as one script.
+func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if len(writes) == 0 || len(writes) > store.MaxWrites {
+		return invalid("a commit of %d writes", len(writes))
+	}
+	args := append(make([]string, 0, 2+6*len(writes)), s.now(), s.keys.base(registry))
+	seen := make(map[store.Key]bool, len(writes))
+	for i := range writes {
+		w := &writes[i]
+		k := w.Record.Key
+		if seen[k] || k.Namespace == "" || k.Kind == "" || len(w.Record.Value) > store.MaxValue || w.Check && w.Delete {
+			return invalid("a write of %s that is named twice, too long or both checks and deletes", k)
+		}
+		if err := checkKey(k, w.Record.Parent); err != nil {
+			return err
+		}
+		seen[k] = true
+		value := ""
+		if !w.Delete && !w.Check {
+			value = string(w.Record.Value)
+		}
+		args = append(args, list(k.Namespace, k.Kind), k.Namespace, member(k.ID, k.Sub), writeHead(w), w.Record.Parent, value)
+	}
+	about := writes[0].Record.Key.String()
+	got, err := s.run(ctx, commitScript, []string{s.keys.epochs()}, args).ToArray()
+	if err != nil {
+		return s.trouble("commit", about, err)
+	}
+	if len(got) == 3 {
+		i, ierr := got[1].AsInt64()
+		have, herr := got[2].ToString()
+		if ierr == nil && herr == nil && i >= 0 && int(i) < len(writes) && len(have) == 8 {
+			return &store.ConflictError{Key: writes[i].Record.Key, Have: uint64(read64(have)), Want: writes[i].Record.Version}
+		}
+	}
+	if len(got) != 1 {
+		return s.trouble("commit", about, errFormat)
+	}
+	return nil
+}
+
+// writeHead is the version that a write wants, what it does, and when the record expires.
+func writeHead(w *store.Write) string {
+	b := binary.BigEndian.AppendUint64(nil, w.Record.Version)
+	what, expires, at := byte(0), byte(0), int64(0)
+	switch {
+	case w.Delete:
+		what = 1
+	case w.Check:
+		what = 2
+	}
+	if !w.Record.Expires.IsZero() {
+		expires, at = 1, bucket.Nanos(w.Record.Expires)
+	}
+	return string(pair(append(b, what, expires), at))
+}
+
+const recordSize = 19
+
+// parseRecord returns a record from its value.
+func parseRecord(k store.Key, raw string) (store.Record, error) {
+	r := store.Record{Key: k}
+	if len(raw) < recordSize || len(raw) < recordSize+read16(raw[17:]) {
+		return r, errFormat
+	}
+	r.Version = uint64(read64(raw))
+	if raw[8] == 1 {
+		r.Expires = bucket.Time(read64(raw[9:]))
+	}
+	end := recordSize + read16(raw[17:])
+	r.Parent, r.Value = raw[recordSize:end], []byte(raw[end:])
+	return r, nil
+}
+
+// enoughBytes is how much a page may hold before it ends early.
+const enoughBytes = 8 << 20
+
+// List implements [store.Catalog]. A page of large records may be shorter than asked for.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Page{}, err
+	}
+	if err := checkKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}, q.Parent); err != nil {
+		return store.Page{}, err
+	}
+	in, base := list(q.Namespace, q.Kind), s.keys.base(registry)
+	index := base + "x:" + in
+	switch {
+	case q.ID != "":
+	case q.Parent != "":
+		index = base + "p:" + in + ":" + q.Parent
+	case q.Sub != "":
+		index = base + "s:" + in + ":" + q.Sub
+	}
+	from, to := "-", "+"
+	if q.ID != "" {
+		from, to = "["+q.ID+"\x00", "("+q.ID+"\x01"
+	}
+	reverse := "0"
+	if q.Reverse {
+		from, to, reverse = to, from, "1"
+	}
+	mark := queryMark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	if q.After != "" {
+		at, err := parseCursor(mark, q.After)
+		if err != nil {
+			return store.Page{}, err
+		}
+		from = "(" + at
+	}
+	got, err := s.run(ctx, listScript, []string{index}, []string{
+		s.now(), base + "r:" + in, from, to, reverse, strconv.Itoa(store.PageSize(q.Max)), q.Sub, q.Parent, strconv.Itoa(enoughBytes),
+	}).AsStrSlice()
+	if err == nil && len(got)%2 != 1 {
+		err = errFormat
+	}
+	if err != nil {
+		return store.Page{}, s.trouble("list", in, err)
+	}
+	var page store.Page
+	for i := 1; i < len(got); i += 2 {
+		id, sub, _ := strings.Cut(got[i], "\x00")
+		r, err := parseRecord(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: id, Sub: sub}, got[i+1])
+		if err != nil {
+			return store.Page{}, s.trouble("list", r.Key.String(), err)
+		}
+		page.Records = append(page.Records, r)
+	}
+	if got[0] == "1" {
+		page.Next = makeCursor(mark, got[len(got)-2])
+	}
+	return page, nil
+}

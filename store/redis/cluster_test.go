@@ -1,0 +1,99 @@
+package redis_test
+
+import (
+	"errors"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// cluster runs three primaries, and returns their addresses.
+func cluster(t testing.TB) []string {
+	t.Helper()
+	cli := filepath.Join(filepath.Dir(redistest.Binary(t)), strings.Replace(filepath.Base(redistest.Binary(t)), "-server", "-cli", 1))
+	if _, err := exec.LookPath(cli); err != nil {
+		t.Skip("no redis-cli beside the server")
+	}
+	args := []string{"--cluster", "create"}
+	var nodes []string
+	for range 3 {
+		s := start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(redistest.FreePort(t)), "--cluster-node-timeout", "2000")
+		nodes = append(nodes, s.Addr)
+	}
+	if out, err := exec.CommandContext(t.Context(), cli, append(append(args, nodes...), "--cluster-yes")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return nodes
+}
+
+// A cluster keeps a namespace on one node, and so passes the suite as one server does.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t)
+	address := "redis+cluster://" + strings.Join(nodes, ",")
+	var st *redis.Store
+	eventually(t, "the cluster serves all slots", func() bool {
+		s, err := redis.Open(t.Context(), redis.Config{Address: address})
+		if err == nil {
+			st = s
+		}
+		return err == nil
+	})
+	t.Cleanup(func() { _ = st.Close() })
+	t.Run("namespaces", func(t *testing.T) {
+		t.Parallel()
+		a, b := one("alice", still(10), 1), one("alice", still(10), 1)
+		b.Bucket.Namespace = "m"
+		if _, err := take(t, st, a, b); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("a take over two nodes: %v", err)
+		}
+		for _, d := range []store.Debit{a, b} {
+			if ok, err := take(t, st, d); !ok || err != nil {
+				t.Errorf("allowed %t, error %v", ok, err)
+			}
+		}
+		snap, err := st.Peek(t.Context(), a.Bucket, b.Bucket)
+		if err != nil || snap.States[0].ID == 0 || snap.States[1].ID == 0 {
+			t.Errorf("%+v, %v", snap, err)
+		}
+		if err := st.Forget(t.Context(), a.Bucket, b.Bucket); err != nil {
+			t.Error(err)
+		}
+	})
+	storetest.Run(t, harness(address))
+}
+
+// Sentinels name the primary, and the next one after it has gone.
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	primary, replica := start(t), start(t)
+	host, port, _ := net.SplitHostPort(primary.Addr)
+	replica.do(t, "REPLICAOF", host, port)
+	watcher := start(t, "--sentinel") // needs a file of its own: see launch
+	watcher.do(t, "SENTINEL", "MONITOR", "cell", host, port, "1")
+	watcher.do(t, "SENTINEL", "SET", "cell", "down-after-milliseconds", "500")
+	watcher.do(t, "SENTINEL", "SET", "cell", "failover-timeout", "3000")
+	st := open(t, redis.Config{Address: "redis+sentinel://" + watcher.Addr + "/cell", CallTimeout: 500 * time.Millisecond})
+	if ok, err := take(t, st, one("alice", still(10), 7)); !ok || err != nil {
+		t.Fatalf("allowed %t, error %v", ok, err)
+	}
+	eventually(t, "the replica is known, and has what was spent", func() bool {
+		return replica.do(t, "DBSIZE") == primary.do(t, "DBSIZE") && strings.Contains(watcher.do(t, "INFO", "sentinel"), "slaves=1")
+	})
+	primary.Kill()
+	for range 3 {
+		eventually(t, "the next primary decides", func() bool { _, err := st.Peek(t.Context()); return err == nil })
+	}
+	if ok, err := take(t, st, one("alice", still(10), 4)); ok || err != nil {
+		t.Fatalf("7 of 10 are spent, and 4 were allowed %t, error %v", ok, err)
+	}
+}

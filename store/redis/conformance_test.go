@@ -1,0 +1,63 @@
+package redis_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, harness("redis://"+shared(t).Addr))
+}
+
+func TestTorture(t *testing.T) {
+	t.Parallel()
+	storetest.Torture(t, harness("redis://"+shared(t).Addr), min(storetest.TortureTime(t), 10*time.Second))
+}
+
+// The server's own time, which has to be no more than what a clock turned by hand is: a time.
+func TestConformanceOnServerTime(t *testing.T) {
+	t.Parallel()
+	h := harness("redis://" + shared(t).Addr)
+	open, peer := h.Open, h.Peer
+	_ = peer
+	h.Open = func(t testing.TB, _ *storetest.Clock) store.Store { return open(t, nil) }
+	h.Peer = func(t testing.TB, s store.Store, _ *storetest.Clock) store.Store { return peer(t, s, nil) }
+	h.Caps.HandClock = false
+	storetest.Run(t, h)
+}
+
+// harness opens stores on a server, each under a prefix of its own.
+func harness(address string) storetest.Harness {
+	var of sync.Map // prefix, by store
+	with := func(t testing.TB, prefix string, clock *storetest.Clock) store.Store {
+		t.Helper()
+		cfg := redis.Config{Address: address, Prefix: prefix, Connections: 1, CallTimeout: 10 * time.Second}
+		if clock != nil {
+			cfg.Now = clock.Now
+		}
+		s, err := redis.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of.Store(s, prefix)
+		return s
+	}
+	return storetest.Harness{
+		Open: func(t testing.TB, clock *storetest.Clock) store.Store {
+			t.Helper()
+			return with(t, prefix(), clock)
+		},
+		Peer: func(t testing.TB, s store.Store, clock *storetest.Clock) store.Store {
+			t.Helper()
+			p, _ := of.Load(s)
+			return with(t, p.(string), clock)
+		},
+		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true},
+	}
+}

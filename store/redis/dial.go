@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errNotPrimary says that a server that was connected to is a replica. Nothing is asked of one: it may not know what was
+// spent.
+var errNotPrimary = errors.New("the server is not a primary")
+
+// dialer returns how to connect to a single server: each connection is asked for its role before it is used.
+func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	return func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+		defer cancel()
+		var conn net.Conn
+		var err error
+		if cfg != nil {
+			conn, err = (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, network, addr)
+		} else {
+			conn, err = d.DialContext(ctx, network, addr)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := s.assertPrimary(ctx, conn); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// assertPrimary asks a connection for its server's role. It is then as new, but for being known to the server.
+func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
+	if until, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(until); err != nil {
+			return err
+		}
+	}
+	r := bufio.NewReader(conn)
+	ask := func(words ...string) (string, error) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "*%d\r\n", len(words))
+		for _, w := range words {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		}
+		if _, err := io.WriteString(conn, b.String()); err != nil {
+			return "", err
+		}
+		return readReply(r, 0)
+	}
+	if user, password := s.options.Username, s.options.Password; password != "" || user != "" {
+		words := []string{"AUTH", password}
+		if user != "" {
+			words = []string{"AUTH", user, password}
+		}
+		if _, err := ask(words...); err != nil {
+			return err
+		}
+	}
+	role, err := ask("ROLE")
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
+		// An account may lack ROLE. The scripts are refused by a replica in any case.
+	case err != nil:
+		return err
+	case role != "master":
+		return fmt.Errorf("%w but a %s", errNotPrimary, role)
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// replyError is an error that the server answered while a connection was made.
+type replyError string
+
+// Error returns the server's words.
+func (e replyError) Error() string { return string(e) }
+
+// readReply reads a reply, and returns it or, of an array, its first element.
+func readReply(r *bufio.Reader, depth int) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	if line == "" || depth > 4 {
+		return "", errFormat
+	}
+	switch kind, rest := line[0], line[1:]; kind {
+	case '+', ':':
+		return rest, nil
+	case '-':
+		return "", replyError(rest)
+	case '$':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n > 1<<16 {
+			return "", errFormat
+		}
+		if n < 0 {
+			return "", nil
+		}
+		buf := make([]byte, n+2)
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return "", err
+		}
+		return string(buf[:n]), nil
+	case '*':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n > 1<<16 {
+			return "", errFormat
+		}
+		first := ""
+		for i := range n {
+			e, err := readReply(r, depth+1)
+			if err != nil {
+				return "", err
+			}
+			if i == 0 {
+				first = e
+			}
+		}
+		return first, nil
+	}
+	return "", errFormat
+}

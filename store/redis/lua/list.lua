@@ -1,0 +1,26 @@
+-- List: KEYS is an index. ARGV: the time of a test, the hash of the records, from where and up to where, whether backwards,
+-- how many are wanted, and of which second id and parent; then how many bytes are enough.
+begin(ARGV[1])
+local from, to, want, second, parent, enough = ARGV[3], ARGV[4], tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
+local how = ARGV[5] == '1' and 'ZREVRANGEBYLEX' or 'ZRANGEBYLEX'
+local out, bytes = {'0'}, 0
+repeat
+	local found = call(how, KEYS[1], from, to, 'LIMIT', 0, 256)
+	for _, member in ipairs(found) do
+		if second == '' or sub(member, -#second - 1) == '\0' .. second then
+			local raw = call('HGET', ARGV[2], member)
+			local r = live(raw)
+			if r and (parent == '' or sub(raw, r[7], r[7] + r[6] - 1) == parent) then
+				if #out >= 2 * want or bytes > enough then
+					out[1] = '1'
+					return out
+				end
+				bytes = bytes + #raw
+				out[#out + 1] = member
+				out[#out + 1] = raw
+			end
+		end
+	end
+	from = #found > 0 and '(' .. found[#found]
+until #found < 256
+return out

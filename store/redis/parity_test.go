@@ -1,0 +1,264 @@
+package redis_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+	"github.com/weirlimits/weir/store/redis"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// limits draws limits within the bounds of the arithmetic, often at them.
+func limits(name string, override bool) *rapid.Generator[*store.Limit] {
+	size := func(most int64) *rapid.Generator[int64] {
+		return rapid.OneOf(rapid.Int64Range(1, most), rapid.SampledFrom([]int64{1, 999, 1000, 60_000, 1_000_000_007, most - 1, most}), rapid.Map(rapid.IntRange(0, 62), func(n int) int64 {
+			return min(most, 1<<n)
+		}))
+	}
+	periods := rapid.OneOf(size(int64(bucket.MaxPeriod)), rapid.SampledFrom([]int64{int64(time.Second), int64(time.Minute), int64(time.Hour), int64(24 * time.Hour)}))
+	return rapid.Custom(func(t *rapid.T) *store.Limit {
+		l := &store.Limit{Name: name, Override: override, Period: time.Duration(periods.Draw(t, "period")), Burst: size(bucket.MaxBurst).Draw(t, "burst")}
+		l.Amount = size(1<<57).Draw(t, "amount")
+		for (bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}).Check() != nil {
+			l.Amount = max(1, l.Amount/3)
+			if l.Amount == 1 {
+				l.Period = max(l.Period, 1000)
+			}
+		}
+		return l
+	})
+}
+
+func times() *rapid.Generator[int64] {
+	return rapid.OneOf(
+		rapid.Int64(), rapid.Int64Range(0, 1<<58), rapid.Int64Range(-1<<40, 1<<40),
+		rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, math.MinInt64 + 1, math.MinInt64, int64(time.Hour), -int64(time.Hour), 1 << 53, 2097152 * int64(time.Hour), 1048576*int64(time.Hour) - 1}),
+		rapid.Map(rapid.Int64Range(-1<<21, 1<<21), func(h int64) int64 { return h * int64(time.Hour) }),
+	)
+}
+
+// The clocks of the scripts are those of package bucket, on both ways that they go, for every limit and time.
+func TestClockParity(t *testing.T) {
+	t.Parallel()
+	s := open(t, redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix(), CallTimeout: 10 * time.Second})
+	limit := limits("x", false)
+	rapid.Check(t, func(rt *rapid.T) {
+		rs := make([]redis.Reading, 200)
+		for i := range rs {
+			l := limit.Draw(rt, "limit")
+			now := times().Draw(rt, "now")
+			if p := params(l); i%2 == 0 { // where the clock has just ticked, or is about to
+				now = p.Full(p.Clock(now)) - int64(i%4/2)
+			}
+			rs[i] = redis.Reading{Limit: l, Now: now}
+		}
+		if err := s.Clocks(t.Context(), rs); err != nil {
+			rt.Fatal(err)
+		}
+		for _, r := range rs {
+			if want := params(r.Limit).Clock(r.Now); r.Fast != want || r.Exact != want {
+				rt.Fatalf("%+v at %d: clock %d, exactly %d, want %d", *r.Limit, r.Now, r.Fast, r.Exact, want)
+			}
+		}
+	})
+}
+
+func params(l *store.Limit) bucket.Params {
+	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}
+
+// Whatever happens to buckets, the scripts decide, and leave them, as the store in memory does, which has the arithmetic of
+// package bucket.
+func TestParity(t *testing.T) {
+	t.Parallel()
+	addr := shared(t).Addr
+	rapid.Check(t, func(rt *rapid.T) {
+		clock := storetest.NewClock(bucket.Time(min(times().Draw(rt, "begin"), 1<<60)))
+		ours, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + addr, Prefix: prefix(), Now: clock.Now, Connections: 1, CallTimeout: 10 * time.Second})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer ours.Close()
+		model := memory.New(&memory.Config{Now: clock.Now, MaxUsage: -1})
+		defer model.Close()
+		p := &pairOf{T: rt, ours: ours, model: model}
+		p.trace(clock)
+	})
+}
+
+type pairOf struct {
+	*rapid.T
+	ours, model store.Store
+	failed      bool // both, and each has then followed limits as far as it got
+}
+
+// trace makes some buckets, so that neither store forgets one, and then does anything.
+func (p *pairOf) trace(clock *storetest.Clock) {
+	entities := []string{"a", "b", "c"}
+	epochs := make([]uint64, len(entities))
+	inForce := make([][]*store.Limit, len(entities))
+	overrides := []*store.Limit{limits("rpm", true).Draw(p.T, "override"), limits("o", true).Draw(p.T, "override")}
+	draw := func() []*store.Limit {
+		var ls []*store.Limit
+		for _, name := range []string{"rpm", "tpm", "x"}[:rapid.IntRange(1, 3).Draw(p.T, "limits")] {
+			ls = append(ls, limits(name, false).Draw(p.T, name))
+		}
+		return rapid.Permutation(ls).Draw(p.T, "order")
+	}
+	debit := func(i int, settle bool) store.Debit {
+		d := store.Debit{Bucket: store.Bucket{Namespace: "n", Entity: entities[i], Resource: "r"}, Epoch: epochs[i]}
+		ls := inForce[i]
+		if over := rapid.IntRange(0, 5).Draw(p.T, "overrides"); over == 0 {
+			ls = overrides
+		} else if over == 1 {
+			ls = append(ls[:len(ls):len(ls)], overrides[0])
+		}
+		for _, l := range ls {
+			d.Charges = append(d.Charges, p.charge(l, settle))
+		}
+		return d
+	}
+	for i := range entities {
+		inForce[i] = draw()
+		d := store.Debit{Bucket: store.Bucket{Namespace: "n", Entity: entities[i], Resource: "r"}}
+		for _, l := range inForce[i] {
+			d.Charges = append(d.Charges, store.Charge{Limit: l, Amount: 1, Force: true})
+		}
+		p.take(d)
+	}
+	for range rapid.IntRange(1, 25).Draw(p.T, "steps") {
+		if p.failed {
+			return
+		}
+		var some []int
+		for i := range entities {
+			if rapid.Bool().Draw(p.T, "in") {
+				some = append(some, i)
+			}
+		}
+		switch rapid.IntRange(0, 8).Draw(p.T, "step") {
+		case 0:
+			now := bucket.Nanos(clock.Now())
+			by := times().Draw(p.T, "by") >> rapid.IntRange(0, 62).Draw(p.T, "shift")
+			if sum := now + by; (sum > now) == (by > 0) && sum < math.MaxInt64-1<<40 {
+				clock.Set(bucket.Time(sum))
+			}
+		case 6: // to where a clock has just ticked, or is about to
+			l := params(inForce[rapid.IntRange(0, 2).Draw(p.T, "ticks")][0])
+			on := rapid.SampledFrom([]int64{0, 1, 1000, l.Burst, l.Burst - 1}).Draw(p.T, "on")
+			if now := l.Full(l.Clock(bucket.Nanos(clock.Now()))+on) - rapid.Int64Range(0, 1).Draw(p.T, "early"); now < math.MaxInt64-1<<40 {
+				clock.Set(bucket.Time(now))
+			}
+		case 1:
+			i := rapid.IntRange(0, 2).Draw(p.T, "changed")
+			inForce[i] = draw()
+			if rapid.IntRange(0, 3).Draw(p.T, "stale") > 0 {
+				epochs[i]++
+			}
+		case 2:
+			var ds []store.Debit
+			for _, i := range some {
+				ds = append(ds, debit(i, true))
+			}
+			if len(ds) > 0 {
+				p.settle(ds...)
+			}
+		default:
+			var ds []store.Debit
+			for _, i := range some {
+				ds = append(ds, debit(i, false))
+			}
+			if len(ds) > 0 {
+				p.take(ds...)
+			}
+		}
+		if !p.failed {
+			p.compare(entities)
+		}
+	}
+}
+
+func (p *pairOf) charge(l *store.Limit, settle bool) store.Charge {
+	amount := rapid.OneOf(rapid.Int64Range(0, l.Burst), rapid.SampledFrom([]int64{0, 1, l.Burst - 1, l.Burst, l.Burst + 1}), rapid.Int64Range(0, 1<<62)).Draw(p.T, "amount")
+	c := store.Charge{Limit: l, Amount: amount}
+	if settle {
+		if rapid.Bool().Draw(p.T, "back") {
+			c.Amount = -c.Amount
+		}
+		return c
+	}
+	switch rapid.IntRange(0, 5).Draw(p.T, "flag") {
+	case 0:
+		c.Force = true
+	case 1:
+		c.Shadow = true
+	}
+	return c
+}
+
+func (p *pairOf) take(debits ...store.Debit) {
+	got, err := p.ours.Take(p.Context(), store.Take{Debits: debits})
+	want, werr := p.model.Take(p.Context(), store.Take{Debits: debits})
+	p.same("take", debits, got, want, err, werr)
+}
+
+func (p *pairOf) settle(debits ...store.Debit) {
+	got, err := p.ours.Settle(p.Context(), store.Settle{Debits: debits})
+	want, werr := p.model.Settle(p.Context(), store.Settle{Debits: debits})
+	p.same("settle", debits, got, want, err, werr)
+}
+
+func (p *pairOf) same(what string, debits []store.Debit, got, want store.Outcome, err, werr error) {
+	p.Helper()
+	if err != nil || werr != nil {
+		for _, known := range []error{store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow} {
+			if errors.Is(err, known) && errors.Is(werr, known) {
+				p.failed = true
+				return
+			}
+		}
+		p.Fatalf("%s %+v: error %v, want %v", what, debits, err, werr)
+	}
+	if got.Allowed != want.Allowed || !got.At.Equal(want.At) || len(got.Levels) != len(want.Levels) {
+		p.Fatalf("%s %+v: %+v, want %+v", what, debits, got, want)
+	}
+	for i, l := range got.Levels {
+		if w := want.Levels[i]; *l.Limit != *w.Limit || l.Level != w.Level || l.Refused != w.Refused {
+			p.Fatalf("%s %+v: level %d is %+v of %+v, want %+v of %+v", what, debits, i, l, *l.Limit, w, *w.Limit)
+		}
+	}
+}
+
+func (p *pairOf) compare(entities []string) {
+	p.Helper()
+	var buckets []store.Bucket
+	for _, e := range entities {
+		buckets = append(buckets, store.Bucket{Namespace: "n", Entity: e, Resource: "r"})
+	}
+	got, err := p.ours.Peek(p.Context(), buckets...)
+	want, _ := p.model.Peek(p.Context(), buckets...)
+	if err != nil || !got.At.Equal(want.At) {
+		p.Fatalf("peek at %v, want %v: %v", got.At, want.At, err)
+	}
+	for i, g := range got.States {
+		w := want.States[i]
+		if !g.At.Equal(w.At) || g.Epoch != w.Epoch || g.Takes != w.Takes || len(g.Limits) != len(w.Limits) {
+			p.Fatalf("bucket %+v, want %+v", g, w)
+		}
+		for j, gl := range g.Limits {
+			if wl := w.Limits[j]; *gl.Limit != *wl.Limit || gl.Level != wl.Level || !sameCount(gl.Debited, wl.Debited) || !sameCount(gl.Returned, wl.Returned) {
+				p.Fatalf("bucket %s: %+v of %+v, want %+v of %+v", g.Bucket, gl, *gl.Limit, wl, *wl.Limit)
+			}
+		}
+	}
+}
+
+// sameCount holds also where a counter has run out: ours stays at its end, where the model's goes round.
+func sameCount(got, want int64) bool { return got == want || got == math.MaxInt64 }

@@ -1,0 +1,146 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// maxKeys is how many buckets one script looks at, so that others wait no longer than for a few of these.
+const maxKeys = 256
+
+// Peek implements [store.Store].
+func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	snap := store.Snapshot{States: make([]store.State, 0, len(buckets))}
+	for rest, first := buckets, true; first || len(rest) > 0; first = false {
+		n := s.together(rest)
+		keys := make([]string, 0, n)
+		for _, b := range rest[:n] {
+			key, _ := s.keys.bucket(b)
+			keys = append(keys, key)
+		}
+		if n == 0 {
+			keys = append(keys, s.keys.marker("")) // there is none, but a cluster wants to know where
+		}
+		got, err := s.run(ctx, peekScript, keys, []string{s.now()}).AsStrSlice()
+		about := "buckets"
+		if n > 0 {
+			about = rest[0].String()
+		}
+		if err == nil && (len(got) != len(keys)+1 || len(got[0]) != 8) {
+			err = errFormat
+		}
+		if err != nil {
+			return store.Snapshot{}, s.trouble("peek", about, err)
+		}
+		snap.At = later(snap.At, bucket.Time(read64(got[0])))
+		for i, b := range rest[:n] {
+			st := store.State{Bucket: b}
+			if raw := got[i+1]; raw != "" {
+				if st, err = parseBucket(b, raw); err != nil {
+					return store.Snapshot{}, s.trouble("peek", b.String(), err)
+				}
+			}
+			snap.States = append(snap.States, st)
+		}
+		rest = rest[n:]
+	}
+	return snap, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// together returns how many of the first buckets one script may be asked for: those of one namespace, and not too many.
+func (s *Store) together(buckets []store.Bucket) int {
+	for i := range buckets {
+		if i == maxKeys || s.cluster && buckets[i].Namespace != buckets[0].Namespace {
+			return i
+		}
+	}
+	return len(buckets)
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	for rest := buckets; len(rest) > 0; {
+		n := s.together(rest)
+		keys, args := make([]string, n), make([]string, n)
+		for i, b := range rest[:n] {
+			var base int
+			keys[i], base = s.keys.bucket(b)
+			args[i] = strconv.Itoa(base)
+		}
+		if err := s.run(ctx, forgetScript, keys, args).Error(); err != nil {
+			return s.trouble("forget", rest[0].String(), err)
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// Buckets implements [store.Store].
+func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.BucketPage{}, err
+	}
+	mark := queryMark(q.Namespace, q.Entity, q.Resource)
+	from, to := "-", "+"
+	if q.Entity != "" {
+		from, to = "["+q.Entity+"\x00", "("+q.Entity+"\x01"
+	}
+	if q.After != "" {
+		at, err := parseCursor(mark, q.After)
+		if err != nil {
+			return store.BucketPage{}, err
+		}
+		from = "(" + at
+	}
+	limit := store.PageSize(q.Max)
+	base := s.keys.base(q.Namespace) + "b"
+	var page store.BucketPage
+	for len(page.States) <= limit { // one more, to see whether there is a next page
+		got, err := s.run(ctx, bucketsScript, []string{s.keys.index(q.Namespace)},
+			[]string{s.now(), base, from, to, strconv.Itoa(limit + 1 - len(page.States)), q.Resource}).AsStrSlice()
+		if err == nil && (len(got) < 2 || len(got)%2 != 0 || len(got[0]) != 8) {
+			err = errFormat
+		}
+		if err != nil {
+			return store.BucketPage{}, s.trouble("list", q.Namespace, err)
+		}
+		page.At = later(page.At, bucket.Time(read64(got[0])))
+		for i := 2; i < len(got); i += 2 {
+			entity, resource, _ := strings.Cut(got[i], "\x00")
+			b := store.Bucket{Namespace: q.Namespace, Entity: entity, Resource: resource}
+			st, err := parseBucket(b, got[i+1])
+			if err != nil {
+				return store.BucketPage{}, s.trouble("list", b.String(), err)
+			}
+			page.States = append(page.States, st)
+		}
+		if got[1] == "" {
+			break
+		}
+		from = "(" + got[1]
+	}
+	if len(page.States) > limit {
+		page.States = page.States[:limit]
+		last := page.States[limit-1].Bucket
+		page.Next = makeCursor(mark, member(last.Entity, last.Resource))
+	}
+	return page, nil
+}

@@ -1,0 +1,10 @@
+//go:build !unix
+
+package redis_test
+
+import "os"
+
+var (
+	stopped os.Signal = os.Kill
+	cont    os.Signal = os.Kill
+)

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// Take implements [store.Store]: as one script, whatever buckets and limits there are.
+func (s *Store) Take(ctx context.Context, take store.Take) (out store.Outcome, err error) {
+	if err := s.ready(ctx); err != nil {
+		return out, err
+	}
+	if err := checkTake(take.Debits); err != nil {
+		return out, err
+	}
+	if err := s.sameNode(take.Debits); err != nil {
+		return out, err
+	}
+	n := len(take.Debits)
+	keys, args := make([]string, 0, n), make([]string, 0, 3+2*n)
+	wanted := "1"
+	if take.Brief {
+		wanted = "0"
+	}
+	args = append(args, s.now(), s.margin(), wanted)
+	for i := range take.Debits {
+		if keys, args, err = s.debit(keys, args, &take.Debits[i]); err != nil {
+			return out, err
+		}
+	}
+	raw, err := s.run(ctx, takeScript, keys, args).ToString()
+	if err != nil {
+		return out, s.trouble("take", take.Debits[0].Bucket.String(), err)
+	}
+	if err := refusal(raw); err != nil {
+		return out, err
+	}
+	if len(raw) < 9 {
+		return out, s.trouble("take", take.Debits[0].Bucket.String(), errFormat)
+	}
+	out.Allowed, out.At = raw[0] == 'A', bucket.Time(read64(raw[1:]))
+	if take.Brief {
+		return out, nil
+	}
+	const size = 9
+	rest := raw[9:]
+	out.Levels = make([]store.Level, 0, len(rest)/size)
+	for i := range take.Debits {
+		for j := range take.Debits[i].Charges {
+			if len(rest) < size {
+				return store.Outcome{}, s.trouble("take", take.Debits[0].Bucket.String(), errFormat)
+			}
+			out.Levels = append(out.Levels, store.Level{Limit: take.Debits[i].Charges[j].Limit, Level: read64(rest), Refused: rest[8] == 1})
+			rest = rest[size:]
+		}
+	}
+	return out, nil
+}
+
+// refusal returns what a script's answer of one letter stands for.
+func refusal(raw string) error {
+	switch raw {
+	case "S":
+		return store.ErrStaleLimits
+	case "O":
+		return store.ErrTooManyOverrides
+	case "F":
+		return store.ErrOverflow
+	case "X":
+		return store.ErrExpired
+	case "E":
+		return store.ErrSettled
+	}
+	return nil
+}
+
+// Settle implements [store.Store]: as one script, with the marker of its ID, so that it is applied and remembered in one
+// step. In a cluster the marker lies elsewhere than the buckets: see settleApart.
+func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := checkSettle(&t); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := s.sameNode(t.Debits); err != nil {
+		return store.Outcome{}, err
+	}
+	if s.cluster && t.ID != "" && len(t.Debits) > 0 {
+		return s.settleApart(ctx, t)
+	}
+	return s.settle(ctx, t)
+}
+
+func (s *Store) settle(ctx context.Context, t store.Settle) (out store.Outcome, err error) {
+	n := len(t.Debits)
+	keys, args := make([]string, 0, n+1), make([]string, 0, 3+2*n)
+	ends, about := "", ""
+	if t.ID != "" {
+		ends, about = string(pair(nil, bucket.Nanos(t.Expires))), t.ID
+	}
+	args = append(args, s.now(), s.margin(), ends)
+	for i := range t.Debits {
+		if keys, args, err = s.debit(keys, args, &t.Debits[i]); err != nil {
+			return out, err
+		}
+		about = t.Debits[0].Bucket.String()
+	}
+	if t.ID != "" {
+		keys = append(keys, s.keys.marker(t.ID))
+	}
+	got, err := s.run(ctx, settleScript, keys, args).AsStrSlice()
+	if err != nil {
+		return out, s.trouble("settle", about, err)
+	}
+	if len(got) > 0 {
+		if err := refusal(got[0]); err != nil {
+			return out, err
+		}
+	}
+	if len(got) != n+1 || !strings.HasPrefix(got[0], "A") || len(got[0]) != 9 {
+		return out, s.trouble("settle", about, errFormat)
+	}
+	out.Allowed, out.At = true, bucket.Time(read64(got[0][1:]))
+	for i, raw := range got[1:] {
+		if raw == "" {
+			continue
+		}
+		st, err := parseBucket(t.Debits[i].Bucket, raw)
+		if err != nil {
+			return store.Outcome{}, s.trouble("settle", about, err)
+		}
+		for j := range t.Debits[i].Charges {
+			if has := find(&st, t.Debits[i].Charges[j].Limit); has != nil {
+				out.Levels = append(out.Levels, store.Level{Limit: has.Limit, Level: has.Level})
+			}
+		}
+	}
+	return out, nil
+}
