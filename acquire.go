@@ -3,7 +3,6 @@ package weir
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -16,10 +15,11 @@ import (
 // [*NoLimitsError], [*ConfigError], [ErrUnavailable] when the store does not answer and on_unavailable is deny, the
 // context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
+	began := l.core.beginning()
 	lease, err := l.acquire(ctx, &req)
 	l.tally(ctx, &req, lease, err)
 	if l.core.cfg.Observer.Decided != nil {
-		l.observeDecision(ctx, req.Entity, req.Resource, err == nil, lease != nil && lease.degraded != "", err)
+		l.observeDecision(ctx, began, &req, 0, lease, err)
 	}
 	return lease, err
 }
@@ -31,8 +31,10 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
 	}
+	within := l.core.deciding(ctx)
+	defer within.end()
 	for try := 0; ; try++ {
-		s, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
+		s, p, err := l.plan(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
 		if err != nil {
 			return l.orDegrade(ctx, req, nil, err)
 		}
@@ -40,7 +42,7 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, err := l.take(ctx, store.Take{Debits: lease.debits})
+		out, err := l.take(within.or(ctx), store.Take{Debits: lease.debits})
 		if err != nil {
 			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
 				l.core.forget(s, p)
@@ -49,14 +51,15 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 			return l.orDegrade(ctx, req, p, err)
 		}
 		lease.at, lease.levels = out.At, out.Levels
+		l.observeNear(ctx, p.nearLimit, lease.debits, out)
 		if !out.Allowed {
 			d := lease.decision(false)
-			l.observeShadows(ctx, d.Statuses, false)
-			return nil, &ExceededError{d}
+			l.observeShadows(ctx, s, &d)
+			return nil, &ExceededError{Decision: d}
 		}
 		if p.shadows {
 			lease.leaveOut()
-			l.observeShadows(ctx, lease.decided.Statuses, true)
+			l.observeShadows(ctx, s, lease.decided)
 		}
 		return lease, nil
 	}
@@ -68,59 +71,64 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 // A refusal is not an error. The errors are those of [Limiter.Acquire] otherwise, and a [*ConfigError] when no limit
 // that applies counts requests.
 func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
-	if allowed, ok := l.allowQuick(ctx, entity, resource); ok {
+	began := l.core.beginning()
+	if allowed, n := l.allowQuick(ctx, entity, resource); n != nil {
 		if l.core.cfg.Observer.Decided != nil {
-			l.observeDecision(ctx, entity, resource, allowed, false, nil)
+			l.observeAllowed(ctx, began, entity, resource, n.plan, allowed, false, nil)
 		}
 		return allowed, nil
 	}
-	ok, degraded, err := l.allow(ctx, entity, resource)
+	p, ok, degraded, err := l.allow(ctx, entity, resource)
 	if degraded && ok {
 		l.countDegraded(entity, resource)
 	}
 	if l.core.cfg.Observer.Decided != nil {
-		l.observeDecision(ctx, entity, resource, ok, degraded, err)
+		l.observeAllowed(ctx, began, entity, resource, p, ok, degraded, err)
 	}
 	return ok, err
 }
 
-func (l *Limiter) allow(ctx context.Context, entity, resource string) (ok, degraded bool, err error) {
+// allow returns the plan with a decision of the store.
+func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, ok, degraded bool, err error) {
+	within := l.core.deciding(ctx)
+	defer within.end()
 	for try := 0; ; try++ {
-		s, p, err := l.plan(ctx, entity, resource, true)
+		s, p, err := l.plan(within.or(ctx), entity, resource, true)
 		if err != nil {
-			return l.allowDegraded(ctx, nil, err)
+			ok, degraded, err = l.allowDegraded(ctx, nil, err)
+			return nil, ok, degraded, err
 		}
 		if p.allow == nil {
-			return false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
+			return nil, false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
 		}
-		watched := p.shadows && l.core.cfg.Observer.WouldRefuse != nil
-		out, err := l.take(ctx, store.Take{Debits: p.allow, Brief: !watched})
+		watched := p.shadows && l.core.watchesShadows() || l.core.near != nil
+		out, err := l.take(within.or(ctx), store.Take{Debits: p.allow, Brief: !watched})
 		if err == nil {
 			if watched {
+				l.observeNear(ctx, p.nearLimit, p.allow, out)
 				l.observeAllow(ctx, p.allow, out)
 			}
 			if !out.Allowed {
 				l.core.tallies.refused(p, &p.refusals)
 			}
-			return out.Allowed, false, nil
+			return p, out.Allowed, false, nil
 		}
 		if !errors.Is(err, store.ErrStaleLimits) || try >= maxStale {
-			return l.allowDegraded(ctx, p, err)
+			ok, degraded, err = l.allowDegraded(ctx, p, err)
+			return nil, ok, degraded, err
 		}
 		l.core.forget(s, p)
 	}
 }
 
-// take asks the store for a decision, within the time that it has.
+// take asks the store for a decision, in the time that the context leaves.
 func (l *Limiter) take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	c := l.core
-	if c.immediate != nil && c.cfg.Observer.Called == nil {
+	if c.cfg.Observer.Called == nil {
 		return c.store.Take(ctx, t)
 	}
-	bounded := c.bound(ctx)
-	defer bounded.end()
 	began := time.Now()
-	out, err := c.store.Take(bounded, t)
+	out, err := c.store.Take(ctx, t)
 	c.observeCall(ctx, "take", began, err)
 	return out, err
 }
@@ -152,7 +160,7 @@ func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
 			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch, Ref: lk.ref,
 		})
 	}
-	return lease, lease.demand(req.Tokens)
+	return lease, lease.demand(req)
 }
 
 // overriding returns the debit of a request that brings its entity's limits along.
@@ -173,23 +181,25 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 	return d, nil
 }
 
-// demand puts the amounts of tokens into the lease's charges, and refuses what can never be.
-func (le *Lease) demand(tokens Tokens) error {
-	if len(tokens) == 0 {
+// demand puts the amounts that a request asks for into the lease's charges, and refuses what can never be.
+func (le *Lease) demand(req *Request) error {
+	if len(req.Tokens) == 0 && req.Requests == 0 {
 		return nil
 	}
-	named := 0
+	named, counted := 0, false
 	for i := range le.debits {
 		for j := range le.debits[i].Charges {
 			c := &le.debits[i].Charges[j]
-			n, ok := tokens[c.Limit.Name]
-			if !ok {
-				continue
-			}
-			if i == 0 {
+			n, ok := req.Tokens[c.Limit.Name]
+			switch {
+			case ok && i == 0:
 				named++
+			case !ok && countsRequests(c.Limit.Name):
+				n, counted = req.Requests, true
 			}
 			switch {
+			case n == 0:
+				continue
 			case n < 0:
 				return configErr("tokens."+c.Limit.Name, "must not be negative: %d", n)
 			case n > MaxTokens:
@@ -200,15 +210,31 @@ func (le *Lease) demand(tokens Tokens) error {
 			c.Amount = n * 1000
 		}
 	}
-	if named == len(tokens) {
+	if req.Requests != 0 && !counted {
+		return configErr("requests", "no limit that Tokens does not name counts requests for entity %q on resource %q: it would be named rps, rpm, rph, rpd or requests", le.plan.entity, le.plan.resource)
+	}
+	if named == len(req.Tokens) {
 		return nil
 	}
-	for name := range tokens {
+	for name := range req.Tokens {
 		if !le.has(name) {
 			return le.unknown(name)
 		}
 	}
 	return nil
+}
+
+// asked returns what a lease that was just prepared asks for, by the names of limits.
+func (le *Lease) asked() Tokens {
+	asked := make(Tokens)
+	for i := range le.debits {
+		for _, c := range le.debits[i].Charges {
+			if c.Amount > 0 {
+				asked[c.Limit.Name] = c.Amount / 1000
+			}
+		}
+	}
+	return asked
 }
 
 func (le *Lease) has(limit string) bool {
@@ -235,14 +261,19 @@ func (le *Lease) unknown(limit string) error {
 // AcquireAll spends the tokens of several requests, all or none, in one atomic decision where the store can make one.
 // Requests may share buckets. The leases are in the order of the requests.
 //
-// The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests.
+// The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests, and a
+// [*RequestError] around what is wrong with one of them says with which.
 func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
+	began := l.core.beginning()
 	leases, err := l.acquireAll(ctx, reqs)
 	l.tallyAll(ctx, reqs, leases, err)
 	if l.core.cfg.Observer.Decided != nil {
 		for i := range reqs {
-			degraded := err == nil && leases[i].degraded != ""
-			l.observeDecision(ctx, reqs[i].Entity, reqs[i].Resource, err == nil, degraded, err)
+			var lease *Lease
+			if err == nil {
+				lease = leases[i]
+			}
+			l.observeDecision(ctx, began, &reqs[i], i, lease, err)
 		}
 	}
 	return leases, err
@@ -254,21 +285,36 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 	}
 	for i := range reqs {
 		if err := reqs[i].OnUnavailable.validate("on_unavailable"); err != nil {
-			return nil, fmt.Errorf("request %d: %w", i, err)
+			return nil, &RequestError{i, err}
 		}
 	}
+	within := l.core.deciding(ctx)
+	defer within.end()
 	for try := 0; ; try++ {
 		leases := make([]*Lease, len(reqs))
 		var s *space
+		var none error // the first request to which no limits apply
 		for i := range reqs {
 			var p *plan
 			var err error
-			if s, p, err = l.plan(ctx, reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0); err != nil {
-				return l.orDegradeAll(ctx, reqs, leases, err)
+			s, p, err = l.plan(within.or(ctx), reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
+			switch {
+			case errors.Is(err, ErrNoLimits): // who leaves it out and asks again is to find the others read
+				if none == nil {
+					none = &RequestError{i, err}
+				}
+				continue
+			case err != nil:
+				return l.orDegradeAll(ctx, reqs, leases, &RequestError{i, err})
+			case none != nil:
+				continue
 			}
 			if leases[i], err = l.prepare(p, &reqs[i]); err != nil {
-				return nil, fmt.Errorf("request %d: %w", i, err)
+				return nil, &RequestError{i, err}
 			}
+		}
+		if none != nil {
+			return nil, none
 		}
 		m := merge(leases)
 		out, err := store.Outcome{}, store.ErrStaleLimits
@@ -276,7 +322,7 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 			if err := m.check(); err != nil {
 				return nil, err
 			}
-			out, err = l.take(ctx, store.Take{Debits: m.debits})
+			out, err = l.take(within.or(ctx), store.Take{Debits: m.debits})
 		}
 		if err != nil {
 			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
@@ -287,10 +333,11 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 			}
 			return l.orDegradeAll(ctx, reqs, leases, err)
 		}
-		d := m.spread(out, leases)
-		l.observeShadows(ctx, d.Statuses, out.Allowed)
+		d := m.spread(out, leases, !out.Allowed || l.core.cfg.Observer.WouldRefuse != nil)
+		l.observeNear(ctx, leases[0].plan.nearLimit, m.debits, out)
+		l.observeShadows(ctx, s, &d)
 		if !out.Allowed {
-			return nil, &ExceededError{d}
+			return nil, &ExceededError{d, m.each(&d)}
 		}
 		for _, le := range leases {
 			if le.plan.shadows {

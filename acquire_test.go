@@ -301,6 +301,7 @@ func TestConfig(t *testing.T) {
 		"Config.NamespaceID":    func(c *weir.Config) { c.NamespaceID = "_" },
 		"Config.CacheEntries":   func(c *weir.Config) { c.CacheEntries = -1 },
 		"Config.StoreTimeout":   func(c *weir.Config) { c.StoreTimeout = -1 },
+		"Config.DecideWithin":   func(c *weir.Config) { c.DecideWithin = 1001 * time.Millisecond },
 		"Config.AuditRetention": func(c *weir.Config) { c.AuditRetention = -1 },
 		"Config.OnUnavailable":  func(c *weir.Config) { c.OnUnavailable = weir.Local },
 	}

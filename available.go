@@ -37,8 +37,9 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 	for i := range p.links {
 		lk := &p.links[i]
 		for j := range lk.limits {
-			level := levelNow(&lk.limits[j], &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, lk.source, store.Charge{Shadow: lk.shadow.has(j)}, level, now))
+			c := store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)}
+			level := levelNow(c, &snap.States[i], now)
+			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, origin{lk.source, lk.manifest}, c, level, now))
 		}
 	}
 	return av, nil
@@ -53,9 +54,10 @@ func (l *Limiter) peek(ctx context.Context, buckets ...store.Bucket) (store.Snap
 	return snap, err
 }
 
-// levelNow returns a limit's level as the next debit will find it: of a bucket that still has other parameters, what
-// is outstanding is carried over.
-func levelNow(lim *store.Limit, s *store.State, now int64) store.Level {
+// levelNow returns a limit's level as the next debit will find it, and whether it would refuse the charge: of a bucket
+// that still has other parameters, what is outstanding is carried over.
+func levelNow(c store.Charge, s *store.State, now int64) store.Level {
+	lim := c.Limit
 	p := paramsOf(lim)
 	level := p.Clock(now)
 	for _, ls := range s.Limits {
@@ -67,7 +69,7 @@ func levelNow(lim *store.Limit, s *store.State, now int64) store.Level {
 			level = bucket.Rebase(paramsOf(ls.Limit), p, ls.Level, now)
 		}
 	}
-	refused := !p.Fits(level, p.Clock(now), 0)
+	refused := !p.Fits(level, p.Clock(now), c.Amount)
 	return store.Level{Limit: lim, Level: level, Refused: refused}
 }
 

@@ -14,6 +14,13 @@ type Managed struct {
 	Hash     string `json:"hash"`     // of what it declared; a record of another value was changed by somebody else
 }
 
+func (m *Managed) name() string {
+	if m == nil {
+		return ""
+	}
+	return m.Manifest
+}
+
 // Declared is a record that a manifest can declare: an entity, or the limits of a scope. One of Entity and Limits is
 // set, or neither where there is no record.
 type Declared struct {
@@ -213,7 +220,7 @@ func (ch *DeclaredChange) event() event {
 		switch {
 		case a.Limits == nil:
 			ev.action = "limits.delete"
-		case b.Limits != nil && slices.Equal(a.Limits.Limits, b.Limits.Limits) && a.Limits.OnUnavailable == b.Limits.OnUnavailable:
+		case b.Limits != nil && a.Limits.equal(b.Limits):
 			ev.action = "limits.adopt"
 		}
 		if b.Limits != nil {
@@ -237,10 +244,18 @@ func (sl *ScopedLimits) Validate() error {
 	if err := sl.OnUnavailable.validate("on_unavailable"); err != nil {
 		return err
 	}
-	if sl.OnUnavailable != "" && sl.Scope != (Scope{}) {
-		return configErr("on_unavailable", "is a setting of the system")
+	if err := sl.NearLimit.Validate(); err != nil {
+		return err
 	}
-	if len(sl.Limits) == 0 && sl.OnUnavailable != "" {
+	if sl.Scope != (Scope{}) {
+		switch {
+		case sl.OnUnavailable != "":
+			return configErr("on_unavailable", "is a setting of the system")
+		case sl.NearLimit != nil:
+			return configErr("near_limit", "is a setting of the system")
+		}
+	}
+	if len(sl.Limits) == 0 && sl.settings() {
 		return nil
 	}
 	_, err := validateLimits(sl.Limits)

@@ -55,7 +55,7 @@ func (d *declaration) writes(ctx context.Context, ch *DeclaredChange) ([]store.W
 		}
 		return append(writes, n.put()), nil
 	case a.Limits != nil:
-		lr := limitsRecord{a.Limits.Limits, a.Limits.OnUnavailable, a.Limits.Managed}
+		lr := limitsRecord{a.Limits.Limits, a.Limits.OnUnavailable, a.Limits.NearLimit, a.Limits.Managed}
 		if len(lr.Limits) > 0 {
 			lr.Limits, _ = validateLimits(lr.Limits) // fills in bursts
 		}

@@ -114,29 +114,38 @@ func (le *Lease) leaveOut() {
 	}
 }
 
-// observeShadows tells of each limit in shadow that would have refused.
-func (l *Limiter) observeShadows(ctx context.Context, statuses []LimitStatus, allowed bool) {
+// observeShadows counts, and tells of, each limit in shadow that would have refused.
+func (l *Limiter) observeShadows(ctx context.Context, s *space, d *Decision) {
 	f := l.core.cfg.Observer.WouldRefuse
-	if f == nil {
-		return
-	}
-	for i := range statuses {
-		if s := &statuses[i]; s.WouldRefuse {
-			f(ctx, WouldRefuseEvent{l.name, s.Entity, s.Resource, s.Limit, s.Requested, allowed})
+	for i := range d.Statuses {
+		st := &d.Statuses[i]
+		if !st.WouldRefuse {
+			continue
+		}
+		l.core.tallies.countWouldRefuse(store.Bucket{Namespace: s.id, Entity: st.Entity, Resource: st.Resource}, d.At, st.Limit, st.Requested*1000)
+		if f != nil {
+			f(ctx, WouldRefuseEvent{l.name, st.Entity, st.Resource, st.Limit, st.Requested, d.Allowed})
 		}
 	}
 }
 
 // observeAllow is observeShadows for a take of Allow.
 func (l *Limiter) observeAllow(ctx context.Context, debits []store.Debit, out store.Outcome) {
+	f := l.core.cfg.Observer.WouldRefuse
 	n := 0
 	for i := range debits {
 		for _, c := range debits[i].Charges {
 			if c.Shadow && out.Levels[n].Refused {
 				b := debits[i].Bucket
-				l.core.cfg.Observer.WouldRefuse(ctx, WouldRefuseEvent{l.name, b.Entity, b.Resource, c.Limit.Name, c.Amount / 1000, out.Allowed})
+				l.core.tallies.countWouldRefuse(b, out.At, c.Limit.Name, c.Amount)
+				if f != nil {
+					f(ctx, WouldRefuseEvent{l.name, b.Entity, b.Resource, c.Limit.Name, c.Amount / 1000, out.Allowed})
+				}
 			}
 			n++
 		}
 	}
 }
+
+// watchesShadows reports whether somebody is to know what limits in shadow would have refused.
+func (c *core) watchesShadows() bool { return c.cfg.Observer.WouldRefuse != nil || c.tallies != nil }

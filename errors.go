@@ -61,6 +61,10 @@ type StoreError = store.Error
 // that was looked at, and RetryAfter is when the request would pass if nobody else spent.
 type ExceededError struct {
 	Decision
+	// Each is what of the Decision each request of [Limiter.AcquireAll] is about, in their order: the limits of its own
+	// chain, with what all requests together asked of them. A request none of whose limits refused is Allowed, though
+	// nothing was spent. Nil after all other calls.
+	Each []Decision
 }
 
 // Error names the limits that refused and when to come back.
@@ -99,6 +103,18 @@ func (e *BurstError) Error() string {
 
 // Is makes errors.Is(err, ErrExceedsBurst) hold.
 func (e *BurstError) Is(target error) bool { return target == ErrExceedsBurst }
+
+// RequestError says which request of [Limiter.AcquireAll] an error is about.
+type RequestError struct {
+	Index int // from 0
+	Err   error
+}
+
+// Error returns "request N: " and the error.
+func (e *RequestError) Error() string { return fmt.Sprintf("request %d: %v", e.Index, e.Err) }
+
+// Unwrap returns the error.
+func (e *RequestError) Unwrap() error { return e.Err }
 
 // NoLimitsError says that no limits apply to an entity on a resource, and where they were looked for.
 type NoLimitsError struct{ Entity, Resource string }

@@ -19,7 +19,8 @@ import (
 func TestNeverOverAdmits(t *testing.T) {
 	t.Parallel()
 	const burst, perSecond, seconds = 3_000, 1_000, 8
-	b := setup(t)
+	patient := func(c *weir.Config) { c.StoreTimeout = time.Minute } // however busy the machine is
+	b := setup(t, patient)
 	b.child("parent", "")
 	children := []string{"a", "b"}
 	b.child("a", "parent")
@@ -28,7 +29,7 @@ func TestNeverOverAdmits(t *testing.T) {
 	b.set("parent", "", weir.PerSecond("n", perSecond).WithBurst(burst))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	peers := []*bundle{b, b.peer()}
+	peers := []*bundle{b, b.peer(patient)}
 
 	var kept [2]atomic.Int64 // admitted and not given back, by child
 	var refused atomic.Int64

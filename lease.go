@@ -56,30 +56,30 @@ func (le *Lease) decision(allowed bool) Decision {
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			n := len(d.Statuses)
-			d.Statuses = append(d.Statuses, statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.sourceOf(n), c, le.levels[n], now))
+			d.Statuses = append(d.Statuses, statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.originOf(n), c, le.levels[n], now))
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)
 	return d
 }
 
-// sourceOf returns where the limit of the n-th charge comes from.
-func (le *Lease) sourceOf(n int) Source {
+// originOf returns where the limit of the n-th charge comes from.
+func (le *Lease) originOf(n int) origin {
 	for i := range le.debits {
 		if n >= len(le.debits[i].Charges) {
 			n -= len(le.debits[i].Charges)
 			continue
 		}
 		if le.debits[i].Charges[n].Limit.Override {
-			return SourceRequest
+			return origin{source: SourceRequest}
 		}
 		for j := range le.plan.links {
 			if le.plan.links[j].bucket == le.debits[i].Bucket {
-				return le.plan.links[j].source
+				return origin{le.plan.links[j].source, le.plan.links[j].manifest}
 			}
 		}
 	}
-	return ""
+	return origin{}
 }
 
 // Adjust adds to what the lease holds, or with negative amounts gives some of it back, once the true cost is known.
@@ -100,13 +100,15 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 		return err
 	}
 	le.decisionLocked() // from what was held so far
-	at, err := le.settle(ctx, debits)
+	out, err := le.settle(ctx, debits)
 	if heldElsewhere(err) {
 		le.ended = err // what this lease holds is not its to give back any more
 		return err
 	}
 	if err == nil {
-		le.countAdjusted(debits, at)
+		le.countAdjusted(debits, out.At)
+		le.tellAdjusted(ctx, debits)
+		le.nearAdjusted(ctx, debits, out)
 	}
 	le.apply(debits, err == nil)
 	return err
@@ -205,11 +207,14 @@ func (le *Lease) Rollback(ctx context.Context) error {
 	if heldElsewhere(err) {
 		le.ended = err
 	}
+	if err == nil {
+		le.tellAdjusted(ctx, debits)
+	}
 	return err
 }
 
-// settle changes what the lease holds, and returns the store's time of it.
-func (le *Lease) settle(ctx context.Context, debits []store.Debit) (time.Time, error) {
+// settle changes what the lease holds.
+func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
 	s := store.Settle{Debits: debits}
 	if le.held != nil {
 		s.ID, s.Expires = le.held.change(), le.held.expires
@@ -223,7 +228,7 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (time.Time, e
 	if le.plan.space != nil {
 		le.plan.space.queues.returned(debits)
 	}
-	return out.At, err
+	return out, err
 }
 
 // settle changes buckets within the store's time, whatever becomes of the caller.

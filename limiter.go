@@ -31,6 +31,11 @@ type Config struct {
 	// StoreTimeout bounds every call of the store. What comes of a late answer is up to OnUnavailable. Defaults
 	// to 1 s.
 	StoreTimeout time.Duration
+	// DecideWithin bounds a decision as a whole, with all that it has to read: after that OnUnavailable answers. What
+	// the store debits too late stays debited, and what it reads too late is there for the next. It is for as
+	// long as whoever asks waits: [Limiter.Wait] and the changes of a [Lease] take what they take. At most, and by
+	// default, StoreTimeout.
+	DecideWithin time.Duration
 	// OnUnavailable says what to answer when the store does not and neither the request nor the system's record say
 	// otherwise. Defaults to Deny.
 	OnUnavailable Unavailable
@@ -45,6 +50,7 @@ func (c Config) withDefaults() Config {
 	c.CacheTTL = cmp.Or(c.CacheTTL, time.Minute)
 	c.CacheEntries = cmp.Or(c.CacheEntries, 200_000)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, time.Second)
+	c.DecideWithin = cmp.Or(c.DecideWithin, c.StoreTimeout)
 	c.OnUnavailable = cmp.Or(c.OnUnavailable, Deny)
 	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
 	if c.Observer == nil {
@@ -61,6 +67,10 @@ func (c Config) validate() error {
 		return configErr("Config.CacheEntries", "must not be negative")
 	case c.StoreTimeout < 0:
 		return configErr("Config.StoreTimeout", "must not be negative")
+	case c.DecideWithin < 0:
+		return configErr("Config.DecideWithin", "must not be negative")
+	case c.DecideWithin > c.StoreTimeout:
+		return configErr("Config.DecideWithin", "must be at most Config.StoreTimeout, which is %s", c.StoreTimeout)
 	case c.AuditRetention < 0:
 		return configErr("Config.AuditRetention", "must not be negative")
 	}
@@ -99,6 +109,7 @@ type core struct {
 	immediate store.Immediate // the store, if it never waits
 	usage     store.Usage     // the store, if it keeps usage
 	tallies   *tallies        // what this process counts itself; nil if the store keeps no usage
+	near      *near           // nil if nobody is to be told
 	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
@@ -128,6 +139,9 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	if c.usage, _ = cfg.Store.(store.Usage); c.usage != nil {
 		c.tallies = newTallies(c)
+	}
+	if tell := cfg.Observer.NearLimit; tell != nil {
+		c.near = newNear(tell)
 	}
 	l := c.in(cfg.Namespace)
 	l.owner = true
@@ -195,6 +209,10 @@ type CacheStats struct {
 	Entries      int           // records remembered
 	Plans        int           // pairs of entity and resource whose limits are remembered
 	TTL          time.Duration // as configured; negative: off
+	// NearLimits is of how many limits of entities it is remembered which near-limit events were told, and NearForgotten
+	// of how many that was forgotten for lack of room: their events may be told again.
+	NearLimits    int
+	NearForgotten uint64
 }
 
 // CacheStats returns how the caches fare.
@@ -203,6 +221,7 @@ func (l *Limiter) CacheStats() CacheStats {
 	c.tallies.collect()
 	s := CacheStats{TTL: c.cfg.CacheTTL}
 	s.Hits, s.Misses, s.Entries = c.views.Stats()
+	s.NearLimits, s.NearForgotten = c.near.stats()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, sp := range c.spaces {

@@ -17,14 +17,25 @@ type merged struct {
 type position struct{ debit, charge int }
 
 func merge(leases []*Lease) merged {
-	m := merged{from: make([][]position, len(leases))}
-	var own [][]store.Charge // by debit: its bucket's own limits, as the first lease knows them
+	debits, charges := 0, 0
+	for _, le := range leases {
+		debits += len(le.debits)
+		for i := range le.debits {
+			charges += len(le.debits[i].Charges)
+		}
+	}
+	m := merged{debits: make([]store.Debit, 0, debits), from: make([][]position, len(leases))}
+	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first lease knows them
+	room := make([]store.Charge, charges)    // for what the buckets that are not shared are charged
+	places := make([]position, 0, charges)
 	for i, le := range leases {
+		from := len(places)
 		for _, d := range le.debits {
 			at := slices.IndexFunc(m.debits, func(o store.Debit) bool { return o.Bucket == d.Bucket })
 			if at < 0 {
 				at = len(m.debits)
-				m.debits = append(m.debits, store.Debit{Bucket: d.Bucket, Ref: d.Ref})
+				m.debits = append(m.debits, store.Debit{Bucket: d.Bucket, Ref: d.Ref, Charges: room[:0:len(d.Charges)]})
+				room = room[len(d.Charges):]
 				own = append(own, nil)
 			}
 			if !d.Charges[0].Limit.Override { // then none of them is
@@ -40,9 +51,10 @@ func merge(leases []*Lease) merged {
 					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow})
 				}
 				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*bucket.MaxBurst) // a sum must not wrap around
-				m.from[i] = append(m.from[i], position{at, j})
+				places = append(places, position{at, j})
 			}
 		}
+		m.from[i] = places[from:len(places):len(places)]
 	}
 	return m
 }
@@ -61,37 +73,66 @@ func (m *merged) check() error {
 	return nil
 }
 
-// spread hands the outcome to the leases, and returns the decision over all.
-func (m *merged) spread(out store.Outcome, leases []*Lease) Decision {
+// spread hands the outcome to the leases, and returns the decision over all, if anybody is to see it.
+func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision {
 	first := make([]int, len(m.debits))
 	for i := 1; i < len(first); i++ {
 		first[i] = first[i-1] + len(m.debits[i-1].Charges)
 	}
+	charges := 0
+	for i := range m.from {
+		charges += len(m.from[i])
+	}
+	levels := make([]store.Level, 0, charges)
 	for i, le := range leases {
-		le.at = out.At
-		le.levels = make([]store.Level, len(m.from[i]))
-		for n, pos := range m.from[i] {
-			le.levels[n] = out.Levels[first[pos.debit]+pos.charge]
+		from := len(levels)
+		for _, pos := range m.from[i] {
+			levels = append(levels, out.Levels[first[pos.debit]+pos.charge])
 		}
+		le.at, le.levels = out.At, levels[from:len(levels):len(levels)]
 	}
 	d := Decision{Allowed: out.Allowed, At: out.At}
+	if !seen {
+		return d
+	}
+	d.Statuses = make([]LimitStatus, 0, len(out.Levels))
 	now := nanosOf(out.At)
 	for i, md := range m.debits {
 		for j, c := range md.Charges {
-			src := m.source(leases, position{i, j})
-			d.Statuses = append(d.Statuses, statusOf(md.Bucket.Entity, md.Bucket.Resource, src, c, out.Levels[first[i]+j], now))
+			from := m.origin(leases, position{i, j})
+			d.Statuses = append(d.Statuses, statusOf(md.Bucket.Entity, md.Bucket.Resource, from, c, out.Levels[first[i]+j], now))
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)
 	return d
 }
 
-// source finds a charge's source in the first lease that has it.
-func (m *merged) source(leases []*Lease, at position) Source {
+// each divides the decision over all among the leases.
+func (m *merged) each(d *Decision) []Decision {
+	first := make([]int, len(m.debits))
+	for i := 1; i < len(first); i++ {
+		first[i] = first[i-1] + len(m.debits[i-1].Charges)
+	}
+	all := make([]Decision, len(m.from))
+	for i, charges := range m.from {
+		e := &all[i]
+		e.Allowed, e.At = true, d.At
+		for _, pos := range charges {
+			st := d.Statuses[first[pos.debit]+pos.charge]
+			e.Allowed = e.Allowed && !st.Refused
+			e.Statuses = append(e.Statuses, st)
+		}
+		e.RetryAfter = longest(e.Statuses)
+	}
+	return all
+}
+
+// origin finds a charge's origin in the first lease that has it.
+func (m *merged) origin(leases []*Lease, at position) origin {
 	for i, le := range leases {
 		if n := slices.Index(m.from[i], at); n >= 0 {
-			return le.sourceOf(n)
+			return le.originOf(n)
 		}
 	}
-	return ""
+	return origin{}
 }

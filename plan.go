@@ -23,6 +23,7 @@ type plan struct {
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
 	onUnavailable Unavailable
+	nearLimit     Thresholds   // of the system's record; nil: the default
 	shadows       bool         // some limit is in shadow
 	forgotten     sync.Once    // what it was made of
 	refusals      atomic.Int64 // of Allow, not handed to the tallies yet
@@ -31,13 +32,14 @@ type plan struct {
 
 // link is one bucket of a plan.
 type link struct {
-	bucket store.Bucket
-	source Source
-	limits []store.Limit
-	shadow shadows       // which of them are in shadow for the entity
-	one    *store.Charge // of the view that the limits are from
-	epoch  uint64
-	ref    *store.Ref
+	bucket   store.Bucket
+	source   Source
+	manifest string // that declares the limits
+	limits   []store.Limit
+	shadow   shadows       // which of them are in shadow for the entity
+	one      *store.Charge // of the view that the limits are from
+	epoch    uint64
+	ref      *store.Ref
 }
 
 // countsRequests says which limits [Limiter.Allow] charges.

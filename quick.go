@@ -26,31 +26,33 @@ func (c *coarseClock) read(start time.Time) uint32 {
 }
 
 // allowQuick is the usual decision of Allow on a store that never waits: one limit of one bucket, both known. Where
-// anything is not as usual it is not ok, and nothing was done.
-func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
+// anything is not as usual there is no node, and nothing was done.
+func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed bool, _ *planNode) {
 	c := l.core
-	if c.immediate == nil || c.cfg.Observer.Called != nil || ctx.Err() != nil {
-		return false, false
+	if c.immediate == nil || c.cfg.Observer.Called != nil || c.near != nil || ctx.Err() != nil {
+		return false, nil
 	}
 	s := l.pinned
 	if s == nil {
 		f := l.found.Load()
 		if f == nil || f.registry != c.registry.Load() || c.elapsed() >= f.until {
-			return false, false
+			return false, nil
 		}
 		s = f.space
 	}
 	generation := uint32(s.generation.Load())
 	n := s.plans.find(entity, resource)
 	if n == nil || n.one == nil || c.coarse.read(c.start) >= n.expires || n.generation.Load() != generation {
-		return false, false
+		return false, nil
 	}
-	if allowed, ok = c.immediate.TakeOne(&n.ref, n.one); ok {
-		if allowed || c.tallies == nil {
-			s.hits.add()
-		} else {
-			c.tallies.refused(n.plan, &n.plan.quick) // counts the hit, too: one atomic step for both
-		}
+	allowed, ok := c.immediate.TakeOne(&n.ref, n.one)
+	switch {
+	case !ok:
+		return false, nil
+	case allowed || c.tallies == nil:
+		s.hits.add()
+	default:
+		c.tallies.refused(n.plan, &n.plan.quick) // counts the hit, too: one atomic step for both
 	}
-	return allowed, ok
+	return allowed, n
 }

@@ -17,6 +17,9 @@ type Request struct {
 	// Tokens by limit name. Limits that apply and are not named are debited 0, and refuse while they are in debt.
 	// A name that no limit of the entity or of a parent that is charged has is an error.
 	Tokens Tokens
+	// Requests is debited of each limit that applies, is not named in Tokens, and counts requests: those named rps, rpm,
+	// rph, rpd or requests. It is an error if there is none. Defaults to 0.
+	Requests int64
 	// Limits, if not empty, take the place of the entity's own for this call only: not for its parents, never
 	// stored. Calls that pass an equal limit share its state; at most 16 different ones per bucket at a time. They are
 	// enforced.
@@ -44,6 +47,7 @@ type LimitStatus struct {
 	Resource  string
 	Limit     string
 	Source    Source // the level that the limit comes from
+	Manifest  string // that declares the limit, as far as is known without asking; "" if none does
 	Requested int64  // tokens
 	Available int64  // tokens, rounded down; negative in debt
 	Amount    int64  // tokens per Period
@@ -82,6 +86,12 @@ const (
 	SourceSystem        Source = "system"         // the namespace's limits
 )
 
+// origin is where a limit comes from: the level, and the manifest that declares it there.
+type origin struct {
+	source   Source
+	manifest string
+}
+
 // Unavailable says what to answer when the store does not.
 type Unavailable string
 
@@ -104,10 +114,10 @@ func (u Unavailable) validate(field string) error {
 }
 
 // statusOf makes a charge's status of its level after the decision.
-func statusOf(entity, resource string, src Source, c store.Charge, l store.Level, now int64) LimitStatus {
+func statusOf(entity, resource string, from origin, c store.Charge, l store.Level, now int64) LimitStatus {
 	p := paramsOf(l.Limit)
 	s := LimitStatus{
-		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: src,
+		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: from.source, Manifest: from.manifest,
 		Requested: c.Amount / 1000,
 		Available: floorTokens(p.Available(l.Level, p.Clock(now))),
 		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,

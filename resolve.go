@@ -40,7 +40,10 @@ type view struct {
 	enforce       []Enforce     // of the limits; nil if all are enforced
 	one           *store.Charge // see oneCharge
 	source        Source
+	manifest      string // that declares the limits
+	also          bool   // the entity has default limits besides
 	onUnavailable Unavailable
+	nearLimit     Thresholds
 	namespace     namespaceRecord
 	epoch         uint64
 }
@@ -100,7 +103,8 @@ func (k viewKey) decode(records []store.Record) (v view, err error) {
 		default:
 			var lr limitsRecord
 			err = decodeRecord(r, &lr)
-			v.onUnavailable = lr.OnUnavailable
+			v.manifest = lr.Managed.name()
+			v.onUnavailable, v.nearLimit = lr.OnUnavailable, lr.NearLimit
 			for _, l := range lr.Limits {
 				valid, bad := l.validate()
 				if bad != nil {
@@ -121,6 +125,7 @@ func (k viewKey) decode(records []store.Record) (v view, err error) {
 		}
 		if err != nil || len(v.limits) > 0 {
 			v.one = oneCharge(v.limits)
+			v.also = k.kind == limitsView && i == 0 && records[1].Version != 0
 			return v, err
 		}
 	}
@@ -157,7 +162,7 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 		s.hits.add()
 		return s, n.plan, nil
 	}
-	p, err := l.core.makePlan(ctx, s, entity, resource, own)
+	p, err := l.core.makePlan(ctx, s, entity, resource, own, nil)
 	if err != nil {
 		return s, nil, err
 	}
@@ -167,8 +172,8 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 	return s, p, nil
 }
 
-// makePlan walks the chain, one call of the store per entity at most.
-func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, own bool) (*plan, error) {
+// makePlan walks the chain, one call of the store per entity at most. It shows seen, if not nil, what it finds.
+func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, own bool, seen func(id string, vs []view)) (*plan, error) {
 	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
 		return nil, firstOf(err)
 	}
@@ -196,8 +201,11 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 			until = good
 		}
 		p.chain = append(p.chain, id)
-		p.onUnavailable = vs[1].onUnavailable
+		p.onUnavailable, p.nearLimit = vs[1].onUnavailable, vs[1].nearLimit
 		p.addLink(s, id, vs)
+		if seen != nil {
+			seen(id, vs)
+		}
 		if id == entity && own && len(p.links) == 0 {
 			return nil, &NoLimitsError{entity, resource}
 		}
@@ -228,7 +236,7 @@ func (p *plan) addLink(s *space, id string, vs []view) {
 	for _, v := range []view{vs[2], vs[3], vs[1]} {
 		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
 		if len(v.limits) > 0 {
-			lk.limits, lk.source, lk.one = v.limits, v.source, v.one
+			lk.limits, lk.source, lk.manifest, lk.one = v.limits, v.source, v.manifest, v.one
 			lk.shadow = shadowsOf(id, v.limits, v.enforce)
 			p.shadows = p.shadows || lk.shadow != 0
 			p.links = append(p.links, lk)

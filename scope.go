@@ -23,6 +23,7 @@ type ScopedLimits struct {
 	Source        Source      `json:"source"`
 	Limits        []Limit     `json:"limits,omitempty"`
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the namespace's scope only
+	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // of the namespace's scope only; see SetNearLimit
 	Managed       *Managed    `json:"managed,omitempty"`        // set by Declare alone
 }
 
@@ -122,7 +123,7 @@ func scopedLimits(r store.Record) (ScopedLimits, error) {
 		}
 	}
 	sc := scopeOf(r.Key)
-	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable, lr.Managed}, nil
+	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}, nil
 }
 
 // SetLimits replaces the limits of a scope. Requests through this process see it at once, those elsewhere within
@@ -141,7 +142,7 @@ func (l *Limiter) SetLimits(ctx context.Context, scope Scope, limits ...Limit) e
 }
 
 // DeleteLimits removes the limits of a scope, so that those of the next more general one apply. The namespace's
-// on_unavailable stays.
+// on_unavailable and near_limit stay.
 //
 // Errors: [ErrNotFound] if there are none, [*ConfigError], [ErrConflict], store trouble.
 func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
@@ -186,12 +187,12 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 		if err != nil {
 			return err
 		}
-		lr := limitsRecord{before.Limits, before.OnUnavailable, before.Managed}
+		lr := limitsRecord{before.Limits, before.OnUnavailable, before.NearLimit, before.Managed}
 		if err := f(&lr); err != nil {
 			return err
 		}
-		after := ScopedLimits{scope, before.Source, lr.Limits, lr.OnUnavailable, lr.Managed}
-		if slices.Equal(before.Limits, after.Limits) && before.OnUnavailable == after.OnUnavailable {
+		after := ScopedLimits{scope, before.Source, lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}
+		if after.equal(&before) {
 			return nil
 		}
 		ev := event{action: action, subject: scope.subject()}
@@ -206,10 +207,18 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 	})
 }
 
-func (sl ScopedLimits) empty() bool { return len(sl.Limits) == 0 && sl.OnUnavailable == "" }
+func (sl *ScopedLimits) empty() bool { return len(sl.Limits) == 0 && !sl.settings() }
+
+// settings reports whether something but limits is set.
+func (sl *ScopedLimits) settings() bool { return sl.OnUnavailable != "" || sl.NearLimit != nil }
+
+// equal reports whether both set the same.
+func (sl *ScopedLimits) equal(o *ScopedLimits) bool {
+	return slices.Equal(sl.Limits, o.Limits) && sl.OnUnavailable == o.OnUnavailable && sl.NearLimit.Equal(o.NearLimit)
+}
 
 // Limits returns the limits of exactly this scope, as they are stored. Of the namespace's scope, Limits may be empty
-// while OnUnavailable is set.
+// while OnUnavailable or NearLimit is set.
 //
 // Errors: [ErrNotFound] if there are none, [*ConfigError], store trouble.
 func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error) {

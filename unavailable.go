@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -89,7 +90,7 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.Is(err, store.ErrStaleLimits):
 		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "the limits change faster than they can be read"}}
 	case errors.Is(err, context.DeadlineExceeded):
-		return true, &StoreError{Op: "take", Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
+		return true, &StoreError{Op: "take", Err: err, Hint: "the store did not answer within Config.DecideWithin, which is Config.StoreTimeout where it is not set"}
 	case errors.Is(err, store.ErrTooManyBuckets):
 		// It has answered. Were this admitted, whoever makes up ids would fill the store and then have no limits.
 		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}}
@@ -97,7 +98,7 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	return true, err
 }
 
-// bounded is a context that ends after the store's time. It arms a timer only if somebody waits for it, which an
+// bounded is a context that ends when its time is over. It arms a timer only if somebody waits for it, which an
 // embedded store seldom does.
 type bounded struct {
 	context.Context //nolint:containedctx // it is a context
@@ -106,10 +107,28 @@ type bounded struct {
 	once   sync.Once
 	armed  context.Context //nolint:containedctx // made when it is first waited for
 	cancel context.CancelFunc
+	ended  atomic.Bool
 }
 
+// bound bounds one call of the store.
 func (c *core) bound(ctx context.Context) *bounded {
 	return &bounded{Context: ctx, deadline: time.Now().Add(c.cfg.StoreTimeout)}
+}
+
+// deciding bounds one decision with all its calls of the store; nil for a store that never waits.
+func (c *core) deciding(ctx context.Context) *bounded {
+	if c.immediate != nil {
+		return nil
+	}
+	return &bounded{Context: ctx, deadline: time.Now().Add(c.cfg.DecideWithin)}
+}
+
+// or returns the bounded context, or ctx where nothing is bounded.
+func (b *bounded) or(ctx context.Context) context.Context {
+	if b == nil {
+		return ctx
+	}
+	return b
 }
 
 func (b *bounded) arm() context.Context {
@@ -136,11 +155,18 @@ func (b *bounded) Err() error {
 	if !time.Now().Before(b.deadline) {
 		return context.DeadlineExceeded
 	}
+	if b.ended.Load() { // what a store derived from it may look later than that
+		return context.Canceled
+	}
 	return nil
 }
 
 // end releases what was armed. Nobody may arm it any more.
 func (b *bounded) end() {
+	if b == nil {
+		return
+	}
+	b.ended.Store(true)
 	b.once.Do(func() { b.armed, b.cancel = b.Context, func() {} })
 	b.cancel()
 }

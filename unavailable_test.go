@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -146,7 +147,10 @@ func TestDegradedLease(t *testing.T) {
 	}
 	decided, called := seen.drain()
 	want := weir.DecidedEvent{Namespace: "default", Entity: "alice", Resource: "api", Allowed: true, Degraded: true}
-	if len(decided) != 1 || decided[0] != want {
+	if len(decided) == 1 {
+		want.Took = decided[0].Took
+	}
+	if len(decided) != 1 || decided[0] != want || want.Took <= 0 {
 		t.Errorf("decided %+v", decided)
 	}
 	if i := slices.IndexFunc(called, func(c weir.CalledEvent) bool { return c.Op == "take" }); i < 0 || !errors.Is(called[i].Err, errDown) {
@@ -251,6 +255,7 @@ func TestStoreTimeout(t *testing.T) {
 				req := weir.Request{Entity: "alice", Resource: "api", Tokens: one}
 				within := func(want time.Duration, how string, call func() error) {
 					t.Helper()
+					synctest.Wait() // what the call before has begun to load ends at the same time
 					began := time.Now()
 					err := call()
 					if took := time.Since(began); took != want {

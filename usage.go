@@ -95,6 +95,10 @@ type LimitUsage struct {
 	Refused       int64  `json:"refused"`        // requests that this limit refused
 	RefusedTokens int64  `json:"refused_tokens"` // what they asked for
 	Adjustments   int64  `json:"adjustments"`    // changes of what a lease held
+	// WouldRefuse counts requests that the limit, in shadow, would have refused, whatever became of them. They are not
+	// among Refused.
+	WouldRefuse       int64 `json:"would_refuse,omitempty"`
+	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // what these asked for
 }
 
 // UsageQuery selects windows of one type.
@@ -256,6 +260,7 @@ func usageOf(by UsageBy, r *store.UsageRecord) Usage {
 		u.Limits = append(u.Limits, LimitUsage{
 			Limit: c.Limit, Consumed: floorTokens(c.Consumed()), Debited: c.Debited / 1000, Returned: c.Returned / 1000,
 			Peak: c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000, Adjustments: c.Adjustments,
+			WouldRefuse: c.WouldRefuse, WouldRefuseTokens: c.WouldTokens / 1000,
 		})
 	}
 	slices.SortFunc(u.Limits, func(a, b LimitUsage) int { return cmp.Compare(a.Limit, b.Limit) })

@@ -1,30 +1,50 @@
 package weir_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// BenchmarkAdmitted is what usage must not slow down: decisions that admit.
+// BenchmarkAdmitted is what usage must not slow down: decisions that admit. It is measured without usage as well, and
+// with somebody to be told of limits near their end.
 func BenchmarkAdmitted(b *testing.B) {
-	lim := limiterOn(b, memory.New(nil))
-	ctx := b.Context()
-	must(b, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(1e12)))
-	b.Run("Allow", func(b *testing.B) {
-		for b.Loop() {
-			if ok, err := lim.Allow(ctx, "alice", "api"); !ok {
-				b.Fatal(err)
-			}
-		}
-	})
-	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
-	b.Run("Acquire", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := lim.Acquire(ctx, req); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	for _, c := range []struct {
+		name string
+		max  int
+		near func(context.Context, weir.NearLimitEvent)
+	}{
+		{"usage", 0, nil},
+		{"off", -1, nil},
+		{"near", 0, func(context.Context, weir.NearLimitEvent) {}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			lim, err := weir.New(weir.Config{
+				Store: memory.New(&memory.Config{MaxUsage: c.max}), Observer: &weir.Observer{NearLimit: c.near},
+			})
+			must(b, err)
+			defer lim.Close()
+			ctx := b.Context()
+			must(b, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(1e12)))
+			b.Run("Allow", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if ok, err := lim.Allow(ctx, "alice", "api"); !ok {
+						b.Fatal(err)
+					}
+				}
+			})
+			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
+			b.Run("Acquire", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := lim.Acquire(ctx, req); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+	}
 }

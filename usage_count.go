@@ -222,6 +222,15 @@ func (t *tallies) collect() {
 	}
 }
 
+// countWouldRefuse counts a request that a limit in shadow would have refused.
+func (t *tallies) countWouldRefuse(b store.Bucket, at time.Time, limit string, milli int64) {
+	t.count(b, at, func(ta *tally) {
+		f := ta.of(limit)
+		f.WouldRefuse++
+		f.WouldTokens += milli
+	})
+}
+
 // tally counts what came of a request, other than that it was admitted.
 func (l *Limiter) tally(ctx context.Context, req *Request, lease *Lease, err error) {
 	if lease != nil && lease.degraded != "" {

@@ -166,6 +166,46 @@ func TestUsageRefused(t *testing.T) {
 	}
 }
 
+// TestUsageShadow counts what limits in shadow would have refused, apart from what was refused.
+func TestUsageShadow(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	ctx := t.Context()
+	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "org"}))
+	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}))
+	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "org"}, weir.PerDay("tpd", 100).WithEnforce(weir.EnforceShadow), weir.PerDay("rpd", 2).WithEnforce(weir.EnforceShadow)))
+	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key"}, weir.PerDay("tpd", 250)))
+	req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"tpd": 80}}
+	for range 3 { // the second and third would be refused by the parent's
+		_, err := lim.Acquire(ctx, req)
+		must(t, err)
+	}
+	_, err := lim.Acquire(ctx, req) // is refused, and would be by the parent's
+	wantErr(t, err, weir.ErrExceeded)
+	_, err = lim.AcquireAll(ctx, []weir.Request{req})
+	wantErr(t, err, weir.ErrExceeded)
+	for range 3 { // the third would be refused
+		ok, err := lim.Allow(ctx, "org", "api")
+		if must(t, err); !ok {
+			t.Error("a limit in shadow refuses")
+		}
+	}
+	of := func(entity string) weir.Usage {
+		s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{Entity: entity, Window: weir.Monthly})
+		must(t, err)
+		return s.Total
+	}
+	org, key := of("org"), of("key")
+	tpd, rpd := limitsOf(org)["tpd"], limitsOf(org)["rpd"]
+	if org.Refused != 0 || tpd.Refused != 0 || tpd.WouldRefuse != 4 || tpd.WouldRefuseTokens != 4*80 || tpd.Consumed != 80 ||
+		rpd.WouldRefuse != 1 || rpd.WouldRefuseTokens != 1 || rpd.Consumed != 2 {
+		t.Errorf("org %+v", org)
+	}
+	if tpd := limitsOf(key)["tpd"]; key.Refused != 2 || tpd.Refused != 2 || tpd.WouldRefuse != 0 {
+		t.Errorf("key %+v", key)
+	}
+}
+
 // silent is a store that does not answer takes.
 type silent struct {
 	store.Store
@@ -194,6 +234,32 @@ func TestUsageDegraded(t *testing.T) {
 	must(t, err)
 	if s.Total.Degraded != 2 {
 		t.Errorf("%d degraded, want 2", s.Total.Degraded)
+	}
+}
+
+// TestUsageDegradedWait: also one who would have waited, had it been known for what.
+func TestUsageDegradedWait(t *testing.T) {
+	t.Parallel()
+	m := memory.New(nil)
+	fake := &fakeStore{Store: m}
+	lim, err := weir.New(weir.Config{Store: struct {
+		*fakeStore
+		keeper
+	}{fake, m}, OnUnavailable: weir.Allow})
+	must(t, err)
+	defer lim.Close()
+	ctx := t.Context()
+	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	fake.does(func(f *fakeStore) {
+		f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errDown }
+	})
+	_, err = lim.Wait(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}})
+	must(t, err)
+	fake.does(recovers)
+	s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{})
+	must(t, err)
+	if s.Total.Degraded != 1 {
+		t.Errorf("%d degraded, want 1", s.Total.Degraded)
 	}
 }
 

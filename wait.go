@@ -21,17 +21,21 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
 	}
-	s, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
+	began := l.core.beginning()
+	within := l.core.deciding(ctx)
+	s, p, err := l.plan(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
+	within.end()
 	if err != nil {
 		lease, err := l.orDegrade(ctx, &req, nil, err)
-		l.observeDecision(ctx, req.Entity, req.Resource, err == nil, lease != nil, err)
+		l.tally(ctx, &req, lease, err)
+		l.observeDecision(ctx, began, &req, 0, lease, err)
 		return lease, err
 	}
 	would, err := l.prepare(p, &req)
 	if err != nil {
 		return nil, err // what can never pass does not wait its turn
 	}
-	w := s.queues.newWaiter(would.debits, req.Tokens)
+	w := s.queues.newWaiter(would.debits, would.asked())
 	defer s.queues.leave(w)
 	for {
 		if turn := s.queues.behind(w); turn != nil {

@@ -53,8 +53,8 @@ run entity create key-alice --parent team-red --cascade
 run entity create key-bob --parent team-red --cascade
 
 title "a server on a free port"
-echo '$ weir serve --http 127.0.0.1:0'
-.bin/weir serve --http 127.0.0.1:0 >"$data/served" 2>"$data/log" &
+echo '$ weir serve --http 127.0.0.1:0 --grpc off'
+.bin/weir serve --http 127.0.0.1:0 --grpc off >"$data/served" 2>"$data/log" &
 server=$!
 address=
 tries=0

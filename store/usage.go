@@ -50,6 +50,8 @@ type Figures struct {
 	RefusedTokens int64 // what these asked for
 	Adjustments   int64 // changes of what a lease holds
 	Degraded      int64 // requests admitted because the store did not answer
+	WouldRefuse   int64 // of a limit in shadow: requests that it would have refused, whatever became of them
+	WouldTokens   int64 // what these asked for
 }
 
 // Consumed is what was debited less what was given back. It is negative where more came back than was debited.

@@ -21,15 +21,15 @@ var (
 	remote    = []string{"store", "internal/bucket", "internal/coalesce", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest"}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest"}
 	standard  = []string{"text/template", "testing"}
+	limiters  = slices.Concat(core, []string{".", "internal/ratelimitheaders", "internal/middleware"})
+	grpcTypes = []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/googleapis/rpc/...", "golang.org/x/net/...", "golang.org/x/sys/...", "golang.org/x/text/..."}
 	awsModule = []string{"github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}
 )
 
 // planned rooms of the architecture have no package yet.
-var planned = []string{
-	"httplimit", "weirtest", "store/redis", "internal/breaker",
-}
+var planned = []string{}
 
 var rules = []rule{
 	{
@@ -69,8 +69,28 @@ var rules = []rule{
 		why: "a user of the library links the standard library and the store of their choice",
 	},
 	{
-		room: "httplimit", only: slices.Concat(core, []string{"."}), catches: "github.com/spf13/cobra",
-		why: "as the root",
+		room: "internal/ratelimitheaders", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		why: "httplimit links it",
+	},
+	{
+		room: "internal/problemjson", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		why: "httplimit links it",
+	},
+	{
+		room: "internal/middleware", only: slices.Concat(core, []string{".", "internal/ratelimitheaders"}), catches: "google.golang.org/grpc",
+		why: "httplimit links it",
+	},
+	{
+		room: "httplimit", only: slices.Concat(limiters, []string{"internal/problemjson"}), catches: "google.golang.org/grpc",
+		why: "a user of the middleware links what a user of the library does",
+	},
+	{
+		room: "grpclimit", only: slices.Concat(limiters, grpcTypes), catches: "github.com/spf13/cobra",
+		why: "its users link gRPC already, and nothing else",
+	},
+	{
+		room: "internal/watch", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		why: "HTTP and gRPC share it",
 	},
 	{
 		room: "weirtest", only: slices.Concat(core, embedded, []string{".", "store/memory"}), catches: "pgregory.net/rapid",
@@ -121,6 +141,40 @@ var rules = []rule{
 		why: "only who coordinates in S3 links its client",
 	},
 	{
+		room: "internal/web", catches: ".",
+		why: "the dashboard is files: what it knows of weir it asks over HTTP",
+	},
+	{
+		room: "internal/metrics", never: append([]string{"internal/server", "internal/rpc", "internal/cli"}, durable...), catches: "internal/server",
+		why: "who answers requests is told to count by who starts it",
+	},
+	{
+		room: "...", never: []string{"go.opentelemetry.io/...", "github.com/prometheus/..."}, catches: "go.opentelemetry.io/otel", direct: true,
+		except: []string{"internal/metrics"},
+		why:    "one room knows them; others have an observer, or count nothing",
+	},
+	{
+		room: "api/...", only: grpcTypes, catches: ".",
+		why: "a client links the API and gRPC, and nothing else",
+	},
+	{
+		room: "internal/rpc", never: []string{"internal/server", "internal/manifest", "internal/metrics", "internal/rls", "internal/web"}, catches: "internal/server",
+		why: "HTTP and gRPC stand side by side, and what they share beneath; what else is served is registered",
+	},
+	{
+		room: "internal/rls", never: []string{"internal/server", "internal/rpc", "internal/auth", "internal/metrics", "internal/cli"}, catches: "internal/rpc",
+		why: "it is registered with gRPC by who starts both, and told who may",
+	},
+	{
+		room: "...", never: []string{"github.com/envoyproxy/..."}, catches: "github.com/envoyproxy/go-control-plane", direct: true,
+		except: []string{"internal/rls"},
+		why:    "one room speaks Envoy's language",
+	},
+	{
+		room: "internal/leaseid", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		why: "HTTP and gRPC share it",
+	},
+	{
 		room: "...", never: durable, catches: "store/disk", direct: true,
 		except: []string{"internal/cli", "cmd/weir-lambda"},
 		why:    "internal/cli/open.go knows every driver; others are handed a store",
@@ -145,7 +199,7 @@ var rules = []rule{
 	},
 	{
 		room: "...", never: []string{"testing"}, catches: "testing", direct: true,
-		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest"},
+		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest"},
 		why:    "it registers flags in the binary",
 	},
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -44,13 +43,18 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			port, err := freePort()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)
+			env.Setenv("PORT", port)
+			rpcs, err3 := freePort()
+			env.Setenv("GRPC_ADDRESS", "127.0.0.1:"+rpcs)
+			env.Setenv("WEIR_SERVE_GRPC", "off")         // scripts run side by side, and its address is one
+			env.Setenv("WEIR_SERVE_DECIDE_WITHIN", "1s") // on a busy disk, under the race detector
 			log, err2 := filepath.Abs("../replay/testdata/access.log")
 			env.Setenv("ACCESS_LOG", log)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each of hundreds of commands takes a second to end
-			return errors.Join(err, err2)
+			return errors.Join(err, err2, err3)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "request": request, "same": same, "cmp-times": cmpTimes, "cmp-history": cmpHistory, "until-locked": untilLocked,
+			"exits": exits, "request": request, "eventually": eventually, "grpc-acquire": grpcAcquire, "envoy-ask": envoyAsk, "same": same, "cmp-times": cmpTimes, "cmp-explain": cmpExplain, "cmp-history": cmpHistory, "until-locked": untilLocked,
 		},
 	})
 }
@@ -80,18 +84,46 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// request sends an HTTP request, to a server that may still be starting: request STATUS METHOD URL [BODY]. The answer
-// is in the file "answer".
+// request sends an HTTP request, to a server that may still be starting: request STATUS METHOD URL [BODY [FILE]], with
+// the token in a file. The answer is in the file "answer".
 func request(ts *testscript.TestScript, _ bool, args []string) {
-	body := ""
+	if got, text := ask(ts, args[1:]); got != args[0] {
+		ts.Fatalf("status %s: %s", got, text)
+	}
+}
+
+// eventually is request until the status is as wanted.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got, text := ask(ts, args[1:])
+		switch {
+		case got == args[0]:
+			return
+		case time.Now().After(deadline):
+			ts.Fatalf("status %s: %s", got, text)
+		}
+		time.Sleep(50 * time.Millisecond) // real time: another process looks at a file
+	}
+}
+
+// ask returns the status and text of the answer to METHOD URL [BODY [FILE]].
+func ask(ts *testscript.TestScript, args []string) (status string, text []byte) {
+	body, token := "", ""
+	if len(args) > 2 {
+		body = args[2]
+	}
 	if len(args) > 3 {
-		body = args[3]
+		token = strings.TrimSpace(ts.ReadFile(args[3]))
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		req, err := http.NewRequestWithContext(context.Background(), args[1], args[2], strings.NewReader(body))
+		req, err := http.NewRequestWithContext(context.Background(), args[0], args[1], strings.NewReader(body))
 		ts.Check(err)
 		req.Header.Set("Content-Type", "application/json")
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			if time.Now().After(deadline) {
@@ -100,13 +132,10 @@ func request(ts *testscript.TestScript, _ bool, args []string) {
 			time.Sleep(20 * time.Millisecond) // real time: another process opens its port
 			continue
 		}
-		text, err := io.ReadAll(resp.Body)
+		text, err = io.ReadAll(resp.Body)
 		ts.Check(errors.Join(err, resp.Body.Close()))
 		ts.Check(os.WriteFile(ts.MkAbs("answer"), text, 0o600))
-		if fmt.Sprint(resp.StatusCode) != args[0] {
-			ts.Fatalf("status %s: %s", resp.Status, text)
-		}
-		return
+		return strconv.Itoa(resp.StatusCode), text
 	}
 }
 
@@ -122,6 +151,23 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 // cmpTimes compares the output with a file in which TIME stands for any time.
 func cmpTimes(ts *testscript.TestScript, _ bool, args []string) {
 	got := times.ReplaceAllString(ts.ReadFile("stdout"), "TIME")
+	if want := ts.ReadFile(args[0]); got != want {
+		ts.Fatalf("output is\n%swant\n%s", got, want)
+	}
+}
+
+// cmpExplain compares an explanation with a file in which TIME, DAY, N and USER stand for what passes or differs.
+func cmpExplain(ts *testscript.TestScript, _ bool, args []string) {
+	got := ts.ReadFile("stdout")
+	for _, r := range []struct{ pattern, with string }{
+		{`(in) [0-9hms.]+\b`, "$1 TIME"},
+		{` of \d{4}-\d\d-\d\d by [^,\n]*`, " of DAY by USER"},
+		{`, \d+ left`, ", N left"},
+		{`used  \d{4,} of (\d{5})`, "used  N of $1"},
+		{`leave \d{5} after`, "leave N after"},
+	} {
+		got = regexp.MustCompile(r.pattern).ReplaceAllString(got, r.with)
+	}
 	if want := ts.ReadFile(args[0]); got != want {
 		ts.Fatalf("output is\n%swant\n%s", got, want)
 	}

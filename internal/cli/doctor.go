@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/term"
 	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/redis"
 )
 
 // finding is one thing that doctor looked at.
@@ -51,7 +52,8 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Say whether the store can be used, and what to do if it cannot",
 		Long: `Looks at the store without changing anything. Of a DynamoDB table it looks at
 credentials and region, the table with its keys, indexes and expiry, the version of its
-layout, and how far this machine's clock is off. With --create-table it makes the table
+layout, and how far this machine's clock is off. Of a Redis server it looks at the
+connection, the role, the version, the policy of eviction and the layout. With --create-table it makes the table
 first, or completes one of weir's; a table that is not weir's is left as it is.`,
 		Example: `  weir doctor --store 'dynamodb://weir?region=eu-central-1'
   weir doctor --store 'dynamodb://weir?region=eu-central-1' --create-table --pitr --tag team=gateway`,
@@ -68,13 +70,20 @@ first, or completes one of weir's; a table that is not weir's is left as it is.`
 func (a *app) doctor(ctx context.Context, flags doctorFlags) error {
 	scheme, rest, _ := strings.Cut(a.store, ":")
 	view := &doctorView{Store: a.store}
-	if scheme == "dynamodb" {
+	switch scheme {
+	case "dynamodb":
 		if err := doctorDynamo(ctx, a.store, rest, flags, view); err != nil {
 			return err
 		}
-	} else {
+	default:
 		if flags.create || flags.pitr || flags.protect || len(flags.tags) > 0 {
 			return usageError{errors.New("--create-table and what goes with it are for a dynamodb: store")}
+		}
+		if redis.Knows(scheme) {
+			if err := doctorRedis(ctx, a.store, view); err != nil {
+				return err
+			}
+			break
 		}
 		st, err := openStore(a.store, existing)
 		if err == nil {

@@ -41,6 +41,7 @@ type scopeView struct {
 	Source        string        `json:"source"`
 	Limits        []weir.Limit  `json:"limits"`
 	OnUnavailable string        `json:"on_unavailable,omitempty"`
+	NearLimit     []int         `json:"near_limit,omitzero"`
 	Managed       *weir.Managed `json:"managed,omitempty"`
 }
 
@@ -49,7 +50,7 @@ func viewOf(s weir.ScopedLimits) scopeView {
 	if limits == nil {
 		limits = []weir.Limit{}
 	}
-	return scopeView{s.Scope.Entity, s.Scope.Resource, string(s.Source), limits, string(s.OnUnavailable), s.Managed}
+	return scopeView{s.Scope.Entity, s.Scope.Resource, string(s.Source), limits, string(s.OnUnavailable), s.NearLimit, s.Managed}
 }
 
 // printLimits writes the limits of scopes, a row for each limit.
@@ -68,6 +69,9 @@ func (a *app) printLimits(scopes []weir.ScopedLimits) {
 	for _, s := range scopes {
 		if s.OnUnavailable != "" {
 			a.out.Pairs("on unavailable", string(s.OnUnavailable))
+		}
+		if s.NearLimit != nil {
+			a.out.Pairs("near limit", s.NearLimit.String())
 		}
 	}
 }

@@ -2,15 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/memory"
+	"github.com/weirlimits/weir/store/redis"
 )
 
 // access says whether a command may make the store. Only those that configure and serve may: a mistyped name in any
@@ -28,11 +26,12 @@ func (a *app) open(how access) (*weir.Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	lim, err := weir.New(weir.Config{Store: st, Namespace: a.namespace, StoreTimeout: a.timeout})
+	lim, err := weir.New(weir.Config{Store: st, Namespace: a.namespace, StoreTimeout: a.timeout, DecideWithin: a.within, Observer: a.observer})
 	if err != nil {
 		_ = st.Close()
 		return nil, err
 	}
+	a.opened = st
 	return lim, nil
 }
 
@@ -71,42 +70,11 @@ func openStore(address string, how access) (store.Store, error) {
 		return disk.Open(path, cfg)
 	case "dynamodb":
 		return openDynamo(address, rest)
-	case "redis", "rediss", "valkey":
-		return nil, storeUsage("store %q: %s is not built into this version of weir: use disk:, dynamodb: or memory:", address, scheme)
 	}
-	return nil, storeUsage("store %q: unknown scheme %q: use disk:PATH, dynamodb://TABLE or memory:", address, scheme)
+	if redis.Knows(scheme) {
+		return openRedis(address)
+	}
+	return nil, storeUsage("store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme)
 }
 
 func storeUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// diskConfig reads PATH?mode=…&interval=….
-func diskConfig(address, rest string) (string, *disk.Config, error) {
-	path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
-	if path == "" {
-		return "", nil, storeUsage("store %q names no folder: write disk:./weir-data", address)
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return "", nil, storeUsage("store %q: %w", address, err)
-	}
-	cfg := &disk.Config{}
-	for key, all := range values {
-		value := all[len(all)-1]
-		switch key {
-		case "mode":
-			cfg.Mode = disk.Mode(value)
-			if !slices.Contains(disk.Modes, cfg.Mode) {
-				return "", nil, storeUsage("store %q: mode %q is none of ahead, always, interval, off", address, value)
-			}
-		case "interval":
-			d, err := time.ParseDuration(value)
-			if err != nil || d <= 0 {
-				return "", nil, storeUsage("store %q: interval %q is not a time such as 1s", address, value)
-			}
-			cfg.Interval = d
-		default:
-			return "", nil, storeUsage("store %q: unknown option %q: there are mode and interval", address, key)
-		}
-	}
-	return path, cfg, nil
-}

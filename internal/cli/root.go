@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/term"
+	"github.com/weirlimits/weir/store"
 )
 
 // app is one run of the command.
@@ -26,7 +27,10 @@ type app struct {
 
 	configFile, store, namespace, output string
 
-	timeout time.Duration // of each call of the store
+	timeout  time.Duration // of each call of the store
+	within   time.Duration // of each decision; 0: that of the limiter
+	observer *weir.Observer
+	opened   store.Store // by open; the limiter's
 
 	// started says that arguments, flags and configuration were fine. An error before is wrong usage.
 	started bool
@@ -75,6 +79,9 @@ Stores:
   dynamodb://TABLE?region=R
                  a DynamoDB table, for any number of processes: weir doctor --create-table
                  makes it; more options: endpoint, profile, prefetch, max-shards, …
+  redis://HOST:PORT/DB
+                 Redis 7 or later, or Valkey, for any number of processes; also rediss:,
+                 unix:, redis+sentinel:, redis+cluster:, and the option prefix
   memory:        this process's memory, for trying out
 
 Exit codes:
@@ -115,8 +122,8 @@ Exit codes:
 		&cobra.Group{ID: "look", Title: "Look:"},
 	)
 	inGroup(root, "run", a.serveCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
-	inGroup(root, "set", a.limitsCmd(), a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd())
-	inGroup(root, "look", a.usageCmd(), a.bucketCmd(), a.auditCmd(), a.replayCmd(), a.doctorCmd(), a.governorCmd())
+	inGroup(root, "set", a.limitsCmd(), a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd(), a.tokenCmd())
+	inGroup(root, "look", a.explainCmd(), a.watchCmd(), a.usageCmd(), a.bucketCmd(), a.auditCmd(), a.replayCmd(), a.doctorCmd(), a.governorCmd(), a.envoyCmd())
 	root.AddCommand(a.versionCmd())
 	return group(root)
 }

@@ -2,98 +2,197 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"net"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/server"
+	live "github.com/weirlimits/weir/internal/watch"
 )
 
-// serveFlags are the flags of serve.
+// serveFlags are the flags of serve, by topic; serve_TOPIC.go has each.
 type serveFlags struct {
-	http          string
-	leaseKey      string
-	leaseTTL      time.Duration
-	insecure      bool
-	legacyHeaders bool
+	http  httpFlags
+	grpc  grpcFlags
+	auth  authFlags
+	tls   tlsFlags
+	limit limitFlags
+	envoy envoyFlags
+	pprof pprofFlags
+
+	decide decideFlags
+
+	metrics metricsFlags
+	log     logFlags
+	notify  notifyFlags
 }
+
+// topic is a part of serve's flags.
+type topic interface {
+	bind(flags *pflag.FlagSet)
+	check() error // refuses, before anything is opened, what would be refused later
+}
+
+func (f *serveFlags) topics() []topic {
+	return []topic{&f.http, &f.grpc, &f.auth, &f.tls, &f.limit, &f.decide, &f.envoy, &f.pprof, &f.metrics, &f.log, &f.notify}
+}
+
+// check refuses flags that are wrong in themselves, and those that are wrong together.
+func (f *serveFlags) check() error {
+	for _, t := range f.topics() {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
+	safe := f.auth.given() || f.http.insecure
+	if err := server.CheckListen(f.http.address, safe); err != nil {
+		return err
+	}
+	return f.grpc.checkListen(safe)
+}
+
+// part is something that serve runs beside the others: it ends when ctx does. When one fails, so do all.
+type part func(ctx context.Context) error
 
 func (a *app) serveCmd() *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve decisions over HTTP",
-		Long: `Serves decisions and configuration over HTTP until it is interrupted; then requests under
-way finish, and the store is written and closed. A store on disk belongs to one process:
-while this one runs, configure it over HTTP.`,
-		Example: "  weir serve --http 127.0.0.1:8080",
-		Args:    args(),
+		Short: "Serve decisions over HTTP and gRPC",
+		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until it is interrupted;
+then requests under way finish, and the store is written and closed. A store on disk belongs
+to one process: while this one runs, configure it over HTTP.
+
+Without --auth nobody is authenticated, and the addresses must be of this machine.`,
+		Example: `  weir serve --http 127.0.0.1:8080
+  weir serve --http :8080 --auth tokens.yaml --tls-cert cert.pem --tls-key key.pem`,
+		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), flags)
+			return a.serve(cmd.Context(), &flags)
 		},
 	}
-	cmd.Flags().StringVar(&flags.http, "http", "127.0.0.1:8080", "`HOST:PORT` to listen on; port 0 takes a free one")
-	cmd.Flags().StringVar(&flags.leaseKey, "lease-key", "", "`SECRET` that signs lease ids, better set in WEIR_SERVE_LEASE_KEY; not set: the store's")
-	cmd.Flags().DurationVar(&flags.leaseTTL, "lease-ttl", 10*time.Minute, "`DURATION` for which a lease can be adjusted and rolled back")
-	cmd.Flags().BoolVar(&flags.insecure, "insecure", false, "listen beyond this machine although nobody is authenticated")
-	cmd.Flags().BoolVar(&flags.legacyHeaders, "legacy-headers", false, "send X-RateLimit headers too")
+	for _, t := range flags.topics() {
+		t.bind(cmd.Flags())
+	}
 	return cmd
 }
 
-// check refuses what the server would refuse, before a store is made for it.
-func (f *serveFlags) check() error {
-	switch {
-	case f.leaseKey != "" && len(f.leaseKey) < minLeaseKey:
-		return usageError{fmt.Errorf("--lease-key has %d bytes, at least %d are needed", len(f.leaseKey), minLeaseKey)}
-	case f.leaseTTL < time.Second || f.leaseTTL > 24*time.Hour:
-		return usageError{fmt.Errorf("--lease-ttl %s must be between 1s and 24h", f.leaseTTL)}
-	}
-	return server.CheckListen(f.http, f.insecure)
-}
-
-const minLeaseKey = 16
-
-func (a *app) serve(ctx context.Context, flags serveFlags) error {
-	// The address first: a port in use should not leave a new store behind.
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", flags.http)
+func (a *app) serve(ctx context.Context, flags *serveFlags) error {
+	log := flags.log.logger(a.err.W)
+	book, err := flags.auth.open(log)
 	if err != nil {
-		return fmt.Errorf("%w: choose another address with --http", err)
+		return err
+	}
+	secure, err := flags.tls.config(log)
+	if err != nil {
+		return err
+	}
+	// The addresses before the store: a port in use should not leave a new store behind.
+	ln, err := flags.http.listen(ctx)
+	if err != nil {
+		return err
 	}
 	defer ln.Close()
+	rpcs, err := flags.grpc.listen(ctx)
+	if err != nil {
+		return err
+	}
+	if rpcs != nil {
+		defer rpcs.Close()
+	}
+	profiles, err := flags.pprof.listen(ctx)
+	if err != nil {
+		return err
+	}
+	mapping, err := flags.envoy.open(log)
+	if err != nil {
+		return err
+	}
+	measured, err := flags.metrics.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer flags.metrics.close(measured, log)
+	scrapes, err := flags.metrics.listen(ctx, measured)
+	if err != nil {
+		return err
+	}
+	hook, err := flags.notify.open(log)
+	if err != nil {
+		return err
+	}
+	defer flags.notify.close(hook, log)
+	a.observer = weir.JoinObservers(measured.Observer(), flags.notify.observer(hook, log))
+	if book != nil && secure == nil {
+		warnClear(log, ln, rpcs)
+	}
+
 	a.timeout = 0 // the limiter's default: others wait for the answer
+	a.within = flags.decide.on(a.store)
 	return a.with(create, func(lim *weir.Limiter) error {
-		cfg := server.Config{
-			Limiter:       lim,
-			LeaseTTL:      flags.leaseTTL,
-			LegacyHeaders: flags.legacyHeaders,
-			Log:           slog.New(slog.NewTextHandler(a.err.W, nil)),
-			Version:       build().Version,
-		}
-		if flags.leaseKey != "" {
-			cfg.LeaseKey = []byte(flags.leaseKey)
-		}
+		measured.Watch(lim, a.opened)
+		poller := live.New(lim, 0)
+		defer poller.Close()
+		cfg := server.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Metrics: measured, Log: log, LogRequests: flags.log.requests, Version: build().Version}
+		flags.http.apply(&cfg, ln.Addr(), book != nil)
+		flags.limit.apply(&cfg)
 		srv, err := server.New(cfg)
 		if err != nil {
 			return err
 		}
-		address := "http://" + ln.Addr().String()
-		err = a.print(map[string]string{"http": address, "store": a.store}, func() {
-			a.out.Printf("serving %s from %s\n", a.out.Bold(address), a.store)
+		parts := []part{func(ctx context.Context) error { return srv.Serve(ctx, ln) }}
+		if rpcs != nil {
+			envoy, err := flags.envoy.service(lim, mapping, a.within, log)
+			if err != nil {
+				return err
+			}
+			defer envoy.Close()
+			part, err := flags.grpc.part(rpcs, &cfg, measured, envoy.Register)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, part)
+		}
+		if profiles != nil {
+			parts = append(parts, profiles)
+		}
+		if scrapes != nil {
+			parts = append(parts, scrapes)
+		}
+
+		address := flags.http.url(ln.Addr(), secure != nil)
+		start := map[string]string{"http": address, "store": a.store}
+		if rpcs != nil {
+			start["grpc"] = rpcs.Addr().String()
+		}
+		err = a.print(start, func() {
+			a.out.Printf("serving %s ", a.out.Bold(address))
+			if rpcs != nil {
+				a.out.Printf("and gRPC on %s ", a.out.Bold(start["grpc"]))
+			}
+			a.out.Printf("from %s\n", a.store)
 		})
 		if err != nil {
 			return err
 		}
-		if err := srv.Serve(ctx, ln); err != nil {
+		if err := together(ctx, parts); err != nil {
 			return err
 		}
 		a.err.Println("stopped")
 		return nil
 	})
+}
+
+// together runs parts until ctx ends or one fails, and returns when all have ended.
+func together(ctx context.Context, parts []part) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range parts {
+		g.Go(func() error { return p(ctx) })
+	}
+	return g.Wait()
 }

@@ -15,15 +15,20 @@ func (a *app) systemCmd() *cobra.Command {
 
 func (a *app) systemSetCmd() *cobra.Command {
 	var limits []string
-	var onUnavailable string
+	var onUnavailable, nearLimit string
 	cmd := &cobra.Command{
 		Use:     "set",
 		Short:   "Set what is given, leave the rest",
-		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow",
+		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow\n  weir system set --near-limit 90,100",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(limits) == 0 && onUnavailable == "" {
-				return usageError{errors.New("nothing to set: give -l or --on-unavailable")}
+			near := cmd.Flags().Changed("near-limit")
+			if len(limits) == 0 && onUnavailable == "" && !near {
+				return usageError{errors.New("nothing to set: give -l, --on-unavailable or --near-limit")}
+			}
+			thresholds, err := weir.ParseThresholds(nearLimit)
+			if err != nil {
+				return usageError{err}
 			}
 			parsed, err := parseLimits(limits)
 			if err != nil {
@@ -33,6 +38,11 @@ func (a *app) systemSetCmd() *cobra.Command {
 				ctx := as(cmd.Context())
 				if onUnavailable != "" { // first: it is what may be refused
 					if err := lim.SetOnUnavailable(ctx, weir.Unavailable(onUnavailable)); err != nil {
+						return err
+					}
+				}
+				if near {
+					if err := lim.SetNearLimit(ctx, thresholds); err != nil {
 						return err
 					}
 				}
@@ -47,6 +57,7 @@ func (a *app) systemSetCmd() *cobra.Command {
 	}
 	limitFlag(cmd, &limits, "to set in place of those before")
 	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny or allow")
+	cmd.Flags().StringVar(&nearLimit, "near-limit", "", "`PERCENTAGES` of a limit at which who watches is told: 80,95, none, or default for 80,95,100")
 	return cmd
 }
 

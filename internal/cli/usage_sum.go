@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -58,9 +59,19 @@ func (a *app) printSummary(s *weir.UsageSummary) {
 		Header: []string{"LIMIT", "CONSUMED", "PER WINDOW", "DEBITED", "RETURNED", "REFUSED BY", "TOKENS REFUSED", "ADJUSTED"},
 		Right:  []int{1, 2, 3, 4, 5, 6, 7}, Cut: []int{0},
 	}
+	shadow := slices.ContainsFunc(u.Limits, func(l weir.LimitUsage) bool { return l.WouldRefuse > 0 })
+	if shadow {
+		t.Header, t.Right = append(t.Header, "WOULD REFUSE", "TOKENS"), append(t.Right, 8, 9)
+	}
 	for _, l := range u.Limits {
-		t.Row(l.Limit, digits(l.Consumed), digits(l.Consumed/int64(max(1, len(s.Windows)))), digits(l.Debited), digits(l.Returned),
-			digits(l.Refused), digits(l.RefusedTokens), digits(l.Adjustments))
+		row := []string{
+			l.Limit, digits(l.Consumed), digits(l.Consumed / int64(max(1, len(s.Windows)))), digits(l.Debited), digits(l.Returned),
+			digits(l.Refused), digits(l.RefusedTokens), digits(l.Adjustments),
+		}
+		if shadow {
+			row = append(row, digits(l.WouldRefuse), digits(l.WouldRefuseTokens))
+		}
+		t.Row(row...)
 	}
 	a.out.Table(&t)
 	if a.out.Terminal && len(s.Windows) > 1 {

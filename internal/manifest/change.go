@@ -79,6 +79,13 @@ func entityDiff(b, a *weir.Entity) (fs []Field, moves Moves) {
 	return fs, moves
 }
 
+func thresholdsText(t weir.Thresholds) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
 func orNone(text string, given bool) string {
 	if given {
 		return strconv.Quote(text)
@@ -104,6 +111,9 @@ func (c *Change) describe(before, after world) {
 	c.Fields = limitFields(old.Limits, set.Limits)
 	if old.OnUnavailable != set.OnUnavailable {
 		c.Fields = append(c.Fields, Field{Name: "on_unavailable", Old: string(old.OnUnavailable), New: string(set.OnUnavailable)})
+	}
+	if !old.NearLimit.Equal(set.NearLimit) {
+		c.Fields = append(c.Fields, Field{Name: "near_limit", Old: thresholdsText(old.NearLimit), New: thresholdsText(set.NearLimit)})
 	}
 	switch {
 	case len(old.Limits) > 0 && len(set.Limits) > 0:

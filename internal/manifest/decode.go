@@ -201,39 +201,6 @@ func (d *decoder) id(n *yaml.Node, path, id string) bool {
 
 type adder func(Key, *yaml.Node, *Record)
 
-func (d *decoder) system(n *yaml.Node, add adder) {
-	sl := &weir.ScopedLimits{Source: weir.SourceSystem}
-	good, given := true, false
-	isMap := d.fields(n, "system", []string{"limits", "on_unavailable"}, func(key string, v *yaml.Node) {
-		given = true
-		var ok bool
-		if key == "limits" {
-			sl.Limits, ok = d.limits(v, "system.limits")
-		} else {
-			sl.OnUnavailable, ok = d.onUnavailable(v, "system.on_unavailable")
-		}
-		good = good && ok
-	})
-	n = d.follow(n)
-	switch {
-	case isMap && len(n.Content) == 0:
-		d.bad(n, "system", "allowed: limits, on_unavailable", "declares nothing")
-	case isMap && given && good:
-		add(Key{}, n, &Record{Limits: sl})
-	}
-}
-
-var unavailables = []string{"deny", "allow"}
-
-func (d *decoder) onUnavailable(n *yaml.Node, path string) (weir.Unavailable, bool) {
-	text, ok := d.text(n, path)
-	if ok && !slices.Contains(unavailables, text) {
-		d.bad(d.follow(n), path, hint(text, unavailables), "%s is unknown", quote(text))
-		return "", false
-	}
-	return weir.Unavailable(text), ok
-}
-
 // limitsOf reads {limits: …} of a scope.
 func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
 	given := false

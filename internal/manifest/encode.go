@@ -29,6 +29,9 @@ func (m *Manifest) Text() []byte {
 			if u := r.Limits.OnUnavailable; u != "" {
 				w.text(1, "on_unavailable", string(u))
 			}
+			if t := r.Limits.NearLimit; t != nil {
+				w.line(1, "near_limit", percentages(t))
+			}
 			w.limits(1, r.Limits.Limits)
 			continue
 		}
@@ -145,6 +148,14 @@ func (w *writer) limits(depth int, limits []weir.Limit) {
 	for _, l := range limits {
 		w.line(depth+1, l.Name, shortest(l))
 	}
+}
+
+// percentages writes thresholds as a list.
+func percentages(t weir.Thresholds) string {
+	if len(t) == 0 {
+		return "[]"
+	}
+	return "[" + strings.ReplaceAll(t.String(), ",", ", ") + "]"
 }
 
 // shortest is the shortest form of a limit. As its capacity it takes the amount, so that a burst stands for itself.

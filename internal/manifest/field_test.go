@@ -55,6 +55,14 @@ func TestFields(t *testing.T) {
 			limits("rpm: {capacity: 1, burst: 60}"), limits("rpm: {capacity: 60, refill_period: 1h}"),
 			"update resource r: \n is rpm.rate \"1 per minute\" > \"60 per hour\"\n",
 		},
+		"near_limit": {
+			"namespace: default\nsystem: {near_limit: [80]}\n", "namespace: default\nsystem: {near_limit: []}\n",
+			"update system: \n is .near_limit \"80\" > \"none\"\n",
+		},
+		"near_limit back to the default": {
+			"namespace: default\nsystem: {on_unavailable: deny, near_limit: []}\n", "namespace: default\nsystem: {on_unavailable: deny}\n",
+			"update system: \n is .near_limit \"none\" > \"\"\n",
+		},
 		"burst": {
 			limits("rpm: {capacity: 5, burst: 9}"), limits("rpm: {capacity: 5}"),
 			"update resource r: tightens\n is rpm.burst \"9\" > \"5\" (tightens)\n",

@@ -105,7 +105,11 @@ func (r *Record) hash() string {
 		e := r.Entity
 		v = []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
 	} else {
-		v = []any{r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable}
+		values := []any{r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable}
+		if t := r.Limits.NearLimit; t != nil { // so that the hash of those without stays
+			values = append(values, t)
+		}
+		v = values
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -122,7 +126,8 @@ func (r *Record) equal(live *weir.Declared) bool {
 		a, b := r.Entity, live.Entity
 		return !live.Deleting && a.Name == b.Name && a.Parent == b.Parent && a.Cascade == b.Cascade && maps.Equal(a.Metadata, b.Metadata)
 	case r.Limits != nil && live.Limits != nil:
-		return r.Limits.OnUnavailable == live.Limits.OnUnavailable && slices.Equal(r.Limits.Limits, sorted(live.Limits.Limits))
+		return r.Limits.OnUnavailable == live.Limits.OnUnavailable && r.Limits.NearLimit.Equal(live.Limits.NearLimit) &&
+			slices.Equal(r.Limits.Limits, sorted(live.Limits.Limits))
 	}
 	return false
 }

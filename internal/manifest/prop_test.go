@@ -38,6 +38,9 @@ func documents(t *rapid.T, label string) []string {
 	docs := []string{""}
 	if rapid.Bool().Draw(t, label+"system") {
 		docs = append(docs, "system: "+limits("system"))
+		if near := rapid.SampledFrom([]string{"", "[]", "[80, 95]"}).Draw(t, label+"near"); near != "" {
+			docs[1] = strings.Replace(docs[1], "{", "{near_limit: "+near+", ", 1)
+		}
 	}
 	for _, r := range []string{"r1", "r/2"} {
 		if rapid.Bool().Draw(t, label+r) {

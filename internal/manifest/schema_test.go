@@ -107,6 +107,7 @@ func document() *rapid.Generator[map[string]any] {
 		some(t, doc, "system", object(func(t *rapid.T, m map[string]any) {
 			m["limits"] = value(t, limits())
 			some(t, m, "on_unavailable", rapid.SampledFrom([]any{"deny", "allow", "deny", "allow", "local"}))
+			some(t, m, "near_limit", percentages())
 		}))
 		some(t, doc, "resources", named(id(), scope()))
 		some(t, doc, "entities", named(id(), object(func(t *rapid.T, m map[string]any) {
@@ -211,6 +212,24 @@ func limit() *rapid.Generator[any] {
 			}
 			return rapid.SampledFrom([]any{"on", "shadow", "1%", "25%", "99%"}).Draw(t, "enforce")
 		}))
+	})
+}
+
+// percentages ascend: that others do not the schema cannot say.
+func percentages() *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		list, last := []any{}, 0
+		for range rapid.IntRange(0, 8).Draw(t, "thresholds") {
+			last += rapid.IntRange(1, 12).Draw(t, "step")
+			list = append(list, float64(last))
+		}
+		if rare(t, "bad percentage") {
+			list = append(list, rapid.SampledFrom([]any{0.0, 101.0, 99.5, "80", "1K", nil, -1.0}).Draw(t, "percentage"))
+		}
+		if rare(t, "many") {
+			list = []any{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0}
+		}
+		return list
 	})
 }
 

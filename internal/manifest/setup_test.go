@@ -147,6 +147,9 @@ func state(t testing.TB, lim *weir.Limiter) string {
 				fmt.Fprintf(&b, "%q %q %q %v %v %v", e.ID, e.Name, e.Parent, e.Cascade, e.Metadata, r.Deleting)
 			} else {
 				fmt.Fprintf(&b, "%q %v %q", r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable)
+				if t := r.Limits.NearLimit; t != nil {
+					fmt.Fprintf(&b, " near %s", t)
+				}
 			}
 			if m := r.Managed(); m != nil {
 				fmt.Fprintf(&b, " by %s %s", m.Manifest, m.Hash)

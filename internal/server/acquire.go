@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/leaseid"
 )
 
 // maxWait bounds how long a request may ask to wait for its tokens.
@@ -69,13 +67,13 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	lim := s.cfg.Limiter
-	if a.namespace != "" {
-		lim = lim.In(a.namespace)
+	lim, err := s.in(r, a.namespace)
+	if err != nil {
+		return err
 	}
 	var lease *weir.Lease
 	if a.wait > 0 {
-		lease, err = s.waitFor(r.Context(), lim, &a)
+		lease, err = s.waitFor(r, lim, &a)
 	} else {
 		lease, err = lim.Acquire(r.Context(), a.request)
 	}
@@ -87,7 +85,11 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 }
 
 // waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
-func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, a *acquireBody) (*weir.Lease, error) {
+func (s *Server) waitFor(r *http.Request, lim *weir.Limiter, a *acquireBody) (*weir.Lease, error) {
+	if err := s.waits(r); err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
 	bounded, cancel := context.WithTimeout(ctx, a.wait)
 	defer cancel()
 	ended := make(chan struct{})
@@ -110,14 +112,6 @@ func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, a *acquireBody)
 	}
 }
 
-// newID returns an id that no other lease has. It need not be hard to guess: it is signed.
-func newID() string {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
-	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
 // admit answers a request that was admitted.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
 	d := lease.Decision()
@@ -126,13 +120,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 		at = time.Now()
 	}
 	expires := at.Add(s.cfg.LeaseTTL).UTC().Truncate(time.Millisecond)
-	t := ticket{lim.Namespace(), lease.Hold(newID(), expires)}
+	t := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
 
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	s.setLimits(h, t.held.Entity, d.Statuses)
+	s.setLimits(h, t.Held.Entity, d.Statuses)
 	b := buf.b[:0]
-	b = s.signer.append(append(b, `{"allowed":true,"lease":"`...), &t)
+	b = s.signer.Append(append(b, `{"allowed":true,"lease":"`...), &t)
 	b = appendTime(append(b, `","expires":`...), expires)
 	if d.Degraded {
 		// Why the store did not answer is for the log.
@@ -163,10 +157,7 @@ func (s *Server) available(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
 	s.setLimits(h, entity, av.Statuses)
-	b := appendTime(append(buf.b[:0], `{"at":`...), av.At)
-	b = appendStatuses(append(b, `,"limits":`...), av.Statuses)
-	b = append(b, '}', '\n')
-	buf.b = b
+	buf.b = append(appendAvailability(buf.b[:0], &av), '\n')
 	send(w, http.StatusOK, buf.b)
 	return nil
 }

@@ -13,11 +13,12 @@ type scopeJSON struct {
 	Source        weir.Source      `json:"source"`
 	Limits        []weir.Limit     `json:"limits"`
 	OnUnavailable weir.Unavailable `json:"on_unavailable,omitempty"`
+	NearLimit     weir.Thresholds  `json:"near_limit,omitzero"`
 	Managed       *weir.Managed    `json:"managed,omitempty"`
 }
 
 func scopeOf(l weir.ScopedLimits) scopeJSON {
-	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.Managed}
+	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.NearLimit, l.Managed}
 	if j.Limits == nil {
 		j.Limits = []weir.Limit{}
 	}
@@ -112,20 +113,54 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var u *weir.Unavailable
-	err = decode(r, []string{"on_unavailable"}, func(sc *scanner, name string) (err error) {
-		u, err = pointer(sc.unavailable(name))
+	var near *weir.Thresholds
+	err = decode(r, []string{"on_unavailable", "near_limit"}, func(sc *scanner, name string) (err error) {
+		if name == "near_limit" {
+			near, err = pointer(sc.thresholds(name))
+		} else {
+			u, err = pointer(sc.unavailable(name))
+		}
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
-	case u == nil:
-		return badField("on_unavailable", "is missing: deny or allow")
+	case u == nil && near == nil:
+		return badField("body", "sets nothing: on_unavailable, deny or allow; near_limit, percentages")
 	}
-	if err := q.lim.SetOnUnavailable(r.Context(), *u); err != nil {
-		return err
+	if near != nil {
+		if err := near.Validate(); err != nil { // before anything is set
+			return err
+		}
+	}
+	if u != nil {
+		if err := q.lim.SetOnUnavailable(r.Context(), *u); err != nil {
+			return err
+		}
+	}
+	if near != nil {
+		if err := q.lim.SetNearLimit(r.Context(), *near); err != nil {
+			return err
+		}
 	}
 	return replyScope(w, r, q, weir.Scope{})
+}
+
+// thresholds reads percentages, or "default".
+func (s *scanner) thresholds(field string) (weir.Thresholds, error) {
+	if s.peek() == '"' {
+		if t, err := s.text(field); err != nil || t != "default" {
+			return nil, badField(field, "must be an array of percentages, or \"default\"")
+		}
+		return nil, nil
+	}
+	t := weir.Thresholds{}
+	err := s.list(field, func(int) error {
+		n, err := s.integer(field)
+		t = append(t, int(max(0, min(n, 1000)))) // what is out of range is refused, whatever it is
+		return err
+	})
+	return t, err
 }
 
 func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {

@@ -1,14 +1,18 @@
 package server
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
 )
 
 // eventJSON is a change of the catalog. Before is null of what was created, After of what was deleted.
@@ -28,11 +32,20 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := q.lim.Audit(r.Context(), weir.AuditQuery{Subject: q.Get("subject"), After: q.Get("after"), Max: q.max})
+	subject := q.Get("subject")
+	if inRegistry(subject) && !visitOf(r).Everywhere(auth.Read) {
+		return errForbidden
+	}
+	p, err := q.lim.Audit(r.Context(), weir.AuditQuery{Subject: subject, After: q.Get("after"), Max: q.max})
 	if err != nil {
 		return err
 	}
 	return reply(w, http.StatusOK, pageOf(p.Events, p.Next, func(e weir.AuditEvent) eventJSON { return eventJSON(e) }))
+}
+
+// inRegistry reports whether the changes of a subject are kept beside the namespaces, not in one.
+func inRegistry(subject string) bool {
+	return strings.HasPrefix(subject, "namespace:") || strings.HasPrefix(subject, "secret:")
 }
 
 // bucketJSON is the state of an entity on a resource. The id is a string: it has more bits than a JSON number keeps.
@@ -112,13 +125,34 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	if s.drained.Load() {
 		return errDraining
 	}
-	// That there are no limits is an answer, too.
-	if _, err := s.cfg.Limiter.Limits(r.Context(), weir.Scope{}); err != nil && !errors.Is(err, weir.ErrNotFound) {
+	if err := s.asked.answers(r.Context(), s.cfg.Limiter); err != nil {
 		return err
 	}
 	return reply(w, http.StatusOK, struct {
 		Status string `json:"status"`
 	}{"ok"})
+}
+
+// asked is whether the store answered when it was asked last: at most once a second, since anyone may ask and each time
+// is a read of the store.
+type asked struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.at) < time.Second {
+		return a.err
+	}
+	_, a.err = lim.Limits(context.WithoutCancel(ctx), weir.Scope{}) // others wait for the answer, too
+	if errors.Is(a.err, weir.ErrNotFound) {
+		a.err = nil // that there are no limits is an answer
+	}
+	a.at = time.Now()
+	return a.err
 }
 
 //go:embed openapi.json

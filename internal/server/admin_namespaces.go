@@ -36,7 +36,8 @@ func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 
 // registry is query for requests about the namespaces themselves, which are in none.
 func (s *Server) registry(r *http.Request, names ...string) (query, error) {
-	q, err := s.query(r, names...)
+	q, err := parameters(r, names...)
+	q.lim = s.cfg.Limiter
 	if err == nil && q.Has("namespace") {
 		err = badField("namespace", "has no meaning here: the namespace is in the path or body")
 	}

@@ -82,7 +82,7 @@ func TestBadInput(t *testing.T) {
 		{"no limits to set", "PUT /v1/limits?resource=gpt-4", `{"limits":[]}`, 400, "invalid", "limits"},
 		{"no limits given", "PUT /v1/limits?resource=gpt-4", `{}`, 400, "invalid", "limits"},
 		{"limit name twice", "PUT /v1/limits?resource=gpt-4", `{"limits":["a:1/s","a:2/s"]}`, 400, "invalid", "limits"},
-		{"system of nothing", "PUT /v1/system", `{}`, 400, "invalid", "on_unavailable"},
+		{"system of nothing", "PUT /v1/system", `{}`, 400, "invalid", "body"},
 		{"namespace of a namespace", "GET /v1/namespaces?namespace=x", "", 400, "invalid", "namespace"},
 		{"reserved namespace", "POST /v1/namespaces", `{"name":"_"}`, 400, "invalid", "namespace"},
 		{"deletion of default", "DELETE /v1/namespaces/default", "", 400, "invalid", "namespace"},

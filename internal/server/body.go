@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -47,9 +48,17 @@ func (b *buffer) read(r *http.Request) ([]byte, error) {
 		case err == io.EOF:
 			return b.b, nil
 		case err != nil:
-			return nil, badField("body", "ends early")
+			return nil, cutOff(err)
 		}
 	}
+}
+
+// cutOff says why a body could not be read.
+func cutOff(err error) error {
+	if errors.Is(err, errOverloaded) {
+		return errOverloaded
+	}
+	return badField("body", "ends early")
 }
 
 // checkMedia insists on JSON. A page in a browser can send other types, or none, to an address of its choice without

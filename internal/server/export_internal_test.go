@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
 )
 
 // HTTPServer is what Serve serves with.
@@ -24,35 +25,37 @@ func (s *Server) Routes() (list []string) {
 	return list
 }
 
+// Need is what a route, as Routes lists it, demands.
+func (s *Server) Need(of string) (role auth.Role, everywhere bool) {
+	for _, r := range s.routes() {
+		if of == r.method+" "+r.path {
+			return r.need.role, r.need.everywhere
+		}
+	}
+	return "", false
+}
+
 func ParseAcquire(data []byte) (string, weir.Request, time.Duration, error) {
 	a, err := parseAcquire(data)
 	return a.namespace, a.request, a.wait, err
 }
 
-func SignLease(key []byte, namespace string, h weir.Held) string {
-	return string(newSigner(key).append(nil, &ticket{namespace, h}))
-}
-
-func ParseLease(key []byte, id string) (string, weir.Held, bool) {
-	return opened(newSigner(key).parse(id))
-}
-
-func ParsePayload(payload []byte) (string, weir.Held, bool) { return opened(parseTicket(payload)) }
-
-func opened(t *ticket, ok bool) (string, weir.Held, bool) {
-	if !ok {
-		return "", weir.Held{}, false
-	}
-	return t.namespace, t.held, true
-}
-
 // Kinds lists the URIs of all kinds of problems.
 func Kinds() (uris []string) {
 	for _, k := range []*kind{
-		kindInvalid, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindSettled, kindExpired,
-		kindTooLarge, kindMedia, kindBurst, kindNoLimits, kindExceeded, kindInternal, kindUnavailable,
+		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindSettled, kindExpired,
+		kindTooLarge, kindMedia, kindBurst, kindNoLimits, kindExceeded, kindInternal, kindOverloaded, kindUnavailable,
 	} {
-		uris = append(uris, k.uri)
+		uris = append(uris, k.URI)
 	}
 	return uris
 }
+
+// Keep has n bytes of bodies count as under way, and returns how many there are.
+func (s *Server) Keep(n int64) int64 { return s.bodies.Add(n) }
+
+// Declare takes a place of those who work on manifests; false if there is none.
+func (s *Server) Declare() bool { return s.declaring.try() }
+
+// MaxBodies is how many bytes of bodies may be under way.
+const MaxBodies = maxBodies

@@ -5,18 +5,20 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/leaseid"
 )
 
 // resume returns the lease of the id in the path.
-func (s *Server) resume(r *http.Request) (*weir.Lease, *ticket, error) {
-	t, ok := s.signer.parse(r.PathValue("id"))
+func (s *Server) resume(r *http.Request) (*weir.Lease, *leaseid.Lease, error) {
+	t, ok := s.signer.Parse(r.PathValue("id"))
+	v := visitOf(r)
 	switch {
-	case !ok:
+	case !ok, !v.May(v.need.role, t.Namespace): // one that was made for others is as good as none
 		return nil, nil, errNoLease
 	case r.URL.RawQuery != "":
 		return nil, nil, badField("query", "must be empty: the lease knows its namespace")
 	}
-	lease, err := s.cfg.Limiter.In(t.namespace).Resume(r.Context(), t.held)
+	lease, err := s.cfg.Limiter.In(t.Namespace).Resume(r.Context(), t.Held)
 	return lease, t, err
 }
 
@@ -40,12 +42,12 @@ func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
 	if err := lease.Adjust(r.Context(), delta); err != nil {
 		return err
 	}
-	t.held = lease.Held()
+	t.Held = lease.Held()
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
 	w.Header()["Content-Type"] = jsonType
-	b := s.signer.append(append(buf.b[:0], `{"lease":"`...), t)
-	b = appendTime(append(b, `","expires":`...), t.held.Expires)
+	b := s.signer.Append(append(buf.b[:0], `{"lease":"`...), t)
+	b = appendTime(append(b, `","expires":`...), t.Held.Expires)
 	b = append(b, '}', '\n')
 	buf.b = b
 	send(w, http.StatusOK, buf.b)
@@ -62,7 +64,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}
-	if time.Now().After(t.held.Expires) { // the store, which is not asked, would say the same
+	if time.Now().After(t.Held.Expires) { // the store, which is not asked, would say the same
 		return errGone
 	}
 	if err := lease.Commit(r.Context()); err != nil {

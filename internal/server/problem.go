@@ -6,42 +6,40 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/problemjson"
 )
 
 // kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
-type kind struct {
-	status int
-	uri    string
-	title  string
+type kind = problemjson.Kind
+
+func kindOf(status int, name, title string) *kind {
+	return &kind{Status: status, URI: problemjson.Guide + name, Title: title}
 }
 
-const (
-	guide = "https://github.com/weirlimits/weir/blob/main/docs/guide/http.md#"
-	iana  = "https://iana.org/assignments/http-problem-types#"
-)
-
 var (
-	kindInvalid     = &kind{http.StatusBadRequest, guide + "invalid", "The request is not valid"}
-	kindForeign     = &kind{http.StatusForbidden, guide + "cross-origin", "The request comes from another site's page"}
-	kindNotFound    = &kind{http.StatusNotFound, guide + "not-found", "Not found"}
-	kindMethod      = &kind{http.StatusMethodNotAllowed, guide + "method", "The method is not allowed here"}
-	kindExists      = &kind{http.StatusConflict, guide + "exists", "It exists already"}
-	kindConflict    = &kind{http.StatusConflict, guide + "conflict", "It was changed meanwhile"}
-	kindSettled     = &kind{http.StatusConflict, guide + "settled", "The lease id is used up"}
-	kindExpired     = &kind{http.StatusGone, guide + "expired", "The lease has expired"}
-	kindTooLarge    = &kind{http.StatusRequestEntityTooLarge, guide + "too-large", "The body is too large"}
-	kindMedia       = &kind{http.StatusUnsupportedMediaType, guide + "media-type", "The body is of the wrong type"}
-	kindBurst       = &kind{http.StatusUnprocessableEntity, guide + "exceeds-burst", "The request is larger than a limit's burst"}
-	kindNoLimits    = &kind{http.StatusUnprocessableEntity, guide + "no-limits", "No limits apply"}
-	kindExceeded    = &kind{http.StatusTooManyRequests, iana + "quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"}
-	kindInternal    = &kind{http.StatusInternalServerError, guide + "internal", "Internal error"}
-	kindUnavailable = &kind{http.StatusServiceUnavailable, iana + "temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"}
+	kindInvalid     = kindOf(http.StatusBadRequest, "invalid", "The request is not valid")
+	kindNoToken     = kindOf(http.StatusUnauthorized, "unauthenticated", "The request has no valid token")
+	kindForbidden   = kindOf(http.StatusForbidden, "forbidden", "The token may not do this")
+	kindHost        = kindOf(http.StatusMisdirectedRequest, "host", "The request names a host that is not this server's")
+	kindForeign     = kindOf(http.StatusForbidden, "cross-origin", "The request comes from another site's page")
+	kindNotFound    = kindOf(http.StatusNotFound, "not-found", "Not found")
+	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
+	kindExists      = kindOf(http.StatusConflict, "exists", "It exists already")
+	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed meanwhile")
+	kindSettled     = kindOf(http.StatusConflict, "settled", "The lease id is used up")
+	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
+	kindTooLarge    = kindOf(http.StatusRequestEntityTooLarge, "too-large", "The body is too large")
+	kindMedia       = kindOf(http.StatusUnsupportedMediaType, "media-type", "The body is of the wrong type")
+	kindBurst       = problemjson.ExceedsBurst
+	kindNoLimits    = kindOf(http.StatusUnprocessableEntity, "no-limits", "No limits apply")
+	kindExceeded    = problemjson.Exceeded
+	kindInternal    = problemjson.Internal
+	kindOverloaded  = kindOf(http.StatusServiceUnavailable, "overloaded", "The server has too much to do")
+	kindUnavailable = problemjson.Unavailable
 )
 
 // httpError is a mistake that only HTTP can make.
@@ -57,12 +55,21 @@ func (e *httpError) Error() string { return e.detail }
 var (
 	errTooLarge = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
 	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
-	errForeign  = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
+	// These two say the same whatever there is: else they would say what there is.
+	errUnauthenticated = &httpError{kind: kindNoToken, detail: "send Authorization: Bearer and a token that has not expired or been revoked"}
+	errForbidden       = &httpError{kind: kindForbidden, detail: "the token has not the role or not the namespace that this takes"}
+
+	errHost    = &httpError{kind: kindHost, detail: "the host that the request names is not one of those that this server answers to; weir serve --allowed-host adds one"}
+	errForeign = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	// errNoLease is all that is said about an id that was not made here, whatever is wrong with it.
-	errNoLease  = &httpError{kind: kindNotFound, detail: "no such lease"}
-	errGone     = &httpError{kind: kindExpired, detail: "an expired lease counts as committed: its tokens are spent"}
-	errDraining = &httpError{kind: kindUnavailable, detail: "the server is shutting down"}
-	errTooLong  = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
+	errNoLease   = &httpError{kind: kindNotFound, detail: "no such lease"}
+	errGone      = &httpError{kind: kindExpired, detail: "an expired lease counts as committed: its tokens are spent"}
+	errDraining  = &httpError{kind: kindUnavailable, detail: "the server is shutting down"}
+	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
+	// errOverloaded was refused before anything was done for it.
+	errOverloaded = &httpError{kind: kindOverloaded, detail: "too many requests are under way; nothing was done: try again, or another instance"}
+
+	errTooLong = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
 )
 
 // problem is an error as the client gets it.
@@ -115,7 +122,7 @@ func problemOf(err error) (p problem, known bool) {
 	default:
 		return problem{kind: kindInternal, detail: "the error was logged"}, false
 	}
-	if p.kind == kindUnavailable || p.kind == kindExceeded && p.over == nil {
+	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
 		p.retryAfter = jittered(time.Second)
 	}
 	return p, true
@@ -127,11 +134,21 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case !known:
 		s.trouble(r, "a request failed", err)
+	case p.kind == kindOverloaded:
+		if s.cfg.Metrics != nil {
+			s.cfg.Metrics.Shed()
+		}
+		if s.overloads.due() {
+			s.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "too many requests: some are refused", slog.Int("max", s.cfg.MaxInflight))
+		}
 	case p.kind == kindUnavailable && r.Context().Err() == nil:
 		s.trouble(r, "the store does not answer", err)
 	}
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = problemType, noStore
+	if p.kind == kindNoToken {
+		h["Www-Authenticate"] = []string{"Bearer"}
+	}
 	if p.retryAfter > 0 {
 		setRetryAfter(h, p.retryAfter)
 	}
@@ -141,60 +158,23 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
 	buf.b = p.append(buf.b[:0])
-	send(w, p.kind.status, buf.b)
+	send(w, p.kind.Status, buf.b)
 }
 
 func (p *problem) append(b []byte) []byte {
-	b = appendString(append(b, `{"type":`...), p.kind.uri)
-	b = appendString(append(b, `,"title":`...), p.kind.title)
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.kind.status), 10)
-	b = appendString(append(b, `,"detail":`...), p.detail)
-	if p.field != "" {
-		b = appendString(append(b, `,"field":`...), p.field)
-	}
-	if p.retryAfter > 0 {
-		b = appendSeconds(append(b, `,"retry_after":`...), p.retryAfter)
-	}
-	if p.over != nil {
-		b = appendViolated(append(b, `,"violated-policies":`...), p.over.Statuses)
-		b = appendStatuses(append(b, `,"limits":`...), p.over.Statuses)
+	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter, Refused: p.over != nil}
+	if p.over != nil && len(p.over.Statuses) > 0 {
+		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
 	}
 	if len(p.errors) > 0 {
-		if text, err := json.Marshal(p.errors); err == nil { // text and numbers: always
-			b = append(append(b, `,"errors":`...), text...)
-		}
+		out.Errors, _ = json.Marshal(p.errors) // text and numbers: always
 	}
-	return append(b, '}', '\n')
-}
-
-// appendViolated appends the names of the limits that refused, as in the RateLimit fields, longest to wait for first.
-func appendViolated(b []byte, statuses []weir.LimitStatus) []byte {
-	var refused []*weir.LimitStatus
-	for i := range statuses {
-		if statuses[i].Refused {
-			refused = append(refused, &statuses[i])
-		}
-	}
-	slices.SortStableFunc(refused, func(x, y *weir.LimitStatus) int { return int(min(max(y.RetryAfter-x.RetryAfter, -1), 1)) })
-	b = append(b, '[')
-	for i, st := range refused {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		name := st.Limit
-		if st.Entity != statuses[0].Entity {
-			name += "@" + st.Entity
-		}
-		b = appendString(b, name)
-	}
-	return append(b, ']')
+	return out.Append(b)
 }
 
 // trouble logs an error, but not more than one a second: when the store is away, every request has one.
 func (s *Server) trouble(r *http.Request, what string, err error) {
-	now := time.Now().UnixNano()
-	last := s.logged.Load()
-	if now-last < int64(time.Second) || !s.logged.CompareAndSwap(last, now) {
+	if !s.troubles.due() {
 		return
 	}
 	s.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "trouble with a request",

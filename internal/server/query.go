@@ -20,10 +20,20 @@ type query struct {
 	max int
 }
 
-// query reads the parameters of a URL, which must be among names, max and namespace, each at most once: a misspelt one
-// must not widen what a request is about.
+// query reads the parameters of a URL, and enters the namespace that they name.
 func (s *Server) query(r *http.Request, names ...string) (query, error) {
-	q := query{lim: s.cfg.Limiter}
+	q, err := parameters(r, names...)
+	if err != nil {
+		return q, err
+	}
+	q.lim, err = s.in(r, q.Get("namespace"))
+	return q, err
+}
+
+// parameters reads the parameters of a URL, which must be among names, max and namespace, each at most once: a misspelt
+// one must not widen what a request is about.
+func parameters(r *http.Request, names ...string) (query, error) {
+	var q query
 	var err error
 	if q.Values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return q, badField("query", "cannot be read: percent-encode it")
@@ -37,9 +47,6 @@ func (s *Server) query(r *http.Request, names ...string) (query, error) {
 		case values[0] == "":
 			return q, badField(name, "must not be empty: leave it out")
 		}
-	}
-	if ns := q.Get("namespace"); ns != "" {
-		q.lim = q.lim.In(ns)
 	}
 	if text := q.Get("max"); text != "" {
 		if q.max, err = strconv.Atoi(text); err != nil || q.max < 1 || q.max > 1000 {
@@ -67,7 +74,7 @@ func (s *Server) change(r *http.Request, names ...string) (query, *http.Request,
 }
 
 func (s *Server) principal(r *http.Request) context.Context {
-	return weir.WithPrincipal(r.Context(), s.cfg.Principal(r))
+	return weir.WithPrincipal(r.Context(), visitOf(r).Audit("http"))
 }
 
 // page is one page of a list. Next, if any, is the after of the next one.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirlimits/weir/internal/web"
 )
 
 // handler answers a request, or returns why it cannot. It has written nothing when it returns an error.
@@ -18,64 +20,69 @@ type handler func(http.ResponseWriter, *http.Request) error
 // route is a method and a path, with its handler.
 type route struct {
 	method, path string
+	need         need
 	serve        handler
 }
 
 // routes is the API. openapi.json says the same, and a test that it does.
 func (s *Server) routes() []route {
 	return []route{
-		{"POST", "/v1/acquire", s.acquire},
-		{"GET", "/v1/available", s.available},
-		{"POST", "/v1/leases/{id}/adjust", s.adjust},
-		{"POST", "/v1/leases/{id}/commit", s.commit},
-		{"POST", "/v1/leases/{id}/rollback", s.rollback},
-		{"POST", "/v1/refresh", s.refresh},
+		{"POST", "/v1/acquire", spends, s.acquire},
+		{"GET", "/v1/available", reads, s.available},
+		{"GET", "/v1/explain", reads, s.explain},
+		{"GET", "/v1/watch", reads, s.watch},
+		{"POST", "/v1/leases/{id}/adjust", spends, s.adjust},
+		{"POST", "/v1/leases/{id}/commit", spends, s.commit},
+		{"POST", "/v1/leases/{id}/rollback", spends, s.rollback},
+		{"POST", "/v1/refresh", changesAll, s.refresh},
 
-		{"GET", "/v1/entities", s.listEntities},
-		{"POST", "/v1/entities", s.createEntity},
-		{"GET", "/v1/entities/{id}", s.showEntity},
-		{"PATCH", "/v1/entities/{id}", s.updateEntity},
-		{"DELETE", "/v1/entities/{id}", s.deleteEntity},
-		{"GET", "/v1/entities/{id}/children", s.listChildren},
+		{"GET", "/v1/entities", reads, s.listEntities},
+		{"POST", "/v1/entities", changes, s.createEntity},
+		{"GET", "/v1/entities/{id}", reads, s.showEntity},
+		{"PATCH", "/v1/entities/{id}", changes, s.updateEntity},
+		{"DELETE", "/v1/entities/{id}", changes, s.deleteEntity},
+		{"GET", "/v1/entities/{id}/children", reads, s.listChildren},
 
-		{"GET", "/v1/limits", s.showLimits},
-		{"PUT", "/v1/limits", s.setLimitsOf},
-		{"DELETE", "/v1/limits", s.deleteLimits},
-		{"GET", "/v1/limits/list", s.listLimits},
-		{"GET", "/v1/resources", s.listResources},
-		{"GET", "/v1/system", s.showSystem},
-		{"PUT", "/v1/system", s.setSystem},
+		{"GET", "/v1/limits", reads, s.showLimits},
+		{"PUT", "/v1/limits", changes, s.setLimitsOf},
+		{"DELETE", "/v1/limits", changes, s.deleteLimits},
+		{"GET", "/v1/limits/list", reads, s.listLimits},
+		{"GET", "/v1/resources", reads, s.listResources},
+		{"GET", "/v1/system", reads, s.showSystem},
+		{"PUT", "/v1/system", changes, s.setSystem},
 
-		{"GET", "/v1/manifests", s.listManifests},
-		{"GET", "/v1/manifests/schema", s.manifestSchema},
-		{"GET", "/v1/manifests/export", s.exportManifest},
-		{"POST", "/v1/manifests/validate", s.validateManifests},
-		{"POST", "/v1/manifests/plan", s.planManifests},
-		{"POST", "/v1/manifests/diff", s.diffManifests},
-		{"POST", "/v1/manifests/apply", s.applyManifests},
-		{"GET", "/v1/manifests/{name}/history", s.manifestHistory},
-		{"GET", "/v1/manifests/{name}/history/{revision}", s.showRevision},
-		{"POST", "/v1/manifests/{name}/rollback", s.rollbackManifest},
+		{"GET", "/v1/manifests", reads, s.listManifests},
+		{"GET", "/v1/manifests/schema", anyone, s.manifestSchema},
+		{"GET", "/v1/manifests/export", reads, s.exportManifest},
+		{"POST", "/v1/manifests/validate", reads, s.validateManifests},
+		{"POST", "/v1/manifests/plan", reads, s.planManifests},
+		{"POST", "/v1/manifests/diff", reads, s.diffManifests},
+		{"POST", "/v1/manifests/apply", changes, s.applyManifests},
+		{"GET", "/v1/manifests/{name}/history", reads, s.manifestHistory},
+		{"GET", "/v1/manifests/{name}/history/{revision}", reads, s.showRevision},
+		{"POST", "/v1/manifests/{name}/rollback", changes, s.rollbackManifest},
 
-		{"GET", "/v1/namespaces", s.listNamespaces},
-		{"POST", "/v1/namespaces", s.createNamespace},
-		{"GET", "/v1/namespaces/{name}", s.showNamespace},
-		{"DELETE", "/v1/namespaces/{name}", s.deleteNamespace},
-		{"POST", "/v1/namespaces/{name}/recover", s.recoverNamespace},
-		{"POST", "/v1/namespaces/{name}/purge", s.purgeNamespace},
+		{"GET", "/v1/namespaces", readsAll, s.listNamespaces},
+		{"POST", "/v1/namespaces", changesAll, s.createNamespace},
+		{"GET", "/v1/namespaces/{name}", readsAll, s.showNamespace},
+		{"DELETE", "/v1/namespaces/{name}", changesAll, s.deleteNamespace},
+		{"POST", "/v1/namespaces/{name}/recover", changesAll, s.recoverNamespace},
+		{"POST", "/v1/namespaces/{name}/purge", changesAll, s.purgeNamespace},
 
-		{"GET", "/v1/usage", s.listUsage},
-		{"GET", "/v1/usage/summary", s.summarizeUsage},
-		{"GET", "/v1/usage/top", s.topUsage},
-		{"GET", "/v1/usage/stream", s.streamUsage},
-		{"GET", "/v1/audit", s.listAudit},
-		{"GET", "/v1/buckets", s.listBuckets},
-		{"GET", "/v1/buckets/{entity}/{resource}", s.showBucket},
-		{"POST", "/v1/buckets/{entity}/{resource}/reset", s.resetBucket},
+		{"GET", "/v1/usage", reads, s.listUsage},
+		{"GET", "/v1/usage/summary", reads, s.summarizeUsage},
+		{"GET", "/v1/usage/top", reads, s.topUsage},
+		{"GET", "/v1/usage/stream", reads, s.streamUsage},
+		{"GET", "/v1/overview", reads, s.overview},
+		{"GET", "/v1/audit", reads, s.listAudit},
+		{"GET", "/v1/buckets", reads, s.listBuckets},
+		{"GET", "/v1/buckets/{entity}/{resource}", reads, s.showBucket},
+		{"POST", "/v1/buckets/{entity}/{resource}/reset", changes, s.resetBucket},
 
-		{"GET", "/healthz", s.health},
-		{"GET", "/readyz", s.ready},
-		{"GET", "/v1/openapi.json", s.openAPI},
+		{"GET", "/healthz", anyone, s.health},
+		{"GET", "/readyz", anyone, s.ready},
+		{"GET", "/metrics", scrapes, s.scrape},
+		{"GET", "/v1/openapi.json", anyone, s.openAPI},
 	}
 }
 
@@ -84,7 +91,7 @@ func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := make(map[string][]string)
 	for _, r := range s.routes() {
-		mux.Handle(r.method+" "+r.path, s.handle(r.serve))
+		mux.Handle(r.method+" "+r.path, s.handle(s.admitted(r.need, r.serve)))
 		allowed[r.path] = append(allowed[r.path], r.method)
 	}
 	for path, methods := range allowed {
@@ -98,6 +105,9 @@ func (s *Server) mux() *http.ServeMux {
 			return &httpError{kind: kindMethod, detail: fmt.Sprintf("%s does not take %.20q, but %s", path, r.Method, allow)}
 		}))
 	}
+	for _, pattern := range web.Patterns() {
+		mux.Handle(pattern, web.Handler())
+	}
 	mux.Handle("/", s.handle(func(http.ResponseWriter, *http.Request) error { return errNoRoute }))
 	return mux
 }
@@ -106,7 +116,7 @@ func (s *Server) mux() *http.ServeMux {
 // that no id holds, and pathID turns that back.
 func slash(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawPath != "" {
+		if r.URL.RawPath != "" || strings.Contains(r.URL.Path, "\x00") {
 			segments := strings.Split(r.URL.EscapedPath(), "/")
 			for i, segment := range segments {
 				switch segment {
@@ -122,7 +132,9 @@ func slash(next http.Handler) http.Handler {
 				u.Path, _ = url.PathUnescape(raw)
 				r2 := *r
 				r2.URL = &u
-				r = &r2
+				next.ServeHTTP(w, &r2)
+				r.Pattern = r2.Pattern // for who counts the requests
+				return
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -146,7 +158,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 func (s *Server) handle(serve handler) http.Handler {
-	if s.debug {
+	if s.logs {
 		serve = s.logging(serve)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +186,11 @@ func (s *Server) logging(serve handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		began := time.Now()
 		err := serve(w, r)
-		s.cfg.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method),
+		level := slog.LevelDebug
+		if s.cfg.LogRequests {
+			level = slog.LevelInfo
+		}
+		s.cfg.Log.LogAttrs(r.Context(), level, "request", slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Duration("took", time.Since(began)), slog.Any("error", err))
 		return err
 	}

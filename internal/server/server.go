@@ -8,6 +8,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,10 +16,14 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/leaseid"
+	"github.com/weirlimits/weir/internal/watch"
 )
 
 // Config configures a [Server]. Only Limiter is required.
@@ -35,10 +40,26 @@ type Config struct {
 	Grace time.Duration
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
-	// Principal names who makes a change, for the audit. Defaults to "http" for everybody.
-	Principal func(*http.Request) string
+	// Book knows the tokens that requests must have. Without one nobody is authenticated and everybody may do
+	// everything; the audit then calls them "http".
+	Book *auth.Book
+	// TLS secures the connections of Serve. Defaults to none.
+	TLS *tls.Config
+	// AllowedHosts are the host names, without port, that requests may name. Defaults to all.
+	AllowedHosts []string
+	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to [DefaultConnections].
+	MaxConnections int
+	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
+	// the streams of events; more are refused. Defaults to [DefaultInflight].
+	MaxInflight int
+	// Watch looks at buckets for all who watch them. Defaults to one of the server's own, at a second a tick.
+	Watch *watch.Poller
+	// Metrics counts requests, and is what /metrics and /v1/overview show. Defaults to none.
+	Metrics Metrics
 	// Log is told about trouble and, if it wants to know, about each request, at level Debug. Defaults to nobody.
 	Log *slog.Logger
+	// LogRequests logs each request at level Info.
+	LogRequests bool
 	// Version is what /healthz says.
 	Version string
 }
@@ -46,8 +67,10 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Minute)
 	c.Grace = cmp.Or(c.Grace, 15*time.Second)
-	if c.Principal == nil {
-		c.Principal = func(*http.Request) string { return "http" }
+	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultConnections)
+	c.MaxInflight = cmp.Or(c.MaxInflight, DefaultInflight)
+	if c.Watch == nil && c.Limiter != nil {
+		c.Watch = watch.New(c.Limiter, 0)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -63,6 +86,10 @@ func (c Config) validate() error {
 		return badField("Config.LeaseKey", "has %d bytes, at least 16 are needed", len(c.LeaseKey))
 	case c.LeaseTTL < time.Second || c.LeaseTTL > 24*time.Hour:
 		return badField("Config.LeaseTTL", "must be between 1s and 24h")
+	case c.MaxConnections < 0:
+		return badField("Config.MaxConnections", "must not be negative")
+	case c.MaxInflight < 0:
+		return badField("Config.MaxInflight", "must not be negative")
 	case c.Grace < 0:
 		return badField("Config.Grace", "must not be negative")
 	}
@@ -72,10 +99,18 @@ func (c Config) validate() error {
 // Server answers HTTP requests with a limiter.
 type Server struct {
 	cfg     Config
-	signer  *signer
+	signer  *leaseid.Signer
 	handler http.Handler
-	debug   bool
-	logged  atomic.Int64 // when trouble was last logged
+	logs    bool // each request
+
+	asked asked // the store
+
+	working, waiting, streaming, declaring *bound // requests
+
+	bodies   atomic.Int64 // bytes; see incoming
+	decoding sync.Mutex   // of manifests: one alone may take a hundred times its size
+
+	troubles, refusals, overloads, noises seldom // so that their log stays short
 
 	draining chan struct{} // closed when Serve ends
 	drained  atomic.Bool
@@ -87,20 +122,20 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	key := cfg.LeaseKey
-	if len(key) == 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		var err error
-		if key, err = cfg.Limiter.SigningKey(ctx); err != nil {
-			return nil, fmt.Errorf("read the key of lease ids: %w", err)
-		}
+	signer, err := leaseid.Open(cfg.Limiter, cfg.LeaseKey)
+	if err != nil {
+		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, signer: newSigner(key), draining: make(chan struct{}),
-		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug),
+		cfg: cfg, signer: signer, draining: make(chan struct{}),
+		logs: cfg.LogRequests || cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
-	s.handler = s.guard(slash(s.mux()))
+	s.working, s.waiting, s.streaming = newBound(cfg.MaxInflight), newBound(cfg.MaxInflight), newBound(cfg.MaxInflight)
+	s.declaring = newBound(maxManifests)
+	s.handler = s.atHome(s.guard(slash(s.mux())))
+	if cfg.Metrics != nil {
+		s.handler = cfg.Metrics.Requests(s.handler)
+	}
 	return s, nil
 }
 
@@ -112,6 +147,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	hs := s.httpServer(ctx, s.handler)
+	ln = s.secured(s.limited(ln))
 	ended := make(chan error, 1)
 	go func() { ended <- hs.Serve(ln) }()
 	select {
@@ -132,6 +168,26 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
+// limited bounds the connections of a listener.
+func (s *Server) limited(ln net.Listener) net.Listener {
+	full := func() {
+		if s.overloads.due() {
+			s.cfg.Log.Warn("too many connections: new ones are closed", slog.Int("max", s.cfg.MaxConnections))
+		}
+	}
+	return &limitedListener{ln, make(chan struct{}, s.cfg.MaxConnections), full}
+}
+
+// secured is without HTTP/2: one connection could then have any number of requests under way.
+func (s *Server) secured(ln net.Listener) net.Listener {
+	if s.cfg.TLS == nil {
+		return ln
+	}
+	cfg := s.cfg.TLS.Clone()
+	cfg.NextProtos = []string{"http/1.1"}
+	return tls.NewListener(ln, cfg)
+}
+
 func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -139,11 +195,23 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 		ReadTimeout:       20 * time.Second,
 		WriteTimeout:      maxWait + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxLeaseID + 16<<10,
+		MaxHeaderBytes:    leaseid.MaxLen + 16<<10,
 		// What was begun is finished although ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:    slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
+		ErrorLog:    slog.NewLogLogger(strangers{s.cfg.Log.Handler(), &s.noises}, slog.LevelWarn),
 	}
+}
+
+// strangers is a log of what net/http has to say, mostly of clients that break off or speak something else: anybody can,
+// so not more than one line a second.
+type strangers struct {
+	slog.Handler
+	now *seldom
+}
+
+// Enabled is asked before each line.
+func (s strangers) Enabled(ctx context.Context, level slog.Level) bool {
+	return s.Handler.Enabled(ctx, level) && s.now.due()
 }
 
 // drain makes /readyz fail and sends away who waits for tokens.
@@ -167,5 +235,5 @@ func CheckListen(addr string, insecure bool) error {
 	if insecure || host == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return badField(field, "%q can be reached from outside and nobody is authenticated: use 127.0.0.1, or --insecure behind a proxy that authenticates", addr)
+	return badField(field, "%q can be reached from outside and nobody is authenticated: use --auth, or 127.0.0.1, or --insecure behind a proxy that authenticates", addr)
 }

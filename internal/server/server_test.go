@@ -222,13 +222,17 @@ func TestStoreDown(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	f := setup(t, server.Config{Version: "v1.2.3"})
-	f.must(t, 200, "GET", "/readyz", "")
-	f.store.Close()
-	f.must(t, 503, "GET", "/readyz", "")
-	if a := f.must(t, 200, "GET", "/healthz", ""); a.JSON["version"] != "v1.2.3" {
-		t.Errorf("got %s", a.Body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, server.Config{Version: "v1.2.3"})
+		f.must(t, 200, "GET", "/readyz", "")
+		f.store.Close()
+		f.must(t, 200, "GET", "/readyz", "") // anyone may ask, but the store is asked once a second
+		time.Sleep(time.Second)
+		f.must(t, 503, "GET", "/readyz", "")
+		if a := f.must(t, 200, "GET", "/healthz", ""); a.JSON["version"] != "v1.2.3" {
+			t.Errorf("got %s", a.Body)
+		}
+	})
 }
 
 // TestServe ends a server while it reads a request's body.

@@ -8,16 +8,20 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
 )
 
 // usageNames are the parameters that select usage.
 var usageNames = []string{"by", "entity", "resource", "window", "from", "to"}
 
-// usageQuery reads what usage is asked for.
-func (q query) usageQuery() (weir.UsageQuery, error) {
+// usageQuery reads what usage is asked for. That of the store is of all namespaces together.
+func (q query) usageQuery(r *http.Request) (weir.UsageQuery, error) {
 	u := weir.UsageQuery{
 		By: weir.UsageBy(q.Get("by")), Entity: q.Get("entity"), Resource: q.Get("resource"),
 		Window: weir.Window(q.Get("window")), After: q.Get("after"), Max: q.max,
+	}
+	if u.By == weir.ByStore && !visitOf(r).Everywhere(auth.Read) {
+		return u, errForbidden
 	}
 	var err error
 	if u.From, err = q.time("from"); err == nil {
@@ -41,7 +45,7 @@ func (s *Server) listUsage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := q.usageQuery()
+	u, err := q.usageQuery(r)
 	if err != nil {
 		return err
 	}
@@ -58,7 +62,7 @@ func (s *Server) summarizeUsage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := q.usageQuery()
+	u, err := q.usageQuery(r)
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func (s *Server) topUsage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := q.usageQuery()
+	u, err := q.usageQuery(r)
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := q.usageQuery()
+	u, err := q.usageQuery(r)
 	if err != nil {
 		return err
 	}
@@ -110,6 +114,12 @@ func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	event, err := runningWindow(ctx, q.lim, u)
 	if err != nil {
 		return err
+	}
+	if err := s.streams(r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		q.max = 1
 	}
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = []string{"text/event-stream"}, noStore

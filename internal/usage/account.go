@@ -20,6 +20,8 @@ const (
 	RefusedTokens
 	Adjustments
 	Degraded
+	WouldRefuse
+	WouldTokens
 	figures
 )
 
@@ -40,8 +42,12 @@ func Field(f *store.Figures, fig Figure) *int64 {
 		return &f.RefusedTokens
 	case Adjustments:
 		return &f.Adjustments
-	default:
+	case Degraded:
 		return &f.Degraded
+	case WouldRefuse:
+		return &f.WouldRefuse
+	default:
+		return &f.WouldTokens
 	}
 }
 

@@ -70,11 +70,15 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 	for i := range counts {
 		c := &counts[i]
 		buf = appendString(buf, c.Limit)
-		at := len(buf)
-		buf = append(buf, 0)
+		has := uint64(0)
+		for f := range figures {
+			if *Field(&c.Figures, f) != 0 {
+				has |= 1 << f
+			}
+		}
+		buf = binary.AppendUvarint(buf, has)
 		for f := range figures {
 			if v := *Field(&c.Figures, f); v != 0 {
-				buf[at] |= 1 << f
 				buf = binary.AppendVarint(buf, v)
 			}
 		}
@@ -86,7 +90,7 @@ func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures
 	d := decoder{rest: raw}
 	for range d.count() {
 		c := store.LimitFigures{Limit: d.string()}
-		has := d.byte()
+		has := d.uvarint()
 		for f := range figures {
 			if has&(1<<f) != 0 {
 				*Field(&c.Figures, f) = d.varint()

@@ -92,9 +92,13 @@ type Store struct {
 	expressions expressions
 	skew        skew
 	epochs      epochs
+	measures    measures
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Measured = (*Store)(nil)
+)
 
 // New returns a store over a table that exists. It makes no call: [Open] does, to see whether the table is one of
 // ours.

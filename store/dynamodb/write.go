@@ -29,6 +29,7 @@ const (
 func (sh *shard) Carry() {
 	b := sh.batch
 	it, applied, err := sh.send(b)
+	sh.s.measures.wrote(len(b.jobs), applied, err)
 	if s, ok := b.upkeep.(*split); ok && applied {
 		s.after(sh, b)
 	}

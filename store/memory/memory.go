@@ -51,6 +51,7 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Usage     = (*Store)(nil)
+	_ store.Measured  = (*Store)(nil)
 )
 
 // New returns an empty store. A nil cfg means all defaults.

@@ -90,6 +90,7 @@ func rows() []row {
 	rs = append(rs, footprintRows()...)
 	rs = append(rs, diskRows()...)
 	rs = append(rs, httpRows()...)
+	rs = append(rs, grpcRows()...)
 	rs = append(rs, manifestRows()...)
 	rs = append(rs, usageRows()...)
 	rs = append(rs, dynamoRows()...)

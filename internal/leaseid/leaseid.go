@@ -1,11 +1,15 @@
-package server
+// Package leaseid makes the ids of leases that clients carry, over HTTP and gRPC alike, and takes none but its own.
+package leaseid
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"hash"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +26,12 @@ import (
 // to 16 bytes. What is inside is not secret: clients may read it, and must not rely on it.
 
 const (
-	leaseVersion = 1
-	macSize      = 16
-	// maxLeaseID is far above what the largest chain with the most limits comes to.
-	maxLeaseID = 256 << 10
+	version = 1
+	macSize = 16
+	// MaxLen bounds the length of an id. It is far above what the largest chain with the most limits comes to.
+	MaxLen = 256 << 10
+	// MinKey is how many bytes a key has at least.
+	MinKey = 16
 )
 
 // flags of a charge.
@@ -35,65 +41,94 @@ const (
 	flagLeftOut
 )
 
-var leaseEncoding = base64.RawURLEncoding.Strict()
+var encoding = base64.RawURLEncoding.Strict()
 
-// ticket is a held lease and the name of its namespace.
-type ticket struct {
-	namespace string
-	held      weir.Held
+// Lease is a held lease and the name of its namespace.
+type Lease struct {
+	Namespace string
+	Held      weir.Held
 }
 
-// signer makes lease ids and takes none but its own.
-type signer struct{ macs sync.Pool }
+// Signer makes ids and takes none but its own. It is safe for concurrent use.
+type Signer struct{ scratches sync.Pool }
 
-func newSigner(key []byte) *signer {
-	return &signer{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+type scratch struct {
+	mac     hash.Hash
+	payload []byte
+}
+
+// New returns a signer with a key of at least [MinKey] bytes. Signers of equal keys take each other's ids.
+func New(key []byte) *Signer {
+	return &Signer{scratches: sync.Pool{New: func() any { return &scratch{mac: hmac.New(sha256.New, key)} }}}
+}
+
+// Open is [New] with the key; without one it asks the limiter's store for its own, which the store creates once.
+func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
+	if len(key) == 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		var err error
+		if key, err = lim.SigningKey(ctx); err != nil {
+			return nil, fmt.Errorf("read the key of lease ids: %w", err)
+		}
+	}
+	return New(key), nil
+}
+
+// Unique returns a [weir.Held.ID] that no other lease has. It need not be hard to guess: it is signed.
+func Unique() string {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
+	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
+	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // label keeps what else the same key may come to sign apart.
 var label = []byte("weir lease\x00")
 
-func (s *signer) mac(dst, payload []byte) []byte {
-	m := s.macs.Get().(hash.Hash)
-	defer s.macs.Put(m)
-	m.Reset()
-	m.Write(label)
-	m.Write(payload)
-	return m.Sum(dst)[:len(dst)+macSize]
+// sign appends the mac of payload to dst.
+func (c *scratch) sign(dst, payload []byte) []byte {
+	c.mac.Reset()
+	c.mac.Write(label)
+	c.mac.Write(payload)
+	return c.mac.Sum(dst)[:len(dst)+macSize]
 }
 
-// append appends the id of a lease.
-func (s *signer) append(dst []byte, t *ticket) []byte {
-	scratch := buffers.Get().(*buffer)
-	defer scratch.free()
-	payload := appendTicket(scratch.b[:0], t)
-	payload = s.mac(payload, payload)
-	scratch.b = payload
-	return leaseEncoding.AppendEncode(dst, payload)
+// Append appends the id of a lease.
+func (s *Signer) Append(dst []byte, l *Lease) []byte {
+	c := s.scratches.Get().(*scratch)
+	defer s.scratches.Put(c)
+	payload := appendLease(c.payload[:0], l)
+	payload = c.sign(payload, payload)
+	c.payload = payload
+	return encoding.AppendEncode(dst, payload)
 }
 
-// parse returns the lease of an id that this signer, or one with the same key, has made.
-func (s *signer) parse(id string) (*ticket, bool) {
-	if len(id) > maxLeaseID || strings.ContainsAny(id, "\r\n") { // which base64 would skip
+// Parse returns the lease of an id that this signer, or one with the same key, has made; false for anything else.
+func (s *Signer) Parse(id string) (*Lease, bool) {
+	if len(id) > MaxLen || strings.ContainsAny(id, "\r\n") { // which base64 would skip
 		return nil, false
 	}
-	raw, err := leaseEncoding.DecodeString(id)
+	raw, err := encoding.DecodeString(id)
 	if err != nil || len(raw) < macSize {
 		return nil, false
 	}
+	c := s.scratches.Get().(*scratch)
+	defer s.scratches.Put(c)
 	payload, mac := raw[:len(raw)-macSize], raw[len(raw)-macSize:]
-	if !hmac.Equal(mac, s.mac(nil, payload)) {
+	c.payload = c.sign(c.payload[:0], payload)
+	if !hmac.Equal(mac, c.payload) {
 		return nil, false
 	}
-	return parseTicket(payload)
+	return parse(payload)
 }
 
-func appendTicket(b []byte, t *ticket) []byte {
-	h := &t.held
-	b = append(b, leaseVersion)
+func appendLease(b []byte, l *Lease) []byte {
+	h := &l.Held
+	b = append(b, version)
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
-	for _, s := range []string{h.ID, t.namespace, h.Namespace, h.Entity, h.Resource} {
+	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
 		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
@@ -126,16 +161,16 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func parseTicket(payload []byte) (*ticket, bool) {
+func parse(payload []byte) (*Lease, bool) {
 	r := reader{b: payload}
-	if r.byte() != leaseVersion {
+	if r.byte() != version {
 		return nil, false
 	}
-	t := &ticket{}
-	h := &t.held
+	l := &Lease{}
+	h := &l.Held
 	h.Expires = time.UnixMilli(r.varint()).UTC()
 	h.Seq = int(r.uvarint())
-	for _, s := range []*string{&h.ID, &t.namespace, &h.Namespace, &h.Entity, &h.Resource} {
+	for _, s := range []*string{&h.ID, &l.Namespace, &h.Namespace, &h.Entity, &h.Resource} {
 		*s = r.text()
 	}
 	n := r.uvarint()
@@ -153,7 +188,7 @@ func parseTicket(payload []byte) (*ticket, bool) {
 		c.Tokens = r.varint()
 		h.Charges = append(h.Charges, c)
 	}
-	return t, !r.bad && len(r.b) == 0 && h.Seq >= 0
+	return l, !r.bad && len(r.b) == 0 && h.Seq >= 0
 }
 
 // reader takes a payload apart. After a mistake it returns zeroes.

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/rpc"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// conns is on how many connections the callers of gRPC are: each carries many at once.
+const conns = 4
+
+// batch is how many requests a batch has.
+const batch = 100
+
+func grpcRows() []row {
+	contenders := func(of string, call rpcCall) []contender {
+		return []contender{
+			{name: "weir", setup: func(e *env) (work, error) { return rpcWork(e, call, false) }},
+			{name: of, setup: func(e *env) (work, error) { return rpcWork(e, call, true) }},
+		}
+	}
+	return []row{
+		{
+			name: fmt.Sprintf("gRPC: Acquire, 2 limits, %d callers on %d connections", callers, conns), unit: perSecond, workers: callers,
+			contenders: contenders("same answer at once", callAcquire), target: target{ratio: 0.8},
+		},
+		{
+			name: fmt.Sprintf("gRPC: AcquireBatch of %d, brief, 16 callers: requests", batch), unit: perSecond, workers: 16,
+			contenders: contenders("same answers at once", callBatch), target: target{value: 300_000},
+		},
+	}
+}
+
+// rpcCall asks once, and returns of how many requests.
+type rpcCall func(context.Context, weirv1.LimiterClient) (int, error)
+
+var acquireRequest = &weirv1.AcquireRequest{Entity: "key-alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1, "tpm": 500}}
+
+var batchRequest = func() *weirv1.AcquireBatchRequest {
+	in := &weirv1.AcquireBatchRequest{Brief: true}
+	for range batch {
+		in.Requests = append(in.Requests, acquireRequest)
+	}
+	return in
+}()
+
+var errRefused = errors.New("refused")
+
+func callAcquire(ctx context.Context, c weirv1.LimiterClient) (int, error) {
+	out, err := c.Acquire(ctx, acquireRequest)
+	if err == nil && !out.GetAllowed() {
+		err = errRefused
+	}
+	return 1, err
+}
+
+func callBatch(ctx context.Context, c weirv1.LimiterClient) (int, error) {
+	out, err := c.AcquireBatch(ctx, batchRequest)
+	if err == nil && (len(out.GetResults()) != batch || !out.GetResults()[batch-1].GetDecision().GetAllowed()) {
+		err = errRefused
+	}
+	return batch, err
+}
+
+// rpcWork has each worker call weir, or a server that answers at once what weir has answered: what gRPC itself costs.
+func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
+	addr, err := serveRPC(e)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := dialRPC(e, addr)
+	if err != nil {
+		return nil, err
+	}
+	if floor {
+		if addr, err = serveRPCFloor(e, clients[0]); err != nil {
+			return nil, err
+		}
+		if clients, err = dialRPC(e, addr); err != nil {
+			return nil, err
+		}
+	}
+	return func(worker, n int) (int, error) {
+		c := clients[worker%conns]
+		for done := 0; ; {
+			of, err := call(e.ctx, c)
+			if done += of; err != nil || done >= n {
+				return done, err
+			}
+		}
+	}, nil
+}
+
+func dialRPC(e *env, addr string) (clients [conns]weirv1.LimiterClient, err error) {
+	for i := range clients {
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return clients, err
+		}
+		e.defers(conn.Close)
+		clients[i] = weirv1.NewLimiterClient(conn)
+	}
+	return clients, nil
+}
+
+func serveRPC(e *env) (addr string, err error) {
+	lim, err := limiter(e, memory.New(nil), weir.Config{},
+		weir.PerSecond("rpm", 1_000_000).WithBurst(weir.MaxTokens),
+		weir.PerSecond("tpm", 1_000_000).WithBurst(weir.MaxTokens))
+	if err != nil {
+		return "", err
+	}
+	s, err := rpc.New(rpc.Config{Limiter: lim})
+	if err != nil {
+		return "", err
+	}
+	ln, err := listenRPC(e)
+	if err != nil {
+		return "", err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, ln) }()
+	e.defers(func() error {
+		stop()
+		return <-served
+	})
+	return ln.Addr().String(), nil
+}
+
+// rpcFloor answers at once.
+type rpcFloor struct {
+	weirv1.UnimplementedLimiterServer
+	one  *weirv1.AcquireResponse
+	many *weirv1.AcquireBatchResponse
+}
+
+// Acquire answers.
+func (f *rpcFloor) Acquire(context.Context, *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
+	return f.one, nil
+}
+
+// AcquireBatch answers.
+func (f *rpcFloor) AcquireBatch(context.Context, *weirv1.AcquireBatchRequest) (*weirv1.AcquireBatchResponse, error) {
+	return f.many, nil
+}
+
+func serveRPCFloor(e *env, of weirv1.LimiterClient) (addr string, err error) {
+	f := &rpcFloor{}
+	if f.one, err = of.Acquire(e.ctx, acquireRequest); err != nil {
+		return "", err
+	}
+	if f.many, err = of.AcquireBatch(e.ctx, batchRequest); err != nil {
+		return "", err
+	}
+	ln, err := listenRPC(e)
+	if err != nil {
+		return "", err
+	}
+	s := grpc.NewServer(grpc.NumStreamWorkers(8))
+	weirv1.RegisterLimiterServer(s, f)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	e.defers(func() error {
+		s.GracefulStop()
+		return <-served
+	})
+	return ln.Addr().String(), nil
+}
+
+func listenRPC(e *env) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(e.ctx, "tcp", "127.0.0.1:0")
+}

@@ -1,0 +1,43 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// Tell somebody before an entity is refused.
+func ExampleObserver_nearLimit() {
+	ctx := context.Background()
+	lim, err := weir.New(weir.Config{
+		Store: memory.New(nil),
+		Observer: &weir.Observer{NearLimit: func(_ context.Context, e weir.NearLimitEvent) {
+			fmt.Printf("%s has used %d%% of %s on %s\n", e.Entity, e.Percent, e.Limit, e.Resource)
+		}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lim.Close()
+	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("tpd", 1000)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := lim.SetNearLimit(ctx, weir.Thresholds{50, 90}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 3 {
+		_, err := lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpd": 300}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	// Output:
+	// alice has used 50% of tpd on gpt-4
+	// alice has used 90% of tpd on gpt-4
+}

@@ -1,0 +1,305 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Explanation says what a request would come to now, and why: which limits apply to it, where each comes from, and
+// which binds. It is a picture of one moment: to spend, use [Limiter.Acquire].
+type Explanation struct {
+	Namespace, Entity, Resource string
+	Tokens                      Tokens
+	At                          time.Time // the store's time of what was looked at
+	// Chain is the entity and then its parents, as far as they are charged.
+	Chain []ExplainedEntity
+	// Err is what [Limiter.Acquire] would return: nil when it would admit the request, else an [*ExceededError], a
+	// [*BurstError] or a [*NoLimitsError].
+	Err error
+	// OnUnavailable is what is answered when the store does not. OnUnavailableFrom says who says so: "request",
+	// "system" (the namespace's record) or "config" ([Config.OnUnavailable]).
+	OnUnavailable     Unavailable
+	OnUnavailableFrom string
+	// Cached is how long entities and limits are remembered ([Config.CacheTTL]): so old may be what is told of them, if
+	// they are changed by another process. It is 0 where nothing is remembered.
+	Cached time.Duration
+	// Manifests has the last revision of each manifest that declares something of this; none of one that was never
+	// applied to the end.
+	Manifests []Revision
+}
+
+// ExplainedEntity is one of a chain.
+type ExplainedEntity struct {
+	ID       string
+	Exists   bool   // it was created; one that was not may have limits all the same, but no parent
+	Name     string // for people
+	Parent   string
+	Cascade  bool   // the parent is charged, too, and is the next of the chain
+	Manifest string // that declares the entity
+	// Levels are those that limits are looked for at, in the order of preference; the first that has some applies.
+	Levels []ExplainedLevel
+	// Limits are those that apply. Without any, the entity is not charged.
+	Limits []ExplainedLimit
+}
+
+// ExplainedLevel is a place where limits are looked for.
+type ExplainedLevel struct {
+	Source  Source
+	Set     bool // it has limits
+	Applies bool // it is the first that has
+}
+
+// ExplainedLimit is a limit that applies.
+type ExplainedLimit struct {
+	Limit  Limit       // as it is set
+	Status LimitStatus // now; Refused and RetryAfter are of the request
+	// Binds marks one limit of the explanation: the one that would refuse for longest, else the one of which the request
+	// leaves the least share. Where nothing is asked for and nothing was spent, and among limits in shadow, none binds.
+	Binds bool
+}
+
+// Never reports whether the request asks for more of the limit than can ever be spent at once.
+func (l *ExplainedLimit) Never() bool { return !l.Status.Shadow && l.Status.Requested > l.Status.Burst }
+
+// Used returns which share of the burst is spent now: 0 of a full bucket, more than 1 of one in debt.
+func (l *ExplainedLimit) Used() float64 {
+	return float64(l.Status.Burst-l.Status.Available) / float64(l.Status.Burst)
+}
+
+// Binding returns the entity of the limit that binds, and the limit; nil if none does.
+func (x *Explanation) Binding() (*ExplainedEntity, *ExplainedLimit) {
+	for i := range x.Chain {
+		for j := range x.Chain[i].Limits {
+			if l := &x.Chain[i].Limits[j]; l.Binds {
+				return &x.Chain[i], l
+			}
+		}
+	}
+	return nil, nil
+}
+
+// RetryAfter returns when the request would pass if nobody else spent: 0 when it would now, and also when it never
+// will.
+func (x *Explanation) RetryAfter() time.Duration {
+	var over *ExceededError
+	if errors.As(x.Err, &over) {
+		return over.RetryAfter
+	}
+	return 0
+}
+
+// Explain says what Acquire would make of a request now, and why. It spends and writes nothing. Beside what Acquire
+// has to know it reads the buckets, and the revisions of the manifests that are named.
+//
+// That the request would be refused is no error: see [Explanation]. Errors: [*ConfigError], [ErrNotFound] if the
+// namespace does not exist; store trouble is returned as it is, whatever on_unavailable says.
+func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
+	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
+		return Explanation{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return Explanation{}, err
+	}
+	var e *explainer
+	for try := 0; ; try++ {
+		e = &explainer{lim: l, req: &req, space: s}
+		stale, err := e.explain(ctx)
+		if err != nil {
+			return Explanation{}, err
+		}
+		if !stale || try == maxStale {
+			break
+		}
+		l.core.forget(s, e.plan) // as Acquire finds out by its debit
+	}
+	return e.x, e.addManifests(ctx)
+}
+
+// explainer makes an explanation.
+type explainer struct {
+	lim       *Limiter
+	req       *Request
+	space     *space
+	plan      *plan
+	views     [][]view // by entity of the chain
+	manifests []string
+	x         Explanation
+}
+
+// explain asks what there is to know. stale says that a bucket follows newer limits than those.
+func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
+	own := len(e.req.Limits) == 0
+	e.x = Explanation{
+		Namespace: e.lim.name, Entity: e.req.Entity, Resource: e.req.Resource, Tokens: e.req.Tokens,
+		Cached: max(0, e.lim.core.cfg.CacheTTL),
+	}
+	e.plan, err = e.lim.core.makePlan(ctx, e.space, e.req.Entity, e.req.Resource, own, e.see)
+	var none *NoLimitsError
+	switch {
+	case errors.As(err, &none):
+		e.x.At, e.x.Err = time.Now(), none
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	lease, err := e.lim.prepare(e.plan, e.req)
+	var burst *BurstError
+	if err != nil && !errors.As(err, &burst) {
+		return false, err
+	}
+	stale, over, err := e.look(ctx, lease)
+	switch {
+	case err != nil:
+	case burst != nil:
+		e.x.Err = burst
+	case !over.Allowed:
+		e.x.Err = &ExceededError{Decision: over}
+	}
+	return stale, err
+}
+
+// see notes what the plan finds of an entity.
+func (e *explainer) see(id string, vs []view) {
+	rec := &vs[0].entity
+	n := ExplainedEntity{
+		ID: id, Exists: vs[0].exists && !rec.Created.IsZero(), Name: rec.Name, Parent: rec.Parent, Cascade: rec.Cascade && rec.Parent != "",
+		Manifest: rec.Managed.name(),
+	}
+	e.declaredBy(n.Manifest)
+	if len(vs) == 2 {
+		n.Levels = []ExplainedLevel{{SourceRequest, true, true}}
+	} else {
+		own := vs[2].source
+		n.Levels = []ExplainedLevel{
+			{Source: SourceEntity, Set: own == SourceEntity},
+			{Source: SourceEntityDefault, Set: own == SourceEntityDefault || vs[2].also},
+			{Source: SourceResource, Set: len(vs[3].limits) > 0},
+			{Source: SourceSystem, Set: len(vs[1].limits) > 0},
+		}
+	}
+	e.x.Chain = append(e.x.Chain, n)
+	e.views = append(e.views, vs)
+	switch system := vs[1].onUnavailable; {
+	case e.req.OnUnavailable != "":
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.req.OnUnavailable, "request"
+	case system != "":
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = system, "system"
+	default:
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.lim.core.cfg.OnUnavailable, "config"
+	}
+}
+
+func (e *explainer) declaredBy(manifest string) {
+	if manifest != "" && !slices.Contains(e.manifests, manifest) {
+		e.manifests = append(e.manifests, manifest)
+	}
+}
+
+// look peeks at the buckets that a request would debit, and returns what would come of it.
+func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decision, err error) {
+	buckets := make([]store.Bucket, len(lease.debits))
+	for i := range buckets {
+		buckets[i] = lease.debits[i].Bucket
+	}
+	snap, err := e.lim.peek(ctx, buckets...)
+	if err != nil {
+		return false, d, err
+	}
+	e.x.At = snap.At
+	d = Decision{Allowed: true, At: snap.At}
+	now := nanosOf(snap.At)
+	n := 0
+	for i := range lease.debits {
+		debit, st := &lease.debits[i], &snap.States[i]
+		at := slices.IndexFunc(e.x.Chain, func(c ExplainedEntity) bool { return c.ID == debit.Bucket.Entity })
+		for _, c := range debit.Charges {
+			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000 // those that demand came to, and the others
+			from := lease.originOf(n)
+			n++
+			s := statusOf(debit.Bucket.Entity, e.req.Resource, from, c, levelNow(c, st, now), now)
+			d.Allowed = d.Allowed && !s.Refused
+			d.Statuses = append(d.Statuses, s)
+			e.add(at, from, c, s)
+			stale = stale || from.source != SourceRequest && st.ID != 0 && st.Epoch > debit.Epoch
+		}
+	}
+	d.RetryAfter = longest(d.Statuses)
+	e.bind()
+	return stale, d, nil
+}
+
+// add notes a limit that applies.
+func (e *explainer) add(at int, from origin, c store.Charge, s LimitStatus) {
+	n := &e.x.Chain[at]
+	for i := range n.Levels {
+		n.Levels[i].Applies = n.Levels[i].Source == from.source
+	}
+	e.declaredBy(from.manifest)
+	l := limitOf(c.Limit)
+	for _, v := range e.views[at] {
+		if v.source == from.source && v.enforce != nil {
+			l.Enforce = v.enforce[slices.IndexFunc(v.limits, func(o store.Limit) bool { return o.Name == l.Name })]
+		}
+	}
+	n.Limits = append(n.Limits, ExplainedLimit{Limit: l, Status: s})
+}
+
+// bind marks the limit that binds.
+func (e *explainer) bind() {
+	var most *ExplainedLimit
+	for i := range e.x.Chain {
+		for j := range e.x.Chain[i].Limits {
+			if l := &e.x.Chain[i].Limits[j]; !l.Status.Shadow && l.left() < 1 && (most == nil || l.bindsMore(most)) {
+				most = l
+			}
+		}
+	}
+	if most != nil {
+		most.Binds = true
+	}
+}
+
+// left is which share of the burst the request leaves, or would leave.
+func (l *ExplainedLimit) left() float64 {
+	return float64(l.Status.Available-l.Status.Requested) / float64(l.Status.Burst)
+}
+
+func (l *ExplainedLimit) bindsMore(o *ExplainedLimit) bool {
+	switch {
+	case l.Never() != o.Never():
+		return l.Never()
+	case l.Status.RetryAfter != o.Status.RetryAfter:
+		return l.Status.RetryAfter > o.Status.RetryAfter
+	}
+	return l.left() < o.left()
+}
+
+// addManifests looks up the last revisions of the manifests that were named.
+func (e *explainer) addManifests(ctx context.Context) error {
+	if len(e.manifests) == 0 {
+		return nil
+	}
+	keys := make([]store.Key, len(e.manifests))
+	for i, name := range e.manifests {
+		keys[i] = manifestKey(e.space.id, name)
+	}
+	records, err := e.lim.core.getAll(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		m, err := manifestOf(r)
+		if err != nil {
+			return err
+		}
+		if m.Last.Revision > 0 {
+			e.x.Manifests = append(e.x.Manifests, m.Last)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package weir_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir"
+)
+
+// explained returns the explanation of a request on "api", and fails the test unless reading is all it did.
+func (b *bundle) explained(entity string, tokens weir.Tokens) weir.Explanation {
+	b.t.Helper()
+	x, err := b.Explain(b.ctx, weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+// levelsText writes levels as in "entity - resource + system", where + applies and - has none.
+func levelsText(levels []weir.ExplainedLevel) string {
+	var parts []string
+	for _, l := range levels {
+		text := string(l.Source)
+		switch {
+		case l.Applies:
+			text = "+" + text
+		case !l.Set:
+			text = "-" + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestExplainLevels(t *testing.T) {
+	t.Parallel()
+	rpm := weir.PerMinute("rpm", 10)
+	b := setup(t)
+	want := func(when, levels string) {
+		t.Helper()
+		x := b.explained("alice", nil)
+		if got := levelsText(x.Chain[0].Levels); got != levels {
+			t.Errorf("%s: %q, want %q", when, got, levels)
+		}
+	}
+	x := b.explained("alice", weir.Tokens{"any": 1})
+	if got := levelsText(x.Chain[0].Levels); !errors.Is(x.Err, weir.ErrNoLimits) || got != "-entity -entity-default -resource -system" {
+		t.Errorf("no limits: %v, %s", x.Err, got)
+	}
+	b.set("", "", rpm)
+	want("system", "-entity -entity-default -resource +system")
+	b.set("", "api", rpm)
+	want("resource", "-entity -entity-default +resource system")
+	b.set("alice", "", rpm)
+	want("default", "-entity +entity-default resource system")
+	b.set("alice", "api", rpm)
+	want("entity", "+entity entity-default resource system")
+	must(t, b.DeleteLimits(b.ctx, weir.Scope{Entity: "alice"}))
+	must(t, b.DeleteLimits(b.ctx, weir.Scope{Resource: "api"}))
+	want("entity alone", "+entity -entity-default -resource system")
+
+	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", Limits: []weir.Limit{weir.PerDay("rpd", 5)}})
+	must(t, err)
+	if got := levelsText(x.Chain[0].Levels); got != "+request" || x.Chain[0].Limits[0].Limit.Name != "rpd" {
+		t.Errorf("a request's own: %s, %+v", got, x.Chain[0].Limits)
+	}
+}
+
+func TestExplainChain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("alice", "team", "org")
+	cascade := false
+	_, err := b.UpdateEntity(b.ctx, "team", weir.EntityUpdate{Cascade: &cascade})
+	must(t, err)
+	b.set("alice", "api", weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 1000))
+	b.set("team", "api", weir.PerMinute("rpm", 10))
+	b.take("alice", weir.Tokens{"rpm": 4, "tpm": 500})
+
+	x := b.explained("alice", one)
+	if len(x.Chain) != 2 || !x.Chain[0].Exists || !x.Chain[0].Cascade || x.Chain[1].Cascade || x.Chain[1].Parent != "org" {
+		t.Fatalf("chain %+v", x.Chain)
+	}
+	if n, l := x.Binding(); n == nil || n.ID != "alice" || l.Limit.Name != "tpm" || l.Used() != 0.5 {
+		t.Errorf("binds: %+v of %+v", l, n)
+	}
+	if x.Err != nil || x.RetryAfter() != 0 || x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "config" || !x.At.Equal(noon) {
+		t.Errorf("%+v", x)
+	}
+
+	// What the request asks for can make another limit bind.
+	x = b.explained("alice", weir.Tokens{"rpm": 7})
+	if n, l := x.Binding(); n == nil || n.ID != "team" || !l.Status.Refused || x.RetryAfter() != 6*time.Second {
+		t.Errorf("refused: %+v of %+v, %v", l, n, x.Err)
+	}
+	x = b.explained("alice", weir.Tokens{"rpm": 7, "tpm": 2000})
+	if n, l := x.Binding(); !errors.Is(x.Err, weir.ErrExceedsBurst) || n.ID != "alice" || l.Limit.Name != "tpm" || !l.Never() || x.RetryAfter() != 0 {
+		t.Errorf("never: %v, %+v of %+v", x.Err, l, n)
+	}
+
+	ghost := b.peer()
+	ghost.set("", "", weir.PerMinute("rpm", 3))
+	if x := ghost.explained("nobody", nil); x.Chain[0].Exists || x.Chain[0].Limits[0].Status.Source != weir.SourceSystem {
+		t.Errorf("an unknown entity: %+v", x.Chain)
+	} else if n, _ := x.Binding(); n != nil {
+		t.Error("a full bucket binds")
+	}
+}
+
+func TestExplainEnforce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("on", 10), weir.PerMinute("tried", 1).WithEnforce(weir.EnforceShadow), weir.PerMinute("half", 1).WithEnforce(50))
+	b.take("alice", weir.Tokens{"on": 1, "tried": 1, "half": 1})
+	x := b.explained("alice", weir.Tokens{"tried": 5})
+	var got []string
+	for _, l := range x.Chain[0].Limits {
+		got = append(got, fmt.Sprintf("%s %s %v", l.Limit.Name, l.Limit.Enforce, !l.Status.Shadow))
+	}
+	want := fmt.Sprintf("[on on true tried shadow false half 50%% %v]", weir.PerMinute("half", 1).WithEnforce(50).EnforcedFor("alice"))
+	if fmt.Sprint(got) != want || x.Err != nil || !x.Chain[0].Limits[1].Status.WouldRefuse || x.Chain[0].Limits[1].Never() {
+		t.Errorf("%v, want %s; %v", got, want, x.Err)
+	}
+	if _, l := x.Binding(); l == nil || l.Status.Shadow {
+		t.Errorf("binds: %+v", l)
+	}
+}
+
+func TestExplainManifests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lock, err := b.LockManifest(b.ctx, "plans", time.Minute)
+	must(t, err)
+	mark := &weir.Managed{Manifest: "plans", Hash: "x"}
+	for _, err := range b.Declare(b.ctx, []weir.DeclaredChange{
+		{After: weir.Declared{Limits: &weir.ScopedLimits{Scope: weir.Scope{Resource: "api"}, Limits: []weir.Limit{weir.PerMinute("rpm", 2)}, Managed: mark}}},
+		{After: weir.Declared{Entity: &weir.Entity{ID: "alice", Managed: &weir.Managed{Manifest: "people"}}}},
+	}) {
+		must(t, err)
+	}
+	_, err = lock.Record(weir.WithPrincipal(b.ctx, "ci"), weir.Revision{Hash: "h"}, []byte("text"))
+	must(t, err)
+
+	x := b.explained("alice", nil)
+	if len(x.Manifests) != 1 || x.Manifests[0].Revision != 1 || x.Manifests[0].By != "ci" {
+		t.Errorf("manifests %+v", x.Manifests)
+	}
+	if n := x.Chain[0]; n.Manifest != "people" || n.Limits[0].Status.Manifest != "plans" {
+		t.Errorf("%+v", n)
+	}
+	// Decisions know it, too, without another read.
+	b.take("alice", weir.Tokens{"rpm": 2})
+	b.fake.counts()
+	_, err = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+	var over *weir.ExceededError
+	if !errors.As(err, &over) || over.Statuses[0].Manifest != "plans" {
+		t.Errorf("refused with %v", err)
+	}
+	_, err = b.AcquireAll(b.ctx, []weir.Request{{Entity: "alice", Resource: "api", Tokens: one}})
+	if !errors.As(err, &over) || over.Statuses[0].Manifest != "plans" {
+		t.Errorf("all refused with %v", err)
+	}
+	b.wantReads(0, "refusals")
+}
+
+func TestExplainErrors(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 2))
+	for _, req := range []weir.Request{
+		{Resource: "api"},
+		{Entity: "alice"},
+		{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": 1}},
+		{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": -1}},
+		{Entity: "alice", Resource: "api", OnUnavailable: "perhaps"},
+		{Entity: "alice", Resource: "api", Limits: []weir.Limit{{Name: "rpm"}}},
+	} {
+		if _, err := b.Explain(b.ctx, req); !errors.As(err, new(*weir.ConfigError)) {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	_, err := b.In("ghost").Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+	wantErr(t, err, weir.ErrNotFound)
+}
+
+// A bucket that follows newer limits than are cached tells of them, as it does to Acquire.
+func TestExplainStale(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 5))
+	b.explained("alice", nil)
+	other := b.peer()
+	other.set("", "", weir.PerMinute("rpm", 7))
+	other.take("alice", one)
+	if l := b.explained("alice", nil).Chain[0].Limits[0]; l.Limit.Amount != 7 || l.Status.Available != 6 {
+		t.Errorf("explains %+v", l)
+	}
+}
+
+func TestExplainUnavailable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	must(t, b.SetOnUnavailable(b.ctx, weir.Allow))
+	b.set("", "", weir.PerMinute("rpm", 5))
+	x := b.explained("alice", nil)
+	if x.OnUnavailable != weir.Allow || x.OnUnavailableFrom != "system" {
+		t.Errorf("%s from %s", x.OnUnavailable, x.OnUnavailableFrom)
+	}
+	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Deny})
+	must(t, err)
+	if x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "request" {
+		t.Errorf("%s from %s", x.OnUnavailable, x.OnUnavailableFrom)
+	}
+}
+
+// What is explained is what Acquire then does.
+func TestExplainForetells(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		b := setup(t)
+		b.chain("alice", "org")
+		limit := func(name string) weir.Limit {
+			l := weir.PerMinute(name, rapid.Int64Range(1, 20).Draw(rt, "amount")).WithBurst(rapid.Int64Range(1, 30).Draw(rt, "burst"))
+			return l.WithEnforce(rapid.SampledFrom([]weir.Enforce{weir.EnforceOn, weir.EnforceOn, weir.EnforceShadow, 50}).Draw(rt, "enforce"))
+		}
+		b.set("alice", "api", limit("rpm"), limit("tpm"))
+		if rapid.Bool().Draw(rt, "parent") {
+			b.set("org", "api", limit("tpm"))
+		}
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			b.clock.advance(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(rt, "time")))
+			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{
+				"rpm": rapid.Int64Range(0, 10).Draw(rt, "rpm"), "tpm": rapid.Int64Range(0, 32).Draw(rt, "tpm"),
+			}}
+			x, err := b.Explain(b.ctx, req)
+			must(t, err)
+			_, err = b.Acquire(b.ctx, req)
+			if fmt.Sprint(x.Err) != fmt.Sprint(err) {
+				rt.Fatalf("explained %v, came to %v", x.Err, err)
+			}
+			_, l := x.Binding()
+			var over *weir.ExceededError
+			if errors.As(err, &over) && (l == nil || l.Status.RetryAfter != over.RetryAfter) {
+				rt.Fatalf("binds %+v, refused for %s", l, over.RetryAfter)
+			}
+		}
+	})
+}
+
+func TestExplainJSON(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.child("alice", "")
+	b.set("", "", weir.PerMinute("tpm", 5000).WithBurst(7500))
+	b.take("alice", weir.Tokens{"tpm": 7000})
+	got, err := json.Marshal(b.explained("alice", weir.Tokens{"tpm": 600}))
+	must(t, err)
+	const want = `{"namespace":"default","entity":"alice","resource":"api","tokens":{"tpm":600},"at":"2026-03-01T12:00:00Z",` +
+		`"outcome":"refused","detail":"limit exceeded: tpm of alice on api has 500 of 7500 available, 600 requested; retry in 1.2s","retry_after":1.2,` +
+		`"binding":{"entity":"alice","limit":"tpm"},"on_unavailable":{"value":"deny","from":"config"},"cached":60,` +
+		`"chain":[{"entity":"alice","exists":true,"cascade":false,"levels":[{"source":"entity","set":false,"applies":false},` +
+		`{"source":"entity-default","set":false,"applies":false},{"source":"resource","set":false,"applies":false},{"source":"system","set":true,"applies":true}],` +
+		`"limits":[{"limit":"tpm","source":"system","text":"tpm:5000/min:7500","amount":5000,"period":"min","burst":7500,"enforce":"on","shadow":false,` +
+		`"requested":600,"available":500,"used":0.9333,"full_in":84,"refused":true,"retry_after":1.2,"binds":true}]}],"manifests":[]}`
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

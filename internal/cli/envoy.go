@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/rls"
+)
+
+func (a *app) envoyCmd() *cobra.Command {
+	return group(&cobra.Command{Use: "envoy", Short: "What Envoy's descriptors stand for"}, a.envoyCheckCmd())
+}
+
+func (a *app) envoyCheckCmd() *cobra.Command {
+	var file, domain string
+	var descriptors []string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check a mapping, and what descriptors come to",
+		Long: `Reads a mapping as weir serve --envoy-mapping does. With a domain and descriptors, shows
+whose tokens of which resource they would spend; without -f by the built-in rule. No store
+is opened.`,
+		Example: `  weir envoy check -f mapping.yaml
+  weir envoy check -f mapping.yaml --domain edge --descriptor tenant=acme,user=alice`,
+		Args: args(),
+		RunE: func(*cobra.Command, []string) error {
+			if (domain == "") != (len(descriptors) == 0) {
+				return usageError{errors.New("--domain and --descriptor go together")}
+			}
+			if file == "" && domain == "" {
+				return usageError{errors.New("give a mapping with -f, or --domain and --descriptor")}
+			}
+			var m *rls.Mapping
+			if file != "" {
+				var err error
+				if m, err = readMapping(file); err != nil {
+					return a.explain(err)
+				}
+			}
+			return a.printTargets(m, file, domain, descriptors)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "`FILE` of the mapping")
+	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` of Envoy's filter")
+	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil, "`KEY=VALUE,...` of a descriptor's entries; may be repeated")
+	return cmd
+}
+
+// targetView is what a descriptor comes to, as it is printed.
+type targetView struct {
+	Descriptor string `json:"descriptor"`
+	Known      bool   `json:"known"`
+	Namespace  string `json:"namespace,omitempty"`
+	Entity     string `json:"entity,omitempty"`
+	Resource   string `json:"resource,omitempty"`
+	Tokens     string `json:"tokens,omitempty"`
+	Forced     bool   `json:"forced,omitempty"`
+	Rule       int    `json:"rule"` // of the domain, from 1; 0: the built-in one
+}
+
+func (a *app) printTargets(m *rls.Mapping, file, domain string, descriptors []string) error {
+	views := []targetView{}
+	namespace, _ := m.Namespace(domain)
+	if namespace == "" {
+		namespace = a.namespace
+	}
+	for _, text := range descriptors {
+		d, err := rls.ParseDescriptor(text)
+		if err != nil {
+			return err
+		}
+		v := targetView{Descriptor: text}
+		if t, ok := m.Target(domain, d); ok {
+			v.Known, v.Namespace = true, namespace
+			v.Entity, v.Resource, v.Tokens, v.Forced, v.Rule = t.Entity, t.Resource, t.Tokens(), t.Forced, t.Rule
+		}
+		views = append(views, v)
+	}
+	return a.print(map[string]any{"valid": true, "targets": views}, func() {
+		if len(views) == 0 {
+			a.out.Printf("%s is valid\n", file)
+		}
+		for _, v := range views {
+			if !v.Known {
+				a.out.Printf("%s is unknown: admitted\n", v.Descriptor)
+				continue
+			}
+			rule := "by the built-in rule"
+			if v.Rule > 0 {
+				rule = fmt.Sprintf("by rule %d", v.Rule)
+			}
+			if v.Forced {
+				rule += ", counted whether it fits or not"
+			}
+			a.out.Printf("%s spends %s of entity %s on resource %s in namespace %s, %s\n",
+				v.Descriptor, v.Tokens, a.out.Bold(v.Entity), a.out.Bold(v.Resource), v.Namespace, rule)
+		}
+	})
+}

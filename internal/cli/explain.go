@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+func (a *app) explainCmd() *cobra.Command {
+	var flags requestFlags
+	cmd := &cobra.Command{
+		Use:   "explain ENTITY RESOURCE [LIMIT=AMOUNT...]",
+		Short: "Say which limits apply, where they come from, and which binds",
+		Long: `Says what a request would come to now, and why: every limit that applies, of the entity and
+of the parents that are charged with it, the level and manifest it comes from, what is left
+of it, and which one binds. Without amounts, a request for nothing. Spends and writes nothing.
+
+It is a question, and answered: the exit code is 0 also when the request would be refused. For
+a script that is to branch, weir available exits with 3.`,
+		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain key-alice gpt-4 tpm=5000 -o json",
+		Args:    spending(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := flags.request(args)
+			if err != nil {
+				return err
+			}
+			return a.with(existing, func(lim *weir.Limiter) error {
+				x, err := lim.Explain(cmd.Context(), req)
+				if err != nil {
+					return err
+				}
+				return a.print(x, func() { a.printExplanation(&x) })
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func (a *app) printExplanation(x *weir.Explanation) {
+	a.out.Println(a.verdict(x))
+	if text := a.bindingText(x); text != "" {
+		a.out.Println(text)
+	}
+	revisions := make(map[string]weir.Revision)
+	for _, r := range x.Manifests {
+		revisions[r.Manifest] = r
+	}
+	for i := range x.Chain {
+		a.out.Println(a.out.Faint([]string{"", "│"}[min(i, 1)]))
+		a.printExplained(x, i, revisions)
+	}
+	a.out.Println()
+	from := map[string]string{"request": "as the request says", "system": "the namespace's setting", "config": "the default"}[x.OnUnavailableFrom]
+	if x.OnUnavailableFrom != "" {
+		a.out.Println(a.out.Faint(fmt.Sprintf("when the store does not answer: %s (%s)", x.OnUnavailable, from)))
+	}
+}
+
+// verdict says in a line what the request would come to.
+func (a *app) verdict(x *weir.Explanation) string {
+	what := fmt.Sprintf("%s on %s", term.Clean(x.Entity), term.Clean(x.Resource))
+	if len(x.Tokens) > 0 {
+		what += " for " + term.Clean(tokensText(x.Tokens))
+	}
+	switch {
+	case x.Err == nil:
+		return a.out.Good("would be allowed:") + " " + what
+	case errors.Is(x.Err, weir.ErrExceedsBurst):
+		return a.out.Bad("would never be allowed:") + " " + what
+	case errors.Is(x.Err, weir.ErrNoLimits):
+		return a.out.Bad("no limits apply:") + " " + what + ", so that requests are an error"
+	}
+	return a.out.Bad("would be refused:") + " " + what + ", retry in " + span(x.RetryAfter())
+}
+
+// tokensText writes amounts as they are given: rpm=1 tpm=500.
+func tokensText(tokens weir.Tokens) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(tokens)) {
+		parts = append(parts, name+"="+strconv.FormatInt(tokens[name], 10))
+	}
+	return strings.Join(parts, " ")
+}
+
+// bindingText says which limit binds, and why.
+func (a *app) bindingText(x *weir.Explanation) string {
+	n, l := x.Binding()
+	if l == nil {
+		if errors.Is(x.Err, weir.ErrNoLimits) {
+			return "set some for the entity, the resource or the system: weir limits apply, weir resource set, weir system set"
+		}
+		return "no limit binds: nothing is asked for, and nothing is spent"
+	}
+	s := &l.Status
+	name := a.out.Bold(term.Clean(s.Limit + " of " + n.ID))
+	switch {
+	case l.Never():
+		return fmt.Sprintf("%s binds: %s asked for, but at most %s can be spent at once", name, a.out.Count(s.Requested), a.out.Count(s.Burst))
+	case s.Refused && s.Available < 0:
+		return fmt.Sprintf("%s binds: it is in debt by %s", name, a.out.Count(-s.Available))
+	case s.Refused:
+		return fmt.Sprintf("%s binds: %s asked for, %s left", name, a.out.Count(s.Requested), a.out.Count(s.Available))
+	case s.Requested > 0:
+		return fmt.Sprintf("%s binds: the least would be left of it, %s of %s", name, a.out.Count(s.Available-s.Requested), a.out.Count(s.Burst))
+	}
+	return fmt.Sprintf("%s binds: the least is left of it, %s of %s", name, a.out.Count(s.Available), a.out.Count(s.Burst))
+}
+
+// printExplained writes one of the chain: who it is, where limits were looked for, and those that apply.
+func (a *app) printExplained(x *weir.Explanation, at int, revisions map[string]weir.Revision) {
+	n := &x.Chain[at]
+	head, line := "", "│ "
+	if at > 0 {
+		head = "└ charges "
+	}
+	if at == len(x.Chain)-1 {
+		line = "  "
+	}
+	title := a.out.Bold(term.Clean(n.ID))
+	if n.Name != "" && n.Name != n.ID {
+		title += " (" + term.Clean(n.Name) + ")"
+	}
+	a.out.Println(head + title + a.out.Faint(", "+entityText(n, revisions)))
+	put := func(text string) { a.out.Println(strings.TrimRight(a.out.Faint(line)+text, " ")) }
+	for _, l := range n.Levels {
+		mark, style := " ", a.out.Faint
+		if l.Applies {
+			mark, style = a.out.Good("✓"), func(s string) string { return s }
+		}
+		put(fmt.Sprintf("%s %s %s", mark, style(term.Fit(string(l.Source), 14)), style(levelText(x, n, l, revisions))))
+	}
+	if len(n.Limits) == 0 {
+		if at > 0 {
+			put("  not charged: it has no limits")
+		}
+		return
+	}
+	put("")
+	width := 0
+	for i := range n.Limits {
+		width = max(width, lipgloss.Width(explainedText(&n.Limits[i])))
+	}
+	for i := range n.Limits {
+		a.printExplainedLimit(put, &n.Limits[i], width)
+	}
+}
+
+func entityText(n *weir.ExplainedEntity, revisions map[string]weir.Revision) string {
+	text := "never created"
+	if n.Exists {
+		text = "created"
+		if n.Manifest != "" {
+			text = "declared by " + manifestText(n.Manifest, revisions)
+		}
+	}
+	switch {
+	case n.Cascade:
+		text += ", charges its parent, too"
+	case n.Parent != "":
+		text += ", its parent " + term.Clean(n.Parent) + " is not charged: cascade is off"
+	}
+	return text
+}
+
+func manifestText(name string, revisions map[string]weir.Revision) string {
+	r, ok := revisions[name]
+	if !ok {
+		return "manifest " + term.Clean(name)
+	}
+	text := fmt.Sprintf("manifest %s, revision %d of %s", term.Clean(name), r.Revision, r.At.UTC().Format(time.DateOnly))
+	if r.By != "" {
+		text += " by " + term.Clean(r.By)
+	}
+	return text
+}
+
+// levelText says what was found at a level.
+func levelText(x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.Revision) string {
+	resource := term.Clean(x.Resource)
+	what := map[weir.Source]string{
+		weir.SourceRequest: "limits of its own", weir.SourceEntity: "limits of its own on " + resource, weir.SourceEntityDefault: "limits for any resource",
+		weir.SourceResource: "limits of " + resource, weir.SourceSystem: "limits of the namespace",
+	}[l.Source]
+	switch {
+	case !l.Set:
+		return "no " + what
+	case !l.Applies:
+		return what + ", which are passed over"
+	}
+	what += " apply"
+	if m := n.Limits[0].Status.Manifest; m != "" {
+		what += ": " + manifestText(m, revisions)
+	}
+	return what
+}
+
+// explainedText is a limit with whom it refuses.
+func explainedText(l *weir.ExplainedLimit) string {
+	text := term.Clean(l.Limit.String())
+	switch {
+	case l.Limit.Enforce == weir.EnforceOn:
+	case l.Limit.Enforce == weir.EnforceShadow:
+		text += " (shadow)"
+	case l.Status.Shadow:
+		text += fmt.Sprintf(" (%s, shadow here)", l.Limit.Enforce)
+	default:
+		text += fmt.Sprintf(" (%s, on here)", l.Limit.Enforce)
+	}
+	return text
+}
+
+const explainedBar = 16
+
+// percent writes a share in four columns, rounded down: 100% is all.
+func percent(share float64) string { return fmt.Sprintf("%3.0f%%", math.Floor(100*share)) }
+
+func (a *app) printExplainedLimit(put func(string), l *weir.ExplainedLimit, width int) {
+	s := &l.Status
+	mark := " "
+	if l.Binds {
+		mark = a.out.Warn("▶")
+	}
+	text := fmt.Sprintf("%s %s  %s %s used  %s of %s left", mark, term.Fit(explainedText(l), width), a.out.Bar(l.Used(), explainedBar),
+		percent(l.Used()), a.out.Count(s.Available), a.out.Count(s.Burst))
+	if s.Full > 0 {
+		text += "  full in " + span(s.Full)
+	}
+	put(text)
+	asked := a.out.Count(s.Requested)
+	var why string
+	switch {
+	case l.Never():
+		why = a.out.Bad("would never admit " + asked + ", more than its burst")
+	case s.Refused:
+		why = a.out.Bad("would refuse " + asked + ", retry in " + span(s.RetryAfter))
+	case s.WouldRefuse:
+		why = a.out.Warn("would refuse " + asked + ", were it not in shadow")
+	case s.Requested > 0:
+		why = a.out.Faint("would leave " + a.out.Count(s.Available-s.Requested) + " after " + asked)
+	default:
+		return
+	}
+	put("  " + strings.Repeat(" ", width) + "  " + why)
+}

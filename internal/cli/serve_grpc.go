@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/metrics"
+	"github.com/weirlimits/weir/internal/rpc"
+	"github.com/weirlimits/weir/internal/server"
+)
+
+// grpcFlags say where gRPC is served.
+type grpcFlags struct{ address string }
+
+func (f *grpcFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081", "`HOST:PORT` to serve gRPC on; port 0 takes a free one; off: it is not served")
+}
+
+func (f *grpcFlags) check() error { return nil }
+
+func (f *grpcFlags) off() bool { return f.address == "" || f.address == "off" }
+
+// checkListen refuses an address as HTTP's is refused.
+func (f *grpcFlags) checkListen(safe bool) error {
+	if f.off() {
+		return nil
+	}
+	err := server.CheckListen(f.address, safe)
+	var bad *weir.ConfigError
+	if errors.As(err, &bad) {
+		bad.Field = "grpc address"
+	}
+	return err
+}
+
+// listen takes the address at once. It returns nil if gRPC is off.
+func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
+	if f.off() {
+		return nil, nil //nolint:nilnil // nil is no listener
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address with --grpc, or --grpc off", err)
+	}
+	return ln, nil
+}
+
+// part returns what serves gRPC, configured as HTTP is, with services beside the native one.
+func (f *grpcFlags) part(ln net.Listener, as *server.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
+	srv, err := rpc.New(rpc.Config{
+		Limiter: as.Limiter, Book: as.Book, TLS: as.TLS, Watch: as.Watch, Log: as.Log, Services: services,
+		Unary: measured.Unary, Stream: measured.Stream,
+		LeaseKey: as.LeaseKey, LeaseTTL: as.LeaseTTL, Grace: as.Grace,
+		MaxConnections: as.MaxConnections, MaxInflight: as.MaxInflight,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return srv.Serve(ctx, ln) }, nil
+}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// logFlags say how serve logs: one line for each trouble, none for each request unless they are asked for.
+type logFlags struct {
+	format, level string
+	requests      bool
+}
+
+func (f *logFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.format, "log-format", "text", "`FORMAT` of the log: text or json")
+	flags.StringVar(&f.level, "log-level", "info", "`LEVEL` from which on is logged: debug, info, warn or error")
+	flags.BoolVar(&f.requests, "log-requests", false, "log a line for each request")
+}
+
+func (f *logFlags) check() error {
+	if f.format != "text" && f.format != "json" {
+		return usageError{fmt.Errorf("--log-format %q must be text or json", f.format)}
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(f.level)); err != nil {
+		return usageError{fmt.Errorf("--log-level %q must be debug, info, warn or error", f.level)}
+	}
+	return nil
+}
+
+// logger returns the log. It is to be called after check.
+func (f *logFlags) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(f.level)) // checked
+	opts := &slog.HandlerOptions{Level: level}
+	if f.format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir/internal/server"
+)
+
+// pprofFlags say where profiles can be had. They show what is in memory: never beyond this machine.
+type pprofFlags struct{ address string }
+
+func (f *pprofFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "pprof", "", "`HOST:PORT` of this machine to serve Go profiles on, as in 127.0.0.1:6060")
+}
+
+func (f *pprofFlags) check() error {
+	if f.address == "" {
+		return nil
+	}
+	if err := server.CheckListen(f.address, false); err != nil {
+		return usageError{fmt.Errorf("--pprof %q must be HOST:PORT of this machine, as in 127.0.0.1:6060", f.address)}
+	}
+	return nil
+}
+
+// listen takes the address at once. It returns nil if there is none.
+func (f *pprofFlags) listen(ctx context.Context) (part, error) {
+	if f.address == "" {
+		return nil, nil
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address with --pprof", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return func(ctx context.Context) error {
+		hs := &http.Server{Handler: server.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
+		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // a profile under way is nothing to wait for
+		defer stop()
+		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, nil
+}

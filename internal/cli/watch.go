@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/term"
+)
+
+type watchFlags struct {
+	server, token string
+	once          bool
+}
+
+func (a *app) watchCmd() *cobra.Command {
+	var flags watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch [ENTITY RESOURCE]",
+		Short: "Show what a server decides, live, or what one entity has left",
+		Long: `Shows how many requests a server allows and refuses, how fast, and who spends and is refused
+most; with ENTITY and RESOURCE what the entity has left of each of its limits. It goes on
+until it is interrupted, or q is typed, and connects again when the server comes back.
+
+On a terminal the picture is drawn in place. In a pipe there is a line for each second, or
+for each change; with -o json, the server's own events, one a line.
+
+The token is better given as WEIR_TOKEN: others on the machine can see the command line.`,
+		Example: `  weir watch
+  weir watch key-alice gpt-4 --server https://limits.example.com
+  weir watch --once -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return fmt.Errorf("RESOURCE is missing: %s", cmd.UseLine())
+			}
+			return cobra.MaximumNArgs(2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := a.viewer(&flags, args)
+			if err != nil {
+				return err
+			}
+			return v.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&flags.server, "server", "http://127.0.0.1:8080", "`URL` of the server")
+	cmd.Flags().StringVar(&flags.token, "token", "", "`TOKEN` to authenticate with; not set: WEIR_TOKEN")
+	cmd.Flags().BoolVar(&flags.once, "once", false, "show what there is now, and end")
+	return cmd
+}
+
+// picture is what is made of a server's events.
+type picture interface {
+	// read takes the data of an event.
+	read(data []byte) error
+	// draw makes the lines for a terminal of that size.
+	draw(a *app, width, height int) []string
+	// header and rows are for a pipe.
+	header() []string
+	rows() [][]string
+}
+
+// viewer shows the events of a server.
+type viewer struct {
+	*app
+	source  events
+	picture picture
+	once    bool
+
+	trouble error // since when the connection is gone; nil while it stands
+	retry   time.Time
+	seen    bool // some event
+}
+
+func (a *app) viewer(flags *watchFlags, args []string) (*viewer, error) {
+	if a.output == "yaml" {
+		return nil, usageError{errors.New("watch writes a table or json, not yaml")}
+	}
+	u, err := url.Parse(flags.server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, usageError{fmt.Errorf("server %q is not a URL such as http://127.0.0.1:8080", flags.server)}
+	}
+	token := flags.token
+	if token == "" {
+		token, _ = a.lookupEnv("WEIR_TOKEN")
+	}
+	query := url.Values{"namespace": {a.namespace}}
+	v := &viewer{app: a, once: flags.once}
+	path := "/v1/overview"
+	if len(args) == 2 {
+		path = "/v1/watch"
+		query["entity"], query["resource"] = args[:1], args[1:]
+		v.picture = &limitsPicture{entity: args[0], resource: args[1]}
+	} else {
+		v.picture = &overviewPicture{server: u.Host}
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	u.RawQuery = query.Encode()
+	v.source = events{url: u.String(), token: token}
+	return v, nil
+}
+
+// errSeen ends a stream of which one event was enough.
+var errSeen = errors.New("seen")
+
+func (v *viewer) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	arrivals, ended := make(chan arrival), make(chan error, 1)
+	go func() { ended <- v.source.run(ctx, !v.once, arrivals) }()
+
+	var live *term.Live
+	var quit <-chan struct{}
+	if v.out.Terminal && !v.once && v.output == "table" {
+		live = term.NewLive(v.out, v.in)
+		defer live.Close()
+		quit = live.Quit()
+	}
+	look := time.NewTicker(200 * time.Millisecond) // for another size, and for what counts down
+	defer look.Stop()
+	width, height, drawn := 0, 0, time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // this is how a watch ends
+		case <-quit:
+			return nil
+		case err := <-ended:
+			return err
+		case got := <-arrivals:
+			if err := v.arrived(got, live != nil); err != nil {
+				if errors.Is(err, errSeen) {
+					return nil
+				}
+				return err
+			}
+		case <-look.C:
+			if live == nil {
+				continue
+			}
+			if w, h := live.Size(); w == width && h == height && time.Since(drawn) < time.Second {
+				continue
+			}
+		}
+		if live != nil {
+			width, height = live.Size()
+			drawn = time.Now()
+			live.Draw(v.lines(width, height))
+		}
+	}
+}
+
+// lines is the whole picture.
+func (v *viewer) lines(width, height int) []string {
+	var lines []string
+	if v.trouble != nil {
+		text := fmt.Sprintf("no connection: %v; trying again", v.trouble)
+		if wait := time.Until(v.retry).Round(time.Second); wait > 0 {
+			text += " in " + span(wait)
+		}
+		lines = append(lines, v.out.Bad(term.Clean(text)), "")
+	}
+	if !v.seen {
+		if v.trouble == nil {
+			lines = append(lines, v.out.Faint("connecting to "+term.Clean(v.source.url)))
+		}
+		return lines
+	}
+	return append(lines, v.picture.draw(v.app, width, height-len(lines))...)
+}
+
+// arrived takes an event, or that there is none for a while, and writes it where no picture is drawn.
+func (v *viewer) arrived(got arrival, live bool) error {
+	if got.trouble != nil {
+		v.trouble, v.retry = got.trouble, time.Now().Add(got.again)
+		if !live {
+			text := fmt.Sprintf("no connection: %v; trying again in %s", got.trouble, span(got.again))
+			v.err.Println(v.err.Bad("weir:") + " " + term.Clean(text))
+		}
+		return nil
+	}
+	if v.trouble != nil && !live {
+		v.err.Println("weir: connected again")
+	}
+	first := !v.seen
+	v.trouble, v.seen = nil, true
+	if err := v.picture.read(got.data); err != nil {
+		return fmt.Errorf("the server's answer cannot be read: is %s a weir server? %w", v.source.url, err)
+	}
+	switch {
+	case live:
+		return nil
+	case v.output == "json":
+		if _, err := v.out.W.Write(append(jsonLine(got.data), '\n')); err != nil {
+			return err
+		}
+	case v.out.Terminal: // once
+		for _, line := range v.picture.draw(v.app, v.out.Width, 100) {
+			v.out.Println(strings.TrimRight(term.Clip(line, v.out.Width), " "))
+		}
+	default:
+		var b bytes.Buffer
+		if first {
+			b.WriteString(strings.Join(v.picture.header(), "\t") + "\n")
+		}
+		for _, row := range v.picture.rows() {
+			for i, cell := range row {
+				row[i] = term.Clean(cell)
+			}
+			b.WriteString(strings.Join(row, "\t") + "\n")
+		}
+		if _, err := v.out.W.Write(b.Bytes()); err != nil {
+			return err
+		}
+	}
+	if v.once {
+		return errSeen
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// limitsPicture shows what one entity has left.
+type limitsPicture struct {
+	entity, resource string
+
+	at     time.Time // the server's
+	heard  time.Time // here
+	limits []liveLimit
+}
+
+// liveLimit is a limit as GET /v1/available has it, as far as it is shown.
+type liveLimit struct {
+	Entity    string     `json:"entity"`
+	Limit     string     `json:"limit"`
+	Source    string     `json:"source"`
+	Manifest  string     `json:"manifest"`
+	Available int64      `json:"available"`
+	Amount    int64      `json:"amount"`
+	Period    string     `json:"period"`
+	Burst     int64      `json:"burst"`
+	FullIn    float64    `json:"full_in"`
+	Shadow    bool       `json:"shadow"`
+	parsed    weir.Limit // of the fields above
+}
+
+func (p *limitsPicture) read(data []byte) error {
+	var event struct {
+		At     time.Time   `json:"at"`
+		Limits []liveLimit `json:"limits"`
+	}
+	if err := json.Unmarshal(data, &event); err != nil {
+		return err
+	}
+	for i := range event.Limits {
+		l := &event.Limits[i]
+		text, err := json.Marshal(map[string]any{"name": l.Limit, "amount": l.Amount, "period": l.Period, "burst": l.Burst})
+		if err == nil {
+			err = json.Unmarshal(text, &l.parsed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.at, p.heard, p.limits = event.At, time.Now(), event.Limits
+	return nil
+}
+
+func (p *limitsPicture) draw(a *app, width, _ int) []string {
+	lines := []string{
+		spread(width, a.out.Bold("weir")+"  "+term.Clean(p.entity)+" on "+term.Clean(p.resource)+"  "+a.out.Faint("namespace "+term.Clean(a.namespace)),
+			p.at.UTC().Format(time.TimeOnly)+" UTC"),
+	}
+	names := 0
+	for i := range p.limits {
+		names = max(names, lipgloss.Width(p.limits[i].text()))
+	}
+	names = min(names, width/3)
+	bar := min(max(8, width-names-4), 60)
+	entity := ""
+	for i := range p.limits {
+		l := &p.limits[i]
+		if l.Entity != entity || i == 0 {
+			entity = l.Entity
+			lines = append(lines, "", a.out.Bold(term.Clean(entity))+a.out.Faint("  "+l.origin()))
+		}
+		used := float64(l.Burst-l.Available) / float64(max(1, l.Burst))
+		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit(l.text(), names), a.out.Bar(used, bar)))
+		what := fmt.Sprintf("%s of %s left", a.out.Count(l.Available), a.out.Count(l.Burst))
+		if l.Available < 0 {
+			what = a.out.Bad(fmt.Sprintf("in debt by %s, burst %s", a.out.Count(-l.Available), a.out.Count(l.Burst)))
+		}
+		full := time.Duration(l.FullIn*float64(time.Second)) - time.Since(p.heard)
+		if full > 0 {
+			what += ", full in " + span(full)
+		}
+		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit("", names), a.out.Faint(percent(used)+" used, ")+what))
+	}
+	return lines
+}
+
+func (l *liveLimit) text() string {
+	text := term.Clean(l.parsed.String())
+	if l.Shadow {
+		text += " (shadow)"
+	}
+	return text
+}
+
+func (l *liveLimit) origin() string {
+	text := "limits from level " + term.Clean(l.Source)
+	if l.Manifest != "" {
+		text += ", manifest " + term.Clean(l.Manifest)
+	}
+	return text
+}
+
+func (p *limitsPicture) header() []string {
+	return []string{"AT", "ENTITY", "LIMIT", "AVAILABLE", "BURST", "FULL IN", "FROM"}
+}
+
+func (p *limitsPicture) rows() (rows [][]string) {
+	for i := range p.limits {
+		l := &p.limits[i]
+		rows = append(rows, []string{
+			instant(p.at), l.Entity, l.text(), digits(l.Available), digits(l.Burst),
+			span(time.Duration(l.FullIn * float64(time.Second))), l.Source,
+		})
+	}
+	return rows
+}

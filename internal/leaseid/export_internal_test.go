@@ -1,0 +1,4 @@
+package leaseid
+
+// ParsePayload takes apart what was signed.
+func ParsePayload(payload []byte) (*Lease, bool) { return parse(payload) }

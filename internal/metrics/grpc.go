@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Unary counts the requests that next answers over gRPC, and has them be spans if they are to be traced.
+func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	ctx, end := m.call(ctx, info.FullMethod)
+	defer func() { end(err) }()
+	return next(ctx, req)
+}
+
+// Stream is [Metrics.Unary] for streams, each of which counts as one request.
+func (m *Metrics) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	ctx, end := m.call(ss.Context(), info.FullMethod)
+	defer func() { end(err) }()
+	return next(srv, &stream{ss, ctx})
+}
+
+// call begins a request, and returns what ends it.
+func (m *Metrics) call(ctx context.Context, method string) (context.Context, func(error)) {
+	began := time.Now()
+	m.rpc.inFlight.Add(1)
+	var sp *requestSpan
+	if m.cfg.Tracing != nil {
+		md, _ := metadata.FromIncomingContext(ctx)
+		ctx, sp = m.cfg.Tracing.start(ctx, method, carrier(md))
+	}
+	return ctx, func(err error) {
+		m.rpc.inFlight.Add(-1)
+		code := status.Code(err)
+		m.rpc.took.observe(requestKey{method, code.String()}, time.Since(began))
+		if sp == nil {
+			return
+		}
+		sp.SetAttributes(attribute.String("rpc.system", "grpc"), attribute.Int("rpc.grpc.status_code", int(code)))
+		switch code {
+		case codes.Unavailable, codes.Internal, codes.DeadlineExceeded, codes.Unknown, codes.DataLoss, codes.Unimplemented:
+			sp.SetStatus(otelcodes.Error, code.String())
+		default:
+		}
+		sp.end()
+	}
+}
+
+// stream has the context of its span.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a stream has one
+}
+
+// Context implements grpc.ServerStream.
+func (s *stream) Context() context.Context { return s.ctx }
+
+// carrier reads a traceparent from metadata.
+type carrier metadata.MD
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	if v := metadata.MD(c).Get(key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier.
+func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
+
+// Keys implements propagation.TextMapCarrier.
+func (c carrier) Keys() (keys []string) {
+	for k := range c {
+		keys = append(keys, k)
+	}
+	return keys
+}

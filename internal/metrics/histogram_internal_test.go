@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestQuantile: a quantile is no less than the exact one and at most a seventh more.
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ds := rapid.SliceOfN(rapid.Int64Range(int64(time.Microsecond), int64(10*time.Second)), 1, 200).Draw(t, "durations")
+		var h histogram
+		for _, d := range ds {
+			h.observe(time.Duration(d))
+		}
+		slices.Sort(ds)
+		for _, q := range []float64{0.5, 0.99, 1} {
+			rank := max(1, int(q*float64(len(ds))+0.999999))
+			exact, got := float64(ds[rank-1]), float64(h.quantile(q))
+			if got < exact || got > exact*1.143 {
+				t.Errorf("quantile %g is %g, exactly %g", q, got, exact)
+			}
+		}
+	})
+}
+
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	if len(bounds) != buckets-1 || !slices.IsSorted(bounds) || bounds[0] != 1e-6 || bounds[20] != 1e-5 || bounds[len(bounds)-1] != 10 {
+		t.Fatalf("%d buckets, bounds %v", buckets, bounds)
+	}
+	if want := []float64{1e-5, 2.5e-5, 5e-5, 1e-4}; !slices.Equal(coarse[:4], want) || coarse[len(coarse)-1] != 10 {
+		t.Errorf("coarse bounds %v", coarse)
+	}
+	var h histogram
+	for _, d := range []time.Duration{0, 10 * time.Microsecond, 11 * time.Microsecond, time.Second, 10 * time.Second, time.Minute} {
+		h.observe(d)
+	}
+	c := h.coarse()
+	if len(c) != len(coarse)+1 || c[0] != 2 || c[1] != 1 || c[slices.Index(coarse, 1)] != 1 || c[len(c)-2] != 1 || c[len(c)-1] != 1 {
+		t.Errorf("counts %v", c)
+	}
+	if new(counts).quantile(0.5) != 0 {
+		t.Error("a quantile of nothing is not 0")
+	}
+}
+
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	l := labels{max: 2}
+	for name, want := range map[string]string{"": "", "api": "api"} {
+		if got := l.name(l.of(name)); got != want {
+			t.Errorf("%q is called %q", name, got)
+		}
+	}
+	if got := l.name(l.of("third")); got != other {
+		t.Errorf("a third is called %q", got)
+	}
+	if got := l.name(l.of("api")); got != "api" {
+		t.Errorf("api is then called %q", got)
+	}
+}

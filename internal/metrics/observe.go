@@ -1,0 +1,140 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// Observer returns the observer that tells m. It is the limiter's, or joined with others.
+func (m *Metrics) Observer() *weir.Observer {
+	return &weir.Observer{Decided: m.decided, Called: m.called, WouldRefuse: m.wouldRefuse, Adjusted: m.adjusted}
+}
+
+func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
+	o, over := outcomeOf(&e)
+	s := m.space(e.Namespace, o == allowed || o == refused)
+	k := key{e.Entity, e.Resource}
+	resource := 0
+	if o != invalid {
+		resource = m.resources.of(e.Resource)
+	}
+	sh := m.shard(s, e.Entity)
+	sh.mu.Lock()
+	sh.totals[o]++
+	sh.of(resource)[o]++
+	if o != invalid {
+		sh.took.observe(e.Took)
+		sh.max = max(sh.max, e.Took)
+	}
+	switch o {
+	case allowed:
+		for limit, tokens := range e.Spent() {
+			sh.spend(k, limit, tokens)
+		}
+	case refused:
+		sh.refuse(k)
+		if over != nil && e.Part == 0 { // the parts of a request share the error
+			for i := range over.Statuses {
+				if st := &over.Statuses[i]; st.Refused && !st.Shadow {
+					sh.tally.refuse(limitKey{m.limits.of(st.Limit), m.resources.of(st.Resource)}, 1)
+				}
+			}
+		}
+	default:
+	}
+	sh.mu.Unlock()
+	m.cfg.Tracing.decided(ctx, &e, o)
+}
+
+func (m *Metrics) shard(s *space, entity string) *shard {
+	return &s.shards[maphash.String(m.seed, entity)%shards]
+}
+
+// outcomeOf says what became of a decision, and what refused it, if Acquire was asked.
+func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
+	switch {
+	case e.Allowed && e.Degraded:
+		return degraded, nil
+	case e.Allowed:
+		return allowed, nil
+	case e.Err == nil:
+		return refused, nil
+	}
+	if over, ok := e.Err.(*weir.ExceededError); ok { //nolint:errorlint // as a rule nobody has wrapped it, and refusals are many
+		return refused, over
+	}
+	var over *weir.ExceededError
+	var config *weir.ConfigError
+	switch err := e.Err; {
+	case errors.As(err, &over):
+		return refused, over
+	case errors.As(err, &config), errors.Is(err, weir.ErrExceedsBurst), errors.Is(err, weir.ErrNoLimits), errors.Is(err, weir.ErrNotFound):
+		return invalid, nil
+	}
+	return failed, nil
+}
+
+func (m *Metrics) wouldRefuse(_ context.Context, e weir.WouldRefuseEvent) {
+	limit := m.limits.of(e.Limit)
+	sh := m.shard(m.space(e.Namespace, true), e.Entity)
+	sh.mu.Lock()
+	sh.tally.wouldRefuse(limit, 1)
+	sh.mu.Unlock()
+}
+
+func (m *Metrics) adjusted(_ context.Context, e weir.AdjustedEvent) {
+	k := key{e.Entity, e.Resource}
+	sh := m.shard(m.space(e.Namespace, true), e.Entity)
+	sh.mu.Lock()
+	for limit, tokens := range e.Spent() {
+		sh.spend(k, limit, tokens)
+	}
+	sh.mu.Unlock()
+}
+
+// callKey is a kind of call of the store, with what became of it.
+type callKey struct{ op, result string }
+
+func (m *Metrics) called(ctx context.Context, e weir.CalledEvent) {
+	m.calls.observe(callKey{e.Op, resultOf(e.Err)}, e.Took)
+	m.cfg.Tracing.called(ctx, &e)
+}
+
+// The results of a call: rejected is an answer, the others but ok are trouble of the store, unless the caller went.
+const (
+	resultOK       = "ok"
+	resultRejected = "rejected"
+	resultCanceled = "canceled"
+	resultTimeout  = "timeout"
+	resultError    = "error"
+)
+
+// answers are errors with which a store answers.
+var answers = []error{
+	store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow, store.ErrDuplicateBucket, store.ErrSettled,
+	store.ErrExpired, store.ErrConflict, store.ErrBadCursor, store.ErrInvalid, store.ErrClosed,
+}
+
+func resultOf(err error) string {
+	switch {
+	case err == nil:
+		return resultOK
+	case errors.Is(err, context.DeadlineExceeded):
+		return resultTimeout
+	case errors.Is(err, context.Canceled):
+		return resultCanceled
+	}
+	for _, answer := range answers {
+		if errors.Is(err, answer) {
+			return resultRejected
+		}
+	}
+	return resultError
+}
+
+// troubled reports whether a result counts as the store's error.
+func troubled(result string) bool { return result == resultTimeout || result == resultError }

@@ -1,0 +1,153 @@
+package metrics
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+)
+
+// All stands for every namespace in an overview.
+const All = "*"
+
+// Overview is what a server has decided lately in one namespace, or in all.
+type Overview struct {
+	At        time.Time `json:"at"`
+	Started   time.Time `json:"started"`
+	Version   string    `json:"version"`
+	Namespace string    `json:"namespace"`
+	PerSecond Rates     `json:"per_second"`
+	Totals    Totals    `json:"totals"`
+	Latency   Latency   `json:"latency_ms"`
+	Store     Store     `json:"store"`
+	History   []Second  `json:"history"`
+	Spending  []Spent   `json:"top_spending"`
+	Refused   []Refused `json:"top_refused"`
+}
+
+// Rates are means of the last 10 s, per second.
+type Rates struct {
+	Allowed  float64 `json:"allowed"`
+	Refused  float64 `json:"refused"`
+	Degraded float64 `json:"degraded"`
+	Failed   float64 `json:"failed"`
+}
+
+// Totals count decisions.
+type Totals struct {
+	Allowed  uint64 `json:"allowed"`
+	Refused  uint64 `json:"refused"`
+	Degraded uint64 `json:"degraded"`
+	Failed   uint64 `json:"failed"`
+}
+
+// Latency is how long decisions of the last 10 s took, in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Store is how the store fared in the last 10 s, in all namespaces.
+type Store struct {
+	CallsPerDecision float64 `json:"calls_per_decision"`
+	ErrorsPerSecond  float64 `json:"errors_per_second"`
+	CacheHitRatio    float64 `json:"cache_hit_ratio"` // of the last 10 s; 0 when nothing was looked up
+}
+
+// Second is what was decided in a second that is over.
+type Second struct {
+	At time.Time `json:"at"`
+	Totals
+}
+
+// Spent is what an entity has spent on a resource since the start: at most so much, and by at most Over less.
+type Spent struct {
+	Entity   string `json:"entity"`
+	Resource string `json:"resource"`
+	Limit    string `json:"limit"`
+	Tokens   int64  `json:"tokens"`
+	Over     int64  `json:"over"`
+}
+
+// Refused is how often an entity was refused on a resource since the start: at most so often, and by at most Over less.
+type Refused struct {
+	Entity   string `json:"entity"`
+	Resource string `json:"resource"`
+	Refused  int64  `json:"refused"`
+	Over     int64  `json:"over"`
+}
+
+// topShown is how many an overview names.
+const topShown = 20
+
+// Overview returns what was decided in a namespace; [All]: in every one. Of one that nobody has asked about it is
+// empty.
+func (m *Metrics) Overview(namespace string) Overview {
+	o := Overview{At: time.Now().UTC(), Started: m.started.UTC(), Version: m.cfg.Version, Namespace: namespace}
+	var members []*space
+	w := &m.window
+	if namespace == All {
+		members = append(slices.Collect(maps.Values(*m.spaces.Load())), m.rest)
+	} else if s := (*m.spaces.Load())[namespace]; s != nil {
+		members, w = []*space{s}, &s.window
+	} else {
+		w = &window{}
+	}
+	spent := make(map[string][]count)
+	var most []count
+	for _, s := range members {
+		for i := range s.shards {
+			sh := &s.shards[i]
+			sh.mu.Lock()
+			o.Totals.add(&sh.totals)
+			sh.mu.Unlock()
+		}
+		by, refused := s.tops()
+		for limit, cs := range by {
+			spent[limit] = append(spent[limit], cs...)
+		}
+		most = append(most, refused...)
+	}
+	o.Spending = spenders(spent)
+	o.Refused = []Refused{}
+	for _, c := range rank(most, topShown) {
+		o.Refused = append(o.Refused, Refused{c.entity, c.resource, c.n, c.over})
+	}
+	w.fill(&o)
+	m.window.fillStore(&o)
+	return o
+}
+
+// spenders shares the places out among the limits: tokens and requests are not of one measure.
+func spenders(spent map[string][]count) []Spent {
+	list := []Spent{}
+	limits := slices.Sorted(maps.Keys(spent))
+	for i, limit := range limits {
+		n := (topShown - len(list)) / (len(limits) - i)
+		for _, c := range rank(spent[limit], n) {
+			if c.n > 0 {
+				list = append(list, Spent{c.entity, c.resource, limit, c.n, c.over})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Spent) int { return cmp.Compare(b.Tokens, a.Tokens) })
+	return list
+}
+
+func (t *Totals) add(n *[outcomes]uint64) {
+	t.Allowed += n[allowed]
+	t.Refused += n[refused]
+	t.Degraded += n[degraded]
+	t.Failed += n[failed]
+}
+
+// OverviewJSON is [Metrics.Overview] as JSON on one line.
+func (m *Metrics) OverviewJSON(namespace string) []byte {
+	b, err := json.Marshal(m.Overview(namespace))
+	if err != nil {
+		return []byte("{}") // numbers, text and times of this century: never
+	}
+	return b
+}

@@ -1,0 +1,173 @@
+package metrics
+
+import (
+	"sync"
+	"time"
+)
+
+// outcome is what became of a decision.
+type outcome int
+
+const (
+	allowed  outcome = iota
+	refused          // by a limit
+	degraded         // admitted without the store
+	failed           // not answered by the store, or not in time
+	invalid          // the caller's mistake, which says nothing about limits or the store
+	outcomes
+)
+
+func (o outcome) String() string {
+	return [...]string{"allowed", "refused", "degraded", "failed", "invalid"}[o]
+}
+
+const (
+	shards = 8
+	// topRoom is how many keys a shard's top has room for.
+	topRoom = 32
+	// topLimits is of how many limits the spending is ranked; there is one top for each.
+	topLimits = 8
+)
+
+// space counts what is decided in one namespace, apart in shards so that few wait for each other. An
+// entity is always in the same.
+type space struct {
+	label  int // its number, from 1; 0: the rest
+	shards [shards]shard
+	window window
+}
+
+func newSpace(label int) *space { return &space{label: label} }
+
+// shard's lock guards it.
+type shard struct {
+	mu sync.Mutex
+	tally
+	max     time.Duration // since the last second
+	refused *top
+	spent   []limitTop
+	_       [64]byte // apart from its neighbour's in the processor's caches
+}
+
+// limitTop ranks the spending of one limit.
+type limitTop struct {
+	limit string
+	*top
+}
+
+// tally is what adds up.
+type tally struct {
+	totals    [outcomes]uint64
+	took      histogram
+	resources map[int]*[outcomes]uint64 // by label
+	refusals  map[limitKey]uint64
+	would     map[int]uint64 // by label of the limit
+}
+
+// limitKey is a limit of a resource, by labels.
+type limitKey struct{ limit, resource int }
+
+// of returns the place of a resource's outcomes.
+func (t *tally) of(resource int) *[outcomes]uint64 {
+	r := t.resources[resource]
+	if r == nil {
+		if t.resources == nil {
+			t.resources = make(map[int]*[outcomes]uint64)
+		}
+		r = new([outcomes]uint64)
+		t.resources[resource] = r
+	}
+	return r
+}
+
+func (t *tally) refuse(k limitKey, n uint64) {
+	if t.refusals == nil {
+		t.refusals = make(map[limitKey]uint64)
+	}
+	t.refusals[k] += n
+}
+
+func (t *tally) wouldRefuse(limit int, n uint64) {
+	if t.would == nil {
+		t.would = make(map[int]uint64)
+	}
+	t.would[limit] += n
+}
+
+// add adds all of another tally.
+func (t *tally) add(o *tally) {
+	for i := range t.totals {
+		t.totals[i] += o.totals[i]
+	}
+	t.took.add(&o.took)
+	for r, from := range o.resources {
+		to := t.of(r)
+		for i := range to {
+			to[i] += from[i]
+		}
+	}
+	for k, n := range o.refusals {
+		t.refuse(k, n)
+	}
+	for l, n := range o.would {
+		t.wouldRefuse(l, n)
+	}
+}
+
+// spend ranks tokens of a limit; negative ones were given back.
+func (sh *shard) spend(k key, limit string, tokens int64) {
+	var t *top
+	for i := range sh.spent {
+		if sh.spent[i].limit == limit {
+			t = sh.spent[i].top
+			break
+		}
+	}
+	switch {
+	case t == nil && (tokens <= 0 || len(sh.spent) == topLimits):
+		return
+	case t == nil:
+		t = newTop(topRoom)
+		sh.spent = append(sh.spent, limitTop{limit, t})
+	}
+	if tokens < 0 {
+		t.sub(k, -tokens)
+	} else {
+		t.add(k, tokens)
+	}
+}
+
+func (sh *shard) refuse(k key) {
+	if sh.refused == nil {
+		sh.refused = newTop(topRoom)
+	}
+	sh.refused.add(k, 1)
+}
+
+// sum returns all that was counted.
+func (s *space) sum() (t tally) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		t.add(&sh.tally)
+		sh.mu.Unlock()
+	}
+	return t
+}
+
+// tops returns who spent most, by limit, and who was refused most.
+func (s *space) tops() (spent map[string][]count, refused []count) {
+	spent = make(map[string][]count)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, t := range sh.spent {
+			spent[t.limit] = t.appendTo(spent[t.limit])
+		}
+		if sh.refused != nil {
+			refused = sh.refused.appendTo(refused)
+		}
+		sh.mu.Unlock()
+	}
+	return spent, refused
+}

@@ -1,0 +1,106 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+)
+
+// streams are those who follow overviews. All are served by the goroutine that makes the seconds, which waits for none.
+type streams struct {
+	mu    sync.Mutex
+	ended bool
+	subs  map[*sub]struct{}
+}
+
+// sub follows the overview of a namespace.
+type sub struct {
+	namespace string
+	next      chan []byte // one at most: whoever is slow misses some
+}
+
+func (s *streams) join(namespace string, most int) *sub {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || len(s.subs) >= most {
+		return nil
+	}
+	of := 0
+	for su := range s.subs {
+		if su.namespace == namespace {
+			of++
+		}
+	}
+	if of >= most-most/4 {
+		return nil // a quarter is kept for others
+	}
+	if s.subs == nil {
+		s.subs = make(map[*sub]struct{})
+	}
+	su := &sub{namespace, make(chan []byte, 1)}
+	s.subs[su] = struct{}{}
+	return su
+}
+
+func (s *streams) leave(su *sub) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subs, su)
+}
+
+// send makes the overview of each namespace that somebody follows, once.
+func (s *streams) send(overview func(namespace string) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made := make(map[string][]byte)
+	for su := range s.subs {
+		if len(su.next) > 0 {
+			continue
+		}
+		b := made[su.namespace]
+		if b == nil {
+			b = overview(su.namespace)
+			made[su.namespace] = b
+		}
+		su.next <- b // there is room: nobody else sends
+	}
+}
+
+// end ends all streams.
+func (s *streams) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for su := range s.subs {
+		close(su.next)
+	}
+	clear(s.subs)
+}
+
+// Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx or the metrics end or
+// send fails; seconds that end while send is under way are left out. It returns false, without a call, when as many as
+// may follow do so already: of one namespace three quarters of all.
+func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool {
+	su := m.streams.join(namespace, m.cfg.Streams)
+	if su == nil {
+		return false
+	}
+	defer m.streams.leave(su)
+	for b := m.OverviewJSON(namespace); send(b) == nil; {
+		var ok bool
+		select {
+		case b, ok = <-su.next:
+			if !ok || ctx.Err() != nil {
+				return true
+			}
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return true
+}
+
+func (s *streams) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.subs)
+}

@@ -1,0 +1,186 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// historySeconds is how far an overview looks back.
+	historySeconds = 120
+	// lately is over how many seconds rates and quantiles are taken.
+	lately = 10
+)
+
+// window remembers what was counted in each of the last seconds.
+type window struct {
+	mu sync.Mutex
+
+	last    time.Time // when the second ended that ended last
+	before  sums      // by then
+	history []Second  // oldest first
+	recent  []recent  // the last few of them
+}
+
+// sums are what grows as long as the process lives, and the longest decision since they were last taken.
+type sums struct {
+	totals       [outcomes]uint64
+	took         counts
+	max          time.Duration
+	calls        uint64 // for decisions
+	errors       uint64
+	hits, misses uint64 // of the limiter's caches
+}
+
+// recent is what came in one second, as it was measured.
+type recent struct {
+	length time.Duration
+	sums
+}
+
+// since returns what came since old.
+func (s *sums) since(old *sums) sums {
+	d := *s
+	for i := range d.totals {
+		d.totals[i] -= old.totals[i]
+	}
+	for i := range d.took {
+		d.took[i] -= old.took[i]
+	}
+	d.calls -= old.calls
+	d.errors -= old.errors
+	d.hits -= min(old.hits, d.hits)
+	d.misses -= min(old.misses, d.misses)
+	return d
+}
+
+func (s *sums) add(o *sums) {
+	for i := range s.totals {
+		s.totals[i] += o.totals[i]
+	}
+	s.took.add(&o.took)
+	s.max = max(s.max, o.max)
+	s.calls += o.calls
+	s.errors += o.errors
+	s.hits += o.hits
+	s.misses += o.misses
+}
+
+// advance ends a second, and returns what came in it.
+func (w *window) advance(now time.Time, s *sums) sums {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.IsZero() {
+		w.last = now.Add(-time.Second)
+	}
+	came := s.since(&w.before)
+	second := Second{At: w.last.UTC().Round(time.Millisecond)}
+	second.add(&came.totals)
+	w.history = push(w.history, second, historySeconds)
+	w.recent = push(w.recent, recent{now.Sub(w.last), came}, lately)
+	w.last, w.before = now, *s
+	return came
+}
+
+// push appends to the last most of a list.
+func push[T any](list []T, v T, most int) []T {
+	if len(list) == most {
+		list = slices.Delete(list, 0, 1)
+	}
+	return append(list, v)
+}
+
+// sum returns what came lately, and in how many seconds.
+func (w *window) sum() (s sums, seconds float64) {
+	for i := range w.recent {
+		s.add(&w.recent[i].sums)
+		seconds += w.recent[i].length.Seconds()
+	}
+	return s, seconds
+}
+
+// fill puts what is of the window's namespace into an overview.
+func (w *window) fill(o *Overview) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.History = append([]Second{}, w.history...)
+	s, seconds := w.sum()
+	if seconds == 0 {
+		return
+	}
+	o.PerSecond = Rates{
+		Allowed: tenths(float64(s.totals[allowed]) / seconds), Refused: tenths(float64(s.totals[refused]) / seconds),
+		Degraded: tenths(float64(s.totals[degraded]) / seconds), Failed: tenths(float64(s.totals[failed]) / seconds),
+	}
+	ms := func(d time.Duration) float64 { return float64(min(d, s.max)) / 1e6 }
+	o.Latency = Latency{P50: ms(s.took.quantile(0.5)), P99: ms(s.took.quantile(0.99)), Max: ms(s.max)}
+}
+
+// fillStore puts how the store fares into an overview.
+func (w *window) fillStore(o *Overview) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, seconds := w.sum()
+	o.Store = Store{
+		CallsPerDecision: ratio(s.calls, s.totals[allowed]+s.totals[refused]+s.totals[degraded]+s.totals[failed]),
+		CacheHitRatio:    ratio(s.hits, s.hits+s.misses),
+	}
+	if seconds > 0 {
+		o.Store.ErrorsPerSecond = tenths(float64(s.errors) / seconds)
+	}
+}
+
+func ratio(part, whole uint64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return math.Round(float64(part)/float64(whole)*1000) / 1000
+}
+
+// tenths rounds a rate: a second is measured to about a millisecond.
+func tenths(x float64) float64 { return math.Round(x*10) / 10 }
+
+// second ends a second for all namespaces.
+func (m *Metrics) second(now time.Time) {
+	var all sums
+	for _, s := range *m.spaces.Load() {
+		one := s.sums()
+		s.window.advance(now, &one)
+		all.add(&one)
+	}
+	rest := m.rest.sums()
+	all.add(&rest)
+	m.calls.all(func(k callKey, h *histogram) {
+		if k.op == "take" {
+			all.calls += h.total()
+		}
+		if troubled(k.result) {
+			all.errors += h.total()
+		}
+	})
+	if src := m.sources.Load(); src != nil {
+		st := src.lim.CacheStats()
+		all.hits, all.misses = st.Hits, st.Misses
+	}
+	came := m.window.advance(now, &all)
+	m.episode.second(m.cfg.Log, now, came.totals[degraded], came.totals[failed])
+	m.degraded.Store(!m.episode.began.IsZero())
+}
+
+// sums returns what was counted, and begins a new longest decision.
+func (s *space) sums() (all sums) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for o, n := range sh.totals {
+			all.totals[o] += n
+		}
+		all.took.add(&sh.took.counts)
+		all.max = max(all.max, sh.max)
+		sh.max = 0
+		sh.mu.Unlock()
+	}
+	return all
+}

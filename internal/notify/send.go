@@ -1,0 +1,149 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// run sends, one event at a time, until the webhook is closed and all is sent, or has to stop.
+func (w *Webhook) run() {
+	defer close(w.done)
+	for {
+		d, wait, more := w.next()
+		if d != nil {
+			w.deliver(d)
+			continue
+		}
+		if !more {
+			return
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-w.wake:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// next takes the event out that is to be sent next. If none is due it returns for how long to wait, and whether at all.
+func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		w.stats.GivenUp += uint64(len(w.queue))
+		w.queue = nil
+	}
+	if len(w.queue) == 0 {
+		return nil, time.Hour, !w.closed
+	}
+	at := 0
+	for i, q := range w.queue {
+		if q.due.Before(w.queue[at].due) {
+			at = i
+		}
+	}
+	due := w.queue[at].due
+	if due.Before(w.paused) {
+		due = w.paused
+	}
+	if wait = time.Until(due); wait > 0 {
+		return nil, wait, true
+	}
+	d = w.queue[at]
+	w.queue = slices.Delete(w.queue, at, at+1)
+	return d, 0, true
+}
+
+// deliver sends an event once, and sees to it that it is sent again if that makes sense.
+func (w *Webhook) deliver(d *delivery) {
+	d.attempts++
+	a := w.post(d)
+	w.mu.Lock()
+	lost, dropped := "", uint64(0) // why, if it is
+	switch {
+	case a.taken:
+		w.stats.Delivered++
+	case !a.again:
+		w.stats.Rejected++
+		lost = "rejected"
+	case w.again(d, &a):
+		dropped = w.trim(time.Now())
+	default:
+		w.stats.GivenUp++
+		lost = "given up"
+	}
+	w.mu.Unlock()
+	if lost != "" {
+		w.lost(lost, d, a.err)
+	}
+	w.warn(dropped)
+}
+
+// again puts an event back, if it is not to be given up. The webhook is locked.
+func (w *Webhook) again(d *delivery, a *answer) bool {
+	now := time.Now()
+	d.due = now.Add(max(a.after, w.cfg.Jitter(min(longestPause, firstPause<<(d.attempts-1)))))
+	if until := now.Add(min(a.after, MaxAge)); until.After(w.paused) && !w.closed {
+		w.paused = until
+	}
+	if w.closed || d.attempts >= MaxAttempts || d.due.Sub(d.born) > MaxAge {
+		return false
+	}
+	at, _ := slices.BinarySearchFunc(w.queue, d, func(a, b *delivery) int { return cmp.Compare(a.number, b.number) })
+	w.queue = slices.Insert(w.queue, at, d)
+	return true
+}
+
+func (w *Webhook) lost(why string, d *delivery, err error) {
+	w.cfg.Log.Warn("webhook: a near-limit event is not delivered", slog.String("why", why), slog.String("host", w.host), d.what,
+		slog.String("id", d.id), slog.Int("attempts", d.attempts), slog.Any("error", err))
+}
+
+// answer is what came of an attempt.
+type answer struct {
+	taken bool
+	again bool          // it makes sense to send it again
+	after time.Duration // but not earlier
+	err   error
+}
+
+// post sends an event once.
+func (w *Webhook) post(d *delivery) answer {
+	ctx, cancel := context.WithTimeout(w.ctx, attemptTimeout)
+	defer cancel()
+	now := time.Now()
+	req, err := newRequest(ctx, w.cfg.URL, w.cfg.Secret, d.id, d.body, now)
+	if err != nil {
+		return answer{err: err}
+	}
+	req.Header.Set("User-Agent", w.cfg.UserAgent)
+	resp, err := w.cfg.Client.Do(req)
+	if err != nil {
+		var in *url.Error
+		if errors.As(err, &in) {
+			err = in.Err // without the URL, whose path may be a secret
+		}
+		return answer{again: true, err: err}
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again
+	a := answer{err: fmt.Errorf("the receiver answers %s", resp.Status)}
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return answer{taken: true}
+	case code == http.StatusTooManyRequests:
+		a.again, a.after = true, retryAfter(resp.Header.Get("Retry-After"), now)
+	case code >= 500:
+		a.again = true
+	}
+	return a
+}

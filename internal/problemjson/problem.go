@@ -1,0 +1,90 @@
+// Package problemjson writes what a client is told of a request that was not let through: application/problem+json
+// (RFC 9457), with every limit's status. All that every decision answers with is appended by hand: encoding/json would be
+// a third of the request's cost.
+package problemjson
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
+type Kind struct {
+	Status int
+	URI    string
+	Title  string
+}
+
+// Where kinds are defined.
+const (
+	Guide = "https://github.com/weirlimits/weir/blob/main/docs/guide/http.md#"
+	IANA  = "https://iana.org/assignments/http-problem-types#"
+)
+
+// The kinds that servers of limits and middlewares share.
+var (
+	ExceedsBurst = &Kind{http.StatusUnprocessableEntity, Guide + "exceeds-burst", "The request is larger than a limit's burst"}
+	Exceeded     = &Kind{http.StatusTooManyRequests, IANA + "quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"}
+	Internal     = &Kind{http.StatusInternalServerError, Guide + "internal", "Internal error"}
+	Unavailable  = &Kind{http.StatusServiceUnavailable, IANA + "temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"}
+)
+
+// Problem is why a request was not let through, as the client gets it.
+type Problem struct {
+	Kind          *Kind
+	Detail, Field string
+	RetryAfter    time.Duration      // 0: none
+	Refused       bool               // by limits: Statuses are told
+	Entity        string             // with Refused: whose limits go by their name alone
+	Statuses      []weir.LimitStatus // with Refused
+	Errors        []byte             // JSON; nil: none
+}
+
+// Append appends the problem as a line of JSON.
+func (p *Problem) Append(b []byte) []byte {
+	b = AppendString(append(b, `{"type":`...), p.Kind.URI)
+	b = AppendString(append(b, `,"title":`...), p.Kind.Title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Kind.Status), 10)
+	b = AppendString(append(b, `,"detail":`...), p.Detail)
+	if p.Field != "" {
+		b = AppendString(append(b, `,"field":`...), p.Field)
+	}
+	if p.RetryAfter > 0 {
+		b = AppendSeconds(append(b, `,"retry_after":`...), p.RetryAfter)
+	}
+	if p.Refused {
+		b = appendViolated(append(b, `,"violated-policies":`...), p.Entity, p.Statuses)
+		b = AppendStatuses(append(b, `,"limits":`...), p.Statuses)
+	}
+	if len(p.Errors) > 0 {
+		b = append(append(b, `,"errors":`...), p.Errors...)
+	}
+	return append(b, '}', '\n')
+}
+
+// appendViolated appends the names of the limits that refused, as in the RateLimit fields, longest to wait for first.
+func appendViolated(b []byte, entity string, statuses []weir.LimitStatus) []byte {
+	var refused []*weir.LimitStatus
+	for i := range statuses {
+		if statuses[i].Refused {
+			refused = append(refused, &statuses[i])
+		}
+	}
+	slices.SortStableFunc(refused, func(x, y *weir.LimitStatus) int { return int(min(max(y.RetryAfter-x.RetryAfter, -1), 1)) })
+	b = append(b, '[')
+	for i, st := range refused {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		name := st.Limit
+		if st.Entity != entity {
+			name += "@" + st.Entity
+		}
+		b = AppendString(b, name)
+	}
+	return append(b, ']')
+}

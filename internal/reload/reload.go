@@ -1,0 +1,101 @@
+// Package reload keeps what was read from files up to date while it is in use.
+//
+// Nothing runs in the background: whoever asks for the value looks, at most once a second, whether the files have
+// changed. A change that cannot be read leaves the value as it was.
+package reload
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Every is how often the files are looked at, if anybody asks.
+const Every = time.Second
+
+// Value is what was read last. It is safe for concurrent use.
+type Value[T any] struct {
+	load   func() (T, error)
+	failed func(error)
+	paths  []string
+	opened time.Time
+
+	current atomic.Pointer[T]
+	looked  atomic.Int64 // since opened
+
+	mu   sync.Mutex
+	seen []fs.FileInfo
+	last string // error; while there is one, each look tries again
+}
+
+// Open reads a value with load, which reads the files of paths, and returns its error. One that it returns later, when
+// a file has changed, is told to failed, once.
+func Open[T any](load func() (T, error), failed func(error), paths ...string) (*Value[T], error) {
+	v := &Value[T]{load: load, failed: failed, paths: paths, opened: time.Now()}
+	v.seen = v.stat()
+	first, err := load()
+	if err != nil {
+		return nil, err
+	}
+	v.current.Store(&first)
+	return v, nil
+}
+
+// Get returns the value.
+func (v *Value[T]) Get() T {
+	now, looked := time.Since(v.opened), v.looked.Load()
+	if now-time.Duration(looked) >= Every && v.looked.CompareAndSwap(looked, int64(now)) {
+		v.look()
+	}
+	return *v.current.Load()
+}
+
+func (v *Value[T]) look() {
+	if !v.mu.TryLock() {
+		return // who looked before has not got an answer yet
+	}
+	defer v.mu.Unlock()
+	seen := v.stat() // before the files are read: what changes meanwhile is seen the next time
+	if v.last == "" && same(v.seen, seen) {
+		return
+	}
+	v.seen = seen
+	next, err := v.load()
+	if err == nil {
+		v.last = ""
+		v.current.Store(&next)
+		return
+	}
+	if text := err.Error(); text != v.last {
+		v.last = text
+		v.failed(err)
+	}
+}
+
+// stat returns what is known of the files, nil of one that is not there.
+func (v *Value[T]) stat() []fs.FileInfo {
+	infos := make([]fs.FileInfo, len(v.paths))
+	for i, path := range v.paths {
+		if info, err := os.Stat(path); err == nil {
+			infos[i] = info
+		}
+	}
+	return infos
+}
+
+func same(a, b []fs.FileInfo) bool {
+	for i := range a {
+		switch {
+		case a[i] == nil && b[i] == nil:
+		case a[i] == nil || b[i] == nil,
+			!os.SameFile(a[i], b[i]),
+			a[i].Size() != b[i].Size(),
+			!a[i].ModTime().Equal(b[i].ModTime()),
+			a[i].Mode() != b[i].Mode():
+			return false
+		}
+	}
+	return true
+}

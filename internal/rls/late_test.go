@@ -1,0 +1,101 @@
+package rls_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/rls"
+	"github.com/weirlimits/weir/store"
+)
+
+const within = 60 * time.Millisecond
+
+func bounded(c *weir.Config, r *rls.Config) {
+	c.OnUnavailable, c.DecideWithin, c.StoreTimeout, r.Within = weir.Allow, within, time.Second, within
+}
+
+func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// The decision and what is given back after it share the time that Envoy waits.
+func TestFrozenTakeAndReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, bounded)
+		b.set("", "", weir.PerHour("rph", 10))
+		b.ask(entry("user=a"), entry("user=b"))
+		frozen := hang
+		b.store.take.Store(&frozen)
+		b.store.settle.Store(&frozen)
+		began := time.Now()
+		b.want(code{ok, ok}, entry("user=a"), back(1, entry("user=b")))
+		if took := time.Since(began); took > within {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// What is given back to many buckets is given back side by side, so that a frozen store holds up the end for no longer
+// than for one.
+func TestFrozenReturns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, bounded)
+		b.set("", "", weir.PerHour("rph", 10))
+		var ds []*ratelimitv3.RateLimitDescriptor
+		for i := range 100 {
+			ds = append(ds, back(1, entry(fmt.Sprint("user=u", i))))
+		}
+		b.ask(ds...)
+		frozen := hang
+		b.store.settle.Store(&frozen)
+		began := time.Now()
+		b.ask(ds...)
+		b.svc.Close()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// A store that panics with nobody to catch it, since Envoy may have its answer, does not end the process.
+func TestReturnPanics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerHour("rph", 10))
+	boom := func(context.Context) error { panic("boom") }
+	b.store.settle.Store(&boom)
+	if resp := b.want(code{ok}, back(1, entry("user=a"))); fact(resp, "degraded") != "true" {
+		t.Errorf("%s", resp.DynamicMetadata)
+	}
+}
+
+// slowCatalog takes its time to say that it knows of nothing.
+type slowCatalog struct{ store.Store }
+
+func (s slowCatalog) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	time.Sleep(10 * time.Millisecond) // real time: none, who calls it is in a bubble
+	return s.Store.Get(ctx, keys...)
+}
+
+// However many descriptors turn out to have no limits, Envoy waits for one decision.
+func TestManyUnknownInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, bounded, func(c *weir.Config, _ *rls.Config) { c.Store = slowCatalog{c.Store} })
+		var ds []*ratelimitv3.RateLimitDescriptor
+		for i := range 100 {
+			ds = append(ds, entry(fmt.Sprint("user=u", i)))
+		}
+		began := time.Now()
+		b.ask(ds...)
+		if took := time.Since(began); took > within {
+			t.Errorf("took %s", took)
+		}
+	})
+}

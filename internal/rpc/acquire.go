@@ -1,0 +1,175 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/leaseid"
+)
+
+// maxWait bounds how long a request may ask to wait for its tokens.
+const maxWait = time.Minute
+
+// Acquire decides one request.
+func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
+	req, err := requestOf(in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	wait, err := waitOf(in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	lim, err := s.in(ctx, auth.Acquire, in.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	var lease *weir.Lease
+	if wait > 0 {
+		lease, err = s.waitFor(ctx, lim, req, wait)
+	} else {
+		lease, err = lim.Acquire(ctx, req)
+	}
+	release(in)
+	out, f := s.answer(ctx, lim, lease, err, false)
+	if f != nil {
+		return nil, f
+	}
+	return out, nil
+}
+
+// errTooLong says that others who wait came first.
+var errTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
+
+// waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
+func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Request, wait time.Duration) (*weir.Lease, error) {
+	if !s.waiting.enter() {
+		return nil, s.overloaded(ctx, weirv1.Limiter_Acquire_FullMethodName)
+	}
+	defer s.waiting.leave()
+	s.working.leave() // who waits is no work
+	defer s.working.n.Add(1)
+	undrained, end := s.untilDrained(ctx)
+	defer end()
+	bounded, cancel := context.WithTimeout(undrained, wait)
+	defer cancel()
+	lease, err := lim.Wait(bounded, req)
+	switch {
+	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
+		return lease, err
+	case context.Cause(undrained) == errDraining: //nolint:errorlint // it is no other
+		return nil, errDraining
+	default:
+		return nil, errTooLong
+	}
+}
+
+// answer makes the response to a decision, or says why there is none.
+func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool) (*weirv1.AcquireResponse, *failure) {
+	var over *weir.ExceededError
+	switch {
+	case err == nil:
+		return s.admit(ctx, lim, lease, brief), nil
+	case errors.As(err, &over):
+		return refusal(over, brief), nil
+	}
+	return nil, s.fail(ctx, err)
+}
+
+// admit makes the response of a request that was admitted.
+func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool) *weirv1.AcquireResponse {
+	d := lease.Decision()
+	a := &admission{}
+	out := &a.response
+	out.Allowed = true
+	if d.Degraded {
+		// Why the store did not answer is for the log.
+		s.trouble(ctx, "admitted without the store", errors.New(d.Reason))
+		out.Degraded, out.Reason = true, "the store did not answer"
+	}
+	if brief {
+		return out
+	}
+	at := d.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	expires := at.Add(s.cfg.LeaseTTL).Truncate(time.Millisecond)
+	l := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
+	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
+	out.Lease, out.Expires = s.idOf(&l), &a.expires
+	out.Limits = statusesOf(d.Statuses)
+	return out
+}
+
+// admission is a response with what it points to.
+type admission struct {
+	response weirv1.AcquireResponse
+	expires  timestamppb.Timestamp
+}
+
+func (s *Server) idOf(l *leaseid.Lease) string {
+	buf := buffers.Get(0)
+	defer buffers.Put(buf)
+	*buf = s.signer.Append(*buf, l)
+	return string(*buf)
+}
+
+// refusal makes the response of a request that a limit refused.
+func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
+	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(jittered(over.RetryAfter))}
+	if !brief {
+		out.Limits = statusesOf(over.Statuses)
+	}
+	return out
+}
+
+// requestOf returns what the limiter is to be asked. The tokens are those of the message.
+func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
+	req := weir.Request{Entity: in.GetEntity(), Resource: in.GetResource(), Tokens: in.GetTokens()}
+	switch in.GetOnUnavailable() {
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_UNSPECIFIED:
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_DENY:
+		req.OnUnavailable = weir.Deny
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW:
+		req.OnUnavailable = weir.Allow
+	default:
+		return req, badField("on_unavailable", "%d is none of deny (1), allow (2)", in.GetOnUnavailable())
+	}
+	if len(in.ProtoReflect().GetUnknown()) > 0 {
+		return req, badField("request", "has a field that this server does not know")
+	}
+	for i, l := range in.GetLimits() {
+		at := "limits[" + strconv.Itoa(i) + "]"
+		if len(l.ProtoReflect().GetUnknown()) > 0 {
+			return req, badField(at, "has a field that this server does not know")
+		}
+		if l.GetPeriod() == nil {
+			return req, badField(at+".period", "is missing")
+		}
+		if err := l.GetPeriod().CheckValid(); err != nil {
+			return req, badField(at+".period", "is not a duration")
+		}
+		req.Limits = append(req.Limits, weir.Limit{Name: l.GetName(), Amount: l.GetAmount(), Period: l.GetPeriod().AsDuration(), Burst: l.GetBurst()})
+	}
+	return req, nil
+}
+
+func waitOf(in *weirv1.AcquireRequest) (time.Duration, error) {
+	if in.GetWait() == nil {
+		return 0, nil
+	}
+	d := in.GetWait().AsDuration()
+	if in.GetWait().CheckValid() != nil || d < 0 || d > maxWait {
+		return 0, badField("wait", "must be between 0s and %s", maxWait)
+	}
+	return d, nil
+}

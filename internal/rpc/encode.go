@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+)
+
+// room is a status with what it mostly points to: one allocation for the statuses of an answer.
+type room struct {
+	status weirv1.LimitStatus
+	full   durationpb.Duration
+}
+
+// Answers share these values; nobody changes them.
+var (
+	second = durationpb.New(time.Second)
+	minute = durationpb.New(time.Minute)
+	hour   = durationpb.New(time.Hour)
+	day    = durationpb.New(24 * time.Hour)
+)
+
+func periodOf(d time.Duration) *durationpb.Duration {
+	switch d {
+	case time.Second:
+		return second
+	case time.Minute:
+		return minute
+	case time.Hour:
+		return hour
+	case 24 * time.Hour:
+		return day
+	}
+	return durationpb.New(d)
+}
+
+func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
+	if len(ss) == 0 {
+		return nil
+	}
+	out, rooms := make([]*weirv1.LimitStatus, len(ss)), make([]room, len(ss))
+	for i := range ss {
+		s, r := &ss[i], &rooms[i]
+		st := &r.status
+		out[i] = st
+		st.Entity, st.Resource, st.Limit, st.Source = s.Entity, s.Resource, s.Limit, sourceOf(s.Source)
+		st.Requested, st.Available, st.Amount, st.Burst = s.Requested, s.Available, s.Amount, s.Burst
+		r.full.Seconds, r.full.Nanos = int64(s.Full/time.Second), int32(s.Full%time.Second)
+		st.Period, st.FullIn = periodOf(s.Period), &r.full
+		st.Refused, st.Shadow, st.WouldRefuse = s.Refused, s.Shadow, s.WouldRefuse
+		if s.Refused {
+			st.RetryAfter = durationpb.New(s.RetryAfter)
+		}
+	}
+	return out
+}
+
+func sourceOf(s weir.Source) weirv1.Source {
+	switch s {
+	case weir.SourceRequest:
+		return weirv1.Source_SOURCE_REQUEST
+	case weir.SourceEntity:
+		return weirv1.Source_SOURCE_ENTITY
+	case weir.SourceEntityDefault:
+		return weirv1.Source_SOURCE_ENTITY_DEFAULT
+	case weir.SourceResource:
+		return weirv1.Source_SOURCE_RESOURCE
+	case weir.SourceSystem:
+		return weirv1.Source_SOURCE_SYSTEM
+	}
+	return weirv1.Source_SOURCE_UNSPECIFIED
+}

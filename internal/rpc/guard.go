@@ -1,0 +1,184 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
+)
+
+// unary authenticates a request, answers for a handler that panics, and logs at level Debug.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			resp, err = nil, s.survived(ctx, info.FullMethod, v)
+		}
+	}()
+	ctx, err = s.admitted(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if s.debug {
+		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
+	}
+	if !s.working.enter() {
+		return nil, s.overloaded(ctx, info.FullMethod)
+	}
+	defer s.working.leave()
+	return next(ctx, req)
+}
+
+// stream is unary for streams, whose contexts end when the server is about to end, too.
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	ctx := ss.Context()
+	defer func() {
+		if v := recover(); v != nil {
+			err = s.survived(ctx, info.FullMethod, v)
+		}
+	}()
+	ctx, err = s.admitted(ctx, info.FullMethod)
+	if err != nil {
+		return err
+	}
+	if s.debug {
+		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
+	}
+	if !s.streaming.enter() {
+		return s.overloaded(ctx, info.FullMethod)
+	}
+	defer s.streaming.leave()
+	ctx, end := s.untilDrained(ctx)
+	defer end()
+	return next(srv, &stream{ss, ctx})
+}
+
+// stream is a stream with a context of ours.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // streams carry theirs
+}
+
+// Context returns the context of the stream.
+func (s *stream) Context() context.Context { return s.ctx }
+
+// untilDrained returns a context that ends with ctx, or when the server is about to end, with errDraining as its cause.
+func (s *Server) untilDrained(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.draining:
+			cancel(errDraining)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// admitted returns the context of a request with its principal in it. The health service is for everyone.
+func (s *Server) admitted(ctx context.Context, method string) (context.Context, error) {
+	if s.cfg.Book == nil {
+		return auth.With(ctx, auth.Anybody()), nil
+	}
+	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+		return ctx, nil
+	}
+	p, ok := s.cfg.Book.Authenticate(bearer(ctx))
+	if !ok {
+		s.refused(ctx, method, "no valid token")
+		return ctx, errUnauthenticated
+	}
+	return auth.With(ctx, p), nil
+}
+
+// bearer returns the token of a request, or "".
+func bearer(ctx context.Context) string {
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
+}
+
+// in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not
+// the principal's exists makes no difference to the error.
+func (s *Server) in(ctx context.Context, role auth.Role, namespace string) (*weir.Limiter, error) {
+	p, own := auth.From(ctx), s.cfg.Limiter.Namespace()
+	if namespace == "" {
+		namespace = p.Namespace(own)
+	}
+	switch {
+	case !p.May(role, namespace):
+		method, _ := grpc.Method(ctx)
+		s.refused(ctx, method, "not the role or not the namespace")
+		return nil, errForbidden
+	case namespace == own:
+		return s.cfg.Limiter, nil
+	}
+	return s.cfg.Limiter.In(namespace), nil
+}
+
+// refused logs that somebody was sent away, but not more than once a second.
+func (s *Server) refused(ctx context.Context, method, why string) {
+	if s.refusals.due() {
+		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a request was refused", slog.String("why", why),
+			slog.String("method", method), slog.String("from", from(ctx)), slog.String("principal", auth.From(ctx).Audit("")))
+	}
+}
+
+// overloaded returns what a client is told for whom there is no room, and logs it, but not more than once a second.
+func (s *Server) overloaded(ctx context.Context, method string) *failure {
+	if s.overloads.due() {
+		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "too many requests at once", slog.String("method", method), slog.Int("most", s.cfg.MaxInflight))
+	}
+	return errOverloaded
+}
+
+func from(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// trouble logs an error, but not more than one a second: when the store is away, every request has one.
+func (s *Server) trouble(ctx context.Context, what string, err error) {
+	if s.troubles.due() {
+		method, _ := grpc.Method(ctx)
+		s.cfg.Log.LogAttrs(ctx, slog.LevelError, "trouble with a request",
+			slog.String("what", what), slog.String("method", method), slog.Any("error", err))
+	}
+}
+
+// survived logs a panic, and returns what the client is told.
+func (s *Server) survived(ctx context.Context, method string, v any) *failure {
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a request panicked",
+		slog.String("method", method), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+	return errInternal
+}
+
+func (s *Server) logged(ctx context.Context, method string, began time.Time, err *error) {
+	s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("method", method),
+		slog.Duration("took", time.Since(began)), slog.Any("error", *err))
+}
+
+// seldom says yes at most once a second.
+type seldom struct{ last atomic.Int64 }
+
+func (s *seldom) due() bool {
+	now := time.Now().UnixNano()
+	last := s.last.Load()
+	return now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now)
+}

@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/leaseid"
+)
+
+// resume returns the lease of an id.
+func (s *Server) resume(ctx context.Context, id string) (*weir.Lease, *leaseid.Lease, error) {
+	p := auth.From(ctx)
+	if !p.Has(auth.Acquire) {
+		return nil, nil, errForbidden
+	}
+	l, ok := s.signer.Parse(id)
+	if !ok || !p.May(auth.Acquire, l.Namespace) { // one that was made for others is as good as none
+		return nil, nil, errNoLease
+	}
+	lease, err := s.cfg.Limiter.In(l.Namespace).Resume(ctx, l.Held)
+	return lease, l, err
+}
+
+// Adjust answers with a new id: the one of the request is used up.
+func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.AdjustResponse, error) {
+	lease, l, err := s.resume(ctx, in.GetLease())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if err := understood(in); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if len(in.GetTokens()) == 0 {
+		return nil, s.fail(ctx, badField("tokens", "is missing: what is to be spent more, or given back if negative"))
+	}
+	if err := lease.Adjust(ctx, in.GetTokens()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	l.Held = lease.Held()
+	return &weirv1.AdjustResponse{Lease: s.idOf(l), Expires: timestamppb.New(l.Held.Expires)}, nil
+}
+
+// Commit writes nothing: a lease that is left alone counts as committed. It lets a client be explicit, and find out
+// that its id is good.
+func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.CommitResponse, error) {
+	lease, l, err := s.resume(ctx, in.GetLease())
+	if err == nil {
+		err = understood(in)
+	}
+	if err == nil && time.Now().After(l.Held.Expires) { // the store, which is not asked, would say the same
+		err = errGone
+	}
+	if err == nil {
+		err = lease.Commit(ctx)
+	}
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &weirv1.CommitResponse{}, nil
+}
+
+// Rollback gives back what the lease holds.
+func (s *Server) Rollback(ctx context.Context, in *weirv1.RollbackRequest) (*weirv1.RollbackResponse, error) {
+	lease, _, err := s.resume(ctx, in.GetLease())
+	if err == nil {
+		err = understood(in)
+	}
+	if err == nil {
+		err = lease.Rollback(ctx)
+	}
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &weirv1.RollbackResponse{}, nil
+}

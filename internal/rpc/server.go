@@ -1,0 +1,225 @@
+// Package rpc serves a limiter over gRPC: the native API, weir.v1.Limiter, and what other services are registered beside
+// it. docs/guide/grpc.md is its manual, api/weir/v1/limiter.proto its contract.
+//
+// It says what internal/server says over HTTP: the same words, the same rules of who may do what, and the same lease ids,
+// so that either settles what the other has handed out.
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/leaseid"
+	"github.com/weirlimits/weir/internal/watch"
+)
+
+// Config configures a [Server]. Only Limiter is required.
+type Config struct {
+	// Limiter decides. The server does not close it.
+	Limiter *weir.Limiter
+	// Book knows who may do what. Defaults to nil: everybody may do everything.
+	Book *auth.Book
+	// LeaseKey signs lease ids; at least 16 bytes. Instances that share a store must share it. Defaults to the
+	// store's own key.
+	LeaseKey []byte
+	// LeaseTTL is how long a lease can be adjusted and rolled back; then it counts as committed. At most 24 h.
+	// Defaults to 10 min.
+	LeaseTTL time.Duration
+	// Watch looks at buckets for all who watch them. The server does not close it. Defaults to one of the server's own.
+	Watch *watch.Poller
+	// Services register further services, before the server serves. Requests reach them with a principal in their
+	// context, see [auth.From]; a panic of theirs is caught.
+	Services []func(grpc.ServiceRegistrar)
+	// Unary and Stream are called around every request, before anything else is. Default to nothing.
+	Unary  grpc.UnaryServerInterceptor
+	Stream grpc.StreamServerInterceptor
+	// Grace is how long requests under way may take after Serve was told to end. Defaults to 15 s.
+	Grace time.Duration
+	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to 10,000.
+	MaxConnections int
+	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
+	// the streams; more are refused with UNAVAILABLE. Defaults to 4096.
+	MaxInflight int
+	// TLS is what connections are encrypted with. Defaults to nil: they are not.
+	TLS *tls.Config
+	// Log is told about trouble and, if it wants to know, about each request, at level Debug. Defaults to nobody.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Minute)
+	c.Grace = cmp.Or(c.Grace, 15*time.Second)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 10_000)
+	c.MaxInflight = cmp.Or(c.MaxInflight, 4096)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Limiter == nil:
+		return badField("Config.Limiter", "is required")
+	case len(c.LeaseKey) > 0 && len(c.LeaseKey) < leaseid.MinKey:
+		return badField("Config.LeaseKey", "has %d bytes, at least %d are needed", len(c.LeaseKey), leaseid.MinKey)
+	case c.LeaseTTL < time.Second || c.LeaseTTL > 24*time.Hour:
+		return badField("Config.LeaseTTL", "must be between 1s and 24h")
+	case c.Grace < 0:
+		return badField("Config.Grace", "must not be negative")
+	case c.MaxConnections < 0:
+		return badField("Config.MaxConnections", "must not be negative")
+	case c.MaxInflight < 0:
+		return badField("Config.MaxInflight", "must not be negative")
+	}
+	return nil
+}
+
+// What one request, and one connection, may take up.
+const (
+	maxMessage = 1 << 20 // bytes of a request
+	maxHeaders = 32 << 10
+	maxStreams = 1000 // requests at a time on a connection; more wait at the client's
+)
+
+// Server answers gRPC requests with a limiter.
+type Server struct {
+	weirv1.UnsafeLimiterServer // all methods are here, or it does not compile
+
+	cfg    Config
+	signer *leaseid.Signer
+	poller *watch.Poller
+	own    *watch.Poller // to be closed
+	grpc   *grpc.Server
+	health *health.Server
+	debug  bool
+
+	working, waiting, streaming crowd // requests
+
+	troubles, refusals, overloads seldom       // so that their log stays short
+	lately                        atomic.Int32 // see lateness
+
+	draining chan struct{} // closed when Serve ends
+}
+
+// New returns a server. Without a LeaseKey it asks the store for one, which the store creates once.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	signer, err := leaseid.Open(cfg.Limiter, cfg.LeaseKey)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, signer: signer, poller: cfg.Watch, health: health.NewServer(),
+		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug), draining: make(chan struct{}),
+	}
+	s.working.most, s.waiting.most, s.streaming.most = int64(cfg.MaxInflight), int64(cfg.MaxInflight), int64(cfg.MaxInflight)
+	if s.poller == nil {
+		s.own = watch.New(cfg.Limiter, 0)
+		s.poller = s.own
+	}
+	s.grpc = grpc.NewServer(s.options()...)
+	weirv1.RegisterLimiterServer(s.grpc, s)
+	for _, register := range cfg.Services {
+		register(s.grpc)
+	}
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+	}
+	reflection.Register(s.grpc)
+	return s, nil
+}
+
+// transport are the options of a server, but for what stands in front of its handlers.
+func transport() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))),
+		grpc.ConnectionTimeout(20 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 10 * time.Minute,
+			Time:              2 * time.Minute, // then ask whether the client is still there
+			Timeout:           20 * time.Second,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	}
+}
+
+func (s *Server) options() []grpc.ServerOption {
+	opts := transport()
+	// In the order in which they are called.
+	if s.cfg.Unary != nil {
+		opts = append(opts, grpc.ChainUnaryInterceptor(s.cfg.Unary))
+	}
+	if s.cfg.Stream != nil {
+		opts = append(opts, grpc.ChainStreamInterceptor(s.cfg.Stream))
+	}
+	opts = append(opts, grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
+	if s.cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cfg.TLS)))
+	}
+	return opts
+}
+
+// Serve answers requests on a listener until ctx ends. Then it accepts no more, says NOT_SERVING and sends away those
+// who wait or watch, lets the others finish for [Config.Grace], and returns nil, or an error that says that some were cut
+// off. It closes the listener. It is to be called once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if s.own != nil {
+		defer s.own.Close()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.grpc.Serve(newBounded(ln, s.cfg.MaxConnections)) }()
+	select {
+	case err := <-ended:
+		s.grpc.Stop()
+		return fmt.Errorf("serve gRPC: %w", err)
+	case <-ctx.Done():
+	}
+	s.health.Shutdown()
+	close(s.draining)
+	drained := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(drained)
+	}()
+	grace := time.NewTimer(s.cfg.Grace)
+	defer grace.Stop()
+	var err error
+	select {
+	case <-drained:
+	case <-grace.C:
+		s.grpc.Stop()
+		<-drained
+		err = fmt.Errorf("shut down gRPC: requests were cut off after %s", s.cfg.Grace)
+	}
+	if served := <-ended; served != nil && !errors.Is(served, grpc.ErrServerStopped) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// need is what a route demands of who asks.
+type need struct {
+	role       auth.Role // "" is nothing, of anyone
+	everywhere bool      // in all namespaces: what it is about is in none
+	exempt     bool      // from the bounds on how many there may be at once
+}
+
+var (
+	anyone     = need{}
+	spends     = need{role: auth.Acquire}
+	reads      = need{role: auth.Read}
+	changes    = need{role: auth.Admin}
+	readsAll   = need{role: auth.Read, everywhere: true}
+	changesAll = need{role: auth.Admin, everywhere: true}
+	scrapes    = need{role: auth.Read, everywhere: true, exempt: true}
+)
+
+// visit is who a request comes from, and what its route demands of them.
+type visit struct {
+	*auth.Principal
+	need need
+	turn turn
+}
+
+type visitKey struct{}
+
+// visitOf returns the visit of a request that came through admitted; else one that may do nothing.
+func visitOf(r *http.Request) *visit {
+	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+		return v
+	}
+	return &visit{}
+}
+
+// admitted lets those pass to a handler who may do there what it is for, in some namespace at least: which one the
+// request is about is found out by who reads it, with [Server.in].
+func (s *Server) admitted(n need, serve handler) handler {
+	if n == anyone {
+		return serve
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, ok := s.cfg.Book.Authenticate(bearer(r.Header))
+		if !ok {
+			s.refused(r, "no valid token")
+			return errUnauthenticated
+		}
+		v := &visit{Principal: p, need: n}
+		r = r.WithContext(context.WithValue(auth.With(r.Context(), p), visitKey{}, v))
+		if n.everywhere && !p.Everywhere(n.role) || !p.Has(n.role) {
+			s.refused(r, "not the role")
+			return errForbidden
+		}
+		return s.bounded(v, w, r, serve)
+	}
+}
+
+// bearer returns the token of a request, or "": also of one that has two, of which a proxy may have looked at another.
+func bearer(h http.Header) string {
+	values := h["Authorization"]
+	if len(values) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
+}
+
+// in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not
+// the principal's exists makes no difference to the error.
+func (s *Server) in(r *http.Request, namespace string) (*weir.Limiter, error) {
+	v, own := visitOf(r), s.cfg.Limiter.Namespace()
+	if namespace == "" {
+		namespace = v.Namespace(own)
+	}
+	switch {
+	case !v.May(v.need.role, namespace):
+		s.refused(r, "not the namespace")
+		return nil, errForbidden
+	case namespace == own:
+		return s.cfg.Limiter, nil
+	}
+	return s.cfg.Limiter.In(namespace), nil
+}
+
+// mayAll is in for the namespaces that manifests name.
+func (s *Server) mayAll(r *http.Request, ms []*manifest.Manifest) error {
+	v := visitOf(r)
+	for _, m := range ms {
+		if !v.May(v.need.role, m.Namespace) {
+			s.refused(r, "not the namespace")
+			return errForbidden
+		}
+	}
+	return nil
+}
+
+// refused logs that somebody was sent away, but not more than once a second.
+func (s *Server) refused(r *http.Request, why string) {
+	if s.refusals.due() {
+		s.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "a request was refused", slog.String("why", why),
+			slog.String("route", r.Pattern), slog.String("from", r.RemoteAddr), slog.String("principal", visitOf(r).Audit("")))
+	}
+}
+
+// seldom says yes at most once a second.
+type seldom struct{ last atomic.Int64 }
+
+func (s *seldom) due() bool {
+	now := time.Now().UnixNano()
+	last := s.last.Load()
+	return now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now)
+}

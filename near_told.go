@@ -1,0 +1,206 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	nearShards = 16
+	// maxNear is of how many limits of buckets a shard remembers what was told.
+	maxNear = 4096
+	// refusedEvery is the window of refusals.
+	refusedEvery = time.Hour
+)
+
+// near remembers what was told of limits that are near their end.
+type near struct {
+	tell      func(context.Context, NearLimitEvent)
+	seed      maphash.Seed
+	forgotten atomic.Uint64 // for lack of room
+	shards    [nearShards]nearShard
+}
+
+type nearShard struct {
+	size atomic.Int64 // of told
+	mu   sync.Mutex
+	told map[nearKey][]told
+}
+
+// nearKey is a limit of a bucket.
+type nearKey struct {
+	bucket   store.Bucket
+	limit    string
+	override bool
+}
+
+// told is an event that is not to be repeated.
+type told struct {
+	percent    int   // the threshold; 0 of a refusal
+	start, end int64 // of the window, in nanoseconds since the epoch of limits' clocks
+}
+
+func (t told) length() int64 { return t.end - t.start }
+
+// nearLook is one look at a limit.
+type nearLook struct {
+	thresholds Thresholds
+	at         time.Time // the store's
+	now        int64     // the same
+	shadow     bool
+	refused    bool
+	moved      int64 // millitokens that were just debited, or given back
+}
+
+// due are the events that a look leads to: a bit for each threshold, and one for a refusal.
+type due uint16
+
+const refusalDue due = 1 << maxThresholds
+
+func newNear(tell func(context.Context, NearLimitEvent)) *near {
+	return &near{tell: tell, seed: maphash.MakeSeed()}
+}
+
+func percentOf(used, burst int64) int {
+	hi, lo := bits.Mul64(uint64(max(used, 0)), 100)
+	q, _ := bits.Div64(hi, lo, uint64(burst)) // hi is at most 50, and a burst at least a token
+	return int(min(q, 1<<31-1))
+}
+
+// look tells what there is to tell of a limit.
+func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.Level, o *nearLook) {
+	lim := lv.Limit
+	p := paramsOf(lim)
+	used := bucket.Outstanding(lv.Level, p.Clock(o.now))
+	high := percentOf(used, lim.Burst)
+	low := percentOf(min(used, used-o.moved), lim.Burst)
+	window := max(lim.Period, time.Minute)
+	d := n.see(nearKey{b, lim.Name, lim.Override}, o, windowAt(o.now, window), low, high)
+	if d == 0 {
+		return
+	}
+	e := NearLimitEvent{
+		Namespace: l.name, Entity: b.Entity, Resource: b.Resource, Limit: lim.Name, Override: lim.Override, Shadow: o.shadow,
+		Kind: NearThreshold, Used: -floorTokens(-used), Of: lim.Burst / 1000, At: o.at,
+		WindowStart: bucket.Time(windowAt(o.now, window).start), WindowLength: window,
+	}
+	for i, t := range o.thresholds {
+		if d&(1<<i) != 0 {
+			e.Percent = t
+			e.ID = e.id(b.Namespace)
+			n.tell(ctx, e)
+		}
+	}
+	if d&refusalDue != 0 {
+		e.Kind, e.Percent = NearRefused, high
+		e.WindowStart, e.WindowLength = bucket.Time(windowAt(o.now, refusedEvery).start), refusedEvery
+		e.ID = e.id(b.Namespace)
+		n.tell(ctx, e)
+	}
+}
+
+// windowAt returns the window of a length that now lies in.
+func windowAt(now int64, length time.Duration) told {
+	start := now - now%int64(length)
+	if start > now {
+		start -= int64(length)
+	}
+	return told{start: start, end: start + int64(length)}
+}
+
+// see finds out, and remembers, what is to be told of a limit of which this share is used, and was just before or after at the
+// lowest. A limit that was given another period has windows of its own; overrides, which may differ from request to
+// request, have not.
+func (n *near) see(k nearKey, o *nearLook, window told, low, high int) (d due) {
+	s := &n.shards[maphash.Comparable(n.seed, k)%nearShards]
+	quiet := !o.refused && (len(o.thresholds) == 0 || high < o.thresholds[0])
+	if quiet && s.size.Load() == 0 {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has, known := s.told[k]
+	if quiet && !known {
+		return 0
+	}
+	for i, t := range o.thresholds {
+		at := slices.IndexFunc(has, func(h told) bool { return h.percent == t })
+		if at >= 0 && low < t && (has[at].start < window.start || !k.override && has[at].length() != window.length()) {
+			has = slices.Delete(has, at, at+1)
+			at = -1
+		}
+		if at < 0 && high >= t {
+			has = append(has, told{t, window.start, window.end})
+			d |= 1 << i
+		}
+	}
+	hour := windowAt(o.now, refusedEvery)
+	at := slices.IndexFunc(has, func(h told) bool { return h.percent == 0 })
+	if at >= 0 && has[at].start < hour.start {
+		has = slices.Delete(has, at, at+1)
+		at = -1
+	}
+	if at < 0 && o.refused {
+		has = append(has, hour)
+		d |= refusalDue
+	}
+	n.keep(s, k, has, known)
+	return d
+}
+
+// keep remembers what was told of a limit. The shard is locked.
+func (n *near) keep(s *nearShard, k nearKey, has []told, known bool) {
+	switch {
+	case len(has) == 0:
+		delete(s.told, k)
+	case known:
+		s.told[k] = has
+	default:
+		if s.told == nil {
+			s.told = make(map[nearKey][]told)
+		}
+		if len(s.told) >= maxNear {
+			n.forget(s)
+		}
+		s.told[k] = has
+	}
+	s.size.Store(int64(len(s.told)))
+}
+
+// forget drops an eighth of a shard: what ended first.
+func (n *near) forget(s *nearShard) {
+	type entry struct {
+		key nearKey
+		end int64
+	}
+	entries := make([]entry, 0, len(s.told))
+	for k, has := range s.told {
+		last := slices.MaxFunc(has, func(a, b told) int { return cmp.Compare(a.end, b.end) })
+		entries = append(entries, entry{k, last.end})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.end, b.end) })
+	for _, e := range entries[:len(entries)/8] {
+		delete(s.told, e.key)
+		n.forgotten.Add(1)
+	}
+}
+
+// stats returns of how many limits it is remembered what was told, and of how many that had to be forgotten.
+func (n *near) stats() (size int, forgotten uint64) {
+	if n == nil {
+		return 0, 0
+	}
+	for i := range n.shards {
+		size += int(n.shards[i].size.Load())
+	}
+	return size, n.forgotten.Load()
+}

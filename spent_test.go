@@ -1,0 +1,103 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// spending are the events of decisions and adjustments, in short.
+type spending struct{ got []string }
+
+func (s *spending) observe(c *weir.Config) {
+	c.Observer = &weir.Observer{
+		Decided: func(_ context.Context, e weir.DecidedEvent) {
+			s.got = append(s.got, fmt.Sprintf("%s %d %v", e.Entity, e.Part, maps.Collect(e.Spent())))
+		},
+		Adjusted: func(_ context.Context, e weir.AdjustedEvent) {
+			s.got = append(s.got, fmt.Sprintf("%s %s %s %v", e.Namespace, e.Entity, e.Resource, maps.Collect(e.Spent())))
+		},
+	}
+}
+
+func (s *spending) want(t *testing.T, want ...string) {
+	t.Helper()
+	if fmt.Sprint(s.got) != fmt.Sprint(want) {
+		t.Errorf("told %q, want %q", s.got, want)
+	}
+	s.got = nil
+}
+
+// TestSpent: observers learn what was spent, once for each limit's name, and what came back.
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	var s spending
+	b := setup(t, s.observe)
+	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	b.set("team", "", weir.PerMinute("tpm", 500), weir.PerMinute("gpm", 50))
+	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		must(t, b.CreateEntity(b.ctx, e))
+	}
+	lease := b.take("alice", weir.Tokens{"rpm": 2, "tpm": 30, "gpm": 5})
+	s.want(t, "alice 0 map[gpm:5 rpm:2 tpm:30]")
+	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 7, "rpm": -1}))
+	s.want(t, "default alice api map[rpm:-1 tpm:7]")
+	must(t, lease.Rollback(b.ctx))
+	s.want(t, "default alice api map[gpm:-5 rpm:-1 tpm:-37]")
+
+	for range 3 { // by looking up, and by what is known
+		if ok, err := b.Allow(b.ctx, "bob", "api"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	s.want(t, "bob 0 map[rpm:1]", "bob 0 map[rpm:1]", "bob 0 map[rpm:1]")
+
+	_, err := b.AcquireAll(b.ctx, []weir.Request{{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 3}}, {Entity: "carol", Resource: "api"}})
+	must(t, err)
+	s.want(t, "bob 0 map[rpm:3]", "carol 1 map[]")
+
+	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 9}})
+	wantErr(t, err, weir.ErrExceeded)
+	b.fake.does(takeFails(errDown))
+	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}, OnUnavailable: weir.Allow})
+	must(t, err)
+	s.want(t, "bob 0 map[]", "bob 0 map[]") // refused, and admitted without the store
+}
+
+// TestSpentQuick: what Allow decides in its quick form is told as well; what a limit in shadow left out is not.
+func TestSpentQuick(t *testing.T) {
+	t.Parallel()
+	var s spending
+	b := setup(t, s.observe)
+	b.set("", "", weir.PerMinute("rpm", 2))
+	for range 3 {
+		if _, err := b.Allow(b.ctx, "bob", "api"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want(t, "bob 0 map[rpm:1]", "bob 0 map[rpm:1]", "bob 0 map[]")
+
+	shadow := weir.PerMinute("spm", 1)
+	shadow.Enforce = weir.EnforceShadow
+	b.set("carol", "", weir.PerMinute("rpm", 10), shadow)
+	b.take("carol", weir.Tokens{"rpm": 1, "spm": 1})
+	b.take("carol", weir.Tokens{"rpm": 1, "spm": 1})
+	s.want(t, "carol 0 map[rpm:1 spm:1]", "carol 0 map[rpm:1]")
+}
+
+// TestSpentElsewhere: a lease that was held is told of where it comes back in.
+func TestSpentElsewhere(t *testing.T) {
+	t.Parallel()
+	var s spending
+	b := setup(t)
+	b.set("", "", weir.PerMinute("rpm", 10))
+	held := b.take("alice", weir.Tokens{"rpm": 2}).Hold("x", noon.Add(time.Hour))
+	lease, err := b.peer(s.observe).Resume(b.ctx, held)
+	must(t, err)
+	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 3}))
+	s.want(t, "default alice api map[rpm:3]")
+}
