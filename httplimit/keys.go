@@ -1,0 +1,149 @@
+package httplimit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/middleware"
+)
+
+// KeyFunc makes an entity or a resource of a request: 1 to 256 bytes of printable text. A [*StatusError] chooses the
+// answer; any other error is answered with 500.
+type KeyFunc func(*http.Request) (string, error)
+
+// Fixed returns a KeyFunc that returns id for all requests.
+func Fixed(id string) KeyFunc {
+	return func(*http.Request) (string, error) { return id, nil }
+}
+
+var errNoPattern = errors.New("the request matched no pattern: wrap the handlers that are registered in a ServeMux, not the mux")
+
+// ByPattern returns the pattern of [http.ServeMux] that the request matched, with its method: "POST /v1/orders/{id}".
+// The wrapped handler must be registered in the mux: in front of it no pattern is known yet, which is answered with 500.
+func ByPattern(r *http.Request) (string, error) {
+	if r.Pattern == "" {
+		return "", errNoPattern
+	}
+	return r.Pattern, nil
+}
+
+// ByHeader returns a KeyFunc that makes an entity of the secret in a header field, as [KeyID] does, so that neither
+// the store nor a log ever holds the secret. A request without the field is [ErrNoKey]; one that has it twice is answered
+// with 400, since who checks the key might look at the other one.
+//
+// A field with more than the secret, as Authorization has, is not for it: see [ByBearer].
+func ByHeader(name string) KeyFunc {
+	name = http.CanonicalHeaderKey(name)
+	return func(r *http.Request) (string, error) {
+		secret, err := only(r, name)
+		if err != nil {
+			return "", err
+		}
+		return middleware.SecretID(secret), nil
+	}
+}
+
+// ByBearer returns a KeyFunc that makes an entity of the token in Authorization: Bearer, as [ByHeader] does of
+// its field. Another scheme is [ErrNoKey].
+func ByBearer() KeyFunc {
+	return func(r *http.Request) (string, error) {
+		field, err := only(r, "Authorization")
+		if err != nil {
+			return "", err
+		}
+		token, ok := middleware.Bearer(field)
+		if !ok {
+			return "", ErrNoKey
+		}
+		return middleware.SecretID(token), nil
+	}
+}
+
+// only returns the one value of a field.
+func only(r *http.Request, name string) (string, error) {
+	switch values := r.Header[name]; {
+	case len(values) > 1:
+		return "", &StatusError{http.StatusBadRequest, fmt.Sprintf("%s is there %d times", name, len(values))}
+	case len(values) == 0 || values[0] == "":
+		return "", ErrNoKey
+	default:
+		return values[0], nil
+	}
+}
+
+// KeyID returns the entity that [ByHeader] and [ByBearer] make of a secret: key- and the first 32 hexadecimal digits
+// of its SHA-256. It is stable, and cannot be turned back if the secret is long and random, as keys are. Set the
+// limits of a key on it:
+//
+//	weir entity limits set key-$(printf %s "$KEY" | sha256sum | cut -c1-32) -l rpm:600/min
+func KeyID(secret string) string { return middleware.SecretID(secret) }
+
+// ByRemoteAddr returns a KeyFunc that makes an entity of the client's address: ip-203.0.113.7, or for IPv6 the /64 that
+// it lies in, ip-2001:db8:0:1::/64, since a customer has at least that many.
+//
+// Behind proxies, name their networks: if the peer is in one, the client is the last address in X-Forwarded-For that is
+// not. What stands before that was written by the client, and is not looked at; neither is the whole field when the
+// peer is not trusted. Every proxy that is named must append to the field. Without an IP address, as on a Unix socket, it
+// is [ErrNoKey].
+func ByRemoteAddr(trusted ...netip.Prefix) KeyFunc {
+	trusted = middleware.Trusted(trusted)
+	return func(r *http.Request) (string, error) {
+		addr, ok := middleware.Client(r.RemoteAddr, r.Header["X-Forwarded-For"], trusted)
+		if !ok {
+			return "", ErrNoKey
+		}
+		return middleware.AddrID(addr), nil
+	}
+}
+
+// First returns a KeyFunc that returns what the first of keys returns that finds a key: any that does not return
+// [ErrNoKey]. If none does, neither does it.
+//
+//	Entity: httplimit.First(httplimit.ByHeader("X-Api-Key"), httplimit.ByRemoteAddr())
+func First(keys ...KeyFunc) KeyFunc {
+	return func(r *http.Request) (string, error) {
+		for _, key := range keys {
+			if id, err := key(r); !errors.Is(err, ErrNoKey) {
+				return id, err
+			}
+		}
+		return "", ErrNoKey
+	}
+}
+
+// Each returns a function for [Config].Tokens: one token of each limit named.
+func Each(limits ...string) func(*http.Request) (weir.Tokens, error) {
+	tokens := make(weir.Tokens, len(limits))
+	for _, name := range limits {
+		tokens[name] = 1
+	}
+	return func(*http.Request) (weir.Tokens, error) { return tokens, nil }
+}
+
+// PeekBody returns the body of a request, for [Config].Tokens, and leaves it for the handler to read. A body of more
+// than limit bytes is a [*StatusError] of 413, one that cannot be read, of 400.
+func PeekBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &StatusError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
+	case err != nil:
+		return nil, &StatusError{http.StatusBadRequest, "the body cannot be read"}
+	case int64(len(body)) > limit:
+		return nil, &StatusError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", limit)}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), r.Body}
+	return body, nil
+}

@@ -1,0 +1,105 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/weirlimits/weir"
+)
+
+// Charge is what a request was charged: its lease, and the tokens that it holds. It is safe for concurrent use.
+type Charge struct {
+	lease *weir.Lease
+
+	mu     sync.Mutex
+	tokens weir.Tokens
+	mine   bool // tokens is not the caller's map
+}
+
+// Hold is told, before anything else, of a lease that was asked for tokens.
+func (c *Charge) Hold(lease *weir.Lease, tokens weir.Tokens) { c.lease, c.tokens = lease, tokens }
+
+type chargeKey struct{}
+
+// With returns a context that carries a charge.
+func With(ctx context.Context, c *Charge) context.Context {
+	return context.WithValue(ctx, chargeKey{}, c)
+}
+
+// From returns the charge that a context carries, or nil.
+func From(ctx context.Context) *Charge {
+	c, _ := ctx.Value(chargeKey{}).(*Charge)
+	return c
+}
+
+// Lease returns the charge's lease; nil of a nil charge.
+func (c *Charge) Lease() *weir.Lease {
+	if c == nil {
+		return nil
+	}
+	return c.lease
+}
+
+// SetCost makes the lease hold cost of the limits that it names, whatever was asked for of them; others stay. Of a nil
+// charge it does nothing. Errors are those of [weir.Lease.Adjust].
+func (c *Charge) SetCost(ctx context.Context, cost weir.Tokens) error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delta := make(weir.Tokens, len(cost))
+	for name, n := range cost {
+		switch {
+		case n < 0:
+			return &weir.ConfigError{Field: "tokens." + name, Reason: "a cost must not be negative"}
+		case n != c.tokens[name]:
+			delta[name] = n - c.tokens[name]
+		}
+	}
+	if len(delta) == 0 {
+		return nil
+	}
+	err := c.lease.Adjust(ctx, delta)
+	var config *weir.ConfigError
+	if errors.As(err, &config) || ended(err) {
+		return err // nothing was changed
+	}
+	if !c.mine {
+		c.tokens, c.mine = maps.Clone(c.tokens), true
+		if c.tokens == nil {
+			c.tokens = make(weir.Tokens, len(delta))
+		}
+	}
+	for name, n := range delta {
+		if err == nil || n < 0 { // as the lease does: what is given back counts as given
+			c.tokens[name] += n
+		}
+	}
+	return err
+}
+
+// End ends the lease: it rolls back, or holds the cost and commits. A lease that the handler ended itself stays as it is.
+func (c *Charge) End(ctx context.Context, rollback bool, cost weir.Tokens) error {
+	if rollback {
+		if err := c.lease.Rollback(ctx); !ended(err) {
+			return err
+		}
+		return nil
+	}
+	err := c.SetCost(ctx, cost)
+	if again := c.lease.Commit(ctx); err == nil {
+		err = again
+	}
+	if ended(err) {
+		return nil
+	}
+	return err
+}
+
+// ended reports whether an error says that a lease had come to its end.
+func ended(err error) bool {
+	return errors.Is(err, weir.ErrCommitted) || errors.Is(err, weir.ErrRolledBack)
+}
