@@ -1,10 +1,15 @@
 package dynamodb_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -192,4 +197,41 @@ func TestUndoAndReturn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// cutOff has a caller give up when a record of its was just put, before it is told.
+type cutOff struct {
+	*dynamotest.Fake
+	leave context.CancelFunc
+}
+
+func (c cutOff) PutItem(ctx context.Context, in *sdk.PutItemInput, opts ...func(*sdk.Options)) (*sdk.PutItemOutput, error) {
+	out, err := c.Fake.PutItem(context.WithoutCancel(ctx), in, opts...)
+	c.leave()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return out, err
+}
+
+// TestSettleAbandoned: what is given back under an id comes back although its caller left in the midst of it: nobody
+// else can under this id any more.
+func TestSettleAbandoned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		ctx, leave := context.WithCancel(t.Context())
+		s := st.open(noGuard, func(c *dynamodb.Config) { c.Client = cutOff{st.fake, leave} })
+		l, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+		st.want(s, true, of(alice, l, 10))
+		settle := store.Settle{ID: "lease", Expires: st.clock.Now().Add(time.Hour), Debits: []store.Debit{of(alice, l, -5)}}
+		if _, err := s.Settle(ctx, settle); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := s.Settle(t.Context(), settle); !errors.Is(err, store.ErrSettled) {
+			t.Errorf("settled twice: %v", err)
+		}
+		st.want(s, true, of(alice, l, 5))
+	})
 }

@@ -48,18 +48,39 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 	if err != nil {
 		return now, err
 	}
-	if err := s.putMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
-		if errors.Is(err, store.ErrSettled) {
-			var back []placed
-			for _, p := range rounds[0] {
-				back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
+	return s.finish(ctx, markerKey(t.ID), now, func(ctx context.Context) (int64, error) {
+		if err := s.putMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
+			if errors.Is(err, store.ErrSettled) {
+				var back []placed
+				for _, p := range rounds[0] {
+					back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
+				}
+				_, undone := s.settle(ctx, [][]placed{back}, now)
+				err = errors.Join(err, undone)
 			}
-			_, undone := s.settle(ctx, [][]placed{back}, now)
-			err = errors.Join(err, undone)
+			return now, err
 		}
-		return now, err
+		return s.settle(ctx, rounds[1:], now)
+	})
+}
+
+// finish does something to its end, although its caller may leave before: once the id is taken nobody else can.
+func (s *Store) finish(ctx context.Context, id primary, now int64, f func(context.Context) (int64, error)) (int64, error) {
+	type result struct {
+		now int64
+		err error
 	}
-	return s.settle(ctx, rounds[1:], now)
+	done := make(chan result, 1)
+	go func() {
+		now, err := f(context.WithoutCancel(ctx))
+		done <- result{now, err}
+	}()
+	select {
+	case r := <-done:
+		return r.now, r.err
+	case <-ctx.Done():
+		return now, s.trouble("settle", id.String(), ctx.Err())
+	}
 }
 
 // settle makes rounds of writes, one after another, and returns the latest time of any.
