@@ -21,7 +21,8 @@ type served struct {
 }
 
 func start(ctx context.Context, binary, store string) (*served, error) {
-	cmd := exec.CommandContext(ctx, binary, "serve", "--store", store, "--output", "json",
+	// The ids of leases that were settled are kept until the leases would expire: that is to be soon, and so at its height early.
+	cmd := exec.CommandContext(ctx, binary, "serve", "--lease-ttl", "30s", "--store", store, "--output", "json",
 		"--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--decide-within", "1s")
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
