@@ -18,10 +18,10 @@ type rule struct {
 var (
 	core      = []string{"store", "internal/bucket", "internal/usage", "internal/catalogcache", "internal/breaker", "golang.org/x/sync/..."}
 	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
-	remote    = []string{"store", "internal/bucket", "internal/coalesce", "golang.org/x/sync/...", "golang.org/x/sys/..."}
+	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest"}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest"}
 	standard  = []string{"text/template", "testing"}
 	limiters  = slices.Concat(core, []string{".", "internal/ratelimitheaders", "internal/middleware"})
 	grpcTypes = []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/googleapis/rpc/...", "golang.org/x/net/...", "golang.org/x/sys/...", "golang.org/x/text/..."}
@@ -199,7 +199,7 @@ var rules = []rule{
 	},
 	{
 		room: "...", never: []string{"testing"}, catches: "testing", direct: true,
-		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest"},
+		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest"},
 		why:    "it registers flags in the binary",
 	},
 }

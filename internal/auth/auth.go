@@ -9,6 +9,7 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 )
 
 // Role is a kind of things that a token may do in its namespaces.
@@ -81,4 +82,17 @@ func With(ctx context.Context, p *Principal) context.Context { return context.Wi
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(key{}).(*Principal)
 	return p
+}
+
+// Bearer returns the token of a request with these values of the field Authorization, or "": also of one that has two, of
+// which a proxy may have looked at another.
+func Bearer(authorization []string) string {
+	if len(authorization) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir/internal/leaseid"
 	"github.com/weirlimits/weir/internal/server"
 )
 
@@ -31,12 +32,10 @@ func (f *httpFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "send X-RateLimit headers too")
 }
 
-const minLeaseKey = 16
-
 func (f *httpFlags) check() error {
 	switch {
-	case f.leaseKey != "" && len(f.leaseKey) < minLeaseKey:
-		return usageError{fmt.Errorf("--lease-key has %d bytes, at least %d are needed", len(f.leaseKey), minLeaseKey)}
+	case f.leaseKey != "" && len(f.leaseKey) < leaseid.MinKey:
+		return usageError{fmt.Errorf("--lease-key has %d bytes, at least %d are needed", len(f.leaseKey), leaseid.MinKey)}
 	case f.leaseTTL < time.Second || f.leaseTTL > 24*time.Hour:
 		return usageError{fmt.Errorf("--lease-ttl %s must be between 1s and 24h", f.leaseTTL)}
 	}

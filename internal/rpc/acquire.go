@@ -13,6 +13,7 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/auth"
 	"github.com/weirlimits/weir/internal/leaseid"
+	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
 // maxWait bounds how long a request may ask to wait for its tokens.
@@ -125,7 +126,7 @@ func (s *Server) idOf(l *leaseid.Lease) string {
 
 // refusal makes the response of a request that a limit refused.
 func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
-	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(jittered(over.RetryAfter))}
+	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
 	if !brief {
 		out.Limits = statusesOf(over.Statuses)
 	}

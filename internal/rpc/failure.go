@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/ratelimitheaders"
 	"github.com/weirlimits/weir/internal/watch"
 )
 
@@ -59,7 +58,7 @@ func (f *failure) GRPCStatus() *status.Status {
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: f.field, Description: f.message}}})
 	}
 	if f.retryAfter > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(jittered(f.retryAfter))})
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(ratelimitheaders.Jittered(f.retryAfter))})
 	}
 	if len(details) == 0 {
 		return st
@@ -74,7 +73,7 @@ func (f *failure) GRPCStatus() *status.Status {
 func (f *failure) proto() *weirv1.Error {
 	e := &weirv1.Error{Code: int32(f.code), Message: f.message, Reason: f.reason, Field: f.field}
 	if f.retryAfter > 0 {
-		e.RetryAfter = durationpb.New(jittered(f.retryAfter))
+		e.RetryAfter = durationpb.New(ratelimitheaders.Jittered(f.retryAfter))
 	}
 	return e
 }
@@ -125,13 +124,4 @@ func (s *Server) fail(ctx context.Context, err error) *failure {
 		s.trouble(ctx, "the store does not answer", err)
 	}
 	return f
-}
-
-// maxJitter bounds by how much a client is sent away longer than it must be.
-const maxJitter = 30 * time.Second
-
-// jittered returns d and up to three tenths more, so that those who were refused together do not come back together.
-func jittered(d time.Duration) time.Duration {
-	d = min(max(d, 0), math.MaxInt64-maxJitter-1)
-	return d + rand.N(min(d/10*3, maxJitter)+1)
 }

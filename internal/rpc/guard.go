@@ -91,25 +91,12 @@ func (s *Server) admitted(ctx context.Context, method string) (context.Context, 
 	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
 		return ctx, nil
 	}
-	p, ok := s.cfg.Book.Authenticate(bearer(ctx))
+	p, ok := s.cfg.Book.Authenticate(auth.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if !ok {
 		s.refused(ctx, method, "no valid token")
 		return ctx, errUnauthenticated
 	}
 	return auth.With(ctx, p), nil
-}
-
-// bearer returns the token of a request, or "".
-func bearer(ctx context.Context) string {
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(values) != 1 {
-		return ""
-	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimLeft(token, " ")
 }
 
 // in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not

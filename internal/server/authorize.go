@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +53,7 @@ func (s *Server) admitted(n need, serve handler) handler {
 		return serve
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		p, ok := s.cfg.Book.Authenticate(bearer(r.Header))
+		p, ok := s.cfg.Book.Authenticate(auth.Bearer(r.Header["Authorization"]))
 		if !ok {
 			s.refused(r, "no valid token")
 			return errUnauthenticated
@@ -67,19 +66,6 @@ func (s *Server) admitted(n need, serve handler) handler {
 		}
 		return s.bounded(v, w, r, serve)
 	}
-}
-
-// bearer returns the token of a request, or "": also of one that has two, of which a proxy may have looked at another.
-func bearer(h http.Header) string {
-	values := h["Authorization"]
-	if len(values) != 1 {
-		return ""
-	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimLeft(token, " ")
 }
 
 // in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not

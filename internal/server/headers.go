@@ -31,9 +31,6 @@ func (s *Server) setLimits(h http.Header, entity string, statuses []weir.LimitSt
 	}
 }
 
-// jittered returns d and somewhat more, so that those who were refused together do not come back together.
-func jittered(d time.Duration) time.Duration { return ratelimitheaders.Jittered(d) }
-
 // setRetryAfter sets whole seconds, never fewer than d.
 func setRetryAfter(h http.Header, d time.Duration) {
 	h["Retry-After"] = []string{ratelimitheaders.RetryAfter(d)}

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/problemjson"
+	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
 // kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
@@ -95,7 +96,7 @@ func problemOf(err error) (p problem, known bool) {
 		p.kind, p.detail, p.field, p.errors = local.kind, local.detail, local.field, local.errors
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
-		p.retryAfter = jittered(over.RetryAfter)
+		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)
 	case errors.Is(err, weir.ErrExceedsBurst):
 		p.kind = kindBurst
 	case errors.Is(err, weir.ErrNoLimits):
@@ -123,7 +124,7 @@ func problemOf(err error) (p problem, known bool) {
 		return problem{kind: kindInternal, detail: "the error was logged"}, false
 	}
 	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
-		p.retryAfter = jittered(time.Second)
+		p.retryAfter = ratelimitheaders.Jittered(time.Second)
 	}
 	return p, true
 }

@@ -82,8 +82,8 @@ func (c Config) validate() error {
 	switch {
 	case c.Limiter == nil:
 		return badField("Config.Limiter", "is required")
-	case len(c.LeaseKey) > 0 && len(c.LeaseKey) < 16:
-		return badField("Config.LeaseKey", "has %d bytes, at least 16 are needed", len(c.LeaseKey))
+	case len(c.LeaseKey) > 0 && len(c.LeaseKey) < leaseid.MinKey:
+		return badField("Config.LeaseKey", "has %d bytes, at least %d are needed", len(c.LeaseKey), leaseid.MinKey)
 	case c.LeaseTTL < time.Second || c.LeaseTTL > 24*time.Hour:
 		return badField("Config.LeaseTTL", "must be between 1s and 24h")
 	case c.MaxConnections < 0:

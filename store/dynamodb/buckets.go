@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if q.Namespace == "" {
 		return store.BucketPage{}, invalid("a list of buckets without a namespace")
 	}
-	mark := queryMark("bucket", q.Namespace, q.Entity, q.Resource)
+	mark := cursor.Mark("bucket", q.Namespace, q.Entity, q.Resource)
 	lo, hi := "bucket\x00", "bucket\x01"
 	if q.Entity != "" {
 		lo = sortKey("bucket", q.Entity, "")
@@ -24,7 +25,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	}
 	after := ""
 	if q.After != "" {
-		at, err := parseCursor(mark, q.After)
+		at, err := cursor.Parse(mark, q.After)
 		if err != nil {
 			return store.BucketPage{}, err
 		}
@@ -71,7 +72,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	}
 	if len(page.States) > limit {
 		page.States = page.States[:limit]
-		page.Next = makeCursor(mark, bucketSort(page.States[limit-1].Bucket))
+		page.Next = cursor.Make(mark, bucketSort(page.States[limit-1].Bucket))
 	}
 	return page, nil
 }

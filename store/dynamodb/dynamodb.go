@@ -7,6 +7,7 @@ package dynamodb
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,6 +94,8 @@ type Store struct {
 	skew        skew
 	epochs      epochs
 	measures    measures
+	gate        sync.Mutex     // nothing is begun that Close waits for once it has closed
+	finishing   sync.WaitGroup // what goes on although its caller has left
 }
 
 var (
@@ -179,7 +182,10 @@ func (s *Store) ready(ctx context.Context) error {
 
 // Close implements [store.Store]. Returns that still wait are made first.
 func (s *Store) Close() error {
+	s.gate.Lock()
 	s.closed.Store(true)
+	s.gate.Unlock()
+	s.finishing.Wait()
 	s.returnSurpluses()
 	s.fleet.Close()
 	return nil

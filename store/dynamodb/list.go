@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -18,11 +19,11 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}, q.Parent); err != nil {
 		return store.Page{}, err
 	}
-	mark := queryMark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
 	spans := spansOf(q)
 	after := ""
 	if q.After != "" {
-		at, err := parseCursor(mark, q.After)
+		at, err := cursor.Parse(mark, q.After)
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -55,7 +56,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	}
 	if len(page.Records) > limit {
 		page.Records = page.Records[:limit]
-		page.Next = makeCursor(mark, recordSort(page.Records[limit-1].Key))
+		page.Next = cursor.Make(mark, recordSort(page.Records[limit-1].Key))
 	}
 	return page, nil
 }

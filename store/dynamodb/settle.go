@@ -16,7 +16,7 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
 	}
-	if err := checkSettle(t); err != nil {
+	if err := t.Check(); err != nil {
 		return store.Outcome{}, err
 	}
 	rounds, err := s.rounds(&t)
@@ -71,10 +71,16 @@ func (s *Store) finish(ctx context.Context, id primary, now int64, f func(contex
 		err error
 	}
 	done := make(chan result, 1)
-	go func() {
+	s.gate.Lock()
+	if s.closed.Load() {
+		s.gate.Unlock()
+		return now, store.ErrClosed
+	}
+	s.finishing.Go(func() {
 		now, err := f(context.WithoutCancel(ctx))
 		done <- result{now, err}
-	}()
+	})
+	s.gate.Unlock()
 	select {
 	case r := <-done:
 		return r.now, r.err

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -39,7 +40,7 @@ type shard struct {
 }
 
 func (s *Store) newShard(m *memory, k int) *shard {
-	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), depth: born(k).n, latest: minTime}
+	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), depth: born(k).n, latest: math.MinInt64}
 	sh.key = sh.pk.item()
 	sh.lane = coalesce.New(&s.fleet, sh)
 	return sh

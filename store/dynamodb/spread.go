@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/weirlimits/weir/internal/bucket"
@@ -330,4 +331,14 @@ func (l *leg) showed(sh *shard, name string) (it *item, level int64, ok bool) {
 	}
 	level, ok = it.level(name)
 	return it, level, ok
+}
+
+// mulDiv returns a*b/c rounded down, for 0 <= a <= c.
+func mulDiv(a, b, c int64) int64 {
+	if c == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
 }

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"math"
 
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
@@ -14,7 +15,7 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
 	}
-	if err := checkTake(t.Debits); err != nil {
+	if err := t.Check(); err != nil {
 		return store.Outcome{}, err
 	}
 	var one [1]leg
@@ -40,7 +41,7 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 		legs[0].start()
 		return legs[0].finish(ctx)
 	}
-	now := int64(minTime)
+	now := int64(math.MinInt64)
 	for range 2 { // one time for all
 		for i := range legs {
 			now = max(now, legs[i].m.root().raise(now))
@@ -293,7 +294,7 @@ func (l *leg) looksRefused() bool {
 // outcome tells what was decided and what was then seen.
 func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
 	out := store.Outcome{Allowed: allowed}
-	now := int64(minTime)
+	now := int64(math.MinInt64)
 	for i := range legs {
 		for _, p := range legs[i].jobs {
 			if !p.lost {

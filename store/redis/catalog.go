@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -156,9 +157,9 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.Reverse {
 		from, to, reverse = to, from, "1"
 	}
-	mark := queryMark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
 	if q.After != "" {
-		at, err := parseCursor(mark, q.After)
+		at, err := cursor.Parse(mark, q.After)
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -183,7 +184,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		page.Records = append(page.Records, r)
 	}
 	if got[0] == "1" {
-		page.Next = makeCursor(mark, got[len(got)-2])
+		page.Next = cursor.Make(mark, got[len(got)-2])
 	}
 	return page, nil
 }

@@ -99,6 +99,8 @@ func hint(err error) string {
 		return hintLate
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "the server closed the connection: check that it runs"
+	case errors.Is(err, rueidis.ErrClosing): // the driver's word for a server that it cannot connect to
+		return "no connection could be made: check that the server runs, and is a primary"
 	}
 	return ""
 }

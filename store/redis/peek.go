@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -98,13 +99,13 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if err := s.ready(ctx); err != nil {
 		return store.BucketPage{}, err
 	}
-	mark := queryMark(q.Namespace, q.Entity, q.Resource)
+	mark := cursor.Mark(q.Namespace, q.Entity, q.Resource)
 	from, to := "-", "+"
 	if q.Entity != "" {
 		from, to = "["+q.Entity+"\x00", "("+q.Entity+"\x01"
 	}
 	if q.After != "" {
-		at, err := parseCursor(mark, q.After)
+		at, err := cursor.Parse(mark, q.After)
 		if err != nil {
 			return store.BucketPage{}, err
 		}
@@ -140,7 +141,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if len(page.States) > limit {
 		page.States = page.States[:limit]
 		last := page.States[limit-1].Bucket
-		page.Next = makeCursor(mark, member(last.Entity, last.Resource))
+		page.Next = cursor.Make(mark, member(last.Entity, last.Resource))
 	}
 	return page, nil
 }

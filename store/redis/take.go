@@ -13,7 +13,10 @@ func (s *Store) Take(ctx context.Context, take store.Take) (out store.Outcome, e
 	if err := s.ready(ctx); err != nil {
 		return out, err
 	}
-	if err := checkTake(take.Debits); err != nil {
+	if err := take.Check(); err != nil {
+		return out, err
+	}
+	if err := checkParts(take.Debits); err != nil {
 		return out, err
 	}
 	if err := s.sameNode(take.Debits); err != nil {
@@ -83,7 +86,10 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
 	}
-	if err := checkSettle(&t); err != nil {
+	if err := t.Check(); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := checkParts(t.Debits); err != nil {
 		return store.Outcome{}, err
 	}
 	if err := s.sameNode(t.Debits); err != nil {
