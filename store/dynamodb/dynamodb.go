@@ -45,7 +45,8 @@ type Config struct {
 	RejectionTTL time.Duration
 	// Guard is the share of a burst that a write may debit beyond what was asked for, where other processes write to
 	// the bucket too and it is nearly full: it saves repeating writes whose guess of the level was wrong. All of it
-	// together stays within ten times as much; it comes back as the limit refills. Negative: none. Defaults to 0.01.
+	// together stays within ten times as much; it comes back as the limit refills. Negative: none, and whoever waits in a
+	// crowd is refused only by what the item showed. Defaults to 0.01.
 	Guard float64
 	// Prefetch has writes debit ahead. Off by default.
 	Prefetch Prefetch

@@ -1,6 +1,12 @@
 package dynamodb_test
 
 import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,4 +143,60 @@ func TestOverloadAsksOnce(t *testing.T) {
 			t.Errorf("%.3f calls per answer, admitted / allowed %.4f", ratio, share)
 		}
 	})
+}
+
+// A crowd that asks for three times the limit is answered, by one process as by three that share it.
+func TestOverloadAnswers(t *testing.T) {
+	t.Parallel()
+	for _, processes := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			var mu sync.Mutex
+			dice := rand.New(rand.NewPCG(2, 2))
+			st.fake.Before = func(string, any) error {
+				mu.Lock()
+				nap := time.Duration(math.Exp(math.Log(2.5e6) + 0.47*dice.NormFloat64()))
+				mu.Unlock()
+				time.Sleep(nap) // real time: none, all who call it are in a bubble
+				return nil
+			}
+			st.fake.After = func(string, any, any) error { return st.fake.Before("", nil) }
+			flow, l := st.flow(), per("rps", 500, time.Second, 500)
+			var yes, no, late atomic.Int64
+			var group sync.WaitGroup
+			begun := time.Now()
+			for p := range processes {
+				s := st.open(flow, func(c *dynamodb.Config) { c.MaxShards = 1 })
+				rng := rand.New(rand.NewPCG(uint64(p), 7))
+				group.Go(func() {
+					for next := begun; ; {
+						next = next.Add(time.Duration(rng.ExpFloat64() * float64(time.Second) * float64(processes) / 1500))
+						if next.Sub(begun) >= 4*time.Second {
+							return
+						}
+						time.Sleep(time.Until(next)) // real time: none, all who call it are in a bubble
+						group.Go(func() {
+							ctx, cancel := context.WithTimeout(st.Context(), time.Second)
+							defer cancel()
+							switch out, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("alice"), l, 1)}, Brief: true}); {
+							case errors.Is(err, context.DeadlineExceeded):
+								late.Add(1)
+							case err != nil:
+								st.Error(err)
+							case out.Allowed:
+								yes.Add(1)
+							default:
+								no.Add(1)
+							}
+						})
+					}
+				})
+			}
+			group.Wait()
+			if share := float64(yes.Load()) / 2500; share > 1 || share < 0.98 || int(late.Load()) > (processes-1)*150 {
+				t.Errorf("%.3f of what is allowed was admitted, and %d of 6,000 were not answered in a second", share, late.Load())
+			}
+			t.Logf("%d processes: %d admitted, %d refused, %d not answered in a second", processes, yes.Load(), no.Load(), late.Load())
+		})
+	}
 }

@@ -253,12 +253,16 @@ func (sh *shard) judge(b *batch, j *job) verdict {
 	if !sh.sure(j) {
 		return probe(b)
 	}
-	if len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) {
+	if len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) && !sh.crowded() {
 		return wait // it fits, but not beside those before it
 	}
 	sh.decide(j, false, b.now, it)
 	return answered
 }
+
+// crowded reports whether other processes take all that there is, so that this one's writes are in vain. Who does not fit
+// beside those before it is refused then as if they had been debited: else all would wait until their time is up.
+func (sh *shard) crowded() bool { return sh.misses > 2 && sh.s.cfg.Guard >= 0 }
 
 // clashes reports whether a job means something else by a limit that the item does not have than one aboard.
 func (b *batch) clashes(j *job) bool {

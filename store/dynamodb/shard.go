@@ -153,6 +153,7 @@ type job struct {
 	back    []int64 // of a force: what is returned in the same breath; nil: nothing
 	epoch   uint64
 	since   uint64    // how many writes had been sent when it came
+	came    int64     // when that was, by the shard's time
 	expires time.Time // when to give up
 	due     time.Time // of a give that may wait for a write to ride on: until when
 	undo    *undo     // of a give that makes undone; nil: of another
@@ -246,7 +247,7 @@ func (j *job) nothing() bool {
 
 // add has a job wait for a write. The lane must be locked.
 func (sh *shard) add(j *job) {
-	j.since = sh.sent
+	j.since, j.came = sh.sent, sh.tick()
 	if j.expires.IsZero() {
 		j.expires = time.Now().Add(sh.s.cfg.WriteTimeout)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -43,6 +42,7 @@ func (sh *shard) Carry() {
 		sh.misses = 0
 		sh.learn(b, it, true)
 		sh.landed(b, it)
+		sh.refuse(b, true)
 	default:
 		sh.misses++
 		sh.learn(b, it, false)
@@ -157,31 +157,33 @@ func (b *batch) order() {
 func (sh *shard) again(b *batch, jobs []*job) {
 	if b.upkeep != nil {
 		jobs = b.upkeep.again(sh, b)
-	} else {
-		jobs = sh.refuse(b, jobs)
 	}
 	sh.lane.Back(jobs)
+	sh.refuse(b, false)
 	if sh.misses > 2 {
 		sh.pause(min(time.Duration(sh.misses)*time.Millisecond, maxPause))
 	}
 }
 
-// refuse answers those that did not fit when the write asked for them, and returns the others. What the clock has
-// issued since is for who asks then: else callers of a bucket that gives a few tokens a millisecond would all ask again
-// for the same few.
-func (sh *shard) refuse(b *batch, jobs []*job) []*job {
-	it, gives := sh.seen, sh.gives()
-	for _, j := range jobs {
-		if j.kind == give {
-			gives = append(gives, j)
+// refuse answers the takes that waited while a write was made, or rode on it in vain, and do not fit what it showed, by the
+// time of that: the write's own, or that of the write before it, if they had come by then. What the clock has issued since
+// is for who asks then. Else of a crowd that asks for more than the limit all would wait for the same few tokens, of which
+// each would fit alone.
+func (sh *shard) refuse(b *batch, applied bool) {
+	it := sh.seen
+	if b.upkeep != nil || it == nil || !it.exists || b.place != sh.place() {
+		return
+	}
+	back, last := returned(sh.gives()), min(it.at, sh.tick())
+	sh.lane.Drop(func(j *job) bool {
+		if j.kind != take || j.since >= b.number || j.v.own && j.v.set != it.set {
+			return false
 		}
-	}
-	if !it.exists || b.place != sh.place() {
-		return jobs
-	}
-	now := max(b.now, min(it.at, sh.tick())) // not before what others were told
-	return slices.DeleteFunc(jobs, func(j *job) bool {
-		if j.kind != take || j.v.own && j.v.set != it.set || fits(it, b.place, j, now, returned(gives)) {
+		now := b.now
+		if !applied && last >= j.came {
+			now = last
+		}
+		if fits(it, b.place, j, now, back) {
 			return false
 		}
 		sh.decide(j, false, now, it)
