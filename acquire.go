@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -31,37 +32,67 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
 	}
+	call, ask := l.core.begin()
+	if !ask {
+		return l.orDegrade(req, nil, errOpen)
+	}
+	if req.OnUnavailable == Local {
+		l.core.local.want()
+	}
+	lease, p, err := l.ask(ctx, req)
+	if err == nil {
+		l.core.done(call, breaker.Succeeded)
+		return lease, nil
+	}
+	if _, over := err.(*ExceededError); over { //nolint:errorlint // as ask returns it
+		l.core.done(call, breaker.Succeeded)
+		return nil, err
+	}
+	trouble, err := triage(ctx, err)
+	l.core.answered(call, trouble, err)
+	if !trouble {
+		return nil, err
+	}
+	return l.orDegrade(req, p, err)
+}
+
+// ask has the store decide. With an error comes the plan, if it is known.
+func (l *Limiter) ask(ctx context.Context, req *Request) (*Lease, *plan, error) {
 	within := l.core.deciding(ctx)
 	defer within.end()
 	for try := 0; ; try++ {
 		s, p, err := l.plan(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
 		if err != nil {
-			return l.orDegrade(ctx, req, nil, err)
+			return nil, p, err
 		}
 		lease, err := l.prepare(p, req)
 		if err != nil {
-			return nil, err
+			return nil, p, err
 		}
 		out, err := l.take(within.or(ctx), store.Take{Debits: lease.debits})
+		if err == nil {
+			err = l.core.late(p.share)
+		}
 		if err != nil {
 			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
 				l.core.forget(s, p)
 				continue
 			}
-			return l.orDegrade(ctx, req, p, err)
+			return nil, p, err
 		}
+		l.core.local.warm(lease.debits, &out)
 		lease.at, lease.levels = out.At, out.Levels
 		l.observeNear(ctx, p.nearLimit, lease.debits, out)
 		if !out.Allowed {
 			d := lease.decision(false)
 			l.observeShadows(ctx, s, &d)
-			return nil, &ExceededError{Decision: d}
+			return nil, p, &ExceededError{Decision: d}
 		}
 		if p.shadows {
 			lease.leaveOut()
 			l.observeShadows(ctx, s, lease.decided)
 		}
-		return lease, nil
+		return lease, p, nil
 	}
 }
 
@@ -74,36 +105,65 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 	began := l.core.beginning()
 	if allowed, n := l.allowQuick(ctx, entity, resource); n != nil {
 		if l.core.cfg.Observer.Decided != nil {
-			l.observeAllowed(ctx, began, entity, resource, n.plan, allowed, false, nil)
+			l.observeAllowed(ctx, began, entity, resource, n.plan, allowed, CauseNone, nil)
 		}
 		return allowed, nil
 	}
-	p, ok, degraded, err := l.allow(ctx, entity, resource)
-	if degraded && ok {
+	p, ok, cause, err := l.allow(ctx, entity, resource)
+	if cause != CauseNone && ok {
 		l.countDegraded(entity, resource)
 	}
 	if l.core.cfg.Observer.Decided != nil {
-		l.observeAllowed(ctx, began, entity, resource, p, ok, degraded, err)
+		l.observeAllowed(ctx, began, entity, resource, p, ok, cause, err)
 	}
 	return ok, err
 }
 
-// allow returns the plan with a decision of the store.
-func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, ok, degraded bool, err error) {
+// allow returns the plan with a decision of the store or of a local share, and why it was not the store.
+func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, ok bool, _ Cause, _ error) {
+	call, ask := l.core.begin()
+	if !ask {
+		p, ok, err := l.allowDegraded(entity, resource, nil, errOpen)
+		return p, ok, CauseOpen, err
+	}
+	p, ok, err := l.askAllow(ctx, entity, resource)
+	if err == nil {
+		l.core.done(call, breaker.Succeeded)
+		return p, ok, CauseNone, nil
+	}
+	trouble, err := triage(ctx, err)
+	l.core.answered(call, trouble, err)
+	if !trouble {
+		return nil, false, CauseNone, err
+	}
+	cause := causeOf(err)
+	p, ok, err = l.allowDegraded(entity, resource, p, err)
+	return p, ok, cause, err
+}
+
+func countsNoRequests(entity, resource string) error {
+	return configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
+}
+
+// askAllow has the store decide. With an error comes the plan, if it is known.
+func (l *Limiter) askAllow(ctx context.Context, entity, resource string) (_ *plan, ok bool, _ error) {
 	within := l.core.deciding(ctx)
 	defer within.end()
 	for try := 0; ; try++ {
 		s, p, err := l.plan(within.or(ctx), entity, resource, true)
 		if err != nil {
-			ok, degraded, err = l.allowDegraded(ctx, nil, err)
-			return nil, ok, degraded, err
+			return p, false, err
 		}
 		if p.allow == nil {
-			return nil, false, false, configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
+			return nil, false, countsNoRequests(entity, resource)
 		}
 		watched := p.shadows && l.core.watchesShadows() || l.core.near != nil
 		out, err := l.take(within.or(ctx), store.Take{Debits: p.allow, Brief: !watched})
 		if err == nil {
+			err = l.core.late(p.share)
+		}
+		if err == nil {
+			l.core.local.warm(p.allow, &out)
 			if watched {
 				l.observeNear(ctx, p.nearLimit, p.allow, out)
 				l.observeAllow(ctx, p.allow, out)
@@ -111,11 +171,10 @@ func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, 
 			if !out.Allowed {
 				l.core.tallies.refused(p, &p.refusals)
 			}
-			return p, out.Allowed, false, nil
+			return p, out.Allowed, nil
 		}
 		if !errors.Is(err, store.ErrStaleLimits) || try >= maxStale {
-			ok, degraded, err = l.allowDegraded(ctx, p, err)
-			return nil, ok, degraded, err
+			return p, false, err
 		}
 		l.core.forget(s, p)
 	}
@@ -175,7 +234,7 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 		if lim.Enforce != EnforceOn {
 			return store.Debit{}, configErr("limit "+lim.Name+": enforce", "must be on: the limits of a request are enforced")
 		}
-		stored[i] = lim.stored(true)
+		stored[i] = p.share.step().of(lim.stored(true))
 		d.Charges[i].Limit = &stored[i]
 	}
 	return d, nil
@@ -256,94 +315,4 @@ func (le *Lease) unknown(limit string) error {
 		}
 	}
 	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; there are %q", le.plan.entity, le.plan.resource, have)
-}
-
-// AcquireAll spends the tokens of several requests, all or none, in one atomic decision where the store can make one.
-// Requests may share buckets. The leases are in the order of the requests.
-//
-// The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests, and a
-// [*RequestError] around what is wrong with one of them says with which.
-func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
-	began := l.core.beginning()
-	leases, err := l.acquireAll(ctx, reqs)
-	l.tallyAll(ctx, reqs, leases, err)
-	if l.core.cfg.Observer.Decided != nil {
-		for i := range reqs {
-			var lease *Lease
-			if err == nil {
-				lease = leases[i]
-			}
-			l.observeDecision(ctx, began, &reqs[i], i, lease, err)
-		}
-	}
-	return leases, err
-}
-
-func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
-	if len(reqs) == 0 {
-		return nil, nil
-	}
-	for i := range reqs {
-		if err := reqs[i].OnUnavailable.validate("on_unavailable"); err != nil {
-			return nil, &RequestError{i, err}
-		}
-	}
-	within := l.core.deciding(ctx)
-	defer within.end()
-	for try := 0; ; try++ {
-		leases := make([]*Lease, len(reqs))
-		var s *space
-		var none error // the first request to which no limits apply
-		for i := range reqs {
-			var p *plan
-			var err error
-			s, p, err = l.plan(within.or(ctx), reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
-			switch {
-			case errors.Is(err, ErrNoLimits): // who leaves it out and asks again is to find the others read
-				if none == nil {
-					none = &RequestError{i, err}
-				}
-				continue
-			case err != nil:
-				return l.orDegradeAll(ctx, reqs, leases, &RequestError{i, err})
-			case none != nil:
-				continue
-			}
-			if leases[i], err = l.prepare(p, &reqs[i]); err != nil {
-				return nil, &RequestError{i, err}
-			}
-		}
-		if none != nil {
-			return nil, none
-		}
-		m := merge(leases)
-		out, err := store.Outcome{}, store.ErrStaleLimits
-		if !m.stale {
-			if err := m.check(); err != nil {
-				return nil, err
-			}
-			out, err = l.take(within.or(ctx), store.Take{Debits: m.debits})
-		}
-		if err != nil {
-			if errors.Is(err, store.ErrStaleLimits) && try < maxStale {
-				for _, le := range leases {
-					l.core.forget(s, le.plan)
-				}
-				continue
-			}
-			return l.orDegradeAll(ctx, reqs, leases, err)
-		}
-		d := m.spread(out, leases, !out.Allowed || l.core.cfg.Observer.WouldRefuse != nil)
-		l.observeNear(ctx, leases[0].plan.nearLimit, m.debits, out)
-		l.observeShadows(ctx, s, &d)
-		if !out.Allowed {
-			return nil, &ExceededError{d, m.each(&d)}
-		}
-		for _, le := range leases {
-			if le.plan.shadows {
-				le.leaveOut()
-			}
-		}
-		return leases, nil
-	}
 }

@@ -196,7 +196,7 @@ func TestBadRequests(t *testing.T) {
 		{"reserved resource", weir.Request{Entity: "child", Resource: "_default_"}, "resource"},
 		{"reserved entity", weir.Request{Entity: "_", Resource: "api"}, "entity"},
 		{"unknown on_unavailable", weir.Request{Entity: "child", Resource: "api", OnUnavailable: "perhaps"}, "on_unavailable"},
-		{"local on_unavailable", weir.Request{Entity: "child", Resource: "api", OnUnavailable: weir.Local}, "on_unavailable"},
+		{"unknown on_unavailable", weir.Request{Entity: "child", Resource: "api", OnUnavailable: "locally"}, "on_unavailable"},
 	}
 	b := setup(t)
 	b.chain("child", "parent")
@@ -303,7 +303,7 @@ func TestConfig(t *testing.T) {
 		"Config.StoreTimeout":   func(c *weir.Config) { c.StoreTimeout = -1 },
 		"Config.DecideWithin":   func(c *weir.Config) { c.DecideWithin = 1001 * time.Millisecond },
 		"Config.AuditRetention": func(c *weir.Config) { c.AuditRetention = -1 },
-		"Config.OnUnavailable":  func(c *weir.Config) { c.OnUnavailable = weir.Local },
+		"Config.OnUnavailable":  func(c *weir.Config) { c.OnUnavailable = "locally" },
 	}
 	for field, spoil := range tests {
 		cfg := ok

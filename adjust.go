@@ -23,7 +23,7 @@ import (
 func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	ctx = context.WithoutCancel(ctx)
 	_, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
-	if err != nil {
+	if p == nil { // what was used was used, whatever the share
 		return err
 	}
 	lease, err := l.prepare(p, &Request{Limits: req.Limits})

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
@@ -21,7 +22,7 @@ type Availability struct {
 // says.
 func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
 	_, p, err := l.plan(ctx, entity, resource, true)
-	if err != nil {
+	if p == nil || err != nil && !errors.Is(err, errOldShare) {
 		return Availability{}, err
 	}
 	buckets := make([]store.Bucket, len(p.links))

@@ -157,7 +157,10 @@ func TestCacheStats(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.Refresh()
-	if s := b.CacheStats(); s.Entries != 0 {
+	b.fake.counts()
+	b.take("alice", one)
+	b.wantReads(1, "after Refresh")
+	if s := b.CacheStats(); s.Entries != 4 || s.Misses != 8 {
 		t.Errorf("after Refresh %+v", s)
 	}
 }

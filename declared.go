@@ -106,6 +106,25 @@ func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (Declared
 	return out, nil
 }
 
+// Declared returns the limits of a scope as a record that a manifest can declare; its Version is 0 if there is none.
+//
+// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+func (l *Limiter) Declared(ctx context.Context, scope Scope) (Declared, error) {
+	if err := scope.validate(); err != nil {
+		return Declared{}, err
+	}
+	s, err := l.space(ctx, l.core.elapsed())
+	if err != nil {
+		return Declared{}, err
+	}
+	r, err := l.core.get(ctx, scope.key(s.id))
+	if err != nil || r.Version == 0 {
+		return Declared{}, err
+	}
+	sl, err := scopedLimits(r)
+	return Declared{Limits: &sl, Version: r.Version}, err
+}
+
 // DeclaredChange makes a record what a manifest declares.
 type DeclaredChange struct {
 	Before Declared // as it was read, and must be still

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,6 +96,21 @@ func shadowsOf(entity string, limits []store.Limit, enforce []Enforce) (s shadow
 		}
 	}
 	return s
+}
+
+// leaveOut has the limits be what they were for an entity that their percentages leave out, where they say what that is.
+func (lk *link) leaveOut(former []store.Limit) {
+	if former == nil || lk.shadow == 0 {
+		return
+	}
+	lk.limits = slices.Clone(lk.limits)
+	for i := range former {
+		if lk.shadow.has(i) && former[i].Name != "" {
+			lk.limits[i] = former[i]
+			lk.shadow &^= 1 << i
+		}
+	}
+	lk.one = oneCharge(lk.limits)
 }
 
 // leaveOut takes what the store has left out of what the lease holds, once it was decided. What was never taken is

@@ -138,7 +138,7 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 		Namespace: e.lim.name, Entity: e.req.Entity, Resource: e.req.Resource, Tokens: e.req.Tokens,
 		Cached: max(0, e.lim.core.cfg.CacheTTL),
 	}
-	e.plan, err = e.lim.core.makePlan(ctx, e.space, e.req.Entity, e.req.Resource, own, e.see)
+	e.plan, err = e.lim.core.makePlan(ctx, e.lim.name, e.space, e.req.Entity, e.req.Resource, own, e.see)
 	var none *NoLimitsError
 	switch {
 	case errors.As(err, &none):

@@ -20,7 +20,8 @@ type Held struct {
 	Namespace string       `json:"namespace"` // the opaque id
 	Entity    string       `json:"entity"`
 	Resource  string       `json:"resource"`
-	Charges   []HeldCharge `json:"charges"` // every limit that applied
+	Charges   []HeldCharge `json:"charges"`         // every limit that applied
+	Local     bool         `json:"local,omitempty"` // admitted while the store did not answer, from the share of one process
 }
 
 // HeldCharge is what a held lease has spent of one limit of one entity.
@@ -67,7 +68,7 @@ func (le *Lease) Held() Held {
 }
 
 func (le *Lease) heldLocked() Held {
-	h := Held{Entity: le.plan.entity, Resource: le.plan.resource}
+	h := Held{Entity: le.plan.entity, Resource: le.plan.resource, Local: le.degraded != nil && le.degraded.local}
 	if le.held != nil && le.ended == nil {
 		h.ID, h.Seq, h.Expires = le.held.id, le.held.seq, le.held.expires
 	}
@@ -98,7 +99,9 @@ func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 	}
 	le := &Lease{lim: l, plan: &plan{space: s, entity: h.Entity, resource: h.Resource}, held: &heldLease{h.ID, h.Seq, h.Expires}}
 	if len(h.Charges) == 0 {
-		le.degraded = "nothing was spent"
+		le.degraded = &degradation{reason: "nothing was spent"}
+	} else if h.Local {
+		le.degraded = &degradation{reason: "the store did not answer", local: true, elsewhere: true}
 	}
 	for _, c := range h.Charges {
 		lim, err := c.Limit.validate()

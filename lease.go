@@ -15,7 +15,7 @@ import (
 type Lease struct {
 	lim      *Limiter
 	plan     *plan
-	degraded string // why nothing was spent
+	degraded *degradation // nil if the store decided
 
 	mu      sync.Mutex
 	ended   error         // ErrCommitted or ErrRolledBack; of a held lease also ErrSettled or ErrExpired
@@ -47,7 +47,8 @@ func (le *Lease) decisionLocked() *Decision {
 }
 
 func (le *Lease) decision(allowed bool) Decision {
-	d := Decision{Allowed: allowed, At: le.at, Degraded: le.degraded != "", Reason: le.degraded}
+	d := Decision{Allowed: allowed, At: le.at}
+	d.degraded(le.degraded)
 	if len(le.levels) == 0 {
 		return d
 	}
@@ -56,10 +57,13 @@ func (le *Lease) decision(allowed bool) Decision {
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			n := len(d.Statuses)
-			d.Statuses = append(d.Statuses, statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.originOf(n), c, le.levels[n], now))
+			st := statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.originOf(n), c, le.levels[n], now)
+			le.degraded.describe(&st, c.Limit)
+			d.Statuses = append(d.Statuses, st)
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)
+	d.over()
 	return d
 }
 
@@ -96,7 +100,7 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 		return le.ended
 	}
 	debits, err := le.changes(delta)
-	if err != nil || len(debits) == 0 || le.degraded != "" {
+	if err != nil || len(debits) == 0 || le.degraded.free() {
 		return err
 	}
 	le.decisionLocked() // from what was held so far
@@ -120,7 +124,7 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 		if n > MaxTokens || n < -MaxTokens {
 			return nil, configErr("tokens."+name, "must be between -%d and %d", int64(MaxTokens), int64(MaxTokens))
 		}
-		if le.degraded == "" && !le.has(name) {
+		if !le.degraded.free() && !le.has(name) {
 			return nil, le.unknown(name)
 		}
 	}
@@ -200,7 +204,7 @@ func (le *Lease) Rollback(ctx context.Context) error {
 			debits = append(debits, d)
 		}
 	}
-	if le.degraded != "" || len(debits) == 0 && le.held == nil {
+	if le.degraded.free() || len(debits) == 0 && le.held == nil {
 		return nil
 	}
 	_, err := le.settle(ctx, debits)
@@ -215,6 +219,9 @@ func (le *Lease) Rollback(ctx context.Context) error {
 
 // settle changes what the lease holds.
 func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
+	if le.degraded != nil {
+		return le.settleLocal(debits), nil
+	}
 	s := store.Settle{Debits: debits}
 	if le.held != nil {
 		s.ID, s.Expires = le.held.change(), le.held.expires
@@ -224,6 +231,9 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		// Only now: as long as the change may not have been made, the same number keeps whoever holds the lease as
 		// it was before, and whoever goes on from here, from both giving it back.
 		le.held.seq++
+	}
+	if err == nil {
+		le.lim.core.local.warm(debits, &out)
 	}
 	if le.plan.space != nil {
 		le.plan.space.queues.returned(debits)

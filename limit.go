@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -25,6 +26,26 @@ type Limit struct {
 	// Enforce says whom the limit refuses: everybody, nobody, or a percentage of the entities. The others it only
 	// observes. A change is seen elsewhere within [Config.CacheTTL], other than that of what the limit allows.
 	Enforce Enforce
+	// Former, with a percentage, is what the limit is for the entities that the percentage leaves out, which it then
+	// refuses, too: for a change that is rolled out by and by. The zero value is none.
+	Former Rate
+}
+
+// Rate is what a limit allows.
+type Rate struct {
+	Amount int64         // tokens per Period
+	Period time.Duration // over which Amount is issued
+	Burst  int64         // tokens that may be spent at once
+}
+
+// Rate returns what the limit allows, by which it can be the Former of another.
+func (l Limit) Rate() Rate {
+	return Rate{l.Amount, l.Period, cmp.Or(l.Burst, l.Amount)}
+}
+
+// former returns the limit as it is for those whom its percentage leaves out.
+func (l Limit) former() Limit {
+	return Limit{Name: l.Name, Amount: l.Former.Amount, Period: l.Former.Period, Burst: l.Former.Burst}
 }
 
 // PerSecond returns a limit of amount tokens a second, with a burst of as many.
@@ -63,6 +84,14 @@ func (l Limit) validate() (Limit, error) {
 	}
 	if !l.Enforce.valid() {
 		return l, configErr("limit "+l.Name+": enforce", "must be on, shadow, or 1%% to 99%%")
+	}
+	if l.Former != (Rate{}) {
+		if l.Enforce == EnforceOn || l.Enforce == EnforceShadow {
+			return l, configErr("limit "+l.Name+": former", "goes with a percentage to enforce")
+		}
+		if _, err := l.former().validate(); err != nil {
+			return l, err
+		}
 	}
 	// Bounded first: in millitokens a large negative number may come out positive.
 	for _, f := range []struct {
@@ -283,13 +312,24 @@ type limitJSON struct {
 	Period string `json:"period"`
 	Burst  int64  `json:"burst,omitempty"`
 	// Text, left out if it is on.
-	Enforce Enforce `json:"enforce,omitempty"`
+	Enforce Enforce   `json:"enforce,omitempty"`
+	Former  *rateJSON `json:"former,omitempty"`
+}
+
+type rateJSON struct {
+	Amount int64  `json:"amount"`
+	Period string `json:"period"`
+	Burst  int64  `json:"burst"`
 }
 
 // MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, and "enforce":"shadow" or "25%" where that
-// is not on.
+// is not on, with "former" where there is one.
 func (l Limit) MarshalJSON() ([]byte, error) {
-	return json.Marshal(limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst, l.Enforce})
+	j := limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst, l.Enforce, nil}
+	if l.Former != (Rate{}) {
+		j.Former = &rateJSON{l.Former.Amount, formatPeriod(l.Former.Period), l.Former.Burst}
+	}
+	return json.Marshal(j)
 }
 
 // UnmarshalJSON reads what [Limit.MarshalJSON] writes, or the text form as a string. It does not check the bounds.
@@ -318,6 +358,12 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	*l = Limit{Name: j.Name, Amount: j.Amount, Period: period, Burst: j.Burst, Enforce: j.Enforce}
 	if l.Burst == 0 {
 		l.Burst = l.Amount
+	}
+	if j.Former != nil {
+		if period, err = parsePeriod(j.Former.Period); err != nil {
+			return configErr("limit "+j.Name+": former period", "%v", err)
+		}
+		l.Former = Rate{j.Former.Amount, period, j.Former.Burst}
 	}
 	return nil
 }

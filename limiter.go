@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/catalogcache"
 	"github.com/weirlimits/weir/store"
 )
@@ -39,10 +40,25 @@ type Config struct {
 	// OnUnavailable says what to answer when the store does not and neither the request nor the system's record say
 	// otherwise. Defaults to Deny.
 	OnUnavailable Unavailable
+	// Cooldown is how long, and up to a fifth longer, a store that has stopped answering is not asked: after ten failed
+	// calls in a row over four times DecideWithin, or when half of at least ten calls in 2 s failed. Until then OnUnavailable answers, at once; then one
+	// call finds out whether the store answers again. Negative: it is always asked. Defaults to 1 s.
+	Cooldown time.Duration
+	// Instances says how many processes share the limits, this one included, as far as is known: of so many a Local
+	// decision takes one share. In a cell it counts those of the cell, whose store has the cell's limits. It must be fast.
+	// Too few admit more than the limits allow, too many less. Defaults to 1.
+	Instances func() int
+	// LastGood, if not nil, is asked for what is known of records, all of one namespace, where the store does not answer,
+	// or what it answers cannot be used, and nothing of them is remembered: what they were when the process that ran
+	// before read them, say. A record of Version 0 is known not to exist. It must be fast.
+	LastGood func(keys []store.Key) (got store.Got, ok bool)
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
 	AuditRetention time.Duration
 	// Observer is told what happens. Defaults to nobody.
 	Observer *Observer
+	// Shares, if not nil, says by which part of the limits this process goes, as one of a cell that shares them with other
+	// cells. Defaults to the whole.
+	Shares Shares
 }
 
 func (c Config) withDefaults() Config {
@@ -52,6 +68,10 @@ func (c Config) withDefaults() Config {
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, time.Second)
 	c.DecideWithin = cmp.Or(c.DecideWithin, c.StoreTimeout)
 	c.OnUnavailable = cmp.Or(c.OnUnavailable, Deny)
+	c.Cooldown = cmp.Or(c.Cooldown, time.Second)
+	if c.Instances == nil {
+		c.Instances = func() int { return 1 }
+	}
 	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
 	if c.Observer == nil {
 		c.Observer = &Observer{}
@@ -106,13 +126,18 @@ type foundSpace struct {
 type core struct {
 	cfg       Config
 	store     store.Store
-	immediate store.Immediate // the store, if it never waits
-	usage     store.Usage     // the store, if it keeps usage
-	tallies   *tallies        // what this process counts itself; nil if the store keeps no usage
-	near      *near           // nil if nobody is to be told
+	immediate store.Immediate  // the store, if it never waits
+	usage     store.Usage      // the store, if it keeps usage
+	tallies   *tallies         // what this process counts itself; nil if the store keeps no usage
+	near      *near            // nil if nobody is to be told
+	breaker   *breaker.Breaker // nil if the store is always asked
+	local     *local           // nil for a store that never waits
 	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
+	parts     parts // of limits, as Config.Shares says
+
+	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
 
 	events   eventIDs
 	registry atomic.Uint64 // how many changes of namespaces were made through this process
@@ -132,11 +157,12 @@ func New(cfg Config) (*Limiter, error) {
 	immediate, _ := cfg.Store.(store.Immediate)
 	c := &core{
 		cfg: cfg, store: cfg.Store, immediate: immediate, start: time.Now(),
-		views: catalogcache.New[viewKey, view](catalogcache.Config{
-			TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout,
-		}),
 		spaces: make(map[string]*space),
 	}
+	c.views = catalogcache.New(catalogcache.Config[viewKey, view]{
+		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood,
+	})
+	c.guard()
 	if c.usage, _ = cfg.Store.(store.Usage); c.usage != nil {
 		c.tallies = newTallies(c)
 	}
@@ -180,6 +206,7 @@ func (l *Limiter) Close() error {
 	c := l.core
 	c.close.Do(func() {
 		c.views.Close()
+		c.local.close()
 		c.tallies.close()
 		c.closed = c.store.Close()
 		c.mu.Lock()
@@ -191,10 +218,11 @@ func (l *Limiter) Close() error {
 	return c.closed
 }
 
-// Refresh forgets what is cached of all namespaces, so that changes made elsewhere are seen at once.
+// Refresh has what is cached of all namespaces read anew, so that changes made elsewhere are seen at once; see
+// [Limiter.Changed].
 func (l *Limiter) Refresh() {
 	c := l.core
-	c.views.EvictFunc(func(viewKey) bool { return true })
+	c.views.ExpireFunc(func(viewKey) bool { return true })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.spaces {

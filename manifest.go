@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,6 +37,8 @@ type manifestRecord struct {
 	By       string      `json:"by,omitempty"`
 	Summary  string      `json:"summary,omitempty"`
 	Lock     *lockRecord `json:"lock,omitempty"`
+	// Rollout is what whoever rolls a change out by and by has to know to go on, or to go back.
+	Rollout json.RawMessage `json:"rollout,omitempty"`
 }
 
 type lockRecord struct {
@@ -122,6 +125,26 @@ func (k *ManifestLock) put(ctx context.Context, events []event, more ...store.Wr
 	return err
 }
 
+// Rollout returns what [ManifestLock.SetRollout] left: nil if nothing is being rolled out.
+func (k *ManifestLock) Rollout() json.RawMessage { return k.m.rec.Rollout }
+
+// SetRollout keeps with the manifest what whoever rolls a change out has to know, for whoever has the lock next; nil ends
+// it, and so does Record. At most 200 KiB. It makes the lock last for its ttl from now.
+//
+// Errors: [*ConfigError], [ErrConflict] if the lock was lost, store trouble.
+func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) error {
+	if len(state) > maxRollout {
+		return configErr("rollout", "of %d bytes is too large: roll out fewer changes at a time", len(state))
+	}
+	if k.m.rec.Lock == nil {
+		return fmt.Errorf("keep a rollout: the lock was released: %w", ErrConflict)
+	}
+	k.m.rec.Rollout = state
+	return k.lost(k.extend(ctx))
+}
+
+const maxRollout = 200 << 10
+
 // Record adds a revision that was applied to the end, and releases the lock. Manifest, Revision, At and By are set.
 //
 // Errors: [ErrConflict] if the lock was lost, store trouble.
@@ -151,7 +174,7 @@ func (k *ManifestLock) Release(ctx context.Context) error {
 	if k.m.rec.Lock == nil {
 		return nil
 	}
-	if k.m.rec.Lock = nil; k.m.rec.Revision == 0 {
+	if k.m.rec.Lock = nil; k.m.rec.Revision == 0 && k.m.rec.Rollout == nil {
 		r := store.Record{Key: k.m.key, Version: k.m.version}
 		return k.lost(k.core.commit(ctx, k.space, nil, remove(r)))
 	}

@@ -11,6 +11,7 @@ import (
 type merged struct {
 	debits []store.Debit
 	from   [][]position // by lease, by its charges in order: where they went
+	by     *degradation // why the store did not decide
 	stale  bool         // two leases know different limits of one bucket
 }
 
@@ -92,6 +93,7 @@ func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision 
 		le.at, le.levels = out.At, levels[from:len(levels):len(levels)]
 	}
 	d := Decision{Allowed: out.Allowed, At: out.At}
+	d.degraded(m.by)
 	if !seen {
 		return d
 	}
@@ -100,10 +102,13 @@ func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision 
 	for i, md := range m.debits {
 		for j, c := range md.Charges {
 			from := m.origin(leases, position{i, j})
-			d.Statuses = append(d.Statuses, statusOf(md.Bucket.Entity, md.Bucket.Resource, from, c, out.Levels[first[i]+j], now))
+			st := statusOf(md.Bucket.Entity, md.Bucket.Resource, from, c, out.Levels[first[i]+j], now)
+			m.by.describe(&st, c.Limit)
+			d.Statuses = append(d.Statuses, st)
 		}
 	}
 	d.RetryAfter = longest(d.Statuses)
+	d.over()
 	return d
 }
 
@@ -117,12 +122,14 @@ func (m *merged) each(d *Decision) []Decision {
 	for i, charges := range m.from {
 		e := &all[i]
 		e.Allowed, e.At = true, d.At
+		e.degraded(m.by)
 		for _, pos := range charges {
 			st := d.Statuses[first[pos.debit]+pos.charge]
 			e.Allowed = e.Allowed && !st.Refused
 			e.Statuses = append(e.Statuses, st)
 		}
 		e.RetryAfter = longest(e.Statuses)
+		e.over()
 	}
 	return all
 }

@@ -24,6 +24,12 @@ type Observer struct {
 	// hour; also of parents' limits, and of those in shadow, which do not refuse. Each event is told once per window,
 	// as far as this process remembers; see [CacheStats]. Allow asks the store for more where it is set.
 	NearLimit func(ctx context.Context, e NearLimitEvent)
+	// Unreadable is called when a record of the catalog was read that cannot be used. What was known before serves on,
+	// and it is read again within seconds.
+	Unreadable func(ctx context.Context, e UnreadableEvent)
+	// Breaker is called when the limiter stops asking a store that does not answer, when it asks it once to find out
+	// whether it does again, and when it asks it as usual again.
+	Breaker func(ctx context.Context, e BreakerEvent)
 }
 
 // JoinObservers returns an observer that tells all of obs, in their order. Those that are nil count for nothing, and a
@@ -35,6 +41,8 @@ func JoinObservers(obs ...*Observer) *Observer {
 		Adjusted:    join(obs, func(o *Observer) func(context.Context, AdjustedEvent) { return o.Adjusted }),
 		WouldRefuse: join(obs, func(o *Observer) func(context.Context, WouldRefuseEvent) { return o.WouldRefuse }),
 		NearLimit:   join(obs, func(o *Observer) func(context.Context, NearLimitEvent) { return o.NearLimit }),
+		Unreadable:  join(obs, func(o *Observer) func(context.Context, UnreadableEvent) { return o.Unreadable }),
+		Breaker:     join(obs, func(o *Observer) func(context.Context, BreakerEvent) { return o.Breaker }),
 	}
 }
 
@@ -63,7 +71,8 @@ func join[E any](obs []*Observer, of func(*Observer) func(context.Context, E)) f
 type DecidedEvent struct {
 	Namespace, Entity, Resource string
 	Allowed                     bool
-	Degraded                    bool
+	Degraded                    bool  // the store did not make it
+	Cause                       Cause // why it did not
 	Err                         error // the error that the caller got, if not allowed; nil where Allow reports a refusal
 	Took                        time.Duration
 	// Part is the request's place among those that [Limiter.AcquireAll] decided together; they have the same error.
@@ -72,8 +81,8 @@ type DecidedEvent struct {
 	debits *[]store.Debit // one word, and comparable
 }
 
-// Spent returns the tokens that the decision debited, by the name of the limit: nothing unless it was allowed by the
-// store. What parents are charged besides is not counted again. Limits in shadow may be missing. It is good until Decided returns.
+// Spent returns the tokens that the decision debited, by the name of the limit: nothing unless it was allowed, by the
+// store or, of a local share, without. What parents are charged besides is not counted again. Limits in shadow may be missing. It is good until Decided returns.
 func (e DecidedEvent) Spent() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) { spent(e.debits, yield) }
 }
@@ -126,6 +135,12 @@ type WouldRefuseEvent struct {
 	Allowed                     bool  // it was admitted: no other limit refused it
 }
 
+// UnreadableEvent is a record that cannot be used. Err is a [*StoreError] that names it.
+type UnreadableEvent struct{ Err error }
+
+// BreakerEvent is a change of whether the store is asked.
+type BreakerEvent struct{ State string } // "closed": it is, "open": not, "half-open": once
+
 // CalledEvent is one call of the store.
 type CalledEvent struct {
 	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget"
@@ -154,19 +169,22 @@ func (l *Limiter) observeDecision(ctx context.Context, began time.Time, req *Req
 			Allowed: err == nil, Err: err, Took: time.Since(began), Part: part,
 		}
 		if lease != nil {
-			if e.Degraded = lease.degraded != ""; !e.Degraded {
+			if e.Degraded, e.Cause = lease.degraded != nil, lease.degraded.causeOf(); !lease.degraded.free() {
 				e.debits = &lease.debits
 			}
+		}
+		if over, ok := err.(*ExceededError); ok { //nolint:errorlint // as Acquire returns it
+			e.Degraded, e.Cause = over.Degraded, over.cause
 		}
 		f(ctx, e)
 	}
 }
 
 // observeAllowed tells of a decision of Allow. The plan is nil if the store did not make it.
-func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, resource string, p *plan, allowed, degraded bool, err error) {
+func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, resource string, p *plan, allowed bool, cause Cause, err error) {
 	e := DecidedEvent{
 		Namespace: l.name, Entity: entity, Resource: resource,
-		Allowed: allowed, Degraded: degraded, Err: err, Took: time.Since(began),
+		Allowed: allowed, Degraded: cause != CauseNone, Cause: cause, Err: err, Took: time.Since(began),
 	}
 	if p != nil && allowed {
 		e.debits = &p.allow

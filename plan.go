@@ -25,6 +25,7 @@ type plan struct {
 	onUnavailable Unavailable
 	nearLimit     Thresholds   // of the system's record; nil: the default
 	shadows       bool         // some limit is in shadow
+	share         Share        // by which the limits are
 	forgotten     sync.Once    // what it was made of
 	refusals      atomic.Int64 // of Allow, not handed to the tallies yet
 	quick         atomic.Int64 // of its quick form, which are hits of the space, too
@@ -78,7 +79,7 @@ func (p *plan) prepareAllow() {
 	if counts {
 		p.allow = debits
 	}
-	if len(p.links) == 1 && !p.shadows {
+	if len(p.links) == 1 && !p.shadows && p.share.Num > 0 {
 		p.one = p.links[0].one
 	}
 }

@@ -32,13 +32,19 @@ type Request struct {
 // Decision is what a request came to.
 type Decision struct {
 	Allowed bool
-	// Degraded says that the store did not answer and on_unavailable allowed the request; Reason says why.
+	// Degraded says that the store did not answer, and that on_unavailable decided; Reason says why.
 	Degraded bool
 	Reason   string
-	At       time.Time // the store's time of the decision
+	// Over is, of a degraded decision, how many tokens of any one limit may be admitted at most beyond what it allows
+	// until the store answers again, by all processes together, if they are as many as [Config.Instances] says: the
+	// largest over the limits, see [LimitStatus.Over]. It is -1 if there is no bound.
+	Over int64
+	At   time.Time // the store's time of the decision
 	// RetryAfter is when the refused request would pass if nobody else spent: the longest over its limits.
 	RetryAfter time.Duration
 	Statuses   []LimitStatus // every limit that was looked at: the entity's, then its parents'
+
+	cause Cause
 }
 
 // LimitStatus is a limit as a decision saw it, after the decision.
@@ -62,6 +68,9 @@ type LimitStatus struct {
 	// refused the request, whatever became of it. Requested was not debited of it in that case.
 	Shadow      bool
 	WouldRefuse bool
+	// Over is [Decision.Over] of this limit: its burst, or a token for each process or what each may be asked for at once
+	// if that is more. Available, Full and RetryAfter of a degraded decision are those of this process's share.
+	Over int64
 
 	params bucket.Params // in millitokens
 	level  int64
@@ -100,15 +109,15 @@ const (
 	UnavailableDefault Unavailable = ""      // the next more general setting
 	Deny               Unavailable = "deny"  // refuse with ErrUnavailable
 	Allow              Unavailable = "allow" // admit, marked degraded
-	Local              Unavailable = "local" // admit a local share; not supported yet
+	// Local admits this process's share of the limits, marked degraded, and charges it to the store when that answers
+	// again; see [Config.Instances]. Where the limits are not known it is Deny.
+	Local Unavailable = "local"
 )
 
 func (u Unavailable) validate(field string) error {
 	switch u {
-	case UnavailableDefault, Deny, Allow:
+	case UnavailableDefault, Deny, Allow, Local:
 		return nil
-	case Local:
-		return configErr(field, "local is not supported yet: use deny or allow")
 	}
 	return configErr(field, "%q is none of deny, allow, local", string(u))
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/weirlimits/weir/internal/catalogcache"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -38,6 +39,7 @@ type view struct {
 	entity        entityRecord
 	limits        []store.Limit
 	enforce       []Enforce     // of the limits; nil if all are enforced
+	former        []store.Limit // what they are for those whom a percentage leaves out; nil if no limit has one
 	one           *store.Charge // see oneCharge
 	source        Source
 	manifest      string // that declares the limits
@@ -77,16 +79,41 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 		return nil, err
 	}
 	views := make([]view, len(keys))
+	var bad catalogcache.Errors
 	rest := got.Records
 	for i, k := range keys {
 		n := len(k.keys())
 		if views[i], err = k.decode(rest[:n]); err != nil {
-			return nil, err
+			if bad == nil { // the other records are good
+				bad = make(catalogcache.Errors, len(keys))
+			}
+			bad[i] = err
+			if f := c.cfg.Observer.Unreadable; f != nil {
+				f(ctx, UnreadableEvent{err})
+			}
 		}
 		views[i].epoch = got.Epoch
 		rest = rest[n:]
 	}
+	if bad != nil {
+		return views, bad
+	}
 	return views, nil
+}
+
+// lastGood returns a view as Config.LastGood knows it.
+func (c *core) lastGood(k viewKey) (view, bool) {
+	if c.cfg.LastGood == nil {
+		return view{}, false
+	}
+	keys := k.keys()
+	got, ok := c.cfg.LastGood(keys)
+	if !ok || len(got.Records) != len(keys) {
+		return view{}, false
+	}
+	v, err := k.decode(got.Records)
+	v.epoch = got.Epoch
+	return v, err == nil
 }
 
 func (k viewKey) decode(records []store.Record) (v view, err error) {
@@ -116,6 +143,12 @@ func (k viewKey) decode(records []store.Record) (v view, err error) {
 				}
 				if v.enforce != nil {
 					v.enforce[len(v.limits)-1] = valid.Enforce
+				}
+				if valid.Former != (Rate{}) {
+					if v.former == nil {
+						v.former = make([]store.Limit, len(lr.Limits))
+					}
+					v.former[len(v.limits)-1] = valid.former().stored(false)
 				}
 			}
 			v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
@@ -160,25 +193,39 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 	if n := known.find(entity, resource); n != nil && now < n.plan.expires && s.current(n.plan) {
 		n.generation.Store(uint32(n.plan.generation.Load()))
 		s.hits.add()
-		return s, n.plan, nil
+		return s, n.plan, n.plan.usable()
 	}
-	p, err := l.core.makePlan(ctx, s, entity, resource, own, nil)
+	p, err := l.core.makePlan(ctx, l.name, s, entity, resource, own, nil)
 	if err != nil {
 		return s, nil, err
 	}
 	if l.core.cfg.CacheTTL > 0 {
 		known.put(p)
 	}
-	return s, p, nil
+	return s, p, p.usable()
 }
 
 // makePlan walks the chain, one call of the store per entity at most. It shows seen, if not nil, what it finds.
-func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, own bool, seen func(id string, vs []view)) (*plan, error) {
+func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity, resource string, own bool, seen func(id string, vs []view)) (*plan, error) {
+	return c.planOf(s, entity, resource, own, seen, lookup{
+		share: func() Share { return c.shareOf(ctx, namespace) },
+		views: func(keys []viewKey) ([]view, time.Time, error) { return c.views.Get(ctx, keys, c.loadViews) },
+	})
+}
+
+// lookup is where what a plan is made of comes from.
+type lookup struct {
+	share func() Share
+	views func([]viewKey) ([]view, time.Time, error)
+}
+
+func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id string, vs []view), from lookup) (*plan, error) {
 	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
 		return nil, firstOf(err)
 	}
 	p := &plan{space: s, entity: entity, resource: resource}
 	p.generation.Store(s.generation.Load()) // before anything is read
+	p.share = from.share()
 	until := c.start.Add(1<<62 - 1)
 	for id := entity; id != ""; {
 		if len(p.chain) == MaxDepth {
@@ -193,7 +240,7 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 		if id == entity && !own {
 			keys = keys[:2]
 		}
-		vs, good, err := c.views.Get(ctx, keys, c.loadViews)
+		vs, good, err := from.views(keys)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +249,8 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 		}
 		p.chain = append(p.chain, id)
 		p.onUnavailable, p.nearLimit = vs[1].onUnavailable, vs[1].nearLimit
-		p.addLink(s, id, vs)
+		s.noteUnavailable(p.onUnavailable)
+		c.addLink(p, id, vs)
 		if seen != nil {
 			seen(id, vs)
 		}
@@ -214,6 +262,9 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 		}
 	}
 	p.expires = int64(until.Sub(c.start))
+	if !p.share.Until.IsZero() {
+		p.expires = min(p.expires, max(int64(p.share.Until.Sub(c.start)), c.elapsed()+int64(shareRetry)))
+	}
 	p.node = &planNode{}
 	if len(p.links) > 0 {
 		p.links[0].ref = &p.node.ref
@@ -223,9 +274,9 @@ func (c *core) makePlan(ctx context.Context, s *space, entity, resource string, 
 }
 
 // addLink adds the limits of an entity, from the first level that has some. An entity without any is not charged.
-func (p *plan) addLink(s *space, id string, vs []view) {
+func (c *core) addLink(p *plan, id string, vs []view) {
 	lk := link{
-		bucket: store.Bucket{Namespace: s.id, Entity: id, Resource: p.resource},
+		bucket: store.Bucket{Namespace: p.space.id, Entity: id, Resource: p.resource},
 		epoch:  math.MaxUint64,
 		ref:    new(store.Ref),
 	}
@@ -236,8 +287,11 @@ func (p *plan) addLink(s *space, id string, vs []view) {
 	for _, v := range []view{vs[2], vs[3], vs[1]} {
 		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
 		if len(v.limits) > 0 {
-			lk.limits, lk.source, lk.manifest, lk.one = v.limits, v.source, v.manifest, v.one
+			lk.limits, lk.one = c.parts.of(p.share, v.limits, v.one)
+			lk.source, lk.manifest = v.source, v.manifest
+			lk.epoch += p.share.Epoch // both only grow
 			lk.shadow = shadowsOf(id, v.limits, v.enforce)
+			lk.leaveOut(v.former)
 			p.shadows = p.shadows || lk.shadow != 0
 			p.links = append(p.links, lk)
 			return
@@ -248,7 +302,10 @@ func (p *plan) addLink(s *space, id string, vs []view) {
 // forget drops what is remembered of a plan's records, because a bucket follows newer ones. Of many callers that find
 // this out at a time, one does it: the others are to share what it then loads.
 func (c *core) forget(s *space, p *plan) {
-	p.forgotten.Do(func() { c.forgetViews(s, p) })
+	p.forgotten.Do(func() {
+		c.staleShare.Store(p.share.Epoch)
+		c.forgetViews(s, p)
+	})
 }
 
 func (c *core) forgetViews(s *space, p *plan) {
@@ -256,7 +313,7 @@ func (c *core) forgetViews(s *space, p *plan) {
 	for _, id := range p.chain {
 		keys = append(keys, viewKey{s.id, entityView, id, ""}, viewKey{s.id, limitsView, id, p.resource})
 	}
-	c.views.Evict(keys...)
+	c.views.Expire(keys...)
 	for _, id := range p.chain {
 		s.changed(change{entity: id, resource: p.resource})
 	}

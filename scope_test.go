@@ -83,7 +83,8 @@ func TestSystemKeepsBoth(t *testing.T) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	wantConfigError(t, lim.SetOnUnavailable(ctx, "maybe"), "on_unavailable")
-	wantConfigError(t, lim.SetOnUnavailable(ctx, weir.Local), "on_unavailable")
+	must(t, lim.SetOnUnavailable(ctx, weir.Local))
+	check("local", 0, weir.Local)
 }
 
 // A change takes effect on the next request, on buckets in use, whatever the level.

@@ -14,6 +14,8 @@ type space struct {
 	chains *plans // without: for requests that bring limits along
 	hits   counter
 	queues queues
+	// unavailable is what the system's record says of that, as it was read last.
+	unavailable atomic.Pointer[Unavailable]
 
 	generation atomic.Uint64 // how many changes were made through this process
 	mu         sync.Mutex

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,62 +13,156 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// orDegrade turns what a store answered instead of a decision into what the caller gets: the caller's own mistake and
-// end as they are; of the store's trouble, what on_unavailable says.
-func (l *Limiter) orDegrade(ctx context.Context, req *Request, p *plan, err error) (*Lease, error) {
-	trouble, err := triage(ctx, err)
-	if !trouble {
-		return nil, err
+// orDegrade is what the caller gets of a decision that the store did not make. The plan is nil if it is not known.
+func (l *Limiter) orDegrade(req *Request, p *plan, cause error) (*Lease, error) {
+	if p == nil {
+		p = l.known(req.Entity, req.Resource, len(req.Limits) == 0)
 	}
-	if l.policy(req.OnUnavailable, p) == Allow {
-		return l.degradedLease(req, err), nil
+	l.core.countCause(cause)
+	switch l.policy(req.OnUnavailable, p) {
+	case Allow:
+		return l.degradedLease(req, cause), nil
+	case Local:
+		return l.share(req, p, cause)
+	default:
+		return nil, &unavailableError{cause}
 	}
-	return nil, &unavailableError{err}
 }
 
-func (l *Limiter) degradedLease(req *Request, err error) *Lease {
+func (l *Limiter) degradedLease(req *Request, cause error) *Lease {
 	return &Lease{
 		lim: l, plan: &plan{entity: req.Entity, resource: req.Resource},
-		at: time.Now(), degraded: "the store did not answer: " + err.Error(),
+		at: time.Now(), degraded: &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)},
 	}
 }
 
-// orDegradeAll is orDegrade for several requests: they are admitted only if each of them may be.
-func (l *Limiter) orDegradeAll(ctx context.Context, reqs []Request, leases []*Lease, err error) ([]*Lease, error) {
-	trouble, err := triage(ctx, err)
-	if !trouble {
-		return nil, err
-	}
+// orDegradeAll is orDegrade for several requests: they are admitted only if each of them may be. Those of local shares are
+// decided over together.
+func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
+	leases := make([]*Lease, len(reqs))
+	var sharing []*Lease
+	denied, mistake := false, error(nil)
 	for i := range reqs {
-		var p *plan
-		if leases[i] != nil {
-			p = leases[i].plan
+		l.core.countCause(cause)
+		p := l.known(reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
+		switch l.policy(reqs[i].OnUnavailable, p) {
+		case Allow:
+			leases[i] = l.degradedLease(&reqs[i], cause)
+			continue
+		case Local:
+		default:
+			denied = true
+			continue
 		}
-		if l.policy(reqs[i].OnUnavailable, p) != Allow {
-			return nil, &unavailableError{err}
+		err := shared(reqs[i].Entity, reqs[i].Resource, p, cause)
+		if err == nil {
+			leases[i], err = l.prepare(p, &reqs[i])
 		}
+		if err != nil && mistake == nil {
+			mistake = &RequestError{i, err}
+		}
+		sharing = append(sharing, leases[i])
 	}
-	for i := range reqs {
-		leases[i] = l.degradedLease(&reqs[i], err)
-	}
-	return leases, nil
-}
-
-func (l *Limiter) allowDegraded(ctx context.Context, p *plan, err error) (ok, degraded bool, _ error) {
-	trouble, err := triage(ctx, err)
 	switch {
-	case !trouble:
-		return false, false, err
-	case l.policy(UnavailableDefault, p) == Allow:
-		return true, true, nil
+	case denied:
+		return nil, &unavailableError{cause}
+	case mistake != nil:
+		return nil, mistake
+	case len(sharing) == 0:
+		return leases, nil
 	}
-	return false, false, &unavailableError{err}
+	return leases, l.shareAll(leases, sharing, cause)
 }
 
+// shareAll decides over the shares of several leases; those of the others were admitted.
+func (l *Limiter) shareAll(leases, sharing []*Lease, cause error) error {
+	m := merge(sharing)
+	if err := m.check(); err != nil {
+		return err
+	}
+	out, by, err := l.takeShare(m.debits, cause)
+	if err != nil {
+		return err
+	}
+	m.by = by
+	for _, le := range sharing {
+		le.degraded = by
+	}
+	d := m.spread(out, sharing, !out.Allowed)
+	if !out.Allowed {
+		over := &ExceededError{Decision: d}
+		if len(sharing) == len(leases) {
+			over.Each = m.each(&d)
+		}
+		return over
+	}
+	for _, le := range sharing {
+		if le.plan.shadows {
+			le.leaveOut()
+		}
+		l.core.local.owe(le.debits)
+	}
+	return nil
+}
+
+// allowDegraded is orDegrade for Allow.
+func (l *Limiter) allowDegraded(entity, resource string, p *plan, cause error) (_ *plan, ok bool, _ error) {
+	if p == nil {
+		p = l.known(entity, resource, true)
+	}
+	l.core.countCause(cause)
+	switch l.policy(UnavailableDefault, p) {
+	case Allow:
+		return nil, true, nil
+	case Local:
+		if err := shared(entity, resource, p, cause); err != nil {
+			return nil, false, err
+		}
+		if p.allow == nil {
+			return nil, false, countsNoRequests(entity, resource)
+		}
+		out, _, err := l.takeShare(p.allow, cause)
+		if err != nil {
+			return nil, false, err
+		}
+		if out.Allowed {
+			l.core.local.owe(taken(p.allow, out))
+		} else {
+			l.core.tallies.refused(p, &p.refusals)
+		}
+		return p, out.Allowed, nil
+	default:
+		return nil, false, &unavailableError{cause}
+	}
+}
+
+// taken returns the debits without what limits in shadow have left out.
+func taken(debits []store.Debit, out store.Outcome) []store.Debit {
+	if !slices.ContainsFunc(out.Levels, func(lv store.Level) bool { return lv.Refused }) {
+		return debits
+	}
+	debits, n := slices.Clone(debits), 0
+	for i := range debits {
+		debits[i].Charges = slices.Clone(debits[i].Charges)
+		for j := range debits[i].Charges {
+			if out.Levels[n].Refused {
+				debits[i].Charges[j].Amount = 0
+			}
+			n++
+		}
+	}
+	return debits
+}
+
+// policy is what to do without the store. Where the limits are not known, the system's record may be.
 func (l *Limiter) policy(asked Unavailable, p *plan) Unavailable {
 	var system Unavailable
 	if p != nil {
 		system = p.onUnavailable
+	} else if s := l.knownSpace(); s != nil {
+		if u := s.unavailable.Load(); u != nil {
+			system = *u
+		}
 	}
 	return cmp.Or(asked, system, l.core.cfg.OnUnavailable)
 }
@@ -79,7 +174,7 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	switch {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("acquire: %w", ctx.Err())
-	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrExceedsBurst), errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed), errors.Is(err, errNoShare):
 		return false, err
 	case errors.Is(err, errUnreadable), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrDuplicateBucket):
 		return false, err // the store did answer: a bad record, or a mistake in weir, must not admit

@@ -146,7 +146,7 @@ func TestDegradedLease(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	decided, called := seen.drain()
-	want := weir.DecidedEvent{Namespace: "default", Entity: "alice", Resource: "api", Allowed: true, Degraded: true}
+	want := weir.DecidedEvent{Namespace: "default", Entity: "alice", Resource: "api", Allowed: true, Degraded: true, Cause: weir.CauseError}
 	if len(decided) == 1 {
 		want.Took = decided[0].Took
 	}
@@ -362,7 +362,7 @@ func TestTooManyBuckets(t *testing.T) {
 // Answers that are lost leave tokens spent. Whatever is done then, no token is handed out twice.
 func TestLostTakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(c *weir.Config) { c.Cooldown = -1 }) // it is asked each time
 	b.chain("child", "parent")
 	b.set("", "", weir.PerHour("rpm", 100))
 	admitted := int64(0)

@@ -129,16 +129,28 @@ func (t *tallies) flush(ctx context.Context) {
 	t.order.Lock()
 	defer t.order.Unlock()
 	t.collect()
+	overs, readings := make([][]store.Reading, len(t.shards)), make([][]store.Reading, len(t.shards))
 	for i := range t.shards {
-		t.flushShard(ctx, &t.shards[i])
+		overs[i], readings[i] = t.gather(&t.shards[i])
+	}
+	for rest := slices.Concat(readings...); len(rest) > 0; { // a store may write as many as it is handed in one go
+		n := min(len(rest), tallyChunk)
+		if err := t.core.call(ctx, "count", func(ctx context.Context) error { return t.core.usage.Count(ctx, rest[:n]...) }); err != nil {
+			for i := range t.shards {
+				t.keep(&t.shards[i], overs[i], readings[i])
+			}
+			return
+		}
+		rest = rest[n:]
 	}
 }
 
-func (t *tallies) flushShard(ctx context.Context, s *tallyShard) {
+// gather returns what is to be handed over of a shard: what could not be before, and that with what has changed since.
+func (t *tallies) gather(s *tallyShard) (over, readings []store.Reading) {
 	s.mu.Lock()
-	over := s.queue
-	s.queue = nil
-	readings := slices.Clone(over)
+	defer s.mu.Unlock()
+	over, s.queue = s.queue, nil
+	readings = slices.Clone(over)
 	now := time.Now()
 	for b, ta := range s.m {
 		if ta.dirty {
@@ -148,20 +160,14 @@ func (t *tallies) flushShard(ctx context.Context, s *tallyShard) {
 			delete(s.m, b)
 		}
 	}
-	s.mu.Unlock()
-	for rest := readings; len(rest) > 0; {
-		n := min(len(rest), tallyChunk)
-		err := t.core.call(ctx, "count", func(ctx context.Context) error { return t.core.usage.Count(ctx, rest[:n]...) })
-		if err != nil {
-			t.keep(s, over, readings)
-			return
-		}
-		rest = rest[n:]
-	}
+	return over, readings
 }
 
 // keep has readings handed over again.
 func (t *tallies) keep(s *tallyShard, over, readings []store.Reading) {
+	if len(readings) == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer t.arm()
@@ -233,7 +239,7 @@ func (t *tallies) countWouldRefuse(b store.Bucket, at time.Time, limit string, m
 
 // tally counts what came of a request, other than that it was admitted.
 func (l *Limiter) tally(ctx context.Context, req *Request, lease *Lease, err error) {
-	if lease != nil && lease.degraded != "" {
+	if lease != nil && lease.degraded != nil {
 		l.countDegraded(req.Entity, req.Resource)
 	}
 	if err != nil {
@@ -243,7 +249,7 @@ func (l *Limiter) tally(ctx context.Context, req *Request, lease *Lease, err err
 
 func (l *Limiter) tallyAll(ctx context.Context, reqs []Request, leases []*Lease, err error) {
 	for i := range leases {
-		if err == nil && leases[i].degraded != "" {
+		if err == nil && leases[i].degraded != nil {
 			l.countDegraded(reqs[i].Entity, reqs[i].Resource)
 		}
 	}

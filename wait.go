@@ -23,10 +23,14 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	}
 	began := l.core.beginning()
 	within := l.core.deciding(ctx)
-	s, p, err := l.plan(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
+	s, p, err := l.planOrKnown(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
 	within.end()
 	if err != nil {
-		lease, err := l.orDegrade(ctx, &req, nil, err)
+		var lease *Lease
+		trouble, err := triage(ctx, err)
+		if trouble {
+			lease, err = l.orDegrade(&req, p, err)
+		}
 		l.tally(ctx, &req, lease, err)
 		l.observeDecision(ctx, began, &req, 0, lease, err)
 		return lease, err

@@ -28,56 +28,13 @@ func (c *core) commit(ctx context.Context, space string, events []event, writes 
 
 // evict forgets what is made of records that were written.
 func (c *core) evict(writes []store.Write) {
-	c.evictDefaults(writes)
+	keys := make([]store.Key, 0, len(writes))
 	for i := range writes {
-		if writes[i].Check {
-			continue
-		}
-		k := writes[i].Record.Key
-		var ch change
-		switch k.Kind {
-		case store.KindEntity:
-			c.views.Evict(viewKey{k.Namespace, entityView, k.ID, ""})
-			ch = change{entity: k.ID}
-		case store.KindEntityLimits:
-			if k.Sub == DefaultResource {
-				ch = change{entity: k.ID}
-				break
-			}
-			c.views.Evict(viewKey{k.Namespace, limitsView, k.ID, k.Sub})
-			ch = change{entity: k.ID, resource: k.Sub}
-		case store.KindResourceLimits:
-			c.views.Evict(viewKey{k.Namespace, resourceView, k.ID, ""})
-			ch = change{resource: k.ID}
-		case store.KindSystem:
-			c.views.Evict(viewKey{k.Namespace, systemView, "", ""})
-			ch = change{all: true}
-		case store.KindNamespace:
-			c.views.Evict(viewKey{kind: namespaceView, id: k.ID})
-			c.registry.Add(1)
-			continue
-		default: // nothing is remembered of it
-			continue
-		}
-		if s := c.known(k.Namespace); s != nil {
-			s.changed(ch)
+		if !writes[i].Check {
+			keys = append(keys, writes[i].Record.Key)
 		}
 	}
-}
-
-// evictDefaults forgets what is made of entities' default limits, which are part of the view of each resource: in one
-// go, since that looks at everything remembered.
-func (c *core) evictDefaults(writes []store.Write) {
-	type owner struct{ space, id string }
-	owners := make(map[owner]bool)
-	for i := range writes {
-		if k := writes[i].Record.Key; k.Kind == store.KindEntityLimits && k.Sub == DefaultResource && !writes[i].Check {
-			owners[owner{k.Namespace, k.ID}] = true
-		}
-	}
-	if len(owners) > 0 {
-		c.views.EvictFunc(func(v viewKey) bool { return v.kind == limitsView && owners[owner{v.space, v.id}] })
-	}
+	c.outdated(keys, c.views.Evict, c.views.EvictFunc)
 }
 
 // known returns the space of a namespace if it was ever used.

@@ -102,9 +102,9 @@ func (c *Config) validate() error {
 	need("Resource", c.Resource != nil, ": ByMethod, say")
 	need("Tokens", c.Tokens != nil, `: Each("rpm"), say`)
 	switch c.OnUnavailable {
-	case weir.UnavailableDefault, weir.Deny, weir.Allow:
+	case weir.UnavailableDefault, weir.Deny, weir.Allow, weir.Local:
 	default:
-		errs = append(errs, &weir.ConfigError{Field: "grpclimit: Config.OnUnavailable", Reason: "must be deny or allow"})
+		errs = append(errs, &weir.ConfigError{Field: "grpclimit: Config.OnUnavailable", Reason: "must be deny, allow or local"})
 	}
 	return errors.Join(errs...)
 }

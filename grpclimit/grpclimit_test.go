@@ -403,7 +403,7 @@ func TestTell(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	_, err := grpclimit.New(grpclimit.Config{OnUnavailable: weir.Local})
+	_, err := grpclimit.New(grpclimit.Config{OnUnavailable: "locally"})
 	for _, field := range []string{"Limiter", "Entity", "Resource", "Tokens", "OnUnavailable"} {
 		if err == nil || !strings.Contains(err.Error(), "Config."+field+": ") {
 			t.Errorf("%s is not named: %v", field, err)

@@ -37,6 +37,11 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 	case middleware.Exceeded:
 		p.Kind, p.Refused, p.Entity, p.Statuses = problemjson.Exceeded, true, entity, o.Statuses
 		m.setFields(h, entity, o.Statuses)
+		var over *weir.ExceededError
+		if errors.As(err, &over) && over.Degraded {
+			h.Set("Weir-Degraded", "store-unavailable")
+			p.Degraded, p.Over = true, over.Over
+		}
 	case middleware.ExceedsBurst:
 		p.Kind = problemjson.ExceedsBurst
 	case middleware.Unavailable:

@@ -16,12 +16,12 @@ type rule struct {
 
 // Groups of packages that several rules name. x/sync is allowed wherever the standard library is.
 var (
-	core      = []string{"store", "internal/bucket", "internal/usage", "internal/catalogcache", "internal/breaker", "golang.org/x/sync/..."}
+	core      = []string{"store", "internal/bucket", "internal/usage", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
 	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
-	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
+	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/usage", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/anishathalye/porcupine/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest"}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest", "internal/cloudtest"}
 	standard  = []string{"text/template", "testing"}
 	limiters  = slices.Concat(core, []string{".", "internal/ratelimitheaders", "internal/middleware"})
 	grpcTypes = []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/googleapis/rpc/...", "golang.org/x/net/...", "golang.org/x/sys/...", "golang.org/x/text/..."}
@@ -47,6 +47,14 @@ var rules = []rule{
 	{
 		room: "internal/breaker", only: []string{"golang.org/x/sync/..."}, catches: "store/memory",
 		why: "the root links it",
+	},
+	{
+		room: "internal/backstop", only: []string{"store", "internal/bucket"}, catches: ".",
+		why: "the root links it",
+	},
+	{
+		room: "internal/instances", only: []string{"store"}, catches: ".",
+		why: "it needs a catalog, and nothing else",
 	},
 	{
 		room: "internal/coalesce", only: []string{"store", "internal/bucket", "golang.org/x/sync/..."}, catches: "store/redis",
@@ -141,6 +149,26 @@ var rules = []rule{
 		why: "only who coordinates in S3 links its client",
 	},
 	{
+		room: "internal/deploy", never: []string{".", "internal/cli", "internal/lambdapkg", "internal/server", "store/disk", "store/redis"}, catches: "internal/lambdapkg",
+		why: "it brings a description to AWS, and is handed the functions' package",
+	},
+	{
+		room: "internal/cloud", catches: "github.com/aws/aws-sdk-go-v2/aws",
+		why: "a template is text: what makes it asks AWS nothing",
+	},
+	{
+		room: "internal/archive/...", never: append([]string{"internal/cli", "internal/manifest", "internal/server"}, durable...), catches: "store/dynamodb",
+		why: "an archive knows events, and is told where in a table they are",
+	},
+	{
+		room: "internal/lambdafn", never: append([]string{"internal/cli", "internal/server", "internal/archive", "github.com/aws/aws-sdk-go-v2/..."}, durable...), catches: "github.com/aws/aws-sdk-go-v2/aws",
+		why: "it is handed a limiter; and a function's package has room for ten megabytes",
+	},
+	{
+		room: "internal/lambdapkg", catches: ".",
+		why: "the package is bytes: what they do is for another program to know",
+	},
+	{
 		room: "internal/web", catches: ".",
 		why: "the dashboard is files: what it knows of weir it asks over HTTP",
 	},
@@ -171,13 +199,58 @@ var rules = []rule{
 		why:    "one room speaks Envoy's language",
 	},
 	{
+		room: "internal/cells", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		why: "it is handed the stores and the limiter, and told by metrics",
+	},
+	{
+		room: "internal/configflow", only: slices.Concat(core, []string{"."}), catches: "store/memory",
+		why: "it is handed the stores and the limiter, and told by whatever transport there is",
+	},
+	{
+		room: "internal/configflow/snssqs", never: durable, catches: "store/dynamodb",
+		why: "a cell's queue knows no table",
+	},
+	{
 		room: "internal/leaseid", only: slices.Concat(core, []string{"."}), catches: "internal/server",
 		why: "HTTP and gRPC share it",
 	},
 	{
 		room: "...", never: durable, catches: "store/disk", direct: true,
-		except: []string{"internal/cli", "cmd/weir-lambda"},
+		except: []string{"internal/cli", "cmd/weir-lambda", "internal/aggregate", "internal/deploy"},
 		why:    "internal/cli/open.go knows every driver; others are handed a store",
+	},
+	{
+		room: "internal/aggregate", never: []string{".", "internal/cli", "internal/server", "store/disk", "store/redis"}, catches: ".",
+		why: "what reads the stream knows the table, and nothing that decides",
+	},
+	{
+		room: "internal/cost", catches: ".",
+		why: "it is arithmetic; what it reckons with, tests of the drivers prove",
+	},
+	{
+		room: "internal/whatif", only: slices.Concat(core, []string{"."}), catches: "internal/replay",
+		why: "it is handed usage, and asks no store",
+	},
+	{
+		room: "internal/simulate", only: slices.Concat(core, []string{".", "internal/backstop"}), catches: "store/dynamodb",
+		why: "the model knows no driver: a test holds it against one",
+	},
+	{
+		room: "internal/torture/reckon", only: []string{"store", "github.com/anishathalye/porcupine/..."}, catches: "internal/bucket",
+		why: "what drivers are held to shares no arithmetic with them",
+	},
+	{
+		room: "internal/torture", never: append([]string{"internal/cli"}, durable...), catches: "store/redis",
+		why: "it is handed a store, and told what kind it is",
+	},
+	{
+		room: "...", never: []string{"github.com/anishathalye/porcupine/..."}, catches: "github.com/anishathalye/porcupine", direct: true,
+		except: []string{"internal/torture", "internal/torture/reckon", "store/storetest"},
+		why:    "weir torture and the drivers' tests look for an order; nobody else links it",
+	},
+	{
+		room: "internal/load", never: append([]string{"internal/cli", "internal/server", "internal/rpc", "internal/metrics", "store/memory"}, durable...), catches: "internal/server",
+		why: "it stands where a client does, and is handed the store",
 	},
 	{
 		room: "cmd/weir", only: []string{"internal/cli"}, catches: ".", direct: true,
@@ -193,13 +266,13 @@ var rules = []rule{
 		why: "calls methods by name: the linker then prunes none, of any type",
 	},
 	{
-		room: "...", never: testOnly, catches: "github.com/anishathalye/porcupine",
+		room: "...", never: testOnly, catches: "pgregory.net/rapid",
 		except: []string{"store/storetest", "internal/faultproxy"},
 		why:    "test code stays out of users' binaries",
 	},
 	{
 		room: "...", never: []string{"testing"}, catches: "testing", direct: true,
-		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest"},
+		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest", "internal/cloudtest"},
 		why:    "it registers flags in the binary",
 	},
 }

@@ -22,6 +22,9 @@ type Config struct {
 	Calls int
 	// Ratio is the share of them that failed from which on it opens, above 0. Defaults to 0.5.
 	Ratio float64
+	// Silence is how long all calls may fail, Calls of them at least, before it opens, however many the Window has from
+	// before. Defaults to off.
+	Silence time.Duration
 	// Slow is how long a call may take; one that took longer has failed, whatever it brought. Defaults to any time.
 	Slow time.Duration
 	// Probe is how long a probe may take; one that is not done by then is lost, and has failed. Defaults to 1 s.
@@ -31,6 +34,8 @@ type Config struct {
 	Changed func(State)
 	// Uniform draws from [0, 1). Defaults to the process's source.
 	Uniform func() float64
+	// Now tells the time, for who turns it by hand. Defaults to the machine's.
+	Now func() time.Time
 }
 
 func (c Config) withDefaults() Config {
@@ -44,6 +49,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Uniform == nil {
 		c.Uniform = rand.Float64
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return c
 }
@@ -92,11 +100,15 @@ type Breaker struct {
 	// until is when a probe may be made, of an open breaker; by when it must be done, of one that is half open.
 	until time.Time
 	ring  [slots]slot
+	// row is how many calls have failed since the last that did not, and silent when the first of them had.
+	row    int
+	silent time.Time
 }
 
 // New returns a breaker that is closed.
 func New(cfg Config) *Breaker {
-	return &Breaker{cfg: cfg.withDefaults(), start: time.Now()}
+	cfg = cfg.withDefaults()
+	return &Breaker{cfg: cfg, start: cfg.Now()}
 }
 
 // Call is a call that is under way. It must be done with, once.
@@ -109,7 +121,7 @@ type Call struct {
 // Begin reports whether a call may be made now. If so it counts from now on, and its result is awaited; if it is the
 // probe, it should be given up after [Config.Probe].
 func (b *Breaker) Begin() (c Call, ok bool) {
-	now := time.Now()
+	now := b.cfg.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state == HalfOpen && !now.Before(b.until) {
@@ -127,7 +139,7 @@ func (b *Breaker) Begin() (c Call, ok bool) {
 
 // Done says what became of a call.
 func (c Call) Done(r Result) {
-	b, now := c.b, time.Now()
+	b, now := c.b, c.b.cfg.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.generation != b.generation {
@@ -145,7 +157,7 @@ func (c Call) Done(r Result) {
 	case r == Failed, took >= b.cfg.Probe:
 		b.open(now)
 	case r == Succeeded:
-		b.ring = [slots]slot{}
+		b.ring, b.row = [slots]slot{}, 0
 		b.change(Closed)
 	default:
 		b.until = now // who comes next probes
@@ -165,7 +177,7 @@ func (b *Breaker) count(now time.Time, r Result) {
 	if r == Unknown {
 		return
 	}
-	width := b.cfg.Window / slots
+	width := max(1, b.cfg.Window/slots)
 	number := int64(now.Sub(b.start) / width)
 	s := &b.ring[number%slots]
 	if s.number != number {
@@ -173,9 +185,17 @@ func (b *Breaker) count(now time.Time, r Result) {
 	}
 	s.calls++
 	if r == Succeeded {
+		b.row = 0
 		return
 	}
 	s.failed++
+	if b.row++; b.row == 1 {
+		b.silent = now
+	}
+	if b.cfg.Silence > 0 && b.row >= b.cfg.Calls && now.Sub(b.silent) >= b.cfg.Silence {
+		b.open(now)
+		return
+	}
 	calls, failed := 0, 0
 	for _, s := range b.ring {
 		if number-s.number < slots {

@@ -335,3 +335,38 @@ func BenchmarkClosed(b *testing.B) {
 		}
 	})
 }
+
+// TestSilence: what was answered before counts for nothing once nothing is, but a single pause of all is no silence.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{Silence: 50 * time.Millisecond})
+		for range 10_000 {
+			call(b, breaker.Succeeded)
+		}
+		for range 100 {
+			call(b, breaker.Failed)
+		}
+		wantState(t, b, breaker.Closed)
+		time.Sleep(50*time.Millisecond - 1)
+		call(b, breaker.Failed)
+		wantState(t, b, breaker.Closed)
+		call(b, breaker.Succeeded)
+		time.Sleep(time.Nanosecond)
+		for range 9 {
+			call(b, breaker.Failed)
+			time.Sleep(10 * time.Millisecond)
+		}
+		call(b, breaker.Unknown)
+		wantState(t, b, breaker.Closed) // they were too few
+		call(b, breaker.Failed)
+		wantState(t, b, breaker.Open)
+	})
+}
+
+func TestTinyWindow(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Window: 1})
+	call(b, breaker.Failed) // the window has tenths of less than a nanosecond
+	wantState(t, b, breaker.Closed)
+}

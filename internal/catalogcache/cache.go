@@ -2,11 +2,13 @@
 //
 // An entry, also one that says "there is none", lives for the TTL, give or take a tenth, so that a fleet does not ask
 // in step. One caller at a time loads a key, in the background; the others wait for it, each as long as its context
-// lets it. When loading fails, the last known good entry serves on. No lock is held while loading.
+// lets it. When loading fails, the last known good entry serves on, and where there is none what [Config.Fallback] knows.
+// No lock is held while loading.
 package catalogcache
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,18 +16,25 @@ import (
 )
 
 // Config configures a [Cache].
-type Config struct {
-	TTL     time.Duration // 0 or less: nothing is remembered, every Get loads
-	Max     int           // entries at most; required
-	Timeout time.Duration // of one load; required
+type Config[K comparable, V any] struct {
+	TTL      time.Duration     // 0 or less: nothing is remembered, every Get loads
+	Max      int               // entries at most; required
+	Timeout  time.Duration     // of one load; required
+	Fallback func(K) (V, bool) // what to go by where loading fails and nothing is remembered; must be fast; optional
 }
 
-// Load returns the values of keys, in their order.
+// Load returns the values of keys, in their order. If some are good and others not, the error is an [Errors].
 type Load[K comparable, V any] func(ctx context.Context, keys []K) ([]V, error)
+
+// Errors say of each key why its value is not good; nil where it is.
+type Errors []error
+
+// Error joins what is wrong.
+func (e Errors) Error() string { return errors.Join(e...).Error() }
 
 // Cache maps keys to values. See [New].
 type Cache[K comparable, V any] struct {
-	cfg          Config
+	cfg          Config[K, V]
 	hits, misses atomic.Uint64
 
 	mu      sync.Mutex
@@ -44,10 +53,13 @@ type flight[V any] struct {
 	done  chan struct{}
 	entry entry[V]
 	err   error
+
+	expired bool       // what it brings may be old: nobody joins it, and it is at best the last known good
+	prev    *flight[V] // one that expired, and has not landed
 }
 
 // New returns an empty cache.
-func New[K comparable, V any](cfg Config) *Cache[K, V] {
+func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 	cfg.TTL = min(cfg.TTL, 100*365*24*time.Hour) // for ever, but sums of times do not overflow
 	return &Cache[K, V]{cfg: cfg, entries: make(map[K]entry[V]), flights: make(map[K]*flight[V])}
 }
@@ -70,8 +82,11 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 		}
 		c.misses.Add(1)
 		f := c.flights[k]
-		if f == nil {
-			f = &flight[V]{done: make(chan struct{})}
+		if f == nil || f.expired {
+			f = &flight[V]{done: make(chan struct{}), prev: f}
+			if f.prev != nil {
+				f.prev.prev = nil
+			}
 			c.flights[k] = f
 			mine = append(mine, k)
 		}
@@ -125,11 +140,16 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 
 func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 	now := time.Now()
+	some, partly := err.(Errors) //nolint:errorlint // as Load returns it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, k := range keys {
-		f := fs[i]
-		current := c.flights[k] == f // else the key was evicted meanwhile: what was loaded may be old
+		f, err := fs[i], err
+		if partly {
+			err = some[i]
+		}
+		flying := c.flights[k]
+		current := flying == f // else the key was evicted meanwhile: what was loaded may be old
 		if current {
 			delete(c.flights, k)
 		}
@@ -140,13 +160,28 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 		case known: // last known good, until the next try
 			f.entry = entry[V]{old.value, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
 		default:
-			f.err = err
+			if v, ok := c.fallback(k); ok {
+				f.entry = entry[V]{v, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
+			} else {
+				f.err = err
+			}
 		}
-		if current && f.err == nil && c.cfg.TTL > 0 {
+		switch {
+		case f.err != nil || c.cfg.TTL <= 0:
+		case current && !f.expired:
 			c.put(k, f.entry)
+		case err == nil && !known && f.expired && (current || flying != nil && flying.prev == f):
+			c.put(k, entry[V]{value: f.entry.value})
 		}
 		close(f.done)
 	}
+}
+
+func (c *Cache[K, V]) fallback(k K) (v V, ok bool) {
+	if c.cfg.Fallback == nil {
+		return v, false
+	}
+	return c.cfg.Fallback(k)
 }
 
 // retryAfter is how long the last known good entry serves before the next try to load.
@@ -187,6 +222,62 @@ func (c *Cache[K, V]) EvictFunc(f func(K) bool) {
 	for k := range c.flights {
 		if f(k) {
 			delete(c.flights, k)
+		}
+	}
+}
+
+// Known returns what is remembered of keys, however old, or else what [Config.Fallback] knows. It loads nothing, and is not
+// ok if of one nothing is known.
+func (c *Cache[K, V]) Known(keys []K) (values []V, ok bool) {
+	values = make([]V, len(keys))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, k := range keys {
+		if e, ok := c.entries[k]; ok {
+			values[i] = e.value
+		} else if values[i], ok = c.fallback(k); !ok {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// ExpireFunc has all keys for which f holds loaded anew, and keeps what is remembered of them for when that fails; so it
+// does what is being loaded for them, if nothing is remembered.
+func (c *Cache[K, V]) ExpireFunc(f func(K) bool) {
+	c.ExpireWithin(func(k K) (time.Duration, bool) { return 0, f(k) })
+}
+
+// ExpireWithin is ExpireFunc for keys of which each is to be loaded anew at some time within so long, so that they are not
+// all loaded at once.
+func (c *Cache[K, V]) ExpireWithin(f func(K) (within time.Duration, ok bool)) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, e := range c.entries {
+		if within, ok := f(k); ok && within <= 0 {
+			c.entries[k] = entry[V]{value: e.value}
+		} else if ok {
+			c.entries[k] = entry[V]{e.value, earlier(e.expires, now.Add(rand.N(within)))}
+		}
+	}
+	for k, fl := range c.flights {
+		if _, ok := f(k); ok {
+			fl.expired = true
+		}
+	}
+}
+
+// Expire is ExpireFunc for keys that are known.
+func (c *Cache[K, V]) Expire(keys ...K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range keys {
+		if e, ok := c.entries[k]; ok {
+			c.entries[k] = entry[V]{value: e.value}
+		}
+		if f := c.flights[k]; f != nil {
+			f.expired = true
 		}
 	}
 }

@@ -19,7 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type cache = catalogcache.Cache[string, string]
+type (
+	cache  = catalogcache.Cache[string, string]
+	config = catalogcache.Config[string, string]
+)
 
 // source is a catalog that says "key@n" of each key, where n is how often it was asked.
 type source struct {
@@ -63,7 +66,7 @@ func (s *source) count() int {
 	return len(s.loads)
 }
 
-func open(t *testing.T, cfg catalogcache.Config) (*cache, *source) {
+func open(t *testing.T, cfg config) (*cache, *source) {
 	t.Helper()
 	if cfg.Max == 0 {
 		cfg.Max = 100
@@ -71,7 +74,7 @@ func open(t *testing.T, cfg catalogcache.Config) (*cache, *source) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Second
 	}
-	c := catalogcache.New[string, string](cfg)
+	c := catalogcache.New(cfg)
 	t.Cleanup(c.Close)
 	return c, &source{}
 }
@@ -95,7 +98,7 @@ func want(t *testing.T, got []string, want ...string) {
 func TestTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		want(t, get(t, c, s, "a"), "a@1")
 		_, until, err := c.Get(t.Context(), []string{"a"}, s.load)
 		if life := time.Until(until); err != nil || life < 54*time.Second || life > 66*time.Second {
@@ -120,7 +123,7 @@ func TestTTL(t *testing.T) {
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		_, first, _ := c.Get(t.Context(), []string{"a"}, s.load)
 		time.Sleep(30 * time.Second)
 		_, both, _ := c.Get(t.Context(), []string{"b", "a"}, s.load)
@@ -134,7 +137,7 @@ func TestUntil(t *testing.T) {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute, Max: 1000})
+		c, s := open(t, config{TTL: time.Minute, Max: 1000})
 		ends := map[time.Time]bool{}
 		for i := range 100 {
 			_, until, _ := c.Get(t.Context(), []string{fmt.Sprint(i)}, s.load)
@@ -148,7 +151,7 @@ func TestJitter(t *testing.T) {
 
 func TestOff(t *testing.T) {
 	t.Parallel()
-	c, s := open(t, catalogcache.Config{TTL: -1})
+	c, s := open(t, config{TTL: -1})
 	want(t, get(t, c, s, "a"), "a@1")
 	want(t, get(t, c, s, "a"), "a@2")
 	if _, _, entries := c.Stats(); entries != 0 {
@@ -159,7 +162,7 @@ func TestOff(t *testing.T) {
 func TestForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: math.MaxInt64})
+		c, s := open(t, config{TTL: math.MaxInt64})
 		for range 2 {
 			want(t, get(t, c, s, "a"), "a@1")
 			time.Sleep(365 * 24 * time.Hour)
@@ -170,7 +173,7 @@ func TestForEver(t *testing.T) {
 func TestOneLoader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		gate := make(chan struct{})
 		s.set(nil, gate)
 		var wg sync.WaitGroup
@@ -197,7 +200,7 @@ func TestOneLoader(t *testing.T) {
 func TestLoaderGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		gate := make(chan struct{})
 		s.set(nil, gate)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +223,7 @@ func TestLoaderGivesUp(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute, Timeout: 3 * time.Second})
+		c, s := open(t, config{TTL: time.Minute, Timeout: 3 * time.Second})
 		s.set(nil, make(chan struct{}))
 		began := time.Now()
 		_, _, err := c.Get(t.Context(), []string{"a"}, s.load)
@@ -235,7 +238,7 @@ func TestTimeout(t *testing.T) {
 func TestLastKnownGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		down := errors.New("down")
 		want(t, get(t, c, s, "a"), "a@1")
 		s.set(down, nil)
@@ -273,7 +276,7 @@ func TestEvictWhileLoading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, s := open(t, catalogcache.Config{TTL: time.Minute})
+				c, s := open(t, config{TTL: time.Minute})
 				want(t, get(t, c, s, "keep"), "keep@1")
 				old, fresh := make(chan struct{}), make(chan struct{})
 				s.set(nil, old)
@@ -309,7 +312,7 @@ func TestEvictWhileLoading(t *testing.T) {
 func TestEvictedIsNoLastKnownGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute})
+		c, s := open(t, config{TTL: time.Minute})
 		want(t, get(t, c, s, "a"), "a@1")
 		c.Evict("a")
 		down := errors.New("down")
@@ -323,7 +326,7 @@ func TestEvictedIsNoLastKnownGood(t *testing.T) {
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 16, 100} {
-		c, s := open(t, catalogcache.Config{TTL: time.Minute, Max: limit})
+		c, s := open(t, config{TTL: time.Minute, Max: limit})
 		for i := range 500 {
 			key := fmt.Sprint(i)
 			first := get(t, c, s, key)
@@ -340,7 +343,7 @@ func TestBounded(t *testing.T) {
 
 func TestCloseWhileLoading(t *testing.T) {
 	t.Parallel()
-	c, s := open(t, catalogcache.Config{TTL: -1})
+	c, s := open(t, config{TTL: -1})
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 4 {
@@ -357,4 +360,121 @@ func TestCloseWhileLoading(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
+}
+
+// What expires is loaded anew, and serves on where that fails; what is loaded just then is not joined by who comes later.
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, config{TTL: time.Minute})
+		down := errors.New("down")
+		want(t, get(t, c, s, "a", "b"), "a@1", "b@1")
+		c.Expire("a")
+		want(t, get(t, c, s, "a", "b"), "a@2", "b@1")
+		s.set(down, nil)
+		c.ExpireFunc(func(string) bool { return true })
+		want(t, get(t, c, s, "a", "b"), "a@2", "b@1")
+
+		gate := make(chan struct{})
+		s.set(nil, gate)
+		first := make(chan []string, 1)
+		go func() { first <- get(t, c, s, "c") }()
+		synctest.Wait()
+		c.Expire("c")
+		second := make(chan []string, 1)
+		s.set(down, nil) // for who comes later
+		go func() {
+			got, _, err := c.Get(t.Context(), []string{"c"}, s.load)
+			if !errors.Is(err, down) {
+				t.Errorf("joined %v, error %v", got, err)
+			}
+			second <- got
+		}()
+		<-second
+		close(gate)
+		<-first
+		synctest.Wait()
+		if _, _, err := c.Get(t.Context(), []string{"c"}, s.load); !errors.Is(err, down) {
+			t.Errorf("error %v: what landed after a later load is kept", err)
+		}
+	})
+}
+
+// What expires while it is loaded for the first time is the last known good.
+func TestExpireFirstLoad(t *testing.T) {
+	t.Parallel()
+	for _, evict := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, s := open(t, config{TTL: time.Minute})
+			gate := make(chan struct{})
+			s.set(nil, gate)
+			first := make(chan []string, 1)
+			go func() { first <- get(t, c, s, "a") }()
+			synctest.Wait()
+			c.Expire("a")
+			if evict {
+				c.Evict("a")
+			}
+			close(gate)
+			want(t, <-first, "a@1")
+			s.set(errors.New("down"), nil)
+			if got, _, err := c.Get(t.Context(), []string{"a"}, s.load); (err != nil) != evict {
+				t.Errorf("evicted %v: %v, error %v", evict, got, err)
+			}
+		})
+	}
+}
+
+// What is spread expires within the time, not at once and not all together, and never later than it would have.
+func TestExpireWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := open(t, config{TTL: time.Minute, Max: 1000})
+		for i := range 400 {
+			get(t, c, s, fmt.Sprint(i))
+		}
+		c.ExpireWithin(func(string) (time.Duration, bool) { return 10 * time.Second, true })
+		before := s.count()
+		for i := range 400 {
+			get(t, c, s, fmt.Sprint(i))
+		}
+		atOnce := s.count() - before
+		time.Sleep(5 * time.Second)
+		for i := range 400 {
+			get(t, c, s, fmt.Sprint(i))
+		}
+		half := s.count() - before
+		time.Sleep(5 * time.Second)
+		for i := range 400 {
+			get(t, c, s, fmt.Sprint(i))
+		}
+		if all := s.count() - before; atOnce > 20 || half < 120 || half > 280 || all != 400 {
+			t.Errorf("%d at once, %d at half, %d in the end", atOnce, half, all)
+		}
+	})
+}
+
+// Of keys that are loaded together some can fail, and what there is no good value of may be known otherwise.
+func TestErrorsAndFallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bad := errors.New("bad")
+		c, _ := open(t, config{TTL: time.Minute, Fallback: func(k string) (string, bool) { return "known " + k, k == "b" }})
+		load := func(_ context.Context, keys []string) ([]string, error) {
+			errs := make(catalogcache.Errors, len(keys))
+			for i, k := range keys {
+				if k != "a" {
+					errs[i] = bad
+				}
+			}
+			return slices.Clone(keys), errs
+		}
+		got, until, err := c.Get(t.Context(), []string{"a", "b"}, load)
+		if err != nil || !slices.Equal(got, []string{"a", "known b"}) || time.Until(until) > 3*time.Second {
+			t.Errorf("%v for %s, error %v", got, time.Until(until), err)
+		}
+		if _, _, err := c.Get(t.Context(), []string{"a", "c"}, load); !errors.Is(err, bad) {
+			t.Errorf("error %v", err)
+		}
+	})
 }

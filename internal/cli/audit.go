@@ -22,17 +22,24 @@ type eventView struct {
 }
 
 func (a *app) auditCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "audit", Short: "Who changed what, and when"}, a.auditListCmd())
+	return group(&cobra.Command{Use: "audit", Short: "Who changed what, and when"}, a.auditListCmd(), a.auditArchiveCmd())
 }
 
 func (a *app) auditListCmd() *cobra.Command {
 	var query weir.AuditQuery
 	var page pageFlags
+	var old archivedFlags
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the changes, the latest first",
-		Args:  args(),
+		Long: `Lists the changes of the namespace, the latest first: those that the store still has, or with
+--archive those of an archive, for which no store is needed.`,
+		Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from 2026-08-01 --to 2026-09-01",
+		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if old.from != "" || old.to != "" || old.archive != "" {
+				return a.listArchived(cmd.Context(), &old, &page, query.Subject)
+			}
 			return a.with(existing, func(lim *weir.Limiter) error {
 				found, next, err := collect(&page, func(after string, size int) ([]eventView, string, error) {
 					query.After, query.Max = after, size
@@ -50,6 +57,7 @@ func (a *app) auditListCmd() *cobra.Command {
 			})
 		},
 	}
+	old.add(cmd)
 	cmd.Flags().StringVar(&query.Subject, "subject", "", "`WHAT` was changed: only its changes")
 	return page.add(cmd)
 }

@@ -66,15 +66,23 @@ func documented(t *testing.T) (lines []string) {
 	a, _ := newApp(nil)
 	var text strings.Builder
 	walk(a.root(), func(cmd *cobra.Command) { text.WriteString(cmd.Example + "\n") })
-	for _, name := range []string{"README.md", "docs/guide/cli.md", "docs/guide/replay.md", "docs/guide/manifests.md", "scripts/demo.sh"} {
-		page, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	guides, err := filepath.Glob("../../docs/guide/*.md")
+	if err != nil || len(guides) < 20 {
+		t.Fatalf("%d guides, error %v", len(guides), err)
+	}
+	for _, name := range append(guides, "../../README.md", "../../scripts/demo.sh") {
+		page, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text.Write(page)
+		fenced := false
+		for line := range strings.Lines(string(page)) {
+			if strings.HasPrefix(line, "```") {
+				fenced = !fenced
+			} else if fenced || strings.HasPrefix(line, "    ") || strings.HasSuffix(name, ".sh") {
+				text.WriteString(line) // code
+			}
+		}
 	}
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "$ "))
@@ -82,6 +90,10 @@ func documented(t *testing.T) (lines []string) {
 			command, _, _ = strings.Cut(command, " #")
 			command, _, _ = strings.Cut(command, " && ")
 			command, _, _ = strings.Cut(command, " || ")
+			command, _, _ = strings.Cut(command, " > ")
+			command, _, _ = strings.Cut(command, " | ")
+			command, _, _ = strings.Cut(command, "   ") // what it does
+			command = strings.TrimSuffix(strings.TrimSuffix(command, " \\"), " &")
 			lines = append(lines, command)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cells"
 	"github.com/weirlimits/weir/internal/term"
 )
 
@@ -65,7 +66,7 @@ func codeOf(err error) int {
 		return wrongUsage
 	case errors.Is(err, weir.ErrExceeded):
 		return refused
-	case errors.Is(err, weir.ErrNotFound), errors.Is(err, weir.ErrNoLimits):
+	case errors.Is(err, weir.ErrNotFound), errors.Is(err, weir.ErrNoLimits), errors.Is(err, cells.ErrNotFound):
 		return notFound
 	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store):
 		return unavailable

@@ -18,20 +18,25 @@ import (
 func (a *app) limitsPlanCmd() *cobra.Command {
 	var from sourceFlags
 	var flags planFlags
+	var via lambdaFlags
+	var what whatIfFlags
 	var out string
 	cmd := from.add(&cobra.Command{
 		Use:     "plan",
 		Short:   "Show what applying manifests would change, and for whom",
-		Example: "  weir limits plan -f tenant-alpha.limits.yaml\n  weir limits plan -f limits/ --set TIER=500 --out plan.json",
+		Example: "  weir limits plan -f tenant-alpha.limits.yaml\n  weir limits plan -f limits/ --set TIER=500 --out plan.json\n  weir limits plan -f limits/ --what-if --days 14",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := what.check(cmd, &via); err != nil {
+				return err
+			}
 			changed := false
-			err := a.planning(cmd.Context(), &from, flags.exact, func(plans []*manifest.Plan) error {
+			err := a.planning(cmd.Context(), &from, &via, flags.exact, func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error {
 				for _, p := range plans {
 					changed = changed || !p.Empty()
 				}
 				if out != "" {
-					text, err := manifest.Save(plans)
+					text, err := save()
 					if err == nil {
 						err = os.WriteFile(out, text, 0o600)
 					}
@@ -39,9 +44,16 @@ func (a *app) limitsPlanCmd() *cobra.Command {
 						return fmt.Errorf("save the plan: %w", err)
 					}
 				}
-				return a.print(plansView{plans}, func() {
-					for _, p := range plans {
+				whatIf, err := tried(cmd.Context(), lim, plans, &what)
+				if err != nil {
+					return err
+				}
+				return a.print(plansView{plans, whatIf}, func() {
+					for i, p := range plans {
 						a.printPlan(p)
+						if what.on {
+							a.printTried(&whatIf[i])
+						}
 					}
 				})
 			})
@@ -49,40 +61,56 @@ func (a *app) limitsPlanCmd() *cobra.Command {
 		},
 	})
 	flags.add(cmd)
+	via.add(cmd)
+	what.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, for weir limits apply FILE")
 	return cmd
 }
 
 // plansView is plans as they are printed.
 type plansView struct {
-	Plans []*manifest.Plan `json:"plans"`
+	Plans  []*manifest.Plan `json:"plans"`
+	WhatIf []triedPlan      `json:"what_if,omitempty"` // of each
 }
 
-// planning reads manifests and plans them on a store that must exist.
-func (a *app) planning(ctx context.Context, from *sourceFlags, exact bool, f func([]*manifest.Plan) error) error {
+// planning reads manifests and plans them, on a store that must exist, or through a function; then there is no limiter.
+// save writes the plans as a file.
+func (a *app) planning(ctx context.Context, from *sourceFlags, via *lambdaFlags, exact bool, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
 	ms, err := from.read(a)
 	if err != nil {
 		return err
+	}
+	if via.stack != "" {
+		p, err := via.provisioner(ctx)
+		if err != nil {
+			return err
+		}
+		saved, err := p.plans(ctx, ms, exact)
+		if err != nil {
+			return err
+		}
+		return f(nil, plansOf(saved), saved.Text)
 	}
 	return a.with(existing, func(lim *weir.Limiter) error {
 		plans, err := a.plans(ctx, lim, ms, exact)
 		if err != nil {
 			return err
 		}
-		return f(plans)
+		return f(lim, plans, func() ([]byte, error) { return manifest.Save(plans) })
 	})
 }
 
 func (a *app) limitsDiffCmd() *cobra.Command {
 	var from sourceFlags
 	var flags planFlags
+	var via lambdaFlags
 	cmd := from.add(&cobra.Command{
 		Use:   "diff",
 		Short: "Show how what is live differs from manifests, and why",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			changed := false
-			err := a.planning(cmd.Context(), &from, flags.exact, func(plans []*manifest.Plan) error {
+			err := a.planning(cmd.Context(), &from, &via, flags.exact, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
 				for _, p := range plans {
 					changed = changed || !p.Empty()
 				}
@@ -96,6 +124,7 @@ func (a *app) limitsDiffCmd() *cobra.Command {
 		},
 	})
 	flags.add(cmd)
+	via.add(cmd)
 	return cmd
 }
 
@@ -103,6 +132,7 @@ func (a *app) limitsDiffCmd() *cobra.Command {
 type applyFlags struct {
 	yes, adopt, keep bool
 	rate             int
+	stage            stageFlags
 }
 
 func (f *applyFlags) add(cmd *cobra.Command) {
@@ -115,6 +145,7 @@ func (f *applyFlags) add(cmd *cobra.Command) {
 func (a *app) limitsApplyCmd() *cobra.Command {
 	var from sourceFlags
 	var flags applyFlags
+	var via lambdaFlags
 	var exact bool
 	cmd := from.add(&cobra.Command{
 		Use:   "apply [PLAN]",
@@ -123,8 +154,14 @@ func (a *app) limitsApplyCmd() *cobra.Command {
 is refused if what is live has changed since. It asks before anything is deleted or
 tightened, and before a record is taken over that no manifest manages.
 
-It can be interrupted and repeated: what is done is done, and the next one does the rest.`,
-		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes",
+It can be interrupted and repeated: what is done is done, and the next one does the rest.
+
+With --stage, limits that tighten hold for a share of the entities at first, the same ones
+at any time; for the others they are as they were, and new ones are in shadow. Each share
+is watched for --bake. On --abort-on, on an interrupt or an error all is made as it was.
+Whoever dies leaves the stage as it is: the same command goes on from there.`,
+		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
+			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'",
 		Args: func(cmd *cobra.Command, names []string) error {
 			if len(names) > 1 {
 				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
@@ -133,10 +170,19 @@ It can be interrupted and repeated: what is done is done, and the next one does 
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			ctx := as(cmd.Context())
+			if len(names) == 1 && len(from.files) > 0 {
+				return usageError{errors.New("give either a PLAN or -f FILE")}
+			}
+			if err := flags.stage.check(); err != nil {
+				return err
+			}
+			if via.stack != "" && len(flags.stage.stages) > 0 {
+				return usageError{errors.New("--stage is for a store that can be reached: it takes longer than a function may")}
+			}
+			if via.stack != "" {
+				return a.applyVia(ctx, &via, &from, strings.Join(names, ""), flags, exact)
+			}
 			if len(names) == 1 {
-				if len(from.files) > 0 {
-					return usageError{errors.New("give either a PLAN or -f FILE")}
-				}
 				text, err := os.ReadFile(names[0])
 				if err != nil {
 					return fmt.Errorf("read the plan: %w", err)
@@ -163,6 +209,8 @@ It can be interrupted and repeated: what is done is done, and the next one does 
 		},
 	})
 	flags.add(cmd)
+	flags.stage.add(cmd)
+	via.add(cmd)
 	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not the first 1,000")
 	return cmd
 }
@@ -174,6 +222,24 @@ type applied struct {
 
 // apply shows plans, asks where it must, and applies them.
 func (a *app) apply(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags applyFlags, summary string) error {
+	return a.applyEach(ctx, plans, flags, func(i int) (manifest.Result, error) {
+		progress := a.applying(plans[i].Namespace)
+		defer progress.done()
+		opts := manifest.ApplyOptions{
+			Adopt: true, Keep: flags.keep, Rate: flags.rate, Summary: summary, Progress: progress.update,
+			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
+				a.err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, instant(held.Until)))
+			},
+		}
+		if len(flags.stage.stages) > 0 {
+			return a.rollout(ctx, lim, plans[i], opts, &flags.stage)
+		}
+		return manifest.Apply(ctx, lim, plans[i], opts)
+	})
+}
+
+// applyEach shows plans, asks where it must, and has each of them applied.
+func (a *app) applyEach(ctx context.Context, plans []*manifest.Plan, flags applyFlags, apply func(i int) (manifest.Result, error)) error {
 	if a.output == "table" {
 		err := a.buffered(func() {
 			for _, p := range plans {
@@ -189,16 +255,12 @@ func (a *app) apply(ctx context.Context, lim *weir.Limiter, plans []*manifest.Pl
 	}
 	out := applied{Results: []manifest.Result{}}
 	var failure error
-	for _, p := range plans {
-		progress := a.applying(p.Namespace)
-		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{
-			Adopt: true, Keep: flags.keep, Rate: flags.rate, Summary: summary, Progress: progress.update,
-			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
-				a.err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, instant(held.Until)))
-			},
-		})
-		progress.done()
-		out.Results = append(out.Results, res)
+	for i, p := range plans {
+		res, err := apply(i)
+		var stopped *manifest.StoppedError
+		if !errors.As(err, &stopped) { // nothing was applied
+			out.Results = append(out.Results, res)
+		}
 		if err != nil {
 			failure = partly(fmt.Errorf("apply to namespace %s: %w", p.Namespace, err))
 			break

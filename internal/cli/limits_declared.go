@@ -102,7 +102,7 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if base, ok := strings.CutSuffix(what, "y"); ok {
+	if base, ok := strings.CutSuffix(what, "y"); ok && !strings.HasSuffix(base, "a") { // a day
 		return fmt.Sprintf("%d %sies", n, base)
 	}
 	return fmt.Sprintf("%d %ss", n, what)

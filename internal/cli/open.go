@@ -23,10 +23,23 @@ const (
 // open returns a limiter on the store and namespace that the flags name.
 func (a *app) open(how access) (*weir.Limiter, error) {
 	st, err := openStore(a.store, how)
+	if err != nil && a.late != nil && codeOf(err) == unavailable {
+		st, err = a.late(err), nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	lim, err := weir.New(weir.Config{Store: st, Namespace: a.namespace, StoreTimeout: a.timeout, DecideWithin: a.within, Observer: a.observer})
+	var shares weir.Shares
+	if a.shares != nil {
+		if shares, err = a.shares(st); err != nil {
+			_ = st.Close()
+			return nil, err
+		}
+	}
+	lim, err := weir.New(weir.Config{
+		Store: st, Namespace: a.namespace, StoreTimeout: a.timeout, DecideWithin: a.within, Observer: a.observer,
+		OnUnavailable: a.onUnavailable, Instances: a.instances, Shares: shares, LastGood: a.lastGood,
+	})
 	if err != nil {
 		_ = st.Close()
 		return nil, err

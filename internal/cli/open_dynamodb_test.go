@@ -18,16 +18,19 @@ func TestDynamoDB(t *testing.T) {
 		t.Fatalf("%d scripts: %v", len(scripts), err)
 	}
 	testscript.Run(t, testscript.Params{
-		Files:               append(scripts, "testdata/script/manifest.txtar"),
+		Files:               append(scripts, "testdata/script/manifest.txtar", "testdata/script/rollout.txtar"),
 		RequireExplicitExec: true,
 		Condition:           on("dynamodb"),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEIR_STORE", "dynamodb://"+dynamotest.Table(t)+"?endpoint="+engine)
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
+			port, err := freePort()
+			env.Setenv("ADDRESS", "127.0.0.1:"+port)
+			env.Setenv("WEIR_SERVE_GRPC", "off")
+			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "cmp-times": cmpTimes, "cmp-history": cmpHistory,
+			"exits": exits, "request": request, "eventually": eventually, "cmp-times": cmpTimes, "cmp-history": cmpHistory,
 		},
 	})
 }

@@ -24,13 +24,14 @@ type replayFlags struct {
 	format string
 	read   replay.ReadConfig
 	run    replay.Config
+	used   usedFlags
 }
 
 func (a *app) replayCmd() *cobra.Command {
 	var flags replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay LOG",
-		Short: "Try limits on an access log",
+		Short: "Try limits on an access log, or on recorded usage",
 		Long: `Runs an access log through a limiter in virtual time and reports what these limits would
 have done: what was admitted and refused, whom it would have hit, and what the limits
 would have to be for 99 % and 99.9 % of the requests to pass.
@@ -40,11 +41,31 @@ gzip; - reads standard input. It is sorted by its time stamps. Each line asks fo
 each limit, or for the number in a field where --tokens says so.
 
 FIELD is client (the remote address), user, host, method, path, protocol, status, bytes,
-referer or agent; or any key of a JSON log, such as request.headers.tenant.`,
+referer or agent; or any key of a JSON log, such as request.headers.tenant.
+
+With --from-usage, LOG is what weir usage list has written in CSV or JSON, or is left out:
+then the store is asked. Usage says how much was spent in an hour and in its busiest
+minute, not when each request came: what would have been refused is told as at least so
+much and at most so much. --tokens NAME=RECORDED holds a limit against a recorded one of
+another name.`,
 		Example: `  weir replay access.log.gz --limit rpm:10/min --entity client
-  weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user`,
-		Args: args("LOG"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), args[0], flags) },
+  weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user
+  weir replay --from-usage --limit tpm:40K/min --target-refusals 1%`,
+		Args: func(cmd *cobra.Command, names []string) error {
+			if flags.used.on && len(names) == 0 {
+				return nil
+			}
+			return args("LOG")(cmd, names)
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := flags.used.check(cmd, names); err != nil {
+				return err
+			}
+			if flags.used.on {
+				return a.replayUsage(cmd, names, flags)
+			}
+			return a.replay(cmd.Context(), names[0], flags)
+		},
 	}
 	f := cmd.Flags()
 	limitFlag(cmd, &flags.limits, "to try")
@@ -54,6 +75,7 @@ referer or agent; or any key of a JSON log, such as request.headers.tenant.`,
 	f.StringVar(&flags.format, "format", "auto", "`FORMAT` of the log: auto, combined or json")
 	f.StringVar(&flags.read.Time, "time", "", "`FIELD` of the time in a JSON log; not set: time, ts, timestamp or @timestamp")
 	f.IntVar(&flags.run.Top, "top", 10, "report `N` of the most refused")
+	flags.used.add(cmd)
 	return cmd
 }
 

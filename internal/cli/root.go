@@ -30,7 +30,13 @@ type app struct {
 	timeout  time.Duration // of each call of the store
 	within   time.Duration // of each decision; 0: that of the limiter
 	observer *weir.Observer
-	opened   store.Store // by open; the limiter's
+
+	onUnavailable weir.Unavailable // of the limiter; "": its own
+	instances     func() int
+	shares        func(store.Store) (weir.Shares, error) // nil: the limits are not shared
+	opened        store.Store                            // by open; the limiter's
+	lastGood      func([]store.Key) (store.Got, bool)    // see weir.Config
+	late          func(why error) store.Store            // makes do without a store that does not answer; nil: nothing does
 
 	// started says that arguments, flags and configuration were fine. An error before is wrong usage.
 	started bool
@@ -120,11 +126,13 @@ Exit codes:
 		&cobra.Group{ID: "run", Title: "Decide:"},
 		&cobra.Group{ID: "set", Title: "Configure:"},
 		&cobra.Group{ID: "look", Title: "Look:"},
+		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
-	inGroup(root, "run", a.serveCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
-	inGroup(root, "set", a.limitsCmd(), a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd(), a.tokenCmd())
-	inGroup(root, "look", a.explainCmd(), a.watchCmd(), a.usageCmd(), a.bucketCmd(), a.auditCmd(), a.replayCmd(), a.doctorCmd(), a.governorCmd(), a.envoyCmd())
-	root.AddCommand(a.versionCmd())
+	inGroup(root, "run", a.serveCmd(), a.aggregateCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
+	inGroup(root, "set", a.limitsCmd(), a.entityCmd(), a.resourceCmd(), a.systemCmd(), a.namespaceCmd(), a.cellCmd(), a.tokenCmd())
+	inGroup(root, "look", a.explainCmd(), a.watchCmd(), a.usageCmd(), a.bucketCmd(), a.auditCmd(), a.replayCmd(), a.simulateCmd(), a.loadCmd(), a.costCmd(), a.tortureCmd(), a.doctorCmd(), a.governorCmd(), a.envoyCmd())
+	inGroup(root, "aws", a.templateCmd(), a.deployCmd(), a.statusCmd(), a.listCmd(), a.upgradeCmd(), a.destroyCmd())
+	root.AddCommand(a.versionCmd(), a.tortureWorkerCmd())
 	return group(root)
 }
 

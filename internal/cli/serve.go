@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/server"
 	live "github.com/weirlimits/weir/internal/watch"
+	"github.com/weirlimits/weir/store"
 )
 
 // serveFlags are the flags of serve, by topic; serve_TOPIC.go has each.
@@ -22,7 +23,10 @@ type serveFlags struct {
 	envoy envoyFlags
 	pprof pprofFlags
 
-	decide decideFlags
+	decide   decideFlags
+	cell     cellFlags
+	backstop backstopFlags
+	config   configFlags
 
 	metrics metricsFlags
 	log     logFlags
@@ -36,7 +40,7 @@ type topic interface {
 }
 
 func (f *serveFlags) topics() []topic {
-	return []topic{&f.http, &f.grpc, &f.auth, &f.tls, &f.limit, &f.decide, &f.envoy, &f.pprof, &f.metrics, &f.log, &f.notify}
+	return []topic{&f.http, &f.grpc, &f.auth, &f.tls, &f.limit, &f.decide, &f.cell, &f.backstop, &f.config, &f.envoy, &f.pprof, &f.metrics, &f.log, &f.notify}
 }
 
 // check refuses flags that are wrong in themselves, and those that are wrong together.
@@ -127,15 +131,31 @@ func (a *app) serve(ctx context.Context, flags *serveFlags) error {
 		return err
 	}
 	defer flags.notify.close(hook, log)
-	a.observer = weir.JoinObservers(measured.Observer(), flags.notify.observer(hook, log))
+	flags.config.open(a.store, log)
+	a.lastGood, a.late = flags.config.lastGood(), flags.config.late(a.store, flags.http.leaseKey != "", log)
+	a.observer = weir.JoinObservers(measured.Observer(), flags.notify.observer(hook, log), flags.cell.observer(), flags.config.observer(log))
 	if book != nil && secure == nil {
 		warnClear(log, ln, rpcs)
 	}
 
 	a.timeout = 0 // the limiter's default: others wait for the answer
 	a.within = flags.decide.on(a.store)
+	a.onUnavailable, a.instances = weir.Unavailable(flags.backstop.onUnavailable), flags.backstop.count
+	if flags.cell.name != "" {
+		defer flags.cell.close(log)
+		a.shares = func(st store.Store) (weir.Shares, error) { return flags.cell.shares(st, log) }
+	}
 	return a.with(create, func(lim *weir.Limiter) error {
 		measured.Watch(lim, a.opened)
+		if err := flags.cell.start(ctx, lim, measured); err != nil {
+			return err
+		}
+		defer flags.cell.close(log)
+		flowing, done, err := flags.config.parts(ctx, lim, a.opened, measured, log)
+		if err != nil {
+			return err
+		}
+		defer done()
 		poller := live.New(lim, 0)
 		defer poller.Close()
 		cfg := server.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Metrics: measured, Log: log, LogRequests: flags.log.requests, Version: build().Version}
@@ -158,8 +178,12 @@ func (a *app) serve(ctx context.Context, flags *serveFlags) error {
 			}
 			parts = append(parts, part)
 		}
+		parts = append(parts, flowing...)
 		if profiles != nil {
 			parts = append(parts, profiles)
+		}
+		if count := flags.backstop.part(a.store, a.opened, log); count != nil {
+			parts = append(parts, count)
 		}
 		if scrapes != nil {
 			parts = append(parts, scrapes)

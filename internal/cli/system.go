@@ -56,7 +56,7 @@ func (a *app) systemSetCmd() *cobra.Command {
 		},
 	}
 	limitFlag(cmd, &limits, "to set in place of those before")
-	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny or allow")
+	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local")
 	cmd.Flags().StringVar(&nearLimit, "near-limit", "", "`PERCENTAGES` of a limit at which who watches is told: 80,95, none, or default for 80,95,100")
 	return cmd
 }

@@ -125,13 +125,23 @@ func (a *app) usageTopCmd() *cobra.Command {
 				if flags.csv {
 					return a.usageCSV(only(top, flags.limit))
 				}
-				return printPage(a, top, "", func() { a.printTop(top, &query) })
+				return printPage(a, top, "", func() {
+					a.printTop(top, &query)
+					if query.Limit == "" && !slices.ContainsFunc(top, func(u weir.Usage) bool { return u.Requests > 0 }) && slices.ContainsFunc(top, spent) {
+						a.err.Println("the store does not count requests, by which these would be ranked: name a limit, by --limit")
+					}
+				})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
 	cmd.Flags().IntVar(&query.Max, "max", 10, "at most `N`")
 	return flags.add(cmd, "`entity`, the default, parent, resource or limit")
+}
+
+// spent reports whether anything was debited.
+func spent(u weir.Usage) bool {
+	return slices.ContainsFunc(u.Limits, func(l weir.LimitUsage) bool { return l.Debited > 0 })
 }
 
 func (a *app) printTop(top []weir.Usage, q *weir.TopQuery) {

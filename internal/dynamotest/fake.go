@@ -24,6 +24,9 @@ type Fake struct {
 	// After is called once a call has happened, with its output or the error it ended with. The caller gets the error
 	// that it returns instead of the answer, as when a connection breaks.
 	After func(op string, in, out any) error
+	// Changed is called with an item of a table before and after each change, as a stream has it: nil when there was or is
+	// none. It is called under the fake's lock, in the order of the changes, and must not change what it is given.
+	Changed func(table string, old, replaced map[string]types.AttributeValue)
 
 	mu       sync.Mutex
 	tables   map[string]*table
@@ -78,6 +81,7 @@ func (f *Fake) Sweep(now time.Time) int {
 			}
 			if n, err := parseNumber(ttl.Value); err == nil && n.cmp(number{coef: big.NewInt(now.Unix())}) < 0 {
 				delete(t.items, id)
+				t.tell(it, nil)
 				removed++
 			}
 		}

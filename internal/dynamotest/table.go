@@ -18,6 +18,14 @@ type table struct {
 	items   map[string]item // by schema.id; what is in one is never changed
 	desc    *types.TableDescription
 	ttl     string // the attribute
+	changed func(table string, old, replaced map[string]types.AttributeValue)
+}
+
+// tell tells who follows the table of a change.
+func (t *table) tell(old, replaced item) {
+	if t.changed != nil && (old != nil || replaced != nil) {
+		t.changed(t.name, old, replaced)
+	}
 }
 
 // schema is the key of a table or an index: a hash and perhaps a range.
@@ -181,7 +189,7 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 	if err != nil {
 		return nil, err
 	}
-	t := &table{name: name, key: key, indexes: make(map[string]*index), items: make(map[string]item)}
+	t := &table{name: name, key: key, indexes: make(map[string]*index), items: make(map[string]item), changed: f.Changed}
 	t.desc = &types.TableDescription{
 		TableName: &name, TableStatus: types.TableStatusActive, KeySchema: in.KeySchema,
 		AttributeDefinitions: in.AttributeDefinitions, TableArn: new(arnPrefix + name),

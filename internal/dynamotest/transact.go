@@ -18,11 +18,14 @@ type replay struct {
 }
 
 func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamodb.TransactWriteItemsOutput, error) {
-	request, err := json.Marshal(in.TransactItems)
-	if err != nil {
-		return nil, err
-	}
 	token := aws.ToString(in.ClientRequestToken)
+	var request []byte
+	if token != "" {
+		var err error
+		if request, err = json.Marshal(in.TransactItems); err != nil {
+			return nil, err
+		}
+	}
 	if done, ok := f.tokens[token]; ok {
 		if done.request != string(request) {
 			return nil, &types.IdempotentParameterMismatchException{Message: new("the token was used with another request")}

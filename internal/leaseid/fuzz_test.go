@@ -40,6 +40,11 @@ func FuzzLeaseID(f *testing.F) {
 	if !ok || namespace != "blue" || !reflect.DeepEqual(got, held) {
 		f.Fatalf("got %q %+v, %t", namespace, got, ok)
 	}
+	local := held
+	local.Local = true
+	if _, got, ok := parse(key, sign(key, "blue", local)); !ok || !reflect.DeepEqual(got, local) {
+		f.Fatalf("got %+v, %t", got, ok)
+	}
 	f.Add(id, []byte{1, 0, 0})
 	f.Add(id[:9]+"\r\n"+id[9:], []byte{})
 	f.Add("AAAA", bytes.Repeat([]byte{0xff}, 64))

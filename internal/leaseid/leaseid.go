@@ -39,6 +39,7 @@ const (
 	flagOverride = 1 << iota
 	flagParent   // of another entity than the lease's, which follows
 	flagLeftOut
+	flagLocal // of the lease, which has charges
 )
 
 var encoding = base64.RawURLEncoding.Strict()
@@ -141,6 +142,9 @@ func appendLease(b []byte, l *Lease) []byte {
 		if c.LeftOut {
 			flags |= flagLeftOut
 		}
+		if h.Local {
+			flags |= flagLocal
+		}
 		if c.Entity != h.Entity {
 			flags |= flagParent
 		}
@@ -181,6 +185,7 @@ func parse(payload []byte) (*Lease, bool) {
 		c := weir.HeldCharge{Entity: h.Entity}
 		flags := r.byte()
 		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
+		h.Local = h.Local || flags&flagLocal != 0
 		if flags&flagParent != 0 {
 			c.Entity = r.text()
 		}

@@ -79,17 +79,9 @@ const (
 // It may stop half-way: what is done is done, and to plan and apply again does the rest.
 func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (Result, error) {
 	lim = lim.In(p.Namespace)
-	res := Result{Namespace: p.Namespace, Manifest: p.Manifest, Unchanged: p.Unchanged, Revision: p.Last.Revision}
-	var todo []*Change
-	for i := range p.Changes {
-		switch c := &p.Changes[i]; {
-		case c.Action == Adopt && !opts.Adopt:
-			return res, p.unadopted()
-		case c.Action == Delete && opts.Keep:
-			res.Kept++
-		default:
-			todo = append(todo, c)
-		}
+	res, todo, err := p.todo(opts)
+	if err != nil {
+		return res, err
 	}
 	if p.CreateNamespace {
 		_, err := lim.CreateNamespace(ctx, p.Namespace)
@@ -105,8 +97,29 @@ func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (
 	if err != nil {
 		return res, err
 	}
+	return p.applyWith(ctx, lim, lock, res, todo, opts)
+}
+
+// todo returns the changes that are to be made.
+func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
+	res = Result{Namespace: p.Namespace, Manifest: p.Manifest, Unchanged: p.Unchanged, Revision: p.Last.Revision}
+	for i := range p.Changes {
+		switch c := &p.Changes[i]; {
+		case c.Action == Adopt && !opts.Adopt:
+			return res, nil, p.unadopted()
+		case c.Action == Delete && opts.Keep:
+			res.Kept++
+		default:
+			todo = append(todo, c)
+		}
+	}
+	return res, todo, nil
+}
+
+// applyWith makes changes, records the revision and gives the lock back.
+func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.ManifestLock, res Result, todo []*Change, opts ApplyOptions) (Result, error) {
 	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
-	err = a.run(ctx, todo)
+	err := a.run(ctx, todo)
 	if err == nil && len(res.Failed) > 0 {
 		err = &FailedError{len(res.Failed), len(todo), res.Failed[0]}
 	}

@@ -42,6 +42,15 @@ type Change struct {
 	phase  int // when it is made
 }
 
+// Limits returns the limits that the record is to have: none if it is removed, or is an entity itself, or was read from
+// JSON.
+func (c *Change) Limits() []weir.Limit {
+	if c.after == nil || c.after.Limits == nil {
+		return nil
+	}
+	return c.after.Limits.Limits
+}
+
 // entityDiff says what changes of an entity. Whether that loosens or tightens depends on the parents' limits; that a
 // parent is charged that was not can only tighten.
 func entityDiff(b, a *weir.Entity) (fs []Field, moves Moves) {

@@ -38,7 +38,7 @@ func (d *decoder) system(n *yaml.Node, add adder) {
 	}
 }
 
-var unavailables = []string{"deny", "allow"}
+var unavailables = []string{"deny", "allow", "local"}
 
 func (d *decoder) onUnavailable(n *yaml.Node, path string) (weir.Unavailable, bool) {
 	text, ok := d.text(n, path)

@@ -28,6 +28,7 @@ type Plan struct {
 	Last weir.Revision `json:"last,omitzero"`
 
 	manifest *Manifest
+	before   world
 	removed  map[string]*weir.Entity // entities that are deleted
 }
 
@@ -66,6 +67,7 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	}
 	p.order()
 	before := worldOf(lv)
+	p.before = before
 	after := p.after(before)
 	for i := range p.Changes {
 		p.Changes[i].describe(before, after)
@@ -262,4 +264,16 @@ func (p *Plan) Tightening() (n int) {
 		}
 	}
 	return n
+}
+
+// Limits returns the limits that apply to an entity on a resource before and after the changes; none if there are none.
+// A plan that was loaded does not know them.
+func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
+	of := func(w world) func(entity, resource string) []weir.Limit {
+		return func(entity, resource string) []weir.Limit {
+			limits, _, _ := w.limits(entity, resource)
+			return limits
+		}
+	}
+	return of(p.before), of(p.after(p.before))
 }

@@ -32,8 +32,22 @@ func Save(plans []*Plan) ([]byte, error) {
 	for _, p := range plans {
 		s.Plans = append(s.Plans, SavedPlan{p, string(p.manifest.Text()), p.state()})
 	}
+	return s.Text()
+}
+
+// Text returns the file.
+func (s *Saved) Text() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
+}
+
+// ReadSaved reads a file of plans, which may be outdated.
+func ReadSaved(text []byte, name string) (*Saved, error) {
+	var s Saved
+	if err := json.Unmarshal(text, &s); err != nil || s.Format != savedFormat {
+		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
+	}
+	return &s, nil
 }
 
 // state is a hash of all that the plan changes and of what it found.
@@ -53,9 +67,9 @@ func (p *Plan) state() string {
 // Load makes the plans of a file again, and refuses if any of them would not be the same: the live records have been
 // changed since.
 func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*Plan, error) {
-	var s Saved
-	if err := json.Unmarshal(text, &s); err != nil || s.Format != savedFormat {
-		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
+	s, err := ReadSaved(text, name)
+	if err != nil {
+		return nil, err
 	}
 	var plans []*Plan
 	for _, saved := range s.Plans {

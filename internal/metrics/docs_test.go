@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc"
@@ -54,6 +55,13 @@ func scraped(t *testing.T) map[string]map[string]bool {
 		t.Fatal(err)
 	}
 	r.m.Watch(r.lim, every{r.store, []store.Measured{r.store, onDisk, onDynamo}})
+
+	r.m.WatchCell(func() metrics.Cell {
+		return metrics.Cell{Name: "a", Contact: time.Now(), Shares: []metrics.CellShare{{Share: 1, Ratio: 1}}}
+	})
+
+	r.m.WatchConfig(func() metrics.ConfigFlow { return metrics.ConfigFlow{} })
+	r.m.WatchMirror(func() time.Duration { return time.Second })
 
 	shadow := weir.PerHour("sph", 1)
 	shadow.Enforce = weir.EnforceShadow

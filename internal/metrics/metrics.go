@@ -53,6 +53,9 @@ type Metrics struct {
 	http    requests
 	rpc     requests
 	sources atomic.Pointer[sources]
+	config  atomic.Pointer[func() ConfigFlow]
+	mirror  atomic.Pointer[func() time.Duration]
+	cell    atomic.Pointer[func() Cell] // nil: there are no cells
 
 	window   window // of all namespaces
 	episode  episode

@@ -39,6 +39,8 @@ func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	})
 	m.decisions(s)
 	m.stores(s)
+	m.configuration(s)
+	m.cells(s)
 	m.traffic(s)
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"}, Metrics: s.metrics}}, nil
 }
@@ -129,6 +131,7 @@ func (m *Metrics) stores(s *scrape) {
 		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{"result", "miss"}})
 	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
 	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are remembered.", point[float64]{v: float64(st.Plans)})
+	s.backstop(src.lim.BackstopStats())
 	if src.measured == nil {
 		return
 	}

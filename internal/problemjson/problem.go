@@ -39,6 +39,8 @@ type Problem struct {
 	Detail, Field string
 	RetryAfter    time.Duration      // 0: none
 	Refused       bool               // by limits: Statuses are told
+	Degraded      bool               // with Refused: the store did not answer, and those are of this process's share
+	Over          int64              // with Degraded; see weir.Decision
 	Entity        string             // with Refused: whose limits go by their name alone
 	Statuses      []weir.LimitStatus // with Refused
 	Errors        []byte             // JSON; nil: none
@@ -59,6 +61,9 @@ func (p *Problem) Append(b []byte) []byte {
 	if p.Refused {
 		b = appendViolated(append(b, `,"violated-policies":`...), p.Entity, p.Statuses)
 		b = AppendStatuses(append(b, `,"limits":`...), p.Statuses)
+	}
+	if p.Degraded {
+		b = strconv.AppendInt(append(b, `,"degraded":true,"over":`...), p.Over, 10)
 	}
 	if len(p.Errors) > 0 {
 		b = append(append(b, `,"errors":`...), p.Errors...)

@@ -139,7 +139,7 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 		added = append(added, h)
 	}
 	resp.ResponseHeadersToAdd = added
-	f := fact{over: c.over, degraded: c.degraded, reason: c.reason}
+	f := fact{over: c.over, degraded: c.degraded, bound: c.bound, reason: c.reason}
 	if most := ratelimitheaders.Binding(c.statuses); most != nil {
 		f.policy = most.Limit
 	}
@@ -165,6 +165,7 @@ const (
 // fact is what the metadata say.
 type fact struct {
 	over, degraded bool
+	bound          int64 // on what may be admitted beyond the limits, if degraded
 	reason         reason
 	policy         string
 }
@@ -183,6 +184,9 @@ func (f *facts) of(k fact) *structpb.Struct {
 		m := map[string]*structpb.Value{
 			"decision": structpb.NewStringValue(decision),
 			"degraded": structpb.NewBoolValue(k.degraded),
+		}
+		if k.bound != 0 {
+			m["over"] = structpb.NewNumberValue(float64(k.bound))
 		}
 		if k.policy != "" {
 			m["policy"] = structpb.NewStringValue(k.policy)

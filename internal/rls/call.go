@@ -32,6 +32,7 @@ type call struct {
 
 	over     bool
 	degraded bool
+	bound    int64 // on what may be admitted beyond the limits, if degraded; -1: none
 	reason   reason
 	retry    time.Duration // at least so long
 	statuses []weir.LimitStatus
@@ -200,7 +201,7 @@ func (c *call) take(ctx context.Context) ([]*weir.Lease, error) {
 func (c *call) admitted(leases []*weir.Lease) {
 	for i, lease := range leases {
 		d := lease.Decision()
-		c.degraded = c.degraded || d.Degraded
+		c.degrade(&d)
 		st := &c.room.status[c.asks[i].at]
 		st.Code = codeOK
 		c.describe(c.asks[i].at, d.Statuses)
@@ -211,6 +212,16 @@ func (c *call) admitted(leases []*weir.Lease) {
 	}
 	if c.degraded {
 		c.reason = reasonStore
+	}
+}
+
+// degrade notes that the store did not decide.
+func (c *call) degrade(d *weir.Decision) {
+	if d.Degraded {
+		if !c.degraded || d.Over < 0 || c.bound >= 0 && d.Over > c.bound {
+			c.bound = d.Over
+		}
+		c.degraded = true
 	}
 }
 
@@ -261,6 +272,7 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 // exceeded notes which descriptors are over their limits. Of the others nothing was debited.
 func (c *call) exceeded(over *weir.ExceededError) {
 	c.over, c.reason, c.retry = true, reasonExceeded, over.RetryAfter
+	c.degrade(&over.Decision)
 	c.note(over.Statuses)
 	for i := range c.asks {
 		d := &over.Decision

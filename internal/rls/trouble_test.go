@@ -24,7 +24,7 @@ func TestStoreInTrouble(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	down := func(context.Context) error { return errors.New("connection refused") }
 	for name, trouble := range map[string]func(context.Context) error{"frozen": hang, "down": down} {
-		for _, policy := range []weir.Unavailable{weir.Allow, weir.Deny} {
+		for _, policy := range []weir.Unavailable{weir.Allow, weir.Deny, weir.Local} {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint(name, policy, n), func(t *testing.T) {
 					t.Parallel()
@@ -47,6 +47,12 @@ func TestStoreInTrouble(t *testing.T) {
 						}
 						if fact(resp, "degraded") != "true" || fact(resp, "reason") != "the store did not answer in time" {
 							t.Errorf("%s", resp.DynamicMetadata)
+						}
+						if bound, want := fact(resp, "over"), map[weir.Unavailable]string{weir.Allow: "-1", weir.Local: "10"}[policy]; bound != want {
+							t.Errorf("over %s, want %s", bound, want)
+						}
+						if policy == weir.Local && resp.GetStatuses()[0].GetLimitRemaining() != 8 {
+							t.Errorf("%v: 1 was spent before, 1 now", resp.GetStatuses()[0])
 						}
 						if strings.Contains(resp.String(), "refused\"") {
 							t.Errorf("what the store says is nobody else's business: %s", resp)

@@ -94,7 +94,7 @@ func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease
 	if d.Degraded {
 		// Why the store did not answer is for the log.
 		s.trouble(ctx, "admitted without the store", errors.New(d.Reason))
-		out.Degraded, out.Reason = true, "the store did not answer"
+		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
 	}
 	if brief {
 		return out
@@ -127,6 +127,9 @@ func (s *Server) idOf(l *leaseid.Lease) string {
 // refusal makes the response of a request that a limit refused.
 func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
 	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
+	if over.Degraded {
+		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
+	}
 	if !brief {
 		out.Limits = statusesOf(over.Statuses)
 	}
@@ -142,8 +145,10 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 		req.OnUnavailable = weir.Deny
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW:
 		req.OnUnavailable = weir.Allow
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_LOCAL:
+		req.OnUnavailable = weir.Local
 	default:
-		return req, badField("on_unavailable", "%d is none of deny (1), allow (2)", in.GetOnUnavailable())
+		return req, badField("on_unavailable", "%d is none of deny (1), allow (2), local (3)", in.GetOnUnavailable())
 	}
 	if len(in.ProtoReflect().GetUnknown()) > 0 {
 		return req, badField("request", "has a field that this server does not know")

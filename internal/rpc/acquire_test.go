@@ -248,6 +248,19 @@ func TestAcquireWithoutTheStore(t *testing.T) {
 	if err != nil || !a.GetAllowed() || !a.GetDegraded() || a.GetReason() == "" || strings.Contains(a.GetReason(), "down") || a.GetLease() == "" {
 		t.Errorf("got %v, %v", a, err)
 	}
+	if a.GetOver() != -1 {
+		t.Errorf("over %d: there is no bound", a.GetOver())
+	}
+	in.OnUnavailable = weirv1.OnUnavailable_ON_UNAVAILABLE_LOCAL
+	a, err = f.Acquire(t.Context(), in)
+	if err != nil || !a.GetAllowed() || !a.GetDegraded() || a.GetOver() <= 0 || len(a.GetLimits()) == 0 || a.GetOver() < a.GetLimits()[0].GetBurst() {
+		t.Errorf("got %v, %v", a, err)
+	}
+	in.Tokens = map[string]int64{a.GetLimits()[0].GetLimit(): a.GetLimits()[0].GetBurst()}
+	a, err = f.Acquire(t.Context(), in) // more than is left
+	if err != nil || a.GetAllowed() || !a.GetDegraded() || a.GetRetryAfter() == nil {
+		t.Errorf("got %v, %v", a, err)
+	}
 	in.OnUnavailable = weirv1.OnUnavailable_ON_UNAVAILABLE_DENY
 	_, err = f.Acquire(t.Context(), in)
 	wants(t, err, codes.Unavailable, "retry")

@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 	decision := rapid.Custom(func(t *rapid.T) *weirv1.AcquireResponse {
 		d := &weirv1.AcquireResponse{
 			Allowed: rapid.Bool().Draw(t, "allowed"), Lease: words.Draw(t, "lease"), Degraded: rapid.Bool().Draw(t, "degraded"), Reason: words.Draw(t, "reason"),
-			Limits: rapid.SliceOfN(status, 0, 4).Draw(t, "limits"), RetryAfter: duration.Draw(t, "retry"),
+			Limits: rapid.SliceOfN(status, 0, 4).Draw(t, "limits"), RetryAfter: duration.Draw(t, "retry"), Over: number.Draw(t, "over"),
 		}
 		if rapid.Bool().Draw(t, "expires") {
 			d.Expires = &timestamppb.Timestamp{Seconds: number.Draw(t, "s"), Nanos: int32(number.Draw(t, "ns"))}
@@ -104,7 +104,7 @@ func TestAnswers(t *testing.T) {
 func TestCodecKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, known := range map[proto.Message]int{
-		&weirv1.AcquireResponse{}: 7, &weirv1.LimitStatus{}: 14, &weirv1.AcquireBatchResponse{}: 2, &weirv1.AcquireResult{}: 2, &weirv1.Error{}: 5,
+		&weirv1.AcquireResponse{}: 8, &weirv1.LimitStatus{}: 14, &weirv1.AcquireBatchResponse{}: 2, &weirv1.AcquireResult{}: 2, &weirv1.Error{}: 5,
 	} {
 		if d := m.ProtoReflect().Descriptor(); d.Fields().Len() != known {
 			t.Errorf("%s has %d fields, wire_encode.go writes %d", d.Name(), d.Fields().Len(), known)

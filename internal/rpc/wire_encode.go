@@ -91,7 +91,8 @@ func appendDecision(b []byte, m *weirv1.AcquireResponse) []byte {
 		from := len(b)
 		b = closed(appendStatus(b, st), from)
 	}
-	return appendDuration(b, 7, m.GetRetryAfter())
+	b = appendDuration(b, 7, m.GetRetryAfter())
+	return appendUint(b, 8, uint64(m.GetOver()))
 }
 
 func appendStatus(b []byte, m *weirv1.LimitStatus) []byte {

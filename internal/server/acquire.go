@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -132,7 +133,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 		// Why the store did not answer is for the log.
 		s.trouble(r, "admitted without the store", errors.New(d.Reason))
 		h.Set("Weir-Degraded", "store-unavailable")
-		b = append(b, `,"degraded":true,"reason":"the store did not answer"`...)
+		b = append(b, `,"degraded":true,"over":`...)
+		b = append(strconv.AppendInt(b, d.Over, 10), `,"reason":"the store did not answer"`...)
 	} else {
 		b = append(b, `,"degraded":false`...)
 	}

@@ -126,7 +126,7 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case u == nil && near == nil:
-		return badField("body", "sets nothing: on_unavailable, deny or allow; near_limit, percentages")
+		return badField("body", "sets nothing: on_unavailable, deny, allow or local; near_limit, percentages")
 	}
 	if near != nil {
 		if err := near.Validate(); err != nil { // before anything is set

@@ -155,6 +155,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if p.over != nil && len(p.over.Statuses) > 0 {
 		s.setLimits(h, p.over.Statuses[0].Entity, p.over.Statuses)
+		if p.over.Degraded {
+			h.Set("Weir-Degraded", "store-unavailable")
+		}
 	}
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
@@ -166,6 +169,7 @@ func (p *problem) append(b []byte) []byte {
 	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter, Refused: p.over != nil}
 	if p.over != nil && len(p.over.Statuses) > 0 {
 		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
+		out.Degraded, out.Over = p.over.Degraded, p.over.Over
 	}
 	if len(p.errors) > 0 {
 		out.Errors, _ = json.Marshal(p.errors) // text and numbers: always

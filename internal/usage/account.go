@@ -125,6 +125,9 @@ func (a *Account) Observe(o *Observation, changes []Change) []Change {
 
 func (a *Account) raise(birth uint64, minute int64, c Count, changes []Change) []Change {
 	t := a.trail(birth, c)
+	if c.Value <= t.base {
+		return changes // of a closed minute
+	}
 	i, found := slices.BinarySearchFunc(t.marks, minute, func(m mark, minute int64) int { return cmp.Compare(m.minute, minute) })
 	if found && t.marks[i].value >= c.Value {
 		return changes

@@ -422,3 +422,43 @@ func TestAsInMemory(t *testing.T) {
 func same(a, b store.Record) bool {
 	return a.Key == b.Key && a.Version == b.Version && a.Parent == b.Parent && bytes.Equal(a.Value, b.Value) && a.Expires.Equal(b.Expires)
 }
+
+// Epochs are of now: also those that others have raised, and of namespaces that were never written to.
+func TestEpochs(t *testing.T) {
+	t.Parallel()
+	endpoint, table := dynamotest.Engine(t), dynamotest.Table(t)
+	client := dynamotest.Client(t, endpoint)
+	if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	watch := &spy{API: client}
+	open := func(api dynamodb.API) *dynamodb.Store {
+		s, err := dynamodb.New(dynamodb.Config{Client: api, Table: table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	s, other := open(watch), open(client)
+	for n := range uint64(3) {
+		got, err := s.Epochs(t.Context(), "never", "a#b", "never")
+		if err != nil || !slices.Equal(got, []uint64{0, n, 0}) {
+			t.Errorf("%v, error %v, want %d", got, err, n)
+		}
+		w := store.Write{Record: store.Record{Key: store.Key{Namespace: "a#b", Kind: store.KindSystem}, Version: n, Value: []byte("{}")}}
+		if err := other.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := watch.gets.Load(); n != 3 {
+		t.Errorf("%d calls for 3 looks", n)
+	}
+	// What they saw is the stamp of what is read next.
+	if _, err := s.Epochs(t.Context(), "a#b"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(t.Context(), store.Key{Namespace: "a#b", Kind: store.KindSystem}); err != nil || got.Epoch != 3 {
+		t.Errorf("epoch %d, error %v", got.Epoch, err)
+	}
+}

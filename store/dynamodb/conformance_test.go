@@ -80,6 +80,6 @@ func harness(t *testing.T, cfg dynamodb.Config) storetest.Harness {
 			t.Helper()
 			s.(*dynamodb.Store).Flush()
 		},
-		Caps: storetest.Caps{HandClock: true, Remote: true},
+		Caps: storetest.Caps{HandClock: true, Remote: true, LateUsage: true},
 	}
 }

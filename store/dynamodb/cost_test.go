@@ -11,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weirlimits/weir/internal/cost"
 	"github.com/weirlimits/weir/internal/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -23,6 +24,7 @@ func TestCost(t *testing.T) {
 	alice, parent := bkt("alice"), bkt("parent")
 	limits := store.Key{Kind: store.KindResourceLimits, Namespace: "n", ID: "api"}
 	entity := store.Key{Kind: store.KindEntity, Namespace: "n", ID: "alice"}
+	proved := make(map[string]bool)
 	for _, tt := range []struct {
 		name        string
 		calls       int
@@ -77,6 +79,17 @@ func TestCost(t *testing.T) {
 			"cascade, the child refuses", 1, 0, 1,
 			func(st *stage, s *dynamodb.Store) { st.want(s, true, of(alice, small, 1), of(parent, rpm, 1)) },
 			func(st *stage, s *dynamodb.Store) { st.want(s, false, of(alice, small, 1), of(parent, rpm, 1)) },
+		},
+		{ // which others have spent; and what the child was debited is returned
+			"cascade, the parent refuses", 3, 0, 3,
+			func(st *stage, s *dynamodb.Store) {
+				st.want(s, true, of(alice, rpm, 1))
+				st.want(st.open(), true, of(parent, small, 1))
+			},
+			func(st *stage, s *dynamodb.Store) {
+				st.want(s, false, of(alice, rpm, 1), of(parent, small, 1))
+				s.Close()
+			},
 		},
 		{
 			"wrong guess", 2, 0, 2,
@@ -136,6 +149,15 @@ func TestCost(t *testing.T) {
 		after := st.fake.Capacity()
 		if read, write := after.Read-before.Read, after.Write-before.Write; calls != tt.calls || read != tt.read || write != tt.write {
 			t.Errorf("%s: %d calls, %g RCU, %g WCU; want %d, %g, %g", tt.name, calls, read, write, tt.calls, tt.read, tt.write)
+		}
+		proved[tt.name] = true
+		if op := cost.Of(tt.name); op.Calls != tt.calls || op.Read != tt.read || op.Write != tt.write {
+			t.Errorf("%s: weir cost reckons with %+v", tt.name, op)
+		}
+	}
+	for _, op := range cost.Operations {
+		if !proved[op.Name] {
+			t.Errorf("weir cost reckons with %s, which nothing proves", op.Name)
 		}
 	}
 }

@@ -20,6 +20,12 @@ type CreateConfig struct {
 	Tags map[string]string
 	// PITR asks for point-in-time recovery. That it is not to be had is a finding, not an error.
 	PITR bool
+	// PITRDays is to how many days back, from 1 to 35. Defaults to DynamoDB's 35.
+	PITRDays int
+	// Stream has the table tell its changes, with old and new images.
+	Stream bool
+	// KMSKey encrypts the table, by its ARN. Defaults to DynamoDB's own key.
+	KMSKey string
 	// DeletionProtection has DynamoDB refuse to delete the table.
 	DeletionProtection bool
 }
@@ -49,7 +55,7 @@ func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (R
 	}
 	var backups error
 	if cfg.PITR {
-		backups = enableBackups(ctx, admin, table)
+		backups = enableBackups(ctx, admin, table, cfg.PITRDays)
 	}
 	// Last, for it is what lets a store open the table.
 	if err := putVersion(ctx, admin, table); err != nil {
@@ -78,6 +84,12 @@ func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConf
 	}
 	if cfg.DeletionProtection {
 		in.DeletionProtectionEnabled = aws.Bool(true)
+	}
+	if cfg.Stream {
+		in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages}
+	}
+	if cfg.KMSKey != "" {
+		in.SSESpecification = &types.SSESpecification{Enabled: aws.Bool(true), SSEType: types.SSETypeKms, KMSMasterKeyId: &cfg.KMSKey}
 	}
 	for _, ix := range tableIndexes {
 		in.AttributeDefinitions = append(in.AttributeDefinitions, textAttribute(ix.hash), textAttribute(ix.sort))
@@ -143,9 +155,12 @@ func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.T
 	if name != "" && name != attrTTL {
 		return refuse("its items expire by attribute " + name + ", not " + attrTTL)
 	}
-	version, err := schemaVersion(ctx, admin, table)
-	if err != nil || version > 0 {
-		return errors.Join(err, tooNew(table, version))
+	sc, err := ReadSchema(ctx, admin, table)
+	if err != nil || sc.Version > 0 && sc.Client <= SchemaVersion {
+		return err
+	}
+	if sc.Version > 0 {
+		return sc.refuse(table)
 	}
 	out, err := admin.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)})
 	if err != nil {
@@ -174,12 +189,13 @@ func enableTTL(ctx context.Context, admin Admin, table string) error {
 // backupTries is how often to ask for backups of a table that is too young for them: over about half a minute.
 const backupTries = 20
 
-func enableBackups(ctx context.Context, admin Admin, table string) error {
+func enableBackups(ctx context.Context, admin Admin, table string, days int) error {
+	spec := &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)}
+	if days > 0 {
+		spec.RecoveryPeriodInDays = aws.Int32(int32(days))
+	}
 	for try := 0; ; try++ {
-		_, err := admin.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-			TableName:                        &table,
-			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-		})
+		_, err := admin.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{TableName: &table, PointInTimeRecoverySpecification: spec})
 		var early *types.ContinuousBackupsUnavailableException
 		if !errors.As(err, &early) || try == backupTries || pause(ctx, try) != nil {
 			return err

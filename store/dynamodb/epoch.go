@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // epochs remembers the namespaces' epochs as they were read last. Since a batch is no snapshot, the stamp of records
@@ -82,4 +84,33 @@ func (s *Store) sawEpoch(namespace string, before epoch, attrs map[string]types.
 	}
 	s.epochs.saw(namespace, before, n)
 	return n, nil
+}
+
+var _ store.Epochs = (*Store)(nil)
+
+// Epochs implements [store.Epochs]: one read unit for each.
+func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
+	if err := s.ready(ctx); err != nil || len(namespaces) == 0 {
+		return nil, err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	keys, before := make([]primary, len(namespaces)), make([]epoch, len(namespaces))
+	for i, ns := range namespaces {
+		if err := checkKey("get", store.Key{Namespace: ns, Kind: store.KindSystem}, ""); err != nil {
+			return nil, err
+		}
+		keys[i], before[i] = epochKey(ns), s.epochs.of(ns)
+	}
+	found, err := s.batchGet(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	ns := make([]uint64, len(namespaces))
+	for i, k := range keys {
+		if ns[i], err = s.sawEpoch(namespaces[i], before[i], found[k]); err != nil {
+			return nil, err
+		}
+	}
+	return ns, nil
 }

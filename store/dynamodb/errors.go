@@ -79,7 +79,8 @@ const (
 	codeNoTable     = "ResourceNotFoundException"
 	codeUnavailable = "ServiceUnavailable"
 
-	reasonCondition = "ConditionalCheckFailed"
+	reasonCondition  = "ConditionalCheckFailed"
+	reasonValidation = "ValidationError"
 )
 
 var (

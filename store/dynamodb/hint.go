@@ -18,6 +18,7 @@ import (
 const (
 	hintCreate  = "weir doctor --create-table makes it; or check its name, the region and the endpoint"
 	hintUpgrade = "upgrade weir"
+	hintMigrate = "weir upgrade brings the table to this weir's version"
 	hintTrouble = "DynamoDB is in trouble: repeat, and see the state of the service"
 	hintNotOurs = "name another table: this one is not weir's"
 )

@@ -83,7 +83,7 @@ func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
 	if len(attrs) == 0 {
 		return missing, nil
 	}
-	it := &item{shards: 1, limits: make([]itemLimit, 0, (len(attrs)-8)/3+1)}
+	it := &item{shards: 1, limits: make([]itemLimit, 0, max(0, (len(attrs)-8)/3+1))}
 	for name, v := range attrs {
 		if err := it.parse(name, v); err != nil {
 			return nil, fmt.Errorf("attribute %q: %w", name, err)

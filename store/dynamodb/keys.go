@@ -138,6 +138,49 @@ func markerKey(id string) primary {
 	return primary{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
 }
 
+// AuditKey returns the key of an audit event by those of its item, such as a record of the table's stream has them. ok
+// is false for every other item.
+func AuditKey(pk, sk string) (k store.Key, ok bool) {
+	ns, subject, isAudit := strings.Cut(pk, "/AUDIT#")
+	id, isEvent := strings.CutPrefix(sk, auditWord+"#")
+	if !isAudit || !isEvent {
+		return k, false
+	}
+	return store.Key{
+		Namespace: unescaper.Replace(ns), Kind: store.KindAudit, ID: disorder.Replace(id), Sub: unescaper.Replace(subject),
+	}, true
+}
+
+// ConfigKey returns the key of an entity, of limits or of a namespace by those of its item, such as a record of the table's
+// stream has them. ok is false for every other item.
+func ConfigKey(pk, sk string) (k store.Key, ok bool) {
+	ns, rest, ok := strings.Cut(pk, "/")
+	noun, id, is := strings.Cut(rest, "#")
+	if !ok || !is {
+		return k, false
+	}
+	k.Namespace, k.ID = unescaper.Replace(ns), unescaper.Replace(id)
+	for kind, l := range layouts {
+		if l.noun != noun || kind != store.KindEntity && kind != store.KindEntityLimits && kind != store.KindResourceLimits {
+			continue
+		}
+		if sub, of := strings.CutPrefix(sk, l.word); of && (sub == "" || sub[0] == '#') {
+			k.Kind, k.Sub = kind, disorder.Replace(strings.TrimPrefix(sub, "#"))
+			return k, true
+		}
+	}
+	if noun != "SYSTEM" || id != "" {
+		return k, false
+	}
+	for _, kind := range []store.Kind{store.KindSystem, store.KindNamespace, store.KindNamespaceID} {
+		if id, of := strings.CutPrefix(sk, systemWords[kind]); of && (id == "" || id[0] == '#') {
+			k.Kind, k.ID = kind, disorder.Replace(strings.TrimPrefix(id, "#"))
+			return k, true
+		}
+	}
+	return k, false
+}
+
 // indexPartition is the hash key of indexAll under which something is listed.
 func indexPartition(namespace, spread string) string {
 	h := fnv.New32a()
@@ -196,4 +239,47 @@ func checkKey(op string, k store.Key, parent string) error {
 		return bad("a kind with NUL")
 	}
 	return nil
+}
+
+// usageParts is how many hash keys the windows of a kind are spread over.
+const usageParts = 8
+
+// accountKey is the primary key of what was seen of a source of usage: a shard of a bucket, or a process.
+func accountKey(b store.Bucket, source string) primary {
+	return primary{
+		escaper.Replace(b.Namespace) + "/ACCOUNT#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + escaper.Replace(source),
+		"#ACCOUNT",
+	}
+}
+
+// tallyKey is the primary key of what a process has counted, of a namespace.
+func tallyKey(namespace, source string, n int) primary {
+	return primary{escaper.Replace(namespace) + "/TALLY#" + escaper.Replace(source) + "#" + strconv.Itoa(n), sortTally}
+}
+
+const sortTally = "#COUNTS"
+
+// parseTallyKey is the inverse of tallyKey.
+func parseTallyKey(pk string) (namespace, source string, ok bool) {
+	ns, rest, ok := strings.Cut(pk, "/TALLY#")
+	source, _, ok2 := strings.Cut(rest, "#")
+	return unescaper.Replace(ns), unescaper.Replace(source), ok && ok2
+}
+
+// usagePartition is a hash key of the windows of a kind.
+func usagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
+	return escaper.Replace(namespace) + "/USAGE#" + string(w[:1]) + string(rune(of)) + "#" + strconv.Itoa(part)
+}
+
+// usageSort is the range key of a window: its start, and what it is about.
+func usageSort(start, id, sub string) string {
+	return start + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
+}
+
+// meteredKey is the primary key of the time from which on usage is kept.
+func meteredKey() primary { return primary{store.Registry + "/SYSTEM#", "#METERED"} }
+
+// streamKey is the primary key of who reads a shard of the stream, and how far.
+func streamKey(shard string) primary {
+	return primary{store.Registry + "/STREAM#", "#SHARD#" + shard}
 }

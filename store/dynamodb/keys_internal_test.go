@@ -202,3 +202,53 @@ func TestKeysFit(t *testing.T) {
 		t.Errorf("a parent of 2,100 bytes: error %v", err)
 	}
 }
+
+// What a stream says of an item leads back to its record, if that is one that decisions go by, and to no other.
+func TestConfigKey(t *testing.T) {
+	t.Parallel()
+	wanted := map[store.Kind]bool{
+		store.KindEntity: true, store.KindEntityLimits: true, store.KindResourceLimits: true, store.KindSystem: true,
+		store.KindNamespace: true, store.KindNamespaceID: true,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		k := anyKey(t)
+		switch k.Kind {
+		case store.KindSystem:
+			k.ID, k.Sub = "", ""
+		case store.KindEntity, store.KindResourceLimits, store.KindNamespace, store.KindNamespaceID:
+			k.Sub = ""
+		default:
+		}
+		if (k.Kind == store.KindNamespace || k.Kind == store.KindNamespaceID || k.Kind == store.KindEntityLimits) && (k.ID == "" || k.Kind == store.KindEntityLimits && k.Sub == "") {
+			return // there are none
+		}
+		p := recordKey(k)
+		got, ok := ConfigKey(p.pk, p.sk)
+		if ok != wanted[k.Kind] || ok && got != k {
+			t.Fatalf("%s is %v, %v, want %v", p, got, ok, k)
+		}
+	})
+	for _, p := range []primary{epochKey("default"), versionKey(), bucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0), markerKey("x"), {}, {"x", "#META"}} {
+		if k, ok := ConfigKey(p.pk, p.sk); ok {
+			t.Errorf("%s is %v", p, k)
+		}
+	}
+}
+
+// TestAuditKey: what an item's key is made of can be read from it, and no other item is taken for an event.
+func TestAuditKey(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.StringMatching(`[a#%/\x00\x01~]{0,6}`)
+		k := store.Key{Namespace: part.Draw(t, "namespace"), Kind: store.KindAudit, ID: part.Draw(t, "id") + "1", Sub: part.Draw(t, "subject")}
+		p := recordKey(k)
+		if got, ok := AuditKey(p.pk, p.sk); !ok || got != k {
+			t.Fatalf("%s is read as %s", k, got)
+		}
+		k.Kind = rapid.SampledFrom([]store.Kind{store.KindEntity, store.KindSystem, store.KindSecret, store.KindRevision, "other"}).Draw(t, "kind")
+		p = recordKey(k)
+		if got, ok := AuditKey(p.pk, p.sk); ok {
+			t.Fatalf("%s is read as %s", k, got)
+		}
+	})
+}

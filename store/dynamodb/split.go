@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
 )
 
 // meter measures how often an item is written, by all processes: between two of our own answers its count of writes
@@ -222,4 +223,43 @@ func (s *split) landed(sh *shard, _ *batch, _ *item) {
 func (s *split) again(_ *shard, b *batch) []*job {
 	s.tries++
 	return b.jobs
+}
+
+// SplitShard splits shard k of a bucket in two, if it is still split into n and may be deeper: what a process does by
+// itself that writes to it too often. Shard 0 goes first, which decides how many there may be. It reports whether one
+// was split.
+func (s *Store) SplitShard(ctx context.Context, b store.Bucket, k, n int) (bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	if n < 1 || n >= s.cfg.MaxShards || k < 0 || k >= n {
+		return false, nil
+	}
+	m := s.recall(b, nil)
+	keys := []primary{bucketKey(b, 0), bucketKey(b, k)}
+	items := make(map[primary]*item)
+	if err := s.readItems(ctx, keys, items); err != nil {
+		return false, err
+	}
+	root, it := items[keys[0]], items[keys[1]]
+	if !it.exists || it.shards != n || k >= root.shards {
+		return false, nil
+	}
+	m.grow(root.shards)
+	if root.shards < 2*n {
+		k, it = 0, root
+	}
+	sh := m.all()[k]
+	sh.lane.Lock()
+	if sh.seen == nil || sh.seen.id != it.id || sh.seen.writes < it.writes {
+		sh.seen = it
+	}
+	p := placed{sh: sh, j: sh.tend(&split{to: 2 * it.shards})}
+	sh.lane.Unlock()
+	if err := p.await(ctx); err != nil {
+		return false, err
+	}
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.seen.shards > it.shards, nil
 }

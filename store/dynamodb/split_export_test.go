@@ -8,10 +8,14 @@ import (
 )
 
 // Split splits shard k of a bucket, of which this store has seen shard 0, in two. It returns once that was done, or
-// could not be.
+// could not be, on a busy machine.
 func (s *Store) Split(b store.Bucket, k int) {
 	ctx := context.Background()
-	sh := s.recall(b, nil).all()[k]
+	all := s.recall(b, nil).all()
+	if k >= len(all) {
+		return // where it was to be split off from could not be split
+	}
+	sh := all[k]
 	sh.lane.Lock()
 	unseen := sh.seen == nil
 	sh.lane.Unlock()

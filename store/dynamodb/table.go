@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,9 +12,6 @@ import (
 
 	"github.com/weirlimits/weir/store"
 )
-
-// SchemaVersion is the version of the table's layout that this weir reads and writes.
-const SchemaVersion = 1
 
 // Admin is what [Create] and [Check] call of DynamoDB's client.
 type Admin interface {
@@ -121,14 +117,16 @@ func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	if desc.TableStatus == types.TableStatusCreating {
 		return r, nil
 	}
-	version, err := schemaVersion(ctx, admin, table)
+	sc, err := ReadSchema(ctx, admin, table)
 	switch {
 	case err != nil:
 		r.fail("schema", err)
-	case version == 0:
+	case sc.Version == 0:
 		r.add("schema", false, "no version: not a table of weir's, or not complete", remedyCreate)
+	case sc.Client > SchemaVersion:
+		r.add("schema", false, sc.String(), hintUpgrade)
 	default:
-		r.add("schema", version <= SchemaVersion, fmt.Sprintf("version %d", version), hintUpgrade)
+		r.add("schema", sc.Version >= SchemaVersion && sc.Target == 0, sc.String(), hintMigrate)
 	}
 	return r, nil
 }
@@ -218,58 +216,4 @@ func ttlOf(ctx context.Context, admin Admin, table string) (string, error) {
 		return aws.ToString(d.AttributeName), nil
 	}
 	return "", nil
-}
-
-// schemaVersion returns the version of a table's layout; 0 when it has none.
-func schemaVersion(ctx context.Context, admin Admin, table string) (uint64, error) {
-	out, err := admin.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().item(), ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		return 0, trouble("read", table, versionKey().String(), err)
-	}
-	if out.Item == nil {
-		return 0, nil
-	}
-	return parseVersion(table, out.Item)
-}
-
-func parseVersion(table string, attrs map[string]types.AttributeValue) (uint64, error) {
-	n, err := field(attrs, attrNumber, unsigned)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("attribute %s: no schema has version 0", attrNumber)
-	}
-	if err != nil {
-		return 0, damaged(table, versionKey(), err)
-	}
-	return n, nil
-}
-
-// checkVersion refuses a table that is not of a layout that this weir knows. It costs one read.
-func (s *Store) checkVersion(ctx context.Context) error {
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	found, err := s.batchGet(ctx, []primary{versionKey()})
-	if err != nil {
-		return err
-	}
-	attrs := found[versionKey()]
-	if attrs == nil {
-		return &store.Error{Op: "open", Key: s.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another"}
-	}
-	version, err := parseVersion(s.cfg.Table, attrs)
-	if err != nil {
-		return err
-	}
-	return tooNew(s.cfg.Table, version)
-}
-
-var errNoVersion = errors.New("the table has no schema version")
-
-func tooNew(table string, version uint64) error {
-	if version <= SchemaVersion {
-		return nil
-	}
-	return &store.Error{
-		Op: "open", Key: table, Hint: hintUpgrade,
-		Err: fmt.Errorf("the table's schema version is %d; this weir knows %d", version, SchemaVersion),
-	}
 }

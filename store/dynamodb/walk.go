@@ -40,6 +40,7 @@ type walk struct {
 	s       *Store
 	reverse bool
 	after   string // "", or where to begin, exclusive
+	skip    int    // how many bytes of a range key do not count for the order
 	lines   []*line
 }
 
@@ -75,7 +76,7 @@ func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
 		}
 		var first *line
 		for _, l := range w.lines {
-			if len(l.read) > 0 && (first == nil || (l.read[0].at < first.read[0].at) != w.reverse) {
+			if len(l.read) > 0 && (first == nil || (l.read[0].at[w.skip:] < first.read[0].at[w.skip:]) != w.reverse) {
 				first = l
 			}
 		}
@@ -91,17 +92,25 @@ func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
 	return out, nil
 }
 
+// maxQueries is how many spans are read at once.
+const maxQueries = 64
+
 // fill reads on wherever nothing is read ahead, at once. Each line reads what it is likely to give of n.
 func (w *walk) fill(ctx context.Context, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.lines))
+	turns := make(chan struct{}, maxQueries)
 	each := n + 1 // the first may be where the page before ended
 	if len(w.lines) > 1 {
 		each = each*3/2/len(w.lines) + 4
 	}
 	for i, l := range w.lines {
 		if len(l.read) == 0 && !l.done {
-			wg.Go(func() { errs[i] = w.s.readLine(ctx, l, w.reverse, int32(each)) })
+			wg.Go(func() {
+				turns <- struct{}{}
+				errs[i] = w.s.readLine(ctx, l, w.reverse, int32(each))
+				<-turns
+			})
 		}
 	}
 	wg.Wait()

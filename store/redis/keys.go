@@ -34,6 +34,9 @@ func (k keys) format() string { return k.base(registry) + "format" }
 
 func (k keys) epochs() string { return k.base(registry) + "epochs" }
 
+// channel is where commits are told of.
+func (k keys) channel() string { return k.base(registry) + "c" }
+
 // list names the records of one kind in a namespace.
 func list(namespace string, kind store.Kind) string {
 	return escaper.Replace(namespace) + ":" + string(kind)

@@ -37,6 +37,8 @@ var (
 	luaGet string
 	//go:embed lua/list.lua
 	luaList string
+	//go:embed lua/epochs.lua
+	luaEpochs string
 	//go:embed lua/open.lua
 	luaOpen string
 )
@@ -61,6 +63,7 @@ var (
 	commitScript  = newScript(writes, luaCommon, luaRecord, luaCommit)
 	getScript     = newScript(frees, luaCommon, luaRecord, luaGet)
 	listScript    = newScript(frees, luaCommon, luaRecord, luaList)
+	epochsScript  = newScript(frees, luaEpochs)
 	openScript    = newScript(writes, luaOpen)
 )
 

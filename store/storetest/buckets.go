@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -127,7 +128,7 @@ func bucketStates(e *env) {
 		e.Fatalf("listed %+v, peek shows %+v", got, want)
 	}
 	m := got.Limits[0]
-	if *m.Limit != *l || m.Debited != 4*tok || m.Returned != 1*tok || room(l, m.Level, p.At) != 7*tok {
+	if *m.Limit != *l || m.Debited != 4*tok || m.Returned != 1*tok || reckon.Room(l, m.Level, p.At) != 7*tok {
 		e.Fatalf("listed %+v", m)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -66,7 +67,7 @@ func thousandMoving(e *env) {
 	rest := e.available(b, l)
 	last := e.allow(debit(b, store.Charge{Limit: l, Amount: rest}))
 	e.refuse(debit(b, store.Charge{Limit: l, Amount: 1}))
-	issued := reading(l, last.At) - reading(l, first.At)
+	issued := reckon.Reading(l, last.At) - reckon.Reading(l, first.At)
 	if got := admitted.Load() + rest; got != issued {
 		e.Fatalf("%d millitokens admitted, %d issued", got, issued)
 	}
@@ -229,8 +230,8 @@ func concurrentChange(e *env) {
 		}
 	})
 	st, now := e.state(b)
-	m := find(st, small)
-	got, want := outstanding(m.Limit, m.Level, now), admitted.Load()*tok
+	m := reckon.Find(st, small)
+	got, want := reckon.Outstanding(m.Limit, m.Level, now), admitted.Load()*tok
 	if got < want || got > want+changes.Load() {
 		e.Fatalf("%d millitokens outstanding, want %d", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -200,29 +201,15 @@ func (e *env) state(b store.Bucket) (store.State, time.Time) {
 func (e *env) meter(b store.Bucket, l *store.Limit) *store.LimitState {
 	e.Helper()
 	st, _ := e.state(b)
-	return find(st, l)
-}
-
-// find returns the state of a limit: by its name, an override by its parameters too.
-func find(st store.State, l *store.Limit) *store.LimitState {
-	for i := range st.Limits {
-		if same(st.Limits[i].Limit, l) {
-			return &st.Limits[i]
-		}
-	}
-	return nil
-}
-
-func same(a, b *store.Limit) bool {
-	return a.Name == b.Name && a.Override == b.Override && (!b.Override || *a == *b)
+	return reckon.Find(st, l)
 }
 
 // available returns what may be debited of a limit, by the bucket's own parameters of it.
 func (e *env) available(b store.Bucket, l *store.Limit) int64 {
 	e.Helper()
 	st, now := e.state(b)
-	if m := find(st, l); m != nil {
-		return room(m.Limit, m.Level, now)
+	if m := reckon.Find(st, l); m != nil {
+		return reckon.Room(m.Limit, m.Level, now)
 	}
 	return l.Burst
 }

@@ -31,6 +31,8 @@ type Caps struct {
 	AtomicTake bool
 	// Remote: each call crosses a network. The suite repeats itself less.
 	Remote bool
+	// LateUsage: somebody else books usage, some time after. The suite does not look at it.
+	LateUsage bool
 }
 
 // lacks reports whether a needed capability is missing. Remote is nobody's need.

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -162,7 +163,7 @@ func (g ledger) take(debits []store.Debit, out store.Outcome) {
 		for _, c := range d.Charges {
 			if !c.Force {
 				s := slot{d.Bucket, c.Limit}
-				g[s] = append(g[s], event{debited: c.Amount, clock: reading(c.Limit, out.At)})
+				g[s] = append(g[s], event{debited: c.Amount, clock: reckon.Reading(c.Limit, out.At)})
 			}
 		}
 	}
@@ -173,7 +174,7 @@ func (g ledger) settle(debits []store.Debit, out store.Outcome) {
 		for _, c := range d.Charges {
 			if c.Amount < 0 {
 				s := slot{d.Bucket, c.Limit}
-				g[s] = append(g[s], event{returned: -c.Amount, clock: reading(c.Limit, out.At)})
+				g[s] = append(g[s], event{returned: -c.Amount, clock: reckon.Reading(c.Limit, out.At)})
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -54,11 +55,11 @@ func idCollide(e *env) {
 	snap := e.peek(all...)
 	born := map[uint64]store.Bucket{}
 	for i, st := range snap.States {
-		m := find(st, l)
+		m := reckon.Find(st, l)
 		if m == nil {
 			e.Fatalf("%v is gone", all[i])
 		}
-		if got := outstanding(l, m.Level, snap.At); got != int64(i+1)*tok {
+		if got := reckon.Outstanding(l, m.Level, snap.At); got != int64(i+1)*tok {
 			e.Errorf("%v: %d millitokens outstanding, want %d", all[i], got, (i+1)*tok)
 		}
 		if other, ok := born[st.ID]; ok {

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -139,9 +140,9 @@ func (m *model) compareStates(e *env) error {
 		st, now := e.state(b)
 		for _, mt := range mb.meters {
 			l, level := &mt.limit, int64(math.MinInt64/2)
-			if have := find(st, l); have != nil {
+			if have := reckon.Find(st, l); have != nil {
 				l, level = have.Limit, have.Level
-			} else if mt.level <= reading(l, now) {
+			} else if mt.level <= reckon.Reading(l, now) {
 				continue
 			}
 			if err := mt.agree(l, level, now); err != nil {

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -21,6 +23,7 @@ func limitScenarios() []scenario {
 		{name: "stale", run: each(limitStale)},
 		{name: "stale beside others", run: each(limitStaleOthers)},
 		{name: "older but the same", run: each(limitOlderSame)},
+		{name: "two of one epoch", run: each(limitOneEpoch)},
 		{name: "by other clients", peer: true, run: each(limitPeers)},
 		{name: "changed under a ref", run: each(limitRef)},
 	}
@@ -30,14 +33,14 @@ func limitScenarios() []scenario {
 func (e *env) wantDebt(b store.Bucket, l *store.Limit, want int64) {
 	e.Helper()
 	st, now := e.state(b)
-	m := find(st, l)
+	m := reckon.Find(st, l)
 	if m == nil {
 		e.Fatalf("%v has no limit %s", b, l.Name)
 	}
 	if *m.Limit != *l {
 		e.Fatalf("%v follows %+v, want %+v", b, *m.Limit, *l)
 	}
-	if got := outstanding(m.Limit, m.Level, now); got < want || got > want+1 {
+	if got := reckon.Outstanding(m.Limit, m.Level, now); got < want || got > want+1 {
 		e.Fatalf("%v %s: %d millitokens outstanding, want %d", b, l.Name, got, want)
 	}
 }
@@ -61,7 +64,7 @@ func limitLowered(e *env) {
 	b, large, small := bkt("alice", "api"), still("rpm", 200), still("rpm", 100)
 	e.allow(at(1, debit(b, charge(large, 150))))
 	out := e.refuse(at(2, debit(b, charge(small, 0)))) // never forgiven
-	if l := out.Levels[0]; *l.Limit != *small || !l.Refused || room(l.Limit, l.Level, out.At) > -50*tok {
+	if l := out.Levels[0]; *l.Limit != *small || !l.Refused || reckon.Room(l.Limit, l.Level, out.At) > -50*tok {
 		e.Fatalf("150 of 100 are spent: %s", show(out))
 	}
 	e.settle(at(2, debit(b, charge(small, -60))))
@@ -188,6 +191,29 @@ func limitOlderSame(e *env) {
 	if st, _ := e.state(b); st.Epoch != 9 {
 		e.Fatalf("epoch %d, want 9", st.Epoch)
 	}
+}
+
+// limitOneEpoch: the epoch of limits that are made of two things may be the same for two pairs of them. A driver follows
+// either; however they take turns, no more is admitted than by the larger, and the next epoch ends it.
+func limitOneEpoch(e *env) {
+	b, large, small, next := bkt("alice", "api"), still("rpm", 100), still("rpm", 40), still("rpm", 200)
+	admitted := 0
+	for i := range 40 {
+		l := []*store.Limit{large, small, small}[i%3]
+		switch out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{at(6, debit(b, charge(l, 7)))}}); {
+		case err == nil && out.Allowed:
+			admitted += 7
+		case err != nil && !errors.Is(err, store.ErrStaleLimits):
+			e.Fatalf("one of two under one epoch: %v", err)
+		}
+	}
+	if admitted < 35 || admitted > 100 {
+		e.Fatalf("%d were admitted of 100 or 40", admitted)
+	}
+	e.refuse(at(7, debit(b, charge(next, int64(201-admitted)))))
+	e.allow(at(7, debit(b, charge(next, int64(199-admitted)))))
+	e.takeFails(store.ErrStaleLimits, at(6, debit(b, charge(large, 1))))
+	e.takeFails(store.ErrStaleLimits, at(6, debit(b, charge(small, 1))))
 }
 
 func limitPeers(e *env) {

@@ -2,32 +2,12 @@ package storetest
 
 import (
 	"fmt"
-	"math/big"
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
-
-// epoch is when every clock reads zero.
-var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-// reading returns a limit's clock at a time, worked out the slow and obvious way.
-func reading(l *store.Limit, at time.Time) int64 {
-	n := big.NewInt(int64(at.Sub(epoch)))
-	n.Mul(n, big.NewInt(l.Amount))
-	return n.Div(n, big.NewInt(int64(l.Period))).Int64() // Euclidean: floor, the divisor being positive
-}
-
-// outstanding returns what of a level the clock has not yet passed.
-func outstanding(l *store.Limit, level int64, at time.Time) int64 {
-	return max(0, level-reading(l, at))
-}
-
-// room returns what may be debited; negative in debt.
-func room(l *store.Limit, level int64, at time.Time) int64 {
-	return l.Burst - outstanding(l, level, at)
-}
 
 // model is the exact reference: every bucket ever written, none ever forgotten.
 type model struct {
@@ -52,7 +32,7 @@ func newModel() *model { return &model{buckets: map[store.Bucket]*modelBucket{}}
 
 func (b *modelBucket) find(l *store.Limit) *modelMeter {
 	for _, m := range b.meters {
-		if same(&m.limit, l) {
+		if reckon.Same(&m.limit, l) {
 			return m
 		}
 	}
@@ -62,7 +42,7 @@ func (b *modelBucket) find(l *store.Limit) *modelMeter {
 // full reports whether a bucket carries no information at a time. A store may have forgotten it.
 func (b *modelBucket) full(at time.Time) bool {
 	for _, m := range b.meters {
-		if m.level > reading(&m.limit, at) {
+		if m.level > reckon.Reading(&m.limit, at) {
 			return false
 		}
 	}
@@ -105,10 +85,10 @@ func (m *model) follow(d store.Debit, now time.Time) *modelBucket {
 		mt := b.find(c.Limit)
 		switch {
 		case mt == nil:
-			mt = &modelMeter{limit: *c.Limit, level: reading(c.Limit, now)}
+			mt = &modelMeter{limit: *c.Limit, level: reckon.Reading(c.Limit, now)}
 			b.meters = append(b.meters, mt)
 		case mt.limit != *c.Limit:
-			mt.level = reading(c.Limit, now) + outstanding(&mt.limit, mt.level, now)
+			mt.level = reckon.Reading(c.Limit, now) + reckon.Outstanding(&mt.limit, mt.level, now)
 			mt.limit = *c.Limit
 			mt.slack++
 		}
@@ -126,7 +106,7 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 		b := m.follow(d, now)
 		for _, c := range d.Charges {
 			mt := b.find(c.Limit)
-			no := !c.Force && c.Amount > room(&mt.limit, mt.level, now)
+			no := !c.Force && c.Amount > reckon.Room(&mt.limit, mt.level, now)
 			meters, refused = append(meters, mt), append(refused, no)
 			allowed = allowed && (!no || c.Shadow)
 		}
@@ -147,7 +127,7 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 }
 
 func (mt *modelMeter) spend(a int64, now time.Time) {
-	mt.level = max(mt.level, reading(&mt.limit, now)) + a
+	mt.level = max(mt.level, reckon.Reading(&mt.limit, now)) + a
 	mt.debited += a
 }
 
@@ -164,7 +144,7 @@ func (m *model) settle(debits []store.Debit, now time.Time) {
 			}
 			mt := b.find(c.Limit)
 			if mt == nil && c.Amount > 0 {
-				mt = &modelMeter{limit: *c.Limit, level: reading(c.Limit, now)}
+				mt = &modelMeter{limit: *c.Limit, level: reckon.Reading(c.Limit, now)}
 				b.meters = append(b.meters, mt)
 			}
 			switch {
@@ -185,7 +165,7 @@ func (mt *modelMeter) agree(l *store.Limit, level int64, now time.Time) error {
 	if *l != mt.limit {
 		return fmt.Errorf("limit %+v, want %+v", *l, mt.limit)
 	}
-	got, want := outstanding(l, level, now), outstanding(&mt.limit, mt.level, now)
+	got, want := reckon.Outstanding(l, level, now), reckon.Outstanding(&mt.limit, mt.level, now)
 	if got < want || got > want+mt.slack {
 		return fmt.Errorf("%s: %d millitokens outstanding, want %d", l.Name, got, want)
 	}
@@ -199,7 +179,7 @@ func show(out store.Outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "allowed %t at %s", out.Allowed, out.At.Format("15:04:05.000000000"))
 	for _, l := range out.Levels {
-		fmt.Fprintf(&b, "; %s available %d", l.Limit.Name, room(l.Limit, l.Level, out.At))
+		fmt.Fprintf(&b, "; %s available %d", l.Limit.Name, reckon.Room(l.Limit, l.Level, out.At))
 		if l.Refused {
 			b.WriteString(" refused")
 		}

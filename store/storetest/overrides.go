@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -120,7 +121,7 @@ func overrideMany(e *env) {
 	e.takeFails(store.ErrTooManyOverrides, loose(bkt("bob", "api"), charge(extra, 1)), loose(b, charge(extra, 1)))
 	for _, l := range held { // those that it holds go on
 		e.allow(loose(b, charge(l, 1)))
-		if got := outstanding(l, e.meter(b, l).Level, e.now()); got > 2*tok {
+		if got := reckon.Outstanding(l, e.meter(b, l).Level, e.now()); got > 2*tok {
 			e.Fatalf("a take that failed was charged: %d outstanding of %d", got, 2*tok)
 		}
 	}
@@ -148,7 +149,7 @@ func overrideRoom(e *env) {
 	e.allow(loose(b, charge(held[0], 1)))
 	e.takeFails(store.ErrTooManyOverrides, loose(b, charge(brief, 1)))
 	for _, l := range held[1:] {
-		if outstanding(l, e.meter(b, l).Level, e.now()) == 0 {
+		if reckon.Outstanding(l, e.meter(b, l).Level, e.now()) == 0 {
 			e.Fatalf("an override that was not full was forgotten: %+v", *l)
 		}
 	}

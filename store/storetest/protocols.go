@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -134,7 +135,7 @@ func exploreChange(t testing.TB, h Harness) {
 	}, func(w *world) error {
 		got := int64(0)
 		if m := w.meter(w.b, limits[0]); m != nil {
-			got = outstanding(m.Limit, m.Level, w.now())
+			got = reckon.Outstanding(m.Limit, m.Level, w.now())
 		}
 		if len(w.errs) > 0 || got < w.n[0] || got > w.n[0]+2 {
 			return fmt.Errorf("%d millitokens outstanding, %d admitted, errors %v", got, w.n[0], w.errs)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -116,7 +117,7 @@ func (s *reference) find(key store.Bucket, ref *store.Ref, born bool, now int64)
 
 func (s *reference) meter(b *refBucket, l *store.Limit) *store.LimitState {
 	for _, m := range b.meters {
-		if s.has("overrides by name") && m.Limit.Name == l.Name && m.Limit.Override == l.Override || same(m.Limit, l) {
+		if s.has("overrides by name") && m.Limit.Name == l.Name && m.Limit.Override == l.Override || reckon.Same(m.Limit, l) {
 			return m
 		}
 	}
@@ -157,7 +158,7 @@ func (s *reference) follow(b *refBucket, d store.Debit, now int64) error {
 	if differs {
 		if s.has("a removed limit is forgotten") {
 			b.meters = slices.DeleteFunc(b.meters, func(m *store.LimitState) bool {
-				return !slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return same(m.Limit, c.Limit) })
+				return !slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return reckon.Same(m.Limit, c.Limit) })
 			})
 		}
 		b.epoch, b.inUse = d.Epoch, map[string]bool{}

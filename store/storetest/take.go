@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -42,7 +43,7 @@ func (e *env) wantLevels(out store.Outcome, want ...wantLevel) {
 		if l.Limit == nil || *l.Limit != *w.limit {
 			e.Fatalf("level %d is of %+v, want %+v", i, l.Limit, *w.limit)
 		}
-		if got := room(l.Limit, l.Level, out.At); got != w.room || l.Refused != w.refused {
+		if got := reckon.Room(l.Limit, l.Level, out.At); got != w.room || l.Refused != w.refused {
 			e.Fatalf("level %d (%s): available %d refused %t, want %d %t", i, w.limit.Name, got, l.Refused, w.room, w.refused)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -114,12 +115,12 @@ func timeBackChange(e *env) {
 	e.refuse(at(2, debit(b, charge(slow, 6001))))
 	e.clock.Advance(-time.Hour)
 	st, now := e.state(b)
-	m := find(st, slow)
+	m := reckon.Find(st, slow)
 	if m == nil {
 		return // full by then, and forgotten
 	}
-	issued := reading(fast, now) - reading(fast, first.At)
-	if got := outstanding(m.Limit, m.Level, now); got < 6000*tok-issued {
+	issued := reckon.Reading(fast, now) - reckon.Reading(fast, first.At)
+	if got := reckon.Outstanding(m.Limit, m.Level, now); got < 6000*tok-issued {
 		e.Fatalf("%d millitokens outstanding at %v, 6,000,000 were at %v and %d were issued since", got, now, first.At, issued)
 	}
 }
@@ -180,7 +181,7 @@ func timeBefore(t testing.TB, h Harness) {
 	e.refuse(debit(b, charge(l, 1)))
 	e.clock.Advance(1)
 	e.allow(debit(b, charge(l, 1)))
-	e.clock.Set(epoch)
+	e.clock.Set(reckon.Epoch)
 	e.wantTokens(b, l, 7)
 }
 

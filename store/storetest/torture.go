@@ -1,9 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -120,34 +121,11 @@ type ground struct {
 	refs    map[store.Store][]store.Ref // by client: a ref is one store's
 	limits  [2]*store.Limit             // of every bucket
 	epoch   uint64
-	places  map[slot]*place
-}
-
-// place is what is known of a bucket's limit at rest.
-type place struct {
-	state store.State // when the round began
-	now   time.Time
-	tally // of the round
-	// Of all rounds since the limits changed.
-	sum   int64 // debits - returns
-	least int64 // of sum - clock, before any debit
-}
-
-// tally is what the callers did to a limit of a bucket.
-type tally struct {
-	debited, forced, returned int64
-	first, last               int64 // clock readings of the earliest and latest debit that was not forced
-}
-
-func newTally() tally { return tally{first: math.MaxInt64, last: math.MinInt64} }
-
-func (a *tally) add(b tally) {
-	a.debited, a.forced, a.returned = a.debited+b.debited, a.forced+b.forced, a.returned+b.returned
-	a.first, a.last = min(a.first, b.first), max(a.last, b.last)
+	places  map[slot]*reckon.Books
 }
 
 func newGround(e *env, r *rand.Rand) *ground {
-	g := &ground{env: e, refs: map[store.Store][]store.Ref{}, places: map[slot]*place{}}
+	g := &ground{env: e, refs: map[store.Store][]store.Ref{}, places: map[slot]*reckon.Books{}}
 	for i := range tortureBuckets {
 		g.buckets = append(g.buckets, store.Bucket{
 			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i), Resource: "openai/gpt-4o",
@@ -184,7 +162,7 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 		return decisions, err
 	}
 	for s, t := range done {
-		g.places[s].add(t)
+		g.places[s].Add(t)
 	}
 	if g.h.Caps.HandClock {
 		if err := g.drain(); err != nil {
@@ -202,8 +180,8 @@ func (g *ground) drain() error {
 		d := at(g.epoch, debit(b))
 		for _, l := range g.limits {
 			c := store.Charge{Limit: l, Amount: l.Burst}
-			if m := find(st, l); m != nil {
-				c.Amount = room(l, m.Level, now)
+			if m := reckon.Find(st, l); m != nil {
+				c.Amount = reckon.Room(l, m.Level, now)
 			}
 			if c.Amount < 0 {
 				c.Amount, c.Force = 0, true
@@ -216,8 +194,9 @@ func (g *ground) drain() error {
 		}
 		for i, c := range d.Charges {
 			if !c.Force && c.Amount > 0 {
-				t := tally{debited: c.Amount, first: reading(c.Limit, out.At), last: reading(c.Limit, out.At)}
-				g.places[slot{b, c.Limit}].add(t)
+				t := reckon.NewTally()
+				t.Debited, t.First, t.Last = c.Amount, reckon.Reading(c.Limit, out.At), reckon.Reading(c.Limit, out.At)
+				g.places[slot{b, c.Limit}].Add(t)
 			}
 			d.Charges[i].Amount, d.Charges[i].Force = 0, true
 		}
@@ -253,23 +232,23 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 	after := g.looks()
 	for i, b := range g.buckets {
 		for j, l := range g.limits {
-			sum := newTally()
+			sum := reckon.NewTally()
 			for _, l := range []*store.Limit{l, old[j]} {
 				if t, ok := done[slot{b, l}]; ok {
-					sum.add(t)
+					sum.Add(t)
 				}
 			}
-			issued := max(reading(l, after[i].At)-reading(l, before[i].At), reading(old[j], after[i].At)-reading(old[j], before[i].At)) + int64(decisions)
-			if most := max(l.Burst, old[j].Burst) + issued; sum.debited-sum.returned > most {
-				return decisions, fmt.Errorf("%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.debited, sum.returned, most)
+			issued := max(reckon.Reading(l, after[i].At)-reckon.Reading(l, before[i].At), reckon.Reading(old[j], after[i].At)-reckon.Reading(old[j], before[i].At)) + int64(decisions)
+			if most := max(l.Burst, old[j].Burst) + issued; sum.Debited-sum.Returned > most {
+				return decisions, fmt.Errorf("%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.Debited, sum.Returned, most)
 			}
 			owed := func(snap store.Snapshot) int64 {
-				if m := find(snap.States[0], l); m != nil {
-					return outstanding(m.Limit, m.Level, snap.At)
+				if m := reckon.Find(snap.States[0], l); m != nil {
+					return reckon.Outstanding(m.Limit, m.Level, snap.At)
 				}
 				return 0
 			}
-			if least := owed(before[i]) + sum.debited + sum.forced - sum.returned - issued; owed(after[i]) < least {
+			if least := owed(before[i]) + sum.Debited + sum.Forced - sum.Returned - issued; owed(after[i]) < least {
 				return decisions, fmt.Errorf("%v %s: lost while the limit changed: %d outstanding, at least %d", b, l.Name, owed(after[i]), least)
 			}
 		}
@@ -308,26 +287,26 @@ func (g *ground) rest() error {
 		for _, l := range g.limits {
 			p := g.places[slot{b, l}]
 			if p == nil {
-				p = &place{least: math.MaxInt64}
+				p = reckon.NewBooks()
 				g.places[slot{b, l}] = p
 			}
-			p.state, p.now, p.tally = snap.States[0], snap.At, newTally()
+			p.Rest(snap.States[0], snap.At)
 		}
 	}
 	return nil
 }
 
 // loose lets the workers loose once, and returns what they did.
-func (g *ground) loose(clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64)) (decisions int, done map[slot]tally, err error) {
+func (g *ground) loose(clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64)) (decisions int, done map[slot]reckon.Tally, err error) {
 	var (
 		mu   sync.Mutex
 		errs []error
 	)
-	done = map[slot]tally{}
+	done = map[slot]reckon.Tally{}
 	g.each(tortureWorkers, func(i int) {
 		w := worker{
 			ground: g, store: clients[i%len(clients)], r: rand.New(rand.NewPCG(seed, uint64(round)<<8+uint64(i)+1)),
-			limits: limits, tallies: map[slot]tally{}, calm: round%2 == 0,
+			limits: limits, tallies: map[slot]reckon.Tally{}, calm: round%2 == 0,
 		}
 		err := w.work()
 		mu.Lock()
@@ -351,44 +330,18 @@ func (g *ground) reckon() error {
 		if err != nil {
 			return err
 		}
-		if err := p.reckon(s.limit, snap.States[0], snap.At, g.h.Caps.AtomicTake); err != nil {
+		after := snap.States[0]
+		if err := cmp.Or(p.Admitted(s.limit), p.Level(s.limit, after, snap.At), g.counted(s, after)); err != nil {
 			return fmt.Errorf("%v %s: %w", s.bucket, s.limit.Name, err)
 		}
 	}
 	return nil
 }
 
-func (p *place) reckon(l *store.Limit, after store.State, now time.Time, exact bool) error {
-	if p.debited > 0 {
-		p.least = min(p.least, p.sum-p.first)
-		p.sum += p.debited - p.returned
-		if over := p.sum - p.last - l.Burst - p.least; over > 0 {
-			return fmt.Errorf("I1: over-admitted by %d millitokens", over)
-		}
-	} else {
-		p.sum -= p.returned
-	}
-	was, is := find(p.state, l), find(after, l)
-	start, end := reading(l, p.now), reading(l, now)
-	from, to := start, end
-	if was != nil {
-		from = max(start, was.Level)
-	}
-	if is != nil {
-		to = max(end, is.Level)
-	}
-	spent := p.debited + p.forced
-	if to < from+spent-p.returned {
-		return fmt.Errorf("lost: a level of %d, %d spent and %d returned since %d", to, spent, p.returned, from)
-	}
-	if most := max(from, end) + spent; to > most {
-		return fmt.Errorf("a level of %d, %d spent since %d: at most %d", to, spent, from, most)
-	}
-	if was == nil || is == nil || p.state.ID != after.ID || !exact {
+// counted checks the counters: those of a bucket that was there before, where only what is admitted is seen.
+func (g *ground) counted(s slot, after store.State) error {
+	if !g.h.Caps.AtomicTake {
 		return nil
 	}
-	if d, r := is.Debited-was.Debited, is.Returned-was.Returned; d != spent || r != p.returned {
-		return fmt.Errorf("counted %d debited and %d returned, want %d and %d", d, r, spent, p.returned)
-	}
-	return nil
+	return g.places[s].Counted(s.limit, after, false)
 }

@@ -41,8 +41,11 @@ func (e *env) usage(of store.UsageOf, id, sub, limit string, w store.Window) (st
 	return starts, figures
 }
 
-// usageStore returns the store as one that keeps usage, nil if it is none.
+// usageStore returns the store as one that keeps usage, nil if it is none, or if others book it.
 func (e *env) usageStore() store.Usage {
+	if e.h.Caps.LateUsage {
+		return nil
+	}
 	u, _ := e.store.(store.Usage)
 	return u
 }

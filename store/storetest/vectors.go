@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -29,12 +30,12 @@ func vectorScenarios() []scenario {
 func vector(ms int64, f func(e *env)) func(testing.TB, Harness) {
 	return func(t testing.TB, h Harness) {
 		t.Helper()
-		f(open(t, t, h, epoch.Add(time.Duration(ms)*time.Millisecond)))
+		f(open(t, t, h, reckon.Epoch.Add(time.Duration(ms)*time.Millisecond)))
 	}
 }
 
 func (e *env) ms(ms float64) {
-	e.clock.Set(epoch.Add(time.Duration(ms * float64(time.Millisecond))))
+	e.clock.Set(reckon.Epoch.Add(time.Duration(ms * float64(time.Millisecond))))
 }
 
 // wantRetry checks when a refused charge will fit, by the level that the refusal showed.
@@ -119,7 +120,7 @@ func vectorMillion(e *env) {
 	ref := new(store.Ref)
 	admitted := int64(0)
 	for i := 1; i <= 60*writes; i++ {
-		e.clock.Set(epoch.Add(time.Duration(i) * time.Second / time.Duration(writes)))
+		e.clock.Set(reckon.Epoch.Add(time.Duration(i) * time.Second / time.Duration(writes)))
 		d := debit(b, charge(l, amount))
 		d.Ref = ref
 		if e.take(d).Allowed {

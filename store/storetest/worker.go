@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -18,7 +19,7 @@ type worker struct {
 	r         *rand.Rand
 	limits    func(*rand.Rand) ([2]*store.Limit, uint64)
 	calm      bool // nothing forced, nothing returned: I1 at its sharpest
-	tallies   map[slot]tally
+	tallies   map[slot]reckon.Tally
 	held      []store.Debit // what may be given back
 	decisions int
 }
@@ -92,11 +93,11 @@ func (w *worker) take() error {
 	} // else each bucket was decided at a time of its own, from the call on until the time that is told
 	for _, d := range debits {
 		for _, c := range d.Charges {
-			t := newTally()
+			t := reckon.NewTally()
 			if c.Force {
-				t.forced = c.Amount
+				t.Forced = c.Amount
 			} else if c.Amount > 0 {
-				t.debited, t.first, t.last = c.Amount, reading(c.Limit, called), reading(c.Limit, out.At)
+				t.Debited, t.First, t.Last = c.Amount, reckon.Reading(c.Limit, called), reckon.Reading(c.Limit, out.At)
 			}
 			count(w.tallies, slot{d.Bucket, c.Limit}, t)
 		}
@@ -153,11 +154,11 @@ func (w *worker) settle() error {
 		return err
 	}
 	for _, c := range s.Debits[0].Charges {
-		t := newTally()
+		t := reckon.NewTally()
 		if c.Amount < 0 {
-			t.returned = -c.Amount
+			t.Returned = -c.Amount
 		} else {
-			t.forced = c.Amount
+			t.Forced = c.Amount
 		}
 		count(w.tallies, slot{d.Bucket, c.Limit}, t)
 	}
@@ -165,11 +166,11 @@ func (w *worker) settle() error {
 }
 
 // count adds to a tally.
-func count(tallies map[slot]tally, s slot, t tally) {
+func count(tallies map[slot]reckon.Tally, s slot, t reckon.Tally) {
 	sum, ok := tallies[s]
 	if !ok {
-		sum = newTally()
+		sum = reckon.NewTally()
 	}
-	sum.add(t)
+	sum.Add(t)
 	tallies[s] = sum
 }

@@ -55,6 +55,8 @@ const (
 	OnUnavailable_ON_UNAVAILABLE_DENY OnUnavailable = 1
 	// Admit, with degraded = true; nothing is spent.
 	OnUnavailable_ON_UNAVAILABLE_ALLOW OnUnavailable = 2
+	// Admit this server's share of the limits, with degraded = true.
+	OnUnavailable_ON_UNAVAILABLE_LOCAL OnUnavailable = 3
 )
 
 // Enum value maps for OnUnavailable.
@@ -63,11 +65,13 @@ var (
 		0: "ON_UNAVAILABLE_UNSPECIFIED",
 		1: "ON_UNAVAILABLE_DENY",
 		2: "ON_UNAVAILABLE_ALLOW",
+		3: "ON_UNAVAILABLE_LOCAL",
 	}
 	OnUnavailable_value = map[string]int32{
 		"ON_UNAVAILABLE_UNSPECIFIED": 0,
 		"ON_UNAVAILABLE_DENY":        1,
 		"ON_UNAVAILABLE_ALLOW":       2,
+		"ON_UNAVAILABLE_LOCAL":       3,
 	}
 )
 
@@ -347,16 +351,20 @@ type AcquireResponse struct {
 	Lease string `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	// When the lease counts as committed. Only if allowed.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
-	// Whether the request was admitted because the store did not answer and on_unavailable is allow. Nothing was spent.
+	// Whether the store did not answer, and on_unavailable decided: allow admits and spends nothing, local decides over this
+	// server's share of the limits.
 	Degraded bool `protobuf:"varint,4,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	// Why it is degraded.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Every limit that was looked at, after the decision: the entity's, then its parents'. None if degraded, or if others
-	// who wait came first.
+	// Every limit that was looked at, after the decision: the entity's, then its parents'. None if others who wait came
+	// first, or if degraded by allow.
 	Limits []*LimitStatus `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty"`
 	// In how long the request would pass if nobody else spent, and up to three tenths more (at most 30 s), at random, so
 	// that those who were refused together do not come back together. Only if not allowed.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// If degraded: how many tokens of any one limit may be admitted at most beyond what it allows until the store answers
+	// again, by all servers together; -1: there is no bound.
+	Over          int64 `protobuf:"varint,8,opt,name=over,proto3" json:"over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -438,6 +446,13 @@ func (x *AcquireResponse) GetRetryAfter() *durationpb.Duration {
 		return x.RetryAfter
 	}
 	return nil
+}
+
+func (x *AcquireResponse) GetOver() int64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
 }
 
 // LimitStatus is a limit as a decision left it.
@@ -1395,7 +1410,7 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\x03R\x06amount\x121\n" +
 	"\x06period\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12\x14\n" +
-	"\x05burst\x18\x04 \x01(\x03R\x05burst\"\x95\x02\n" +
+	"\x05burst\x18\x04 \x01(\x03R\x05burst\"\xa9\x02\n" +
 	"\x0fAcquireResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x124\n" +
@@ -1404,7 +1419,8 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12,\n" +
 	"\x06limits\x18\x06 \x03(\v2\x14.weir.v1.LimitStatusR\x06limits\x12:\n" +
 	"\vretry_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"\xe2\x03\n" +
+	"retryAfter\x12\x12\n" +
+	"\x04over\x18\b \x01(\x03R\x04over\"\xe2\x03\n" +
 	"\vLimitStatus\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -1467,11 +1483,12 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\"i\n" +
 	"\rWatchResponse\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12,\n" +
-	"\x06limits\x18\x02 \x03(\v2\x14.weir.v1.LimitStatusR\x06limits*b\n" +
+	"\x06limits\x18\x02 \x03(\v2\x14.weir.v1.LimitStatusR\x06limits*|\n" +
 	"\rOnUnavailable\x12\x1e\n" +
 	"\x1aON_UNAVAILABLE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ON_UNAVAILABLE_DENY\x10\x01\x12\x18\n" +
-	"\x14ON_UNAVAILABLE_ALLOW\x10\x02*\x8a\x01\n" +
+	"\x14ON_UNAVAILABLE_ALLOW\x10\x02\x12\x18\n" +
+	"\x14ON_UNAVAILABLE_LOCAL\x10\x03*\x8a\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSOURCE_REQUEST\x10\x01\x12\x11\n" +

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
 // single is what one caller sees who does one thing after another.
@@ -88,7 +89,7 @@ func measureSingle() (s single, err error) {
 			took[which] = append(took[which], float64(time.Since(began))/1e3)
 		}
 	}
-	s.weir, s.bare = median(took[0]), median(took[1])
+	s.weir, s.bare = measure.Median(took[0]), measure.Median(took[1])
 	before := e.calls.Load()
 	if s.allocs, err = mallocs(acquire); err != nil {
 		return s, err

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
 // A row compares contenders, of which weir is the first, on one kind of work.
@@ -170,7 +172,7 @@ func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent
 	runtime.GC() // of what the last contender left
 	runtime.ReadMemStats(&before)
 	called := e.calls.Load()
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := measure.CPU(), time.Now()
 	for worker := range r.workers {
 		wg.Go(func() {
 			ops, yes := 0, 0
@@ -191,7 +193,7 @@ func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent
 	wg.Wait()
 	timer.Stop()
 	took := time.Since(start)
-	cpu = cpuTime() - cpu
+	cpu = measure.CPU() - cpu
 	called = e.calls.Load() - called
 	runtime.ReadMemStats(&after)
 	if err := failed.Load(); err != nil {
@@ -206,15 +208,4 @@ func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent
 		return float64(counted.Load()) / took.Seconds(), sp, nil
 	}
 	return float64(took) / ops, sp, nil
-}
-
-func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(xs))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
 }

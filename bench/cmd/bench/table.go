@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
 // write prints the table and returns how many targets were missed.
@@ -16,7 +18,7 @@ func write(out io.Writer, results []result) (missed int) {
 		for i, c := range r.contenders {
 			var name, cpu, allocs, called, ratio, cpuRatio, verdict string
 			if c.size == nil {
-				cpu = nanoseconds.format(median(r.cpu(i)))
+				cpu = nanoseconds.format(measure.Median(r.cpu(i)))
 				allocs = fmt.Sprintf("%.2f", r.allocs(i))
 				called = r.called(i)
 			}
@@ -27,27 +29,18 @@ func write(out io.Writer, results []result) (missed int) {
 					missed++
 				}
 			} else {
-				ratio = fmt.Sprintf("%.2f ×", paired(r.figures[0], r.figures[i]))
+				ratio = fmt.Sprintf("%.2f ×", measure.Paired(r.figures[0], r.figures[i]))
 				if c.size == nil {
-					cpuRatio = fmt.Sprintf("%.2f ×", paired(r.cpu(0), r.cpu(i)))
+					cpuRatio = fmt.Sprintf("%.2f ×", measure.Paired(r.cpu(0), r.cpu(i)))
 				}
 			}
 			fmt.Fprintln(w, strings.Join([]string{
-				name, c.name, r.unit.format(median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict, "",
+				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict, "",
 			}, "\t"))
 		}
 	}
 	_ = w.Flush()
 	return missed
-}
-
-// paired returns weir's figure over a peer's: the median over the rounds, in each of which they ran one after the other.
-func paired(weir, peer []float64) float64 {
-	ratios := make([]float64, len(weir))
-	for round := range weir {
-		ratios[round] = weir[round] / peer[round]
-	}
-	return median(ratios)
 }
 
 func (r result) each(contender int, pick func(*spent) float64) (picked []float64) {
@@ -62,13 +55,13 @@ func (r result) cpu(contender int) []float64 {
 }
 
 func (r result) allocs(contender int) float64 {
-	return median(r.each(contender, func(sp *spent) float64 { return sp.allocs }))
+	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.allocs }))
 }
 
 // calls returns those for each that counts, and those a second.
 func (r result) calls(contender int) (each, rate float64) {
-	return median(r.each(contender, func(sp *spent) float64 { return sp.calls })),
-		median(r.each(contender, func(sp *spent) float64 { return sp.rate }))
+	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.calls })),
+		measure.Median(r.each(contender, func(sp *spent) float64 { return sp.rate }))
 }
 
 func (r result) called(contender int) string {
@@ -109,10 +102,10 @@ func (r result) verdict() (text string, fine bool) {
 	}
 	least := r.unit == perSecond
 	if t := r.target; t.ratio > 0 && len(r.contenders) > 1 {
-		judge(fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), paired(r.figures[0], r.figures[1]), t.ratio, least)
+		judge(fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), measure.Paired(r.figures[0], r.figures[1]), t.ratio, least)
 	}
 	if t := r.target; t.value > 0 {
-		judge(r.unit.format(t.value), median(r.figures[0]), t.value, least)
+		judge(r.unit.format(t.value), measure.Median(r.figures[0]), t.value, least)
 	}
 	if t := r.target; t.hasAllocs {
 		// What the runtime itself allocates in a second is shared by the operations.

@@ -1,7 +1,8 @@
 -- Commit: KEYS is the hash of epochs. ARGV: the time of a test, the base of the catalog's keys; for each write its list,
--- namespace, member, head (version wanted, what to do, and the expiry as in a record), parent and value.
+-- namespace, member, head (version wanted, what to do, and the expiry as in a record), parent and value. What was changed is
+-- published: the namespace, its epoch, and the lists and members, each after its length.
 begin(ARGV[1])
-local base, raised = ARGV[2], {}
+local base, raised, told = ARGV[2], {}, {}
 local writes = (#ARGV - 2) / 6
 for i = 0, writes - 1 do
 	local list, member = ARGV[6 * i + 3], ARGV[6 * i + 5]
@@ -30,10 +31,16 @@ for i = 0, writes - 1 do
 			end
 		end
 		if not raised[ns] then
-			raised[ns] = true
-			call('HINCRBY', KEYS[1], ns, 1)
+			raised[ns] = string.format('%.0f', call('HINCRBY', KEYS[1], ns, 1))
+			told[ns] = ''
+		end
+		if sub(list, -6) ~= ':audit' then
+			told[ns] = told[ns] .. pack('>I4', #list) .. list .. pack('>I4', #member) .. member
 		end
 	end
+end
+for ns, epoch in pairs(raised) do -- an account may lack the channel
+	redis.pcall('PUBLISH', base .. 'c', pack('>I4', #ns) .. ns .. pack('>I4', #epoch) .. epoch .. told[ns])
 end
 local due = call('ZRANGEBYSCORE', base .. 't', '-inf', string.format('%.0f', floor((nh * T + nl) / 1e6)), 'LIMIT', 0, 8)
 for _, entry in ipairs(due) do

@@ -1,0 +1,264 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+var errBusy = errors.New("busy")
+
+// tally counts the calls that a server gets in each tenth of a second.
+type tally struct {
+	mu    sync.Mutex
+	begun time.Time
+	calls []int
+}
+
+func (c *tally) count() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slot := int(time.Since(c.begun) / (100 * time.Millisecond))
+	for len(c.calls) <= slot {
+		c.calls = append(c.calls, 0)
+	}
+	c.calls[slot]++
+	for _, of := range c.calls {
+		n += of
+	}
+	return n
+}
+
+// TestBackoffStorm: a thousand clients that were refused at the same moment do not come back together, neither when the
+// server says when nor when it does not, and none comes back early.
+func TestBackoffStorm(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		over  time.Duration // over which the first retries are spread
+	}{
+		{"unsaid", 0, time.Second},
+		{"retry after", 20 * time.Second, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const clients = 1000
+				server := tally{begun: time.Now()}
+				var wg sync.WaitGroup
+				for range clients {
+					wg.Go(func() {
+						b := weir.Backoff{Base: time.Second, Tries: 5}
+						allowed := time.Now()
+						err := b.Do(t.Context(), func(context.Context) error {
+							if time.Now().Before(allowed) {
+								t.Error("came too early")
+							}
+							server.count()
+							allowed = time.Now().Add(tt.after)
+							return &weir.RetryError{After: tt.after, Err: errBusy}
+						})
+						var gaveUp *weir.GaveUpError
+						if !errors.As(err, &gaveUp) || gaveUp.Reason != weir.OutOfTries || gaveUp.Tries != 5 || !errors.Is(err, errBusy) {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				// Evenly spread, a slot gets clients / slots first retries, and some 0.6 times as many of those who come
+				// for the second and third time. 2.1 times as many in all is four deviations off and more.
+				most := clients * 21 / 10 / int(tt.over/(100*time.Millisecond))
+				if n := server.calls[0]; n < clients || n > clients+most {
+					t.Errorf("%d calls at first", n)
+				}
+				if peak := slices.Max(server.calls[1:]); peak > most {
+					t.Errorf("%d retries in a tenth of a second, want %d at most", peak, most)
+				}
+			})
+		})
+	}
+}
+
+// TestBackoffBudget: where all calls fail, a client's callers together repeat as many as the budget has, and where some
+// succeed, a tenth of these more.
+func TestBackoffBudget(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		budget, fails, want int // fails: of ten calls
+	}{
+		{0, 10, 10_000 + 100},
+		{5, 10, 10_000 + 5},
+		{-1, 10, 40_000},
+		{5, 9, 0}, // at most the budget and a tenth of what succeeded
+	} {
+		t.Run(fmt.Sprintf("%d of %d fail", tt.fails, tt.budget), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := weir.Backoff{Budget: tt.budget}
+				server := tally{begun: time.Now()}
+				var mu sync.Mutex
+				var succeeded, spent int
+				var wg sync.WaitGroup
+				for range 1000 {
+					wg.Go(func() {
+						for range 10 {
+							err := b.Do(t.Context(), func(context.Context) error {
+								if n := server.count(); n%10 < tt.fails {
+									return weir.ErrUnavailable
+								}
+								return nil
+							})
+							var gaveUp *weir.GaveUpError
+							mu.Lock()
+							switch {
+							case err == nil:
+								succeeded++
+							case errors.As(err, &gaveUp) && gaveUp.Reason == weir.OutOfBudget:
+								spent++
+							}
+							mu.Unlock()
+						}
+					})
+				}
+				wg.Wait()
+				calls := server.count() - 1
+				retries := calls - 10_000
+				if tt.want > 0 && calls != tt.want {
+					t.Errorf("%d calls, want %d", calls, tt.want)
+				}
+				if tt.budget > 0 && (retries > tt.budget+succeeded/10 || retries < tt.budget) {
+					t.Errorf("%d retries, with %d that succeeded", retries, succeeded)
+				}
+				if (spent > 0) != (tt.budget >= 0) {
+					t.Errorf("%d gave up for want of a budget", spent)
+				}
+			})
+		})
+	}
+}
+
+// TestBackoffGivesUp: a client does not wait for what comes too late, nor repeat what is final.
+func TestBackoffGivesUp(t *testing.T) {
+	t.Parallel()
+	over := func(after time.Duration) error {
+		return &weir.ExceededError{Decision: weir.Decision{RetryAfter: after}}
+	}
+	for _, tt := range []struct {
+		name   string
+		b      *weir.Backoff
+		within time.Duration // of the context; 0: none
+		err    error
+		reason weir.GaveUp // 0: none
+		calls  int
+		least  time.Duration // that it takes
+		most   time.Duration
+	}{
+		{"final", &weir.Backoff{}, 0, errBusy, 0, 1, 0, 0},
+		{"once", &weir.Backoff{Tries: 1}, 0, over(0), weir.OutOfTries, 1, 0, 0},
+		{"default", &weir.Backoff{}, 0, over(time.Second), weir.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
+		{"wrapped", &weir.Backoff{}, 0, fmt.Errorf("acquire: %w", over(time.Second)), weir.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
+		{"deadline", &weir.Backoff{}, time.Second, over(2 * time.Second), weir.OutOfTime, 1, 0, 0},
+		{"patience", &weir.Backoff{Patience: time.Second}, 0, over(time.Second + 1), weir.OutOfTime, 1, 0, 0},
+		{"a day", &weir.Backoff{}, 0, over(24 * time.Hour), weir.OutOfTime, 1, 0, 0},
+		{"a day, patiently", &weir.Backoff{Patience: -1, Tries: 2}, 0, over(24 * time.Hour), weir.OutOfTries, 2, 24 * time.Hour, 24*time.Hour + 20*time.Second},
+		{"until the end", &weir.Backoff{Tries: -1, Cap: time.Second}, time.Hour, over(time.Minute), weir.OutOfTime, 60, 59 * time.Minute, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tt.within > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.within)
+					defer cancel()
+				}
+				calls, begun := 0, time.Now()
+				err := tt.b.Do(ctx, func(context.Context) error { calls++; return tt.err })
+				took := time.Since(begun)
+				var gaveUp *weir.GaveUpError
+				if errors.As(err, &gaveUp) != (tt.reason > 0) || gaveUp != nil && (gaveUp.Reason != tt.reason || gaveUp.Tries != calls) {
+					t.Error(err)
+				}
+				if !errors.Is(err, tt.err) || calls > tt.calls || calls < tt.calls-1 || tt.calls < 10 && calls != tt.calls || took < tt.least || took > tt.most {
+					t.Errorf("%v: %d calls in %s", err, calls, took)
+				}
+			})
+		})
+	}
+}
+
+// TestBackoffCancelled: a context that ends during a pause ends it, and says so.
+func TestBackoffCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		begun := time.Now()
+		var b weir.Backoff
+		err := b.Do(ctx, func(context.Context) error { return &weir.RetryError{After: 30 * time.Second, Err: errBusy} })
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, errBusy) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// TestBackoffPause: pauses lie between what was asked for and Base·2^n, or a tenth, more, and reach up to that.
+func TestBackoffPause(t *testing.T) {
+	t.Parallel()
+	b := weir.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for _, tt := range []struct {
+		retry  int
+		after  time.Duration
+		spread time.Duration
+	}{
+		{1, 0, 100 * time.Millisecond},
+		{2, 0, 200 * time.Millisecond},
+		{4, -time.Hour, 800 * time.Millisecond},
+		{7, 0, 5 * time.Second},
+		{math.MaxInt, 0, 5 * time.Second},
+		{0, 0, 100 * time.Millisecond},
+		{1, time.Minute, 5 * time.Second},
+		{1, 10 * time.Second, time.Second},
+		{3, time.Second, 400 * time.Millisecond},
+	} {
+		least, most := time.Duration(math.MaxInt64), time.Duration(0)
+		for range 500 {
+			p := b.Pause(tt.retry, tt.after) - max(tt.after, 0)
+			least, most = min(least, p), max(most, p)
+		}
+		if least < 0 || most > tt.spread || least > tt.spread/20 || most < tt.spread*19/20 {
+			t.Errorf("retry %d after %s: from %s to %s, want up to %s", tt.retry, tt.after, least, most, tt.spread)
+		}
+	}
+	if p := b.Pause(1, math.MaxInt64); p < math.MaxInt64-6*time.Second {
+		t.Errorf("an endless pause came to %s", p)
+	}
+}
+
+func TestParseRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"0": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "99999999999": 1 << 32 * time.Second,
+		"Sun, 01 Mar 2026 12:00:09 GMT": 9 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
+		"Sunday, 01-Mar-26 12:01:00 GMT": time.Minute, "Sun Mar  1 12:00:01 2026": time.Second,
+	} {
+		if got, ok := weir.ParseRetryAfter(text, now); !ok || got != want {
+			t.Errorf("%q: got %s (%t), want %s", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "soon", "-1", "1.5", "2026-03-01T12:00:00Z"} {
+		if got, ok := weir.ParseRetryAfter(text, now); ok {
+			t.Errorf("%q: got %s", text, got)
+		}
+	}
+}

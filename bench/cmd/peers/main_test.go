@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWeir) != "" {
+		os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// brief runs what is linked in, for a moment: zae-limiter and envoyproxy/ratelimit are for make bench-peers.
+var brief = options{rounds: 1, length: 20 * time.Millisecond, quick: true, progress: io.Discard}
+
+// TestRows runs each row for a moment, to see that it still works.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	for _, r := range rows() {
+		t.Run(r.part+": "+r.name, func(t *testing.T) {
+			t.Parallel()
+			res, err := brief.measure(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(res.contenders) == 0 {
+				t.Skip("no contender is installed")
+			}
+			for i, c := range res.contenders {
+				s := res.samples[i]
+				if len(s) != 1 || s[0].rate <= 0 || s[0].cpu < 0 {
+					t.Errorf("%s: %+v", c.name, s)
+				}
+				if s[0].failed > 0 && strings.HasPrefix(c.name, "weir") {
+					t.Errorf("%s: %d of %d failed", c.name, s[0].failed, s[0].ops)
+				}
+			}
+		})
+	}
+}
+
+// TestProbes runs each probe in small, and expects of weir what is right.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	for _, p := range probes() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range p.subjects {
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					f, err := brief.find(s)
+					if absent(err) {
+						t.Skip(err)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if strings.HasPrefix(s.name, "weir") && !f.right {
+						t.Error(f.saw)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestProbesNotice hands the judges limiters that are wrong.
+func TestProbesNotice(t *testing.T) {
+	t.Parallel()
+	always := func(context.Context, string) (bool, error) { return true, nil }
+	e := &env{ctx: t.Context(), quick: true}
+	if got := race(e, many(4, always), 40); got.Admitted != 40 {
+		t.Errorf("a race that admits all: %+v", got)
+	}
+	fixed := make([]span, 0, 200) // a hundred at the end of a window, a hundred at the start of the next
+	for i := range 200 {
+		at := 900*time.Millisecond + time.Duration(i)*time.Millisecond
+		fixed = append(fixed, span{at, at + time.Millisecond})
+	}
+	if n := most(fixed); n != 200 {
+		t.Errorf("%d in one second, want 200", n)
+	}
+	slow := []span{{0, time.Millisecond}, {999 * time.Millisecond, 1001 * time.Millisecond}}
+	if n := most(slow); n != 1 {
+		t.Errorf("%d are certain to be within one second, want 1", n)
+	}
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	res := result{
+		row: row{partLatency, "acquire", []contender{{name: "weir"}, {name: "peer"}}},
+		// 2, 2 and 1/2 times the peer's of the same round: the medians alone would say 1.
+		samples: [][]sample{
+			{{rate: 200, cpu: 1e5, ops: 1}, {rate: 400, cpu: 1e5, ops: 1}, {rate: 100, cpu: 1e5, ops: 1}},
+			{{rate: 100, cpu: 2e6, calls: 1, ops: 1, failed: 1, p99: 1500}, {rate: 200, cpu: 2e6, calls: 1, ops: 1}, {rate: 200, cpu: 2e6, calls: 1, ops: 2}},
+		},
+	}
+	p := probed{probe{"Over", "Ask.", []subject{{name: "weir"}, {name: "peer"}}}, []finding{{"10 admitted", true}, {"20 admitted", false}}}
+	var b bytes.Buffer
+	writePage(&b, about{note: "It was busy."}, []result{res}, []probed{p})
+	for _, want := range []string{
+		"| acquire | weir | 200/s | 100–400 |", "| 100 µs |",
+		"| 25.0 % | 2.00 × | 0.050 × |", "| 2,000 µs | 1.00 |",
+		"| weir | 10 admitted |", "| peer | **20 admitted** |", "| note | It was busy. |",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}

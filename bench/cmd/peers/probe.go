@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// A probe asks whether a limiter does what it is there for. Each contender is asked once.
+type probe struct {
+	name     string
+	what     string // is done, and would be right
+	subjects []subject
+}
+
+// A subject is a contender in a probe.
+type subject struct {
+	name string
+	run  func(e *env) (finding, error)
+}
+
+// finding is what was seen.
+type finding struct {
+	saw   string
+	right bool
+}
+
+// probed is a probe with its findings. Subjects that are not there are left out.
+type probed struct {
+	probe
+	findings []finding
+}
+
+func probes() []probe {
+	return []probe{raceProbe(), neighbourProbe(), parentProbe(), slidingProbe(), idleProbe(), skewProbe(), loweredProbe(), usageProbe()}
+}
+
+func (o options) probe(p probe) (probed, error) {
+	out := probed{probe: p}
+	out.subjects = nil
+	for _, s := range p.subjects {
+		fmt.Fprintf(o.progress, "%s: %s\n", p.name, s.name)
+		f, err := o.find(s)
+		if absent(err) {
+			fmt.Fprintf(o.progress, "%s: %s: left out: %v\n", p.name, s.name, err)
+			continue
+		}
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", s.name, err)
+		}
+		out.subjects, out.findings = append(out.subjects, s), append(out.findings, f)
+	}
+	return out, nil
+}
+
+func (o options) find(s subject) (f finding, err error) {
+	e, cancel := o.env()
+	defer cancel()
+	defer func() { err = errors.Join(err, e.close()) }()
+	return s.run(e)
+}
+
+// tried is what came of a number of requests for one token each.
+type tried struct {
+	Admitted, Refused, Failed int
+	Error                     string
+}
+
+func try(ctx context.Context, ask asker, entity string, times int) (t tried) {
+	for range times {
+		switch ok, err := ask(ctx, entity); {
+		case err != nil:
+			t.Failed++
+			t.Error = err.Error()
+		case ok:
+			t.Admitted++
+		default:
+			t.Refused++
+		}
+	}
+	return t
+}
+
+func (t tried) String() string {
+	s := number(float64(t.Admitted)) + " admitted"
+	if t.Failed > 0 {
+		s += fmt.Sprintf(", %s errors", number(float64(t.Failed)))
+	}
+	return s
+}
+
+// raceProbe is of instances that know nothing of each other and share one bucket.
+func raceProbe() probe {
+	const instances = 16
+	p := probe{
+		name: "Over-admission",
+		what: "1,000 tokens, no refill; 16 instances ask 4,000 times at once. Right: 1,000 are admitted, and nobody gets an error.",
+	}
+	size := func(e *env) (tokens, asks int) { return e.few(1000, 32), e.few(4000, 128) }
+	judge := func(e *env, t tried) finding {
+		tokens, _ := size(e)
+		return finding{t.String(), t.Admitted == tokens && t.Failed == 0}
+	}
+	add := func(name string, open func(e *env, tokens int) ([]asker, error)) {
+		p.subjects = append(p.subjects, subject{name, func(e *env) (finding, error) {
+			tokens, asks := size(e)
+			askers, err := open(e, tokens)
+			if err != nil {
+				return finding{}, err
+			}
+			return judge(e, race(e, askers, asks)), nil
+		}})
+	}
+	add("weir on DynamoDB", func(e *env, tokens int) (askers []asker, err error) {
+		lims, _, err := fleet(e, instances)
+		if err != nil {
+			return nil, err
+		}
+		for _, lim := range lims {
+			askers = append(askers, func(ctx context.Context, id string) (bool, error) { return lim.Allow(ctx, id, "api") })
+		}
+		return askers, lims[0].SetLimits(e.ctx, drained.scope, drained.limit(tokens))
+	})
+	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *env) (finding, error) {
+		tokens, asks := size(e)
+		var t tried
+		err := askZae(e, &t, "race", map[string]any{"tokens": tokens, "asks": asks, "instances": instances})
+		return judge(e, t), err
+	}})
+	for _, check := range []bool{false, true} {
+		name := "read, then write, unchecked"
+		if check {
+			name = "read, then write"
+		}
+		add(name, func(e *env, tokens int) ([]asker, error) {
+			b, err := newReader(e, check, int64(tokens), day)
+			return many(instances, b.allow), err
+		})
+	}
+	for _, c := range onRedis {
+		add(c.name, func(e *env, tokens int) (askers []asker, err error) {
+			addr, err := startRedis(e)
+			for range instances {
+				var ask asker
+				if err == nil {
+					ask, err = c.open(e, addr, quota{tokens, day})
+				}
+				askers = append(askers, ask)
+			}
+			return askers, err
+		})
+	}
+	add("envoyproxy/ratelimit, 2 processes on Redis", func(e *env, tokens int) (askers []asker, err error) {
+		addr, err := startRedis(e)
+		for range 2 {
+			var s *service
+			if err == nil {
+				s, err = envoyService(e, addr, nil, rules{"user", tokens, "day", ""})
+			}
+			if err == nil {
+				askers = append(askers, many(instances/2, s.ask)...)
+			}
+		}
+		return askers, err
+	})
+	return p
+}
+
+func many(n int, ask asker) (askers []asker) {
+	for range n {
+		askers = append(askers, ask)
+	}
+	return askers
+}
+
+// race has instances ask for the tokens of one entity, each in its own time.
+func race(e *env, askers []asker, asks int) (t tried) {
+	var admitted, failed atomic.Int64
+	var wg sync.WaitGroup
+	for _, ask := range askers {
+		wg.Go(func() {
+			mine := try(e.ctx, ask, "alice", asks/len(askers))
+			admitted.Add(int64(mine.Admitted))
+			failed.Add(int64(mine.Failed))
+		})
+	}
+	wg.Wait()
+	return tried{Admitted: int(admitted.Load()), Failed: int(failed.Load())}
+}
+
+// askZae has a fresh process of zae-limiter do a probe.
+func askZae(e *env, answer any, what string, args map[string]any) error {
+	z, err := startZae(e)
+	if err != nil {
+		return err
+	}
+	args["run"] = what
+	return z.ask(answer, what, args)
+}
+
+func (o options) probeAll(selected func(string) bool) (out []probed, err error) {
+	for _, p := range probes() {
+		if !selected(p.name) {
+			continue
+		}
+		res, err := o.probe(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		if len(res.findings) > 0 {
+			out = append(out, res)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/go-redis/redis_rate/v10"
+	"golang.org/x/time/rate"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aggregate"
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// behind tells the time of a server whose clock is late.
+type behind struct {
+	sdk.HTTPClient
+	by time.Duration
+}
+
+func (b behind) Do(r *http.Request) (*http.Response, error) {
+	res, err := b.HTTPClient.Do(r)
+	if err == nil {
+		res.Header.Set("Date", time.Now().Add(-b.by).UTC().Format(http.TimeFormat))
+	}
+	return res, err
+}
+
+// skewProbe is of a fleet in which one clock is ahead. Who goes by the server's time has none, as on Redis.
+func skewProbe() probe {
+	const ahead, every = 10 * time.Minute, time.Second
+	p := probe{
+		name: "Clock skew",
+		what: "60 tokens, one more a second. One instance takes all; another one, whose clock is 10 minutes ahead, asks 60 times. Right: it is admitted what was issued meanwhile.",
+	}
+	size := func(e *env) int { return e.few(60, 10) }
+	judge := func(second tried, took time.Duration) finding {
+		allowed := 1 + int(took/every)
+		return finding{fmt.Sprintf("the second: %s, %d are allowed", second, allowed), second.Admitted <= allowed && second.Failed == 0}
+	}
+	pair := func(e *env, first, second asker) finding {
+		began := time.Now()
+		try(e.ctx, first, "alice", size(e))
+		t := try(e.ctx, second, "alice", size(e))
+		return judge(t, time.Since(began))
+	}
+	p.subjects = []subject{
+		// The server's clock is 10 minutes behind this machine's, and so is the first instance's: that of the second
+		// one, which is the machine's, is ahead of both.
+		{"weir on DynamoDB", func(e *env) (finding, error) {
+			name, err := table(e, dynamodb.CreateConfig{})
+			if err != nil {
+				return finding{}, err
+			}
+			var askers []asker
+			for _, now := range []func() time.Time{func() time.Time { return time.Now().Add(-ahead) }, nil} {
+				c, _, err := client(func(c sdk.HTTPClient) sdk.HTTPClient { return behind{c, ahead} })
+				if err != nil {
+					return finding{}, err
+				}
+				lim, err := open(e, dynamodb.Config{Client: c, Table: name, Now: now})
+				if err != nil {
+					return finding{}, err
+				}
+				if now != nil {
+					err = lim.SetLimits(e.ctx, drained.scope, quota{size(e), every}.limit())
+				}
+				if err != nil {
+					return finding{}, err
+				}
+				askers = append(askers, one(lim))
+			}
+			return pair(e, askers[0], askers[1]), nil
+		}},
+		{"zae-limiter", func(e *env) (finding, error) {
+			var a struct {
+				Second  tried
+				Seconds float64
+			}
+			err := askZae(e, &a, "skew", map[string]any{"tokens": size(e), "ahead": ahead.Seconds()})
+			return judge(a.Second, time.Duration(a.Seconds*1e9)), err
+		}},
+		{"read, then write", func(e *env) (finding, error) {
+			b, err := newReader(e, true, int64(size(e)), every)
+			if err != nil {
+				return finding{}, err
+			}
+			other := *b
+			other.now = func() time.Time { return time.Now().Add(ahead) }
+			return pair(e, b.allow, other.allow), nil
+		}},
+	}
+	return p
+}
+
+// loweredProbe is of a limit that becomes stricter while its bucket lives.
+func loweredProbe() probe {
+	const was, now, asks = 1000, 10, 50
+	p := probe{
+		name: "Limit lowered live",
+		what: "Of 1,000 tokens one is spent, then the limit becomes 10, and 50 are asked for. Right: at most 10 are admitted.",
+	}
+	judge := func(t tried) finding { return finding{t.String(), t.Admitted <= now && t.Failed == 0} }
+	p.subjects = []subject{
+		{"weir on DynamoDB", func(e *env) (finding, error) {
+			lim, _, err := single(e)
+			if err != nil {
+				return finding{}, err
+			}
+			scope := weir.Scope{Entity: "alice", Resource: "api"}
+			err = lim.SetLimits(e.ctx, scope, drained.limit(was))
+			try(e.ctx, one(lim), "alice", 1)
+			err = errors.Join(err, lim.SetLimits(e.ctx, scope, drained.limit(now)))
+			return judge(try(e.ctx, one(lim), "alice", asks)), err
+		}},
+		{"zae-limiter", func(e *env) (finding, error) {
+			var t tried
+			err := askZae(e, &t, "lowered", map[string]any{"was": was, "now": now, "asks": asks})
+			return judge(t), err
+		}},
+		{"x/time/rate", func(e *env) (finding, error) {
+			lim := rate.NewLimiter(rate.Every(day), was)
+			lim.Allow()
+			lim.SetBurst(now)
+			return judge(try(e.ctx, func(context.Context, string) (bool, error) { return lim.Allow(), nil }, "", asks)), nil
+		}},
+		{"redis_rate", func(e *env) (finding, error) {
+			addr, err := startRedis(e)
+			if err != nil {
+				return finding{}, err
+			}
+			lim := redis_rate.NewLimiter(redisClient(e, addr))
+			ask := func(burst int) asker {
+				return func(ctx context.Context, id string) (bool, error) {
+					res, err := lim.Allow(ctx, id, redis_rate.Limit{Rate: 1, Period: day, Burst: burst})
+					return err == nil && res.Allowed > 0, err
+				}
+			}
+			try(e.ctx, ask(was), "alice", 1)
+			return judge(try(e.ctx, ask(now), "alice", asks)), nil
+		}},
+	}
+	return p
+}
+
+// usageProbe is of what was spent, and what is told of it afterwards.
+func usageProbe() probe {
+	const entities, asks, extra = 3, 60, 2
+	p := probe{
+		name: "Usage totals",
+		what: "60 requests of 3 users ask for 1 token and adjust by 2; the table's stream is then booked. Right: 180 are booked.",
+	}
+	judge := func(spent, booked int) finding {
+		return finding{fmt.Sprintf("%d booked of %d", booked, spent), booked == spent}
+	}
+	p.subjects = []subject{
+		{"weir on DynamoDB", func(e *env) (finding, error) {
+			booked, err := weirUsage(e, entities, asks, extra)
+			return judge(asks*(1+extra), booked), err
+		}},
+		{"zae-limiter", func(e *env) (finding, error) {
+			var a struct{ Spent, Booked int }
+			err := askZae(e, &a, "usage", map[string]any{"entities": entities, "asks": asks, "extra": extra})
+			return judge(a.Spent, a.Booked), err
+		}},
+	}
+	return p
+}
+
+func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
+	name, err := table(e, dynamodb.CreateConfig{Stream: true})
+	if err != nil {
+		return 0, err
+	}
+	c, _, err := client()
+	if err != nil {
+		return 0, err
+	}
+	st, err := dynamodb.Open(e.ctx, dynamodb.Config{Client: c, Table: name})
+	if err != nil {
+		return 0, err
+	}
+	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: 10 * time.Second})
+	if err != nil {
+		return 0, err
+	}
+	e.defers(lim.Close)
+	if err := lim.SetLimits(e.ctx, drained.scope, weir.PerMinute("rpm", 1_000_000)); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for i := range asks {
+		lease, err := lim.Acquire(e.ctx, weir.Request{Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
+		if err == nil {
+			err = errors.Join(lease.Adjust(e.ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.ctx))
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	stop, err := book(e, c, st, name)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	// What was spent is booked sooner or later: it is enough to see it once, and too much would be seen, too.
+	booked := 0
+	for last := time.Now(); time.Since(last) < time.Second && time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) { // real time: another goroutine reads the engine's stream
+		n := 0
+		for i := range entities {
+			sum, err := lim.SummarizeUsage(e.ctx, weir.UsageQuery{Entity: fmt.Sprint("user-", i), Window: weir.Hourly, From: began})
+			if err != nil {
+				return 0, err
+			}
+			for _, u := range sum.Total.Limits {
+				n += int(u.Consumed)
+			}
+		}
+		if n != booked {
+			booked, last = n, time.Now()
+		}
+		if e.quick && n == asks*(1+int(extra)) {
+			break
+		}
+	}
+	return booked, nil
+}
+
+// book reads the table's stream, as weir aggregate does, until it is stopped.
+func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), err error) {
+	url, err := dynamotest.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	made, err := c.DescribeTable(e.ctx, &sdk.DescribeTableInput{TableName: &name})
+	if err != nil {
+		return nil, err
+	}
+	r := &aggregate.Reader{
+		Config: aggregate.Config{Store: st}, ARN: *made.Table.LatestStreamArn, Poll: 20 * time.Millisecond,
+		Streams: dynamodbstreams.New(dynamodbstreams.Options{BaseEndpoint: &url, Region: "us-east-1", Credentials: c.Options().Credentials}),
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	done := make(chan struct{})
+	go func() {
+		_ = r.Run(ctx) // what it could not book is missing from the sums
+		close(done)
+	}()
+	return func() { cancel(); <-done }, nil
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"go.uber.org/ratelimit"
+	"golang.org/x/time/rate"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// The limit of the probes of time: what is admitted in a second is at most both together.
+const (
+	timeRate  = 100 // a second
+	timeBurst = 10
+)
+
+// a timeSubject asks for tokens of a limit of timeRate, with timeBurst if it has bursts.
+type timeSubject struct {
+	name  string
+	burst int
+	open  func(e *env) (asker, error)
+}
+
+// span is when an admission was: after it was asked for, and before it was known.
+type span [2]time.Duration
+
+func timeSubjects() []timeSubject {
+	q := quota{timeBurst, time.Second / timeRate}
+	subjects := []timeSubject{
+		{"weir in memory", timeBurst, func(e *env) (asker, error) {
+			lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+			if err != nil {
+				return nil, err
+			}
+			e.defers(lim.Close)
+			return one(lim), lim.SetLimits(e.ctx, drained.scope, q.limit())
+		}},
+		{"weir on DynamoDB", timeBurst, func(e *env) (asker, error) {
+			lim, _, err := single(e)
+			if err != nil {
+				return nil, err
+			}
+			return one(lim), lim.SetLimits(e.ctx, drained.scope, q.limit())
+		}},
+		{"x/time/rate", timeBurst, func(*env) (asker, error) {
+			lim := rate.NewLimiter(timeRate, timeBurst)
+			return func(context.Context, string) (bool, error) { return lim.Allow(), nil }, nil
+		}},
+		{"uber/ratelimit", timeBurst, func(*env) (asker, error) { // waits instead of refusing; it has a slack of 10
+			lim := ratelimit.New(timeRate)
+			return func(context.Context, string) (bool, error) { lim.Take(); return true, nil }, nil
+		}},
+		{"go-limiter", 0, func(e *env) (asker, error) {
+			st, err := memorystore.New(&memorystore.Config{Tokens: timeRate, Interval: time.Second})
+			if err != nil {
+				return nil, err
+			}
+			e.defers(func() error { return st.Close(context.WithoutCancel(e.ctx)) })
+			return func(ctx context.Context, id string) (bool, error) {
+				_, _, _, ok, err := st.Take(ctx, id)
+				return ok, err
+			}, nil
+		}},
+		{"throttled in memory", timeBurst, func(*env) (asker, error) {
+			st, err := memstore.NewCtx(10)
+			if err != nil {
+				return nil, err
+			}
+			lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{MaxRate: throttled.PerSec(timeRate), MaxBurst: timeBurst - 1})
+			return func(ctx context.Context, id string) (bool, error) {
+				limited, _, err := lim.RateLimitCtx(ctx, id, 1)
+				return err == nil && !limited, err
+			}, err
+		}},
+	}
+	for _, c := range onRedis {
+		subjects = append(subjects, timeSubject{c.name, timeBurst, func(e *env) (asker, error) {
+			addr, err := startRedis(e)
+			if err != nil {
+				return nil, err
+			}
+			return c.open(e, addr, q)
+		}})
+	}
+	return append(subjects, timeSubject{"envoyproxy/ratelimit", 0, func(e *env) (asker, error) {
+		addr, err := startRedis(e)
+		if err != nil {
+			return nil, err
+		}
+		s, err := envoyService(e, addr, nil, rules{"user", timeRate, "second", ""})
+		if err != nil {
+			return nil, err
+		}
+		return s.ask, nil
+	}})
+}
+
+// hammer asks for as long as said.
+func hammer(e *env, ask asker, length time.Duration) (at []span, err error) {
+	began := time.Now()
+	for {
+		before := time.Since(began)
+		if before >= length {
+			return at, nil
+		}
+		ok, err := ask(e.ctx, "alice")
+		if err != nil {
+			return at, err
+		}
+		if ok {
+			at = append(at, span{before, time.Since(began)})
+		}
+		time.Sleep(50 * time.Microsecond) // real time: what is probed has clocks of its own
+	}
+}
+
+// until waits for the clock to be so far into a second: windows begin with it.
+func until(into time.Duration) {
+	now := time.Duration(time.Now().Nanosecond())
+	time.Sleep((into - now + time.Second) % time.Second) // real time: as above
+}
+
+// most returns how many were certainly admitted within one second.
+func most(at []span) (n int) {
+	for i := range at {
+		ended := at[i][0] + time.Second
+		n = max(n, len(slices.DeleteFunc(slices.Clone(at[i:]), func(s span) bool { return s[1] > ended })))
+	}
+	return n
+}
+
+// hammerZae has it done by zae-limiter.
+func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err error) {
+	var a struct{ At [][2]float64 }
+	err = askZae(e, &a, "hammer", map[string]any{
+		"rate": timeRate, "burst": timeBurst, "idle": idle.Seconds(), "seconds": length.Seconds(), "drain": drain,
+	})
+	for _, s := range a.At {
+		at = append(at, span{time.Duration(s[0] * 1e9), time.Duration(s[1] * 1e9)})
+	}
+	return at, err
+}
+
+// timeProbe has each subject drained, left alone and hammered.
+func timeProbe(p probe, drain int, idle, length func(e *env) time.Duration, start time.Duration, judge func(burst int, at []span) finding) probe {
+	for _, s := range timeSubjects() {
+		p.subjects = append(p.subjects, subject{s.name, func(e *env) (finding, error) {
+			ask, err := s.open(e)
+			if err != nil {
+				return finding{}, err
+			}
+			if !e.quick {
+				until(start)
+			}
+			try(e.ctx, ask, "alice", drain)
+			time.Sleep(idle(e)) // real time: as above
+			at, err := hammer(e, ask, length(e))
+			return judge(s.burst, at), err
+		}})
+	}
+	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *env) (finding, error) {
+		at, err := hammerZae(e, idle(e), length(e), drain)
+		return judge(timeBurst, at), err
+	}})
+	return p
+}
+
+// slidingProbe hammers over the end of a window, be it of the clock's second or since the first request.
+func slidingProbe() probe {
+	return timeProbe(probe{
+		name: "Sliding second",
+		what: fmt.Sprintf("A limit of %d a second with a burst of %d, where there are bursts, is hammered. Right: in no second are more than both together admitted.", timeRate, timeBurst),
+	}, 1, short(900*time.Millisecond), short(1300*time.Millisecond), 950*time.Millisecond, func(burst int, at []span) finding {
+		n := most(at)
+		return finding{fmt.Sprintf("%d in one second, %d are allowed", n, timeRate+burst), n <= timeRate+burst}
+	})
+}
+
+// idleProbe is of what was not used: it must not add up.
+func idleProbe() probe {
+	return timeProbe(probe{
+		name: "Idle, then a burst",
+		what: "The same limit, drained and left alone for 2 s, is hammered. Right: at most the burst at once, and what is issued meanwhile.",
+	}, 20, short(2*time.Second), short(300*time.Millisecond), 200*time.Millisecond, func(burst int, at []span) finding {
+		if len(at) == 0 {
+			return finding{"nothing is admitted", false}
+		}
+		took := at[len(at)-1][1] - at[0][0]
+		allowed := burst + 1 + int(took*timeRate/time.Second)
+		if burst == 0 {
+			allowed = timeRate
+		}
+		return finding{fmt.Sprintf("%d in %d ms, %d are allowed", len(at), took.Milliseconds(), allowed), len(at) <= allowed}
+	})
+}
+
+// short is a time that is but a moment in a test.
+func short(d time.Duration) func(*env) time.Duration {
+	return func(e *env) time.Duration {
+		if e.quick {
+			return d / 50
+		}
+		return d
+	}
+}

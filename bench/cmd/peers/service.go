@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirlimits/weir/bench/internal/measure"
+)
+
+// asWeir makes this program weir's own: what is measured is what was built with it.
+const asWeir = "WEIR_PEERS_AS_WEIR"
+
+// rules are what a service limits: the values of a descriptor with a key, to that many a unit of time.
+type rules struct {
+	key    string
+	amount int
+	unit   string // second, minute, hour or day
+	value  string // the only one that there is; "": any
+}
+
+// service is a rate limit service of Envoy's in a process of its own.
+type service struct {
+	pid     int
+	clients []rlsv3.RateLimitServiceClient
+}
+
+// allowed asks for one hit of each descriptor at once.
+func (s *service) allowed(ctx context.Context, worker int, entries ...[2]string) (bool, error) {
+	req := &rlsv3.RateLimitRequest{Domain: "bench"}
+	for _, e := range entries {
+		req.Descriptors = append(req.Descriptors, &ratelimitv3.RateLimitDescriptor{
+			Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: e[0], Value: e[1]}},
+		})
+	}
+	out, err := s.clients[worker%len(s.clients)].ShouldRateLimit(ctx, req)
+	return err == nil && out.GetOverallCode() == rlsv3.RateLimitResponse_OK, err
+}
+
+func (s *service) ask(ctx context.Context, id string) (bool, error) {
+	return s.allowed(ctx, 0, [2]string{"user", id})
+}
+
+func dial(e *env, addr string, pid int) (*service, error) {
+	s := &service{pid: pid}
+	for range 4 {
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, err
+		}
+		e.defers(conn.Close)
+		s.clients = append(s.clients, rlsv3.NewRateLimitServiceClient(conn))
+	}
+	return s, nil
+}
+
+// run starts a process that ends with the row.
+func run(e *env, cmd *exec.Cmd) error {
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	e.defers(func() error {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		return nil
+	})
+	return nil
+}
+
+func weirService(e *env, store string, limits ...rules) (*service, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(e.ctx, self, "serve", "--store", store, "--output", "json",
+		"--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--decide-within", "1s", "--log-level", "error")
+	cmd.Env = append(os.Environ(), asWeir+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := run(e, cmd); err != nil {
+		return nil, err
+	}
+	var at struct{ HTTP, GRPC string }
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&at); err != nil {
+		return nil, fmt.Errorf("read where weir serves: %w", err)
+	}
+	for _, l := range limits {
+		body := fmt.Sprintf(`{"limits":["requests:%d/%s"]}`, l.amount, l.unit)
+		to := at.HTTP + "/v1/limits?resource=bench"
+		if l.value != "" {
+			to += "&entity=" + l.value
+		}
+		req, err := http.NewRequestWithContext(e.ctx, http.MethodPut, to, strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		said, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err == nil && res.StatusCode >= 300 {
+			err = fmt.Errorf("set %s: %s: %s", body, res.Status, said)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return dial(e, at.GRPC, cmd.Process.Pid)
+}
+
+// envoyService starts envoyproxy/ratelimit on a Redis, as it comes, but without statistics, which would be written to its log; more is its environment.
+func envoyService(e *env, redis string, more []string, limits ...rules) (*service, error) {
+	if e.peers.envoy == "" {
+		return nil, fmt.Errorf("envoyproxy/ratelimit: %w: make bench-peers builds it", errAbsent)
+	}
+	dir, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return nil, err
+	}
+	e.defers(func() error { return os.RemoveAll(dir) })
+	var text strings.Builder
+	text.WriteString("domain: bench\ndescriptors:\n")
+	for _, l := range limits {
+		fmt.Fprintf(&text, "  - key: %s\n    rate_limit: {unit: %s, requests_per_unit: %d}\n", l.key, l.unit, l.amount)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "ratelimit", "config"), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ratelimit", "config", "bench.yaml"), []byte(text.String()), 0o600); err != nil {
+		return nil, err
+	}
+	var ports [3]string
+	for i := range ports {
+		port, err := freePort(e)
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = strconv.Itoa(port)
+	}
+	cmd := exec.CommandContext(e.ctx, e.peers.envoy)
+	cmd.Env = append([]string{
+		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error",
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
+		"PORT=" + ports[0], "GRPC_PORT=" + ports[1], "DEBUG_PORT=" + ports[2],
+	}, more...)
+	if err := run(e, cmd); err != nil {
+		return nil, err
+	}
+	addr := net.JoinHostPort("127.0.0.1", ports[1])
+	s, err := dial(e, addr, cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	for range 500 {
+		if _, err = s.ask(e.ctx, "warm"); err == nil {
+			return s, nil
+		}
+		time.Sleep(20 * time.Millisecond) // real time: a process starts
+	}
+	return nil, errors.Join(errors.New("envoyproxy/ratelimit does not answer"), err)
+}
+
+// serviceRows have the processor time of the service, not of its client, nor of Redis.
+func serviceRows() (rows []row) {
+	const callers = 64
+	most := rules{"user", 4_000_000_000, "day", ""}
+	for _, n := range []int{1, 10_000} {
+		r := row{part: partService, name: fmt.Sprintf("ShouldRateLimit, %d callers on 4 connections, 1 user", callers)}
+		if n > 1 {
+			r.name = fmt.Sprintf("ShouldRateLimit, %d callers on 4 connections, 10,000 users", callers)
+		}
+		add := func(name string, start func(e *env) (*service, error)) {
+			r.contenders = append(r.contenders, contender{name, func(e *env) (drive, error) {
+				s, err := start(e)
+				if err != nil {
+					return nil, err
+				}
+				ks := newKeys(min(n, e.few(n, 100)))
+				if err := touch(e, ks, s.ask); err != nil {
+					return nil, err
+				}
+				cpu := func() time.Duration { return measure.CPUOf(s.pid) }
+				work := timed(e, callers, meter{cpu: cpu}, func(ctx context.Context, w int) error {
+					ok, err := s.allowed(ctx, w, [2]string{"user", ks.id(w)})
+					if err == nil && !ok {
+						err = errors.New("refused")
+					}
+					return err
+				})
+				return func(_ int, length time.Duration) (sample, error) { return work(length), nil }, nil
+			}})
+		}
+		redis := func(start func(*env, string) (*service, error)) func(*env) (*service, error) {
+			return func(e *env) (*service, error) {
+				addr, err := startRedis(e)
+				if err != nil {
+					return nil, err
+				}
+				return start(e, addr)
+			}
+		}
+		add("weir on Redis", redis(func(e *env, addr string) (*service, error) { return weirService(e, "redis://"+addr, most) }))
+		add("envoyproxy/ratelimit on Redis", redis(func(e *env, addr string) (*service, error) { return envoyService(e, addr, nil, most) }))
+		add("weir in memory", func(e *env) (*service, error) { return weirService(e, "memory:", most) })
+		rows = append(rows, r)
+	}
+	return rows
+}

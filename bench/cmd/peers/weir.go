@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// counted counts the requests that go out, whichever call they are of.
+type counted struct {
+	sdk.HTTPClient
+	n atomic.Int64
+}
+
+func (c *counted) Do(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.HTTPClient.Do(r)
+}
+
+func credentials(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
+}
+
+// client returns a client of the one engine that all contenders use, set up as weir's store wants it, and its requests.
+func client(change ...func(sdk.HTTPClient) sdk.HTTPClient) (*sdk.Client, *atomic.Int64, error) {
+	url, err := dynamotest.Endpoint()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &counted{}
+	return sdk.New(sdk.Options{
+		BaseEndpoint: &url, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
+	}, dynamodb.Tune, func(o *sdk.Options) {
+		c.HTTPClient = o.HTTPClient
+		for _, f := range change {
+			c.HTTPClient = f(c.HTTPClient)
+		}
+		o.HTTPClient = c
+	}), &c.n, nil
+}
+
+// table makes a table as weir has it.
+func table(e *env, cfg dynamodb.CreateConfig) (string, error) {
+	c, _, err := client()
+	if err != nil {
+		return "", err
+	}
+	name := "peers-" + rand.Text()
+	_, err = dynamodb.Create(e.ctx, c, name, cfg)
+	return name, err
+}
+
+// open returns a limiter as in a process of its own.
+func open(e *env, cfg dynamodb.Config) (*weir.Limiter, error) {
+	st, err := dynamodb.Open(e.ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// A busy engine is to be measured, not to be given up on.
+	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: 10 * time.Second})
+	if err == nil {
+		e.defers(lim.Close)
+	}
+	return lim, err
+}
+
+// fleet returns limiters of one table, each with a client of its own.
+func fleet(e *env, n int) ([]*weir.Limiter, *atomic.Int64, error) {
+	name, err := table(e, dynamodb.CreateConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	lims := make([]*weir.Limiter, n)
+	var calls *atomic.Int64
+	for i := range lims {
+		var c *sdk.Client
+		if c, calls, err = client(); err != nil {
+			return nil, nil, err
+		}
+		if lims[i], err = open(e, dynamodb.Config{Client: c, Table: name}); err != nil {
+			return nil, nil, err
+		}
+	}
+	return lims, calls, nil
+}
+
+// single returns one limiter, and how often it called.
+func single(e *env) (*weir.Limiter, *atomic.Int64, error) {
+	lims, calls, err := fleet(e, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	return lims[0], calls, nil
+}
+
+func weirShape(s shape) func(*env) (drive, error) {
+	return func(e *env) (drive, error) {
+		lim, calls, err := single(e)
+		if err != nil {
+			return nil, err
+		}
+		var limits []weir.Limit
+		req := weir.Request{Resource: "api", Tokens: weir.Tokens{}}
+		for i := range s.Limits {
+			limits = append(limits, weir.PerMinute(names[i], 1_000_000))
+			req.Tokens[names[i]] = amounts[i]
+		}
+		if s.Op == "reject" {
+			limits = []weir.Limit{weir.PerDay("rpm", 1)}
+		}
+		if err := lim.SetLimits(e.ctx, weir.Scope{Resource: "api"}, limits...); err != nil {
+			return nil, err
+		}
+		return func(round int, length time.Duration) (sample, error) {
+			ids, err := weirEntities(e, lim, s, round)
+			if err != nil {
+				return sample{}, err
+			}
+			one := operation(lim, s.Op, req)
+			for _, id := range ids { // its bucket is born, and known
+				for range 2 {
+					if err := one(e.ctx, id); err != nil && s.Op != "reject" {
+						return sample{}, err
+					}
+				}
+			}
+			at := 0 // of the only worker
+			return timed(e, s.Workers, meter{measure.CPU, calls}, func(ctx context.Context, worker int) error {
+				if s.Workers > 1 {
+					return one(ctx, ids[worker%len(ids)])
+				}
+				at++
+				return one(ctx, ids[at%len(ids)])
+			})(length), nil
+		}, nil
+	}
+}
+
+// weirEntities returns those of a round: every round has new ones, as a peer's buckets get slower with use.
+func weirEntities(e *env, lim *weir.Limiter, s shape, round int) ([]string, error) {
+	ids := make([]string, s.Entities)
+	parent := fmt.Sprintf("r%d-parent", round)
+	if s.Cascade {
+		if err := lim.CreateEntity(e.ctx, weir.Entity{ID: parent}); err != nil {
+			return nil, err
+		}
+	}
+	for i := range ids {
+		ids[i] = fmt.Sprintf("r%d-%d", round, i)
+		if s.Cascade {
+			if err := lim.CreateEntity(e.ctx, weir.Entity{ID: ids[i], Parent: parent, Cascade: true}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ids, nil
+}
+
+var errUnexpected = errors.New("admitted what should be refused")
+
+// operation returns what a shape does to an entity.
+func operation(lim *weir.Limiter, what string, req weir.Request) func(ctx context.Context, id string) error {
+	acquire := func(ctx context.Context, id string, then func(*weir.Lease) error) error {
+		r := req
+		r.Entity = id
+		lease, err := lim.Acquire(ctx, r)
+		if err == nil && then != nil {
+			err = then(lease)
+		}
+		if err != nil {
+			return err
+		}
+		return lease.Commit(ctx)
+	}
+	switch what {
+	case "adjust":
+		return func(ctx context.Context, id string) error {
+			return acquire(ctx, id, func(l *weir.Lease) error { return l.Adjust(ctx, weir.Tokens{"rpm": 1}) })
+		}
+	case "reject":
+		return func(ctx context.Context, id string) error {
+			var over *weir.ExceededError
+			switch err := acquire(ctx, id, nil); {
+			case errors.As(err, &over):
+				return nil
+			case err != nil:
+				return err
+			}
+			return errUnexpected
+		}
+	case "available":
+		return func(ctx context.Context, id string) error {
+			_, err := lim.Available(ctx, id, req.Resource)
+			return err
+		}
+	}
+	return func(ctx context.Context, id string) error { return acquire(ctx, id, nil) }
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+)
+
+// zae is a Python process with zae-limiter in it, on the engine that weir is on.
+type zae struct {
+	in  io.WriteCloser
+	out *bufio.Reader
+	cmd *exec.Cmd
+}
+
+func startZae(e *env) (*zae, error) {
+	if e.peers.python == "" {
+		return nil, fmt.Errorf("zae-limiter: %w: make bench-peers installs it", errAbsent)
+	}
+	url, err := dynamotest.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	z := &zae{cmd: exec.CommandContext(e.ctx, e.peers.python, e.peers.script, url, "zae-"+rand.Text())}
+	z.cmd.Stderr = os.Stderr
+	if z.in, err = z.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := z.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	z.out = bufio.NewReader(out)
+	if err := z.cmd.Start(); err != nil {
+		return nil, err
+	}
+	e.defers(func() error { return errors.Join(z.in.Close(), z.cmd.Wait()) })
+	return z, z.answer(&struct{ Ready bool }{})
+}
+
+// ask has it do something and reads what came of it.
+func (z *zae) ask(answer any, do string, args map[string]any) error {
+	args["do"] = do
+	line, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	if _, err := z.in.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return z.answer(answer)
+}
+
+func (z *zae) answer(to any) error {
+	line, err := z.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("zae-limiter's process ended: %w", err)
+	}
+	var trouble struct{ Broken string }
+	if err := json.Unmarshal(line, &trouble); err == nil && trouble.Broken != "" {
+		return errors.New("zae-limiter: " + trouble.Broken)
+	}
+	return json.Unmarshal(line, to)
+}
+
+func zaeShape(s shape, api string) func(*env) (drive, error) {
+	return func(e *env) (drive, error) {
+		z, err := startZae(e)
+		if err != nil {
+			return nil, err
+		}
+		return func(round int, length time.Duration) (sample, error) {
+			var a struct {
+				Ops, Failed, Calls     int
+				Seconds, CPU, P50, P99 float64
+			}
+			err := z.ask(&a, "shape", map[string]any{
+				"shape": s, "seconds": length.Seconds(), "api": api, "run": fmt.Sprintf("r%d", round),
+			})
+			n := float64(max(a.Ops, 1))
+			return sample{
+				rate: float64(a.Ops) / a.Seconds, p50: a.P50 * 1e6, p99: a.P99 * 1e6,
+				cpu: a.CPU * 1e9 / n, calls: float64(a.Calls) / n, ops: a.Ops, failed: a.Failed,
+			}, err
+		}, nil
+	}
+}

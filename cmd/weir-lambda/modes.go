@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aggregate"
+	"github.com/weirlimits/weir/internal/archive"
+	"github.com/weirlimits/weir/internal/archive/s3put"
+	"github.com/weirlimits/weir/internal/configflow/snssqs"
+	"github.com/weirlimits/weir/internal/lambdafn"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// storeTimeout is of each call of the provisioner: nobody waits for a decision.
+const storeTimeout = 10 * time.Second
+
+// provision applies manifests.
+func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
+	table := e.get("WEIR_TABLE")
+	kept, err := e.days("WEIR_AUDIT_RETENTION")
+	if err != nil {
+		return nil, err
+	}
+	if kept < 0 {
+		kept = forever
+	}
+	open := func(ctx context.Context) (*weir.Limiter, error) {
+		st, err := e.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lim, err := weir.New(weir.Config{Store: st, StoreTimeout: storeTimeout, AuditRetention: kept})
+		if err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
+		return lim, nil
+	}
+	return (&lambdafn.Provisioner{Open: open, Table: table, Log: log}).Handle, nil
+}
+
+// forever is longer than anybody asks what was changed.
+const forever = 100 * 365 * 24 * time.Hour
+
+// aggregate counts usage, and archives audit events whose time is up if WEIR_ARCHIVE_BUCKET says where.
+func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
+	cfg := aggregate.Config{Log: log}
+	for name, kept := range map[string]*time.Duration{
+		"HOURLY": &cfg.Retention.Hourly, "DAILY": &cfg.Retention.Daily, "MONTHLY": &cfg.Retention.Monthly,
+	} {
+		var err error
+		if *kept, err = e.days("WEIR_USAGE_RETENTION_" + name); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if cfg.Store, err = e.open(ctx); err != nil {
+		return nil, err
+	}
+	var to *archive.Archiver
+	if bucket := e.get("WEIR_ARCHIVE_BUCKET"); bucket != "" {
+		to = &archive.Archiver{To: s3put.New(e.aws("S3"), bucket), KeyOf: dynamodb.AuditKey}
+	}
+	return archiving(aggregate.Handler(cfg), to, log), nil
+}
+
+// config publishes changes of the configuration to the topic that WEIR_TOPIC names by its ARN.
+func (e env) config(_ context.Context, log *slog.Logger) (any, error) {
+	topic := e.get("WEIR_TOPIC")
+	if topic == "" {
+		return nil, errors.New("WEIR_TOPIC is not set: it is the ARN of the topic")
+	}
+	return (&snssqs.Publisher{Client: sns.NewFromConfig(e.aws("SNS")), ARN: topic, KeyOf: dynamodb.ConfigKey, Log: log}).Handle, nil
+}
+
+// days reads a variable such as 90d: 0 if it is not set, -1 for "forever".
+func (e env) days(name string) (time.Duration, error) {
+	switch text := e.get(name); text {
+	case "":
+		return 0, nil
+	case "forever":
+		return -1, nil
+	default:
+		n, err := strconv.Atoi(strings.TrimSuffix(text, "d"))
+		if err != nil || n < 1 || n > 36500 || !strings.HasSuffix(text, "d") {
+			return 0, fmt.Errorf("%s=%q is neither a number of days such as 90d nor forever", name, text)
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+}

@@ -1,0 +1,21 @@
+"""Everybody asks for one entity, and gets it."""
+
+from locust import constant, task
+
+from weir_locust import WeirUser
+from weir_locust.scenario import namespace, prepare
+
+SPACE = namespace("hot-key")
+prepare(SPACE, lambda weir: weir.set_system_defaults(["rps:1M/s"]))
+
+
+class HotKeyUser(WeirUser):
+    """Asks ten times a second."""
+
+    namespace = SPACE
+    wait_time = constant(0.1)
+
+    @task
+    def acquire(self) -> None:
+        """Spend one of what all share."""
+        self.client.acquire("hot", "api", {"rps": 1})

@@ -1,0 +1,46 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Clients of a limited service share one Backoff. Here the service says when to come back.
+func ExampleBackoff() {
+	busy := 2 // requests that are refused
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if busy--; busy >= 0 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+
+	backoff := weir.Backoff{Base: 10 * time.Millisecond}
+	tries := 0
+	err := backoff.Do(context.Background(), func(ctx context.Context) error {
+		tries++
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return &weir.RetryError{Err: err}
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+			after, _ := weir.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
+			return &weir.RetryError{After: after, Err: errors.New(resp.Status)}
+		}
+		return nil
+	})
+	fmt.Println(tries, err)
+	// Output: 3 <nil>
+}

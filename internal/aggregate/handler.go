@@ -1,0 +1,128 @@
+package aggregate
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// Config configures a [Handler] or a [Reader]. Store is required.
+type Config struct {
+	// Store is that of the table whose stream is read.
+	Store *dynamodb.Store
+	// Retention says how long windows are kept.
+	Retention store.Retention
+	// NoSplit only warns of shards that are written to too often.
+	NoSplit bool
+	// Log is told of hot buckets and of what could not be booked. Defaults to nowhere.
+	Log *slog.Logger
+}
+
+// booker books batches, and looks after buckets that are hot.
+type booker struct {
+	cfg    Config
+	ledger *dynamodb.Ledger
+	log    *slog.Logger
+}
+
+func newBooker(cfg Config) *booker {
+	b := &booker{cfg: cfg, ledger: cfg.Store.Ledger(cfg.Retention), log: cfg.Log}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	return b
+}
+
+// book books records, and returns those that were not counted by their place in the batch.
+func (b *booker) book(ctx context.Context, records []dynamodb.StreamRecord) (map[int]error, error) {
+	booked, err := b.ledger.Book(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range booked.Hot {
+		b.cool(ctx, h)
+	}
+	return booked.Failed, nil
+}
+
+// cool splits a shard that is written to too often, or says why not. That it fails is no reason to read anything again:
+// it stays hot, or the processes that write to it split it.
+func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
+	attrs := []slog.Attr{
+		slog.String("namespace", h.Bucket.Namespace), slog.String("entity", h.Bucket.Entity), slog.String("resource", h.Bucket.Resource),
+		slog.Int("shard", h.Shard), slog.Int("shards", h.Shards),
+	}
+	split, err := false, error(nil)
+	if !b.cfg.NoSplit {
+		split, err = b.cfg.Store.SplitShard(ctx, h.Bucket, h.Shard, h.Shards)
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	b.log.LogAttrs(ctx, slog.LevelWarn, "hot bucket", append(attrs, slog.Bool("split", split))...)
+}
+
+// Handler returns what books the batches that an event source mapping hands over, with partial responses: the records
+// that could not be counted are delivered again with all that come after them, which counts nothing twice. One that
+// cannot be read fails alone. An error says that nothing was counted.
+func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
+	b := newBooker(cfg)
+	return func(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
+		records := make([]dynamodb.StreamRecord, len(e.Records))
+		for i := range e.Records {
+			c := &e.Records[i].Change
+			if !concerns(c.Keys) {
+				continue
+			}
+			records[i] = dynamodb.StreamRecord{
+				Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage), Created: c.ApproximateCreationDateTime.Time,
+			}
+		}
+		failed, err := b.book(ctx, records)
+		if err != nil {
+			return events.DynamoDBEventResponse{}, err
+		}
+		resp := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
+		for i := range e.Records {
+			if err, ok := failed[i]; ok {
+				number := e.Records[i].Change.SequenceNumber
+				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: number})
+				b.log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("record", number), slog.String("error", err.Error()))
+			}
+		}
+		return resp, nil
+	}
+}
+
+// concerns reports whether an item may have to do with usage: what else there is in the table need not be converted.
+func concerns(keys map[string]events.DynamoDBAttributeValue) bool {
+	sk, ok := keys["SK"]
+	return ok && sk.DataType() == events.DataTypeString && slices.Contains([]string{"#STATE", "#COUNTS"}, sk.String())
+}
+
+// attributes converts an image to the SDK's form. Kinds that weir does not write become what no reader takes.
+func attributes(image map[string]events.DynamoDBAttributeValue) map[string]types.AttributeValue {
+	if len(image) == 0 {
+		return nil
+	}
+	out := make(map[string]types.AttributeValue, len(image))
+	for name, v := range image {
+		switch v.DataType() {
+		case events.DataTypeString:
+			out[name] = &types.AttributeValueMemberS{Value: v.String()}
+		case events.DataTypeNumber:
+			out[name] = &types.AttributeValueMemberN{Value: v.Number()}
+		case events.DataTypeBinary:
+			out[name] = &types.AttributeValueMemberB{Value: v.Binary()}
+		default:
+			out[name] = &types.AttributeValueMemberNULL{Value: true}
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package aggregate_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+type handler = func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
+
+// mapping delivers the shards of a stream as Lambda's event source mapping does, with partial responses and bisection:
+// in order, one batch at a time; from the first record that failed, all again, in halves where there is more than one,
+// which costs no retry; one that fails alone as often as it may be retried goes to the failure destination. What is
+// throttled was never invoked and is no try; what was answered may be delivered again all the same.
+type mapping struct {
+	handle  handler
+	batch   int
+	retries int
+
+	again, throttled float64 // how probable
+
+	dice      *rand.Rand
+	throttles int
+	repeats   int
+	bisected  int
+	lost      []string // what the failure destination was handed
+}
+
+func (m *mapping) deliver(t *testing.T, shard []events.DynamoDBEventRecord) {
+	t.Helper()
+	for batch := range slices.Chunk(shard, m.batch) {
+		m.invoke(t.Context(), batch)
+	}
+}
+
+func (m *mapping) invoke(ctx context.Context, batch []events.DynamoDBEventRecord) {
+	for tries := 0; len(batch) > 0; {
+		if m.dice.Float64() < m.throttled {
+			m.throttles++
+			continue
+		}
+		resp, err := m.handle(ctx, events.DynamoDBEvent{Records: batch})
+		if m.dice.Float64() < m.again {
+			m.repeats++
+			resp, err = m.handle(ctx, events.DynamoDBEvent{Records: batch})
+		}
+		if err == nil && len(resp.BatchItemFailures) == 0 {
+			return
+		}
+		if err == nil {
+			at := slices.IndexFunc(batch, func(r events.DynamoDBEventRecord) bool {
+				return slices.Contains(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: r.Change.SequenceNumber})
+			})
+			batch = batch[max(at, 0):]
+		}
+		if len(batch) > 1 {
+			m.bisected++
+			m.invoke(ctx, batch[:len(batch)/2])
+			batch = batch[len(batch)/2:]
+			continue
+		}
+		if tries++; tries > m.retries {
+			m.lost = append(m.lost, batch[0].Change.SequenceNumber)
+			return
+		}
+	}
+}
+
+// The mapping is what the tests of others stand on.
+func TestMapping(t *testing.T) {
+	t.Parallel()
+	var calls []int
+	seen := make(map[string]int)
+	m := &mapping{batch: 8, retries: 3, dice: rand.New(rand.NewPCG(1, 2))}
+	m.handle = func(_ context.Context, e events.DynamoDBEvent) (resp events.DynamoDBEventResponse, err error) {
+		calls = append(calls, len(e.Records))
+		for _, r := range e.Records {
+			seen[r.Change.SequenceNumber]++
+			if r.Change.SequenceNumber == "5" {
+				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: "5"})
+			}
+		}
+		return resp, nil
+	}
+	var shard []events.DynamoDBEventRecord
+	for _, n := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+		shard = append(shard, events.DynamoDBEventRecord{Change: events.DynamoDBStreamRecord{SequenceNumber: n}})
+	}
+	m.deliver(t, shard)
+	if !slices.Equal(m.lost, []string{"5"}) || seen["5"] != 1+1+3 || seen["0"] != 1 || seen["9"] != 1 || seen["7"] < 2 {
+		t.Errorf("lost %q, seen %v, in calls of %v", m.lost, seen, calls)
+	}
+}

@@ -1,0 +1,347 @@
+package aggregate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// Streams is what a reader calls of the streams' client.
+type Streams interface {
+	// DescribeStream lists the shards of a stream.
+	DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error)
+	// GetShardIterator tells where to read on in one.
+	GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error)
+	// GetRecords reads on.
+	GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error)
+}
+
+// Reader reads the stream of a table and books it, together with the readers of other processes: each shard has one of
+// them, by a lease in the table, after the shard from which it was split was read to its end. One that dies leaves its
+// shards to the others within LeaseFor, which read on where it has counted to.
+type Reader struct {
+	// Config is what is booked, and how.
+	Config
+
+	// Streams makes the calls, of the stream ARN.
+	Streams Streams
+	ARN     string
+	// LeaseFor is for how long a reader that is not heard of keeps its shards. Defaults to 30 s.
+	LeaseFor time.Duration
+	// Poll is how long to wait after a look that found nothing new. Defaults to 1 s.
+	Poll time.Duration
+	// Batch is how many records are booked at once, at most. The more, the fewer writes. Defaults to 5,000.
+	Batch int
+
+	owner string
+	book  *booker
+	mu    sync.Mutex
+	mine  map[string]context.CancelFunc // shards that are being read
+	wg    sync.WaitGroup
+}
+
+// Run reads until ctx ends, which is no error. What was counted by then is kept; the leases are given up.
+func (r *Reader) Run(ctx context.Context) error {
+	if r.LeaseFor == 0 {
+		r.LeaseFor = 30 * time.Second
+	}
+	if r.Poll == 0 {
+		r.Poll = time.Second
+	}
+	if r.Batch == 0 {
+		r.Batch = 5000
+	}
+	r.owner, r.book, r.mine = rand.Text(), newBooker(r.Config), make(map[string]context.CancelFunc)
+	defer r.wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for first := true; ; first = false {
+		err := r.share(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			r.book.log.LogAttrs(ctx, slog.LevelError, "read the stream", slog.String("error", err.Error()))
+		}
+		if !wait(ctx, min(5*r.Poll, r.LeaseFor/3)) {
+			return nil
+		}
+	}
+}
+
+// wait reports whether ctx is still there after a while.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// share looks which shards there are, and takes this reader's part of those that can be read.
+func (r *Reader) share(ctx context.Context) error {
+	shards, err := r.shards(ctx)
+	if err != nil {
+		return err
+	}
+	leases, err := r.Store.StreamLeases(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now().Add(r.Store.Skew())
+	held := map[string]int{r.owner: 0} // by owner
+	var free, open []string
+	for id, parent := range shards {
+		if _, there := shards[parent]; there && !leases[parent].Done || leases[id].Done {
+			continue
+		}
+		open = append(open, id)
+		if l := leases[id]; l.Owner != "" && l.Until.After(now) {
+			held[l.Owner]++
+		} else {
+			free = append(free, id)
+		}
+	}
+	fair := int(math.Ceil(float64(len(open)) / float64(len(held))))
+	for _, id := range free {
+		if held[r.owner] >= fair {
+			break
+		}
+		if err := r.take(ctx, id, r.owner); err != nil {
+			return err
+		}
+		held[r.owner]++
+	}
+	// One at a time from who has more than their part.
+	for _, id := range open {
+		if from := leases[id].Owner; from != r.owner && held[r.owner] < fair && held[from] > fair && leases[id].Until.After(now) {
+			return r.take(ctx, id, from)
+		}
+	}
+	return nil
+}
+
+// shards returns the shards of the stream with the one that each was split from.
+func (r *Reader) shards(ctx context.Context) (map[string]string, error) {
+	parents := make(map[string]string)
+	in := &dynamodbstreams.DescribeStreamInput{StreamArn: &r.ARN}
+	for {
+		out, err := r.Streams.DescribeStream(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range out.StreamDescription.Shards {
+			parents[aws.ToString(s.ShardId)] = aws.ToString(s.ParentShardId)
+		}
+		if in.ExclusiveStartShardId = out.StreamDescription.LastEvaluatedShardId; in.ExclusiveStartShardId == nil {
+			return parents, nil
+		}
+	}
+}
+
+// take leases a shard, if it is still to be had, and begins to read it.
+func (r *Reader) take(ctx context.Context, id, from string) error {
+	r.mu.Lock()
+	_, reading := r.mine[id]
+	r.mu.Unlock()
+	if reading {
+		return nil
+	}
+	lease, ok, err := r.Store.LeaseStream(ctx, id, r.owner, from, r.LeaseFor)
+	if err != nil || !ok {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r.mu.Lock()
+	r.mine[id] = stop
+	r.mu.Unlock()
+	r.wg.Go(func() {
+		defer func() {
+			stop()
+			r.mu.Lock()
+			delete(r.mine, id)
+			r.mu.Unlock()
+		}()
+		s := &shardReader{Reader: r, lease: lease, kept: time.Now()}
+		if err := s.read(ctx); err != nil && ctx.Err() == nil {
+			r.book.log.LogAttrs(ctx, slog.LevelError, "read a shard", slog.String("shard", id), slog.String("error", err.Error()))
+		}
+	})
+	return nil
+}
+
+// shardReader reads one shard.
+type shardReader struct {
+	*Reader
+
+	lease    dynamodb.StreamLease
+	kept     time.Time
+	iterator *string
+}
+
+// errLost says that another reader has the shard.
+var errLost = errors.New("another reader has taken the shard")
+
+// read reads until the shard's end, or until the lease is lost.
+func (s *shardReader) read(ctx context.Context) error {
+	defer s.leave(ctx)
+	for {
+		records, last, ended, err := s.gather(ctx)
+		if err == nil && len(records) > 0 {
+			err = s.bookAll(ctx, records)
+		}
+		if err != nil {
+			return err
+		}
+		if last != "" {
+			s.lease.After = last
+		}
+		s.lease.Done = ended
+		if last != "" || ended || time.Since(s.kept) > s.LeaseFor/3 {
+			if err := s.keep(ctx); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ended:
+			return nil
+		case last == "" && !wait(ctx, s.Poll):
+			return ctx.Err()
+		}
+	}
+}
+
+// keep tells how far the shard was read, and keeps it.
+func (s *shardReader) keep(ctx context.Context) error {
+	_, ok, err := s.Store.KeepStream(ctx, s.lease, s.LeaseFor)
+	if err == nil && !ok {
+		err = errLost
+	}
+	s.kept = time.Now()
+	return err
+}
+
+// leave gives the lease up, so that others need not wait.
+func (s *shardReader) leave(ctx context.Context) {
+	if s.lease.Done {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.LeaseFor/3)
+	defer cancel()
+	_, _, _ = s.Store.KeepStream(ctx, s.lease, -time.Second) // else its time runs out
+}
+
+// gather reads what there is, at most a batch. last is the sequence number of the last record.
+func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamRecord, last string, ended bool, err error) {
+	seen := 0
+	for seen < s.Batch {
+		if s.iterator == nil {
+			if err := s.seek(ctx, last); err != nil {
+				return nil, "", false, err
+			}
+		}
+		out, err := s.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator, Limit: aws.Int32(1000)})
+		var expired *streamtypes.ExpiredIteratorException
+		var trimmed *streamtypes.TrimmedDataAccessException
+		switch {
+		case errors.As(err, &expired):
+			s.iterator = nil
+			continue
+		case errors.As(err, &trimmed):
+			// What is gone is made up by what comes.
+			s.book.log.LogAttrs(ctx, slog.LevelWarn, "records were lost: the stream keeps them for a day", slog.String("shard", s.lease.Shard))
+			s.lease.After, s.iterator = "", nil
+			continue
+		case err != nil:
+			s.iterator = nil
+			return nil, "", false, err
+		}
+		for i := range out.Records {
+			c := out.Records[i].Dynamodb
+			last = aws.ToString(c.SequenceNumber)
+			if streamed(c.Keys) {
+				records = append(records, dynamodb.StreamRecord{
+					Keys: image(c.Keys), Old: image(c.OldImage), New: image(c.NewImage), Created: aws.ToTime(c.ApproximateCreationDateTime),
+				})
+			}
+		}
+		seen += len(out.Records)
+		if s.iterator = out.NextShardIterator; s.iterator == nil {
+			return records, last, true, nil
+		}
+		if len(out.Records) == 0 {
+			break
+		}
+	}
+	return records, last, false, nil
+}
+
+// seek sets the iterator behind the last record that was read.
+func (s *shardReader) seek(ctx context.Context, last string) error {
+	in := &dynamodbstreams.GetShardIteratorInput{
+		StreamArn: &s.ARN, ShardId: &s.lease.Shard, ShardIteratorType: streamtypes.ShardIteratorTypeTrimHorizon,
+	}
+	if last == "" {
+		last = s.lease.After
+	}
+	if last != "" {
+		in.ShardIteratorType, in.SequenceNumber = streamtypes.ShardIteratorTypeAfterSequenceNumber, &last
+	}
+	out, err := s.Streams.GetShardIterator(ctx, in)
+	var trimmed *streamtypes.TrimmedDataAccessException
+	if errors.As(err, &trimmed) && last != "" {
+		in.ShardIteratorType, in.SequenceNumber = streamtypes.ShardIteratorTypeTrimHorizon, nil
+		out, err = s.Streams.GetShardIterator(ctx, in)
+	}
+	if err != nil {
+		return err
+	}
+	s.iterator = out.ShardIterator
+	return nil
+}
+
+// bookAll books records, again and again until all are counted but those that nobody can read.
+func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamRecord) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, s.LeaseFor/6) {
+		failed, err := s.book.book(ctx, records)
+		var left []dynamodb.StreamRecord
+		if err != nil {
+			left = records
+		}
+		for i := range records {
+			switch cause := failed[i]; {
+			case cause == nil:
+			case errors.Is(cause, dynamodb.ErrPoison):
+				s.book.log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("shard", s.lease.Shard), slog.String("error", cause.Error()))
+			default:
+				left, err = append(left, records[i]), cause
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		s.book.log.LogAttrs(ctx, slog.LevelWarn, "repeat", slog.String("shard", s.lease.Shard), slog.Int("records", len(left)), slog.String("error", err.Error()))
+		records = left
+		if !wait(ctx, pause) {
+			return ctx.Err()
+		}
+		if err := s.keep(ctx); err != nil {
+			return err
+		}
+	}
+}

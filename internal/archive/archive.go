@@ -1,0 +1,120 @@
+// Package archive keeps audit events beyond their time in the table: as gzipped lines of JSON in a bucket or a folder,
+// divided by namespace and by the day of each event. docs/guide/lambda.md is the manual.
+//
+// An object is named after what is in it, so that whatever is archived again overwrites itself. Where a batch is
+// delivered again with other bounds, an event may lie in two objects; its namespace and id tell, and [Read] returns it
+// once.
+package archive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// Event is one line of the archive.
+type Event struct {
+	Namespace string `json:"namespace"` // the opaque id; "_" for what became of namespaces and of secrets
+	weir.AuditEvent
+}
+
+// Putter is where objects are written.
+type Putter interface {
+	// Put writes an object, over one of that name.
+	Put(ctx context.Context, name string, content []byte) error
+}
+
+// Bucket is an archive that can be read.
+type Bucket interface {
+	Putter
+	// List returns the names of all objects that begin with prefix, in any order.
+	List(ctx context.Context, prefix string) ([]string, error)
+	// Get returns an object.
+	Get(ctx context.Context, name string) ([]byte, error)
+}
+
+// FromRecord returns the event that a record of [store.KindAudit] holds.
+func FromRecord(k store.Key, value []byte) (Event, error) {
+	e := Event{Namespace: k.Namespace}
+	if err := json.Unmarshal(value, &e.AuditEvent); err != nil {
+		return e, fmt.Errorf("audit event %s is unreadable: %w", k, err)
+	}
+	if e.At.IsZero() {
+		return e, fmt.Errorf("audit event %s has no time", k)
+	}
+	e.ID, e.Subject, e.At = k.ID, k.Sub, e.At.UTC()
+	return e, nil
+}
+
+// root is what all names begin with.
+const root = "audit/"
+
+const suffix = ".jsonl.gz"
+
+var (
+	escaper   = strings.NewReplacer("%", "%25", "/", "%2F", "\\", "%5C")
+	unescaper = strings.NewReplacer("%2F", "/", "%5C", "\\", "%25", "%")
+)
+
+// day is what the names of a namespace's events of one day begin with.
+func day(namespace string, at time.Time) string {
+	return root + "namespace=" + escaper.Replace(namespace) + "/dt=" + at.UTC().Format(time.DateOnly) + "/"
+}
+
+// Write writes events, an object for each namespace and day. Objects are written although others failed; the events of
+// those that failed are returned with the error.
+func Write(ctx context.Context, to Putter, events []Event) (failed []Event, err error) {
+	slices.SortFunc(events, func(a, b Event) int {
+		return strings.Compare(day(a.Namespace, a.At)+a.ID, day(b.Namespace, b.At)+b.ID)
+	})
+	for len(events) > 0 {
+		part := day(events[0].Namespace, events[0].At)
+		n := slices.IndexFunc(events, func(e Event) bool { return day(e.Namespace, e.At) != part })
+		if n < 0 {
+			n = len(events)
+		}
+		if e := put(ctx, to, part, events[:n]); e != nil {
+			failed, err = append(failed, events[:n]...), e
+		}
+		events = events[n:]
+	}
+	return failed, err
+}
+
+// put writes an object of events of one day.
+func put(ctx context.Context, to Putter, part string, events []Event) error {
+	var lines, packed bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	enc.SetEscapeHTML(false)
+	for i := range events {
+		if i > 0 && events[i].ID == events[i-1].ID {
+			continue // the same batch holds it twice
+		}
+		if err := enc.Encode(events[i]); err != nil {
+			return fmt.Errorf("archive audit event %s: %w", events[i].ID, err)
+		}
+	}
+	sum := sha256.Sum256(lines.Bytes())
+	zw := gzip.NewWriter(&packed)
+	if _, err := zw.Write(lines.Bytes()); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	if err := zw.Close(); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	name := part + hex.EncodeToString(sum[:16]) + suffix
+	if err := to.Put(ctx, name, packed.Bytes()); err != nil {
+		return fmt.Errorf("archive %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+// Package backstop decides over this process's share of limits while the store does not answer.
+//
+// Of a limit that h processes share, each has a token clock of its own: the limit's amount per h of its periods, and an
+// h-th of its burst, but at least one token. While the store is healthy the shares are kept warm: what it decides is
+// charged to them, and they are never fuller, for their size, than the store last said that the limit is. So an outage
+// hands out no fresh burst: all shares together begin with a burst at most, or with a token each if that is more.
+//
+// A request for more than the burst of a share passes while the share is full, which then owes the rest.
+package backstop
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	shards = 64
+	// look is how many buckets are looked at for one that may go.
+	look = 16
+)
+
+// Shares are this process's shares of the limits of buckets. See [New].
+type Shares struct {
+	seed   maphash.Seed
+	max    int // buckets of a shard
+	shards [shards]shard
+	size   atomic.Int64
+}
+
+type shard struct {
+	mu sync.Mutex
+	m  map[store.Bucket]*entry
+}
+
+// New returns shares that are full, of at most so many buckets. Only full ones make room for others. A bucket for which
+// there is no room is not kept warm, and not decided over.
+func New(most int) *Shares {
+	s := &Shares{seed: maphash.MakeSeed(), max: max(1, most/shards)}
+	for i := range s.shards {
+		s.shards[i].m = make(map[store.Bucket]*entry)
+	}
+	return s
+}
+
+// Len returns how many buckets there are.
+func (s *Shares) Len() int { return int(s.size.Load()) }
+
+// Take decides all debits or none over the shares of one of n processes. It says false, and decides nothing, when there is
+// no room for a bucket. The levels are those of the shares, whose parameters their limits have.
+func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outcome, ok bool) {
+	held := s.lock(debits)
+	defer s.unlock(held)
+	now := bucket.Nanos(at)
+	entries := make([]*entry, len(debits))
+	charges := 0
+	for i := range debits {
+		if entries[i] = s.entry(debits[i].Bucket, now); entries[i] == nil {
+			return out, false
+		}
+		charges += len(debits[i].Charges)
+	}
+	shares := make([]*share, 0, charges)
+	for i := range debits {
+		e := entries[i]
+		for j := range debits[i].Charges {
+			if e.share(debits[i].Charges[j].Limit, n, now) < 0 {
+				return out, false
+			}
+		}
+		for j := range debits[i].Charges { // now the slice grows no more
+			at := e.find(debits[i].Charges[j].Limit)
+			if at < 0 { // one that came after it took its place
+				return out, false
+			}
+			shares = append(shares, &e.limits[at])
+		}
+	}
+	out = store.Outcome{Allowed: true, At: at, Levels: make([]store.Level, 0, charges)}
+	for i := range debits {
+		for j := range debits[i].Charges {
+			c, x := &debits[i].Charges[j], shares[len(out.Levels)]
+			p := Of(c.Limit, n)
+			fits := c.Force || passes(p, x.level, p.Clock(now), c.Amount)
+			out.Levels = append(out.Levels, store.Level{
+				Limit: &store.Limit{Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period), Burst: p.Burst, Override: c.Limit.Override},
+				Level: x.level, Refused: !fits,
+			})
+			out.Allowed = out.Allowed && (fits || c.Shadow)
+		}
+	}
+	if !out.Allowed {
+		return out, true
+	}
+	at0 := 0
+	for i := range debits {
+		for j := range debits[i].Charges {
+			if lv, c := &out.Levels[at0], &debits[i].Charges[j]; !lv.Refused {
+				x := shares[at0]
+				x.spend(Of(c.Limit, n).Clock(now), c.Amount)
+				lv.Level = x.level
+			}
+			at0++
+		}
+	}
+	return out, true
+}
+
+// passes reports whether a debit may be. One of more than the burst may when the share is full.
+func passes(p bucket.Params, level, clock, amount int64) bool {
+	return p.Fits(level, clock, min(amount, p.Burst))
+}
+
+// Warm charges what the store decided, or settled, to the shares of one of n processes, as of now: never below empty, for
+// an instance may have more than its share while the store sees to the whole. The outcome may be brief.
+func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.Time) {
+	now, then := bucket.Nanos(at), bucket.Nanos(out.At)
+	known := len(out.Levels) > 0
+	nth := 0
+	for i := range debits {
+		d := &debits[i]
+		sh := s.shard(&d.Bucket)
+		sh.mu.Lock()
+		e := s.entry(d.Bucket, now)
+		for j := range d.Charges {
+			c := &d.Charges[j]
+			var lv *store.Level
+			if known {
+				lv = &out.Levels[nth]
+			}
+			nth++
+			if e == nil {
+				continue
+			}
+			if at := e.share(c.Limit, n, now); at >= 0 {
+				e.limits[at].warm(c, lv, out.Allowed, len(debits) == 1 && len(d.Charges) == 1, now, then)
+			}
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// Settle changes shares without asking: what a lease holds of them has changed. What is not there is full, and stays so.
+func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
+	now := bucket.Nanos(at)
+	for i := range debits {
+		sh := s.shard(&debits[i].Bucket)
+		sh.mu.Lock()
+		if e := sh.m[debits[i].Bucket]; e != nil {
+			for _, c := range debits[i].Charges {
+				at := e.share(c.Limit, n, now)
+				switch {
+				case at < 0:
+				case c.Amount < 0:
+					e.limits[at].back(-c.Amount)
+				default:
+					e.limits[at].spend(Of(c.Limit, n).Clock(now), c.Amount)
+				}
+			}
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// Bill returns what the store is to be charged of the millitokens admitted since the last bill: what the share's clock had
+// not covered when the store answered again, or has not now. It is 0 of a share that is not there.
+func (s *Shares) Bill(b store.Bucket, l *store.Limit, n int, at time.Time, admitted int64) int64 {
+	now := bucket.Nanos(at)
+	sh := s.shard(&b)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.m[b]
+	if e == nil || e.find(l) < 0 {
+		return 0
+	}
+	return e.limits[e.share(l, n, now)].bill(Of(l, n).Clock(now), admitted)
+}
+
+func (s *Shares) index(b *store.Bucket) uint64 {
+	h := maphash.String(s.seed, b.Entity)
+	return (h ^ bits.RotateLeft64(maphash.String(s.seed, b.Resource), 17)) % shards
+}
+
+func (s *Shares) shard(b *store.Bucket) *shard { return &s.shards[s.index(b)] }
+
+// lock locks the shards of buckets, in their order.
+func (s *Shares) lock(debits []store.Debit) (held uint64) {
+	for i := range debits {
+		held |= 1 << s.index(&debits[i].Bucket)
+	}
+	for rest := held; rest != 0; rest &= rest - 1 {
+		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
+	}
+	return held
+}
+
+func (s *Shares) unlock(held uint64) {
+	for ; held != 0; held &= held - 1 {
+		s.shards[bits.TrailingZeros64(held)].mu.Unlock()
+	}
+}
+
+// entry returns a bucket, which it makes if there is room. Its shard is locked.
+func (s *Shares) entry(b store.Bucket, now int64) *entry {
+	sh := s.shard(&b)
+	if e := sh.m[b]; e != nil {
+		return e
+	}
+	if len(sh.m) >= s.max {
+		n := 0
+		for k, e := range sh.m { // from a place of its own each time
+			if e.full(now) {
+				delete(sh.m, k)
+				s.size.Add(-1)
+				break
+			}
+			if n++; n == look {
+				return nil
+			}
+		}
+		if len(sh.m) >= s.max {
+			return nil
+		}
+	}
+	e := &entry{}
+	sh.m[b] = e
+	s.size.Add(1)
+	return e
+}

@@ -1,0 +1,233 @@
+package backstop_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/backstop"
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func limit(name string, tokens int64, period time.Duration) *store.Limit {
+	return &store.Limit{Name: name, Amount: tokens * 1000, Period: period, Burst: tokens * 1000}
+}
+
+func debit(entity string, l *store.Limit, tokens int64) store.Debit {
+	return store.Debit{Bucket: store.Bucket{Entity: entity}, Charges: []store.Charge{{Limit: l, Amount: tokens * 1000}}}
+}
+
+func take(t *testing.T, s *backstop.Shares, n int, at time.Time, ds ...store.Debit) bool {
+	t.Helper()
+	out, ok := s.Take(ds, n, at)
+	if !ok {
+		t.Fatal("no room")
+	}
+	return out.Allowed
+}
+
+// However many share a limit, together they have its rate to the millitoken, and its burst or a token each.
+func TestOf(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := &store.Limit{
+			Amount: rapid.Int64Range(1, bucket.MaxBurst).Draw(t, "amount"), Period: time.Duration(rapid.Int64Range(1, int64(bucket.MaxPeriod)).Draw(t, "period")),
+			Burst: rapid.Int64Range(1, bucket.MaxBurst).Draw(t, "burst"),
+		}
+		n := rapid.IntRange(1, 100_000).Draw(t, "n")
+		p := backstop.Of(l, n)
+		if p.Burst > l.Burst || p.Burst < 1 || p.Amount < 1 || p.Period < int64(l.Period) {
+			t.Fatalf("%+v", p)
+		}
+		if p.Burst < 1000 && p.Burst != l.Burst || p.Burst > 1000 && p.Burst > l.Burst/int64(n) {
+			t.Fatalf("burst %d of %d over %d", p.Burst, l.Burst, n)
+		}
+		whole := float64(l.Amount) / float64(l.Period) / float64(n)
+		if got := float64(p.Amount) / float64(p.Period); got > whole*(1+1e-9) && p.Amount > 1 {
+			t.Fatalf("rate %g, its share is %g", got, whole)
+		}
+	})
+}
+
+// All or none, over the buckets of a chain.
+func TestAllOrNone(t *testing.T) {
+	t.Parallel()
+	s := backstop.New(1000)
+	child, parent := limit("rpm", 10, time.Minute), limit("rpm", 4, time.Minute)
+	both := func(n int64) bool { return take(t, s, 2, noon, debit("child", child, n), debit("parent", parent, n)) }
+	if !both(2) || both(1) || !take(t, s, 2, noon, debit("child", child, 3)) || take(t, s, 2, noon, debit("child", child, 1)) {
+		t.Error("a refused chain was charged, or an empty one admitted")
+	}
+	if take(t, s, 2, noon.Add(29*time.Second), debit("parent", parent, 1)) || !take(t, s, 2, noon.Add(30*time.Second), debit("parent", parent, 1)) {
+		t.Error("not at half of its rate")
+	}
+}
+
+// What is warm is never below empty, whatever a process was admitted by the store.
+func TestWarmIsNotInDebt(t *testing.T) {
+	t.Parallel()
+	s, l := backstop.New(1000), limit("rpm", 60, time.Minute)
+	for range 50 {
+		s.Warm([]store.Debit{debit("a", l, 1)}, &store.Outcome{Allowed: true, At: noon}, 10, noon)
+	}
+	if take(t, s, 10, noon, debit("a", l, 1)) || !take(t, s, 10, noon.Add(10*time.Second), debit("a", l, 1)) {
+		t.Error("not empty, or in debt")
+	}
+}
+
+// A share is as empty as the store says that the limit is, also in debt, whoever spent it; by the store's own clock.
+func TestWarmFollowsTheStore(t *testing.T) {
+	t.Parallel()
+	l := limit("rpm", 60, time.Minute)
+	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	theirs := noon.Add(time.Hour)
+	for left, want := range map[int64]int64{60: 6, 30: 3, 10: 1, 9: 0, 0: 0, -60: -6} {
+		s := backstop.New(1000)
+		level := p.Clock(bucket.Nanos(theirs)) + l.Burst - left*1000
+		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs, Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
+		out, _ := s.Take([]store.Debit{debit("a", l, 0)}, 10, noon)
+		share := backstop.Of(l, 10)
+		got := share.Available(out.Levels[0].Level, share.Clock(bucket.Nanos(noon)))
+		if math.Floor(float64(got)/1000) != float64(want) {
+			t.Errorf("%d are left in the store: %d in the share, want %d", left, got, want)
+		}
+	}
+	s := backstop.New(1000)
+	s.Warm([]store.Debit{debit("a", l, 3)}, &store.Outcome{At: noon}, 10, noon) // refused, and the answer was brief
+	if take(t, s, 10, noon, debit("a", l, 3)) || !take(t, s, 10, noon, debit("a", l, 2)) {
+		t.Error("a refusal is not known")
+	}
+}
+
+// When there are more processes or fewer, or other limits, a share keeps the part that is spent.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := backstop.New(1000)
+		tokens := rapid.Int64Range(1, 1000)
+		l := limit("rpm", tokens.Draw(t, "limit"), time.Hour)
+		if out, _ := s.Take([]store.Debit{debit("a", l, l.Burst/1000)}, 3, noon); !out.Allowed {
+			t.Fatal("a full share refused")
+		}
+		for range 20 {
+			n := rapid.IntRange(1, 50).Draw(t, "n")
+			l = limit("rpm", tokens.Draw(t, "limit"), time.Hour)
+			if out, _ := s.Take([]store.Debit{debit("a", l, 1)}, n, noon); out.Allowed {
+				t.Fatalf("a token of an empty share, as one of %d of %+v", n, l)
+			}
+		}
+	})
+}
+
+// There is room for so many buckets, and only for one that is full does another go.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	s, l := backstop.New(64), limit("rpm", 10, time.Minute)
+	admitted, full := 0, 0
+	for round := range 3 {
+		for i := range 2000 {
+			out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i), l, 10)}, 1, noon)
+			if ok && out.Allowed {
+				admitted++
+			} else if !ok {
+				full++
+			}
+		}
+		if s.Len() > 64 || admitted > 64 || full == 0 {
+			t.Fatalf("round %d: %d buckets, %d bursts, %d without room", round, s.Len(), admitted, full)
+		}
+	}
+	before := admitted
+	for i := range 2000 {
+		if out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i+5000), l, 10)}, 1, noon.Add(time.Minute)); ok && out.Allowed {
+			admitted++
+		}
+	}
+	if got := admitted - before; got < 32 || got > 64 {
+		t.Errorf("%d found room when all were full again", got)
+	}
+}
+
+// Limits that requests bring along are as many as a store holds.
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	s := backstop.New(1000)
+	over := func(tokens int64) store.Debit {
+		l := limit("rpm", tokens, time.Minute)
+		l.Override = true
+		return debit("a", l, tokens)
+	}
+	for i := range int64(store.MaxOverrides) {
+		if !take(t, s, 1, noon, over(i+1)) || take(t, s, 1, noon, over(i+1)) {
+			t.Fatal(i)
+		}
+	}
+	if _, ok := s.Take([]store.Debit{over(100)}, 1, noon); ok {
+		t.Error("one too many")
+	}
+	if !take(t, s, 1, noon.Add(time.Minute), over(100)) {
+		t.Error("no room when the others are full")
+	}
+	two := over(7)
+	two.Charges = append(two.Charges, over(200).Charges[0], over(201).Charges[0])
+	_, _ = s.Take([]store.Debit{two}, 1, noon.Add(time.Minute))
+}
+
+func TestSettleAndBill(t *testing.T) {
+	t.Parallel()
+	b, l := store.Bucket{Entity: "a"}, limit("rpm", 60, time.Minute)
+	spent := func() *backstop.Shares {
+		s := backstop.New(1000)
+		take(t, s, 2, noon, debit("a", l, 20))
+		s.Settle([]store.Debit{debit("a", l, -5)}, 2, noon)
+		s.Settle([]store.Debit{debit("a", l, 25)}, 2, noon)
+		return s
+	}
+	const minute = time.Minute
+	if got := spent().Bill(b, l, 2, noon, 40_000); got != 40_000 {
+		t.Errorf("owes %d", got)
+	}
+	if got := spent().Bill(b, l, 2, noon.Add(minute), 40_000); got != 10_000 { // at half the rate
+		t.Errorf("owes %d a minute later", got)
+	}
+	if got := spent().Bill(store.Bucket{Entity: "b"}, l, 2, noon, 40_000); got != 0 {
+		t.Errorf("a stranger owes %d", got)
+	}
+	s := spent() // the store answers, goes and answers again before it is told
+	out := &store.Outcome{Allowed: true, At: noon.Add(minute)}
+	s.Warm([]store.Debit{debit("a", l, 30)}, out, 2, out.At)
+	take(t, s, 2, noon.Add(2*minute), debit("a", l, 15))
+	if got := s.Bill(b, l, 2, noon.Add(2*minute), 55_000); got != 10_000+15_000 {
+		t.Errorf("owes %d of two outages, want 10 of the first and 15 of the second", got)
+	}
+	if got := s.Bill(b, l, 2, noon.Add(2*minute), 1_000); got != 0 {
+		t.Errorf("owes %d again", got)
+	}
+	s = spent()
+	s.Warm([]store.Debit{debit("a", l, 30)}, out, 2, out.At)
+	if got := s.Bill(b, l, 2, noon.Add(2*minute+10*time.Second), 40_000); got != 5_000 {
+		t.Errorf("owes %d, want 10 less what the clock has covered since the share was full", got)
+	}
+}
+
+func BenchmarkWarm(b *testing.B) {
+	s := backstop.New(1000)
+	l := limit("rpm", 1_000_000, time.Minute)
+	m := limit("tpm", 1_000_000, time.Minute)
+	d := debit("a", l, 1)
+	d.Charges = append(d.Charges, store.Charge{Limit: m})
+	now := time.Now()
+	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	lv := store.Level{Limit: l, Level: p.Clock(bucket.Nanos(now))}
+	out := &store.Outcome{Allowed: true, At: now, Levels: []store.Level{lv, lv}}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Warm([]store.Debit{d}, out, 3, now)
+	}
+}

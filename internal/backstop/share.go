@@ -1,0 +1,179 @@
+package backstop
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// entry is a bucket: its limits, and those that requests brought along.
+type entry struct{ limits []share }
+
+// share is this process's share of one limit.
+type share struct {
+	limit *store.Limit
+	of    int   // how many processes share the limit
+	level int64 // a reading of the share's clock
+	// fresh is what was admitted here, and not billed, since the store answered last; kept is what of the outages before
+	// that is to be billed. The clock covers it only after the level.
+	fresh, kept int64
+}
+
+// spend takes what the store does not know of.
+func (x *share) spend(clock, amount int64) {
+	x.cover(clock)
+	x.level = min(bucket.MaxLevel, bucket.Spend(x.level, clock, amount))
+	x.fresh = min(bucket.MaxLevel, x.fresh+amount)
+}
+
+// back takes back what was spent so.
+func (x *share) back(amount int64) {
+	x.level = bucket.Credit(x.level, amount)
+	late := max(0, amount-x.fresh)
+	x.fresh, x.kept = max(0, x.fresh-amount), max(0, x.kept-late)
+}
+
+// answered keeps what is owed as the store, which answers, does not know it: from now on it hands out what the clock covers.
+func (x *share) answered(clock int64) {
+	x.cover(clock)
+	if x.fresh > 0 {
+		x.kept = min(bucket.MaxLevel, x.kept+min(x.fresh, bucket.Outstanding(x.level, clock)))
+		x.fresh = 0
+	}
+}
+
+// cover has the clock cover what is kept, once it has covered the level.
+func (x *share) cover(clock int64) {
+	if x.kept > 0 && x.level < clock {
+		x.kept = max(0, x.kept-bucket.Outstanding(clock, x.level))
+		x.level = clock
+	}
+}
+
+// bill takes what is to be charged of what was admitted.
+func (x *share) bill(clock, admitted int64) int64 {
+	x.cover(clock)
+	fresh := min(x.fresh, admitted) // more is about to be owed
+	due := min(admitted, x.kept+min(fresh, bucket.Outstanding(x.level, clock)))
+	x.fresh, x.kept = x.fresh-fresh, max(0, x.kept-admitted)
+	return due
+}
+
+// idle reports whether the share is full, and nothing is to be billed.
+func (x *share) idle(now int64) bool {
+	clock := Of(x.limit, x.of).Clock(now)
+	return x.level <= clock && x.kept <= bucket.Outstanding(clock, x.level)
+}
+
+// Of returns what one of n processes has of a limit.
+func Of(l *store.Limit, n int) bucket.Params {
+	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	h := int64(max(n, 1))
+	if p.Period <= math.MaxInt64/h {
+		p.Period *= h // exact
+	} else {
+		p.Amount = max(1, p.Amount/h)
+	}
+	p.Burst = max(p.Burst/h, min(1000, p.Burst))
+	return p
+}
+
+// warm brings a share to where the store's answer has it. Alone says that no other charge can be why it refused.
+func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now, then int64) {
+	p := Of(x.limit, x.of)
+	clock := p.Clock(now)
+	x.answered(clock)
+	switch {
+	case c.Amount < 0:
+		x.level = bucket.Credit(x.level, -c.Amount)
+	case allowed && !(lv != nil && lv.Refused):
+		if l := bucket.Spend(x.level, clock, c.Amount); l <= clock+p.Burst {
+			x.level = l
+		} else {
+			x.level = max(x.level, clock+p.Burst)
+		}
+	case lv == nil && alone:
+		x.level = max(x.level, clock+p.Burst-min(c.Amount, p.Burst)+1)
+	}
+	if lv == nil {
+		return
+	}
+	whole := bucket.Params{Amount: lv.Limit.Amount, Period: int64(lv.Limit.Period), Burst: lv.Limit.Burst}
+	used := bucket.Outstanding(lv.Level, whole.Clock(then))
+	x.level = max(x.level, clock+scaled(used, p.Burst, whole.Burst))
+}
+
+// full reports whether nothing would be forgotten with the bucket.
+func (e *entry) full(now int64) bool {
+	return !slices.ContainsFunc(e.limits, func(x share) bool { return !x.idle(now) })
+}
+
+func (e *entry) find(l *store.Limit) int {
+	for i := range e.limits {
+		if have := e.limits[i].limit; have == l || have.Name == l.Name && have.Override == l.Override && (!l.Override || *have == *l) {
+			return i
+		}
+	}
+	return -1
+}
+
+// share returns where the share of a limit is, as that of one of n processes now; -1 if there are too many already. A
+// share that changes keeps what part of its burst is spent, so that no change hands out another.
+func (e *entry) share(l *store.Limit, n int, now int64) int {
+	at := e.find(l)
+	if at < 0 {
+		return e.add(l, n, now)
+	}
+	x := &e.limits[at]
+	if x.of == n && (x.limit == l || *x.limit == *l) {
+		return at
+	}
+	from, to := Of(x.limit, x.of), Of(l, n)
+	used := bucket.Outstanding(x.level, from.Clock(now))
+	x.limit, x.of, x.level = l, n, to.Clock(now)+scaled(used, to.Burst, from.Burst)
+	return at
+}
+
+func (e *entry) add(l *store.Limit, n int, now int64) int {
+	x := share{limit: l, of: n, level: math.MinInt64}
+	if !l.Override {
+		e.limits = append(e.limits, x)
+		return len(e.limits) - 1
+	}
+	overrides, idle := 0, -1
+	for i := range e.limits {
+		if have := &e.limits[i]; have.limit.Override {
+			overrides++
+			if have.idle(now) {
+				idle = i
+			}
+		}
+	}
+	switch {
+	case overrides < store.MaxOverrides:
+		e.limits = append(e.limits, x)
+		return len(e.limits) - 1
+	case idle >= 0:
+		e.limits[idle] = x
+	}
+	return idle
+}
+
+// scaled returns ceil(a * to / from), of what is not negative; at most what no level passes.
+func scaled(a, to, from int64) int64 {
+	if a <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(a), uint64(to))
+	if hi >= uint64(from) {
+		return bucket.MaxBurst
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(from))
+	if rem > 0 {
+		quo++
+	}
+	return int64(min(quo, bucket.MaxBurst))
+}

@@ -1,0 +1,151 @@
+package cells
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// refresh reads the cell's record.
+func (a *Agent) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
+	defer cancel()
+	_ = a.apply(ctx) // it is tried again with the next beat, and logged
+}
+
+// apply has the deciders of this process go by the cell's record.
+func (a *Agent) apply(ctx context.Context) error {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	_, err := a.applyLocked(ctx)
+	return err
+}
+
+// applyLocked returns the version of the record in the cell's store.
+func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
+	for try := 1; ; try++ {
+		began := time.Now()
+		got, err := a.cfg.Local.Get(ctx, heldKey)
+		a.heard(err)
+		if err != nil {
+			return 0, err
+		}
+		rec := got.Records[0]
+		h, err := decode[heldRecord](rec)
+		if err != nil {
+			return rec.Version, err
+		}
+		if h.Birth != "" && h.Cell != a.cfg.Cell {
+			return rec.Version, fmt.Errorf("%s is of cell %q: a store belongs to one cell", heldKey, h.Cell)
+		}
+		if h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth && h.Version == a.held.Version {
+			a.use(h, began)
+			return rec.Version, nil
+		}
+		// The store has lost what it had. The newer of both holds, under an epoch that no bucket has seen.
+		a.cfg.Log.Warn("the cell's own store has lost its shares: they are written anew", slog.String("cell", a.cfg.Cell))
+		again := a.held
+		if h.Version.Compare(again.Version) > 0 {
+			again = *h
+		}
+		again.Epoch = max(h.Epoch, a.held.Epoch) + 1
+		began = time.Now()
+		if err = a.cfg.Local.Commit(ctx, write(heldKey, rec.Version, again)); err == nil {
+			a.use(&again, began)
+			return rec.Version + 1, nil
+		}
+		if !errors.Is(err, store.ErrConflict) || try == tries {
+			return rec.Version, err
+		}
+	}
+}
+
+// heard logs when the cell's own store begins or ceases to answer.
+func (a *Agent) heard(err error) {
+	deaf := err != nil && !errors.Is(err, context.Canceled)
+	if deaf == a.deaf {
+		return
+	}
+	if a.deaf = deaf; deaf {
+		a.cfg.Log.Warn("the cell's own store does not tell its shares", slog.String("cell", a.cfg.Cell), slog.Any("error", err))
+	} else {
+		a.cfg.Log.Info("the cell's own store tells its shares again", slog.String("cell", a.cfg.Cell))
+	}
+}
+
+// use goes by a record that was read, or written, from began on.
+func (a *Agent) use(h *heldRecord, began time.Time) {
+	now := time.Now()
+	if h.Epoch != a.held.Epoch || a.adopted.IsZero() {
+		a.held, a.adopted = *h, now
+	}
+	t := &table{epoch: h.Epoch, shares: h.Shares, least: h.Least}
+	if !a.cfg.Alone {
+		t.until = began.Add(a.cfg.Valid)
+	}
+	before := a.table.Swap(t)
+	if before.epoch != t.epoch {
+		a.cfg.Changed()
+	}
+	// Clocks run at different speeds.
+	if a.cfg.Alone && h.Epoch > 0 || now.Sub(a.adopted) >= (a.cfg.Valid+a.cfg.Decide)*21/20 {
+		a.ack = h.Version
+	}
+}
+
+// adopt has the cell go by what it is granted.
+func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	for try := 1; ; try++ {
+		version, err := a.applyLocked(ctx)
+		if err != nil {
+			return err
+		}
+		h := &a.held
+		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 && (h.Least == want.Least || want.Version != h.Version) {
+			return nil
+		}
+		want.Epoch = h.Epoch + 1
+		began := time.Now()
+		err = a.cfg.Local.Commit(ctx, write(heldKey, version, want))
+		if errors.Is(err, store.ErrConflict) && try < tries {
+			continue // another of the cell was first
+		}
+		if err != nil {
+			return err
+		}
+		a.use(want, began)
+		return nil
+	}
+}
+
+// confirmed returns what the agent may confirm.
+func (a *Agent) confirmed() Version {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	return a.ack
+}
+
+// wanted returns what a cell's grant comes to, if it is one of this membership. Who was removed has nothing.
+func wanted(name, birth string, g *grants, membership *cellRecord) *heldRecord {
+	if membership.Birth == "" {
+		if birth == "" {
+			return nil // it never had anything
+		}
+		return &heldRecord{Cell: name, Shares: Shares{}}
+	}
+	c := g.Cells[name]
+	if c == nil || c.Birth != membership.Birth {
+		if birth == membership.Birth {
+			return nil
+		}
+		return &heldRecord{Cell: name, Birth: membership.Birth, Shares: Shares{}}
+	}
+	return &heldRecord{Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares), Least: g.Settings.Mode == Available}
+}

@@ -1,0 +1,53 @@
+package cells
+
+import "math/bits"
+
+// divide shares pool by weights; each gets at least its equal part of floor percent of it. The shares are never more than
+// the pool together. Without any weight it is divided equally.
+func divide(pool int64, weights []int64, floor int64) []int64 {
+	n := int64(len(weights))
+	shares := make([]int64, n)
+	if n == 0 || pool <= 0 {
+		return shares
+	}
+	var sum int64
+	for _, w := range weights {
+		sum += w
+	}
+	least := scale(pool, floor, 100) / n
+	if sum == 0 {
+		least = pool / n
+	}
+	// Who has less by weight gets the least, and the others divide what is left: of that some may come to less, in turn.
+	for again := true; again; {
+		again = false
+		for i, w := range weights {
+			if shares[i] == 0 && (sum == 0 || scale(pool, w, sum) < least) {
+				shares[i], pool, sum, again = max(least, 1), pool-max(least, 1), sum-w, true
+			}
+		}
+	}
+	for i, w := range weights {
+		if shares[i] == 0 {
+			shares[i] = scale(pool, w, sum)
+		}
+	}
+	return shares
+}
+
+// scale returns floor(x * part / whole) for 0 <= part <= whole, whole > 0, x >= 0.
+func scale(x, part, whole int64) int64 {
+	hi, lo := bits.Mul64(uint64(x), uint64(part))
+	quo, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(quo)
+}
+
+// differ reports whether a share has changed by more than one part in so many.
+func differ(a, b []int64, in int64) bool {
+	for i := range a {
+		if d := a[i] - b[i]; max(d, -d) > max(a[i], b[i])/in {
+			return true
+		}
+	}
+	return false
+}

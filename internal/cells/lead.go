@@ -1,0 +1,215 @@
+package cells
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// minTimeout is for those who beat faster than a registry answers at worst.
+const minTimeout = time.Second
+
+// beat writes that the agent is there, reads the grants, and writes them if it is this agent's to lead.
+func (a *Agent) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
+	defer cancel()
+	got, err := a.cfg.Registry.Get(ctx, grantsKey, settingsKey, cellKey(a.cfg.Cell))
+	if err != nil {
+		return fmt.Errorf("read grants: %w", err)
+	}
+	g, err := decode[grants](got.Records[0])
+	if err != nil {
+		return err
+	}
+	g = a.newest(g)
+	set, err := decode[Settings](got.Records[1])
+	if err != nil {
+		return err
+	}
+	membership, err := decode[cellRecord](got.Records[2])
+	if err != nil {
+		return err
+	}
+	a.settings = set.WithDefaults()
+	if err := a.settings.Check(); err != nil {
+		return fmt.Errorf("settings of the registry: %w", err)
+	}
+	if want := wanted(a.cfg.Cell, a.heldBirth(), g, membership); want != nil {
+		_ = a.adopt(ctx, want) // what the cell's own store did not take is not confirmed
+	}
+	if membership.Birth == "" {
+		return fmt.Errorf("cell %q %w", a.cfg.Cell, ErrNotFound)
+	}
+	a.birth = membership.Birth
+	a.see(g, time.Now())
+	if err := a.report(ctx); err != nil {
+		return fmt.Errorf("write beat: %w", err)
+	}
+	rec := got.Records[0]
+	if now := time.Now(); rec.Version != a.last || a.patience == 0 {
+		a.last = rec.Version
+		a.bide(now)
+	}
+	if !a.leads(rec, g) {
+		a.ledger = nil
+		return nil
+	}
+	return a.lead(ctx, rec, g)
+}
+
+// newest returns the newest grants that the agent knows: not those that were read where the registry has lost some since,
+// as one does that is restored. Then nobody leads, so that they are published anew, under an epoch of their own.
+func (a *Agent) newest(g *grants) *grants {
+	if a.known == nil || a.known.Compare(g.Version) <= 0 {
+		a.known = g
+		return g
+	}
+	a.cfg.Log.Warn("the registry of cells has lost grants: they are written anew", slog.String("cell", a.cfg.Cell))
+	again := *a.known
+	again.Leader = ""
+	return &again
+}
+
+func (a *Agent) heldBirth() string {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	return a.held.Birth
+}
+
+// see remembers the grants for whoever asks how things are.
+func (a *Agent) see(g *grants, now time.Time) {
+	v := View{Leader: g.Leader, Version: g.Version, Settings: a.settings}
+	for name, c := range g.Cells {
+		v.Cells = append(v.Cells, viewOf(name, seen{cellRecord: cellRecord{Birth: c.Birth}}, c))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status.View, a.status.Contact = v, now
+}
+
+// report writes the agent's record.
+func (a *Agent) report(ctx context.Context) error {
+	a.seq++
+	r := instanceRecord{Birth: a.birth, Seq: a.seq, Ack: a.confirmed()}
+	if a.settings.Weights == Offered {
+		r.Offered = a.offers.rates(a.settings.HalfLife, time.Now())
+	}
+	k := instanceKey(a.cfg.Cell, a.id)
+	put := func() error {
+		w := write(k, a.written, r)
+		w.Record.Expires = time.Now().Add(forget)
+		return a.cfg.Registry.Commit(ctx, w)
+	}
+	err := put()
+	if errors.Is(err, store.ErrConflict) { // an answer was lost, or the cell was removed: nobody else writes this record
+		var got store.Got
+		if got, err = a.cfg.Registry.Get(ctx, k); err == nil {
+			a.written = got.Records[0].Version
+			err = put()
+		}
+	}
+	if err == nil {
+		a.written++
+	}
+	return err
+}
+
+// leave takes the agent's record away. The cell is missing only if no other agent of it beats, and after an expiry.
+func (a *Agent) leave(ctx context.Context) error {
+	if a.written == 0 {
+		return nil
+	}
+	w := store.Write{Record: store.Record{Key: instanceKey(a.cfg.Cell, a.id), Version: a.written}, Delete: true}
+	if err := a.cfg.Registry.Commit(ctx, w); err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("leave the registry: %w", err)
+	}
+	return nil
+}
+
+// forget is after how long the registry's store may forget an instance that does not beat. It only tidies up.
+const forget = 24 * time.Hour
+
+// bide starts the time after which a controller that does not write is none.
+func (a *Agent) bide(now time.Time) {
+	a.changed, a.patience = now, 3*a.cfg.Beat+mrand.N(a.cfg.Beat)
+}
+
+// leads reports whether it is this agent's to write the grants: it leads, nobody does, or who does has not written for
+// too long.
+func (a *Agent) leads(rec store.Record, g *grants) bool {
+	switch {
+	case rec.Version == 0 || g.Leader == "":
+		a.epoch = g.Epoch + 1
+	case g.Leader == a.id:
+		a.epoch = g.Epoch
+	case time.Since(a.changed) >= a.patience:
+		a.epoch = g.Epoch + 1
+	default:
+		a.setLeads(false)
+		return false
+	}
+	return true
+}
+
+// lead writes the next grants, on condition that they are those of rec.
+func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants) error {
+	cells, err := a.registry.cells(ctx)
+	if err != nil {
+		return fmt.Errorf("read beats: %w", err)
+	}
+	if rec.Version == 0 {
+		for _, c := range cells { // grants that somebody removed must not be mistaken for newer ones
+			for _, r := range c.instances {
+				a.epoch = max(a.epoch, r.Ack.Epoch+1)
+			}
+		}
+	}
+	now := time.Now()
+	if a.ledger == nil || a.ours != rec.Version {
+		a.ledger = newLedger(g, a.cfg.Expiry, now)
+	}
+	a.ledger.observe(cells, now)
+	next := a.ledger.issue(a.id, a.epoch, a.settings, now)
+	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, rec.Version, next)); err != nil {
+		a.ledger = nil // they may have been written or not: what is there will show
+		a.setLeads(false)
+		if errors.Is(err, store.ErrConflict) {
+			return nil // another leads
+		}
+		return fmt.Errorf("write grants: %w", err)
+	}
+	a.ours, a.last, a.known = rec.Version+1, rec.Version+1, next
+	a.bide(now)
+	a.ledger.commit(next)
+	a.setLeads(true)
+	a.see(next, now)
+	if want := wanted(a.cfg.Cell, a.birth, next, &cellRecord{Birth: a.birth}); want != nil {
+		_ = a.adopt(ctx, want)
+	}
+	return nil
+}
+
+func (a *Agent) setLeads(leads bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status.Leads = leads
+}
+
+// resign lets another lead at once.
+func (a *Agent) resign(ctx context.Context) error {
+	if a.ledger == nil {
+		return nil
+	}
+	g := a.ledger.last
+	g.Leader = ""
+	g.Seq++
+	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, a.ours, &g)); err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("resign: %w", err)
+	}
+	return nil
+}

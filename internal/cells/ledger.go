@@ -1,0 +1,258 @@
+package cells
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// ledger is a controller's account of what each cell may be going by. It is pure: the time is passed in.
+type ledger struct {
+	expiry   time.Duration // see Config.Expiry
+	last     grants
+	accounts map[string]*account
+	since    time.Time // of taking over; zero: from nobody
+	targets  map[string]target
+}
+
+// account is a cell's.
+type account struct {
+	birth     string
+	draining  bool
+	seen      time.Time // when an instance was last seen to have changed; zero: not yet
+	instances map[string]*sighting
+	issued    []issue // those that the cell may be going by, oldest first
+}
+
+// sighting is an instance as it was read last.
+type sighting struct {
+	record instanceRecord
+	seen   time.Time
+}
+
+// issue is a share that was published.
+type issue struct {
+	Version
+	shares Shares
+}
+
+// target is how a namespace was divided.
+type target struct {
+	at     time.Time
+	cells  []string
+	pool   int64
+	shares []int64
+}
+
+// newLedger takes over from what was published. All of it is outstanding.
+func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
+	l := &ledger{expiry: expiry, last: *g, accounts: make(map[string]*account, len(g.Cells)), targets: make(map[string]target)}
+	for name, c := range g.Cells {
+		l.since = now
+		a := &account{birth: c.Birth, seen: now, instances: make(map[string]*sighting)}
+		if len(c.Held) > 0 {
+			before := c.Version
+			before.Seq-- // only who confirms the shares themselves goes by no others
+			a.issued = append(a.issued, issue{before, c.Held})
+		}
+		a.issued = append(a.issued, issue{c.Version, c.Shares})
+		l.accounts[name] = a
+	}
+	return l
+}
+
+// seen is what there is of a cell: its record, and its instances by id.
+type seen struct {
+	cellRecord
+	instances map[string]instanceRecord
+}
+
+// observe takes note of what was read before now. Who has no record has left, and holds nothing.
+func (l *ledger) observe(cells map[string]seen, now time.Time) {
+	maps.DeleteFunc(l.accounts, func(name string, a *account) bool {
+		c, ok := cells[name]
+		return !ok || c.Birth != a.birth
+	})
+	for name, c := range cells {
+		a := l.accounts[name]
+		if a == nil {
+			a = &account{birth: c.Birth, instances: make(map[string]*sighting)}
+			l.accounts[name] = a
+			a.assume(c.instances)
+		}
+		a.draining = c.Draining
+		a.observe(c.instances, now)
+	}
+}
+
+// assume takes for granted, of a cell that goes by grants which are lost, that it has the whole.
+func (a *account) assume(instances map[string]instanceRecord) {
+	var ack Version
+	for _, r := range instances {
+		if r.Ack.Compare(ack) > 0 {
+			ack = r.Ack
+		}
+	}
+	if (ack != Version{}) {
+		a.issued = []issue{{ack, Shares{Default: Whole}}}
+	}
+}
+
+func (a *account) observe(instances map[string]instanceRecord, now time.Time) {
+	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
+	for id, r := range instances {
+		if r.Birth != a.birth {
+			continue
+		}
+		s := a.instances[id]
+		if s == nil || s.record.Seq != r.Seq {
+			s = &sighting{seen: now}
+			a.instances[id] = s
+			a.seen = now
+		}
+		s.record = r
+		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.Compare(r.Ack) < 0 })
+	}
+}
+
+// missing reports whether nothing has been heard of a cell for an expiry.
+func (l *ledger) missing(a *account, now time.Time) bool {
+	return a.seen.IsZero() || now.Sub(a.seen) >= l.expiry
+}
+
+// offered returns what a cell's instances are offered.
+func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) {
+	for _, s := range a.instances {
+		if now.Sub(s.seen) < l.expiry {
+			n += s.record.Offered[namespace]
+		}
+	}
+	return n
+}
+
+// held returns the most that a cell may be going by.
+func (a *account) held(namespace string) (most int64) {
+	for _, i := range a.issued {
+		most = max(most, i.shares.Of(namespace))
+	}
+	return most
+}
+
+// current returns what a cell was granted last.
+func (a *account) current() Shares {
+	if len(a.issued) == 0 {
+		return nil
+	}
+	return a.issued[len(a.issued)-1].shares
+}
+
+// learning reports whether it is not known yet who is there.
+func (l *ledger) learning(now time.Time) bool {
+	return !l.since.IsZero() && now.Sub(l.since) < l.expiry
+}
+
+// issue works out the next grants. They count once they are published: see commit.
+func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time) *grants {
+	g := &grants{Version: Version{epoch, l.last.Seq + 1}, Leader: leader, Settings: set, Cells: make(map[string]*cell, len(l.accounts))}
+	next := make(map[string]Shares, len(l.accounts))
+	for name := range l.accounts {
+		next[name] = make(Shares)
+	}
+	for _, namespace := range l.namespaces(set, now) {
+		l.share(next, namespace, set, now)
+	}
+	for name, a := range l.accounts {
+		c := &cell{Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.missing(a, now)}
+		if before := len(a.issued) - 1; before >= 0 && maps.Equal(a.issued[before].shares, c.Shares) {
+			c.Version = a.issued[before].Version
+		}
+		for namespace := range c.Shares {
+			c.Held[namespace] = a.held(namespace)
+		}
+		if maps.Equal(c.Held, c.Shares) {
+			c.Held = nil
+		}
+		g.Cells[name] = c
+	}
+	return g
+}
+
+// maxNamespaces bounds how many namespaces have shares of their own: the grants are one record.
+const maxNamespaces = 200
+
+// namespaces returns those that have, or are to have, shares of their own, the default first.
+func (l *ledger) namespaces(set Settings, now time.Time) []string {
+	held := make(map[string]bool)
+	offered := make(map[string]int64)
+	for _, a := range l.accounts {
+		for _, i := range a.issued {
+			for namespace := range i.shares {
+				held[namespace] = true
+			}
+		}
+		for _, s := range a.instances {
+			for namespace, n := range s.record.Offered {
+				offered[namespace] += n
+			}
+		}
+	}
+	delete(held, Default)
+	delete(offered, Default)
+	maps.DeleteFunc(held, func(namespace string, _ bool) bool {
+		return (set.Weights != Offered || offered[namespace] == 0) && l.likeDefault(namespace)
+	})
+	if set.Weights == Offered && !l.learning(now) {
+		for _, namespace := range slices.SortedFunc(maps.Keys(offered), func(a, b string) int {
+			return cmp.Or(cmp.Compare(offered[b], offered[a]), cmp.Compare(a, b)) // the busiest
+		}) {
+			if len(held) < maxNamespaces && offered[namespace] > 0 {
+				held[namespace] = true
+			}
+		}
+	}
+	return append([]string{Default}, slices.Sorted(maps.Keys(held))...)
+}
+
+// likeDefault reports whether all that may be in use of a namespace is what the default says, so that it needs no share
+// of its own.
+func (l *ledger) likeDefault(namespace string) bool {
+	for _, a := range l.accounts {
+		for _, i := range a.issued {
+			if i.shares.Of(namespace) != i.shares[Default] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// commit takes grants as published: from now on they are outstanding.
+func (l *ledger) commit(g *grants) {
+	l.last = *g
+	for name, c := range g.Cells {
+		a := l.accounts[name]
+		if n := len(a.issued); n > 0 && a.issued[n-1].Version == c.Version {
+			continue
+		}
+		a.issued = append(a.issued, issue{c.Version, c.Shares})
+		if len(a.issued) > maxIssued {
+			a.issued[1] = merged(a.issued[0], a.issued[1])
+			a.issued = slices.Delete(a.issued, 0, 1)
+		}
+	}
+}
+
+// maxIssued bounds what a ledger keeps of a cell that does not confirm.
+const maxIssued = 8
+
+// merged stands for two issues, of which b is the newer.
+func merged(a, b issue) issue {
+	m := issue{b.Version, make(Shares)}
+	for _, s := range []Shares{a.shares, b.shares} {
+		for namespace := range s {
+			m.shares[namespace] = max(a.shares.Of(namespace), b.shares.Of(namespace))
+		}
+	}
+	return m
+}

@@ -1,0 +1,116 @@
+package cells_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cells"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// limited is a cell with a limiter.
+type limited struct {
+	agent *cells.Agent
+	lim   *weir.Limiter
+}
+
+// newLimited starts a cell of one process, with a limit of 100 requests a second in all cells together.
+func newLimited(t *testing.T, reg cells.Registry, name string) limited {
+	t.Helper()
+	if err := reg.Join(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	st := memory.New(nil)
+	var lim *weir.Limiter
+	agent, err := cells.New(cells.Config{Registry: reg.Catalog, Local: st, Cell: name, Alone: true, Changed: func() { lim.SharesChanged() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lim, err = weir.New(weir.Config{Store: st, Shares: agent, Observer: &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { agent.Count(e) }}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return limited{agent, lim}
+}
+
+func (l limited) close() {
+	_ = l.agent.Close()
+	_ = l.lim.Close()
+}
+
+// load offers requests for a while at random times, perSecond in each of the two cells, and returns how many were refused
+// of how many.
+func load(t *testing.T, r *rand.Rand, two [2]limited, perSecond [2]int, d time.Duration) (refused, of int) {
+	t.Helper()
+	const step = 10 * time.Millisecond
+	for range d / step {
+		for i, c := range two {
+			for range 10 { // as many chances in a step
+				if r.IntN(1000) >= perSecond[i] {
+					continue
+				}
+				of++
+				switch ok, err := c.lim.Allow(context.Background(), "tenant", "api"); {
+				case err != nil:
+					t.Fatal(err)
+				case !ok:
+					refused++
+				}
+			}
+		}
+		time.Sleep(step) // virtual time: in the bubble of who calls
+	}
+	return refused, of
+}
+
+// A tenant whose traffic moves from one cell to the other is refused what it may have for a while only.
+func TestDemandMoves(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []cells.Mode{cells.Strict, cells.Available} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registry := memory.New(nil)
+				defer registry.Close()
+				reg := cells.Registry{Catalog: registry}
+				if err := reg.Set(t.Context(), func(s *cells.Settings) { s.Mode, s.Weights = mode, cells.Offered }); err != nil {
+					t.Fatal(err)
+				}
+				two := [2]limited{newLimited(t, reg, "a"), newLimited(t, reg, "b")}
+				defer two[0].close()
+				defer two[1].close()
+				time.Sleep(5 * time.Second)
+				r := rand.New(rand.NewPCG(1, 2))
+				const half = 30 * time.Second
+				load(t, r, two, [2]int{88, 10}, 3*half)
+				if refused, of := load(t, r, two, [2]int{88, 10}, half); refused*20 > of {
+					t.Errorf("settled: %d of %d are refused", refused, of)
+				}
+				moved, of := load(t, r, two, [2]int{10, 88}, half)
+				if moved*5 < of {
+					t.Errorf("only %d of %d are refused at first: this tests nothing", moved, of)
+				}
+				load(t, r, two, [2]int{10, 88}, 2*half)
+				refused, again := load(t, r, two, [2]int{10, 88}, half)
+				t.Logf("of %d requests %d are refused in the first half-life, %d in the fourth", again, moved, refused)
+				if refused*20 > again {
+					t.Errorf("after three half-lives %d of %d are refused", refused, again)
+				}
+				// An idle cell can admit the first requests.
+				load(t, r, two, [2]int{0, 88}, 3*half)
+				if ok, err := two[0].lim.Allow(t.Context(), "tenant", "api"); err != nil || !ok {
+					t.Errorf("the first request of an idle cell: %v, %v", ok, err)
+				}
+			})
+		})
+	}
+}

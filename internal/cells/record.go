@@ -1,0 +1,138 @@
+package cells
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Whole is all of a limit, in parts. The whole is divided by every number up to 20 without a rest.
+const Whole int64 = 232_792_560
+
+// Default stands for the namespaces that have no share of their own.
+const Default = ""
+
+// space is the registry's namespace in its store; the instances of a cell have one for each cell, so that their beats do
+// not wait for each other's.
+const space = "cells"
+
+// The kinds of records, in the registry but for the last, which is in the cell's own store.
+const (
+	kindCell     store.Kind = "cell"          // ID: the cell
+	kindInstance store.Kind = "cell-instance" // in namespace cells.CELL; ID: the instance
+	kindGrants   store.Kind = "cell-grants"
+	kindSettings store.Kind = "cell-settings"
+	kindHeld     store.Kind = "cell-shares"
+)
+
+var (
+	grantsKey   = store.Key{Namespace: space, Kind: kindGrants}
+	settingsKey = store.Key{Namespace: space, Kind: kindSettings}
+	heldKey     = store.Key{Namespace: space, Kind: kindHeld}
+)
+
+func cellKey(name string) store.Key {
+	return store.Key{Namespace: space, Kind: kindCell, ID: name}
+}
+
+func instanceKey(cell, id string) store.Key {
+	return store.Key{Namespace: space + "." + cell, Kind: kindInstance, ID: id}
+}
+
+// Version orders grants: a later epoch, and within it a later seq, is newer.
+type Version struct {
+	Epoch uint64 `json:"epoch"`
+	Seq   uint64 `json:"seq"`
+}
+
+// Compare orders versions.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
+}
+
+// Shares are parts of [Whole] by namespace.
+type Shares map[string]int64
+
+// Of returns the share of a namespace.
+func (s Shares) Of(namespace string) int64 {
+	if n, ok := s[namespace]; ok {
+		return n
+	}
+	return s[Default]
+}
+
+// cellRecord is a cell's membership.
+type cellRecord struct {
+	Birth    string    `json:"birth"` // of this membership: who leaves and joins again is another
+	Joined   time.Time `json:"joined"`
+	Draining bool      `json:"draining,omitempty"`
+}
+
+// instanceRecord is what an agent writes with each beat.
+type instanceRecord struct {
+	Birth   string           `json:"birth"` // of the cell that it belongs to
+	Seq     uint64           `json:"seq"`
+	Ack     Version          `json:"ack"`               // nothing older is in use in the cell
+	Offered map[string]int64 `json:"offered,omitempty"` // thousandths of a request a second, admitted or refused, by namespace
+}
+
+// grants is what the controller writes, with each beat: it is its lease, too.
+type grants struct {
+	Version
+	Leader   string           `json:"leader"` // "": it has resigned
+	Settings Settings         `json:"settings"`
+	Cells    map[string]*cell `json:"cells,omitempty"`
+}
+
+// cell is what one cell may go by.
+type cell struct {
+	Birth   string  `json:"birth"`
+	Version Version `json:"version"` // of the last change
+	Shares  Shares  `json:"shares"`
+	// Held is the most that the cell may be going by from before, while that is more.
+	Held    Shares `json:"held,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
+}
+
+// heldRecord is what a cell's deciders go by.
+type heldRecord struct {
+	Cell    string  `json:"cell"`
+	Birth   string  `json:"birth"`
+	Version Version `json:"version"`
+	Shares  Shares  `json:"shares"`
+	Least   bool    `json:"least,omitempty"` // see weir.Share
+	Epoch   uint64  `json:"epoch"`           // raised with each write, also where the store has lost the one before
+}
+
+func decode[T any](r store.Record) (*T, error) {
+	v := new(T)
+	if r.Version == 0 {
+		return v, nil
+	}
+	if err := json.Unmarshal(r.Value, v); err != nil {
+		return nil, fmt.Errorf("%s is not a record of cells: %w", r.Key, err)
+	}
+	return v, nil
+}
+
+func write(k store.Key, version uint64, v any) store.Write {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // structs of numbers and strings
+	}
+	return store.Write{Record: store.Record{Key: k, Version: version, Value: text}}
+}
+
+// CheckName refuses names that cells cannot have.
+func CheckName(name string) error {
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}) {
+		return fmt.Errorf("the cell's name %q must consist of at most 64 letters, digits, ., _ and -", name)
+	}
+	return nil
+}

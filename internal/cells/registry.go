@@ -1,0 +1,277 @@
+package cells
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Registry is where cells meet: the catalog of a store that all of them can reach.
+type Registry struct{ Catalog store.Catalog }
+
+// Errors of the registry's methods, beside those of the store.
+var (
+	ErrExists   = errors.New("is a cell already")
+	ErrNotFound = errors.New("is not a cell: weir cell join makes it one")
+	ErrHolds    = errors.New("may still be going by its share")
+)
+
+// tries is how often a change is made anew that met another.
+const tries = 5
+
+// Join makes a name a cell. It has no share before an agent of it beats. Errors: [ErrExists], a bad name, store trouble.
+func (r Registry) Join(ctx context.Context, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	rec := cellRecord{Birth: strings.ToLower(rand.Text()[:12]), Joined: time.Now().UTC().Truncate(time.Second)}
+	err := r.Catalog.Commit(ctx, write(cellKey(name), 0, rec))
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("cell %q %w", name, ErrExists)
+	}
+	return err
+}
+
+// Drain takes a cell's share away, or with back, gives it one again. Who sends requests to it is to stop before that.
+// Errors: [ErrNotFound], store trouble.
+func (r Registry) Drain(ctx context.Context, name string, back bool) error {
+	return r.change(ctx, name, func(rec store.Record, c *cellRecord) store.Write {
+		c.Draining = !back
+		return write(rec.Key, rec.Version, c)
+	})
+}
+
+// Remove ends a cell's membership. Force says that none of its deciders runs any more, whatever is known: without it a
+// cell is refused that may still be going by a share. Errors: [ErrNotFound], [ErrHolds], store trouble.
+func (r Registry) Remove(ctx context.Context, name string, force bool) error {
+	if !force {
+		v, err := r.Look(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range v.Cells {
+			if c.Name == name && (c.InForce() > 0 || !c.Draining) {
+				return fmt.Errorf("cell %q %w: drain it, and wait for its share to be 0", name, ErrHolds)
+			}
+		}
+	}
+	if err := r.change(ctx, name, func(rec store.Record, _ *cellRecord) store.Write {
+		return store.Write{Record: rec, Delete: true}
+	}); err != nil {
+		return err
+	}
+	instances, err := r.list(ctx, space+"."+name, kindInstance)
+	if err != nil {
+		return err
+	}
+	for _, rec := range instances {
+		if err := r.Catalog.Commit(ctx, store.Write{Record: rec, Delete: true}); err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Registry) change(ctx context.Context, name string, f func(store.Record, *cellRecord) store.Write) error {
+	for try := 1; ; try++ {
+		got, err := r.Catalog.Get(ctx, cellKey(name))
+		if err != nil {
+			return err
+		}
+		rec := got.Records[0]
+		if rec.Version == 0 {
+			return fmt.Errorf("cell %q %w", name, ErrNotFound)
+		}
+		c, err := decode[cellRecord](rec)
+		if err != nil {
+			return err
+		}
+		if err = r.Catalog.Commit(ctx, f(rec, c)); !errors.Is(err, store.ErrConflict) || try == tries {
+			return err
+		}
+	}
+}
+
+// Settings returns the settings, with defaults where nothing is set.
+func (r Registry) Settings(ctx context.Context) (Settings, error) {
+	got, err := r.Catalog.Get(ctx, settingsKey)
+	if err != nil {
+		return Settings{}, err
+	}
+	s, err := decode[Settings](got.Records[0])
+	if err != nil {
+		return Settings{}, err
+	}
+	return s.WithDefaults(), nil
+}
+
+// Set changes the settings. Errors: what [Settings.Check] says, store trouble.
+func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
+	for try := 1; ; try++ {
+		got, err := r.Catalog.Get(ctx, settingsKey)
+		if err != nil {
+			return err
+		}
+		s, err := decode[Settings](got.Records[0])
+		if err != nil {
+			return err
+		}
+		f(s)
+		if err := s.WithDefaults().Check(); err != nil {
+			return err
+		}
+		if err = r.Catalog.Commit(ctx, write(settingsKey, got.Records[0].Version, s)); !errors.Is(err, store.ErrConflict) || try == tries {
+			return err
+		}
+	}
+}
+
+// View is a registry as its records show it.
+type View struct {
+	Leader   string // "": nobody leads
+	Version  Version
+	Settings Settings
+	Cells    []CellView // by name
+}
+
+// CellView is one cell. Shares are parts of [Whole].
+type CellView struct {
+	Name      string
+	Joined    time.Time
+	Draining  bool
+	Missing   bool              // the controller has not heard of it for an expiry
+	Instances map[string]uint64 // seq by id: one that stays the same is missing
+	Shares    Shares            // as they were granted last
+	Held      Shares            // the most that it may be going by, where that is more
+	Ack       Version           // of its newest instance
+	Version   Version           // of the shares
+	Offered   map[string]int64  // thousandths of a request a second
+}
+
+// InForce returns the most that the cell may be going by, of any namespace.
+func (c *CellView) InForce() (most int64) {
+	for _, s := range []Shares{c.Shares, c.Held} {
+		for _, n := range s {
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// Ratio returns how much all cells together may be admitting of a namespace's limits: 1 is the limit. It is 0 where no
+// cell has a share.
+func (v *View) Ratio(namespace string) float64 {
+	var sum int64
+	for i := range v.Cells {
+		sum += max(v.Cells[i].Shares.Of(namespace), v.Cells[i].Held.Of(namespace))
+	}
+	return float64(sum) / float64(Whole)
+}
+
+// Namespaces returns those that have shares of their own, and [Default] first.
+func (v *View) Namespaces() []string {
+	found := map[string]bool{}
+	for _, c := range v.Cells {
+		for namespace := range c.Shares {
+			found[namespace] = true
+		}
+	}
+	delete(found, Default)
+	return append([]string{Default}, slices.Sorted(maps.Keys(found))...)
+}
+
+// Look reads what the registry says now. It writes nothing.
+func (r Registry) Look(ctx context.Context) (View, error) {
+	cells, err := r.cells(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	got, err := r.Catalog.Get(ctx, grantsKey, settingsKey)
+	if err != nil {
+		return View{}, err
+	}
+	g, err := decode[grants](got.Records[0])
+	if err != nil {
+		return View{}, err
+	}
+	s, err := decode[Settings](got.Records[1])
+	if err != nil {
+		return View{}, err
+	}
+	v := View{Leader: g.Leader, Version: g.Version, Settings: s.WithDefaults()}
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		v.Cells = append(v.Cells, viewOf(name, cells[name], g.Cells[name]))
+	}
+	return v, nil
+}
+
+func viewOf(name string, c seen, granted *cell) CellView {
+	cv := CellView{Name: name, Joined: c.Joined, Draining: c.Draining, Missing: true, Instances: make(map[string]uint64), Offered: make(map[string]int64)}
+	for id, i := range c.instances {
+		if i.Birth != c.Birth {
+			continue
+		}
+		cv.Instances[id] = i.Seq
+		if i.Ack.Compare(cv.Ack) > 0 {
+			cv.Ack = i.Ack
+		}
+		for namespace, n := range i.Offered {
+			cv.Offered[namespace] += n
+		}
+	}
+	if granted != nil && granted.Birth == c.Birth {
+		cv.Shares, cv.Held, cv.Version, cv.Missing = granted.Shares, granted.Held, granted.Version, granted.Missing
+	}
+	return cv
+}
+
+// cells reads all cells with their instances.
+func (r Registry) cells(ctx context.Context) (map[string]seen, error) {
+	recs, err := r.list(ctx, space, kindCell)
+	if err != nil {
+		return nil, err
+	}
+	cells := make(map[string]seen, len(recs))
+	for _, rec := range recs {
+		c, err := decode[cellRecord](rec)
+		if err != nil {
+			return nil, err
+		}
+		s := seen{*c, make(map[string]instanceRecord)}
+		instances, err := r.list(ctx, space+"."+rec.Key.ID, kindInstance)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range instances {
+			i, err := decode[instanceRecord](in)
+			if err != nil {
+				return nil, err
+			}
+			s.instances[in.Key.ID] = *i
+		}
+		cells[rec.Key.ID] = s
+	}
+	return cells, nil
+}
+
+func (r Registry) list(ctx context.Context, namespace string, kind store.Kind) ([]store.Record, error) {
+	var found []store.Record
+	for query := (store.Query{Namespace: namespace, Kind: kind, Max: 1000}); ; {
+		page, err := r.Catalog.List(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.Records...)
+		if page.Next == "" {
+			return found, nil
+		}
+		query.After = page.Next
+	}
+}

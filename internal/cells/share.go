@@ -1,0 +1,92 @@
+package cells
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// jump is a change of a share, one part in so many, that is published at once.
+	jump = 10
+	// step is one that is published after half a half-life.
+	step = 100
+)
+
+// share works out the shares of a namespace.
+func (l *ledger) share(next map[string]Shares, namespace string, set Settings, now time.Time) {
+	if l.learning(now) {
+		for name, a := range l.accounts {
+			next[name][namespace] = a.current().Of(namespace)
+		}
+		return
+	}
+	names := slices.Sorted(maps.Keys(l.accounts))
+	t := l.target(names, namespace, set, now)
+	if set.Mode == Available {
+		for i, name := range t.cells {
+			next[name][namespace] = t.shares[i]
+		}
+		l.rest(next, t, namespace, now)
+		return
+	}
+	free := Whole
+	var lacking int64
+	for _, a := range l.accounts {
+		free -= a.held(namespace)
+	}
+	for i, name := range t.cells {
+		lacking += max(0, t.shares[i]-l.accounts[name].held(namespace))
+	}
+	for i, name := range t.cells {
+		held := l.accounts[name].held(namespace)
+		share := min(t.shares[i], held)
+		if lack := t.shares[i] - held; lack > 0 && free > 0 {
+			share += scale(lack, min(free, lacking), lacking)
+		}
+		next[name][namespace] = share
+	}
+	l.rest(next, t, namespace, now)
+}
+
+// rest gives those who are not counted what they have, or nothing if they are drained.
+func (l *ledger) rest(next map[string]Shares, t target, namespace string, now time.Time) {
+	for name, a := range l.accounts {
+		if !slices.Contains(t.cells, name) {
+			next[name][namespace] = 0
+			if !a.draining && l.missing(a, now) {
+				next[name][namespace] = a.current().Of(namespace)
+			}
+		}
+	}
+}
+
+// target returns how a namespace should be divided: as before, unless that is another by enough.
+func (l *ledger) target(names []string, namespace string, set Settings, now time.Time) target {
+	t := target{at: now, pool: Whole}
+	var weights []int64
+	for _, name := range names {
+		a := l.accounts[name]
+		switch {
+		case l.missing(a, now):
+			if set.Mode == Strict {
+				t.pool -= a.held(namespace)
+			}
+		case !a.draining:
+			t.cells = append(t.cells, name)
+			var w int64
+			if set.Weights == Offered && namespace != Default {
+				w = l.offered(a, namespace, now)
+			}
+			weights = append(weights, w)
+		}
+	}
+	t.shares = divide(t.pool, weights, set.Floor)
+	before, ok := l.targets[namespace]
+	if ok && before.pool == t.pool && slices.Equal(before.cells, t.cells) && !differ(before.shares, t.shares, jump) &&
+		(now.Sub(before.at) < set.HalfLife/2 || !differ(before.shares, t.shares, step)) {
+		return before
+	}
+	l.targets[namespace] = t
+	return t
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir/internal/cloud"
+	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/lambdapkg"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+// awsFlags say where on AWS.
+type awsFlags struct{ region, profile, endpoint string }
+
+func (f *awsFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.region, "region", "", "`REGION` of AWS; defaults to that of the environment or the profile")
+	f.addAccount(flags)
+}
+
+func (f *awsFlags) addAccount(flags *pflag.FlagSet) {
+	flags.StringVar(&f.profile, "profile", "", "`PROFILE` of AWS's configuration")
+	flags.StringVar(&f.endpoint, "endpoint", "", "`URL` of something that stands in for AWS")
+}
+
+// config is as of other tools of AWS, but for what the flags say.
+func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
+	d := dynamoAddress{region: f.region, profile: f.profile, endpoint: f.endpoint}
+	cfg, err := d.aws(ctx)
+	if err != nil {
+		return cfg, err
+	}
+	if f.endpoint != "" {
+		cfg.BaseEndpoint = &f.endpoint
+	}
+	if cfg.Region == "" {
+		return cfg, usageError{errors.New("no region: give --region, or set AWS_REGION")}
+	}
+	return cfg, nil
+}
+
+// deployer works on stacks of the region that the flags say.
+func (a *app) deployer(ctx context.Context, f *awsFlags) (*deploy.Deployer, error) {
+	cfg, err := f.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	say := &teller{screen: a.err, progress: term.NewProgress(a.err)}
+	return deploy.New(deploy.Config{
+		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: lambdapkg.Zip, Tell: say.tell,
+		Planned: func(changes []deploy.Change) {
+			if say.total = len(changes); a.output == "table" {
+				a.plan(changes)
+			}
+		},
+	}), nil
+}
+
+// stackVersion is this weir's version as a tag may have it.
+func stackVersion() string { return strings.Trim(build().Version, "()") }
+
+// stackArg is the stack that a command is about: weir unless it is named.
+func stackArg(args []string) string {
+	if len(args) == 0 {
+		return "weir"
+	}
+	return args[0]
+}
+
+type deployFlags struct {
+	awsFlags
+	cloudFlags
+
+	dry, tableOnly, replace bool
+}
+
+func (a *app) deployCmd() *cobra.Command {
+	var flags deployFlags
+	cmd := &cobra.Command{
+		Use:   "deploy [NAME]",
+		Short: "Make or change a stack on AWS: the table, and what goes with it",
+		Long: `Makes the stack NAME, weir unless said otherwise, or changes one that is there to what the
+flags say; what they do not name stays as it is. Each change is a change set of
+CloudFormation, which --dry-run shows and takes away again. A change that would replace or
+remove the table or the archive is refused without --replace.
+
+The functions' package goes to a bucket, which is made unless --code-bucket names one.
+With --table-only there is no stack: just the table.`,
+		Example: `  weir deploy --dry-run
+  weir deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
+  weir deploy limits --memory 512
+  weir deploy limits --table-only --deletion-protection`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.Stack = stackArg(args); flags.tableOnly {
+				return a.deployTable(cmd, &flags)
+			}
+			return a.deploy(cmd, &flags)
+		},
+	}
+	flags.awsFlags.add(cmd.Flags())
+	flags.cloudFlags.add(cmd.Flags())
+	hide(cmd, "stack")
+	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, and leave nothing behind")
+	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "make just the table, without a stack")
+	cmd.Flags().BoolVar(&flags.replace, "replace", false, "allow that the table or the archive is replaced by an empty one, or removed")
+	return cmd
+}
+
+// hide takes a flag off that an argument stands for.
+func hide(cmd *cobra.Command, flag string) {
+	f := cmd.Flags().Lookup(flag)
+	f.Hidden = true
+}
+
+func (a *app) deploy(cmd *cobra.Command, flags *deployFlags) error {
+	ctx := cmd.Context()
+	d, err := a.deployer(ctx, &flags.awsFlags)
+	if err != nil {
+		return err
+	}
+	p := cloud.Defaults()
+	st, err := d.Stack(ctx, flags.Stack)
+	var none *deploy.NotFoundError
+	switch {
+	case errors.As(err, &none):
+	case err != nil:
+		return err
+	case st.Template != nil:
+		p = st.Base()
+	}
+	if p, err = over(p, flags.Stack, cmd.Flags()); err != nil {
+		return err
+	}
+	res, err := d.Deploy(ctx, deploy.Request{Params: p, DryRun: flags.dry, Replace: flags.replace})
+	if err != nil {
+		return err
+	}
+	return a.print(deployViewOf(&res, flags.dry), func() { a.deployed(&res, flags.dry) })
+}
+
+// over puts the flags that were given over the parameters of a stack. What cannot be deployed is wrong usage.
+func over(p cloud.Params, stack string, given *pflag.FlagSet) (cloud.Params, error) {
+	var full cloudFlags
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	full.add(flags)
+	full.Params = p
+	var err error
+	given.Visit(func(f *pflag.Flag) {
+		to := flags.Lookup(f.Name)
+		if to == nil {
+			return
+		}
+		from, many := f.Value.(pflag.SliceValue)
+		if !many {
+			err = cmp.Or(err, to.Value.Set(f.Value.String()))
+			return
+		}
+		err = cmp.Or(err, to.Value.(pflag.SliceValue).Replace(from.GetSlice()))
+	})
+	if err != nil {
+		return p, usageError{err}
+	}
+	if len(full.tags) > 0 {
+		if full.Tags, err = tagsOf(full.tags); err != nil {
+			return p, usageError{err}
+		}
+	}
+	full.Stack, full.Version = stack, stackVersion()
+	check := full.Params
+	if check.CodeBucket != "" && check.CodeKey == "" { // deploy puts the package there
+		check.CodeBucket = ""
+	}
+	if err := check.Check(); err != nil {
+		return p, usageError{err}
+	}
+	return full.Params, nil
+}
+
+// ofTable are the parameters that a table has without a stack.
+var ofTable = []string{"pitr-days", "deletion-protection", "kms-key", "tag", "stack"}
+
+func (a *app) deployTable(cmd *cobra.Command, flags *deployFlags) error {
+	var other string
+	var own cloudFlags
+	params := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.add(params)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if params.Lookup(f.Name) != nil && !slices.Contains(ofTable, f.Name) || f.Name == "replace" {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return usageError{fmt.Errorf("--%s is for a stack, not for --table-only", other)}
+	}
+	p, err := over(cloud.Defaults(), flags.Stack, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	d, err := a.deployer(cmd.Context(), &flags.awsFlags)
+	if err != nil {
+		return err
+	}
+	report, err := d.Table(cmd.Context(), p, flags.dry)
+	if err != nil {
+		return err
+	}
+	view := &doctorView{Store: "dynamodb://" + p.Stack, OK: report.OK()}
+	for _, f := range report.Findings {
+		view.Findings = append(view.Findings, finding(f))
+	}
+	if err := a.print(view, func() { a.findings(view) }); err != nil {
+		return err
+	}
+	if !view.OK && !flags.dry {
+		return quietError{errors.New("not all is well")}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+type changeView struct {
+	Action   string   `json:"action"`
+	Resource string   `json:"resource"`
+	Type     string   `json:"type"`
+	Physical string   `json:"physical,omitempty"`
+	What     []string `json:"what,omitempty"`
+}
+
+type deployView struct {
+	Stack   string            `json:"stack"`
+	Region  string            `json:"region"`
+	DryRun  bool              `json:"dry_run"`
+	Created bool              `json:"created"`
+	State   string            `json:"state,omitempty"`
+	Changes []changeView      `json:"changes"`
+	Outputs map[string]string `json:"outputs,omitempty"`
+}
+
+func deployViewOf(res *deploy.Result, dry bool) deployView {
+	v := deployView{Stack: res.Stack, Region: res.Region, DryRun: dry, Created: res.Created, State: res.State, Changes: []changeView{}, Outputs: res.Outputs}
+	for _, c := range res.Changes {
+		v.Changes = append(v.Changes, changeView(c))
+	}
+	return v
+}
+
+// plan shows what is about to change.
+func (a *app) plan(changes []deploy.Change) {
+	if len(changes) == 0 {
+		return
+	}
+	t := &term.Table{Header: []string{"", "RESOURCE", "TYPE", "WHAT"}}
+	for _, c := range changes {
+		action := c.Action
+		switch action {
+		case "remove", "replace", "may replace":
+			action = a.out.Bad(action)
+		case "add", "adopt":
+			action = a.out.Good(action)
+		}
+		t.Rows = append(t.Rows, []string{action, c.Resource, c.Type, strings.Join(c.What, ", ")})
+	}
+	a.out.Table(t)
+}
+
+// deployed says what was done, after the plan.
+func (a *app) deployed(res *deploy.Result, dry bool) {
+	name := res.Stack + " in " + res.Region
+	switch {
+	case dry && len(res.Changes) == 0:
+		a.out.Printf("stack %s is as it would be deployed\n", name)
+	case dry && res.Created:
+		a.out.Printf("stack %s would be made; nothing was\n", name)
+	case dry:
+		a.out.Printf("stack %s would be changed; nothing was\n", name)
+	case len(res.Changes) == 0:
+		a.out.Printf("stack %s is as it was: nothing to change\n", name)
+	case res.Created:
+		a.out.Printf("stack %s is made\n", name)
+	default:
+		a.out.Printf("stack %s is changed\n", name)
+	}
+	if len(res.Outputs) == 0 {
+		return
+	}
+	t := &term.Table{Header: []string{"OUTPUT", "VALUE"}}
+	for _, k := range slices.Sorted(maps.Keys(res.Outputs)) {
+		t.Rows = append(t.Rows, []string{k, res.Outputs[k]})
+	}
+	a.out.Table(t)
+}
+
+// teller shows what happens to a stack: a line for each resource that is done, and on a terminal how many are.
+type teller struct {
+	screen   *term.Screen
+	progress *term.Progress
+	total    int
+	done     int
+	begun    map[string]time.Time
+}
+
+// verbs say what an event means, by the end of its state.
+var verbs = map[string]string{
+	"CREATE_COMPLETE": "made", "UPDATE_COMPLETE": "changed", "DELETE_COMPLETE": "deleted", "DELETE_SKIPPED": "kept",
+	"IMPORT_COMPLETE": "adopted",
+}
+
+func (t *teller) tell(e deploy.Event) {
+	if t.begun == nil {
+		t.begun = make(map[string]time.Time)
+	}
+	if e.Whole() {
+		if strings.Contains(e.State, "ROLLBACK_IN_PROGRESS") {
+			t.line(t.screen.Bad("going back") + " " + e.Reason)
+		}
+		return
+	}
+	if !e.Ended() {
+		if _, ok := t.begun[e.Resource]; !ok {
+			t.begun[e.Resource] = e.At
+		}
+		t.progress.Update(e.Resource, share(t.done, t.total))
+		return
+	}
+	verb, text := verbs[e.State], e.Resource+" ("+e.Type+")"
+	switch {
+	case e.Failed():
+		verb, text = t.screen.Bad("failed"), text+": "+e.Reason
+	case verb == "": // a failure that follows from another
+		return
+	}
+	if at, ok := t.begun[e.Resource]; ok && e.At.After(at) {
+		text += t.screen.Faint(" " + span(e.At.Sub(at)))
+		delete(t.begun, e.Resource)
+	}
+	t.done++
+	t.line(verb + " " + text)
+}
+
+func share(done, total int) float64 {
+	if total == 0 {
+		return -1
+	}
+	return float64(done) / float64(total)
+}
+
+func (t *teller) line(text string) {
+	t.progress.Done()
+	t.screen.Println(text)
+}

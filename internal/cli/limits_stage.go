@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// stageFlags say how to apply by and by. Without stages it is at once.
+type stageFlags struct {
+	stages  []string
+	bake    time.Duration
+	abort   string
+	servers []string
+
+	percents  []int
+	threshold float64 // negative: none
+}
+
+func (f *stageFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.stages, "stage", nil, "apply what tightens by and by, for these shares of the entities: `5%,25%,100%`")
+	flags.DurationVar(&f.bake, "bake", 10*time.Minute, "with --stage: `TIME` to watch each share but the last")
+	flags.StringVar(&f.abort, "abort-on", "", "with --stage: go back if `refusal_rate>0.05`")
+	flags.StringSliceVar(&f.servers, "server", nil, "with --abort-on: `URL` of every server that decides; not given: the usage that the store counts")
+}
+
+// errStages says how stages are written.
+var errStages = errors.New("--stage must be percentages that ascend to 100%, such as 5%,25%,100%")
+
+func (f *stageFlags) check() error {
+	if len(f.stages) == 0 {
+		if f.abort != "" || len(f.servers) > 0 {
+			return usageError{errors.New("--abort-on and --server go with --stage")}
+		}
+		return nil
+	}
+	last := 0
+	for _, text := range f.stages {
+		digits, ok := strings.CutSuffix(text, "%")
+		n, err := strconv.Atoi(digits)
+		if !ok || err != nil || n <= last || n > 100 {
+			return usageError{errStages}
+		}
+		if last = n; n < 100 {
+			f.percents = append(f.percents, n)
+		}
+	}
+	f.threshold = -1
+	if f.abort != "" {
+		text, ok := strings.CutPrefix(f.abort, "refusal_rate>")
+		n, err := strconv.ParseFloat(text, 64)
+		if !ok || err != nil || !(n >= 0 && n < 1) {
+			return usageError{fmt.Errorf("--abort-on %q is not refusal_rate>N, with N from 0 to below 1", f.abort)}
+		}
+		f.threshold = n
+	}
+	switch {
+	case last != 100:
+		return usageError{errStages}
+	case f.bake <= 0:
+		return usageError{errors.New("--bake must be longer than nothing")}
+	case len(f.servers) > 0 && f.abort == "":
+		return usageError{errors.New("--server goes with --abort-on")}
+	}
+	return nil
+}
+
+// rollout applies a plan by and by.
+func (a *app) rollout(ctx context.Context, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags) (manifest.Result, error) {
+	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
+		ApplyOptions: opts, Stages: f.percents, Bake: f.bake, Gate: a.gate(f, lim, p.Namespace),
+		Staging: func(percent, records int) {
+			a.err.Println(fmt.Sprintf("%s: %s for %d%% of the entities, watched for %s", p.Namespace, plural(records, "record"), percent, f.bake))
+		},
+	})
+}
+
+// gate is what watches a rollout in a namespace.
+func (a *app) gate(f *stageFlags, lim *weir.Limiter, namespace string) manifest.Gate {
+	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(namespace), time.Now())}
+	if len(f.servers) > 0 {
+		token, _ := a.lookupEnv("WEIR_TOKEN")
+		g.read = overviewsOf(f.servers, token, namespace)
+	}
+	return g
+}
+
+// tallied is how many requests were decided since some time, or since a server's start.
+type tallied struct{ decided, refused int64 }
+
+// refusals is a gate that closes when too large a share of the requests is refused, in a stage.
+type refusals struct {
+	threshold float64
+	read      func(context.Context) ([]tallied, error) // of each server; or all in one
+	base      []tallied
+}
+
+// enough is how many decisions there must be before a stage is judged early.
+const enough = 100
+
+// Begin implements manifest.Gate.
+func (g *refusals) Begin(ctx context.Context) (err error) {
+	if g.threshold >= 0 {
+		if g.base, err = g.read(ctx); err != nil {
+			err = fmt.Errorf("see how many requests are refused: %w", err)
+		}
+	}
+	return err
+}
+
+// Check implements manifest.Gate.
+func (g *refusals) Check(ctx context.Context, last bool) error {
+	if g.threshold < 0 {
+		return nil
+	}
+	now, err := g.read(ctx)
+	if err != nil && last { // nobody knows how it went
+		return fmt.Errorf("see how many requests are refused: %w", err)
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the next time may do
+	}
+	var sum tallied
+	for i, n := range now {
+		b := g.base[i]
+		if n.decided < b.decided || n.refused < b.refused { // it was started anew
+			b = tallied{}
+			g.base[i] = b
+		}
+		sum.decided += n.decided - b.decided
+		sum.refused += n.refused - b.refused
+	}
+	if sum.decided == 0 || sum.decided < enough && !last {
+		return nil
+	}
+	if rate := float64(sum.refused) / float64(sum.decided); rate > g.threshold {
+		return fmt.Errorf("%d of %d requests were refused: refusal_rate %.3g > %g", sum.refused, sum.decided, rate, g.threshold) //nolint:err113 // for people
+	}
+	return nil
+}
+
+// errNotCounted is of stores on which refusals alone are counted: of those all would be refused.
+var errNotCounted = errors.New("the store does not count the requests that it admits: name the servers that decide, by --server")
+
+// usageOf reads what the store has counted in a namespace since the hour began.
+func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallied, error) {
+	return func(ctx context.Context) ([]tallied, error) {
+		page, err := lim.Usage(ctx, weir.UsageQuery{By: weir.ByNamespace, Window: weir.Hourly, From: began, Max: 1000})
+		if errors.Is(err, weir.ErrNoUsage) {
+			err = fmt.Errorf("%w: name the servers that decide, by --server", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		sum, debited := make([]tallied, 1), false
+		for i := range page.Windows {
+			w := &page.Windows[i]
+			sum[0].decided += w.Requests + w.Refused
+			sum[0].refused += w.Refused
+			debited = debited || spent(*w)
+		}
+		if debited && sum[0].decided == sum[0].refused {
+			return nil, errNotCounted
+		}
+		return sum, nil
+	}
+}
+
+// overviewsOf reads what servers have decided in a namespace since they were started.
+func overviewsOf(servers []string, token, namespace string) func(context.Context) ([]tallied, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	return func(ctx context.Context) ([]tallied, error) {
+		all := make([]tallied, len(servers))
+		for i, server := range servers {
+			var err error
+			if all[i], err = overviewOf(ctx, client, server, token, namespace); err != nil {
+				return nil, fmt.Errorf("%s: %w", server, err)
+			}
+		}
+		return all, nil
+	}
+}
+
+func overviewOf(ctx context.Context, client *http.Client, server, token, namespace string) (t tallied, err error) {
+	u := strings.TrimSuffix(server, "/") + "/v1/overview?" + url.Values{"namespace": {namespace}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, http.NoBody)
+	if err != nil {
+		return t, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return t, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return t, fmt.Errorf("the server answers %s", resp.Status) //nolint:err113 // for people
+	}
+	var o struct {
+		Totals *struct{ Allowed, Refused int64 } `json:"totals"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&o); err != nil {
+		return t, err
+	}
+	if o.Totals == nil {
+		return t, errors.New("the server answers with no overview")
+	}
+	return tallied{o.Totals.Allowed + o.Totals.Refused, o.Totals.Refused}, nil
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+type regionErrorView struct {
+	Region string `json:"region"`
+	Error  string `json:"error"`
+}
+
+type stacksView struct {
+	Stacks []stackView       `json:"stacks"`
+	Errors []regionErrorView `json:"errors"`
+}
+
+func (a *app) listCmd() *cobra.Command {
+	var flags awsFlags
+	var regions []string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List weir's stacks on AWS",
+		Long: `Lists the stacks that weir has deployed, in the region of the environment or in those that
+--region names, all at once. A region that cannot be looked at is reported, and the others
+are listed. It writes nothing.`,
+		Example: `  weir list
+  weir list --region eu-central-1 --region us-east-1`,
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(regions) == 0 {
+				cfg, err := flags.config(cmd.Context())
+				if err != nil {
+					return err
+				}
+				regions = []string{cfg.Region}
+			}
+			view := a.stacksIn(cmd.Context(), flags, regions)
+			if len(view.Errors) == len(regions) {
+				return errors.New("list " + view.Errors[0].Region + ": " + view.Errors[0].Error)
+			}
+			return a.print(view, func() {
+				t := &term.Table{Header: []string{"NAME", "REGION", "STATE", "VERSION", "CREATED", "UPDATED"}}
+				for _, s := range view.Stacks {
+					t.Rows = append(t.Rows, []string{s.Name, s.Region, s.State, s.Version, s.Created, s.Updated})
+				}
+				a.out.Table(t)
+				for _, e := range view.Errors {
+					a.err.Println(a.err.Bad("weir:") + " list " + e.Region + ": " + term.Clean(e.Error))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&regions, "region", nil, "`REGION` of AWS; may be repeated")
+	flags.addAccount(cmd.Flags())
+	return cmd
+}
+
+// stacksIn asks all regions at once.
+func (a *app) stacksIn(ctx context.Context, flags awsFlags, regions []string) stacksView {
+	type answer struct {
+		stacks []deploy.Stack
+		err    error
+	}
+	answers := make([]answer, len(regions))
+	var wg sync.WaitGroup
+	for i, region := range regions {
+		wg.Go(func() {
+			here := flags
+			here.region = region
+			d, err := a.deployer(ctx, &here)
+			if err == nil {
+				answers[i].stacks, err = d.List(ctx)
+			}
+			answers[i].err = err
+		})
+	}
+	wg.Wait()
+	view := stacksView{Stacks: []stackView{}, Errors: []regionErrorView{}}
+	for i, got := range answers {
+		if got.err != nil {
+			view.Errors = append(view.Errors, regionErrorView{regions[i], got.err.Error()})
+		}
+		for j := range got.stacks {
+			view.Stacks = append(view.Stacks, stackViewOf(&got.stacks[j], regions[i]))
+		}
+	}
+	return view
+}

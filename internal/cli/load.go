@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/load"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+func (a *app) loadCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "load",
+		Short: "Measure how fast a store or a server decides",
+	}, a.loadRunCmd(), a.loadListCmd(), a.loadReportCmd(), a.loadWorkerCmd())
+}
+
+// loadTarget says whom to ask.
+type loadTarget struct {
+	http, grpc, token string
+	tls               bool
+}
+
+func (f *loadTarget) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.http, "http", "", "`URL` of a weir serve to ask, in place of --store")
+	flags.StringVar(&f.grpc, "grpc", "", "`HOST:PORT` of a weir serve to ask; its --http is for the setup then")
+	flags.BoolVar(&f.tls, "tls", false, "gRPC over TLS, with a certificate that this machine trusts")
+	flags.StringVar(&f.token, "token", "", "`TOKEN` for the server; not set: WEIR_TOKEN")
+}
+
+// loadSource is what is asked: a limiter of this process, or a server.
+type loadSource struct {
+	flags *loadTarget
+	name  string
+	lim   *weir.Limiter
+	http  *load.HTTP
+	meter load.Meter
+	app   *app
+}
+
+func (f *loadTarget) open(a *app, setup bool) (*loadSource, error) {
+	if f.token == "" {
+		f.token, _ = a.lookupEnv("WEIR_TOKEN")
+	}
+	s := &loadSource{flags: f, app: a}
+	if f.grpc != "" && f.http == "" && setup {
+		return nil, usageError{errors.New("limits cannot be set over gRPC: add the server's --http URL for the setup, or --no-setup")}
+	}
+	var err error
+	if f.http != "" {
+		if s.http, err = load.NewHTTP(f.http, "", f.token); err != nil {
+			return nil, usageError{err}
+		}
+		s.name = f.http
+	}
+	if f.grpc != "" {
+		s.name = "grpc " + f.grpc
+	}
+	if s.name != "" {
+		return s, nil
+	}
+	scheme, rest, _ := strings.Cut(a.store, ":")
+	if s.name = scheme + ":"; !strings.Contains(rest, "@") { // a password stays out of reports
+		s.name = a.store
+	}
+	a.timeout, a.observer = 0, s.meter.Observer() // as a program has it that uses the library
+	s.lim, err = a.open(access(setup))
+	return s, err
+}
+
+func (s *loadSource) close() (err error) {
+	if s.lim != nil {
+		err = s.lim.Close()
+	}
+	if s.http != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	return err
+}
+
+// target returns what is asked in a namespace, and what ends that.
+func (s *loadSource) target(namespace string) (load.Target, func() error, error) {
+	nothing := func() error { return nil }
+	switch {
+	case s.flags.grpc != "":
+		t, err := load.DialGRPC(s.flags.grpc, namespace, s.flags.token, s.flags.tls)
+		if err != nil {
+			return nil, nil, usageError{err}
+		}
+		return t, t.Close, nil
+	case s.http != nil:
+		return s.http.In(namespace), nothing, nil
+	}
+	return load.Library{Limiter: s.lim.In(namespace)}, nothing, nil
+}
+
+// measures returns what tells of the store; nil if nothing does.
+func (s *loadSource) measures() func() map[string]float64 {
+	switch {
+	case s.lim != nil:
+		return func() map[string]float64 { return s.meter.Measures(s.app.opened) }
+	case s.http != nil:
+		return s.http.Measures
+	}
+	return nil
+}
+
+func (s *loadSource) setUp(ctx context.Context, p *load.Plan, namespace string) error {
+	if s.lim != nil {
+		return p.SetUp(ctx, s.lim, namespace)
+	}
+	return s.http.SetUp(ctx, p, namespace)
+}
+
+func (s *loadSource) tearDown(ctx context.Context, namespace string) error {
+	if s.lim != nil {
+		return load.TearDown(ctx, s.lim, namespace)
+	}
+	return s.http.TearDown(ctx, namespace)
+}
+
+// loadFile reads the scenario of a file, or one that comes with the command.
+func loadFile(name, file string) (*load.Scenario, error) {
+	if file == "" {
+		sc, err := load.Named(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		return sc, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the scenario: %w", err)
+	}
+	sc, err := load.Decode(name, text)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return sc, nil
+}
+
+func (a *app) loadListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [SCENARIO]",
+		Short: "List the scenarios, or show the file of one",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				sc, err := loadFile(args[0], "")
+				if err != nil {
+					return err
+				}
+				return a.print(sc, func() { a.out.Printf("%s", sc.Text()) })
+			}
+			all := []*load.Scenario{}
+			t := &term.Table{Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"}, Right: []int{2, 3, 4}, Cut: []int{5}}
+			for _, name := range load.Names() {
+				sc, err := load.Named(name)
+				if err != nil {
+					return err
+				}
+				rate := "-"
+				if p, err := load.NewPlan(sc, load.Settings{}); err == nil && p.Calls() > 0 {
+					rate = fmt.Sprintf("%.0f", float64(p.Calls())/time.Duration(sc.For).Seconds())
+				}
+				all = append(all, sc)
+				t.Row(sc.Name, string(sc.Loop), a.out.Count(int64(sc.Users)), rate, time.Duration(sc.For).String(), sc.About)
+			}
+			return a.print(map[string]any{"scenarios": all}, func() { a.out.Table(t) })
+		},
+	}
+}
+
+func (a *app) loadReportCmd() *cobra.Command {
+	var page string
+	cmd := &cobra.Command{
+		Use:   "report FILE [FILE]",
+		Short: "Show a run that was saved, or compare two",
+		Example: "  weir load run simple --save before.json\n" +
+			"  weir load report before.json after.json --html compared.html",
+		Args: func(cmd *cobra.Command, names []string) error {
+			if len(names) == 0 {
+				return fmt.Errorf("a FILE is missing: %s", cmd.UseLine())
+			}
+			return cobra.MaximumNArgs(2)(cmd, names)
+		},
+		RunE: func(_ *cobra.Command, names []string) error {
+			var runs [2]*load.Report
+			for i, name := range names {
+				r, err := load.ReadReport(name)
+				if err != nil {
+					return err
+				}
+				runs[i] = r
+			}
+			if err := writePage(page, runs[0], runs[1]); err != nil {
+				return err
+			}
+			if runs[1] == nil {
+				return a.print(runs[0], func() { a.printLoad(runs[0]) })
+			}
+			c := load.Compare(runs[0], runs[1])
+			return a.print(c, func() { a.printComparison(c) })
+		},
+	}
+	cmd.Flags().StringVar(&page, "html", "", "write a page with charts to `FILE`")
+	return cmd
+}
+
+func writePage(file string, x, y *load.Report) error {
+	if file == "" {
+		return nil
+	}
+	if err := os.WriteFile(file, load.HTML(x, y), 0o600); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/torture"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/disk"
+	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/memory"
+	"github.com/weirlimits/weir/store/redis"
+)
+
+// tortured is a store that weir torture works on: what to expect of it, and how gently to treat it.
+type tortured struct {
+	open      torture.Opener
+	traits    torture.Traits
+	processes int
+	rate      float64
+}
+
+// openTortured returns how to open a store for weir torture: with a clock of its own where it can have one, and as exact
+// as it can be.
+func openTortured(address string) (*tortured, error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch {
+	case scheme == "memory" && rest == "":
+		return &tortured{
+			open:   func(now func() time.Time) (store.Store, error) { return memory.New(&memory.Config{Now: now}), nil },
+			traits: torture.Traits{Atomic: true, OwnClock: true},
+		}, nil
+	case scheme == "disk":
+		path, cfg, err := diskConfig(address, rest)
+		if err != nil {
+			return nil, err
+		}
+		cfg.MustExist = true
+		return &tortured{
+			open: func(now func() time.Time) (store.Store, error) {
+				cfg.Now = now
+				return disk.Open(path, cfg)
+			},
+			traits: torture.Traits{Atomic: true, OwnClock: true},
+		}, nil
+	case scheme == "dynamodb":
+		return tortureDynamo(address, rest)
+	case redis.Knows(scheme):
+		return &tortured{
+			open:   func(func() time.Time) (store.Store, error) { return openRedis(address) },
+			traits: torture.Traits{Shared: true, Atomic: true, InFlight: 100 * time.Millisecond, Back: time.Second},
+			rate:   2000, processes: 3,
+		}, nil
+	}
+	_, err := openStore(address, existing) // which says what is wrong with it
+	return nil, err
+}
+
+// tortureDynamo switches off what trades exactness between processes for calls: refusals and surpluses that a process
+// remembers, and buckets that are split.
+func tortureDynamo(address, rest string) (*tortured, error) {
+	d, err := parseDynamo(address, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &tortured{
+		open: func(now func() time.Time) (store.Store, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			cfg, err := d.aws(ctx)
+			if err != nil {
+				return nil, err
+			}
+			c := d.store
+			c.Client, c.Table, c.Now = d.client(cfg), d.table, now
+			c.RejectionTTL, c.Guard, c.Prefetch, c.MaxShards = -1, -1, dynamodb.Prefetch{}, 1
+			return dynamodb.Open(ctx, c)
+		},
+		traits: torture.Traits{Shared: true, OwnClock: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second},
+		rate:   200, processes: 3,
+	}, nil
+}

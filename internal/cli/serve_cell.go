@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cells"
+	"github.com/weirlimits/weir/internal/metrics"
+	"github.com/weirlimits/weir/store"
+)
+
+// cellFlags say which cell the process is of.
+type cellFlags struct {
+	name     string
+	registry string
+	beat     time.Duration
+
+	opened store.Store // the registry's
+	agent  *cells.Agent
+	lim    atomic.Pointer[weir.Limiter]
+}
+
+func (f *cellFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.name, "cell", "", "`NAME` of the cell that shares its limits with others; see weir cell")
+	flags.StringVar(&f.registry, "cells", "", "`URL` of the store where the cells meet; no decision asks it")
+	flags.DurationVar(&f.beat, "cell-beat", time.Second, "`DURATION` between the beats by which the other cells know that this one is there")
+}
+
+func (f *cellFlags) check() error {
+	if (f.name == "") != (f.registry == "") {
+		return usageError{errors.New("--cell and --cells belong together: the cell's name, and the store where the cells meet")}
+	}
+	if f.name == "" {
+		return nil
+	}
+	if err := cells.CheckName(f.name); err != nil {
+		return usageError{err}
+	}
+	if f.beat < 100*time.Millisecond || f.beat > time.Minute {
+		return usageError{fmt.Errorf("--cell-beat %s must be between 100ms and 1m", f.beat)}
+	}
+	return nil
+}
+
+// shares makes the cell's agent, on the store that the limiter is to have. It does nothing without a cell.
+func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
+	if f.name == "" {
+		return nil, nil
+	}
+	var err error
+	if f.opened, err = openStore(f.registry, existing); err != nil {
+		return nil, fmt.Errorf("--cells: %w", err)
+	}
+	_, alone := st.(store.Immediate)
+	f.agent, err = cells.New(cells.Config{
+		Registry: f.opened, Local: st, Cell: f.name, Alone: alone, Beat: f.beat, Log: log,
+		Changed: func() {
+			if lim := f.lim.Load(); lim != nil {
+				lim.SharesChanged()
+			}
+		},
+	})
+	return f.agent, err
+}
+
+// observer counts what is offered to the cell.
+func (f *cellFlags) observer() *weir.Observer {
+	if f.name == "" {
+		return nil
+	}
+	return &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) }}
+}
+
+// start begins to beat. It is to be ended with close.
+func (f *cellFlags) start(ctx context.Context, lim *weir.Limiter, m *metrics.Metrics) error {
+	if f.agent == nil {
+		return nil
+	}
+	f.lim.Store(lim)
+	if err := f.agent.Start(ctx); err != nil {
+		return err
+	}
+	lim.SharesChanged()
+	m.WatchCell(f.figures)
+	return nil
+}
+
+func (f *cellFlags) close(log *slog.Logger) {
+	if f.agent != nil {
+		if err := f.agent.Close(); err != nil {
+			log.Warn("the cell's agent did not end well", slog.Any("error", err))
+		}
+	}
+	if f.opened != nil {
+		_ = f.opened.Close()
+	}
+}
+
+// figures is how the cell stands, for metrics.
+func (f *cellFlags) figures() metrics.Cell {
+	s := f.agent.Status()
+	c := metrics.Cell{Name: f.name, Leads: s.Leads, Contact: s.Contact}
+	for i := range s.View.Cells {
+		if s.View.Cells[i].Missing {
+			c.Missing++
+		}
+	}
+	for _, namespace := range s.View.Namespaces() {
+		c.Shares = append(c.Shares, metrics.CellShare{
+			Namespace: namespace, Share: part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace),
+		})
+	}
+	return c
+}

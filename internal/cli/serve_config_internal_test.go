@@ -1,0 +1,17 @@
+package cli
+
+import "testing"
+
+// A file of last known limits says of which store they are, and no secret.
+func TestNameOf(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"redis://ann:secret@cell-a:6379/2?prefix=p&password=secret&timeout=3s": "redis://cell-a:6379/2?prefix=p",
+		"dynamodb://weir?region=eu-central-1":                                  "dynamodb://weir?region=eu-central-1",
+		"disk:/var/lib/weir":                                                   "disk:/var/lib/weir",
+	} {
+		if got := nameOf(address); got != want {
+			t.Errorf("%s is %s, want %s", address, got, want)
+		}
+	}
+}

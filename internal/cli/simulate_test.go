@@ -1,0 +1,38 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weirlimits/weir/internal/cli"
+)
+
+// What the guide shows is what the command prints, but for the spaces.
+func TestSimulateGuide(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/guide/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.Split(string(page), "\n$ weir simulate ")[1:]
+	if len(shown) < 3 {
+		t.Fatalf("%d runs are shown", len(shown))
+	}
+	for _, run := range shown {
+		command, rest, _ := strings.Cut(run, "\n")
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			want, _, _ := strings.Cut(rest, "…")
+			var out, errs bytes.Buffer
+			if code := cli.Main(t.Context(), append([]string{"simulate"}, strings.Fields(command)...), nil, &out, &errs); code != 0 {
+				t.Fatalf("exit code %d: %s", code, &errs)
+			}
+			got, _, _ := strings.Cut(out.String(), "\nFROM")
+			if g, w := strings.Fields(got), strings.Fields(want); strings.Join(g, " ") != strings.Join(w, " ") {
+				t.Errorf("it prints\n%s", got)
+			}
+		})
+	}
+}

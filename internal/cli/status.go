@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+type stackView struct {
+	Name    string `json:"name"`
+	Region  string `json:"region"`
+	State   string `json:"state"`
+	Version string `json:"version"`
+	Created string `json:"created"`
+	Updated string `json:"updated,omitempty"`
+}
+
+func stackViewOf(st *deploy.Stack, region string) stackView {
+	return stackView{st.Name, region, st.State, st.Version, instant(st.Created), instant(st.Updated)}
+}
+
+type tableStatusView struct {
+	Name            string  `json:"name"`
+	State           string  `json:"state"`
+	Items           int64   `json:"items"`
+	Bytes           int64   `json:"bytes"`
+	Read            float64 `json:"read_units_last_hour"`
+	Write           float64 `json:"write_units_last_hour"`
+	ReadsThrottled  float64 `json:"reads_throttled_last_hour"`
+	WritesThrottled float64 `json:"writes_throttled_last_hour"`
+	Schema          uint64  `json:"schema"`
+	Client          uint64  `json:"least_client_schema"`
+	Target          uint64  `json:"migrating_to,omitempty"`
+}
+
+type functionStatusView struct {
+	Name        string  `json:"name"`
+	State       string  `json:"state"`
+	Update      string  `json:"last_update,omitempty"`
+	Source      string  `json:"stream,omitempty"`
+	LastResult  string  `json:"stream_result,omitempty"`
+	Invocations float64 `json:"invocations_last_hour"`
+	Errors      float64 `json:"errors_last_hour"`
+	Throttles   float64 `json:"throttles_last_hour"`
+	Behind      seconds `json:"behind"`
+	Longest     seconds `json:"longest"`
+}
+
+type stackStatusView struct {
+	stackView
+
+	Weir      string               `json:"this_weir"`
+	Schema    int                  `json:"this_schema"`
+	Drift     []string             `json:"template_differs"`
+	Table     *tableStatusView     `json:"table,omitempty"`
+	Functions []functionStatusView `json:"functions"`
+	Problems  []string             `json:"problems"`
+	OK        bool                 `json:"ok"`
+}
+
+func (a *app) statusCmd() *cobra.Command {
+	var flags awsFlags
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Say how a stack on AWS is",
+		Long: `Says how the stack NAME is, weir unless said otherwise: its state, its version and this
+weir's, how its template differs from the one this weir would deploy, and how its table, its
+functions and their stream are, with the figures of the last hour. It writes nothing.
+
+It exits with 1 if somebody should look at something, and with 4 if there is no such stack.`,
+		Example: `  weir status limits --region eu-central-1
+  weir status limits -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := a.deployer(cmd.Context(), &flags)
+			if err != nil {
+				return err
+			}
+			cfg, err := flags.config(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := d.Status(cmd.Context(), stackArg(args))
+			if err != nil {
+				return stackError(err)
+			}
+			view := stackStatusViewOf(s, cfg.Region)
+			if err := a.print(view, func() { a.status(&view) }); err != nil {
+				return err
+			}
+			if !view.OK {
+				return quietError{errors.New("not all is well")}
+			}
+			return nil
+		},
+	}
+	flags.add(cmd.Flags())
+	return cmd
+}
+
+func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {
+	v := stackStatusView{
+		stackView: stackViewOf(&s.Stack, region), Weir: stackVersion(), Schema: deploy.SchemaVersion,
+		Drift: append([]string{}, s.Drift...), Functions: []functionStatusView{}, Problems: append([]string{}, s.Problems...), OK: len(s.Problems) == 0,
+	}
+	if t := s.Table; t != nil {
+		v.Table = &tableStatusView{t.Name, t.State, t.Items, t.Bytes, t.Read, t.Write, t.ReadsThrottled, t.WritesThrottled, s.Schema.Version, s.Schema.Client, s.Schema.Target}
+	}
+	for i := range s.Functions {
+		f := &s.Functions[i]
+		v.Functions = append(v.Functions, functionStatusView{
+			f.Name, f.State, f.Update, f.Source, f.LastResult, f.Invocations, f.Errors, f.Throttles, seconds(f.Behind), seconds(f.LongestDuration),
+		})
+	}
+	return v
+}
+
+func (a *app) status(v *stackStatusView) {
+	t := &term.Table{Header: []string{"WHAT", "FOUND"}}
+	add := func(what, text string) { t.Rows = append(t.Rows, []string{what, text}) }
+	add("stack", fmt.Sprintf("%s in %s: %s", v.Name, v.Region, v.State))
+	add("version", fmt.Sprintf("%s, this weir %s", v.Version, v.Weir))
+	switch {
+	case len(v.Drift) == 0:
+		add("template", "as this weir makes it")
+	default:
+		for _, line := range v.Drift {
+			add("template", line)
+		}
+		add("", "weir upgrade "+v.Name+" brings it to this weir's")
+	}
+	if tv := v.Table; tv != nil {
+		add("table", fmt.Sprintf("%s: %s, %s items, %s bytes", tv.Name, tv.State, a.figure(float64(tv.Items)), a.figure(float64(tv.Bytes))))
+		schema := fmt.Sprintf("version %d for clients from %d, this weir %d", tv.Schema, tv.Client, v.Schema)
+		if tv.Target != 0 {
+			schema += fmt.Sprintf(", on its way to %d", tv.Target)
+		}
+		add("schema", schema)
+		add("last hour", fmt.Sprintf("%s units read, %s written, %s throttled", a.figure(tv.Read), a.figure(tv.Write), a.figure(tv.ReadsThrottled+tv.WritesThrottled)))
+	}
+	for i := range v.Functions {
+		f := &v.Functions[i]
+		add("function", f.Name+": "+strings.Join(nonEmpty(f.State, f.Update, f.Source), ", "))
+		text := fmt.Sprintf("%s invocations, %s failed, %s throttled", a.figure(f.Invocations), a.figure(f.Errors), a.figure(f.Throttles))
+		if f.Source != "" && f.Behind >= 0 {
+			text += ", up to " + span(time.Duration(f.Behind)) + " behind"
+		}
+		add("last hour", text)
+	}
+	for _, p := range v.Problems {
+		add(a.out.Bad("look at"), p)
+	}
+	a.out.Table(t)
+}
+
+// figure writes a number that may not be known.
+func (a *app) figure(n float64) string {
+	if n < 0 {
+		return "?"
+	}
+	return a.out.Count(int64(n))
+}
+
+func nonEmpty(all ...string) (out []string) {
+	for _, s := range all {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimits/weir/internal/cli"
+	"github.com/weirlimits/weir/internal/cloud"
+	"github.com/weirlimits/weir/internal/cloudtest"
+	"github.com/weirlimits/weir/internal/dynamotest"
+)
+
+const limitsFile = `namespace: default
+system:
+  limits:
+    rpm: {capacity: 60}
+`
+
+// reads look at all that can be looked at, and set up nothing.
+var reads = []string{
+	"system get", "resource list", "resource get gpt", "entity list", "entity show key", "entity children org", "entity limits list key",
+	"entity limits list --resource gpt", "entity limits get key --resource gpt", "namespace list --deleted", "namespace show blue", "namespace orphans",
+	"bucket list", "bucket list --entity key", "bucket list --resource gpt", "bucket show key gpt", "available key gpt", "explain key gpt rpm=1",
+	"audit list", "audit list --subject system", "limits export", "limits history", "limits plan -f FILE", "limits diff -f FILE", "doctor",
+	"usage list --entity key", "usage summary", "usage top",
+}
+
+// TestPolicies has the policies of readers and of admins let through what the commands call, and nothing else.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	engine := dynamotest.Engine(t)
+	rec := cloudtest.Record(t, engine)
+	table, file := dynamotest.Table(t), filepath.Join(t.TempDir(), "limits.yaml")
+	if err := os.WriteFile(file, []byte(limitsFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(endpoint string, commands ...string) []cloudtest.Call {
+		t.Helper()
+		for _, c := range commands {
+			args := strings.Fields(strings.Replace(c, "FILE", file, 1))
+			var out bytes.Buffer
+			if code := cli.Main(t.Context(), append(args, "--store", "dynamodb://"+table+"?endpoint="+endpoint), strings.NewReader(""), &out, &out); code != 0 {
+				t.Fatalf("weir %s: exit code %d: %s", c, code, &out)
+			}
+		}
+		return rec.Calls()
+	}
+	run(engine, "doctor --create-table")
+	configured := run(rec.URL,
+		"system set -l rpm:100/day", "resource set gpt -l rpm:50/day", "entity create org", "entity create key --parent org --cascade",
+		"entity limits set key --resource gpt -l rpm:20/day", "acquire key gpt rpm=2", "namespace create blue", "--namespace blue system set -l rpm:1/h",
+		"--namespace blue acquire a b rpm=1", "limits apply -f FILE --adopt --yes",
+	)
+	looked := run(rec.URL, reads...)
+	configured = append(configured, run(rec.URL,
+		"entity update key --parent=", "limits rollback 1 --yes", "bucket reset key gpt --yes", "entity limits delete key --resource gpt --yes",
+		"resource delete gpt --yes", "entity delete org --children --yes", "entity delete key --yes", "namespace delete blue --yes",
+		"namespace recover blue", "namespace delete blue --yes", "namespace purge blue --yes",
+	)...)
+	text, err := cloud.Template(cloud.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	covers(t, text, "ReadPolicy", looked)
+	covers(t, text, "FullPolicy", slices.Concat(looked, configured))
+}
+
+func covers(t *testing.T, template []byte, id string, calls []cloudtest.Call) {
+	t.Helper()
+	p, err := cloudtest.PolicyOf(template, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []string
+	for _, c := range calls {
+		if !p.Allows(nil, c) {
+			t.Errorf("%s lacks %+v", id, c)
+		}
+		made = append(made, c.Grant())
+	}
+	for _, grant := range p.Grants() {
+		if !slices.Contains(made, grant) {
+			t.Errorf("%s allows %s, which nothing calls", id, grant)
+		}
+	}
+	if id != "ReadPolicy" {
+		return
+	}
+	for _, grant := range p.Grants() { // whatever else may be wrong
+		for _, word := range []string{"Put", "Update", "Delete", "Create", "*"} {
+			if strings.Contains(grant, word) {
+				t.Errorf("%s allows %s", id, grant)
+			}
+		}
+	}
+}
+
+var parameterRow = regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]*?) ?\\|")
+
+// TestParametersDocumented holds the guide's table of parameters against the command's flags.
+func TestParametersDocumented(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/guide/aws.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(guide), "\n## Parameters\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	documented := map[string]string{}
+	for _, row := range parameterRow.FindAllStringSubmatch(table, -1) {
+		documented[row[1]] = row[2]
+	}
+	var out bytes.Buffer
+	if code := cli.Main(t.Context(), []string{"template", "--help"}, strings.NewReader(""), &out, &out); code != 0 {
+		t.Fatal(out.String())
+	}
+	help, _, _ := strings.Cut(out.String(), "Global Flags:")
+	_, help, _ = strings.Cut(help, "\nFlags:\n")
+	flag := regexp.MustCompile(`^ +(?:-\w, |    )--([a-z-]+)(.*)$`)
+	standard := regexp.MustCompile(`\(default "?([^")]*)"?\)$`)
+	for line := range strings.Lines(help) {
+		m := flag.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "help"}, m[1]) {
+			continue
+		}
+		want := ""
+		if d := standard.FindStringSubmatch(m[2]); d != nil {
+			want = d[1]
+		}
+		got, ok := documented[m[1]]
+		if !ok {
+			t.Errorf("--%s is not in the table", m[1])
+		} else if got != want && !(want == "" && (got == "false" || got == "0")) {
+			t.Errorf("--%s: default %q in the table, %q in fact", m[1], got, want)
+		}
+		delete(documented, m[1])
+	}
+	for name := range documented {
+		t.Errorf("--%s is in the table, and no flag", name)
+	}
+}

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cost"
+	"github.com/weirlimits/weir/internal/term"
+	"github.com/weirlimits/weir/internal/torture"
+)
+
+// tortureFlags are those of weir torture.
+type tortureFlags struct {
+	duration  time.Duration
+	processes int
+	callers   int
+	seed      uint64
+	rate      float64
+	faults    string
+}
+
+func (a *app) tortureCmd() *cobra.Command {
+	var f tortureFlags
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Put a store to the test, with faults, and check that weir keeps its promises on it",
+		Long: `Has callers spend, settle and look in a namespace that is made for it and purged in the
+end, while calls are cancelled, delayed, lost and repeated, clocks are apart and
+processes are killed; then checks what they were told against what the store shows.
+No other namespace is touched. The exit code is 0 if all promises were kept, else 1,
+and then a file has the calls of the round that failed.
+
+A store in memory or on disk is of one process; on others, processes are started.
+Faults are ` + faultNames() + `.`,
+		Example: `  weir torture --store memory: --duration 10s
+  weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
+  weir torture --store redis://localhost --processes 8 --faults kill,drop`,
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.torture(cmd, &f) },
+	}
+	set := cmd.Flags()
+	set.SortFlags = false
+	set.DurationVar(&f.duration, "duration", 30*time.Second, "`TIME` to go on for, to the end of a round")
+	set.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes to start (3 on DynamoDB and Redis); 0: two limiters in this one")
+	set.IntVar(&f.callers, "callers", 4, "`NUMBER` of callers in each process, up to 64")
+	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` from which all that is random is drawn; 0: another one each time")
+	set.StringVar(&f.faults, "faults", "all", "`NAMES` of faults separated by commas, all or none")
+	set.Float64Var(&f.rate, "rate", 0, "calls a second at most, a `NUMBER` for all processes together; 0: as many as it takes (200 on DynamoDB, 2000 on Redis)")
+	return cmd
+}
+
+func faultNames() string {
+	names := make([]string, len(torture.AllFaults))
+	for i, f := range torture.AllFaults {
+		names[i] = string(f)
+	}
+	return strings.Join(names, ", ")
+}
+
+// tortureWorkerCmd is what weir torture starts.
+func (a *app) tortureWorkerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    "torture-worker",
+		Short:  "A process of weir torture",
+		Hidden: true,
+		Args:   args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := openTortured(a.store)
+			if err != nil {
+				return err
+			}
+			return torture.Work(cmd.Context(), a.in, a.out.W, t.open)
+		},
+	}
+}
+
+func (a *app) torture(cmd *cobra.Command, f *tortureFlags) error {
+	t, err := openTortured(a.store)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.tortureConfig(cmd, f, t)
+	if err != nil {
+		return usageError{err}
+	}
+	cfg.Begin = func() { a.announce(cfg) }
+	progress := term.NewProgress(a.err)
+	cfg.Progress = func(share float64) { progress.Update("torturing", share) }
+	rep, err := torture.Run(as(cmd.Context()), cfg)
+	progress.Done()
+	switch {
+	case errors.Is(err, torture.ErrInUse):
+		return usageError{fmt.Errorf("%w: leave --namespace out, or give a name that is free", err)}
+	case err != nil:
+		return err
+	}
+	if err := a.print(rep, func() { a.printTorture(rep) }); err != nil {
+		return err
+	}
+	switch {
+	case !rep.OK:
+		return quietError{errors.New("a promise was broken")}
+	case rep.Seconds < f.duration.Seconds():
+		return cmd.Context().Err()
+	}
+	return nil
+}
+
+func (a *app) tortureConfig(cmd *cobra.Command, f *tortureFlags, t *tortured) (cfg torture.Config, err error) {
+	cfg = torture.Config{
+		Open: t.open, Traits: t.traits, Namespace: a.namespace,
+		Duration: f.duration, Processes: f.processes, Callers: f.callers, Rate: f.rate, Seed: f.seed,
+		Spawn: a.spawnTorture, Dir: ".",
+	}
+	if !cmd.Flags().Changed("processes") {
+		cfg.Processes = t.processes
+	}
+	if !cmd.Flags().Changed("rate") {
+		cfg.Rate = t.rate
+	}
+	for cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64() >> 1
+	}
+	if cfg.Namespace == weir.DefaultNamespace {
+		cfg.Namespace = fmt.Sprintf("torture-%s-%04x", time.Now().UTC().Format("20060102-150405"), rand.IntN(1<<16))
+	}
+	switch {
+	case f.duration <= 0:
+		return cfg, fmt.Errorf("--duration must be above 0: %v", f.duration)
+	case f.callers < 1 || f.callers > 64:
+		return cfg, fmt.Errorf("--callers must be from 1 to 64: %d", f.callers)
+	case cfg.Processes < 0 || cfg.Processes > 64:
+		return cfg, fmt.Errorf("--processes must be from 0 to 64: %d", cfg.Processes)
+	case cfg.Processes > 0 && !t.traits.Shared:
+		return cfg, fmt.Errorf("--processes %d: one process at a time can use this store", cfg.Processes)
+	case cfg.Rate < 0:
+		return cfg, fmt.Errorf("--rate must not be negative: %v", cfg.Rate)
+	}
+	if cfg.Faults, err = torture.ParseFaults(f.faults); err != nil {
+		return cfg, fmt.Errorf("--faults: %w", err)
+	}
+	cannot := map[torture.Fault]string{}
+	if cfg.Processes == 0 {
+		cannot[torture.Kill] = "there are no processes to kill: see --processes"
+	}
+	if !t.traits.OwnClock {
+		cannot[torture.Skew] = "the store goes by its own clock"
+	}
+	for fault, why := range cannot {
+		if f.faults != "all" && slices.Contains(cfg.Faults, fault) {
+			return cfg, fmt.Errorf("--faults %s: %s", fault, why)
+		}
+	}
+	cfg.Faults = slices.DeleteFunc(cfg.Faults, func(f torture.Fault) bool { return cannot[f] != "" })
+	return cfg, nil
+}
+
+// spawnTorture starts this program again. The store is not in its arguments, which all users of a machine can see.
+func (a *app) spawnTorture(ctx context.Context) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, "torture-worker")
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), "WEIR_STORE="+a.store)
+	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// unitsPerCall is how many write units a call costs on DynamoDB at most: a child's write, the parent's, and what a refusal
+// undoes.
+const unitsPerCall = 3
+
+// announce says what is about to happen, before it does.
+func (a *app) announce(cfg torture.Config) {
+	a.err.Println(fmt.Sprintf("namespace %s is made for this, and purged in the end", cfg.Namespace))
+	if !strings.HasPrefix(a.store, "dynamodb:") {
+		return
+	}
+	if cfg.Rate == 0 {
+		a.err.Println("without --rate there is no bound on what this costs")
+		return
+	}
+	calls := cfg.Rate * cfg.Duration.Seconds()
+	text := fmt.Sprintf("at most %.0f calls and %.0f write units", calls, unitsPerCall*calls)
+	if prices, err := cost.ReadPrices(cost.DefaultPrices); err == nil {
+		text += fmt.Sprintf(": up to $%.2f on demand", math.Ceil(unitsPerCall*calls*prices.Write/1e4)/100)
+	}
+	a.err.Println(text)
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+func (a *app) printTorture(rep *torture.Report) {
+	verdict := a.out.Good("all promises were kept")
+	if !rep.OK {
+		verdict = a.out.Bad("a promise was broken")
+	}
+	faults := make([]string, len(rep.Faults))
+	for i, f := range rep.Faults {
+		faults[i] = string(f)
+	}
+	n := func(n int) string { return a.out.Count(int64(n)) }
+	pairs := []string{
+		"verdict", verdict,
+		"seed", fmt.Sprint(rep.Seed),
+		"callers", fmt.Sprintf("%d in %d limiters of %s", rep.Callers, rep.Limiters, processes(rep.Processes)),
+		"faults", orDash(strings.Join(faults, ", ")),
+		"calls", fmt.Sprintf("%s in %d rounds, %.1f s", n(rep.Calls), rep.Rounds, rep.Seconds),
+		"  admitted", n(rep.Admitted),
+		"  refused", n(rep.Refused),
+		"  in doubt", n(rep.Unknown) + ", whose answer was lost",
+	}
+	if rep.Killed > 0 {
+		pairs = append(pairs, "killed", processes(rep.Killed))
+	}
+	a.out.Pairs(pairs...)
+	a.out.Println()
+	t := &term.Table{Header: []string{"CHECK", "PROMISE", "LOOKED AT", "VERDICT"}, Right: []int{2}, Cut: []int{1, 3}}
+	for _, c := range rep.Checks {
+		say := "kept"
+		switch {
+		case c.Failure != "":
+			say = "BROKEN: " + c.Failure
+		case c.Cases == 0:
+			say = "not reached"
+		case c.Undecided > 0:
+			say = fmt.Sprintf("kept; %d undecided", c.Undecided)
+		}
+		t.Row(c.Name, c.About, n(c.Cases), say)
+	}
+	a.out.Table(t)
+	if rep.OK {
+		return
+	}
+	a.out.Println()
+	a.out.Println(fmt.Sprintf("the last calls that it is about; all of the round are in %s:", term.Clean(rep.History)))
+	for _, r := range rep.Excerpt {
+		a.out.Println("  " + term.Clean(r.String()))
+	}
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/term"
+)
+
+type migratedView struct {
+	From    uint64 `json:"from"`
+	To      uint64 `json:"to"`
+	Read    int64  `json:"read"`
+	Changed int64  `json:"changed"`
+}
+
+type upgradeView struct {
+	deployView
+
+	From   string       `json:"from"`
+	Schema migratedView `json:"schema"`
+}
+
+func schemaView(m *deploy.Migrated) migratedView {
+	return migratedView{m.From, m.To, m.Read, m.Changed}
+}
+
+func (a *app) upgradeCmd() *cobra.Command {
+	var flags awsFlags
+	var dry, tableOnly, replace bool
+	cmd := &cobra.Command{
+		Use:   "upgrade [NAME]",
+		Short: "Bring a stack and its table to this weir's version",
+		Long: `Brings the stack NAME, weir unless said otherwise, to this weir's version: its template and
+functions, with the parameters it was deployed with, and then the layout of its table, where
+that has changed. It may be stopped, and goes on where it was. A stack that a later weir
+deployed, or whose table wants later clients, is refused.
+
+With --table-only, NAME is a table without a stack.`,
+		Example: `  weir upgrade --dry-run
+  weir upgrade limits --region eu-central-1
+  weir upgrade limits --table-only`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tableOnly && replace {
+				return usageError{errors.New("--replace is for a stack, not for --table-only")}
+			}
+			ctx := cmd.Context()
+			progress := term.NewProgress(a.err)
+			told := func(m deploy.Migrated) { progress.Update(a.err.Count(m.Read)+" items", -1) }
+			d, err := a.deployer(ctx, &flags)
+			if err != nil {
+				return err
+			}
+			if tableOnly {
+				done, err := d.Migrate(ctx, stackArg(args), dry, told)
+				progress.Done()
+				if err != nil {
+					return err
+				}
+				return a.print(schemaView(&done), func() { a.migrated(&done, dry) })
+			}
+			up, err := d.Upgrade(ctx, deploy.UpgradeRequest{Stack: stackArg(args), DryRun: dry, Replace: replace, Progress: told})
+			progress.Done()
+			if err != nil {
+				return stackError(err)
+			}
+			return a.print(upgradeView{deployViewOf(&up.Result, dry), up.From, schemaView(&up.Migrated)}, func() {
+				a.deployed(&up.Result, dry)
+				a.migrated(&up.Migrated, dry)
+			})
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and leave nothing behind")
+	cmd.Flags().BoolVar(&tableOnly, "table-only", false, "bring just a table to this weir's version")
+	cmd.Flags().BoolVar(&replace, "replace", false, "allow that the table or the archive is replaced by an empty one, or removed")
+	return cmd
+}
+
+func (a *app) migrated(m *deploy.Migrated, dry bool) {
+	switch {
+	case m.Step == "":
+		a.out.Printf("the table's schema version is %d: nothing to migrate\n", m.To)
+	case dry:
+		a.out.Printf("the table's schema version would go from %d to %d, %s of %s items be changed; nothing was\n", m.From, m.To, a.out.Count(m.Changed), a.out.Count(m.Read))
+	default:
+		a.out.Printf("the table's schema version is %d, was %d: %s of %s items changed\n", m.To, m.From, a.out.Count(m.Changed), a.out.Count(m.Read))
+	}
+}
+
+// stackError gives the error of a stack that is not there its exit code.
+func stackError(err error) error {
+	var none *deploy.NotFoundError
+	if errors.As(err, &none) {
+		return codeError{err, notFound}
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package cloud
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// What CloudFormation takes: in a request, and as an object of S3.
+const (
+	MaxInline = 51_200
+	MaxObject = 1_048_576
+)
+
+// Deployment is what a template can be made of: [Params], a [Cell] or an [Edge].
+type Deployment interface {
+	// Check refuses what cannot be deployed. The error names the flag and what to do.
+	Check() error
+	describe() *stack
+}
+
+// Template returns a deployment as CloudFormation, in JSON. The same deployment makes the same bytes.
+//
+// It is indented unless it is larger than CloudFormation takes in a request, and not then. It fails if the deployment's Check does.
+func Template(d Params) ([]byte, error) { return Render(&d) }
+
+// Render is [Template] of any deployment.
+func Render(d Deployment) ([]byte, error) {
+	s, err := describe(d)
+	if err != nil {
+		return nil, err
+	}
+	out, err := indent(s)
+	if err != nil || len(out) <= MaxInline {
+		return out, err
+	}
+	return []byte(compact(s) + "\n"), nil
+}
+
+func describe(d Deployment) (*stack, error) {
+	if err := d.Check(); err != nil {
+		return nil, err
+	}
+	return d.describe(), nil
+}
+
+func indent(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func (p *Params) describe() *stack {
+	s := newStack(p.Stack, "weir: rate limits that never admit more than they allow", p.AllTags())
+	p.table(s)
+	p.archive(s)
+	p.code(s)
+	p.aggregator(s)
+	p.provisioner(s)
+	p.configFlow(s)
+	p.policies(s)
+	p.alarms(s)
+	p.dashboard(s)
+	return s
+}

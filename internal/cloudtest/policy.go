@@ -1,0 +1,198 @@
+package cloudtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The names that intrinsic functions stand for here.
+const (
+	tableARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/weir"
+	region   = "eu-central-1"
+)
+
+// Statement is one statement of a policy.
+type Statement struct {
+	Effect    string
+	Action    texts
+	Resource  texts
+	Condition map[string]map[string]texts
+}
+
+// Policy is what a role or policy of a template allows.
+type Policy []Statement
+
+// PolicyOf returns the policy of a resource of a CloudFormation template: a managed policy, or a role with its own. What
+// it says of other things than the table and its indexes is left out.
+func PolicyOf(template []byte, id string) (Policy, error) {
+	type document struct{ Statement []Statement }
+	var t struct {
+		Resources map[string]struct {
+			Properties struct {
+				PolicyDocument document
+				Policies       []struct{ PolicyDocument document }
+			}
+		}
+	}
+	if err := json.Unmarshal(template, &t); err != nil {
+		return nil, err
+	}
+	r, ok := t.Resources[id]
+	if !ok {
+		return nil, fmt.Errorf("no resource %s", id)
+	}
+	all := Policy(r.Properties.PolicyDocument.Statement)
+	for _, p := range r.Properties.Policies {
+		all = append(all, p.PolicyDocument.Statement...)
+	}
+	var own Policy
+	for _, s := range all {
+		if slices.ContainsFunc(s.Resource, func(r string) bool { return strings.HasPrefix(r, tableARN) }) {
+			own = append(own, s)
+		}
+	}
+	if len(own) == 0 {
+		return nil, fmt.Errorf("%s says nothing of the table", id)
+	}
+	return own, nil
+}
+
+// Principal is who makes a call: its tags.
+type Principal map[string]string
+
+// Allows reports whether IAM would let a call through.
+func (p Policy) Allows(who Principal, c Call) bool {
+	allowed := false
+	for _, s := range p {
+		if !s.covers(who, c) {
+			continue
+		}
+		if s.Effect == "Deny" {
+			return false
+		}
+		allowed = true
+	}
+	return allowed
+}
+
+// Grants returns what the policy allows, as "dynamodb:Query" and, on indexes, "dynamodb:Query index".
+func (p Policy) Grants() []string {
+	var all []string
+	for _, s := range p {
+		for _, a := range s.Action {
+			for _, r := range s.Resource {
+				all = append(all, grant(a, r != tableARN))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Grant is how [Policy.Grants] names a call.
+func (c Call) Grant() string { return grant(c.Action, c.Index != "") }
+
+func grant(action string, index bool) string {
+	if index {
+		return action + " index"
+	}
+	return action
+}
+
+func (s *Statement) covers(who Principal, c Call) bool {
+	arn := tableARN
+	if c.Index != "" {
+		arn += "/index/" + c.Index
+	}
+	if !slices.ContainsFunc(s.Action, func(a string) bool { return like(a, c.Action) }) ||
+		!slices.ContainsFunc(s.Resource, func(r string) bool { return like(r, arn) }) {
+		return false
+	}
+	for operator, keys := range s.Condition {
+		for key, want := range keys {
+			if !holds(operator, key, want, who, c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+const leading = "dynamodb:LeadingKeys"
+
+func holds(operator, key string, want texts, who Principal, c Call) bool {
+	switch operator + " " + key {
+	case "ForAllValues:StringLike " + leading: // also of no values at all
+		for _, k := range c.Keys {
+			if !slices.ContainsFunc(want, func(w string) bool {
+				pattern, ok := who.fill(w)
+				return ok && like(pattern, k)
+			}) {
+				return false
+			}
+		}
+		return true
+	case "Null " + leading:
+		return want[0] == fmt.Sprint(len(c.Keys) == 0)
+	}
+	panic("a condition that is not understood: " + operator + " " + key)
+}
+
+var variable = regexp.MustCompile(`\$\{aws:PrincipalTag/([^}]+)\}`)
+
+// fill puts the principal's tags in. Without such a tag a condition does not hold.
+func (p Principal) fill(pattern string) (string, bool) {
+	ok := true
+	filled := variable.ReplaceAllStringFunc(pattern, func(v string) string {
+		value, has := p[variable.FindStringSubmatch(v)[1]]
+		ok = ok && has
+		return value
+	})
+	return filled, ok
+}
+
+// like matches as IAM does: * is any text, ? any character.
+func like(pattern, s string) bool {
+	quoted := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern))
+	return regexp.MustCompile(`(?s)^` + quoted + `$`).MatchString(s)
+}
+
+// texts is a text or several, in which intrinsic functions are resolved.
+type texts []string
+
+// UnmarshalJSON reads both forms.
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var v any
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	several, ok := v.([]any)
+	if !ok {
+		several = []any{v}
+	}
+	for _, one := range several {
+		*t = append(*t, resolve(one))
+	}
+	return nil
+}
+
+// resolve spells what is referred to: the table's ARN as it would be, anything else by its id.
+func resolve(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	if text, ok := m["Fn::Sub"].(string); ok {
+		return strings.NewReplacer("${Table.Arn}", tableARN, "${AWS::Region}", region, "${!", "${").Replace(text)
+	}
+	if at, ok := m["Fn::GetAtt"].([]any); ok {
+		if at[0] == "Table" && at[1] == "Arn" {
+			return tableARN
+		}
+		return fmt.Sprint(at[0], ".", at[1])
+	}
+	return fmt.Sprint(m)
+}

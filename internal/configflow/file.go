@@ -1,0 +1,156 @@
+package configflow
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// header begins a file: the format, and the hash of all that follows the line.
+const header = "weir-known-1 "
+
+type fileBody struct {
+	At     time.Time   `json:"at"`
+	Of     string      `json:"of,omitempty"` // the store
+	Spaces []fileSpace `json:"namespaces"`
+}
+
+type fileSpace struct {
+	ID      string       `json:"id"`
+	Epoch   uint64       `json:"epoch"`
+	Whole   bool         `json:"whole"`
+	Records []fileRecord `json:"records"`
+}
+
+type fileRecord struct {
+	Kind    store.Kind `json:"kind"`
+	ID      string     `json:"id,omitempty"`
+	Sub     string     `json:"sub,omitempty"`
+	Version uint64     `json:"version"`
+	Value   []byte     `json:"value"`
+}
+
+// ErrDamaged says that a file is not as it was written.
+var ErrDamaged = errors.New("the file is damaged")
+
+// ErrOther says that a file is of another store, as where two processes were given the same one.
+var ErrOther = errors.New("the file is of another store")
+
+// Open returns what a file knows: nothing if there is none, or with an error, which is no reason not to go on. The file is
+// written by [Known.Save]; "" is none. What it says of another store than the named one is not known of this one.
+func Open(path, of string) (*Known, error) {
+	k := &Known{path: path, of: of, max: MaxRecords, spaces: make(map[string]*known)}
+	if path == "" {
+		return k, nil
+	}
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return k, nil
+	case err == nil:
+		err = k.parse(text)
+	}
+	if err != nil {
+		k.spaces = make(map[string]*known)
+		return k, fmt.Errorf("read the last known configuration: %w; it is replaced once the store answers", err)
+	}
+	return k, nil
+}
+
+func (k *Known) parse(text []byte) error {
+	line, body, ok := bytes.Cut(text, []byte("\n"))
+	sum, is := strings.CutPrefix(string(line), header)
+	switch {
+	case !ok || !is:
+		return fmt.Errorf("%s: %w: it does not begin with %q", k.path, ErrDamaged, strings.TrimSpace(header))
+	case sum != hash(body):
+		return fmt.Errorf("%s: %w: its hash is another", k.path, ErrDamaged)
+	}
+	var b fileBody
+	if err := json.Unmarshal(body, &b); err != nil {
+		return fmt.Errorf("%s: %w: %w", k.path, ErrDamaged, err)
+	}
+	if b.Of != k.of && b.Of != "" {
+		return fmt.Errorf("%s: %w: %s, not %s", k.path, ErrOther, b.Of, k.of)
+	}
+	for _, s := range b.Spaces {
+		sp := &known{epoch: s.Epoch, whole: s.Whole, records: make(map[store.Key]store.Record, len(s.Records))}
+		for _, r := range s.Records {
+			rec := store.Record{
+				Key:     store.Key{Namespace: s.ID, Kind: r.Kind, ID: r.ID, Sub: r.Sub},
+				Version: r.Version, Value: r.Value,
+			}
+			if err := weir.CheckRecord(rec); err != nil { // of a newer weir
+				rec.Version = 0
+			}
+			sp.records[rec.Key] = rec
+		}
+		k.spaces[s.ID] = sp
+	}
+	k.at = b.At
+	return nil
+}
+
+// Save writes the file if it would hold anything new: whole or not at all, also through a crash.
+func (k *Known) Save() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.path == "" || !k.dirty {
+		return nil
+	}
+	b := fileBody{At: k.at.UTC(), Of: k.of, Spaces: []fileSpace{}}
+	for id, sp := range k.spaces {
+		s := fileSpace{ID: id, Epoch: sp.epoch, Whole: sp.whole, Records: []fileRecord{}}
+		for key, r := range sp.records {
+			s.Records = append(s.Records, fileRecord{key.Kind, key.ID, key.Sub, r.Version, r.Value})
+		}
+		b.Spaces = append(b.Spaces, s)
+	}
+	body, err := json.Marshal(b)
+	if err == nil {
+		err = replace(k.path, append([]byte(header+hash(body)+"\n"), body...))
+	}
+	if err != nil {
+		return fmt.Errorf("write the last known configuration: %w", err)
+	}
+	k.dirty = false
+	return nil
+}
+
+func hash(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// replace writes a file that nobody ever sees in part.
+func replace(path string, text []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // only its owner may read it
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // if it is still there
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil || runtime.GOOS == "windows" { // which cannot sync a folder
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

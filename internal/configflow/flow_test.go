@@ -1,0 +1,233 @@
+package configflow_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+var aliceLimits = store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource}
+
+// A change is in force everywhere within a poll, and what nobody changed is not read over and over.
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		a.set("", 10)
+		a.set("alice", 20)
+		b.want("alice", 20, "first")
+		b.want("bob", 10, "first")
+		time.Sleep(period) // of the first poll, and of a's changes
+		b.want("alice", 20, "after the first poll")
+		b.want("bob", 10, "after the first poll")
+		before := r.reads.Load()
+		for range 100 {
+			time.Sleep(period)
+			b.want("alice", 20, "unchanged")
+		}
+		if n := r.reads.Load() - before; n > 0 {
+			t.Errorf("%d reads while nothing changed", n)
+		}
+		a.set("alice", 30)
+		b.want("alice", 20, "not told yet")
+		time.Sleep(period)
+		b.want("alice", 30, "after a poll")
+		a.set("", 11)
+		time.Sleep(1100 * time.Millisecond) // what holds for all is not spread
+		b.want("bob", 11, "after a poll")
+		if s := b.flow.Status(); s.Polled != 2 || s.Told != 0 || s.FromFile || s.Age > 1100*time.Millisecond {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A namespace by another name, and its end.
+func TestPollRegistry(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		if _, err := a.CreateNamespace(t.Context(), "tenant"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.In("tenant").SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)); err != nil {
+			t.Fatal(err)
+		}
+		take := func() error {
+			_, err := b.In("tenant").Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api"})
+			return err
+		}
+		time.Sleep(period)
+		if err := take(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.DeleteNamespace(t.Context(), "tenant"); err != nil {
+			t.Fatal(err)
+		}
+		if err := take(); err != nil { // nobody has told
+			t.Fatal(err)
+		}
+		time.Sleep(period)
+		if err := take(); err == nil {
+			t.Error("a namespace that was deleted still decides")
+		}
+	})
+}
+
+// What the store tells of is read anew, at once, and nothing else; what it tells twice or late changes nothing.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		for _, e := range []string{"", "alice", "bob"} {
+			a.set(e, 10)
+		}
+		b.want("alice", 10, "first")
+		b.want("bob", 10, "first")
+		time.Sleep(period)
+		b.want("alice", 10, "settled")
+		b.want("bob", 10, "settled")
+		r.asked()
+
+		a.set("alice", 20)
+		news := store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{aliceLimits}}
+		b.flow.Told(news)
+		b.want("alice", 20, "told")
+		b.want("bob", 10, "told")
+		for _, k := range r.asked() {
+			if k.ID == "bob" {
+				t.Errorf("%s was read for a change of alice", k)
+			}
+		}
+		for range 3 { // doubled, and late
+			b.flow.Told(news)
+			b.flow.Told(store.Changes{Namespace: "default", Epoch: 2, Keys: []store.Key{aliceLimits}})
+		}
+		b.want("alice", 20, "told again")
+		time.Sleep(period) // the poll sees what it was told of
+		b.want("alice", 20, "polled")
+		if keys := r.asked(); len(keys) > 0 {
+			t.Errorf("read again: %v", keys)
+		}
+		if s := b.flow.Status(); s.Told != 1 || s.Polled != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// News that were lost are made up for when the next ones come, and those in the wrong order bring nothing old back.
+func TestLostAndReordered(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		a.set("", 10)
+		a.set("alice", 10)
+		b.want("alice", 10, "first")
+		b.want("bob", 10, "first")
+		time.Sleep(period)
+		b.want("alice", 10, "settled")
+		b.want("bob", 10, "settled")
+		system := store.Key{Namespace: "default", Kind: store.KindSystem}
+
+		a.set("alice", 20) // epoch 3
+		a.set("", 30)      // epoch 4
+		b.flow.Told(store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{system}})
+		b.want("bob", 30, "told")
+		synctest.Wait()                     // the poll that this brings about
+		time.Sleep(1100 * time.Millisecond) // and its spread, but not another poll's
+		b.want("alice", 20, "lost, and found")
+		b.flow.Told(store.Changes{Namespace: "default", Epoch: 3, Keys: []store.Key{aliceLimits}})
+		b.want("alice", 20, "late news")
+		b.want("bob", 30, "late news")
+	})
+}
+
+// A record that nobody can go by changes nothing, is told of, and does not stand in the way of others.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		a.set("", 10)
+		a.set("alice", 20)
+		b.want("alice", 20, "first")
+		b.want("bob", 10, "first")
+		time.Sleep(period)
+		for _, bad := range []string{
+			`{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`,
+			`{"limits":[{"name":"rpm","amount":99,"period":"min","mystery":1}]}`, `{"limits":`, `7`,
+		} {
+			r.raw(t, aliceLimits, bad)
+			r.raw(t, store.Key{Namespace: "default", Kind: store.KindSystem}, `{"limits":[{"name":"rpm","amount":11,"period":"min"}]}`)
+			time.Sleep(period)
+			b.want("alice", 20, bad)
+			b.want("bob", 11, "beside it")
+		}
+		if s := b.flow.Status(); s.Unreadable == 0 {
+			t.Errorf("nobody was told: %+v", s)
+		}
+		r.raw(t, aliceLimits, `{"limits":[{"name":"rpm","amount":40,"period":"min"}]}`)
+		time.Sleep(period)
+		b.want("alice", 40, "mended")
+
+		// Who knows nothing better admits nothing.
+		r.raw(t, aliceLimits, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`)
+		c := r.start(t, "")
+		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}); err == nil {
+			t.Error("admitted by a record that cannot be used")
+		}
+	})
+}
+
+// While the store is away the limits that were known stay, and how old they are shows.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		a.set("", 10)
+		if err := a.SetOnUnavailable(t.Context(), weir.Allow); err != nil {
+			t.Fatal(err)
+		}
+		b.want("alice", 10, "first")
+		time.Sleep(period)
+		r.down.Store(true)
+		b.flow.Told(store.Changes{Namespace: "default", Epoch: 99, Keys: []store.Key{{Namespace: "default", Kind: store.KindSystem}}})
+		time.Sleep(time.Hour)
+		if s := b.flow.Status(); s.Age < time.Hour || s.Age > time.Hour+2*period {
+			t.Errorf("%+v", s)
+		}
+		// By what it knows it is to allow; without, it would deny.
+		lease, err := b.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api"})
+		if err != nil || !lease.Decision().Degraded {
+			t.Errorf("%v, %v", lease, err)
+		}
+		r.down.Store(false)
+		a.set("", 20)
+		time.Sleep(period)
+		b.want("alice", 20, "back")
+		if s := b.flow.Status(); s.Age > period {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// To go back is a change as any other.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		for _, burst := range []int64{10, 1000, 10} {
+			a.set("", burst)
+			time.Sleep(period)
+			b.want("alice", burst, "in turn")
+		}
+	})
+}

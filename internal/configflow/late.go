@@ -1,0 +1,178 @@
+package configflow
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Late is a store that did not answer when it was opened, and is tried again until it does. Until then each call is an
+// error, as of a store that is away, and who uses it goes by what is known. That it keeps usage cannot be known, so it
+// counts as one that does not.
+type Late struct {
+	open  func() (store.Store, error)
+	log   *slog.Logger
+	inner atomic.Pointer[store.Store]
+	why   atomic.Pointer[error]
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+	came  chan struct{} // closed when there is an inner store
+}
+
+var (
+	_ store.Store    = (*Late)(nil)
+	_ store.Epochs   = (*Late)(nil)
+	_ store.Watcher  = (*Late)(nil)
+	_ store.Measured = (*Late)(nil)
+)
+
+// OpenLate returns a store that open did not open, for that reason.
+func OpenLate(open func() (store.Store, error), why error, log *slog.Logger) *Late {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Late{open: open, log: log, stop: stop, came: make(chan struct{})}
+	l.why.Store(&why)
+	l.ended.Go(func() { l.try(ctx) })
+	return l
+}
+
+func (l *Late) try(ctx context.Context) {
+	for pause := time.Second; sleep(ctx, pause/2+rand.N(pause/2)); pause = min(2*pause, 10*time.Second) {
+		st, err := l.open()
+		if err != nil {
+			l.why.Store(&err)
+			continue
+		}
+		l.inner.Store(&st)
+		close(l.came)
+		l.log.InfoContext(ctx, "the store answers")
+		return
+	}
+}
+
+func (l *Late) store(op string) (store.Store, error) {
+	if st := l.inner.Load(); st != nil {
+		return *st, nil
+	}
+	return nil, &store.Error{Op: op, Err: *l.why.Load(), Hint: "the store has not answered since the start"}
+}
+
+// Take implements store.Store.
+func (l *Late) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	st, err := l.store("take")
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	return st.Take(ctx, t)
+}
+
+// Settle implements store.Store.
+func (l *Late) Settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
+	st, err := l.store("settle")
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	return st.Settle(ctx, s)
+}
+
+// Peek implements store.Store.
+func (l *Late) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	st, err := l.store("peek")
+	if err != nil {
+		return store.Snapshot{}, err
+	}
+	return st.Peek(ctx, buckets...)
+}
+
+// Buckets implements store.Store.
+func (l *Late) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
+	st, err := l.store("buckets")
+	if err != nil {
+		return store.BucketPage{}, err
+	}
+	return st.Buckets(ctx, q)
+}
+
+// Forget implements store.Store.
+func (l *Late) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	st, err := l.store("forget")
+	if err != nil {
+		return err
+	}
+	return st.Forget(ctx, buckets...)
+}
+
+// Get implements store.Store.
+func (l *Late) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	st, err := l.store("get")
+	if err != nil {
+		return store.Got{}, err
+	}
+	return st.Get(ctx, keys...)
+}
+
+// Commit implements store.Store.
+func (l *Late) Commit(ctx context.Context, writes ...store.Write) error {
+	st, err := l.store("commit")
+	if err != nil {
+		return err
+	}
+	return st.Commit(ctx, writes...)
+}
+
+// List implements store.Store.
+func (l *Late) List(ctx context.Context, q store.Query) (store.Page, error) {
+	st, err := l.store("list")
+	if err != nil {
+		return store.Page{}, err
+	}
+	return st.List(ctx, q)
+}
+
+// Epochs implements store.Epochs.
+func (l *Late) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
+	st, err := l.store("get")
+	if err != nil {
+		return nil, err
+	}
+	return epochsOf(ctx, st, namespaces...)
+}
+
+// Watch implements store.Watcher: from when the store answers. One that tells of nothing is as one that never does.
+func (l *Late) Watch(ctx context.Context, ready func(), changed func(store.Changes)) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.came:
+	}
+	if w, ok := (*l.inner.Load()).(store.Watcher); ok {
+		return w.Watch(ctx, ready, changed)
+	}
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Measures implements store.Measured.
+func (l *Late) Measures() []store.Measure {
+	if st := l.inner.Load(); st != nil {
+		if m, ok := (*st).(store.Measured); ok {
+			return m.Measures()
+		}
+	}
+	return nil
+}
+
+// Close implements store.Store.
+func (l *Late) Close() error {
+	l.stop()
+	l.ended.Wait()
+	if st := l.inner.Load(); st != nil {
+		return (*st).Close()
+	}
+	return nil
+}

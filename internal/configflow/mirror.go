@@ -1,0 +1,303 @@
+package configflow
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// MirrorConfig configures a [Mirror]. From and To are required.
+type MirrorConfig struct {
+	From store.Store // whose configuration it is
+	To   store.Store // the cell's
+	// Every is how often all is compared whose epoch has changed, give or take a tenth. Defaults to 1 min.
+	Every time.Duration
+	// Whole is how often all is compared, whatever the epochs say. Defaults to an hour.
+	Whole time.Duration
+	Log   *slog.Logger // defaults to nobody
+}
+
+// Mirror makes the configuration of one store that of another: what decisions go by, and the names of namespaces. Any
+// number may work on the same stores. What is changed in the cell's store by others it changes back.
+//
+// It reads the target, then the source, and writes the target if it still is what was read. So nothing is ever replaced by
+// what is older, however late the news come. A record that cannot be used is not brought over: the target keeps what it
+// has.
+type Mirror struct {
+	cfg      MirrorConfig
+	versions versions
+
+	mu     sync.Mutex
+	epochs map[string]mirrored
+	at     time.Time // when all was seen to be alike
+	bad    uint64
+	copied uint64
+}
+
+// mirrored is the epoch of the source's namespace at which it was last compared, and how often at this one.
+type mirrored struct {
+	epoch   uint64
+	settled bool
+	at      time.Time
+}
+
+// NewMirror returns a mirror that does nothing before it is told.
+func NewMirror(cfg MirrorConfig) *Mirror {
+	cfg.Every = cmp.Or(cfg.Every, time.Minute)
+	cfg.Whole = cmp.Or(cfg.Whole, time.Hour)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Mirror{cfg: cfg, epochs: make(map[string]mirrored), at: time.Now()}
+}
+
+// MirrorStatus is how a mirror fares.
+type MirrorStatus struct {
+	Age    time.Duration // since all was last seen to be alike
+	Copied uint64        // records
+	Bad    uint64        // times that a record could not be used
+}
+
+// Status returns how the mirror fares.
+func (m *Mirror) Status() MirrorStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return MirrorStatus{time.Since(m.at), m.copied, m.bad}
+}
+
+// Run compares until ctx ends.
+func (m *Mirror) Run(ctx context.Context) error {
+	for {
+		pause := m.cfg.Every
+		if err := m.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			m.cfg.Log.WarnContext(ctx, "the cell's configuration is not compared with its source", slog.Any("error", err))
+			pause = min(pause, 5*time.Second)
+		}
+		if !sleep(ctx, pause-pause/10+rand.N(pause/5+1)) {
+			return nil
+		}
+	}
+}
+
+// copies says whether records of a kind are brought over.
+func copies(kind store.Kind) bool {
+	return kind == store.KindNamespace || kind == store.KindNamespaceID || slices.Contains(kinds, kind)
+}
+
+// Apply brings over the record of an event. An event that is not newer than the last one of its record is passed over.
+func (m *Mirror) Apply(ctx context.Context, e Event) error {
+	if !copies(e.Key.Kind) || m.versions.old(e) {
+		return nil
+	}
+	if err := m.copy(ctx, e.Key); err != nil {
+		return fmt.Errorf("bring over %s: %w", e.Key, err)
+	}
+	m.versions.applied(e)
+	return nil
+}
+
+// copy makes one record of the target what it is in the source.
+func (m *Mirror) copy(ctx context.Context, key store.Key) error {
+	for try := 0; ; try++ {
+		have, err := m.cfg.To.Get(ctx, key) // first: what is written over was read from the source earlier than what follows
+		if err != nil {
+			return err
+		}
+		want, err := m.cfg.From.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		w, change := m.write(ctx, have.Records[0], want.Records[0])
+		if !change {
+			return nil
+		}
+		err = m.cfg.To.Commit(ctx, w)
+		if err == nil {
+			m.count(1)
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) || try == 8 {
+			return err
+		}
+		if !sleep(ctx, rand.N(10*time.Millisecond<<try)) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *Mirror) count(n uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.copied += n
+}
+
+// write returns what makes one record like the other.
+func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Write, change bool) {
+	if want.Version == 0 {
+		return store.Write{Record: store.Record{Key: have.Key, Version: have.Version}, Delete: true}, have.Version != 0
+	}
+	if err := weir.CheckRecord(want); err != nil {
+		m.mu.Lock()
+		m.bad++
+		m.mu.Unlock()
+		m.cfg.Log.ErrorContext(ctx, "a record cannot be used: the cell keeps what it has", slog.Any("error", err))
+		return w, false
+	}
+	if have.Version != 0 && bytes.Equal(have.Value, want.Value) && have.Parent == want.Parent {
+		return w, false
+	}
+	r := want
+	r.Version = have.Version
+	return store.Write{Record: r}, true
+}
+
+// Reconcile compares the namespaces whose epoch has changed, record by record, and brings over what differs.
+func (m *Mirror) Reconcile(ctx context.Context) error {
+	began := time.Now()
+	var ids []string
+	for _, st := range []store.Store{m.cfg.To, m.cfg.From} { // also of what the source has no more
+		some, err := namespaces(ctx, st)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, some...)
+	}
+	slices.Sort(ids)
+	if err := m.sound(ctx, slices.Compact(append([]string{store.Registry}, ids...))); err != nil {
+		return err
+	}
+	if err := m.namespace(ctx, store.Registry, store.KindNamespace, store.KindNamespaceID); err != nil {
+		return err
+	}
+	for _, id := range slices.Compact(ids) {
+		if err := m.namespace(ctx, id, kinds...); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = began
+	return nil
+}
+
+// errNew is of a source that is not the one that the cell was configured from: all that the cell has would be deleted.
+var errNew = errors.New("nothing was ever configured in the source, and something is in the cell: the cell keeps what it has; name the right source")
+
+// sound asks whether the source can be what the target was made from: it was written to, or the target was not either.
+func (m *Mirror) sound(ctx context.Context, ids []string) error {
+	for _, st := range []store.Store{m.cfg.From, m.cfg.To} {
+		epochs, err := epochsOf(ctx, st, ids...)
+		if err != nil {
+			return err
+		}
+		written := slices.ContainsFunc(epochs, func(n uint64) bool { return n > 0 })
+		switch {
+		case st == m.cfg.From && written:
+			return nil
+		case st == m.cfg.To && written:
+			return errNew
+		}
+	}
+	return nil
+}
+
+// namespaces returns the ids of all that a store has.
+func namespaces(ctx context.Context, st store.Store) ([]string, error) {
+	ids := []string{weir.DefaultNamespace}
+	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespaceID, Max: 1000}
+	for {
+		page, err := st.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Records {
+			ids = append(ids, r.Key.ID)
+		}
+		if q.After = page.Next; q.After == "" {
+			return ids, nil
+		}
+	}
+}
+
+// namespace compares one namespace.
+func (m *Mirror) namespace(ctx context.Context, id string, of ...store.Kind) error {
+	epoch, err := epochOf(ctx, m.cfg.From, id)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	last, known := m.epochs[id]
+	m.mu.Unlock()
+	same := known && last.epoch == epoch
+	if same && last.settled && time.Since(last.at) < m.cfg.Whole {
+		return nil
+	}
+	for _, kind := range of {
+		if err := m.kind(ctx, id, kind); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// An index may follow a table late: what was listed at an epoch is listed once more.
+	m.epochs[id] = mirrored{epoch, same, time.Now()}
+	return nil
+}
+
+// kind compares the records of one kind.
+func (m *Mirror) kind(ctx context.Context, id string, kind store.Kind) error {
+	have, err := all(ctx, m.cfg.To, id, kind)
+	if err != nil {
+		return err
+	}
+	want, err := all(ctx, m.cfg.From, id, kind)
+	if err != nil {
+		return err
+	}
+	var differ []store.Key
+	for key, w := range want {
+		if h, ok := have[key]; !ok || !bytes.Equal(h.Value, w.Value) || h.Parent != w.Parent {
+			differ = append(differ, key)
+		}
+	}
+	for key := range have {
+		if _, ok := want[key]; !ok {
+			differ = append(differ, key)
+		}
+	}
+	slices.SortFunc(differ, store.Key.Compare)
+	for _, key := range differ { // anew: both were read in another order, and a while ago
+		if err := m.copy(ctx, key); err != nil {
+			return fmt.Errorf("bring over %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// all returns the records of one kind.
+func all(ctx context.Context, st store.Store, id string, kind store.Kind) (map[store.Key]store.Record, error) {
+	records := make(map[store.Key]store.Record)
+	q := store.Query{Namespace: id, Kind: kind, Max: 1000}
+	for {
+		page, err := st.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Records {
+			records[r.Key] = r
+		}
+		if q.After = page.Next; q.After == "" {
+			return records, nil
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+)
+
+// Part is one kind of thing that is done, an hour.
+type Part struct {
+	Name    string  `json:"name"`
+	Count   float64 `json:"per_hour"`
+	Calls   float64 `json:"calls_per_hour"`
+	Read    float64 `json:"read_units_per_hour"`
+	Write   float64 `json:"write_units_per_hour"`
+	Formula string  `json:"formula"`
+}
+
+// Estimate is what traffic comes to. Months are as long as the price list says.
+type Estimate struct {
+	Traffic    Traffic `json:"traffic"`
+	Prices     Prices  `json:"prices"`
+	Recorded   *Run    `json:"recorded,omitempty"` // of which the figures of decisions are
+	HitRatio   float64 `json:"hit_ratio"`
+	Parts      []Part  `json:"parts"`
+	Total      Part    `json:"total"`
+	PerRequest Part    `json:"per_request"`
+
+	Money Money `json:"money"`
+}
+
+// hour is how many seconds one has.
+const hour = 3600
+
+const (
+	// missUnits is what a look-up of an entity costs where the limits of its resource and namespace are remembered: the
+	// entity, its limits on the resource, its default ones and the namespace's epoch, read consistently.
+	missUnits = 4
+	// perBucket is what booking writes of a bucket in a batch: its account, its hour, day and month, in a transaction.
+	perBucket = 4
+	// perTransaction is what all buckets of a transaction share: hour, day and month of resource, namespace and store.
+	perTransaction = 9
+	// bucketsAtOnce is how many buckets a transaction of a hundred items has room for.
+	bucketsAtOnce = (100 - perTransaction) / perBucket
+	// toldSeconds is how often a process hands over what it has counted, in writes of toldAtOnce buckets of toldBytes each.
+	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
+	// heartSeconds is how often a process tells of itself: heartUnits, and reads of the others.
+	heartSeconds, heartUnits = 5, 4
+	// The sizes, in bytes, of a bucket's item, a window's and an account's, and of what is charged besides each.
+	bucketBytes, windowBytes, accountBytes, itemBytes = 400, 150, 250, 100
+	// What is kept of who is always active: windows of 90 days, two years, and as many months.
+	hoursKept, daysKept, monthsKept = 90 * 24, 2 * 365, 24
+)
+
+// Of estimates what traffic comes to at these prices. run, if not nil, says what decisions cost.
+func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	e := &Estimate{Traffic: t, Prices: p, Recorded: run, HitRatio: t.hits()}
+	records := e.decisions()
+	e.lookups()
+	e.hand()
+	if t.Booking != NoBooking {
+		e.booking(records)
+	}
+	e.Total.Name = "all"
+	for _, part := range e.Parts {
+		e.Total.Calls += part.Calls
+		e.Total.Read += part.Read
+		e.Total.Write += part.Write
+	}
+	e.Total.Count = t.Requests * hour
+	n := e.Total.Count
+	e.PerRequest = Part{Name: "a request", Count: 1, Calls: e.Total.Calls / n, Read: e.Total.Read / n, Write: e.Total.Write / n}
+	e.Money = e.money()
+	return e, nil
+}
+
+// add adds a part that does something so often an hour.
+func (e *Estimate) add(name string, n float64, calls, read, write float64, formula string, args ...any) {
+	if n > 0 {
+		e.Parts = append(e.Parts, Part{name, n, n * calls, n * read, n * write, fmt.Sprintf(formula, args...)})
+	}
+}
+
+func (e *Estimate) op(name, what string, n float64, formula string, args ...any) {
+	op := Of(what)
+	e.add(name, n, float64(op.Calls), op.Read, op.Write, "("+formula+fmt.Sprintf(") × %d call, %g RCU, %g WCU", op.Calls, op.Read, op.Write), args...)
+}
+
+// decisions adds what is written for requests, and returns how many writes are applied an hour, which are in the stream.
+func (e *Estimate) decisions() (records float64) {
+	t := &e.Traffic
+	if r := e.Recorded; r != nil {
+		n := t.Requests * hour
+		e.add("decisions, as recorded", n, r.CallsPer, r.ReadPer, r.WritePer, "%g requests × what the run needed for each", n)
+		return n * r.AppliedPer
+	}
+	n := t.Requests * hour
+	levels := 1 + t.Cascade*float64(t.Depth-1)
+	admitted := n * (1 - t.Refused)
+	writes := admitted * levels * (1 - t.Ahead) / t.PerWrite
+	e.op("debits", "acquire, warm", writes, "%g requests × (1−%g refused) × %g levels × (1−%g prefetched) ÷ %g callers a write",
+		n, t.Refused, levels, t.Ahead, t.PerWrite)
+	made := writes * t.New
+	fresh, warm := Of("acquire, brand-new bucket"), Of("acquire, warm")
+	e.add("  new buckets, besides", made, float64(fresh.Calls-warm.Calls), 0, fresh.Write-warm.Write, "%g writes × %g new × %g WCU more",
+		writes, t.New, fresh.Write-warm.Write)
+	again, wrong := writes*t.InVain, Of("wrong guess")
+	e.add("  made again, besides", again, float64(wrong.Calls-warm.Calls), 0, wrong.Write-warm.Write,
+		"%g writes × %g wrong guesses × 1 call, 1 WCU: a condition that fails is charged", writes, t.InVain)
+	adjusts := admitted * t.Adjusts * levels / t.PerWrite
+	e.op("adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write", admitted, t.Adjusts, levels, t.PerWrite)
+	refused := n * t.Refused
+	e.op("refusals", "refused, first time", refused*(1-t.FromMem)*(1-t.ByParent), "%g refused × (1−%g from memory) × (1−%g by a parent)",
+		refused, t.FromMem, t.ByParent)
+	e.op("refusals by a parent", "cascade, the parent refuses", refused*(1-t.FromMem)*t.ByParent, "%g refused × (1−%g from memory) × %g",
+		refused, t.FromMem, t.ByParent)
+	e.op("refusals from memory", "refused again", refused*t.FromMem, "%g refused × %g", refused, t.FromMem)
+	return writes + adjusts + 2*refused*(1-t.FromMem)*t.ByParent
+}
+
+// lookups adds the reading of limits.
+func (e *Estimate) lookups() {
+	t := &e.Traffic
+	n := t.Requests * hour
+	levels := 1 + t.Cascade*float64(t.Depth-1)
+	if t.Hits < 0 && t.TTL == 0 {
+		e.add("limits looked up", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, nothing is remembered", n, levels, missUnits+2)
+		return
+	}
+	misses := n * levels * (1 - e.HitRatio)
+	e.add("limits looked up", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels, e.HitRatio, missUnits)
+	if t.TTL > 0 { // the namespace by its name, its settings and a resource's limits
+		renewals := t.Processes * hour / t.TTL
+		e.add("namespace looked up", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU", t.Processes, t.TTL)
+	}
+}
+
+// hand adds what processes tell besides.
+func (e *Estimate) hand() {
+	t := &e.Traffic
+	told := t.Requests * (t.Refused + (1-t.Refused)*t.Adjusts) / t.Processes
+	handed := told / (1 + told*toldSeconds)
+	if handed > 0 {
+		buckets := Distinct(told/handed, t.buckets())
+		calls, units := math.Ceil(buckets/toldAtOnce), math.Ceil(buckets*toldBytes/1024)
+		e.add("counts of refusals and adjustments", t.Processes*hour*handed, calls, 0, units,
+			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
+	}
+	if t.Heartbeat {
+		e.add("heartbeats", t.Processes*hour/heartSeconds, 2, 1, heartUnits, "%g processes × 3600 ÷ %ds × 2 calls, 1 RCU, %d WCU", t.Processes, heartSeconds, heartUnits)
+	}
+}
+
+// booking adds what it takes to book usage of so many records an hour.
+func (e *Estimate) booking(records float64) {
+	t := &e.Traffic
+	perShard := records / hour / t.Shards
+	if perShard == 0 {
+		return
+	}
+	// A batch is full, or has waited long enough since its first record came.
+	batches := max(perShard/t.Batch, perShard/(1+perShard*t.BatchSeconds)) * t.Shards * hour
+	n := records / batches
+	buckets := t.buckets() / t.Shards
+	distinct := Distinct(n, buckets)
+	transactions := math.Ceil(distinct / bucketsAtOnce)
+	e.add("batches of the stream booked", batches, math.Ceil(distinct/100)+transactions, distinct, 2*(perBucket*distinct+perTransaction*transactions),
+		"%.4g batches of %.4g records of %.4g buckets × 2 WCU × (%d × %.4g + %d × %g transactions)",
+		batches, n, distinct, perBucket, distinct, perTransaction, transactions)
+}
+
+// Distinct returns how many of so many buckets a batch of n records is about, on average, if they come evenly.
+func Distinct(n, buckets float64) float64 {
+	if buckets <= 1 {
+		return 1
+	}
+	return max(1, min(n, buckets*-math.Expm1(n*math.Log1p(-1/buckets))))
+}
+
+// storage estimates what is kept, in GB.
+func (e *Estimate) storage() (gb float64, formula string) {
+	t := &e.Traffic
+	if t.StorageGB >= 0 {
+		return t.StorageGB, "as given"
+	}
+	b := t.buckets()
+	bytes := b * (bucketBytes + itemBytes)
+	formula = fmt.Sprintf("%g buckets × %d bytes", b, bucketBytes+itemBytes)
+	if t.Booking != NoBooking {
+		rate := t.Requests * (1 - t.Refused) / b
+		active := func(sec float64) float64 { return -math.Expm1(-rate * sec) }
+		windows := hoursKept*active(hour) + daysKept*active(24*hour) + monthsKept
+		bytes += b * (windows*(windowBytes+itemBytes) + accountBytes + itemBytes)
+		formula += fmt.Sprintf(" + %.4g windows of each × %d bytes, after two years", windows, windowBytes+itemBytes)
+	}
+	return bytes / 1e9, formula
+}

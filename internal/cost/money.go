@@ -1,0 +1,76 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+)
+
+// Item is a line of a bill.
+type Item struct {
+	Name    string  `json:"name"`
+	Hour    float64 `json:"per_hour"`
+	Month   float64 `json:"per_month"`
+	Formula string  `json:"formula"`
+}
+
+// Money is what is paid, in the price list's currency.
+type Money struct {
+	Items      []Item  `json:"items"` // on demand
+	Hour       float64 `json:"per_hour"`
+	Month      float64 `json:"per_month"`
+	PerMillion float64 `json:"per_million_requests"`
+	// Provisioned is the whole bill with capacity for the busiest second, Following with capacity that follows the load.
+	Provisioned   float64 `json:"provisioned_per_month"`
+	Following     float64 `json:"autoscaled_per_month"`
+	WriteCapacity float64 `json:"write_capacity"` // of Provisioned, units a second
+	ReadCapacity  float64 `json:"read_capacity"`
+	// BreakEven is the share of provisioned capacity that must be used on average for it to cost as much as on demand;
+	// BreakEvenPeak is up to which peak it is the cheaper, at the target.
+	BreakEven     float64 `json:"break_even_use"`
+	BreakEvenPeak float64 `json:"break_even_peak"`
+}
+
+func (e *Estimate) money() Money {
+	t, p := &e.Traffic, &e.Prices
+	var m Money
+	add := func(name string, hour float64, formula string, args ...any) {
+		m.Items = append(m.Items, Item{name, hour, hour * p.Hours, fmt.Sprintf(formula, args...)})
+		m.Hour += hour
+	}
+	capacity := e.Total.Write*p.Write/1e6 + e.Total.Read*p.Read/1e6
+	add("writes on demand", e.Total.Write*p.Write/1e6, "%.6g WCU an hour × %g a million", e.Total.Write, p.Write)
+	add("reads on demand", e.Total.Read*p.Read/1e6, "%.6g RCU an hour × %g a million", e.Total.Read, p.Read)
+	gb, formula := e.storage()
+	add("storage", gb*p.Storage/p.Hours, "%.4g GB (%s) × %g a month", gb, formula, p.Storage)
+	if t.Backup {
+		add("backup", gb*p.Backup/p.Hours, "%.4g GB × %g a month", gb, p.Backup)
+	}
+	for _, part := range e.Parts {
+		if part.Name != "batches of the stream booked" {
+			continue
+		}
+		switch t.Booking {
+		case Function:
+			add("stream reads", 0, "none: what Lambda reads of a stream is free")
+			add("function calls", part.Count*p.LambdaRequest/1e6, "%.6g batches an hour × %g a million", part.Count, p.LambdaRequest)
+			add("function time", part.Count*t.InvokeMillis/1000*t.MemoryGB*p.LambdaSecond, "%.6g batches an hour × %g ms × %g GB × %g a GB-second",
+				part.Count, t.InvokeMillis, t.MemoryGB, p.LambdaSecond)
+		case Process:
+			add("stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one a second × %g a million", t.Shards, p.Stream)
+		case NoBooking:
+		}
+	}
+	m.Month = m.Hour * p.Hours
+	m.PerMillion = m.Hour / e.Total.Count * 1e6
+
+	rest := m.Hour - capacity
+	units := func(perHour float64) float64 { return max(1, math.Ceil(perHour/hour*t.Peak/t.Target)) }
+	m.WriteCapacity, m.ReadCapacity = units(e.Total.Write), units(e.Total.Read)
+	m.Provisioned = (rest + m.WriteCapacity*p.WriteHour + m.ReadCapacity*p.ReadHour) * p.Hours
+	follows := func(perHour float64) float64 { return max(1, perHour/hour/t.Target) }
+	m.Following = (rest + follows(e.Total.Write)*p.WriteHour + follows(e.Total.Read)*p.ReadHour) * p.Hours
+	if m.BreakEven = p.BreakEven(); m.BreakEven > 0 {
+		m.BreakEvenPeak = t.Target / m.BreakEven
+	}
+	return m
+}

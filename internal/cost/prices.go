@@ -1,0 +1,88 @@
+package cost
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Prices are a region's list prices, before taxes, discounts and free amounts.
+type Prices struct {
+	Region        string  `json:"region"`
+	Date          string  `json:"date"` // of the list, as 2024-11-01
+	Currency      string  `json:"currency"`
+	Hours         float64 `json:"hours_per_month"`
+	Write         float64 `json:"write_million"` // on demand
+	Read          float64 `json:"read_million"`
+	WriteHour     float64 `json:"write_unit_hour"` // provisioned
+	ReadHour      float64 `json:"read_unit_hour"`
+	Storage       float64 `json:"storage_gb_month"`
+	Backup        float64 `json:"backup_gb_month"` // point-in-time recovery
+	Stream        float64 `json:"stream_read_million"`
+	LambdaRequest float64 `json:"lambda_request_million"`
+	LambdaSecond  float64 `json:"lambda_gb_second"` // Arm
+}
+
+// DefaultPrices is the price list that is used where no other is given, as JSON.
+//
+//go:embed prices.json
+var DefaultPrices []byte
+
+// ReadPrices reads a price list. A price that is left out, is negative or is not known is an error.
+func ReadPrices(text []byte) (Prices, error) {
+	var p Prices
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return p, fmt.Errorf("read prices: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return p, errors.New("read prices: more follows the object")
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return p, fmt.Errorf("read prices: %w", err)
+	}
+	if _, err := time.Parse(time.DateOnly, p.Date); err != nil {
+		return p, fmt.Errorf("read prices: date %q is not as 2024-11-01", p.Date)
+	}
+	for _, f := range []struct {
+		name string
+		v    float64
+	}{
+		{"hours_per_month", p.Hours - 1},
+		{"write_million", p.Write},
+		{"read_million", p.Read},
+		{"write_unit_hour", p.WriteHour},
+		{"read_unit_hour", p.ReadHour},
+		{"storage_gb_month", p.Storage},
+		{"backup_gb_month", p.Backup},
+		{"stream_read_million", p.Stream},
+		{"lambda_request_million", p.LambdaRequest},
+		{"lambda_gb_second", p.LambdaSecond},
+	} {
+		if given[f.name] == nil {
+			return p, fmt.Errorf("read prices: %s is missing", f.name)
+		}
+		if f.v < 0 {
+			return p, fmt.Errorf("read prices: %s is too small", f.name)
+		}
+	}
+	if p.Region == "" || p.Currency == "" {
+		return p, errors.New("read prices: region and currency must be named")
+	}
+	return p, nil
+}
+
+// BreakEven returns the share of provisioned write capacity that must be used on average for it to cost as much as the
+// same writes on demand; 0 if writes on demand cost nothing.
+func (p *Prices) BreakEven() float64 {
+	if p.Write == 0 {
+		return 0
+	}
+	return p.WriteHour / (3600 * p.Write / 1e6)
+}

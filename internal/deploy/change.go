@@ -1,0 +1,204 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+)
+
+// Change is what becomes of one resource.
+type Change struct {
+	Action   string // "add", "modify", "replace", "may replace", "remove", "adopt"
+	Resource string // the name in the template
+	Type     string // AWS::DynamoDB::Table, …
+	Physical string // its name, if it has one
+	What     []string
+}
+
+// String is one line.
+func (c Change) String() string {
+	text := c.Action + " " + c.Resource + " (" + c.Type + ")"
+	if len(c.What) > 0 {
+		text += ": " + strings.Join(c.What, ", ")
+	}
+	return text
+}
+
+// loses reports whether the change takes data away from who uses it, even if it is kept somewhere.
+func (c Change) loses() bool {
+	return slices.Contains([]string{"replace", "may replace", "remove"}, c.Action) && slices.Contains(dataTypes, c.Type)
+}
+
+const (
+	typeStack  = "AWS::CloudFormation::Stack"
+	typeTable  = "AWS::DynamoDB::Table"
+	typeBucket = "AWS::S3::Bucket"
+	typeLambda = "AWS::Lambda::Function"
+)
+
+// dataTypes are those of what cannot be made again.
+var dataTypes = []string{typeTable, typeBucket}
+
+func changeOf(r *types.ResourceChange) Change {
+	c := Change{Resource: aws.ToString(r.LogicalResourceId), Type: aws.ToString(r.ResourceType), Physical: aws.ToString(r.PhysicalResourceId)}
+	switch r.Action {
+	case types.ChangeActionAdd:
+		c.Action = "add"
+	case types.ChangeActionRemove:
+		c.Action = "remove"
+	case types.ChangeActionImport:
+		c.Action = "adopt"
+	default: // Modify, and Dynamic, which says that it is not known yet
+		c.Action = "modify"
+		switch r.Replacement {
+		case types.ReplacementTrue:
+			c.Action = "replace"
+		case types.ReplacementConditional:
+			c.Action = "may replace"
+		case types.ReplacementFalse:
+		}
+	}
+	for _, d := range r.Details {
+		if t := d.Target; t != nil {
+			c.What = append(c.What, detail(t))
+		}
+	}
+	slices.Sort(c.What)
+	c.What = slices.Compact(c.What)
+	return c
+}
+
+// detail says in words what changes about a resource.
+func detail(t *types.ResourceTargetDefinition) string {
+	what := aws.ToString(t.Name)
+	if what == "" {
+		what = strings.ToLower(string(t.Attribute)) // Tags, Metadata, …
+	}
+	was, is := short(aws.ToString(t.BeforeValue)), short(aws.ToString(t.AfterValue))
+	switch {
+	case was != "" && is != "":
+		return what + " " + was + " to " + is
+	case is != "":
+		return what + " " + is
+	}
+	return what
+}
+
+// short is a value unless it is too long to be read.
+func short(value string) string {
+	if len(value) > 60 || strings.ContainsAny(value, "{[\n") {
+		return ""
+	}
+	return value
+}
+
+// changeSet is one that CloudFormation has reckoned.
+type changeSet struct {
+	id, stack string // ids
+	fresh     bool   // the stack was made for it, and is empty
+	changes   []Change
+}
+
+// changeTimeout bounds the reckoning of a change set.
+const changeTimeout = 10 * time.Minute
+
+var errNothing = errors.New("nothing to change")
+
+// reckon makes a change set and waits for it. That nothing would change is errNothing. What it made is in cs also if it
+// fails.
+func (d *Deployer) reckon(ctx context.Context, in *cloudformation.CreateChangeSetInput, fresh bool) (cs changeSet, err error) {
+	in.ChangeSetName = aws.String("weir-" + strings.ToLower(rand.Text()))
+	out, err := d.cfg.Stacks.CreateChangeSet(ctx, in)
+	if err != nil {
+		if unchanged(err.Error()) {
+			return cs, errNothing
+		}
+		return cs, err
+	}
+	cs = changeSet{id: aws.ToString(out.Id), stack: aws.ToString(out.StackId), fresh: fresh}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		got, err := d.cfg.Stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true)})
+		if err != nil {
+			return cs, err
+		}
+		switch got.Status {
+		case types.ChangeSetStatusCreateComplete:
+			return cs, d.readChanges(ctx, &cs, got)
+		case types.ChangeSetStatusFailed:
+			reason := aws.ToString(got.StatusReason)
+			if unchanged(reason) {
+				return cs, errNothing
+			}
+			return cs, fmt.Errorf("the change was refused: %s", reasonText(reason))
+		default:
+		}
+		if err := sleep(ctx, d.cfg.Poll); err != nil {
+			return cs, err
+		}
+	}
+}
+
+// readChanges reads all pages of a change set.
+func (d *Deployer) readChanges(ctx context.Context, cs *changeSet, page *cloudformation.DescribeChangeSetOutput) (err error) {
+	for {
+		for _, c := range page.Changes {
+			if c.ResourceChange != nil {
+				cs.changes = append(cs.changes, changeOf(c.ResourceChange))
+			}
+		}
+		if aws.ToString(page.NextToken) == "" {
+			break
+		}
+		in := &cloudformation.DescribeChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true), NextToken: page.NextToken}
+		if page, err = d.cfg.Stacks.DescribeChangeSet(ctx, in); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(cs.changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(rank(a.Action), rank(b.Action)), cmp.Compare(a.Resource, b.Resource))
+	})
+	return nil
+}
+
+// rank orders changes: what hurts comes first.
+func rank(action string) int {
+	return slices.Index([]string{"remove", "replace", "may replace", "modify", "adopt", "add"}, action)
+}
+
+// forget deletes a change set that was not executed, and the stack if it is there for nothing else. It does so although
+// ctx has ended.
+func (d *Deployer) forget(ctx context.Context, cs changeSet) error {
+	if cs.id == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	_, err := d.cfg.Stacks.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack})
+	if cs.fresh {
+		_, err2 := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
+		err = errors.Join(err, err2)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

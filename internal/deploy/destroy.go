@@ -1,0 +1,218 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// Data is a table or a bucket of a stack, which is more than the stack can make again.
+type Data struct {
+	Resource string
+	Type     string
+	Name     string
+	Kept     bool // when the stack is deleted, by its template
+}
+
+// String names it.
+func (d Data) String() string {
+	if d.Type == typeTable {
+		return "table " + d.Name
+	}
+	return "bucket " + d.Name
+}
+
+// Doomed is a stack that is to be destroyed.
+type Doomed struct {
+	Stack Stack
+	Data  []Data
+}
+
+// Loses reports whether destroying the stack deletes data even where that is not asked for.
+func (d *Doomed) Loses() bool {
+	return slices.ContainsFunc(d.Data, func(x Data) bool { return !x.Kept })
+}
+
+// Doomed looks at what destroying a stack would do. It writes nothing.
+func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
+	found, err := d.find(ctx, name)
+	if err != nil {
+		return Doomed{}, trouble("look at", name, err)
+	}
+	if found == nil {
+		return Doomed{}, d.missing(ctx, name)
+	}
+	doomed := Doomed{Stack: stackOf(found)}
+	st := &doomed.Stack
+	if !resting(st.State) && st.State != "REVIEW_IN_PROGRESS" {
+		return doomed, &Error{Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State), Hint: "wait until weir status " + name + " says that it is done"}
+	}
+	if tagOf(found, "weir:stack") == "" {
+		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another"}
+	}
+	if st.State == "REVIEW_IN_PROGRESS" { // nothing was ever made
+		return doomed, nil
+	}
+	template, err := d.cfg.Stacks.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &st.ID})
+	if err != nil {
+		return doomed, trouble("look at", name, err)
+	}
+	var doc struct {
+		Resources map[string]struct{ DeletionPolicy string }
+	}
+	if err := json.Unmarshal([]byte(aws.ToString(template.TemplateBody)), &doc); err != nil {
+		return doomed, trouble("look at", name, fmt.Errorf("the stack's template: %w", err))
+	}
+	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})
+	if err != nil {
+		return doomed, trouble("look at", name, err)
+	}
+	for _, r := range all.StackResources {
+		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
+			continue
+		}
+		if id := aws.ToString(r.LogicalResourceId); slices.Contains(dataTypes, aws.ToString(r.ResourceType)) && aws.ToString(r.PhysicalResourceId) != "" {
+			doomed.Data = append(doomed.Data, Data{id, aws.ToString(r.ResourceType), aws.ToString(r.PhysicalResourceId), doc.Resources[id].DeletionPolicy == "Retain"})
+		}
+	}
+	return doomed, nil
+}
+
+// Destroy deletes a stack as [Deployer.Doomed] saw it. Table and archive stay, unless deleteData says that they go, or
+// the stack was deployed so that they do not outlive it. It refuses before it has done anything where something is
+// protected.
+func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) error {
+	st := &doomed.Stack
+	if st.Protected {
+		return &Error{Op: "destroy", Stack: st.Name, Err: errors.New("the stack is protected from being deleted"), Hint: "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name " + st.Name}
+	}
+	var gone []Data
+	for _, x := range doomed.Data {
+		if deleteData || !x.Kept {
+			gone = append(gone, x)
+		}
+		if x.Type == typeTable && (deleteData || !x.Kept) {
+			if err := d.unprotected(ctx, st.Name, x.Name); err != nil {
+				return trouble("destroy", st.Name, err)
+			}
+		}
+	}
+	// CloudFormation deletes no bucket that holds something.
+	for _, x := range gone {
+		if !x.Kept && x.Type == typeBucket {
+			if err := d.empty(ctx, x.Name); err != nil {
+				return trouble("destroy", st.Name, err)
+			}
+		}
+	}
+	if err := d.deleteStack(ctx, st); err != nil {
+		return err
+	}
+	for i, x := range gone {
+		if !x.Kept {
+			continue
+		}
+		if err := d.deleteData(ctx, x); err != nil {
+			err := trouble("destroy", st.Name, err)
+			return fmt.Errorf("%w; the stack is gone, what is left of it is %s", err, names(gone[i:]))
+		}
+	}
+	return nil
+}
+
+func names(all []Data) (text string) {
+	for i, x := range all {
+		if i > 0 {
+			text += " and "
+		}
+		text += x.String()
+	}
+	return text
+}
+
+func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
+	out, err := d.cfg.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	var none *ddbtypes.ResourceNotFoundException
+	if errors.As(err, &none) {
+		return nil
+	}
+	if err != nil || !aws.ToBool(out.Table.DeletionProtectionEnabled) {
+		return err
+	}
+	return &Error{Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from being deleted", table), Hint: "weir deploy " + stack + " --deletion-protection=false"}
+}
+
+func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
+	_, last, err := d.events(ctx, st.ID, "")
+	if err != nil {
+		return trouble("destroy", st.Name, err)
+	}
+	if _, err := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &st.ID}); err != nil {
+		return trouble("destroy", st.Name, err)
+	}
+	state, all, err := d.follow(ctx, st.ID, last)
+	switch {
+	case err != nil:
+		err := trouble("destroy", st.Name, err)
+		return fmt.Errorf("%w; CloudFormation goes on: weir status %s says how far it is", err, st.Name)
+	case state == "" || state == "DELETE_COMPLETE":
+		return nil
+	}
+	return failure("destroy", st.Name, state, all, "remove the reason, and weir destroy "+st.Name+" again")
+}
+
+func (d *Deployer) deleteData(ctx context.Context, x Data) error {
+	if x.Type == typeTable {
+		_, err := d.cfg.Tables.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &x.Name})
+		var none *ddbtypes.ResourceNotFoundException
+		if errors.As(err, &none) {
+			return nil
+		}
+		return err
+	}
+	if err := d.empty(ctx, x.Name); err != nil {
+		return err
+	}
+	if _, err := d.cfg.Objects.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: &x.Name}); code(err) != "NotFound" {
+		return err
+	}
+	return nil
+}
+
+// empty deletes all that a bucket holds and held.
+func (d *Deployer) empty(ctx context.Context, bucket string) error {
+	pages := s3.NewListObjectVersionsPaginator(d.cfg.Objects, &s3.ListObjectVersionsInput{Bucket: &bucket})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if code(err) == "NotFound" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var all []s3types.ObjectIdentifier
+		for _, v := range page.Versions {
+			all = append(all, s3types.ObjectIdentifier{Key: v.Key, VersionId: v.VersionId})
+		}
+		for _, m := range page.DeleteMarkers {
+			all = append(all, s3types.ObjectIdentifier{Key: m.Key, VersionId: m.VersionId})
+		}
+		if len(all) == 0 {
+			continue
+		}
+		if err := d.deleteObjects(ctx, bucket, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}

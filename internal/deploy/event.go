@@ -1,0 +1,145 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+)
+
+// Event is something that happened to a resource, or to the stack itself.
+type Event struct {
+	At       time.Time
+	Resource string // the name in the template
+	Type     string
+	State    string // CREATE_IN_PROGRESS, UPDATE_COMPLETE, DELETE_FAILED, …
+	Reason   string
+}
+
+// Whole reports whether it is about the stack itself.
+func (e Event) Whole() bool { return e.Type == typeStack }
+
+// Ended reports whether the resource is done with.
+func (e Event) Ended() bool { return !strings.HasSuffix(e.State, "_IN_PROGRESS") }
+
+// Failed reports whether it has failed, of its own accord.
+func (e Event) Failed() bool {
+	return strings.HasSuffix(e.State, "_FAILED") && !cascade(e.Reason)
+}
+
+// cascade reports whether a failure only follows from another.
+func cascade(reason string) bool {
+	return strings.HasPrefix(reason, "Resource creation cancelled") || strings.HasPrefix(reason, "Resource update cancelled") ||
+		strings.HasPrefix(reason, "The following resource(s) failed") || reason == ""
+}
+
+func eventOf(e *types.StackEvent) Event {
+	return Event{
+		At: aws.ToTime(e.Timestamp), Resource: aws.ToString(e.LogicalResourceId), Type: aws.ToString(e.ResourceType),
+		State: string(e.ResourceStatus), Reason: reasonText(aws.ToString(e.ResourceStatusReason)),
+	}
+}
+
+// events returns what happened to a stack after an event, in order, and the id of the last. after "" is all.
+func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Event, last string, err error) {
+	last = after
+	pages := cloudformation.NewDescribeStackEventsPaginator(d.cfg.Stacks, &cloudformation.DescribeStackEventsInput{StackName: &stackID})
+	for first := true; pages.HasMorePages(); first = false {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, after, err
+		}
+		if first && len(page.StackEvents) > 0 {
+			last = aws.ToString(page.StackEvents[0].EventId)
+		}
+		end := slices.IndexFunc(page.StackEvents, func(e types.StackEvent) bool { return after != "" && aws.ToString(e.EventId) == after })
+		if end < 0 {
+			end = len(page.StackEvents)
+		}
+		for i := range page.StackEvents[:end] {
+			all = append(all, eventOf(&page.StackEvents[i]))
+		}
+		if end < len(page.StackEvents) {
+			break
+		}
+	}
+	slices.Reverse(all)
+	return all, last, nil
+}
+
+// firstFailure is the failure from which the others follow, or that of the stack itself.
+func firstFailure(all []Event) *Event {
+	for _, whole := range []bool{false, true} {
+		if i := slices.IndexFunc(all, func(e Event) bool { return e.Whole() == whole && e.Failed() }); i >= 0 {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// followTries is how often in a row a look may fail. What is under way goes on meanwhile.
+const followTries = 5
+
+// follow tells what happens to a stack after an event until it is at rest, and returns its state then, "" once it is gone.
+func (d *Deployer) follow(ctx context.Context, stackID, after string) (state string, all []Event, err error) {
+	whole := "" // the stack's state by its events, which change only once it has begun
+	for failed := 0; ; {
+		news, err := d.look(ctx, stackID, &state, &after)
+		if failed++; err != nil && (failed == followTries || ctx.Err() != nil) {
+			return state, all, err
+		} else if err == nil {
+			failed = 0
+		}
+		all = append(all, news...)
+		for _, e := range news {
+			if e.Whole() {
+				whole = e.State
+			}
+			if d.cfg.Tell != nil {
+				d.cfg.Tell(e)
+			}
+		}
+		if err == nil && (state == "" || state == "DELETE_COMPLETE" || resting(state) && whole == state) {
+			return state, all, nil
+		}
+		if err := sleep(ctx, d.cfg.Poll); err != nil {
+			return state, all, err
+		}
+	}
+}
+
+// look returns what is new about a stack. It looks at the state first, so that no event before it is missed.
+func (d *Deployer) look(ctx context.Context, stackID string, state, after *string) ([]Event, error) {
+	st, err := d.find(ctx, stackID)
+	if err != nil {
+		return nil, err
+	}
+	if *state = ""; st != nil {
+		*state = string(st.StackStatus)
+	}
+	news, last, err := d.events(ctx, stackID, *after)
+	if noStack(err) {
+		return nil, nil
+	}
+	*after = last
+	return news, err
+}
+
+func resting(state string) bool { return !strings.HasSuffix(state, "_IN_PROGRESS") }
+
+// failure is the error of a stack that came to rest elsewhere than where it was to.
+func failure(op, name, state string, all []Event, hint string) error {
+	err := &Error{Op: op, Stack: name, Err: errors.New("it is now " + state), Hint: hint}
+	if e := firstFailure(all); e != nil {
+		err.Err = errors.New(e.Reason)
+		if !e.Whole() {
+			err.Resource = e.Resource + " (" + e.Type + ")"
+		}
+	}
+	return err
+}

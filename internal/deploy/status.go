@@ -1,0 +1,207 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	driver "github.com/weirlimits/weir/store/dynamodb"
+)
+
+// Status is how a stack is. What could not be looked at is a problem, not an error.
+type Status struct {
+	Stack     Stack
+	Schema    driver.Schema
+	Drift     []string // of the template: see [Deployer.Drift]
+	Table     *TableStatus
+	Functions []FunctionStatus
+	Problems  []string // what somebody should look at, in a line each
+}
+
+// TableStatus is how a table is. Figures are of the last hour; -1: not known.
+type TableStatus struct {
+	Name, State                     string
+	Items, Bytes                    int64 // as DynamoDB counts them, every six hours or so
+	Read, Write                     float64
+	ReadsThrottled, WritesThrottled float64
+}
+
+// FunctionStatus is how a function is. Figures are of the last hour; -1: not known.
+type FunctionStatus struct {
+	Resource, Name  string
+	State           string // Active, …
+	Update          string // of its code and configuration: Successful, …
+	Source          string // of the stream that it reads: Enabled, …; "" if it reads none
+	LastResult      string // of that
+	Invocations     float64
+	Errors          float64
+	Throttles       float64
+	Behind          time.Duration // the stream, at most; negative: not known
+	LongestDuration time.Duration
+}
+
+// Status looks at a stack of weir's and at what belongs to it. It writes nothing. The error is a [*NotFoundError] if
+// there is none.
+func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
+	st, err := d.Stack(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Stack: st}
+	s.stateProblem()
+	if st.State == "REVIEW_IN_PROGRESS" {
+		return s, nil
+	}
+	if s.Drift, err = d.Drift(&st); err != nil {
+		s.problem("template", err)
+	}
+	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})
+	if err != nil {
+		return s, trouble("look at", name, err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	look := func(what string, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				s.problem(what, err)
+			}
+		})
+	}
+	for _, r := range all.StackResources {
+		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
+			continue
+		}
+		switch id, name := aws.ToString(r.LogicalResourceId), aws.ToString(r.PhysicalResourceId); aws.ToString(r.ResourceType) {
+		case typeTable:
+			s.Table = &TableStatus{Name: name, Items: -1, Bytes: -1, Read: -1, Write: -1, ReadsThrottled: -1, WritesThrottled: -1}
+			look("table "+name, func() error { return d.lookAtTable(ctx, s.Table) })
+			look("table "+name, func() (err error) { s.Schema, err = driver.ReadSchema(ctx, d.cfg.Tables, name); return err })
+		case typeLambda:
+			s.Functions = append(s.Functions, FunctionStatus{Resource: id, Name: name, Invocations: -1, Errors: -1, Throttles: -1, Behind: -1, LongestDuration: -1})
+		}
+	}
+	slices.SortFunc(s.Functions, func(a, b FunctionStatus) int { return strings.Compare(a.Resource, b.Resource) })
+	for i := range s.Functions {
+		f := &s.Functions[i]
+		look("function "+f.Name, func() error { return d.lookAtFunction(ctx, f) })
+	}
+	wg.Wait()
+	if err := d.measure(ctx, s); err != nil {
+		s.problem("metrics", err)
+	}
+	s.judge()
+	slices.Sort(s.Problems)
+	return s, nil
+}
+
+func (s *Status) problem(what string, err error) {
+	s.Problems = append(s.Problems, what+": "+brief(err).Error())
+}
+
+// stateProblem tells what the stack's own state says.
+func (s *Status) stateProblem() {
+	st := &s.Stack
+	var text string
+	switch {
+	case st.State == "REVIEW_IN_PROGRESS":
+		text = "nothing of it was ever made: weir deploy " + st.Name + " does, weir destroy " + st.Name + " takes it away"
+	case !resting(st.State):
+		return
+	case st.State == "ROLLBACK_COMPLETE":
+		text = "it failed when it was made: weir destroy " + st.Name + ", and deploy again"
+	case strings.HasSuffix(st.State, "_FAILED"):
+		text = "the last change failed"
+	case st.State == "UPDATE_ROLLBACK_COMPLETE":
+		text = "the last change failed, and all is as it was before"
+	default:
+		return
+	}
+	if st.Reason != "" {
+		text += " (" + st.Reason + ")"
+	}
+	s.Problems = append(s.Problems, "stack: "+text)
+}
+
+func (d *Deployer) lookAtTable(ctx context.Context, t *TableStatus) error {
+	out, err := d.cfg.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &t.Name})
+	if err != nil {
+		return err
+	}
+	t.State, t.Items, t.Bytes = string(out.Table.TableStatus), aws.ToInt64(out.Table.ItemCount), aws.ToInt64(out.Table.TableSizeBytes)
+	return nil
+}
+
+func (d *Deployer) lookAtFunction(ctx context.Context, f *FunctionStatus) error {
+	out, err := d.cfg.Functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &f.Name})
+	if err != nil {
+		return err
+	}
+	f.State, f.Update = string(out.State), string(out.LastUpdateStatus)
+	sources, err := d.cfg.Functions.ListEventSourceMappings(ctx, &lambda.ListEventSourceMappingsInput{FunctionName: &f.Name})
+	if err != nil {
+		return err
+	}
+	for _, m := range sources.EventSourceMappings {
+		f.Source, f.LastResult = aws.ToString(m.State), aws.ToString(m.LastProcessingResult)
+	}
+	return nil
+}
+
+// behind is how far the stream may be behind before it is a problem.
+const behind = 5 * time.Minute
+
+// judge adds as problems what the figures say.
+func (s *Status) judge() {
+	add := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
+	if t := s.Table; t != nil {
+		if t.State != "" && t.State != "ACTIVE" && t.State != "UPDATING" {
+			add("table %s: is %s", t.Name, t.State)
+		}
+		if t.ReadsThrottled > 0 || t.WritesThrottled > 0 {
+			add("table %s: %.0f reads and %.0f writes were throttled within an hour", t.Name, max(0, t.ReadsThrottled), max(0, t.WritesThrottled))
+		}
+		switch {
+		case s.Schema.Client > driver.SchemaVersion:
+			add("table %s: wants clients that know schema version %d, this weir knows %d: upgrade weir", t.Name, s.Schema.Client, driver.SchemaVersion)
+		case s.Schema.Target != 0:
+			add("table %s: its schema is %s: weir upgrade %s goes on", t.Name, s.Schema, s.Stack.Name)
+		}
+	}
+	for i := range s.Functions {
+		f := &s.Functions[i]
+		if f.State != "" && f.State != string(lambdatypes.StateActive) && f.State != string(lambdatypes.StateInactive) {
+			add("function %s: is %s", f.Name, f.State)
+		}
+		if f.Update == string(lambdatypes.LastUpdateStatusFailed) {
+			add("function %s: its last update failed", f.Name)
+		}
+		if f.Source != "" && f.Source != "Enabled" && f.Source != "Creating" && f.Source != "Updating" {
+			add("function %s: its stream is %s", f.Name, f.Source)
+		}
+		if strings.HasPrefix(f.LastResult, "PROBLEM") {
+			add("function %s: reading its stream: %s", f.Name, f.LastResult)
+		}
+		if f.Errors > 0 {
+			add("function %s: %.0f of %.0f invocations failed within an hour", f.Name, f.Errors, f.Invocations)
+		}
+		if f.Throttles > 0 {
+			add("function %s: %.0f invocations were throttled within an hour", f.Name, f.Throttles)
+		}
+		if f.Behind > behind {
+			add("function %s: was up to %s behind its stream within an hour", f.Name, f.Behind.Round(time.Second))
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package lambdafn
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// Provisioner plans and applies manifests on one table.
+type Provisioner struct {
+	// Open opens a limiter on the table; it is closed when the invocation ends.
+	Open  func(context.Context) (*weir.Limiter, error)
+	Table string // its name, which is part of the identity of resources of CloudFormation
+	Log   *slog.Logger
+	// Client carries answers to CloudFormation. Defaults to one with a timeout of 5 s.
+	Client *http.Client
+}
+
+// Request asks to plan or apply a manifest.
+type Request struct {
+	Action string `json:"action"` // plan or apply
+	// Manifest is what its YAML says, as JSON. Saved is there instead of it to apply a plan as it was made: what an answer
+	// with Detail has, or weir limits plan --out.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
+	Saved    json.RawMessage `json:"saved,omitempty"`
+	By       string          `json:"by,omitempty"`     // who asks, for the audit
+	Adopt    bool            `json:"adopt,omitempty"`  // take over records that no manifest manages
+	Keep     bool            `json:"keep,omitempty"`   // leave what would be deleted
+	Rate     int             `json:"rate,omitempty"`   // at most so many records a second; 0: as fast as the table goes
+	Exact    bool            `json:"exact,omitempty"`  // count all live buckets that a change touches
+	Detail   bool            `json:"detail,omitempty"` // answer with Saved
+}
+
+// What an answer's Status may be.
+const (
+	Planned = "planned"
+	Applied = "applied"
+	Failed  = "failed" // see Errors; of an apply, what was made is made, and to apply again does the rest
+)
+
+// Answer is what became of a request.
+type Answer struct {
+	Status       string   `json:"status"`
+	Changes      []Change `json:"changes"` // those of the plan
+	ManifestHash string   `json:"manifest_hash,omitempty"`
+	// ChangesLeftOut says how many changes are not in Changes, for which there was no room.
+	ChangesLeftOut int              `json:"changes_left_out,omitempty"`
+	Errors         []Problem        `json:"errors,omitempty"`
+	Saved          json.RawMessage  `json:"saved,omitempty"`
+	Result         *manifest.Result `json:"result,omitempty"` // of an apply
+}
+
+// Handle answers an invocation: a [Request], or an event of CloudFormation. It returns an error only for an event whose
+// answer CloudFormation could not be given.
+func (p *Provisioner) Handle(ctx context.Context, event json.RawMessage) (any, error) {
+	var kind struct{ RequestType string }
+	if err := json.Unmarshal(event, &kind); err == nil && kind.RequestType != "" {
+		return nil, p.resource(ctx, event)
+	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	a, err := p.request(ctx, event)
+	if err != nil {
+		a.Status, a.Errors = Failed, problems(err, a.Result)
+	}
+	p.Log.LogAttrs(ctx, slog.LevelInfo, "asked", slog.String("status", a.Status), slog.String("manifest", a.ManifestHash),
+		slog.Int("changes", len(a.Changes)), slog.Any("errors", a.Errors))
+	return a.fit(), nil
+}
+
+// inTime leaves time to answer before the invocation is cut off.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(answerTime, time.Until(end)/4)))
+}
+
+// answerTime is what is left for an answer.
+const answerTime = 8 * time.Second
+
+func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error) {
+	a := Answer{Changes: []Change{}}
+	var r Request
+	dec := json.NewDecoder(bytes.NewReader(event))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		return a, fmt.Errorf("the payload is not {action, manifest}: %w", err)
+	}
+	switch {
+	case r.Action != "plan" && r.Action != "apply":
+		return a, fmt.Errorf("action %q is neither plan nor apply", r.Action)
+	case (r.Manifest == nil) == (r.Saved == nil):
+		return a, errors.New("give either manifest or saved")
+	}
+	var ms []*manifest.Manifest
+	if r.Saved == nil {
+		var err error
+		if ms, err = manifest.Decode([]manifest.Source{{Name: "manifest", Text: r.Manifest}}, manifest.Options{}); err != nil {
+			return a, err
+		}
+	}
+	ctx = weir.WithPrincipal(ctx, "lambda:"+cmp.Or(r.By, "unknown"))
+	return a, p.with(ctx, func(lim *weir.Limiter) error { return r.run(ctx, lim, ms, &a) })
+}
+
+// with opens the table, runs f and closes it.
+func (p *Provisioner) with(ctx context.Context, f func(*weir.Limiter) error) error {
+	lim, err := p.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(lim), lim.Close())
+}
+
+func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Manifest, a *Answer) error {
+	var plan *manifest.Plan
+	var err error
+	if r.Saved != nil {
+		plans, err := manifest.Load(ctx, lim, r.Saved, "saved")
+		if err == nil && len(plans) != 1 {
+			err = fmt.Errorf("saved holds %d plans: give one at a time", len(plans))
+		}
+		if err != nil {
+			return err
+		}
+		plan = plans[0]
+	} else if plan, err = manifest.Make(ctx, lim, ms[0], manifest.PlanOptions{Exact: r.Exact}); err != nil {
+		return err
+	}
+	a.Status, a.ManifestHash, a.Changes = Planned, plan.Hash, changesOf(plan)
+	if r.Detail {
+		if a.Saved, err = manifest.Save([]*manifest.Plan{plan}); err != nil {
+			return err
+		}
+	}
+	if r.Action == "plan" {
+		return nil
+	}
+	a.Status = Applied
+	res, err := manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Wait: lockWait})
+	a.Result = &res
+	return err
+}
+
+// lockWait is how long an invocation waits for another that applies the same manifest.
+const lockWait = 20 * time.Second
+
+// Problem is something that is wrong with a manifest, or a change that was not made.
+type Problem struct {
+	Message string          `json:"message"`
+	Path    string          `json:"path,omitempty"` // in the manifest
+	Line    int             `json:"line,omitempty"`
+	Column  int             `json:"column,omitempty"`
+	Hint    string          `json:"hint,omitempty"`
+	Action  manifest.Action `json:"action,omitempty"` // of a change
+	Target  string          `json:"target,omitempty"`
+}
+
+// String writes a problem in one line.
+func (p Problem) String() string {
+	text := p.Message
+	switch {
+	case p.Target != "":
+		text = string(p.Action) + " " + p.Target + ": " + text
+	case p.Path != "":
+		text = p.Path + ": " + text
+	}
+	if p.Hint != "" {
+		text += " (" + p.Hint + ")"
+	}
+	return text
+}
+
+// problems returns all that an error stands for.
+func problems(err error, res *manifest.Result) (all []Problem) {
+	var mistakes manifest.Errors
+	var wrong manifest.ProblemsError
+	var failed *manifest.FailedError
+	switch {
+	case errors.As(err, &mistakes):
+		for _, d := range mistakes {
+			all = append(all, Problem{Message: d.Message, Path: d.Path, Line: d.Line, Column: d.Column, Hint: d.Hint})
+		}
+	case errors.As(err, &wrong):
+		for _, text := range wrong {
+			all = append(all, Problem{Message: text})
+		}
+	case errors.As(err, &failed) && res != nil:
+		for _, f := range res.Failed {
+			all = append(all, Problem{Message: f.Error, Action: f.Action, Target: f.Target})
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		all = append(all, Problem{Message: "the function's time was up: what was made is made; apply again to go on, or give it more time (" + err.Error() + ")"})
+	default:
+		all = append(all, Problem{Message: err.Error()})
+	}
+	return all
+}

@@ -1,0 +1,259 @@
+package lambdafn_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+const (
+	first = `namespace: tenant-alpha
+system: {limits: {rpm: {capacity: 100}}}
+entities:
+  ann: {parent: team, cascade: true}
+  team: {cascade: false, resources: {gpt-4: {limits: {rpm: {capacity: 5, burst: 9, refill_period: 1h}}}}}
+`
+	second = `namespace: tenant-alpha
+system: {limits: {rpm: {capacity: 200}}}
+`
+)
+
+// A resource is created in a namespace that was not there, changed, moved to another and deleted.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	created := b.send(b.event("Create", "1", properties(t, first)))
+	id := wants(t, created, "SUCCESS", "")
+	if id != "weir/limits/tenant-alpha/default" {
+		t.Errorf("id %q", id)
+	}
+	if data := created["Data"].(map[string]any); data["Namespace"] != "tenant-alpha" || data["Revision"] != "1" || !strings.HasPrefix(data["ManifestHash"].(string), "sha256:") {
+		t.Errorf("data %v", data)
+	}
+	if got := b.live("tenant-alpha"); !strings.Contains(got, "rpm: {capacity: 5, burst: 9, refill_period: 1h}") || !strings.Contains(got, "cascade: true") {
+		t.Errorf("live\n%s", got)
+	}
+
+	ev := b.event("Update", "2", properties(t, second))
+	ev.PhysicalResourceID = id
+	if got := wants(t, b.send(ev), "SUCCESS", ""); got != id {
+		t.Errorf("an update gave it the id %q", got)
+	}
+	if got := b.live("tenant-alpha"); got != "namespace: tenant-alpha\nsystem:\n  limits:\n    rpm: {capacity: 200}\n" {
+		t.Errorf("live\n%s", got)
+	}
+
+	ev = b.event("Update", "3", properties(t, strings.ReplaceAll(second, "tenant-alpha", "tenant/beta")))
+	ev.PhysicalResourceID = id
+	moved := wants(t, b.send(ev), "SUCCESS", "")
+	if moved != "weir/limits/tenant%2Fbeta/default" {
+		t.Errorf("id %q", moved)
+	}
+	for _, old := range []string{id, moved} {
+		ev = b.event("Delete", old, properties(t, second))
+		ev.PhysicalResourceID = old
+		if got := wants(t, b.send(ev), "SUCCESS", ""); got != old {
+			t.Errorf("a delete gave it the id %q", got)
+		}
+	}
+	for _, ns := range []string{"tenant-alpha", "tenant/beta"} {
+		if got := b.live(ns); strings.Contains(got, "system") {
+			t.Errorf("live\n%s", got)
+		}
+	}
+}
+
+// What never was is deleted, and a stack whose Create failed can be rolled back.
+func TestDeleteOfNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := map[string]any{"Manifest": map[string]any{"namespace": "tenant-alpha", "resorces": map[string]any{}}}
+	id := wants(t, b.send(b.event("Create", "1", bad)), "FAILED", "did you mean resources")
+	for _, id := range []string{id, "weir/limits/never-was/default", "weir/another-table/default/default", "made-by-others", ""} {
+		ev := b.event("Delete", id, bad)
+		ev.PhysicalResourceID = id
+		wants(t, b.send(ev), "SUCCESS", "")
+	}
+	for _, ns := range []string{"tenant-alpha", "never-was"} {
+		if got := b.live(ns); !strings.Contains(got, "not found") {
+			t.Errorf("a delete made %s:\n%s", ns, got)
+		}
+	}
+}
+
+// A resource of which some part was not made has failed, with every reason.
+func TestFailedItems(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	_, err := b.lim.CreateNamespace(ctx, "tenant-alpha")
+	must(t, err)
+	alpha := b.lim.In("tenant-alpha")
+	must(t, alpha.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 7)))
+	must(t, alpha.SetLimits(ctx, weir.Scope{Entity: "team", Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
+	before := b.live("tenant-alpha")
+	pr := properties(t, first)
+	id := wants(t, b.send(b.event("Create", "1", pr)), "FAILED", "system exists and no manifest manages it: take it out, or add the property Adopt: true to take such records over; entity team on gpt-4 exists")
+	if got := b.live("tenant-alpha"); got != before {
+		t.Errorf("live\n%s", got)
+	}
+	ev := b.event("Delete", "2", pr)
+	ev.PhysicalResourceID = id
+	wants(t, b.send(ev), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); got != before {
+		t.Errorf("the rollback left\n%s", got)
+	}
+	pr["Adopt"] = "perhaps"
+	wants(t, b.send(b.event("Create", "3", pr)), "FAILED", "perhaps is neither true nor false")
+	pr["Adopt"] = "true"
+	id = wants(t, b.send(b.event("Create", "4", pr)), "SUCCESS", "")
+
+	// An entity whose child was added by hand stays, and all else goes.
+	must(t, alpha.CreateEntity(ctx, weir.Entity{ID: "bob", Parent: "ann"}))
+	ev = b.event("Delete", "5", pr)
+	ev.PhysicalResourceID = id
+	wants(t, b.send(ev), "FAILED", "bob")
+	must(t, alpha.DeleteEntity(ctx, "bob", weir.DeleteOptions{}))
+	wants(t, b.send(ev), "SUCCESS", "")
+}
+
+// A reason that CloudFormation would not take is cut, and says where the rest is.
+func TestLongReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	limits := make(map[string]any)
+	for i := range 300 {
+		limits[fmt.Sprintf("limit-%03d", i)] = map[string]any{"capacity": "<none> \u4e00"}
+	}
+	resp := b.send(b.event("Create", "1", map[string]any{"Manifest": map[string]any{"namespace": "x", "system": map[string]any{"limits": limits}}}))
+	wants(t, resp, "FAILED", "all of it is in the log of the function")
+	if n := len(resp["Reason"].(string)); n < 3000 {
+		t.Errorf("cut to %d bytes", n)
+	}
+}
+
+// An event that comes twice, also at a time, is answered alike, and an old one undoes nothing.
+func TestDeliveredTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	create := b.event("Create", "1", properties(t, first))
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := b.Handle(t.Context(), create.encode(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, resp := range b.responses {
+		if id := wants(t, resp, "SUCCESS", ""); id != "weir/limits/tenant-alpha/default" {
+			t.Errorf("id %q", id)
+		}
+	}
+	ev := b.event("Update", "2", properties(t, second))
+	ev.PhysicalResourceID = "weir/limits/tenant-alpha/default"
+	wants(t, b.send(ev), "SUCCESS", "")
+	live := b.live("tenant-alpha")
+	wants(t, b.send(create), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); got != live {
+		t.Errorf("an old event made it\n%s", got)
+	}
+	ev = b.event("Delete", "3", nil)
+	ev.PhysicalResourceID = "weir/limits/tenant-alpha/default"
+	wants(t, b.send(ev), "SUCCESS", "")
+	wants(t, b.send(b.event("Create", "4", properties(t, second))), "SUCCESS", "")
+	wants(t, b.send(ev), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); got != live {
+		t.Errorf("an old delete left\n%s", got)
+	}
+}
+
+// Two resources cannot have one manifest, unless one takes it over, and then the other deletes nothing.
+func TestTwoOwners(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := wants(t, b.send(b.event("Create", "1", properties(t, first))), "SUCCESS", "")
+	live := b.live("tenant-alpha")
+	other := b.event("Create", "2", properties(t, second))
+	other.LogicalResourceID = "Others"
+	nothing := wants(t, b.send(other), "FAILED", `manifest "default" of namespace "tenant-alpha" was applied by cloudformation:`)
+	rollback := b.event("Delete", "3", other.ResourceProperties)
+	rollback.LogicalResourceID, rollback.PhysicalResourceID = "Others", nothing
+	wants(t, b.send(rollback), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); got != live {
+		t.Errorf("live\n%s", got)
+	}
+	other.RequestID = "Create 4"
+	other.ResourceProperties["Adopt"] = "true"
+	wants(t, b.send(other), "SUCCESS", "")
+	live = b.live("tenant-alpha")
+	ev := b.event("Delete", "5", nil)
+	ev.PhysicalResourceID = id
+	wants(t, b.send(ev), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); got != live {
+		t.Errorf("the former owner left\n%s", got)
+	}
+}
+
+// An event is answered whatever happens, before the function's time is up.
+func TestAlwaysAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, open := range map[string]func(context.Context) (*weir.Limiter, error){
+		"panic: no": func(context.Context) (*weir.Limiter, error) { panic("no") },
+		"the function's time was up": func(ctx context.Context) (*weir.Limiter, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"time was up: what": func(context.Context) (*weir.Limiter, error) { // and does not notice
+			<-t.Context().Done()
+			return nil, t.Context().Err()
+		},
+		"no table": func(context.Context) (*weir.Limiter, error) { return nil, fmt.Errorf("no table") },
+	} {
+		p := *b.Provisioner
+		p.Open = open
+		ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond) // real time: a connection is in between
+		ev, err := json.Marshal(map[string]any{
+			"RequestType": "Create", "ResponseURL": b.url, "RequestId": name, "StackId": "s", "LogicalResourceId": "l",
+			"ResourceProperties": properties(t, first),
+		})
+		must(t, err)
+		if _, err := p.Handle(ctx, ev); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s: too late", name)
+		}
+		cancel()
+		b.mu.Lock()
+		if n := len(b.responses); n == 0 || b.responses[n-1]["RequestId"] != name || b.responses[n-1]["Status"] != "FAILED" || !strings.Contains(b.responses[n-1]["Reason"].(string), name) {
+			t.Errorf("%s: answers %v", name, b.responses)
+		}
+		b.mu.Unlock()
+	}
+}
+
+// An answer that does not arrive is sent again; one that is refused is an error, which does not tell the address.
+func TestAnswerAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.status = []int{http.StatusServiceUnavailable, http.StatusTooManyRequests}
+	wants(t, b.send(b.event("Create", "1", properties(t, first))), "SUCCESS", "")
+	b.mu.Lock()
+	b.status = []int{http.StatusForbidden}
+	b.mu.Unlock()
+	ev, err := json.Marshal(map[string]any{"RequestType": "Delete", "ResponseURL": b.url})
+	must(t, err)
+	if _, err := b.Handle(t.Context(), ev); err == nil || !strings.Contains(err.Error(), "403") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,196 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Fleet is workers that do a run together.
+type Fleet struct {
+	Addresses []string // HOST:PORT
+	Token     string
+	// Measures says how much totals of a store that all share have grown, if the coordinator knows; the workers' own count
+	// otherwise.
+	Measures func() map[string]float64
+}
+
+// lead is how long before they begin the workers are told.
+const lead = time.Second
+
+// Run has each worker do its part, all from one time on, as far as half a round trip tells, and merges what they have
+// counted. If one fails the others are ended. When the context ends, what they have told so far is merged.
+func (f *Fleet) Run(ctx context.Context, p *Plan, sc *Scenario, set Settings, namespace string, progress func(*Tally)) (*Tally, error) {
+	caller := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	away := make([]time.Duration, len(f.Addresses)) // half a round trip
+	for i, addr := range f.Addresses {
+		for range 3 { // the first one connects
+			began := time.Now()
+			if err := f.ready(ctx, client, addr); err != nil {
+				return nil, err
+			}
+			away[i] = time.Since(began) / 2
+		}
+	}
+	before := measured(f.Measures)
+	begin := time.Now().Add(time.Duration(p.Scenario.WarmUp) + lead)
+	g := &gathering{p: p, parts: make([]*Tally, len(f.Addresses)), progress: progress}
+	errs := make([]error, len(f.Addresses))
+	var wg sync.WaitGroup
+	for i, addr := range f.Addresses {
+		wg.Go(func() {
+			j := job{
+				Scenario: sc.Name, Text: string(sc.Text()), Settings: set, Namespace: namespace,
+				Part: i, Parts: len(f.Addresses), In: Span(time.Until(begin) - away[i]),
+			}
+			if err := f.run(ctx, client, addr, &j, func(t *Tally) error { return g.put(i, t) }); err != nil {
+				errs[i] = fmt.Errorf("worker %s: %w", addr, err)
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if err := first(errs); err != nil && caller.Err() == nil {
+		return nil, err
+	}
+	t := g.merged()
+	if f.Measures != nil {
+		clear(t.Measures)
+		for name, n := range measured(f.Measures) {
+			t.Measures[name] = n - before[name]
+		}
+	}
+	return t, nil
+}
+
+// first returns the error that is not of having been ended for another's.
+func first(errs []error) (found error) {
+	for _, err := range errs {
+		if err != nil && (found == nil || errors.Is(found, context.Canceled)) {
+			found = err
+		}
+	}
+	return found
+}
+
+// gathering is what the workers have told so far.
+type gathering struct {
+	mu       sync.Mutex
+	p        *Plan
+	parts    []*Tally
+	progress func(*Tally)
+}
+
+// put takes what a worker has told. The first one's news bring the others' along.
+func (g *gathering) put(i int, t *Tally) error {
+	if err := g.p.newTally().check(t); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.parts[i] = t
+	g.mu.Unlock()
+	if i > 0 || g.progress == nil {
+		return nil
+	}
+	g.progress(g.merged())
+	return nil
+}
+
+func (g *gathering) merged() *Tally {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.p.newTally()
+	for _, part := range g.parts {
+		if part != nil {
+			t.merge(part)
+		}
+	}
+	return t
+}
+
+func (f *Fleet) request(ctx context.Context, method, addr, path string, body []byte) (*http.Request, error) {
+	if !strings.Contains(addr, "://") {
+		addr = "http://" + addr
+	}
+	req, err := http.NewRequestWithContext(ctx, method, addr+path, bytes.NewReader(body))
+	if err == nil {
+		req.Header.Set("Authorization", "Bearer "+f.Token)
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, err
+}
+
+func (f *Fleet) ready(ctx context.Context, client *http.Client, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := f.request(ctx, http.MethodGet, addr, "/v1/ready", nil)
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", addr, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", addr, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("worker %s: %w", addr, said(resp))
+	}
+	return nil
+}
+
+// said is what a worker answers instead.
+func said(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+}
+
+// run has a worker do a job, and returns when it is done.
+func (f *Fleet) run(ctx context.Context, client *http.Client, addr string, j *job, tell func(*Tally) error) error {
+	body, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	req, err := f.request(ctx, http.MethodPost, addr, "/v1/run", body)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return said(resp)
+	}
+	for dec := json.NewDecoder(resp.Body); ; {
+		var m message
+		if err := dec.Decode(&m); err != nil {
+			return fmt.Errorf("it broke off: %w", err)
+		}
+		if m.Error != "" {
+			return errors.New(m.Error)
+		}
+		if m.Tally != nil {
+			if err := tell(m.Tally); err != nil {
+				return err
+			}
+		}
+		if m.Done {
+			return nil
+		}
+	}
+}

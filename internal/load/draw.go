@@ -1,0 +1,120 @@
+package load
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Call is one call: who asks for what.
+type Call struct {
+	Op       Op
+	Entity   string
+	Resource string
+	Tokens   weir.Tokens // not to be changed
+	// Adjust is by how much what was acquired is adjusted; nil: not at all.
+	Adjust weir.Tokens
+
+	group, resource int
+}
+
+// drawer makes calls. It is for one goroutine.
+type drawer struct {
+	p     *Plan
+	pcg   *rand.PCG
+	rnd   *rand.Rand
+	zipfs []*rand.Zipf // of groups that have one
+}
+
+func (p *Plan) drawer() *drawer {
+	d := &drawer{p: p, pcg: rand.NewPCG(0, 0), zipfs: make([]*rand.Zipf, len(p.groups))}
+	d.rnd = rand.New(d.pcg)
+	for i, g := range p.groups {
+		if g.Pick == "zipf" {
+			d.zipfs[i] = rand.NewZipf(d.rnd, g.Exponent, 1, uint64(len(g.ids)-1))
+		}
+	}
+	return d
+}
+
+// Streams of random numbers that have nothing to do with each other.
+const (
+	streamCall = 1 << 62 // of the n-th call of an open loop
+	streamUser = 1 << 61 // of a user of a closed one
+)
+
+// nth draws the n-th call of an open loop.
+func (d *drawer) nth(n uint64, at time.Duration, c *Call) {
+	d.pcg.Seed(d.p.Seed, streamCall|n)
+	d.draw(-1, at, c)
+}
+
+// draw makes the next call of a user; -1: of any.
+func (d *drawer) draw(user int, at time.Duration, c *Call) {
+	p := d.p
+	k := pick(p.weights, d.rnd)
+	kind := &p.kinds[k]
+	c.group = -1
+	for _, s := range p.spikes {
+		if s.from <= at && at < s.to {
+			c.group = s.group
+			break
+		}
+	}
+	if c.group < 0 {
+		c.group = pick(p.shares, d.rnd)
+	}
+	g := &p.groups[c.group]
+	n := 0
+	switch {
+	case g.Pick == "own" && user >= 0:
+		n = user % len(g.ids)
+	case g.Pick == "zipf":
+		n = int(d.zipfs[c.group].Uint64())
+	case len(g.ids) > 1:
+		n = d.rnd.IntN(len(g.ids))
+	}
+	c.resource = 0
+	if len(p.Scenario.Resources) > 1 {
+		c.resource = d.rnd.IntN(len(p.Scenario.Resources))
+	}
+	c.Op, c.Entity, c.Resource = kind.Op, g.ids[n], p.Scenario.Resources[c.resource]
+	c.Tokens, c.Adjust = p.fixed[k], nil
+	if c.Tokens == nil {
+		c.Tokens = d.tokens(kind.Tokens, nil)
+	}
+	if len(kind.Adjust) > 0 {
+		c.Adjust = d.tokens(kind.Adjust, c.Tokens)
+	}
+}
+
+// tokens draws amounts, less what is given, in the order of their names.
+func (d *drawer) tokens(ranges map[string]Range, less weir.Tokens) weir.Tokens {
+	var room [8]string
+	names := room[:0]
+	for name := range ranges {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	t := make(weir.Tokens, len(names))
+	for _, name := range names {
+		t[name] = ranges[name].whole(d.rnd) - less[name]
+	}
+	return t
+}
+
+// pick returns an index by shares that are summed up.
+func pick(sums []float64, rnd *rand.Rand) int {
+	if len(sums) == 1 {
+		return 0
+	}
+	x := rnd.Float64()
+	for i, sum := range sums {
+		if x < sum {
+			return i
+		}
+	}
+	return len(sums) - 1
+}

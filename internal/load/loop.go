@@ -1,0 +1,156 @@
+package load
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// ticket is a call of an open loop.
+type ticket struct {
+	n   uint64
+	due time.Duration
+}
+
+const (
+	// slumber is by how much the Go runtime may sleep too long: it waits for the network in whole milliseconds.
+	slumber = 1200 * time.Microsecond
+	// grace is how long after the end a call may still begin that was due before.
+	grace = 100 * time.Millisecond
+)
+
+// open hands each call, once it is due, to a caller that is free; there are more of them when none is.
+func (r *runner) open(ctx context.Context, begun time.Time) {
+	tickets := make(chan ticket)
+	var wg sync.WaitGroup
+	callers := 0
+	hire := func() {
+		s := r.shards[callers%len(r.shards)]
+		callers++
+		wg.Go(func() { r.caller(context.WithoutCancel(ctx), s, tickets, begun) })
+	}
+	if b := r.schedule.bursts; b != nil {
+		for range min(r.Callers, b.Calls/r.options.Parts) {
+			hire()
+		}
+	}
+	step, n := uint64(r.options.Parts), uint64(r.options.Part)
+	p := &pacer{begun: begun, precise: r.options.Precise}
+	for ; n < r.schedule.total; n += step {
+		t := ticket{n, r.schedule.at(n)}
+		if !p.until(ctx, t.due) || p.now > r.length+grace {
+			break
+		}
+		select {
+		case tickets <- t:
+			continue
+		default:
+		}
+		if callers < r.Callers {
+			runtime.Gosched() // one of them may be about to be free
+			select {
+			case tickets <- t:
+				continue
+			default:
+			}
+			hire()
+		} else {
+			r.capped = true
+		}
+		select {
+		case tickets <- t:
+			p.now = time.Since(begun)
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(tickets)
+	wg.Wait()
+	if n < r.schedule.total && ctx.Err() == nil {
+		r.missed = (r.schedule.total - n + step - 1) / step
+	}
+	_ = wait(ctx, r.length-time.Since(begun)) // either way it is over
+}
+
+func (r *runner) caller(ctx context.Context, s *shard, tickets <-chan ticket, begun time.Time) {
+	d := r.drawer()
+	var c Call
+	for t := range tickets {
+		d.nth(t.n, t.due, &c)
+		r.call(ctx, s, &c, begun.Add(t.due))
+	}
+}
+
+// pacer waits until calls are due.
+type pacer struct {
+	begun   time.Time
+	now     time.Duration // when it last looked
+	precise bool
+}
+
+// until returns once it is so late. It is false if the context ended first.
+func (p *pacer) until(ctx context.Context, due time.Duration) bool {
+	if due <= p.now { // many are due together
+		return ctx.Err() == nil
+	}
+	early := time.Duration(0)
+	if p.precise {
+		early = slumber
+	}
+	for {
+		p.now = time.Since(p.begun)
+		switch left := due - p.now; {
+		case left <= 0:
+			return ctx.Err() == nil
+		case left > early:
+			if wait(ctx, left-early) != nil {
+				return false
+			}
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+// idle is how often somebody who is not to ask yet, or any more, looks again.
+const idle = 100 * time.Millisecond
+
+// closed has users ask who each wait for an answer.
+func (r *runner) closed(ctx context.Context, begun time.Time) {
+	var wg sync.WaitGroup
+	for u := r.options.Part; u < r.most(); u += r.options.Parts {
+		wg.Go(func() { r.user(ctx, u, begun) })
+	}
+	wg.Wait()
+}
+
+func (r *runner) user(ctx context.Context, u int, begun time.Time) {
+	s := r.shards[u%len(r.shards)]
+	d := r.drawer()
+	d.pcg.Seed(r.Seed, streamUser|uint64(u))
+	calls := context.WithoutCancel(ctx)
+	pause := time.Duration(d.rnd.Float64() * float64(r.Scenario.Wait.wait(d.rnd))) // they do not begin together
+	var c Call
+	for {
+		left := r.length - time.Since(begun)
+		if pause > 0 {
+			if wait(ctx, min(pause, left)) != nil || pause >= left {
+				return
+			}
+		}
+		at := time.Since(begun)
+		if at >= r.length || ctx.Err() != nil {
+			return
+		}
+		if float64(u) >= math.Round(r.curve.at(at)) {
+			pause = idle
+			continue
+		}
+		d.draw(u, at, &c)
+		r.call(calls, s, &c, time.Now())
+		pause = r.Scenario.Wait.wait(d.rnd)
+	}
+}

@@ -1,0 +1,187 @@
+package load
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Settings change what a scenario says, where they are set.
+type Settings struct {
+	Loop    Loop    `json:"loop,omitempty"`
+	Rate    float64 `json:"rate,omitempty"`
+	Users   int     `json:"users,omitempty"`
+	Shape   string  `json:"shape,omitempty"` // none: no shape
+	For     Span    `json:"for,omitempty"`
+	WarmUp  *Span   `json:"warm_up,omitempty"`
+	Wait    *Range  `json:"wait,omitempty"`
+	Seed    uint64  `json:"seed"`
+	Callers int     `json:"callers,omitempty"`
+}
+
+// Plan is a scenario that can be run.
+type Plan struct {
+	Scenario Scenario // with the settings
+	Seed     uint64
+	Callers  int // calls that may be under way at once in an open loop
+
+	curve    curve
+	schedule *schedule
+	groups   []group
+	shares   []float64 // summed up, to 1
+	weights  []float64
+	spikes   []spike
+	kinds    []Kind
+	fixed    []map[string]int64 // tokens of kinds that never differ
+}
+
+// group is a group whose ids are made.
+type group struct {
+	*Group
+	ids []string
+}
+
+// spike is a time in which one group makes all calls.
+type spike struct {
+	from, to time.Duration
+	group    int
+}
+
+const defaultCallers = 4096
+
+// NewPlan applies settings to a scenario. Errors name what does not go together.
+func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
+	p := &Plan{Scenario: *sc, Seed: set.Seed, Callers: cmp.Or(set.Callers, defaultCallers)}
+	s := &p.Scenario
+	if set.Users > 0 && set.Rate == 0 && s.Rate > 0 {
+		s.Rate *= float64(set.Users) / float64(s.Users)
+	}
+	s.Loop, s.Rate, s.Users, s.For = cmp.Or(set.Loop, s.Loop), cmp.Or(set.Rate, s.Rate), cmp.Or(set.Users, s.Users), cmp.Or(set.For, s.For)
+	if set.Shape != "" {
+		s.Shape = set.Shape
+	}
+	if s.Shape == "none" {
+		s.Shape = ""
+	}
+	if set.WarmUp != nil {
+		s.WarmUp = *set.WarmUp
+	}
+	if set.Wait != nil {
+		s.Wait = *set.Wait
+	}
+	if set.Rate > 0 {
+		s.Bursts = nil
+	}
+	if set.Rate > 0 && s.Loop == Closed {
+		return nil, errors.New("a rate is of an open loop: add --loop open, or say how many users there are")
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if p.Callers < 1 || p.Callers > maxUsers {
+		return nil, fmt.Errorf("callers must be from 1 to %d", maxUsers)
+	}
+	length := time.Duration(s.For)
+	users := float64(s.Users)
+	p.curve = flat(users, length)
+	if s.Shape != "" {
+		p.curve = shaped(s.Shapes[s.Shape], length)
+	}
+	if s.Loop == Open {
+		if s.Rate == 0 && s.Bursts == nil {
+			if s.Wait.mean() <= 0 {
+				return nil, errors.New("an open loop needs a rate, as its users do not wait")
+			}
+			s.Rate = users / s.Wait.mean()
+		}
+		p.schedule = scheduleOf(p.curve, s.Rate/users, s.Bursts, length)
+		if p.schedule.total == 0 {
+			return nil, errors.New("no call is due in that time")
+		}
+	}
+	p.draws()
+	return p, nil
+}
+
+// draws prepares what calls are drawn from.
+func (p *Plan) draws() {
+	s := &p.Scenario
+	p.kinds = s.Calls
+	sum := 0.0
+	for i := range s.Entities {
+		g := group{Group: &s.Entities[i]}
+		count := max(1, g.Count)
+		if g.Pick == "own" {
+			count = p.most()
+		}
+		for n := range count {
+			id := g.ID
+			if g.many() {
+				id = fmt.Sprintf(g.ID, n)
+			}
+			g.ids = append(g.ids, id)
+		}
+		p.groups = append(p.groups, g)
+		sum += g.Share
+		p.shares = append(p.shares, sum)
+		if g.Spikes != nil {
+			p.spikes = append(p.spikes, spikesOf(g.Spikes, i, p.Seed, time.Duration(s.For))...)
+		}
+	}
+	weight := 0
+	for i := range s.Calls {
+		weight += s.Calls[i].Weight
+		p.weights = append(p.weights, float64(weight))
+		p.fixed = append(p.fixed, fixedOf(s.Calls[i].Tokens))
+	}
+	for i := range p.shares {
+		p.shares[i] /= sum
+	}
+	for i := range p.weights {
+		p.weights[i] /= float64(weight)
+	}
+}
+
+// most is how many users there ever are.
+func (p *Plan) most() int {
+	most := 0.0
+	for i := range p.curve {
+		most = max(most, p.curve[i].a, p.curve[i].b)
+	}
+	return max(1, int(most))
+}
+
+// fixedOf returns tokens none of which is drawn, else nil.
+func fixedOf(ranges map[string]Range) map[string]int64 {
+	tokens := make(map[string]int64, len(ranges))
+	for name, r := range ranges {
+		if r.From != r.To {
+			return nil
+		}
+		tokens[name] = int64(r.From)
+	}
+	return tokens
+}
+
+// spikesOf draws when spikes are.
+func spikesOf(s *Spikes, group int, seed uint64, length time.Duration) (all []spike) {
+	rnd := rand.New(rand.NewPCG(seed, 0x5b1ce<<8|uint64(group)))
+	for at := time.Duration(0); ; {
+		at += time.Duration(rnd.ExpFloat64() / s.PerMinute * float64(time.Minute))
+		if at >= length {
+			return all
+		}
+		all = append(all, spike{at, at + time.Duration(s.For), group})
+		at += time.Duration(s.For)
+	}
+}
+
+// Calls is how many calls are due in an open loop; 0: it is a closed one.
+func (p *Plan) Calls() uint64 {
+	if p.schedule == nil {
+		return 0
+	}
+	return p.schedule.total
+}

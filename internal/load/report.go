@@ -1,0 +1,276 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+)
+
+// Report is what a run has found.
+type Report struct {
+	Scenario string    `json:"scenario"`
+	Target   string    `json:"target"`
+	Started  time.Time `json:"started"`
+	Loop     Loop      `json:"loop"`
+	Shape    string    `json:"shape,omitempty"`
+	Seed     uint64    `json:"seed"`
+	Users    int       `json:"users"` // at most
+	Workers  int       `json:"workers,omitempty"`
+	Seconds  float64   `json:"seconds"` // that were planned, without the warm-up
+	Elapsed  float64   `json:"elapsed_seconds"`
+
+	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
+	Calls   uint64  `json:"calls"`               // adjustments left out
+	Rate    float64 `json:"calls_per_second"`
+	Refused uint64  `json:"refused"`
+	Failed  uint64  `json:"failed"`
+	Missed  uint64  `json:"missed,omitempty"` // due and never begun
+
+	// Overloaded says that the runner could not keep its schedule, and Why.
+	Overloaded bool   `json:"overloaded"`
+	Why        string `json:"why,omitempty"`
+	Late       *Times `json:"late_ms,omitempty"` // by how much calls began after they were due
+	Service    Times  `json:"service_ms"`        // from when calls began
+
+	Ops       []OpReport        `json:"ops"`
+	Groups    []Part            `json:"entities"`
+	Resources []Part            `json:"resources"`
+	Store     map[string]Metric `json:"store,omitempty"` // what it measures
+	Errors    map[string]uint64 `json:"errors,omitempty"`
+
+	Width   float64    `json:"interval_seconds"`
+	Windows []Interval `json:"intervals"`
+}
+
+// Times are of milliseconds.
+type Times struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// OpReport is what came of one operation: latency from when a call was due, of an adjustment from when it began.
+type OpReport struct {
+	Op Op `json:"op"`
+	Counts
+	Response Times `json:"response_ms"`
+	// Curve is the response time by percentile, for charts.
+	Curve []Point `json:"curve"`
+}
+
+// Point is that a percentile of the calls took at most so many milliseconds.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Ms         float64 `json:"ms"`
+}
+
+// Part is the counts of something that has a name.
+type Part struct {
+	Name string `json:"name"`
+	Counts
+}
+
+// Metric is by how much a total of the store grew, and that by decisions.
+type Metric struct {
+	Total float64 `json:"total"`
+	Each  float64 `json:"per_decision"`
+}
+
+// Interval is what was answered in a stretch of time.
+type Interval struct {
+	Counts
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+}
+
+// percentiles of a curve.
+var percentiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100}
+
+// Report makes sense of a tally.
+func (p *Plan) Report(t *Tally) *Report {
+	s := &p.Scenario
+	r := &Report{
+		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.most(), Seconds: time.Duration(s.For).Seconds(),
+		Elapsed: t.Elapsed.Seconds(), Due: p.Calls(), Missed: t.Missed, Service: timesOf(t.Service), Errors: t.Errors,
+		Width: p.width().Seconds(), Store: make(map[string]Metric), Windows: []Interval{},
+	}
+	for _, op := range ops {
+		o := t.Ops[op]
+		if o.Calls == 0 {
+			continue
+		}
+		rep := OpReport{Op: op, Counts: o.Counts, Response: timesOf(o.Response)}
+		for _, q := range percentiles {
+			rep.Curve = append(rep.Curve, Point{q, millis(o.Response.at(q))})
+		}
+		r.Ops = append(r.Ops, rep)
+		if op != Adjust {
+			r.Calls, r.Refused = r.Calls+o.Calls, r.Refused+o.Refused
+		}
+		r.Failed += o.Failed
+	}
+	if r.Elapsed > 0 {
+		r.Rate = float64(r.Calls) / r.Elapsed
+	}
+	for i := range p.groups {
+		r.Groups = append(r.Groups, Part{p.groups[i].Name, t.Groups[i]})
+	}
+	for i, name := range s.Resources {
+		r.Resources = append(r.Resources, Part{name, t.Resources[i]})
+	}
+	decisions := float64(t.Ops[Acquire].Calls)
+	for name, n := range t.Measures {
+		r.Store[name] = Metric{n, n / max(1, decisions)}
+	}
+	for i, w := range t.Windows {
+		if time.Duration(i)*p.width() >= t.Elapsed {
+			break
+		}
+		in := Interval{}
+		if w != nil {
+			in = Interval{w.Counts, millis(w.Response.at(50)), millis(w.Response.at(99))}
+		}
+		r.Windows = append(r.Windows, in)
+	}
+	if s.Loop == Open {
+		late := timesOf(t.Late)
+		r.Late = &late
+		r.judge(p, t)
+	}
+	return r
+}
+
+const (
+	tolerable = time.Millisecond
+	tenth     = 0.1
+)
+
+// judge finds out whether the schedule was kept: its lateness is a part of the latencies.
+func (r *Report) judge(p *Plan, t *Tally) {
+	late := t.Late.at(99)
+	counts := float64(late) > tenth*float64(max(t.Ops[Acquire].Response.at(99), t.Ops[Available].Response.at(99)))
+	switch {
+	case t.Capped && (r.Missed > 0 || late > tolerable):
+		r.Why = fmt.Sprintf("all %d callers were waiting for answers", p.Callers)
+	case r.Missed > 0:
+		r.Why = fmt.Sprintf("%d calls that were due were never begun", r.Missed)
+	case late > tolerable && counts:
+		r.Why = fmt.Sprintf("1 %% of the calls began %.1f ms late or more", millis(late))
+	default:
+		return
+	}
+	r.Overloaded = true
+}
+
+func timesOf(h histogram) Times {
+	if h.count() == 0 {
+		return Times{}
+	}
+	return Times{millis(h.at(50)), millis(h.at(90)), millis(h.at(99)), millis(h.at(99.9)), millis(h.at(100))}
+}
+
+// millis has four digits behind the point: a tenth of a microsecond.
+func millis(d time.Duration) float64 {
+	return math.Round(float64(d)/100) / 1e4
+}
+
+// ReadReport reads one that was saved.
+func ReadReport(file string) (*Report, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	r := &Report{}
+	if err = json.Unmarshal(text, r); err == nil && (r.Scenario == "" || r.Seconds <= 0) {
+		err = errors.New("it is not a report of weir load run --save")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the report %s: %w", file, err)
+	}
+	return r, nil
+}
+
+// Change is a figure of two runs.
+type Change struct {
+	What string  `json:"what"`
+	Unit string  `json:"unit,omitempty"`
+	A    float64 `json:"a"`
+	B    float64 `json:"b"`
+	// Percent is by how much B is more than A; 0 if A is 0.
+	Percent float64 `json:"percent"`
+}
+
+// Comparison is two runs side by side.
+type Comparison struct {
+	A       *Report  `json:"-"`
+	B       *Report  `json:"-"`
+	Changes []Change `json:"changes"`
+	// Unlike says in what the runs differ, so that their figures may not be comparable.
+	Unlike []string `json:"unlike"`
+}
+
+// Compare puts two runs side by side.
+func Compare(a, b *Report) *Comparison {
+	c := &Comparison{A: a, B: b, Unlike: []string{}}
+	unlike := func(what string, a, b any) {
+		if a != b {
+			c.Unlike = append(c.Unlike, fmt.Sprintf("%s: %v and %v", what, a, b))
+		}
+	}
+	unlike("scenario", a.Scenario, b.Scenario)
+	unlike("loop", a.Loop, b.Loop)
+	unlike("shape", a.Shape, b.Shape)
+	unlike("seconds", a.Seconds, b.Seconds)
+	unlike("users", a.Users, b.Users)
+	unlike("calls due", a.Due, b.Due)
+	unlike("workers", a.Workers, b.Workers)
+	unlike("seed", a.Seed, b.Seed)
+	unlike("overloaded", a.Overloaded, b.Overloaded)
+	c.add("calls", "/s", a.Rate, b.Rate)
+	c.add("refused", "%", share(a.Refused, a.Calls), share(b.Refused, b.Calls))
+	c.add("failed", "", float64(a.Failed), float64(b.Failed))
+	for _, op := range ops {
+		x, y := a.op(op), b.op(op)
+		if x == nil || y == nil {
+			continue
+		}
+		c.add(string(op)+" p50", "ms", x.Response.P50, y.Response.P50)
+		c.add(string(op)+" p90", "ms", x.Response.P90, y.Response.P90)
+		c.add(string(op)+" p99", "ms", x.Response.P99, y.Response.P99)
+		c.add(string(op)+" p99.9", "ms", x.Response.P999, y.Response.P999)
+		c.add(string(op)+" max", "ms", x.Response.Max, y.Response.Max)
+	}
+	if a.Late != nil && b.Late != nil {
+		c.add("late p99", "ms", a.Late.P99, b.Late.P99)
+	}
+	for _, name := range sortedKeys(a.Store) {
+		if m, ok := b.Store[name]; ok {
+			c.add(name+" per decision", "", a.Store[name].Each, m.Each)
+		}
+	}
+	return c
+}
+
+func (c *Comparison) add(what, unit string, a, b float64) {
+	ch := Change{What: what, Unit: unit, A: a, B: b}
+	if a != 0 {
+		ch.Percent = 100 * (b - a) / a
+	}
+	c.Changes = append(c.Changes, ch)
+}
+
+func (r *Report) op(op Op) *OpReport {
+	for i := range r.Ops {
+		if r.Ops[i].Op == op {
+			return &r.Ops[i]
+		}
+	}
+	return nil
+}
+
+func share(n, all uint64) float64 { return 100 * float64(n) / float64(max(1, all)) }

@@ -1,0 +1,264 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options say how a plan is run.
+type Options struct {
+	// Part of Parts, from 0: of a run that several do together. Both 0: the whole.
+	Part, Parts int
+	// Begin is when the first call is due, after the warm-up. The zero time: as soon as that is over.
+	Begin time.Time
+	// Precise has the runner watch the clock in the last millisecond before a call is due, in which the Go runtime sleeps
+	// too long: it takes up to one processor. It is not for virtual time.
+	Precise bool
+	// Measures returns totals of the store, how much of which grows while it runs is told; nil: nothing is.
+	Measures func() map[string]float64
+	// Progress is told every Every what there is so far; nil: nobody is.
+	Progress func(t *Tally)
+	Every    time.Duration
+}
+
+// Run asks the target. When the context ends the run does, with what was counted and no error; a call that is under way
+// is waited for. An error says that it could not run.
+func Run(ctx context.Context, p *Plan, target Target, o Options) (*Tally, error) {
+	if o.Parts == 0 {
+		o.Parts = 1
+	}
+	if o.Part < 0 || o.Part >= o.Parts {
+		return nil, fmt.Errorf("part %d of %d", o.Part, o.Parts)
+	}
+	r := p.runner(target, o, time.Duration(p.Scenario.For)) // before it is time: it takes milliseconds
+	if p.Scenario.WarmUp > 0 {
+		p.warmUp(target, o).all(ctx)
+	}
+	before := measured(o.Measures)
+	if err := wait(ctx, time.Until(o.Begin)); err != nil {
+		return nil, fmt.Errorf("interrupted in the warm-up: %w", err)
+	}
+	stop := r.tell(before)
+	begun := r.all(ctx)
+	stop()
+	t := r.tally()
+	t.Elapsed = time.Since(begun)
+	for name, n := range measured(o.Measures) {
+		t.Measures[name] = n - before[name]
+	}
+	return t, nil
+}
+
+func measured(f func() map[string]float64) map[string]float64 {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+// warmUp returns a runner of evenly many users, whose calls are others, and nobody counts.
+func (p *Plan) warmUp(target Target, o Options) *runner {
+	w := *p
+	length := time.Duration(p.Scenario.WarmUp)
+	users := max(1, p.curve.at(0))
+	w.curve, w.spikes = flat(users, length), nil
+	w.Seed = ^p.Seed
+	if p.schedule != nil {
+		each := p.schedule.each
+		if b := p.Scenario.Bursts; b != nil {
+			each = float64(b.Calls) / time.Duration(b.Every).Seconds() / users
+		}
+		w.schedule = scheduleOf(w.curve, each, nil, length)
+	}
+	o.Begin = time.Time{}
+	return w.runner(target, o, length)
+}
+
+// runner is one run, or its warm-up.
+type runner struct {
+	*Plan
+	target  Target
+	options Options
+	length  time.Duration
+
+	shards []*shard
+	missed uint64 // once it is over
+	capped bool
+}
+
+// maxShards is over how many tallies callers are divided, so that they need not wait for each other.
+const maxShards = 8
+
+func (p *Plan) runner(target Target, o Options, length time.Duration) *runner {
+	r := &runner{Plan: p, target: target, options: o, length: length}
+	for range maxShards {
+		r.shards = append(r.shards, &shard{width: r.width(), t: r.newTally()})
+	}
+	return r
+}
+
+// all makes all calls, and returns when it began.
+func (r *runner) all(ctx context.Context) time.Time {
+	begun := time.Now()
+	if !r.options.Begin.IsZero() {
+		begun = r.options.Begin
+	}
+	for _, s := range r.shards {
+		s.mu.Lock()
+		s.begun = begun
+		s.mu.Unlock()
+	}
+	if r.Scenario.Loop == Closed {
+		r.closed(ctx, begun)
+	} else {
+		r.open(ctx, begun)
+	}
+	return begun
+}
+
+// tally merges what the shards have.
+func (r *runner) tally() *Tally {
+	t := r.newTally()
+	for _, s := range r.shards {
+		s.mu.Lock()
+		t.merge(s.t)
+		s.mu.Unlock()
+	}
+	t.Missed, t.Capped = r.missed, r.capped
+	return t
+}
+
+// tell reports progress until stop is called.
+func (r *runner) tell(before map[string]float64) (stop func()) {
+	if r.options.Progress == nil {
+		return func() {}
+	}
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(r.options.Every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			t := r.tallySoFar()
+			for name, n := range measured(r.options.Measures) {
+				t.Measures[name] = n - before[name]
+			}
+			r.options.Progress(t)
+		}
+	})
+	return func() { close(end); wg.Wait() }
+}
+
+// tallySoFar is tally while it runs: what is only known at the end is left out.
+func (r *runner) tallySoFar() *Tally {
+	t := (&runner{Plan: r.Plan, shards: r.shards}).tally()
+	r.shards[0].mu.Lock()
+	defer r.shards[0].mu.Unlock()
+	t.Elapsed = time.Since(r.shards[0].begun)
+	return t
+}
+
+// shard is a tally that some of the callers share.
+type shard struct {
+	mu    sync.Mutex
+	begun time.Time
+	width time.Duration
+	t     *Tally
+}
+
+// outcome is what became of a call.
+type outcome struct {
+	op                Op
+	due, began, ended time.Time
+	refused           bool
+	err               error
+}
+
+func (s *shard) add(c *Call, o *outcome) {
+	n := Counts{Calls: 1}
+	switch {
+	case o.err != nil:
+		n.Failed = 1
+	case o.refused:
+		n.Refused = 1
+	}
+	response := o.ended.Sub(o.due)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op := s.t.Ops[o.op]
+	op.add(n)
+	op.Response.record(response)
+	if o.err != nil {
+		s.t.failed(o.err.Error(), 1)
+	}
+	if o.op == Adjust {
+		return
+	}
+	s.t.Late.record(o.began.Sub(o.due))
+	s.t.Service.record(o.ended.Sub(o.began))
+	s.t.Groups[c.group].add(n)
+	s.t.Resources[c.resource].add(n)
+	if len(s.t.Windows) == 0 {
+		return
+	}
+	i := min(max(0, int(o.ended.Sub(s.begun)/s.width)), len(s.t.Windows)-1)
+	w := s.t.Windows[i]
+	if w == nil {
+		w = &window{Response: coarse()}
+		s.t.Windows[i] = w
+	}
+	w.add(n)
+	w.Response.record(response)
+}
+
+// call makes a call that was due, and what follows it.
+func (r *runner) call(ctx context.Context, s *shard, c *Call, due time.Time) {
+	o := outcome{op: c.Op, due: due, began: time.Now()}
+	var held Held
+	if c.Op == Available {
+		o.err = r.target.Available(ctx, c)
+	} else {
+		held, o.err = r.target.Acquire(ctx, c)
+		o.refused = held == nil
+	}
+	o.ended = time.Now()
+	s.add(c, &o)
+	if held == nil || o.err != nil || !changes(c.Adjust) {
+		return
+	}
+	a := outcome{op: Adjust, due: o.ended, began: o.ended}
+	a.err = held.Adjust(ctx, c.Adjust)
+	a.ended = time.Now()
+	s.add(c, &a)
+}
+
+func changes(tokens map[string]int64) bool {
+	for _, n := range tokens {
+		if n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wait sleeps, unless the context ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

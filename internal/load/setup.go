@@ -1,0 +1,113 @@
+package load
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// Scratch returns a namespace of which nobody has heard yet.
+func Scratch(scenario string) string {
+	return "load-" + scenario + "-" + strings.ToLower(rand.Text()[:6])
+}
+
+// Manifest returns the scenario's limits, and the entities that have parents, as a manifest of a namespace.
+func (p *Plan) Manifest(namespace string) ([]byte, error) {
+	doc := maps.Clone(p.Scenario.Limits)
+	if doc == nil {
+		doc = make(map[string]any)
+	}
+	entities, _ := doc["entities"].(map[string]any)
+	entities = maps.Clone(entities)
+	if entities == nil {
+		entities = make(map[string]any)
+	}
+	for _, g := range p.groups {
+		if g.Parent == "" {
+			continue
+		}
+		if _, ok := entities[g.Parent]; !ok {
+			entities[g.Parent] = map[string]any{}
+		}
+		for _, id := range g.ids {
+			entities[id] = map[string]any{"parent": g.Parent, "cascade": true}
+		}
+	}
+	if len(entities) > 0 {
+		doc["entities"] = entities
+	}
+	doc["namespace"], doc["manifest"] = namespace, "load"
+	return yaml.Marshal(doc)
+}
+
+// SetUp applies the manifest to a namespace through a limiter. Live records that it does not manage are an error.
+func (p *Plan) SetUp(ctx context.Context, lim *weir.Limiter, namespace string) error {
+	text, err := p.Manifest(namespace)
+	if err != nil {
+		return err
+	}
+	ms, err := manifest.Decode([]manifest.Source{{Name: "scenario " + p.Scenario.Name, Text: text}}, manifest.Options{})
+	if err != nil {
+		return err
+	}
+	for _, m := range ms {
+		plan, err := manifest.Make(ctx, lim, m, manifest.PlanOptions{})
+		if err == nil {
+			_, err = manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("set up namespace %s: %w", namespace, err)
+		}
+	}
+	return nil
+}
+
+// TearDown removes a scratch namespace with all that is in it.
+func TearDown(ctx context.Context, lim *weir.Limiter, namespace string) error {
+	err := lim.DeleteNamespace(ctx, namespace)
+	if err == nil {
+		err = lim.PurgeNamespace(ctx, namespace)
+	}
+	if err != nil && !errors.Is(err, weir.ErrNotFound) {
+		return fmt.Errorf("remove namespace %s: %w: weir namespace delete and purge do the rest", namespace, err)
+	}
+	return nil
+}
+
+// SetUp applies a plan's manifest to a namespace through the server.
+func (t *HTTP) SetUp(ctx context.Context, p *Plan, namespace string) error {
+	text, err := p.Manifest(namespace)
+	if err == nil {
+		err = t.want(ctx, http.MethodPost, "/v1/manifests/apply", "application/yaml", text)
+	}
+	if err != nil {
+		return fmt.Errorf("set up namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// TearDown removes a scratch namespace through the server.
+func (t *HTTP) TearDown(ctx context.Context, namespace string) error {
+	path := "/v1/namespaces/" + url.PathEscape(namespace)
+	err := t.want(ctx, http.MethodDelete, path, "", nil)
+	if err == nil {
+		err = t.want(ctx, http.MethodPost, path+"/purge", "application/json", nil)
+	}
+	if err != nil {
+		return fmt.Errorf("remove namespace %s: %w: weir namespace delete and purge do the rest", namespace, err)
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

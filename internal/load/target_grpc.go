@@ -1,0 +1,105 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+)
+
+// GRPC asks weir serve. It is to be closed.
+type GRPC struct {
+	namespace, token string
+	conns            []*grpc.ClientConn
+	clients          []weirv1.LimiterClient
+	next             atomic.Uint64
+}
+
+// grpcConns is over how many connections calls go: one is bounded by what one goroutine reads and writes.
+const grpcConns = 4
+
+// DialGRPC makes a target of HOST:PORT. It connects when it is first asked. The token may be "".
+func DialGRPC(addr, namespace, token string, secure bool, more ...grpc.DialOption) (*GRPC, error) {
+	creds := insecure.NewCredentials()
+	if secure {
+		creds = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	t := &GRPC{namespace: namespace, token: token}
+	for range grpcConns {
+		conn, err := grpc.NewClient(addr, append([]grpc.DialOption{grpc.WithTransportCredentials(creds)}, more...)...)
+		if err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+		t.conns = append(t.conns, conn)
+		t.clients = append(t.clients, weirv1.NewLimiterClient(conn))
+	}
+	return t, nil
+}
+
+// Close ends the connections.
+func (t *GRPC) Close() (err error) {
+	for _, c := range t.conns {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func (t *GRPC) begin(ctx context.Context) (weirv1.LimiterClient, context.Context, context.CancelFunc) {
+	if t.token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+t.token)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return t.clients[t.next.Add(1)%grpcConns], ctx, cancel
+}
+
+// Acquire implements [Target].
+func (t *GRPC) Acquire(ctx context.Context, c *Call) (Held, error) {
+	client, ctx, cancel := t.begin(ctx)
+	defer cancel()
+	out, err := client.Acquire(ctx, &weirv1.AcquireRequest{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens, Namespace: t.namespace})
+	switch {
+	case err != nil:
+		return nil, plain(err)
+	case !out.GetAllowed():
+		return nil, nil //nolint:nilnil // a refusal is not an error
+	}
+	return grpcLease{t, out.GetLease()}, nil
+}
+
+// Available implements [Target].
+func (t *GRPC) Available(ctx context.Context, c *Call) error {
+	client, ctx, cancel := t.begin(ctx)
+	defer cancel()
+	_, err := client.Available(ctx, &weirv1.AvailableRequest{Entity: c.Entity, Resource: c.Resource, Namespace: t.namespace})
+	return plain(err)
+}
+
+type grpcLease struct {
+	t  *GRPC
+	id string
+}
+
+// Adjust implements [Held].
+func (l grpcLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
+	client, ctx, cancel := l.t.begin(ctx)
+	defer cancel()
+	_, err := client.Adjust(ctx, &weirv1.AdjustRequest{Lease: l.id, Tokens: tokens})
+	return plain(err)
+}
+
+// plain is an error without the words that are the same for all.
+func plain(err error) error {
+	if st, ok := status.FromError(err); ok && err != nil {
+		return errors.New(st.Code().String() + ": " + st.Message())
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/weirlimits/weir"
+)
+
+// HTTP asks weir serve. Its connections are kept, as many as there are calls at once.
+type HTTP struct {
+	base, namespace, token string
+	client                 *http.Client
+}
+
+// NewHTTP makes a target of the URL of a server. The token may be "". It is to be closed.
+func NewHTTP(base, namespace, token string) (*HTTP, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("%q is not the URL of a server, such as http://127.0.0.1:8080", base)
+	}
+	return &HTTP{
+		base: strings.TrimSuffix(base, "/"), namespace: namespace, token: token,
+		client: &http.Client{Timeout: timeout, Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: maxUsers, DisableCompression: true,
+		}},
+	}, nil
+}
+
+// In returns the target in another namespace, over the same connections.
+func (t *HTTP) In(namespace string) *HTTP {
+	c := *t
+	c.namespace = namespace
+	return &c
+}
+
+// Close ends the connections that are idle.
+func (t *HTTP) Close() error {
+	t.client.CloseIdleConnections()
+	return nil
+}
+
+// Acquire implements [Target].
+func (t *HTTP) Acquire(ctx context.Context, c *Call) (Held, error) {
+	body, err := json.Marshal(struct {
+		Entity    string      `json:"entity"`
+		Resource  string      `json:"resource"`
+		Tokens    weir.Tokens `json:"tokens"`
+		Namespace string      `json:"namespace,omitempty"`
+	}{c.Entity, c.Resource, c.Tokens, t.namespace})
+	if err != nil {
+		return nil, err
+	}
+	code, text, err := t.send(ctx, http.MethodPost, "/v1/acquire", "application/json", body)
+	switch {
+	case err != nil:
+		return nil, err
+	case code == http.StatusTooManyRequests:
+		return nil, nil //nolint:nilnil // a refusal is not an error
+	case code != http.StatusOK:
+		return nil, problem(code, text)
+	}
+	if c.Adjust == nil {
+		return httpLease{}, nil
+	}
+	var out struct{ Lease string }
+	err = json.Unmarshal(text, &out)
+	return httpLease{t, out.Lease}, err
+}
+
+// Available implements [Target].
+func (t *HTTP) Available(ctx context.Context, c *Call) error {
+	q := url.Values{"entity": {c.Entity}, "resource": {c.Resource}}
+	if t.namespace != "" {
+		q.Set("namespace", t.namespace)
+	}
+	return t.want(ctx, http.MethodGet, "/v1/available?"+q.Encode(), "", nil)
+}
+
+type httpLease struct {
+	t  *HTTP
+	id string
+}
+
+// Adjust implements [Held].
+func (l httpLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
+	body, err := json.Marshal(map[string]weir.Tokens{"tokens": tokens})
+	if err != nil {
+		return err
+	}
+	return l.t.want(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(l.id)+"/adjust", "application/json", body)
+}
+
+// want sends a request that is to succeed.
+func (t *HTTP) want(ctx context.Context, method, path, kind string, body []byte) error {
+	code, text, err := t.send(ctx, method, path, kind, body)
+	if err == nil && code >= 300 {
+		err = problem(code, text)
+	}
+	return err
+}
+
+func (t *HTTP) send(ctx context.Context, method, path, kind string, body []byte) (code int, text []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, t.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	if t.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	resp, err := t.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return resp.StatusCode, text, err
+}
+
+// problem says what a server answered instead.
+func problem(code int, text []byte) error {
+	var p struct{ Detail, Title string }
+	_ = json.Unmarshal(text, &p) // who answers may not be weir
+	if p.Detail == "" {
+		p.Detail = p.Title
+	}
+	return fmt.Errorf("%d %s: %s", code, http.StatusText(code), p.Detail)
+}

@@ -1,0 +1,113 @@
+package load
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Worker does a part of runs that a coordinator asks for. Whom it asks was said when it was started: a coordinator
+// cannot point it elsewhere.
+type Worker struct {
+	// Open returns the target in a namespace, what it measures, and what ends it.
+	Open func(namespace string) (t Target, measures func() map[string]float64, end func() error, err error)
+	// Token is what a coordinator must know.
+	Token string
+
+	busy sync.Mutex // one run at a time
+}
+
+// job is what a coordinator asks for.
+type job struct {
+	Scenario  string   `json:"scenario"`
+	Text      string   `json:"text"`
+	Settings  Settings `json:"settings"`
+	Namespace string   `json:"namespace"`
+	Part      int      `json:"part"`
+	Parts     int      `json:"parts"`
+	// In is in how long the first call is due, from when the request came, after the warm-up.
+	In Span `json:"in"`
+}
+
+// message is a line of the answer to a job: what there is so far, and at last all there is.
+type message struct {
+	Tally *Tally `json:"tally,omitempty"`
+	Done  bool   `json:"done,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+const maxJob = 8 << 20
+
+// ServeHTTP answers GET /v1/ready and POST /v1/run.
+func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	want, got := sha256.Sum256([]byte("Bearer "+w.Token)), sha256.Sum256([]byte(r.Header.Get("Authorization")))
+	if w.Token == "" || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		http.Error(rw, "the token is not this worker's", http.StatusUnauthorized)
+		return
+	}
+	switch r.Method + " " + r.URL.Path {
+	case "GET /v1/ready":
+		rw.WriteHeader(http.StatusNoContent)
+	case "POST /v1/run":
+		if !w.busy.TryLock() {
+			http.Error(rw, "it is in another run", http.StatusConflict)
+			return
+		}
+		defer w.busy.Unlock()
+		var j job
+		if err := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxJob)).Decode(&j); err != nil {
+			http.Error(rw, "read the job: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.run(rw, r, &j, arrived)
+	default:
+		http.NotFound(rw, r)
+	}
+}
+
+// run does a job and tells of it while it does. It ends when the coordinator goes.
+func (w *Worker) run(rw http.ResponseWriter, r *http.Request, j *job, arrived time.Time) {
+	var mu sync.Mutex
+	enc, control := json.NewEncoder(rw), http.NewResponseController(rw)
+	send := func(m message) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = errors.Join(enc.Encode(m), control.Flush()) // a coordinator that has gone ends the context
+	}
+	t, err := w.do(r.Context(), j, arrived, func(t *Tally) { send(message{Tally: t}) })
+	if err != nil {
+		send(message{Error: err.Error()})
+		return
+	}
+	send(message{Tally: t, Done: true})
+}
+
+func (w *Worker) do(ctx context.Context, j *job, arrived time.Time, progress func(*Tally)) (_ *Tally, err error) {
+	if strings.ContainsAny(j.Scenario, "\x00\n") || j.Parts < 1 {
+		return nil, errors.New("the job is not one")
+	}
+	sc, err := Decode(j.Scenario, []byte(j.Text))
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewPlan(sc, j.Settings)
+	if err != nil {
+		return nil, err
+	}
+	target, measures, end, err := w.Open(j.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return Run(ctx, p, target, Options{
+		Part: j.Part, Parts: j.Parts, Begin: arrived.Add(time.Duration(j.In)), Precise: true,
+		Measures: measures, Progress: progress, Every: time.Second,
+	})
+}

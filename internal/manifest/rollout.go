@@ -1,0 +1,288 @@
+package manifest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// RolloutOptions say how to apply a plan by and by.
+type RolloutOptions struct {
+	ApplyOptions
+	// Stages are the percentages of entities for which what tightens holds in turn: ascending, from 1 to 99. At the end
+	// it holds for all, and everything else of the plan is applied.
+	Stages []int
+	// Bake is how long each stage is watched before the next begins.
+	Bake time.Duration
+	// Gate is asked whether to go on.
+	Gate Gate
+	// Staging is told of each stage when it begins, with how many records it is about.
+	Staging func(percent, records int)
+}
+
+// Gate watches a rollout.
+type Gate interface {
+	// Begin is called when a stage has begun.
+	Begin(ctx context.Context) error
+	// Check is called from time to time, and last when the stage has been watched for long enough. An error is why to go
+	// back.
+	Check(ctx context.Context, last bool) error
+}
+
+// StoppedError says that a rollout was stopped, and whether all is as it was before it.
+type StoppedError struct {
+	Percent int   // the stage
+	Err     error // why
+	Restore error // nil: all is as it was
+}
+
+// Error tells why, and what is to be done.
+func (e *StoppedError) Error() string {
+	if e.Restore != nil {
+		return fmt.Sprintf("stopped at %d%%: %s; what was changed is not all restored: %s; apply the former manifest", e.Percent, e.Err, e.Restore)
+	}
+	return fmt.Sprintf("stopped at %d%%: %s; the limits are as they were before", e.Percent, e.Err)
+}
+
+// Unwrap returns why.
+func (e *StoppedError) Unwrap() []error { return []error{e.Err, e.Restore} }
+
+// UnfinishedError says that another rollout of the manifest was begun and neither ended nor taken back.
+type UnfinishedError struct {
+	Manifest string
+	Percent  int
+}
+
+// Error says what to do.
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("a rollout of another version of manifest %s was left at %d%%: go on with that one, or apply any without stages", quote(e.Manifest), e.Percent)
+}
+
+// rolling is the state of a rollout, kept with the manifest.
+type rolling struct {
+	Hash    string  `json:"hash"` // of what is rolled out
+	Percent int     `json:"percent"`
+	Records []stage `json:"records"`
+}
+
+// rollout is one that goes on.
+type rollout struct {
+	lim   *weir.Limiter
+	lock  *weir.ManifestLock
+	plan  *Plan
+	opts  RolloutOptions
+	state rolling
+}
+
+// Rollout is [Apply] by stages. When the gate says so, or ctx ends, what was changed is made as it was. Whoever dies before
+// that leaves the stage as it is, and the next rollout of the same manifest goes on from there.
+//
+// Errors: [*StoppedError], [*UnfinishedError], and those of Apply.
+func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOptions) (Result, error) {
+	lim = lim.In(p.Namespace)
+	res, _, err := p.todo(opts.ApplyOptions)
+	if err != nil {
+		return res, err
+	}
+	if p.CreateNamespace { // there is nobody to refuse yet
+		return Apply(ctx, lim, p, opts.ApplyOptions)
+	}
+	lock, err := takeLock(ctx, lim, p, opts.ApplyOptions)
+	if err != nil {
+		return res, err
+	}
+	r := &rollout{lim: lim, lock: lock, plan: p, opts: opts}
+	if err := r.begin(ctx); err != nil {
+		return res, errors.Join(err, r.release(ctx))
+	}
+	if err := r.run(ctx); err != nil {
+		stopped := &StoppedError{Percent: r.state.Percent, Err: err, Restore: r.restore(ctx)}
+		_ = r.release(ctx) // the error that is reported is the one before
+		return res, stopped
+	}
+	last, err := Make(ctx, lim, p.manifest, PlanOptions{})
+	if err != nil {
+		return res, errors.Join(err, r.release(ctx))
+	}
+	res, todo, err := last.todo(opts.ApplyOptions)
+	if err != nil {
+		return res, errors.Join(err, r.release(ctx))
+	}
+	return last.applyWith(ctx, lim, lock, res, todo, opts.ApplyOptions)
+}
+
+// begin finds out what is to be rolled out: what an interrupted rollout has left, or what the plan tightens.
+func (r *rollout) begin(ctx context.Context) error {
+	p := r.plan
+	if left := r.lock.Rollout(); left != nil {
+		if err := json.Unmarshal(left, &r.state); err != nil {
+			return fmt.Errorf("go on with a rollout of manifest %s: %w", quote(p.Manifest), err)
+		}
+		if r.state.Hash != p.Hash {
+			return &UnfinishedError{p.Manifest, r.state.Percent}
+		}
+		r.goOn()
+		return nil
+	}
+	r.state = rolling{Hash: p.Hash, Records: p.stages(p.before)}
+	if len(r.state.Records) == 0 {
+		return nil
+	}
+	return r.keep(ctx, r.opts.first())
+}
+
+func (o *RolloutOptions) first() int {
+	if len(o.Stages) == 0 {
+		return 0
+	}
+	return o.Stages[0]
+}
+
+// goOn finds the records of an interrupted rollout in the plan. Those that are not there are as they are to be: whoever
+// died was at the end.
+func (r *rollout) goOn() {
+	todo := 0
+	for i := range r.state.Records {
+		s := &r.state.Records[i]
+		for j := range r.plan.Changes {
+			if c := &r.plan.Changes[j]; !c.key.Own && c.after != nil && c.key.Scope == s.Scope {
+				s.change, s.current = c, c.before
+				todo++
+			}
+		}
+	}
+	if todo == 0 {
+		r.state.Records = nil
+	}
+}
+
+// keep writes down at which stage the rollout is: before anything is changed for it.
+func (r *rollout) keep(ctx context.Context, percent int) error {
+	r.state.Percent = percent
+	state, err := json.Marshal(&r.state)
+	if err != nil {
+		return err
+	}
+	return r.lock.SetRollout(ctx, state)
+}
+
+func (r *rollout) run(ctx context.Context) error {
+	from := r.state.Percent
+	for _, percent := range r.opts.Stages {
+		if percent < from || len(r.state.Records) == 0 {
+			continue
+		}
+		if err := r.keep(ctx, percent); err != nil {
+			return err
+		}
+		if r.opts.Staging != nil {
+			r.opts.Staging(percent, len(r.state.Records))
+		}
+		err := r.make(ctx, func(s *stage) weir.Declared {
+			if s.change == nil {
+				return s.current
+			}
+			return s.at(percent, r.plan.Manifest)
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.bake(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make has all records be what they are to be.
+func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error {
+	for some := range slices.Chunk(r.state.Records, batch) {
+		changes := make([]weir.DeclaredChange, 0, len(some))
+		var of []*stage
+		for i := range some {
+			s := &some[i]
+			after := to(s)
+			if after.Limits == nil && s.current.Limits == nil {
+				continue
+			}
+			changes = append(changes, weir.DeclaredChange{Before: s.current, After: after})
+			of = append(of, s)
+		}
+		for i, err := range r.lim.Declare(ctx, changes) {
+			if err != nil {
+				return fmt.Errorf("%s: %w", Key{Scope: of[i].Scope}, err)
+			}
+			of[i].current = changes[i].After
+			if changes[i].After.Limits != nil {
+				of[i].current.Version = changes[i].Before.Version + 1
+			}
+		}
+	}
+	return nil
+}
+
+// watchEvery is how often a gate is asked, and the lock extended, while a stage is watched.
+const watchEvery = lockTTL / 6
+
+// bake watches a stage.
+func (r *rollout) bake(ctx context.Context) error {
+	if err := r.opts.Gate.Begin(ctx); err != nil {
+		return err
+	}
+	for until := time.Now().Add(r.opts.Bake); ; {
+		left := time.Until(until)
+		if err := sleep(ctx, min(left, watchEvery)); err != nil {
+			return err
+		}
+		if err := r.lock.Extend(ctx); err != nil {
+			return err
+		}
+		last := !time.Now().Before(until)
+		if err := r.opts.Gate.Check(ctx, last); err != nil || last {
+			return err
+		}
+	}
+}
+
+// restoreWithin is how long it may take to go back, also for whoever was interrupted.
+const restoreWithin = 30 * time.Second
+
+// restore makes everything as it was, and ends the rollout.
+func (r *rollout) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWithin)
+	defer cancel()
+	var ours []stage
+	var others error
+	for i := range r.state.Records { // an answer that was lost, or a process before, may have changed them
+		s := &r.state.Records[i]
+		now, err := r.lim.Declared(ctx, s.Scope)
+		if err != nil {
+			return err
+		}
+		switch by := now.Managed(); {
+		case now.Version == s.Before.Version: // it was not changed
+		case by != nil && by.Manifest == r.plan.Manifest && by.Hash == recordOf(&now).hash():
+			s.current = now
+			ours = append(ours, *s)
+		default:
+			others = errors.Join(others, fmt.Errorf("%s was changed by somebody else meanwhile: %w", Key{Scope: s.Scope}, weir.ErrConflict))
+		}
+	}
+	r.state.Records = ours
+	if err := r.make(ctx, func(s *stage) weir.Declared { return s.Before }); err != nil {
+		return err
+	}
+	return errors.Join(others, r.lock.SetRollout(ctx, nil))
+}
+
+// release gives the lock back although ctx may have ended, but is not waited for without end.
+func (r *rollout) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return r.lock.Release(ctx)
+}

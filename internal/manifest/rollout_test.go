@@ -1,0 +1,313 @@
+package manifest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// gate is one that is told what to say.
+type gate struct {
+	begun int
+	check func(last bool) error
+}
+
+func (g *gate) Begin(context.Context) error {
+	g.begun++
+	return nil
+}
+
+func (g *gate) Check(_ context.Context, last bool) error {
+	if g.check == nil {
+		return nil
+	}
+	return g.check(last)
+}
+
+// rolled rolls a manifest out in a bubble, from one that was applied before.
+type rolled struct {
+	*weir.Limiter
+
+	t      *testing.T
+	gate   gate
+	stages []int
+	ctx    context.Context //nolint:containedctx // of the rollout
+}
+
+func bubble(t *testing.T, f func(t *testing.T, r *rolled)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := weir.New(weir.Config{Store: memory.New(nil), CacheTTL: -1})
+		must(t, err)
+		f(t, &rolled{Limiter: lim, t: t, stages: []int{5, 50}, ctx: t.Context()})
+		must(t, lim.Close())
+	})
+}
+
+const former = `
+namespace: default
+system:
+  limits:
+    rpm: {capacity: 1000}
+resources:
+  api:
+    limits:
+      rpm: {capacity: 100}
+      gone: {capacity: 7}
+`
+
+const tighter = `
+namespace: default
+system:
+  limits:
+    rpm: {capacity: 2000}
+resources:
+  api:
+    limits:
+      rpm: {capacity: 50}
+      tpm: {capacity: 10}
+`
+
+func (r *rolled) rollout(text string) (manifest.Result, error) {
+	r.t.Helper()
+	return manifest.Rollout(r.ctx, r.Limiter, plan(r.t, r.Limiter, decodeOne(r.t, text)), manifest.RolloutOptions{
+		Stages: r.stages, Bake: time.Minute, Gate: &r.gate,
+	})
+}
+
+// limits tells of how many of 200 entities "rpm" is the new limit, and of how many "tpm" is enforced.
+func (r *rolled) limits() (rpm, tpm int, names []string) {
+	r.t.Helper()
+	for i := range 200 {
+		lease, err := r.Acquire(r.t.Context(), weir.Request{Entity: fmt.Sprint("e", i), Resource: "api", Tokens: weir.Tokens{}})
+		must(r.t, err)
+		for _, s := range lease.Decision().Statuses {
+			switch {
+			case s.Limit == "rpm" && s.Shadow:
+				r.t.Errorf("e%d: rpm refuses nobody", i)
+			case s.Limit == "rpm" && s.Burst == 50:
+				rpm++
+			case s.Limit == "rpm" && s.Burst != 100:
+				r.t.Errorf("e%d: rpm has a burst of %d", i, s.Burst)
+			case s.Limit == "tpm" && !s.Shadow:
+				tpm++
+			}
+			if i == 0 {
+				names = append(names, s.Limit)
+			}
+		}
+	}
+	slices.Sort(names)
+	return rpm, tpm, names
+}
+
+// What tightens holds for more and more, for nobody without a limit; what loosens or goes waits for the end.
+func TestRollout(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		var seen []int
+		r.gate.check = func(last bool) error {
+			if last {
+				rpm, tpm, names := r.limits()
+				seen = append(seen, rpm)
+				if rpm == 0 || tpm == 0 || !slices.Equal(names, []string{"gone", "rpm", "tpm"}) {
+					t.Errorf("%d new, %d of the new limit, limits %v", rpm, tpm, names)
+				}
+				system, err := r.Limits(t.Context(), weir.Scope{})
+				if err != nil || system.Limits[0].Amount != 1000 {
+					t.Errorf("%v, %v", system, err)
+				}
+			}
+			return nil
+		}
+		began := time.Now()
+		res, err := r.rollout(tighter)
+		must(t, err)
+		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute {
+			t.Errorf("took %s", took)
+		}
+		if len(seen) != 2 || seen[0] > 25 || seen[1] < 75 || seen[1] > 125 {
+			t.Errorf("of 200 entities %v", seen)
+		}
+		if rpm, tpm, names := r.limits(); rpm != 200 || tpm != 200 || !slices.Equal(names, []string{"rpm", "tpm"}) {
+			t.Errorf("%d, %d, %v", rpm, tpm, names)
+		}
+		if res.Revision != 2 || !plan(t, r.Limiter, decodeOne(t, tighter)).Empty() || r.gate.begun != 2 {
+			t.Errorf("%+v, %d stages", res, r.gate.begun)
+		}
+	})
+}
+
+var errTooMany = errors.New("too many are refused")
+
+// A gate that closes, at either stage, and whoever interrupts: all is as before, and it can be begun anew.
+func TestRolloutStopped(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]int{"first stage": 1, "second stage": 2} {
+		for _, interrupt := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, interrupt), func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(t *testing.T, r *rolled) {
+					apply(t, r.Limiter, decodeOne(t, former))
+					ctx, stop := context.WithCancel(t.Context())
+					r.ctx = ctx
+					r.gate.check = func(bool) error {
+						if r.gate.begun < at {
+							return nil
+						}
+						if stop(); interrupt {
+							return nil
+						}
+						return errTooMany
+					}
+					want := errTooMany
+					if interrupt {
+						want = context.Canceled
+					}
+					_, err := r.rollout(tighter)
+					var stopped *manifest.StoppedError
+					if !errors.As(err, &stopped) || !errors.Is(err, want) || stopped.Restore != nil || stopped.Percent != []int{0, 5, 50}[at] {
+						t.Fatalf("error %v", err)
+					}
+					if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() {
+						t.Errorf("not as before: %+v", p.Changes)
+					}
+					if rpm, _, names := r.limits(); rpm != 0 || !slices.Equal(names, []string{"gone", "rpm"}) {
+						t.Errorf("%d, %v", rpm, names)
+					}
+					r.gate.check, r.ctx = nil, t.Context()
+					_, err = r.rollout(tighter)
+					must(t, err)
+				})
+			})
+		}
+	}
+}
+
+// Whoever dies leaves the stage as it is; the same rollout goes on, or back to what was before it began, and another one is
+// refused.
+func TestRolloutGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		t.Run(fmt.Sprint(back), func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, r *rolled) {
+				apply(t, r.Limiter, decodeOne(t, former))
+				died := make(chan bool)
+				go func() {
+					defer close(died)
+					r.gate.check = func(bool) error {
+						if r.gate.begun == 2 {
+							panic("killed")
+						}
+						return nil
+					}
+					defer func() { _ = recover() }()
+					_, _ = r.rollout(tighter)
+				}()
+				<-died
+				time.Sleep(time.Minute) // the lock
+				if rpm, _, _ := r.limits(); rpm < 75 {
+					t.Errorf("%d: the stage did not stay", rpm)
+				}
+				r.gate = gate{}
+				var other *manifest.UnfinishedError
+				if _, err := r.rollout(former); !errors.As(err, &other) || other.Percent != 50 {
+					t.Errorf("error %v", err)
+				}
+				if !back {
+					_, err := r.rollout(tighter)
+					must(t, err)
+					if rpm, _, _ := r.limits(); rpm != 200 || r.gate.begun != 1 {
+						t.Errorf("%d, %d stages", rpm, r.gate.begun)
+					}
+					return
+				}
+				r.gate.check = func(bool) error { return errTooMany }
+				if _, err := r.rollout(tighter); !errors.Is(err, errTooMany) {
+					t.Errorf("error %v", err)
+				}
+				if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() {
+					t.Errorf("not as before: %+v", p.Changes)
+				}
+			})
+		})
+	}
+}
+
+// What somebody else changes while it is rolled out is theirs.
+func TestRolloutLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		r.gate.check = func(bool) error {
+			must(t, r.SetLimits(t.Context(), weir.Scope{Resource: "api"}, weir.PerMinute("rpm", 3)))
+			return errTooMany
+		}
+		_, err := r.rollout(tighter)
+		var stopped *manifest.StoppedError
+		if !errors.As(err, &stopped) || !errors.Is(stopped.Restore, weir.ErrConflict) {
+			t.Errorf("error %v", err)
+		}
+		ls, err := r.Limits(t.Context(), weir.Scope{Resource: "api"})
+		if err != nil || len(ls.Limits) != 1 || ls.Limits[0].Amount != 3 {
+			t.Errorf("%v, %v", ls, err)
+		}
+	})
+}
+
+// dying is a store that takes nothing about manifests any more once its user is to die.
+type dying struct {
+	*memory.Store
+
+	dead bool
+}
+
+func (d *dying) Commit(ctx context.Context, writes ...store.Write) error {
+	if d.dead && slices.ContainsFunc(writes, func(w store.Write) bool { return w.Record.Key.Kind == store.KindManifest }) {
+		return errTooMany
+	}
+	return d.Store.Commit(ctx, writes...)
+}
+
+// Whoever dies after the last stage, when all records are as they are to be and only the revision is missing, leaves
+// something to go on with.
+func TestRolloutGoesOnAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &dying{Store: memory.New(nil)}
+		lim, err := weir.New(weir.Config{Store: st, CacheTTL: -1})
+		must(t, err)
+		r := &rolled{Limiter: lim, t: t, stages: []int{5, 50}, ctx: t.Context()}
+		apply(t, lim, decodeOne(t, former))
+		r.gate.check = func(last bool) error {
+			st.dead = last && r.gate.begun == 2
+			return nil
+		}
+		if _, err := r.rollout(tighter); !errors.Is(err, errTooMany) {
+			t.Fatalf("error %v", err)
+		}
+		st.dead = false
+		if p := plan(t, lim, decodeOne(t, tighter)); !p.Empty() {
+			t.Fatalf("died too early: %+v", p.Changes)
+		}
+		time.Sleep(time.Minute) // the lock
+		r.gate = gate{}
+		res, err := r.rollout(tighter)
+		must(t, err)
+		if rpm, _, _ := r.limits(); rpm != 200 || res.Revision != 2 {
+			t.Errorf("%d entities, revision %d", rpm, res.Revision)
+		}
+		must(t, lim.Close())
+	})
+}

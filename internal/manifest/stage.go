@@ -1,0 +1,76 @@
+package manifest
+
+import (
+	"slices"
+
+	"github.com/weirlimits/weir"
+)
+
+// stage is a record that tightens, which is rolled out by and by.
+type stage struct {
+	Scope  weir.Scope    `json:"scope"`
+	Before weir.Declared `json:"before"` // as it was before the rollout
+	// Was is what applied in its scope, by name.
+	Was []weir.Limit `json:"was"`
+
+	change  *Change
+	current weir.Declared // as it is now
+}
+
+// stages returns the changes of a plan that refuse somebody whom nothing refused before, or earlier than before. All
+// others loosen, or cannot be had in part: they are made at the end.
+func (p *Plan) stages(w world) (all []stage) {
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if c.after == nil || c.after.Limits == nil || len(c.after.Limits.Limits) == 0 || c.Action == Adopt {
+			continue
+		}
+		was := w[c.key.Scope]
+		if len(was) == 0 {
+			below := w.below(c.key.Scope)
+			if len(below) != 1 { // another before for each resource
+				continue
+			}
+			was = below[0].limits
+		}
+		if m := movesOf(was, c.after.Limits.Limits); len(was) == 0 || m != Tightens && m != Both {
+			continue
+		}
+		all = append(all, stage{Scope: c.key.Scope, Before: c.before, Was: was, change: c, current: c.before})
+	}
+	return all
+}
+
+// at returns the record as it is while it holds for so many percent of the entities: for the others the limits are as they
+// were, and those that are new are in shadow. What is taken away stays until the end.
+func (s *stage) at(percent int, name string) weir.Declared {
+	to := *s.change.after.Limits
+	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
+	to.Managed = &weir.Managed{Manifest: name, Hash: (&Record{Limits: &to}).hash()}
+	return weir.Declared{Limits: &to}
+}
+
+func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {
+	var out []weir.Limit
+	for _, l := range to {
+		i, known := slices.BinarySearchFunc(was, l, byName)
+		switch {
+		case known && moveOf(was[i], l) != Tightens && moveOf(was[i], l) != Both: // at the end
+			l = was[i]
+		case l.Enforce != weir.EnforceOn: // it is rolled out by hand
+		case !known || was[i].Enforce == weir.EnforceShadow: // it refused nobody
+			l.Enforce = percent
+		case was[i].Enforce == weir.EnforceOn:
+			l.Enforce, l.Former = percent, was[i].Rate()
+		default: // of what holds for some nothing can hold for others: at the end
+			l = was[i]
+		}
+		out = append(out, l)
+	}
+	for _, l := range was {
+		if _, stays := slices.BinarySearchFunc(to, l, byName); !stays {
+			out = append(out, l)
+		}
+	}
+	return sorted(out)
+}

@@ -1,0 +1,104 @@
+package simulate
+
+import "slices"
+
+// gather is a decision whose tokens are asked of several shards, all or none.
+type gather struct {
+	whole *job
+	parts []*job
+	lanes []*lane
+	open  int // parts that are not answered
+	no    bool
+	yes   []bool
+}
+
+// elsewhere asks other shards once one has refused: the two with the most room, then several together, as long as they
+// seem to have enough between them.
+func (p *process) elsewhere(j *job, by *lane) bool {
+	if j.rounds == 0 && len(j.tried) < 3 {
+		j.tried = append(j.tried, by)
+		if l := p.roomiest(j); l != nil && len(j.tried) < 3 {
+			l.add(j)
+			return true
+		}
+	}
+	return p.gather(j)
+}
+
+// roomiest returns the untried shard with the most room, if that is enough.
+func (p *process) roomiest(j *job) (best *lane) {
+	most := j.amount - 1
+	for k := range j.m.n {
+		l := j.m.lane(p, k)
+		if slices.Contains(j.tried, l) {
+			continue
+		}
+		if room := l.room(); room > most {
+			best, most = l, room
+		}
+	}
+	return best
+}
+
+func (p *process) gather(j *job) bool {
+	if j.rounds++; j.rounds > 4 {
+		return false
+	}
+	g := &gather{whole: j}
+	left := j.amount
+	for k := 0; k < j.m.n && left > 0; k++ {
+		l := j.m.lane(p, k)
+		if got := min(left, l.room()); got > 0 {
+			g.parts = append(g.parts, &job{p: p, m: j.m, amount: got, began: j.began, expires: j.expires, of: g})
+			g.lanes = append(g.lanes, l)
+			left -= got
+		}
+	}
+	if left > 0 {
+		return false
+	}
+	g.open, g.yes = len(g.parts), make([]bool, len(g.parts))
+	for i, l := range g.lanes {
+		l.add(g.parts[i])
+	}
+	return true
+}
+
+// told takes the answer to a part.
+func (g *gather) told(p *process, part *job, allowed bool) {
+	g.open--
+	g.yes[slices.Index(g.parts, part)] = allowed
+	g.no = g.no || !allowed
+	switch {
+	case g.open > 0:
+	case g.whole.answered, g.no:
+		g.undo()
+		p.s.after(0, func() {
+			if !g.whole.answered && !p.gather(g.whole) {
+				p.answer(g.whole, false)
+			}
+		})
+	default:
+		p.cell.admitted(g.whole.m.entity, g.whole.amount)
+		p.answer(g.whole, true)
+	}
+}
+
+// late ends the decision when the time of a part is up.
+func (g *gather) late(p *process) {
+	g.open--
+	p.late(g.whole)
+	if g.open == 0 {
+		g.undo()
+	}
+}
+
+// undo gives back what was taken.
+func (g *gather) undo() {
+	for i, part := range g.parts {
+		if g.yes[i] {
+			g.yes[i] = false
+			g.lanes[i].giveBack(part.amount)
+		}
+	}
+}

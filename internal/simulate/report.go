@@ -1,0 +1,199 @@
+package simulate
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Report is what became of a scenario.
+type Report struct {
+	Seed      uint64  `json:"seed"`
+	Seconds   float64 `json:"seconds"`
+	Processes int     `json:"processes"`
+	Entities  int     `json:"entities"` // that asked
+	Limit     string  `json:"limit"`
+
+	Asked    int `json:"asked"` // decisions
+	Admitted int `json:"admitted"`
+	Refused  int `json:"refused"`
+	Failed   int `json:"failed"` // answered with an error, as on_unavailable says
+	// Ideal is how many a limiter would have admitted that knows all at once and needs no time.
+	Ideal int `json:"ideal"`
+	// Allowed is the most tokens that the limits of all who asked give over the whole time.
+	Allowed float64 `json:"allowed_tokens"`
+	Tokens  float64 `json:"admitted_tokens"`
+	// Over is by how many tokens any entity's admissions exceeded its limit most, over any stretch of time.
+	Over     float64 `json:"over_tokens"`
+	OverPart float64 `json:"over_of_burst"` // the same as a share of the burst
+
+	Degraded         int `json:"degraded"` // answered without the store
+	DegradedAdmitted int `json:"degraded_admitted"`
+
+	Calls      int     `json:"calls"`
+	InVain     int     `json:"calls_in_vain"` // whose condition failed
+	Throttled  int     `json:"calls_throttled"`
+	Units      int     `json:"write_units"`
+	Splits     int     `json:"splits"`
+	PerAsked   float64 `json:"calls_per_decision"`
+	PerAdmit   float64 `json:"calls_per_admission"`
+	UnitsAsked float64 `json:"write_units_per_decision"`
+
+	P50 float64 `json:"p50_ms"` // of a decision
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+
+	// Recovered is how long after the end of the last outage the last of the processes that had stopped asking the store
+	// did so again with success, in seconds; -1: there was no outage that ended.
+	Recovered float64 `json:"recovered_seconds"`
+
+	Cells     []CellReport `json:"cells"`
+	Width     float64      `json:"interval_seconds"`
+	Intervals []Interval   `json:"intervals"`
+}
+
+// CellReport is what became of a cell's decisions.
+type CellReport struct {
+	Cell     int     `json:"cell"` // from 1
+	Share    float64 `json:"share"`
+	Asked    int     `json:"asked"`
+	Admitted int     `json:"admitted"`
+	Refused  int     `json:"refused"`
+	Degraded int     `json:"degraded"`
+}
+
+// Interval is what was asked in a stretch of time, and what was answered in it.
+type Interval struct {
+	Asked    int `json:"asked"`
+	Admitted int `json:"admitted"`
+	Refused  int `json:"refused"`
+	Degraded int `json:"degraded"`
+	Calls    int `json:"calls"`
+}
+
+// maxIntervals is into how many parts the time is divided at most.
+const maxIntervals = 60
+
+func (s *sim) newReport() {
+	cfg := &s.cfg
+	width := cfg.For / maxIntervals
+	for _, w := range []time.Duration{
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	} {
+		if width = w; cfg.For <= maxIntervals*w {
+			break
+		}
+	}
+	s.width = int64(width)
+	s.rep = &Report{
+		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Limit: cfg.Limit.String(), Recovered: -1,
+		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width), Cells: make([]CellReport, len(cfg.Cells)),
+	}
+	for i := range cfg.Cells {
+		s.rep.Cells[i] = CellReport{Cell: i + 1, Share: cfg.Cells[i].Share}
+	}
+}
+
+// interval returns that of now. What is answered after the end counts as answered in the last.
+func (s *sim) interval() *Interval {
+	return &s.rep.Intervals[min(int(s.now/s.width), len(s.rep.Intervals)-1)]
+}
+
+func (s *sim) called(n int) {
+	s.count.calls += n
+	s.interval().Calls += n
+}
+
+func (s *sim) asked(c *cell) {
+	s.rep.Asked++
+	c.rep.Asked++
+	s.interval().Asked++
+}
+
+// tell books an answer.
+func (s *sim) tell(p *process, j *job, allowed, degraded bool) {
+	in, c := s.interval(), p.cell.rep
+	switch {
+	case allowed:
+		s.rep.Admitted++
+		c.Admitted++
+		in.Admitted++
+	case degraded && s.cfg.OnUnavailable == Deny:
+		s.rep.Failed++
+	default:
+		s.rep.Refused++
+		c.Refused++
+		in.Refused++
+	}
+	if degraded {
+		s.rep.Degraded++
+		c.Degraded++
+		in.Degraded++
+		if allowed {
+			s.rep.DegradedAdmitted++
+		}
+	}
+	s.took.add(s.now - j.began)
+}
+
+func (s *sim) report() *Report {
+	r, cfg := s.rep, &s.cfg
+	for i := range s.entities {
+		if s.entities[i].asked {
+			r.Entities++
+		}
+	}
+	issued := s.truth.Clock(begin+int64(cfg.For)) - s.truth.Clock(begin)
+	r.Allowed = float64(r.Entities) * float64(s.truth.Burst+issued) / 1000
+	r.Tokens = float64(r.Admitted) * float64(cfg.Tokens)
+	r.Over = float64(max(0, s.over)) / 1000
+	r.OverPart = r.Over / float64(cfg.Limit.Burst)
+	r.Calls, r.InVain, r.Throttled, r.Units, r.Splits = s.count.calls, s.count.inVain, s.count.throttled, s.count.units, s.count.splits
+	if r.Asked > 0 {
+		r.PerAsked, r.UnitsAsked = float64(r.Calls)/float64(r.Asked), float64(r.Units)/float64(r.Asked)
+	}
+	if r.Admitted > 0 {
+		r.PerAdmit = float64(r.Calls) / float64(r.Admitted)
+	}
+	r.P50, r.P99, r.Max = s.took.at(0.50), s.took.at(0.99), float64(s.took.most)/1e6
+	if s.outage > 0 {
+		r.Recovered = float64(max(0, s.backAt-s.outage)) / 1e9
+	}
+	return r
+}
+
+// histogram counts durations, to a sixteenth.
+type histogram struct {
+	slots [64 * 16]int
+	n     int
+	most  int64
+}
+
+func (h *histogram) add(d int64) {
+	h.n++
+	h.most = max(h.most, d)
+	h.slots[slotOf(d)]++
+}
+
+func slotOf(d int64) int {
+	if d < 16 {
+		return int(max(d, 0))
+	}
+	shift := bits.Len64(uint64(d)) - 5
+	return shift*16 + int(d>>shift)
+}
+
+// at returns the quantile in milliseconds, not below what it is, and above by a sixteenth at most.
+func (h *histogram) at(q float64) float64 {
+	rest := int(q * float64(h.n))
+	for i, n := range &h.slots {
+		if rest -= n; rest < 0 {
+			if i < 16 {
+				return float64(i) / 1e6
+			}
+			shift := i/16 - 1
+			return float64(min(h.most, int64(i-shift*16+1)<<shift)) / 1e6
+		}
+	}
+	return float64(h.most) / 1e6
+}

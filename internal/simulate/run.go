@@ -1,0 +1,232 @@
+package simulate
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirlimits/weir/internal/breaker"
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// begin is when a simulation begins, in nanoseconds since bucket.Epoch: a whole number of days.
+const begin = int64(800 * 24 * time.Hour)
+
+// sim is a fleet.
+type sim struct {
+	cfg       Config
+	agenda    agenda
+	now       int64 // since begin
+	demand    *rand.Rand
+	dice      *rand.Rand
+	zipf      *rand.Zipf
+	mu, sigma float64 // of a call's latency in nanoseconds
+
+	cells     []*cell
+	processes []*process
+	truth     bucket.Params // the limit of an entity, over all cells
+	entities  []entity
+
+	count counts
+	rep   *Report
+	took  histogram
+	over  int64 // the most that any entity was given beyond its limit
+
+	trouble bool  // some calls fail
+	width   int64 // of an interval
+	outage  int64 // when the last outage ends that does; 0: none
+	backAt  int64 // when a process last asked again that had not since
+}
+
+// cell is a table and the processes that use it.
+type cell struct {
+	s      *sim
+	number int // from 0
+	params bucket.Params
+	limit  store.Limit // the same, for the shares
+	table  map[int]*rows
+	rep    *CellReport
+	below  float64 // demand of the cells before it and its own, of 1
+}
+
+// entity is what is known of one that asks, by nobody who decides.
+type entity struct {
+	asked bool
+	level int64 // of what was admitted, at the true time
+	ideal int64 // of a limiter that knows all at once
+}
+
+// counts are of calls to the tables.
+type counts struct{ calls, units, inVain, throttled, splits int }
+
+// Run simulates a scenario. It returns an error if the scenario is not one, or if ctx ends.
+func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	s := newSim(cfg)
+	next := s.interarrival()
+	for step := 0; ; step++ {
+		if step%(1<<14) == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if progress != nil {
+				progress(min(1, float64(s.now)/float64(cfg.For)))
+			}
+		}
+		if more := len(s.agenda.events) > 0; next <= int64(cfg.For) && (!more || next <= s.agenda.events[0].at) {
+			s.now = next
+			s.arrive()
+			next += s.interarrival()
+		} else if more {
+			e := s.agenda.next()
+			s.now = e.at
+			e.do()
+		} else {
+			return s.report(), nil
+		}
+	}
+}
+
+func newSim(cfg Config) *sim {
+	s := &sim{cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)), entities: make([]entity, cfg.Entities)}
+	if cfg.Zipf > 0 {
+		s.zipf = rand.NewZipf(s.demand, cfg.Zipf, 1, uint64(cfg.Entities-1))
+	}
+	s.mu = math.Log(float64(cfg.P50))
+	s.sigma = (math.Log(float64(cfg.P99)) - s.mu) / 2.3263 // standard deviations to the 99th percentile
+	s.truth = bucket.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
+	s.trouble = len(cfg.Outages) > 0 || cfg.Errors+cfg.Lost > 0
+	for _, o := range cfg.Outages {
+		if o.To < cfg.For {
+			s.outage = max(s.outage, int64(o.To))
+		}
+	}
+	s.newReport()
+	demand := 0.0
+	for _, c := range cfg.Cells {
+		demand += c.Demand
+	}
+	below := 0.0
+	for i, c := range cfg.Cells {
+		below += c.Demand / demand
+		p := s.truth
+		p.Amount, p.Burst = max(1, int64(c.Share*float64(p.Amount))), max(1, int64(c.Share*float64(p.Burst)))
+		s.cells = append(s.cells, &cell{
+			s: s, number: i, params: p, table: make(map[int]*rows), below: below, rep: &s.rep.Cells[i],
+			limit: store.Limit{Name: cfg.Limit.Name, Amount: p.Amount, Period: cfg.Limit.Period, Burst: p.Burst},
+		})
+	}
+	for i := range cfg.Processes {
+		p := &process{s: s, cell: s.cells[i%len(s.cells)], buckets: make(map[int]*memory)}
+		if cfg.ClockSkew > 0 {
+			p.skew = s.dice.Int64N(2*int64(cfg.ClockSkew)+1) - int64(cfg.ClockSkew)
+		}
+		p.breaker = breaker.New(breaker.Config{ // as the limiter has it
+			Cooldown: time.Second, Window: 2 * time.Second, Calls: 10, Silence: 4 * cfg.Within,
+			Slow: cfg.Within, Probe: time.Duration(callTimeout), Now: s.time, Uniform: s.dice.Float64,
+			Changed: func(st breaker.State) {
+				if st == breaker.Closed && !p.back && s.now >= s.outage && s.outage > 0 {
+					p.back, s.backAt = true, s.now
+				}
+			},
+		})
+		s.processes = append(s.processes, p)
+	}
+	return s
+}
+
+func (s *sim) at(t int64, do func())    { s.agenda.add(max(t, s.now), do) }
+func (s *sim) after(d int64, do func()) { s.at(s.now+d, do) }
+
+func (s *sim) interarrival() int64 { return int64(s.demand.ExpFloat64() / s.cfg.Rate * 1e9) }
+
+// latency draws how long a call takes, there and back.
+func (s *sim) latency() int64 {
+	if s.sigma <= 0 {
+		return int64(s.cfg.P50)
+	}
+	return int64(min(math.Exp(s.mu+s.sigma*s.dice.NormFloat64()), float64(10*time.Second)))
+}
+
+func (s *sim) chance(share float64) bool { return share > 0 && s.dice.Float64() < share }
+
+// down reports whether a cell's table answers nobody.
+func (s *sim) down(c *cell) bool {
+	for _, o := range s.cfg.Outages {
+		if (o.Cell == 0 || o.Cell == c.number+1) && s.now >= int64(o.From) && s.now < int64(o.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// joined returns how many processes are there at a time.
+func (s *sim) joined(at int64) int {
+	late := s.cfg.Processes - s.cfg.Begin
+	switch from, to := int64(s.cfg.JoinFrom), int64(s.cfg.JoinTo); {
+	case late == 0 || at < from:
+		return s.cfg.Begin
+	case at >= to:
+		return s.cfg.Processes
+	default:
+		return s.cfg.Begin + int(float64(late)*float64(at-from)/float64(to-from))
+	}
+}
+
+// of returns how many of the first n processes are a cell's.
+func (c *cell) of(n int) int { return (n - c.number + len(c.s.cells) - 1) / len(c.s.cells) }
+
+// healthy returns how many of a cell's processes are known to be there.
+func (s *sim) healthy(c *cell) int { return max(1, c.of(s.joined(s.now-int64(s.cfg.Heartbeat)))) }
+
+// arrive has somebody ask.
+func (s *sim) arrive() {
+	c := s.cells[len(s.cells)-1]
+	if len(s.cells) > 1 {
+		x := s.demand.Float64()
+		for _, c = range s.cells {
+			if x < c.below {
+				break
+			}
+		}
+	}
+	p := s.processes[c.number+len(s.cells)*s.demand.IntN(c.of(s.joined(s.now)))]
+	id := 0
+	switch {
+	case s.zipf != nil:
+		id = int(s.zipf.Uint64())
+	case len(s.entities) > 1:
+		id = s.demand.IntN(len(s.entities))
+	}
+	e := &s.entities[id]
+	e.asked = true
+	s.asked(c)
+	var ok bool
+	if e.ideal, ok = s.truth.Debit(e.ideal, begin+s.now, s.cfg.Tokens*1000); ok {
+		s.rep.Ideal++
+	}
+	p.decide(id)
+}
+
+// rows returns a bucket's items in the cell's table.
+func (c *cell) rows(entity int) *rows {
+	r := c.table[entity]
+	if r == nil {
+		r = &rows{n: 1, shards: []shared{{item: item{n: 1}, units: c.s.cfg.Capacity, refilled: c.s.now}}}
+		c.table[entity] = r
+	}
+	return r
+}
+
+// admitted books what an entity was given, at the true time: what is beyond the limit over any stretch of time shows as
+// debt.
+func (c *cell) admitted(id int, amount int64) {
+	s := c.s
+	e, clock := &s.entities[id], s.truth.Clock(begin+s.now)
+	e.level = bucket.Spend(e.level, clock, amount)
+	s.over = max(s.over, -s.truth.Available(e.level, clock))
+}

@@ -1,0 +1,176 @@
+package simulate_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/simulate"
+)
+
+func run(t *testing.T, cfg simulate.Config) *simulate.Report {
+	t.Helper()
+	r, err := simulate.Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSums: every decision is answered once, whatever fails, and the parts add up to the whole.
+func TestSums(t *testing.T) {
+	t.Parallel()
+	for _, s := range simulate.Scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			cfg := s.Config
+			cfg.Rate /= 8 // for the sake of time
+			cfg.Limit.Amount, cfg.Limit.Burst = cfg.Limit.Amount/8, cfg.Limit.Burst/8
+			r := run(t, cfg)
+			if r.Admitted+r.Refused+r.Failed != r.Asked || r.Asked == 0 {
+				t.Errorf("%d asked, %d admitted, %d refused, %d failed", r.Asked, r.Admitted, r.Refused, r.Failed)
+			}
+			var all simulate.Interval
+			for _, in := range r.Intervals {
+				all.Asked, all.Admitted, all.Refused, all.Degraded, all.Calls = all.Asked+in.Asked, all.Admitted+in.Admitted, all.Refused+in.Refused, all.Degraded+in.Degraded, all.Calls+in.Calls
+			}
+			if want := (simulate.Interval{r.Asked, r.Admitted, r.Refused, r.Degraded, r.Calls}); all != want {
+				t.Errorf("the intervals come to %+v, not %+v", all, want)
+			}
+			asked := 0
+			for _, c := range r.Cells {
+				asked += c.Asked
+			}
+			if asked != r.Asked {
+				t.Errorf("the cells were asked %d times", asked)
+			}
+			if r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.Max || r.Max > 1001 {
+				t.Errorf("took %g, %g, %g ms", r.P50, r.P99, r.Max)
+			}
+		})
+	}
+}
+
+// TestSeed: the same seed, the same report; another seed, another.
+func TestSeed(t *testing.T) {
+	t.Parallel()
+	cfg := simulate.Config{
+		Limit: weir.PerSecond("rps", 100), Rate: 300, Processes: 20, Entities: 3, Errors: 0.02, Lost: 0.01, For: 10 * time.Second,
+		Outages: []simulate.Outage{{From: 2 * time.Second, To: 5 * time.Second}},
+	}
+	a, b := run(t, cfg), run(t, cfg)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	cfg.Seed = 2
+	if c := run(t, cfg); c.Calls == a.Calls && c.Admitted == a.Admitted {
+		t.Error("another seed made no difference")
+	}
+}
+
+// TestNeverMore: without faults nobody gets more than the limit over any stretch of time, and nearly all of it; with
+// clocks that are apart, more by what the limit issues in that time, once.
+func TestNeverMore(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		cfg := simulate.Config{Seed: seed, Limit: weir.PerSecond("rps", 500), Rate: 1500, Processes: 50, For: 5 * time.Second, Capacity: 1e6}
+		r := run(t, cfg)
+		if r.Over > 0 || float64(r.Admitted) < 0.97*float64(r.Ideal) {
+			t.Errorf("seed %d: %d of %d admitted, over by %g", seed, r.Admitted, r.Ideal, r.Over)
+		}
+		cfg.ClockSkew = 500 * time.Millisecond
+		if apart := run(t, cfg); apart.Over > 500 || apart.Admitted >= r.Admitted {
+			t.Errorf("seed %d: clocks apart, %d admitted, over by %g", seed, apart.Admitted, apart.Over)
+		}
+	}
+}
+
+// TestOutage: a fleet without its table goes on by itself, within the limit and a burst, and comes back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	cfg := simulate.Config{
+		Limit: weir.PerSecond("rps", 1000), Rate: 1500, Processes: 50, For: 40 * time.Second, Capacity: 1e6, MaxShards: 1,
+		Outages: []simulate.Outage{{From: 10 * time.Second, To: 25 * time.Second}},
+	}
+	r := run(t, cfg)
+	if r.Tokens > 1.01*r.Allowed || r.Over > 1000 || r.DegradedAdmitted < 12_000 {
+		t.Errorf("%g of %g admitted, over by %g, %d degraded", r.Tokens, r.Allowed, r.Over, r.DegradedAdmitted)
+	}
+	if r.Recovered <= 0 || r.Recovered > 2.5 {
+		t.Errorf("recovered after %g s", r.Recovered)
+	}
+	cfg.OnUnavailable = simulate.Deny
+	if r := run(t, cfg); r.Failed == 0 || r.DegradedAdmitted > 0 || r.Over > 0 {
+		t.Errorf("deny: %d failed, %d admitted degraded, over by %g", r.Failed, r.DegradedAdmitted, r.Over)
+	}
+	cfg.OnUnavailable = simulate.Allow
+	if r := run(t, cfg); r.Failed > 0 || r.DegradedAdmitted != r.Degraded || r.Over < 5000 {
+		t.Errorf("allow: %d failed, %d of %d admitted degraded, over by %g", r.Failed, r.DegradedAdmitted, r.Degraded, r.Over)
+	}
+	cfg.Outages[0].To = time.Hour // never
+	if r := run(t, cfg); r.Recovered != -1 || r.Degraded == 0 {
+		t.Errorf("an outage that does not end: recovered after %g s", r.Recovered)
+	}
+}
+
+// TestCells: equal shares starve the cell with most of the demand, and none gets more than its share.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	r := run(t, simulate.Config{
+		Limit: weir.PerSecond("rps", 200), Rate: 200, Processes: 20, For: 20 * time.Second,
+		Cells: []simulate.Cell{{0.5, 0.9}, {0.5, 0.1}},
+	})
+	a, b := r.Cells[0], r.Cells[1]
+	if a.Refused == 0 || a.Admitted > 100+100*20+20 || b.Refused > 0 || r.Over > 0 {
+		t.Errorf("%+v %+v, over by %g", a, b, r.Over)
+	}
+}
+
+// TestSplit: a bucket that is written more often than an item can be is split until its calls go through.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	cfg := simulate.Config{Limit: weir.PerSecond("rps", 10_000), Rate: 2500, Processes: 100, For: 12 * time.Second}
+	r := run(t, cfg)
+	last := r.Intervals[len(r.Intervals)/2:]
+	if r.Splits < 2 || r.Throttled == 0 {
+		t.Errorf("%d splits, %d throttled", r.Splits, r.Throttled)
+	}
+	for _, in := range last {
+		if in.Degraded > 0 || float64(in.Calls) > 1.5*float64(in.Asked) {
+			t.Errorf("in the end %+v", in)
+		}
+	}
+	cfg.MaxShards = 1
+	if r := run(t, cfg); r.Splits != 0 || r.Degraded == 0 {
+		t.Errorf("never to be split: %d splits, %d degraded", r.Splits, r.Degraded)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	limit := weir.PerSecond("rps", 10)
+	for field, cfg := range map[string]simulate.Config{
+		"for": {For: -1}, "processes": {Processes: -1}, "begin": {Begin: 1000}, "join": {JoinTo: time.Hour}, "skew": {ClockSkew: time.Minute},
+		"rate": {Rate: -1}, "decisions": {Rate: 1e9}, "entities": {Entities: -1}, "zipf": {Zipf: 0.5}, "tokens": {Tokens: 11},
+		"latency": {P50: time.Second, P99: time.Millisecond}, "capacity": {Capacity: -1}, "max-shards": {MaxShards: 3},
+		"within": {Within: 3 * time.Second}, "errors": {Errors: 2}, "lost": {Lost: -1}, "on-unavailable": {OnUnavailable: "perhaps"},
+		"cells": {Cells: []simulate.Cell{{0.9, 1}, {0.9, 1}}}, "outage": {Outages: []simulate.Outage{{From: time.Second}}},
+	} {
+		cfg.Limit = limit
+		var bad *weir.ConfigError
+		if _, err := simulate.Run(t.Context(), cfg, nil); !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	if _, err := simulate.Run(t.Context(), simulate.Config{}, nil); err == nil {
+		t.Error("no limit, and no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := simulate.Run(ctx, simulate.Config{Limit: limit}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

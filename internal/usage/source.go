@@ -1,0 +1,315 @@
+package usage
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Sight is what an item's counters were in a minute, as an image of it in a stream shows them.
+type Sight struct {
+	ID     uint64 // of the birth; never 0
+	Minute int64  // of the last change
+	Counts []Count
+	// Base says that what it shows was counted already, or before anything was: it is where an unknown birth begins.
+	Base bool
+}
+
+// Source is what was seen of one item, whose births follow one another but have ids without order. The zero value has
+// seen nothing. Whoever keeps it applies what it says in one step with it.
+type Source struct {
+	account Account
+	births  []birth
+	closed  int64 // births whose last minute is before it were closed; 0: none
+	tops    []top
+	begun   bool // see [Source.Begun]
+}
+
+// birth is when one was seen last.
+type birth struct {
+	id     uint64
+	minute int64
+}
+
+// top is the highest minute of a limit in the day or month that runs.
+type top struct {
+	limit  string
+	window byte
+	start  int64
+	amount int64
+}
+
+// Delta is a difference to a figure of a window.
+type Delta struct {
+	Window store.Window
+	Start  int64 // seconds since the Unix epoch
+	Limit  string
+	Figure Figure
+	Amount int64
+}
+
+// openMinutes is for how long what comes late finds the minute in which it belongs.
+const openMinutes = 20
+
+// Late is how long after a newer birth was seen an older one is remembered, in minutes: the time that a stream keeps
+// its records, twice.
+const Late = 2 * 24 * 60
+
+// maxBirths is of how many births an account keeps the readings: some are reset all the time. Those of the last minutes
+// are kept however many there are, since what is born may be told a little late.
+const maxBirths, bornLate = 512, 2
+
+// See takes sights in and returns what they change. The changes are those of the set of sights: their order does not
+// matter within [openMinutes], nor ever whether one comes twice. Births older than late minutes, of which others came
+// after, are closed, and the oldest where there are more than [maxBirths].
+func (s *Source) See(sights []Sight, late int64) []Delta {
+	s.begun = false
+	var changes []Change
+	for i := range sights {
+		changes = s.see(&sights[i], late, changes)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	var deltas []Delta
+	for _, c := range changes {
+		at := timeOfHour(c.Hour)
+		for _, w := range store.Windows {
+			if c.Figure != Peak || w == store.Hourly {
+				deltas = addDelta(deltas, Delta{w, Start(w, at).Unix(), c.Limit, c.Figure, c.Delta})
+			}
+		}
+	}
+	deltas = s.rise(deltas)
+	return slices.DeleteFunc(deltas, func(d Delta) bool { return d.Amount == 0 })
+}
+
+func (s *Source) see(x *Sight, late int64, changes []Change) []Change {
+	newest := s.newest()
+	i := slices.IndexFunc(s.births, func(b birth) bool { return b.id == x.ID })
+	switch {
+	case i >= 0:
+		s.births[i].minute = max(s.births[i].minute, x.Minute)
+	case len(s.births) > 0 && x.Minute < newest-late, s.closed != 0 && x.Minute < s.closed:
+		return changes // it was closed
+	default:
+		s.births = append(s.births, birth{x.ID, x.Minute})
+		if x.Base {
+			s.begun = true
+			for _, c := range x.Counts {
+				t := s.account.trail(x.ID, c)
+				t.base = max(t.base, c.Value)
+			}
+		}
+	}
+	changes = s.account.Observe(&Observation{ID: x.ID, Minute: x.Minute, Counts: x.Counts}, changes)
+	if x.Minute <= newest && i >= 0 {
+		return changes
+	}
+	newest = s.newest()
+	s.account.Close(newest-openMinutes, false)
+	if len(s.births) > 1 {
+		s.close(newest, late)
+	}
+	return changes
+}
+
+// close forgets the births that are too old, or too many.
+func (s *Source) close(newest, late int64) {
+	before := newest - late
+	if len(s.births) > maxBirths {
+		minutes := make([]int64, len(s.births))
+		for i, b := range s.births {
+			minutes[i] = b.minute
+		}
+		slices.Sort(minutes)
+		s.closed = max(s.closed, min(minutes[len(minutes)-maxBirths/2], newest-bornLate))
+		before = max(before, s.closed)
+	}
+	open := make(map[uint64]bool, len(s.births))
+	for _, b := range s.births {
+		open[b.id] = b.minute >= before
+	}
+	s.account.trails = slices.DeleteFunc(s.account.trails, func(t trail) bool { return !open[t.birth] })
+	s.births = slices.DeleteFunc(s.births, func(b birth) bool { return !open[b.id] })
+}
+
+// Begun reports whether the last [Source.See] began a birth where it was: a source that has done so must be kept, also
+// when nothing has changed by it, or the next sight would count the birth from zero.
+func (s *Source) Begun() bool { return s.begun }
+
+func (s *Source) newest() int64 {
+	var newest int64
+	for i, b := range s.births {
+		if i == 0 || b.minute > newest {
+			newest = b.minute
+		}
+	}
+	return newest
+}
+
+// rise adds by how much the highest minutes of the day and month that run have risen.
+func (s *Source) rise(deltas []Delta) []Delta {
+	var limits []string
+	for i := range s.account.trails {
+		if t := &s.account.trails[i]; t.figure == Debited && !slices.Contains(limits, t.limit) {
+			limits = append(limits, t.limit)
+		}
+	}
+	for _, limit := range limits {
+		for _, p := range s.account.peaksOf(limit) {
+			at := timeOfHour(p.hour)
+			for _, w := range store.Windows[1:] {
+				start := Start(w, at).Unix()
+				i := slices.IndexFunc(s.tops, func(t top) bool { return t.limit == limit && t.window == letter(w) })
+				if i < 0 {
+					i = len(s.tops)
+					s.tops = append(s.tops, top{limit: limit, window: letter(w), start: start})
+				}
+				switch t := &s.tops[i]; {
+				case t.start > start:
+				case t.start < start:
+					t.start, t.amount = start, 0
+					fallthrough
+				default:
+					if p.amount > t.amount {
+						deltas = addDelta(deltas, Delta{w, start, limit, Peak, p.amount - t.amount})
+						t.amount = p.amount
+					}
+				}
+			}
+		}
+	}
+	s.tops = slices.DeleteFunc(s.tops, func(t top) bool { return !slices.Contains(limits, t.limit) })
+	return deltas
+}
+
+func addDelta(deltas []Delta, d Delta) []Delta {
+	for i := range deltas {
+		o := &deltas[i]
+		if o.Start == d.Start && o.Figure == d.Figure && o.Window == d.Window && o.Limit == d.Limit {
+			o.Amount += d.Amount
+			return deltas
+		}
+	}
+	return append(deltas, d)
+}
+
+// Append appends a source's bytes.
+func (s *Source) Append(buf []byte) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(s.births)))
+	for _, b := range s.births {
+		buf = binary.AppendVarint(binary.AppendUvarint(buf, b.id), b.minute)
+	}
+	buf = binary.AppendVarint(buf, s.closed)
+	buf = binary.AppendUvarint(buf, uint64(len(s.tops)))
+	for _, t := range s.tops {
+		buf = append(appendString(buf, t.limit), t.window)
+		buf = binary.AppendVarint(binary.AppendVarint(buf, t.start), t.amount)
+	}
+	return s.account.Append(buf)
+}
+
+// Decode sets a source to what was appended.
+func (s *Source) Decode(raw []byte) error {
+	d := decoder{rest: raw}
+	*s = Source{}
+	for range d.count() {
+		s.births = append(s.births, birth{d.uvarint(), d.varint()})
+	}
+	s.closed = d.varint()
+	for range d.count() {
+		s.tops = append(s.tops, top{d.string(), d.byte(), d.varint(), d.varint()})
+	}
+	if d.failed {
+		return errDecode
+	}
+	return s.account.Decode(d.rest)
+}
+
+// AppendTold appends the bytes of a process's observations, for others to take in.
+func AppendTold(buf []byte, obs []Observation) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(obs)))
+	for i := range obs {
+		o := &obs[i]
+		buf = appendString(appendString(buf, o.Bucket.Entity), o.Bucket.Resource)
+		buf = binary.AppendVarint(binary.AppendUvarint(buf, o.ID), o.Minute)
+		buf = binary.AppendUvarint(buf, uint64(len(o.Counts)))
+		for _, c := range o.Counts {
+			buf = binary.AppendVarint(append(appendString(buf, c.Limit), byte(c.Figure)), c.Value)
+		}
+	}
+	return buf
+}
+
+// DecodeTold returns what [AppendTold] has appended, without namespace and source.
+func DecodeTold(raw []byte) ([]Observation, error) {
+	d := decoder{rest: raw}
+	var obs []Observation
+	for range d.count() {
+		o := Observation{Bucket: store.Bucket{Entity: d.string(), Resource: d.string()}, ID: d.uvarint(), Minute: d.varint()}
+		for range d.count() {
+			c := Count{d.string(), Figure(d.byte()), d.varint()}
+			if c.Figure >= figures {
+				d.fail()
+			}
+			o.Counts = append(o.Counts, c)
+		}
+		obs = append(obs, o)
+	}
+	return obs, d.err()
+}
+
+// MergeSight adds a sight to those of a source. Those of a birth in one minute, next to each other, become one.
+func MergeSight(sights []Sight, x Sight) []Sight {
+	if n := len(sights); n > 0 && !x.Base {
+		if last := &sights[n-1]; last.ID == x.ID && last.Minute == x.Minute && !last.Base {
+			for _, c := range x.Counts {
+				i := slices.IndexFunc(last.Counts, func(o Count) bool { return o.Figure == c.Figure && o.Limit == c.Limit })
+				if i < 0 {
+					last.Counts = append(last.Counts, c)
+				} else {
+					last.Counts[i].Value = max(last.Counts[i].Value, c.Value)
+				}
+			}
+			return sights
+		}
+	}
+	return append(sights, x)
+}
+
+// Figures is how many figures there are.
+const Figures = int(figures)
+
+// Letters spell the figures, in their order.
+const Letters = "NDRPFTAGWV"
+
+// FigureOf returns the figure that a letter spells.
+func FigureOf(letter byte) (Figure, bool) {
+	for i := range len(Letters) {
+		if Letters[i] == letter {
+			return Figure(i), true
+		}
+	}
+	return 0, false
+}
+
+// Ranked is the best of the records that are offered, by what they consumed of a limit, or by requests without one.
+type Ranked struct {
+	best ranked
+	most int
+}
+
+// NewRanked returns a ranking of at most so many.
+func NewRanked(limit string, most int) *Ranked { return &Ranked{ranked{limit: limit}, most} }
+
+// Offer offers a record; its counts may be used again.
+func (r *Ranked) Offer(u store.UsageRecord) { r.best.offer(u, r.most) }
+
+// Records returns the best, the first first.
+func (r *Ranked) Records() []store.UsageRecord {
+	slices.SortFunc(r.best.records, func(a, b store.UsageRecord) int { return cmp.Compare(0, r.best.compare(&a, &b)) })
+	return r.best.records
+}

@@ -1,0 +1,130 @@
+package usage_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+type figure struct {
+	window store.Window
+	start  int64
+	figure usage.Figure
+}
+
+func gather(sum map[figure]int64, deltas []usage.Delta) {
+	for _, d := range deltas {
+		k := figure{d.Window, d.Start, d.Figure}
+		if sum[k] += d.Amount; sum[k] == 0 {
+			delete(sum, k)
+		}
+	}
+}
+
+func sight(id uint64, minute, debited int64) usage.Sight {
+	return usage.Sight{ID: id, Minute: minute, Counts: []usage.Count{{Limit: "l", Figure: usage.Debited, Value: debited}}}
+}
+
+// Whatever comes twice, in another order within the minutes that are open, or after the account was stored and read
+// again, the windows are those of each amount in its minute.
+func TestSourceIsASetOfSights(t *testing.T) {
+	t.Parallel()
+	from := usage.MinuteOf(time.Date(2026, time.March, 31, 23, 50, 0, 0, time.UTC))
+	rapid.Check(t, func(t *rapid.T) {
+		want := make(map[figure]int64)
+		var sights []usage.Sight
+		minute, id, debited := from, uint64(1), int64(0)
+		for i := range rapid.IntRange(1, 12).Draw(t, "sights") {
+			minute += rapid.Int64Range(0, 1).Draw(t, "later")
+			if rapid.IntRange(0, 5).Draw(t, "born") == 0 {
+				id, debited = uint64(i+1)*0x9e3779b97f4a7c15>>1, 0 // in no order
+			}
+			amount := rapid.Int64Range(1, 100).Draw(t, "amount")
+			debited += amount
+			sights = append(sights, sight(id, minute, debited))
+			for _, w := range store.Windows {
+				want[figure{w, usage.Start(w, time.Unix(minute*60, 0)).Unix(), usage.Debited}] += amount
+			}
+		}
+		order := rapid.Permutation(append(sights, sights...)).Draw(t, "order")
+		var s usage.Source
+		got := make(map[figure]int64)
+		for len(order) > 0 {
+			n := rapid.IntRange(1, len(order)).Draw(t, "batch")
+			gather(got, s.See(order[:n], usage.Late))
+			order = order[n:]
+			raw := s.Append(nil)
+			if err := s.Decode(raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		maps.DeleteFunc(got, func(k figure, _ int64) bool { return k.figure == usage.Peak })
+		if !maps.Equal(got, want) {
+			t.Errorf("windows %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSourceBeginsWhereOthersHaveCounted(t *testing.T) {
+	t.Parallel()
+	var s usage.Source
+	got := make(map[figure]int64)
+	old := sight(1, 1000, 500)
+	old.Base = true
+	gather(got, s.See([]usage.Sight{old, sight(1, 5000, 510)}, usage.Late))
+	gather(got, s.See([]usage.Sight{old, sight(1, 5000, 510)}, usage.Late)) // known by now
+	hour := usage.Start(store.Hourly, time.Unix(5000*60, 0)).Unix()
+	if n := got[figure{store.Hourly, hour, usage.Debited}]; n != 10 || len(got) != 6 {
+		t.Errorf("windows %v, want 10 in one", got)
+	}
+}
+
+// An item that is reset each minute leaves no birth behind for longer than the stream may bring it.
+func TestSourceForgetsBirths(t *testing.T) {
+	t.Parallel()
+	var s usage.Source
+	total := int64(0)
+	sum := make(map[figure]int64)
+	const late = 120
+	for i := range int64(4 * late) {
+		gather(sum, s.See([]usage.Sight{sight(rand.Uint64()|1, i, 7)}, late))
+		total += 7
+	}
+	if n := len(s.Append(nil)); n > 5000 {
+		t.Errorf("%d bytes", n)
+	}
+	gather(sum, s.See([]usage.Sight{sight(99, 10, 1000)}, late)) // of a day that nobody delivers any more
+	for k, v := range sum {
+		if k.window == store.Monthly && k.figure == usage.Debited {
+			total -= v
+		}
+	}
+	if total != 0 {
+		t.Errorf("%d are missing", total)
+	}
+}
+
+func TestSourcePeaks(t *testing.T) {
+	t.Parallel()
+	day := usage.MinuteOf(time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC))
+	var s usage.Source
+	got := make(map[figure]int64)
+	for _, x := range []usage.Sight{sight(1, day, 5), sight(1, day+1, 30), sight(1, day+90, 40), sight(1, day+25*60, 60)} {
+		gather(got, s.See([]usage.Sight{x}, usage.Late))
+	}
+	at := func(w store.Window, minute int64) int64 {
+		return got[figure{w, usage.Start(w, time.Unix(minute*60, 0)).Unix(), usage.Peak}]
+	}
+	if a, b, c, d := at(store.Hourly, day), at(store.Hourly, day+90), at(store.Daily, day), at(store.Monthly, day); a != 25 || b != 10 || c != 25 || d != 25 {
+		t.Errorf("peaks %d, %d, %d, %d, want 25, 10, 25, 25", a, b, c, d)
+	}
+	if e := at(store.Daily, day+25*60); e != 20 {
+		t.Errorf("the next day's peak is %d, want 20", e)
+	}
+}

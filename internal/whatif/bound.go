@@ -1,0 +1,122 @@
+package whatif
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// window is what was recorded of one limit in one bucket. All amounts are tokens.
+type window struct {
+	start, end time.Time
+	spent      float64 // debited
+	returned   float64
+	refused    float64 // what refused requests asked for
+	peak       float64 // the most that was debited in a minute; 0: not known
+	request    float64 // the size of a request, on average; 0: not known
+}
+
+// bounds are how many tokens a limit would have refused, and how many if they had been asked for evenly.
+type bounds struct{ least, even, most float64 }
+
+// trial goes through the windows of a bucket in the order of time.
+type trial struct {
+	burst, rate float64 // tokens, tokens a second
+	level       float64 // the most that can be available, at the end of the last window
+	owed        float64 // the most that can be outstanding then
+	even        float64 // what is available then if all came evenly
+	end         time.Time
+}
+
+func newTrial(l weir.Limit) *trial {
+	burst := float64(l.Burst)
+	if l.Burst == 0 {
+		burst = float64(l.Amount)
+	}
+	return &trial{burst: burst, rate: float64(l.Amount) / l.Period.Seconds(), level: burst, even: burst}
+}
+
+// see returns the bounds of the next window.
+func (t *trial) see(w *window) bounds {
+	if gap := w.start.Sub(t.end).Seconds(); !t.end.IsZero() && gap > 0 {
+		t.level = min(t.burst, t.level+t.rate*gap)
+		t.even = min(t.burst, t.even+t.rate*gap)
+		t.owed = max(0, t.owed-t.rate*gap)
+	}
+	t.end = w.end
+	b := bounds{t.least(w), t.evenly(w), t.most(w)}
+	b.least = min(b.least, b.most)
+	b.even = min(max(b.even, b.least), b.most)
+	return b
+}
+
+const minute = 60
+
+// least: what was spent beyond all that the limit can have given. Tokens that came back are given again.
+func (t *trial) least(w *window) float64 {
+	length := w.end.Sub(w.start).Seconds()
+	given := t.level + t.rate*length
+	wanted := w.spent - w.returned
+	inMinute := w.peak - w.returned - t.burst - t.rate*minute
+	refused := max(0, wanted-given, inMinute)
+	t.level = min(t.burst, given-wanted+refused) // had more been refused, as much more would be left to refuse less of later
+	return refused
+}
+
+// most: what is refused if all came at the worst moments. A bucket that refuses has given, since it was last full, its
+// burst and what was issued meanwhile: refusals are what was asked for in such a stretch beyond that. The fewer tokens
+// stretches give, the worse, and that is all in one, or in as many as there can be: of two minutes each, whose requests
+// came at the end of the first and the start of the second.
+func (t *trial) most(w *window) float64 {
+	length := w.end.Sub(w.start).Seconds()
+	asked := w.spent + w.refused
+	peak := asked
+	if w.peak > 0 {
+		peak = min(asked, w.peak+w.refused)
+	}
+	burst := max(0, t.burst-max(1, w.request)) // a request is refused while less than it asks for is left
+	minutes := 0.0
+	if peak > 0 {
+		minutes = asked / peak
+	}
+	pair := min(2*peak, asked)
+	row := asked - t.rate*minute*max(0, minutes-2) // outstanding, of all in a row
+	most := max(
+		row+t.owed-burst,
+		max(0, pair+t.owed-burst)+max(0, minutes/2-1)*max(0, pair-burst),
+		0)
+	// What can be outstanding when the next window begins: of what came last, or of all since the one before.
+	t.owed = min(t.burst, max(pair, row, t.owed+asked-t.rate*length, 0))
+	return min(asked, most)
+}
+
+// evenly: what is refused if the busiest minute was in the middle, and the rest came at one pace.
+func (t *trial) evenly(w *window) (refused float64) {
+	length := w.end.Sub(w.start).Seconds()
+	asked := max(0, w.spent+w.refused-w.returned)
+	peak := min(asked, max(w.peak, asked*minute/length))
+	pace := (asked - peak) / (length - minute)
+	spell := func(sec, asked float64) {
+		t.even = min(t.burst, t.even+t.rate*sec-asked)
+		refused -= min(0, t.even)
+		t.even = max(0, t.even)
+	}
+	half := (length - minute) / 2
+	spell(half, pace*half)
+	spell(minute, peak)
+	spell(half, pace*half)
+	return refused
+}
+
+// surely reports whether the limit cannot have refused anything, or must have.
+func (b bounds) surely() (none, some bool) { return b.most < 0.5, b.least >= 0.5 }
+
+func (b bounds) plus(o bounds) bounds {
+	return bounds{b.least + o.least, b.even + o.even, b.most + o.most}
+}
+
+// tokens rounds: what is surely refused down, what can be up.
+func (b bounds) tokens() (least, even, most int64) {
+	return int64(math.Floor(b.least + 1e-6)), int64(math.Round(b.even)), int64(math.Ceil(b.most - 1e-6))
+}

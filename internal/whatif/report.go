@@ -1,0 +1,268 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Config says what to try on usage. Limits is required.
+type Config struct {
+	// Limits returns the limits that are proposed for an entity on a resource; nil: it is left out.
+	Limits func(entity, resource string) []weir.Limit
+	// Tokens are, by the names of proposed limits, those of the recorded ones that they are held against. Others are held
+	// against the recorded one of the same name, and where there is none against the number of requests.
+	Tokens map[string]string
+	// Top is how many of those who would have been refused are reported. Defaults to 10.
+	Top int
+	// Target is a share of tokens that may be refused, above 0 and below 1, for which values are suggested. 0: none are.
+	Target float64
+}
+
+// Report is what the limits would have refused. What is counted in tokens is so of each limit alone.
+type Report struct {
+	From    time.Time   `json:"from"`
+	To      time.Time   `json:"to"`
+	Window  weir.Window `json:"window"`
+	Windows int         `json:"windows"` // that were looked at
+	Buckets int         `json:"buckets"` // of an entity on a resource
+	Then    int64       `json:"refused_then"`
+
+	Limits []LimitResult `json:"limits"`
+	// Surely counts the buckets of which something would have been refused, Perhaps those of which something could have.
+	Surely  int            `json:"buckets_surely"`
+	Perhaps int            `json:"buckets_perhaps"`
+	Most    []BucketResult `json:"most_refused"`
+	When    []Moment       `json:"when"` // windows in which somebody would or could have been refused
+	Suggest []Suggestion   `json:"suggested,omitempty"`
+	Notes   []string       `json:"notes,omitempty"`
+}
+
+// Bounds are how many tokens would have been refused.
+type Bounds struct {
+	Asked  int64 `json:"asked"` // what was spent, and what was refused at the time
+	Least  int64 `json:"at_least"`
+	Even   int64 `json:"if_even"` // if it had come evenly but for the busiest minute
+	AtMost int64 `json:"at_most"`
+}
+
+// LimitResult is what limits of one name would have refused.
+type LimitResult struct {
+	Limit string `json:"limit"`
+	Bounds
+
+	Surely  int `json:"buckets_surely"`
+	Perhaps int `json:"buckets_perhaps"`
+}
+
+// BucketResult is what a limit would have refused an entity on a resource.
+type BucketResult struct {
+	Entity   string     `json:"entity"`
+	Resource string     `json:"resource"`
+	Limit    weir.Limit `json:"limit"`
+	Bounds
+
+	First time.Time `json:"first"` // window in which it would or could have been
+}
+
+// Moment is a window.
+type Moment struct {
+	Start   time.Time `json:"start"`
+	Surely  int       `json:"buckets_surely"`
+	Perhaps int       `json:"buckets_perhaps"`
+}
+
+// series is what was recorded in a bucket that a limit is held against.
+type series struct {
+	entity, resource string
+	limit            weir.Limit
+	windows          []window
+}
+
+// Run holds windows of entities, of one type, against limits.
+func Run(windows []weir.Usage, cfg Config) (*Report, error) {
+	cfg.Top = cmp.Or(cfg.Top, 10)
+	if cfg.Target < 0 || cfg.Target >= 1 {
+		return nil, &weir.ConfigError{Field: "target", Reason: "must be from 0 to below 1"}
+	}
+	windows = slices.Clone(windows)
+	slices.SortStableFunc(windows, func(a, b weir.Usage) int { return a.Start.Compare(b.Start) })
+	r := &Report{Limits: []LimitResult{}, Most: []BucketResult{}, When: []Moment{}}
+	all, err := r.lay(windows, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	r.judge(all, &cfg)
+	if cfg.Target > 0 {
+		r.suggest(all, cfg.Target)
+	}
+	return r, nil
+}
+
+// lay sorts what was recorded by bucket and limit, each in the order of time.
+func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
+	type bucket struct{ entity, resource string }
+	known := make(map[bucket][]*series)
+	var all []*series
+	byRequests, noPeak, ridden := false, false, false
+	for i := range windows {
+		u := &windows[i]
+		if u.Entity == "" || u.Resource == "" || u.Own != nil {
+			return nil, fmt.Errorf("the window of %s is not of an entity on a resource: list usage by entity", u.Start.Format(time.RFC3339))
+		}
+		if i == 0 {
+			r.From, r.Window = u.Start, u.Window
+		} else if u.Window != r.Window {
+			return nil, fmt.Errorf("windows are %s and %s: give those of one type", r.Window, u.Window)
+		}
+		b := bucket{u.Entity, u.Resource}
+		of, ok := known[b]
+		if !ok {
+			for _, l := range cfg.Limits(u.Entity, u.Resource) {
+				if l, ok := enforced(l, u.Entity); ok {
+					of = append(of, &series{entity: u.Entity, resource: u.Resource, limit: l})
+				}
+			}
+			known[b] = of
+			if all = append(all, of...); len(of) > 0 {
+				r.Buckets++
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		r.Windows++
+		r.Then += u.Refused
+		r.To = u.Window.Next(u.Start)
+		for _, s := range of {
+			w, counted := windowOf(u, cmp.Or(cfg.Tokens[s.limit.Name], s.limit.Name))
+			byRequests = byRequests || !counted
+			noPeak = noPeak || counted && w.peak == 0 && w.spent > 0
+			ridden = ridden || counted && u.Requests == 0 && w.spent > 0
+			if w.spent+w.refused > 0 {
+				s.windows = append(s.windows, w)
+			}
+		}
+	}
+	for note, applies := range map[string]bool{
+		"where a limit's tokens were not recorded, it is held against the number of requests, whose busiest minute is not known": byRequests,
+		"the busiest minute is not known everywhere: at most as if all of a window had come at once":                             noPeak,
+		"the number of requests is not recorded: the size of each is not known":                                                  ridden,
+	} {
+		if applies {
+			r.Notes = append(r.Notes, note)
+		}
+	}
+	slices.Sort(r.Notes)
+	return all, nil
+}
+
+// enforced returns what a limit refuses an entity by, if it does.
+func enforced(l weir.Limit, entity string) (weir.Limit, bool) {
+	if !l.EnforcedFor(entity) {
+		if l.Former == (weir.Rate{}) {
+			return l, false
+		}
+		l.Amount, l.Period, l.Burst = l.Former.Amount, l.Former.Period, l.Former.Burst
+	}
+	l.Enforce, l.Former = weir.EnforceOn, weir.Rate{}
+	return l, true
+}
+
+// windowOf returns what was recorded of a limit; counted says whether it was, else it is requests.
+func windowOf(u *weir.Usage, limit string) (w window, counted bool) {
+	w = window{start: u.Start, end: u.Window.Next(u.Start)}
+	for _, l := range u.Limits {
+		if l.Limit != limit {
+			continue
+		}
+		w.spent, w.returned, w.peak, w.refused = float64(l.Debited), float64(l.Returned), float64(l.Peak), float64(l.RefusedTokens)
+		if u.Requests > 0 {
+			w.request = w.spent / float64(u.Requests)
+		}
+		if w.refused == 0 { // not told, as in CSV
+			w.refused = float64(l.Refused) * max(1, w.request)
+		}
+		return w, true
+	}
+	w.spent, w.refused, w.request = float64(u.Requests), float64(u.Refused), 1
+	return w, false
+}
+
+// judge fills in what would have been refused.
+func (r *Report) judge(all []*series, cfg *Config) {
+	type hit struct{ surely, perhaps bool }
+	limits := make(map[string]*LimitResult)
+	moments := make(map[time.Time]map[[2]string]hit)
+	buckets := make(map[[2]string]hit)
+	sums := make(map[string]bounds)
+	for _, s := range all {
+		t, id := newTrial(s.limit), [2]string{s.entity, s.resource}
+		lr := limits[s.limit.Name]
+		if lr == nil {
+			lr = &LimitResult{Limit: s.limit.Name}
+			limits[s.limit.Name] = lr
+		}
+		var total bounds
+		br := BucketResult{Entity: s.entity, Resource: s.resource, Limit: s.limit}
+		for i := range s.windows {
+			w := &s.windows[i]
+			b := t.see(w)
+			total = total.plus(b)
+			br.Asked += int64(w.spent + w.refused)
+			if none, some := b.surely(); !none {
+				if br.First.IsZero() {
+					br.First = w.start
+				}
+				if moments[w.start] == nil {
+					moments[w.start] = make(map[[2]string]hit)
+				}
+				h := moments[w.start][id]
+				moments[w.start][id] = hit{h.surely || some, true}
+			}
+		}
+		sums[s.limit.Name] = sums[s.limit.Name].plus(total)
+		lr.Asked += br.Asked
+		br.Least, br.Even, br.AtMost = total.tokens()
+		none, some := total.surely()
+		if none {
+			continue
+		}
+		lr.Perhaps++
+		if some {
+			lr.Surely++
+		}
+		h := buckets[id]
+		buckets[id] = hit{h.surely || some, true}
+		r.Most = append(r.Most, br)
+	}
+	for name, lr := range limits {
+		lr.Least, lr.Even, lr.AtMost = sums[name].tokens()
+		r.Limits = append(r.Limits, *lr)
+	}
+	slices.SortFunc(r.Limits, func(a, b LimitResult) int { return cmp.Compare(a.Limit, b.Limit) })
+	count := func(hits map[[2]string]hit) (surely int) {
+		for _, h := range hits {
+			if h.surely {
+				surely++
+			}
+		}
+		return surely
+	}
+	r.Surely, r.Perhaps = count(buckets), len(buckets)
+	for start, hits := range moments {
+		r.When = append(r.When, Moment{start, count(hits), len(hits)})
+	}
+	slices.SortFunc(r.When, func(a, b Moment) int { return a.Start.Compare(b.Start) })
+	slices.SortFunc(r.Most, func(a, b BucketResult) int {
+		return cmp.Or(cmp.Compare(share(b.Least, b.Asked), share(a.Least, a.Asked)), cmp.Compare(share(b.Even, b.Asked), share(a.Even, a.Asked)),
+			cmp.Compare(share(b.AtMost, b.Asked), share(a.AtMost, a.Asked)),
+			cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Limit.Name, b.Limit.Name))
+	})
+	r.Most = r.Most[:min(cfg.Top, len(r.Most)):len(r.Most)]
+}
+
+func share(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }

@@ -1,0 +1,280 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/internal/backstop"
+	"github.com/weirlimits/weir/internal/breaker"
+	"github.com/weirlimits/weir/store"
+)
+
+// Cause is why the store did not make a decision.
+type Cause string
+
+// Why the store did not make a decision.
+const (
+	CauseNone    Cause = ""        // it did
+	CauseTimeout Cause = "timeout" // it did not answer in time
+	CauseError   Cause = "error"   // it failed
+	CauseOpen    Cause = "open"    // it has not answered for a while, and was not asked
+)
+
+// causes are those that are counted.
+var causes = []Cause{CauseTimeout, CauseError, CauseOpen}
+
+func causeOf(err error) Cause {
+	switch {
+	case errors.Is(err, errOpen):
+		return CauseOpen
+	case errors.Is(err, context.DeadlineExceeded):
+		return CauseTimeout
+	}
+	return CauseError
+}
+
+// errOpen says that the store was not asked.
+var errOpen = &StoreError{Op: "take", Err: errors.New("it was not asked, for it has not answered lately"), Hint: "it is asked once every Config.Cooldown until it answers"}
+
+// degradation says why the store did not decide, and what was admitted instead.
+type degradation struct {
+	reason    string
+	cause     Cause
+	local     bool // the tokens are of this process's share, else nothing was spent
+	elsewhere bool // of that of another process, or of one that has ended
+	n         int  // of so many processes
+}
+
+// free reports whether a lease holds nothing, for nothing was spent.
+func (d *degradation) free() bool { return d != nil && !d.local }
+
+func (d *degradation) causeOf() Cause {
+	if d == nil {
+		return CauseNone
+	}
+	return d.cause
+}
+
+// describe makes a status say what applies to the entity: the share is only why.
+func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
+	if d == nil || !d.local {
+		return
+	}
+	st.Amount, st.Period, st.Burst = l.Amount/1000, l.Period, l.Burst/1000
+	share := backstop.Of(l, d.n)
+	if st.Refused && st.Requested*1000 > share.Burst { // it passes when the share is full
+		st.RetryAfter, _ = share.RetryAfter(st.level, st.at, share.Burst)
+	}
+	st.Over = math.MaxInt64
+	if each := max(share.Burst, min(st.Requested, l.Burst/1000)*1000); each <= (math.MaxInt64-999)/int64(d.n) {
+		st.Over = (each*int64(d.n) + 999) / 1000
+	}
+}
+
+// degraded marks a decision. Its statuses come after.
+func (d *Decision) degraded(by *degradation) {
+	if by == nil {
+		return
+	}
+	d.Degraded, d.Reason, d.cause = true, by.reason, by.cause
+	if by.free() {
+		d.Over = -1
+	}
+}
+
+// over sums up its statuses.
+func (d *Decision) over() {
+	for i := range d.Statuses {
+		d.Over = max(d.Over, d.Statuses[i].Over)
+	}
+}
+
+// local is this process's share of the limits, and what it owes the store.
+type local struct {
+	core   *core
+	shares *backstop.Shares
+	wanted atomic.Bool // somebody asks for Local: shares are kept warm
+	owed   owed
+
+	openings, admitted, refused atomic.Uint64
+	causes                      [3]atomic.Uint64 // decisions without the store: timeout, error, open
+}
+
+// guard puts a breaker before a store that may not answer, and shares behind it.
+func (c *core) guard() {
+	if c.immediate != nil {
+		return
+	}
+	c.local = &local{core: c, shares: backstop.New(c.cfg.CacheEntries)}
+	c.local.owed.debts = make(map[store.Bucket]*debt)
+	c.local.wanted.Store(c.cfg.OnUnavailable == Local)
+	if c.cfg.Cooldown < 0 {
+		return
+	}
+	stopped := false // a probe that fails stops nothing anew
+	c.breaker = breaker.New(breaker.Config{
+		Cooldown: c.cfg.Cooldown, Window: 2 * time.Second, Calls: 10, Silence: 4 * c.cfg.DecideWithin,
+		Slow: c.cfg.DecideWithin, Probe: c.cfg.StoreTimeout,
+		Changed: func(s breaker.State) {
+			if s == breaker.Open && !stopped {
+				c.local.openings.Add(1)
+			}
+			stopped = s != breaker.Closed
+			if f := c.cfg.Observer.Breaker; f != nil {
+				f(context.Background(), BreakerEvent{s.String()})
+			}
+		},
+	})
+}
+
+// begin reports whether the store is to be asked. If so, done is to be called.
+func (c *core) begin() (call breaker.Call, ok bool) {
+	if c.breaker == nil {
+		return call, true
+	}
+	return c.breaker.Begin()
+}
+
+func (c *core) done(call breaker.Call, r breaker.Result) {
+	if c.breaker != nil {
+		call.Done(r)
+	}
+}
+
+// answered tells the breaker what came of asking. The caller's end, mistakes, and what the cell does not know say nothing
+// of the store.
+func (c *core) answered(call breaker.Call, trouble bool, err error) {
+	if trouble && !errors.Is(err, errOldShare) {
+		c.done(call, breaker.Failed)
+	} else {
+		c.done(call, breaker.Unknown)
+	}
+}
+
+// countCause counts a decision without the store.
+func (c *core) countCause(cause error) {
+	if c.local == nil {
+		return
+	}
+	c.local.causes[slices.Index(causes, causeOf(cause))].Add(1)
+}
+
+// instances returns how many processes share the limits.
+func (c *core) instances() int { return max(1, c.cfg.Instances()) }
+
+// want has shares kept warm from now on.
+func (lo *local) want() {
+	if lo != nil && !lo.wanted.Load() {
+		lo.wanted.Store(true)
+	}
+}
+
+// warm charges what the store has decided to the shares.
+func (lo *local) warm(debits []store.Debit, out *store.Outcome) {
+	if lo == nil || !lo.wanted.Load() {
+		return
+	}
+	lo.owed.answered()
+	if n := len(out.Levels); n > 0 { // of a settle there may be fewer
+		for i := range debits {
+			n -= len(debits[i].Charges)
+		}
+		if n != 0 {
+			return
+		}
+	}
+	lo.shares.Warm(debits, out, lo.core.instances(), time.Now())
+}
+
+// share admits a request from this process's share of its limits, or refuses it.
+func (l *Limiter) share(req *Request, p *plan, cause error) (*Lease, error) {
+	if err := shared(req.Entity, req.Resource, p, cause); err != nil {
+		return nil, err
+	}
+	lease, err := l.prepare(p, req)
+	if err != nil {
+		return nil, err
+	}
+	out, by, err := l.takeShare(lease.debits, cause)
+	if err != nil {
+		return nil, err
+	}
+	lease.at, lease.levels, lease.degraded = out.At, out.Levels, by
+	if !out.Allowed {
+		return nil, &ExceededError{Decision: lease.decision(false)}
+	}
+	if p.shadows {
+		lease.leaveOut()
+	}
+	l.core.local.owe(lease.debits)
+	return lease, nil
+}
+
+// takeShare decides over this process's shares. What is admitted is to be owed.
+func (l *Limiter) takeShare(debits []store.Debit, cause error) (store.Outcome, *degradation, error) {
+	lo := l.core.local
+	lo.want()
+	n := l.core.instances()
+	out, ok := lo.shares.Take(debits, n, time.Now())
+	if !ok {
+		return out, nil, &unavailableError{&StoreError{Op: "take", Err: cause, Hint: "and there is no room for more local shares: raise Config.CacheEntries"}}
+	}
+	if !out.Allowed {
+		lo.refused.Add(1)
+	}
+	return out, &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause), local: true, n: n}, nil
+}
+
+// shared returns why there is no share by a plan, if that is so.
+func shared(entity, resource string, p *plan, cause error) error {
+	if p != nil {
+		if err := p.usable(); errors.Is(err, errNoShare) { // one that is only old is the best there is, as the limits are
+			return &unavailableError{err}
+		}
+		return nil
+	}
+	return &unavailableError{&StoreError{
+		Op: "take", Key: fmt.Sprintf("entity %q on resource %q", entity, resource), Err: cause,
+		Hint: "the limits are not known here, so that no share of them can be admitted",
+	}}
+}
+
+// settleLocal changes what a lease of this process's share holds.
+func (le *Lease) settleLocal(debits []store.Debit) store.Outcome {
+	lo := le.lim.core.local
+	out := store.Outcome{Allowed: true, At: time.Now()}
+	if lo == nil {
+		return out // a store that always answers: the lease is of a process with another one
+	}
+	if le.degraded.elsewhere { // it may have been given back before: in doubt, debit
+		debits = added(debits)
+	}
+	lo.shares.Settle(debits, lo.core.instances(), out.At)
+	lo.owe(debits)
+	if le.plan.space != nil {
+		le.plan.space.queues.returned(debits)
+	}
+	return out
+}
+
+// added returns the debits that add.
+func added(debits []store.Debit) []store.Debit {
+	var all []store.Debit
+	for _, d := range debits {
+		var cs []store.Charge
+		for _, c := range d.Charges {
+			if c.Amount > 0 {
+				cs = append(cs, c)
+			}
+		}
+		if d.Charges = cs; len(cs) > 0 {
+			all = append(all, d)
+		}
+	}
+	return all
+}

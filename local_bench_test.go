@@ -1,0 +1,43 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// remote is a store in memory that the limiter takes for one that may wait.
+type remote struct{ store.Store }
+
+// BenchmarkRemote is what a decision costs beside the store's answer.
+func BenchmarkRemote(b *testing.B) {
+	for _, how := range []weir.Unavailable{weir.Deny, weir.Local} {
+		lim, err := weir.New(weir.Config{Store: remote{memory.New(nil)}, OnUnavailable: how})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = lim.Close() })
+		if err := lim.SetLimits(b.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerMinute("tpm", 60_000_000)); err != nil {
+			b.Fatal(err)
+		}
+		b.Run("allow/"+string(how), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := lim.Allow(b.Context(), "alice", "api"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("acquire/"+string(how), func(b *testing.B) {
+			b.ReportAllocs()
+			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
+			for b.Loop() {
+				if _, err := lim.Acquire(b.Context(), req); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

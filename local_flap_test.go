@@ -1,0 +1,64 @@
+package weir_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// A store that flaps, however it does, costs about a burst beyond the limit, not one each time: what was admitted without
+// it is charged, also when it goes again before that.
+func TestLocalFlaps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ up, down time.Duration }{
+		{time.Second, time.Second}, {2 * time.Second, 2 * time.Second}, {200 * time.Millisecond, 1300 * time.Millisecond}, {150 * time.Millisecond, 850 * time.Millisecond},
+	} {
+		t.Run(c.up.String()+" of "+(c.up+c.down).String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const rate = 10
+				o := &outage{Store: memory.New(nil)}
+				var fleet []*weir.Limiter
+				for range 2 {
+					lim, err := weir.New(weir.Config{
+						Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: time.Hour,
+						Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
+					})
+					must(t, err)
+					fleet = append(fleet, lim)
+				}
+				defer func() {
+					for _, lim := range fleet {
+						must(t, lim.Close())
+					}
+				}()
+				must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
+				began := time.Now()
+				admitted, degraded := 0, 0
+				for since := time.Duration(0); since < 2*time.Minute; since = time.Since(began) {
+					o.dark.Store(since%(c.up+c.down) >= c.up)
+					for _, lim := range fleet {
+						lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}})
+						if err == nil {
+							admitted++
+							if lease.Decision().Degraded {
+								degraded++
+							}
+						}
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				took := time.Since(began)
+				o.dark.Store(false)
+				limit := rate + int(rate*took.Seconds())
+				t.Logf("admitted %d (%d degraded) of %d; %+v", admitted, degraded, limit, fleet[0].BackstopStats())
+				if admitted > limit+6*rate {
+					t.Errorf("admitted %d in %v, the limit allows %d", admitted, took, limit)
+				}
+			})
+		})
+	}
+}

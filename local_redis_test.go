@@ -1,0 +1,122 @@
+package weir_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/store/redis"
+)
+
+// TestRedisOutage kills a real server, and freezes it, under load. What is asserted is that every call was answered and
+// that no more was admitted than is said; the times are told. WEIR_OUTAGE=full takes 5 s and 15 s with 64 callers, as
+// make outage does.
+func TestRedisOutage(t *testing.T) {
+	t.Parallel()
+	killed, frozen, callers := 500*time.Millisecond, time.Second, 16
+	if os.Getenv("WEIR_OUTAGE") == "full" {
+		killed, frozen, callers = 5*time.Second, 15*time.Second, 64
+	}
+	srv := redistest.Start(t)
+	st, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + srv.Addr})
+	must(t, err)
+	lim, err := weir.New(weir.Config{Store: st, OnUnavailable: weir.Local, DecideWithin: 12 * time.Millisecond})
+	must(t, err)
+	defer func() { must(t, lim.Close()) }()
+	const rate = 1000 // a second, and the burst
+	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
+
+	var admitted, degraded, unanswered atomic.Int64
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	times := make([][]time.Duration, callers)
+	began := time.Now()
+	for i := range callers {
+		all.Go(func() {
+			for !stop.Load() {
+				began := time.Now()
+				lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}})
+				times[i] = append(times[i], time.Since(began))
+				var over *weir.ExceededError
+				switch {
+				case err == nil:
+					admitted.Add(1)
+					if lease.Decision().Degraded {
+						degraded.Add(1)
+					}
+				case errors.As(err, &over):
+					if over.Degraded {
+						degraded.Add(1)
+					}
+				default:
+					unanswered.Add(1)
+					t.Log(err)
+				}
+				time.Sleep(time.Millisecond) // real time: it is a server
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond) // real time: it is a server
+	_, port, _ := net.SplitHostPort(srv.Addr)
+	n, _ := strconv.Atoi(port)
+	breakFor(t, lim, &degraded, "frozen", frozen,
+		func() { must(t, srv.Signal(syscall.SIGSTOP)) }, func() { must(t, srv.Signal(syscall.SIGCONT)) })
+	breakFor(t, lim, &degraded, "killed", killed, srv.Kill, func() {
+		again, err := redistest.Launch(redistest.Binary(t), n)
+		must(t, err)
+		t.Cleanup(again.Stop)
+	})
+	time.Sleep(200 * time.Millisecond) // real time: it is a server
+	stop.Store(true)
+	all.Wait()
+	took := time.Since(began)
+
+	flat := slices.Sorted(func(yield func(time.Duration) bool) {
+		for _, ts := range times {
+			for _, d := range ts {
+				if !yield(d) {
+					return
+				}
+			}
+		}
+	})
+	at := func(q float64) time.Duration { return flat[int(q*float64(len(flat)-1))].Round(10 * time.Microsecond) }
+	t.Logf("%d calls: p50 %v, p99 %v, p99.9 %v, max %v; %d admitted in %v; %+v",
+		len(flat), at(0.5), at(0.99), at(0.999), at(1), admitted.Load(), took.Round(time.Millisecond), lim.BackstopStats())
+	if unanswered.Load() > 0 {
+		t.Errorf("%d calls were not answered", unanswered.Load())
+	}
+	// The burst, what the decision says for either outage, and another burst: a server that was killed has forgotten.
+	if most := int64(rate*took.Seconds()) + 4*rate; admitted.Load() > most {
+		t.Errorf("admitted %d, at most %d", admitted.Load(), most)
+	}
+}
+
+// breakFor breaks a store for a while, and waits until it is asked again.
+func breakFor(t *testing.T, lim *weir.Limiter, degraded *atomic.Int64, name string, broken time.Duration, begin, end func()) {
+	t.Helper()
+	degraded.Store(0)
+	begin()
+	time.Sleep(broken) // real time: it is a server
+	end()
+	back := time.Now()
+	for lim.BackstopStats().Breaker != "closed" {
+		if time.Since(back) > 10*time.Second {
+			t.Fatalf("%s: not asked again: %+v", name, lim.BackstopStats())
+		}
+		time.Sleep(time.Millisecond) // real time: it is a server
+	}
+	t.Logf("%s for %v: %d degraded answers, asked again after %v", name, broken, degraded.Load(), time.Since(back).Round(time.Millisecond))
+	if degraded.Load() == 0 {
+		t.Errorf("%s: the store was never missed", name)
+	}
+}

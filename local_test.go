@@ -1,0 +1,315 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// dark makes a store answer nothing at all.
+func dark(f *fakeStore) {
+	f.take = func(ctx context.Context, _ store.Take) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
+	f.settle = func(ctx context.Context, _ store.Settle) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
+	f.get = func(ctx context.Context, _ ...store.Key) (store.Got, error) { return store.Got{}, hang(ctx) }
+	f.peek = func(ctx context.Context, _ ...store.Bucket) (store.Snapshot, error) {
+		return store.Snapshot{}, hang(ctx)
+	}
+}
+
+// backstopped is for a fleet of n with a store that is given 10 ms.
+func backstopped(n int) func(*weir.Config) {
+	return func(c *weir.Config) {
+		c.OnUnavailable, c.DecideWithin = weir.Local, 10*time.Millisecond
+		c.Instances = func() int { return n }
+	}
+}
+
+// A share of one of four: a quarter of what the limit has left, then a quarter of its rate, and no answer is late.
+func TestLocalShare(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 40))
+		b.take("alice", weir.Tokens{"rpm": 20})
+		b.fake.does(dark)
+		admitted := 0
+		for range 20 {
+			began := time.Now()
+			lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+			if took := time.Since(began); took > 10*time.Millisecond { // DecideWithin
+				t.Errorf("took %v", took)
+			}
+			var over *weir.ExceededError
+			switch {
+			case err == nil:
+				admitted++
+				d := lease.Decision()
+				st := d.Statuses[0]
+				if !d.Degraded || d.Over != 40 || st.Over != 40 || st.Burst != 40 || st.Period != time.Minute || d.Reason == "" {
+					t.Errorf("%+v", d)
+				}
+			case !errors.As(err, &over) || !over.Degraded || over.RetryAfter > 6*time.Second:
+				t.Errorf("%v", err)
+			}
+		}
+		if admitted != 0 { // what this process was admitted was its own share of the 20, twice
+			t.Errorf("admitted %d at once", admitted)
+		}
+		time.Sleep(6 * time.Second) // 40 a minute over four are one in six seconds
+		b.take("alice", one)
+		b.refused("alice", one)
+		st := b.BackstopStats()
+		if st.Breaker == "closed" || st.Openings != 1 || st.Admitted != 1 || st.NotAsked == 0 || st.Instances != 4 {
+			t.Errorf("%+v", st)
+		}
+	}, backstopped(4), func(c *weir.Config) { c.Cooldown = time.Hour })
+}
+
+// What others have spent counts, as far as the store has said so.
+func TestLocalStartsAsTheStoreWas(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 40))
+		other := b.peer(backstopped(4))
+		other.take("alice", weir.Tokens{"rpm": 39})
+		b.take("alice", weir.Tokens{"rpm": 1})
+		other.take("carol", weir.Tokens{"rpm": 20})
+		if ok, err := b.Allow(b.ctx, "carol", "api"); !ok || err != nil { // whose answer has no levels
+			t.Error(ok, err)
+		}
+		b.take("bob", nil)
+		b.fake.does(dark)
+		b.refused("alice", one) // empty in the store
+		b.take("bob", weir.Tokens{"rpm": 10})
+		b.refused("bob", one)
+		b.take("carol", weir.Tokens{"rpm": 9})
+		b.refused("carol", one)
+	}, backstopped(4))
+}
+
+// Few tokens for many processes: one each, at their share of the rate.
+func TestLocalHasAToken(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.take("alice", nil)
+		b.take("bob", nil)
+		b.fake.does(dark)
+		lease := b.take("alice", one)
+		if over := lease.Decision().Over; over != 50 {
+			t.Errorf("over %d, want a token for each of 50", over)
+		}
+		d := b.refused("alice", one)
+		if d.RetryAfter < 299*time.Second || d.RetryAfter > 300*time.Second {
+			t.Errorf("retry after %v, want a fiftieth of 10 a minute", d.RetryAfter)
+		}
+		b.take("bob", weir.Tokens{"rpm": 8}) // more than a share: while it is full
+		b.refused("bob", nil)
+	}, backstopped(50))
+}
+
+func (b *bundle) eventually(what string, f func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 100 {
+		if f() {
+			return
+		}
+		<-tick.C
+	}
+	b.t.Errorf("not within 10 s: %s: %+v", what, b.BackstopStats())
+}
+
+// When the store answers again it is charged what time has not covered, once, and without traffic.
+func TestLocalIsCharged(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerDay("rpd", 2400), weir.PerSecond("rps", 100))
+		b.chain("child", "parent")
+		tokens := weir.Tokens{"rpd": 100, "rps": 10}
+		b.take("child", tokens)
+		var mu sync.Mutex
+		lost, returned := true, weir.Tokens{}
+		b.fake.does(dark)
+		b.take("child", tokens)
+		kept := b.take("child", tokens)
+		back := b.take("child", tokens)
+		must(t, back.Rollback(b.ctx))
+		wantErr(t, back.Rollback(b.ctx), weir.ErrRolledBack)
+		must(t, kept.Adjust(b.ctx, weir.Tokens{"rpd": 50}))
+		b.fake.does(recovers)
+		b.fake.does(func(f *fakeStore) {
+			f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
+				out, err := f.Store.Settle(ctx, s)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, d := range s.Debits {
+					for _, c := range d.Charges {
+						if c.Amount < 0 {
+							returned[c.Limit.Name] -= c.Amount / 1000
+						}
+					}
+				}
+				if lost { // the first answer
+					lost = false
+					return store.Outcome{}, hang(ctx)
+				}
+				return out, err
+			}
+		})
+		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
+		b.wantLeft("child", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100}) // a second has long covered the rest
+		b.wantLeft("parent", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100})
+		st := b.BackstopStats()
+		if st.Lost != 0 || st.Charged < 500 {
+			t.Errorf("%+v", st)
+		}
+		// What was charged can still come back, and no more.
+		must(t, kept.Rollback(b.ctx))
+		b.eventually("it is given back", func() bool { return b.left("child", "rpd") == 2400-100-100 })
+		time.Sleep(5 * time.Second)
+		b.wantLeft("parent", weir.Tokens{"rpd": 2400 - 100 - 100, "rps": 100})
+		if mu.Lock(); returned["rpd"] != 2*150 || returned["rps"] != 0 { // which time had covered: nothing was charged
+			t.Errorf("gave back %v", returned)
+		}
+		mu.Unlock()
+		if d := b.take("child", tokens).Decision(); d.Degraded {
+			t.Errorf("%+v", d)
+		}
+	}, backstopped(1))
+}
+
+// Of limits that nobody knows there is no share.
+func TestLocalUnknown(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.fake.does(dark)
+		_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+		wantErr(t, err, weir.ErrUnavailable)
+		if err == nil || !strings.Contains(err.Error(), "not known") {
+			t.Errorf("%v", err)
+		}
+		_, err = b.Allow(b.ctx, "alice", "api")
+		wantErr(t, err, weir.ErrUnavailable)
+		_, err = b.AcquireAll(b.ctx, []weir.Request{{Entity: "alice", Resource: "api"}})
+		wantErr(t, err, weir.ErrUnavailable)
+	}, backstopped(1))
+}
+
+// What was known serves on, however old, at once, in each way to ask.
+func TestLocalFromWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 12))
+		for _, id := range []string{"a", "b", "c", "d"} {
+			b.take(id, nil)
+		}
+		time.Sleep(time.Hour) // all that is cached has expired
+		b.fake.does(dark)
+		for range 10 { // each waits as long as it may
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
+		}
+		b.eventually("it opens", func() bool {
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
+			return b.BackstopStats().Breaker == "open"
+		})
+		began := time.Now()
+		b.take("a", one)
+		if ok, err := b.Allow(b.ctx, "b", "api"); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		lease, err := b.Wait(b.ctx, weir.Request{Entity: "c", Resource: "api", Tokens: one})
+		if err != nil || !lease.Decision().Degraded {
+			t.Error(lease, err)
+		}
+		req := func(id string, n int64) weir.Request {
+			return weir.Request{Entity: id, Resource: "api", Tokens: weir.Tokens{"rpm": n}}
+		}
+		_, err = b.AcquireAll(b.ctx, []weir.Request{req("a", 2), req("b", 2), req("a", 2)})
+		var over *weir.ExceededError
+		if !errors.As(err, &over) || !over.Degraded || over.Over != 12 || len(over.Each) != 3 {
+			t.Errorf("%v", err)
+		}
+		leases, err := b.AcquireAll(b.ctx, []weir.Request{req("a", 2), req("b", 2)})
+		if err != nil || len(leases) != 2 || !leases[1].Decision().Degraded {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it was waited for %v", took)
+		}
+		for _, deny := range []weir.Unavailable{weir.Deny, weir.Allow} {
+			r := req("a", 100)
+			r.OnUnavailable = deny
+			lease, err := b.Acquire(b.ctx, r)
+			if deny == weir.Deny {
+				wantErr(t, err, weir.ErrUnavailable)
+			} else if err != nil || lease.Decision().Over != -1 {
+				t.Error(err)
+			}
+		}
+	}, backstopped(3), func(c *weir.Config) { c.Cooldown = time.Hour })
+}
+
+// A lease that left the process gives nothing back when it returns: nobody knows whether it did already.
+func TestLocalHeld(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 12))
+		b.take("alice", nil)
+		b.fake.does(dark)
+		h := b.take("alice", weir.Tokens{"rpm": 6}).Hold("x", time.Now().Add(time.Hour))
+		must(t, b.resume(h).Rollback(b.ctx))
+		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": -1}))
+		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": 2}))
+		b.take("alice", weir.Tokens{"rpm": 4})
+		b.refused("alice", one)
+	}, backstopped(1))
+}
+
+// What is still owed is charged when the limiter is closed.
+func TestLocalCharge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setupOn(t, &fakeStore{Store: memory.New(nil)}, nil, backstopped(1))
+		b.set("", "", weir.PerDay("rpd", 100))
+		b.take("alice", nil)
+		b.fake.does(takeFails(errDown))
+		b.take("alice", weir.Tokens{"rpd": 40})
+		b.fake.does(recovers)
+		must(t, b.Close())
+		if st := b.BackstopStats(); st.Charged != 40 || st.Lost != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A probe that fails is no new opening, and no bound is as good as one that does not fit.
+func TestLocalOpenings(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		const most = 1_000_000_000_000_000
+		b.set("", "", weir.Limit{Name: "rpd", Amount: 1, Period: 24 * time.Hour, Burst: most})
+		b.take("alice", nil)
+		b.fake.does(dark)
+		over := b.take("alice", weir.Tokens{"rpd": most}).Decision().Over
+		if over < most*9 {
+			t.Errorf("over %d", over)
+		}
+		for range 100 {
+			b.refused("alice", weir.Tokens{"rpd": 1})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if st := b.BackstopStats(); st.Openings != 1 || st.TimedOut < 12 {
+			t.Errorf("%+v", st)
+		}
+	}, backstopped(20))
+}

@@ -1,0 +1,6 @@
+package weir
+
+import "github.com/weirlimits/weir/store"
+
+// PartOf is a share's part of a limit, for tests.
+func PartOf(l Limit, sh Share) store.Limit { return sh.of(l.stored(false)) }

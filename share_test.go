@@ -1,0 +1,290 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// fixed are shares that a test sets.
+type fixed struct {
+	share weir.Share
+	stale func(epoch uint64)
+}
+
+func (f *fixed) Share(string) weir.Share { return f.share }
+
+func (f *fixed) Stale(_ context.Context, epoch uint64) {
+	if f.stale != nil {
+		f.stale(epoch)
+	}
+}
+
+func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
+	t.Helper()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil), Shares: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lim.Close() })
+	if err := lim.SetLimits(t.Context(), weir.Scope{}, limits...); err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+// admitted returns how many of the requests that come at once are admitted, by Allow in its two forms.
+func admitted(t *testing.T, lim *weir.Limiter) (n int) {
+	t.Helper()
+	for range 200 {
+		ok, err := lim.Allow(t.Context(), "alice", "api")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// A change of the share hands out no fresh burst: what is outstanding is kept.
+func TestShareChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}}
+		lim := sharing(t, f, weir.PerHour("rph", 100))
+		defer lim.Close()
+		set := func(num, den int64) {
+			f.share.Num, f.share.Den, f.share.Epoch = num, den, f.share.Epoch+1
+			lim.SharesChanged()
+		}
+		for _, step := range []struct {
+			num, den int64
+			want     int
+		}{{1, 2, 50}, {1, 4, 0}, {1, 2, 0}, {1, 5, 0}, {3, 4, 25}, {1, 1, 25}, {1, 2, 0}, {1, 1, 0}} {
+			set(step.num, step.den)
+			if n := admitted(t, lim); n != step.want {
+				t.Errorf("with %d/%d, %d are admitted, want %d", step.num, step.den, n, step.want)
+			}
+		}
+		set(1, 10)
+		if n := admitted(t, lim); n != 0 {
+			t.Errorf("%d are admitted by a bucket in debt", n)
+		}
+		time.Sleep(9 * time.Hour) // what was spent by larger shares is worked off by the share
+		if n := admitted(t, lim); n != 0 {
+			t.Errorf("%d are admitted after nine hours, of ten that it takes", n)
+		}
+		time.Sleep(time.Hour)
+		if n := admitted(t, lim); n != 10 {
+			t.Errorf("%d are admitted after ten hours", n)
+		}
+	})
+}
+
+func TestShareOfRequestsLimits(t *testing.T) {
+	t.Parallel()
+	lim := sharing(t, &fixed{share: weir.Share{Num: 1, Den: 4}}, weir.PerHour("rph", 100))
+	_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"x": 11}, Limits: []weir.Limit{weir.PerHour("x", 40)}})
+	var burst *weir.BurstError
+	if !errors.As(err, &burst) || burst.Burst != 10 {
+		t.Errorf("a request of more than the share: %v", err)
+	}
+}
+
+// The share of a request's own limits follows in steps: few enough that a share that moves all day, as by what is offered,
+// neither hands out a burst each time nor runs out of room.
+func TestShareOfRequestsLimitsMoves(t *testing.T) {
+	t.Parallel()
+	f := &fixed{share: weir.Share{Num: 500, Den: 1000, Epoch: 1}}
+	lim := sharing(t, f, weir.PerDay("rpd", 1000))
+	total := 0
+	for i := range int64(40) {
+		f.share.Num, f.share.Epoch = 500-10*i, f.share.Epoch+1
+		lim.SharesChanged()
+		for range 1000 {
+			_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"x": 1}, Limits: []weir.Limit{weir.PerDay("x", 1000)}})
+			if errors.Is(err, weir.ErrExceeded) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			total++
+		}
+	}
+	if total > 1000 {
+		t.Errorf("%d are admitted of a share of 500 that shrinks", total)
+	}
+}
+
+// Without a share nothing is admitted, whatever on_unavailable says; with an old one it is as if the store did not answer.
+func TestNoShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixed{}
+		lim := sharing(t, f, weir.PerHour("rph", 100))
+		defer lim.Close()
+		ask := func() (*weir.Lease, error) {
+			return lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}, OnUnavailable: weir.Allow})
+		}
+		if _, err := ask(); !errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("without a share: %v", err)
+		}
+		if _, err := lim.Allow(t.Context(), "e", "r"); !errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("without a share, Allow: %v", err)
+		}
+		f.share = weir.Share{Num: 1, Den: 1, Until: time.Now().Add(3 * time.Second)}
+		lim.SharesChanged()
+		if _, err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if le, err := ask(); err != nil || !le.Decision().Degraded {
+			t.Errorf("with an old share: %v", err)
+		}
+		if _, err := lim.Allow(t.Context(), "e", "r"); !errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("with an old share, Allow: %v", err)
+		}
+		f.share.Until = time.Now().Add(3 * time.Second) // found out without being told
+		time.Sleep(200 * time.Millisecond)
+		if le, err := ask(); err != nil || le.Decision().Degraded {
+			t.Errorf("with a new one: %v", err)
+		}
+	})
+}
+
+// A process that is stopped when it has looked at its share, and goes on when others count on that share, admits nothing.
+func TestShareStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}}
+		var stopped time.Duration
+		st := &fakeStore{Store: memory.New(nil)}
+		st.take = func(_ context.Context, t store.Take) (store.Outcome, error) {
+			time.Sleep(stopped)
+			return st.Store.Take(context.Background(), t) // whatever the context says
+		}
+		lim, err := weir.New(weir.Config{Store: st, Shares: f, DecideWithin: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 100)); err != nil {
+			t.Fatal(err)
+		}
+		req := weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}}
+		for name, ask := range map[string]func() error{
+			"Acquire":    func() error { _, err := lim.Acquire(t.Context(), req); return err },
+			"AcquireAll": func() error { _, err := lim.AcquireAll(t.Context(), []weir.Request{req, req}); return err },
+			"Allow":      func() error { _, err := lim.Allow(t.Context(), "e", "r"); return err },
+		} {
+			f.share.Until = time.Now().Add(4 * time.Second)
+			lim.SharesChanged()
+			stopped = 900 * time.Millisecond
+			if err := ask(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			stopped = 10 * time.Second
+			if err := ask(); !errors.Is(err, weir.ErrUnavailable) {
+				t.Errorf("%s, ten seconds after it looked at a share for four: %v", name, err)
+			}
+		}
+	})
+}
+
+// A process that still has the old share is refused by a bucket that was debited by the new one, and asks for it.
+func TestShareStale(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	two := []*fixed{{share: weir.Share{Num: 1, Den: 1, Epoch: 1}}, {share: weir.Share{Num: 1, Den: 1, Epoch: 1}}}
+	var lims []*weir.Limiter
+	for _, f := range two {
+		lim, err := weir.New(weir.Config{Store: st, Shares: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lim.Close() })
+		lims = append(lims, lim)
+	}
+	if err := lims[0].SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 10)); err != nil {
+		t.Fatal(err)
+	}
+	spend := func(i int) error {
+		_, err := lims[i].Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}})
+		return err
+	}
+	for i := range lims {
+		if err := spend(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two[0].share = weir.Share{Num: 1, Den: 5, Epoch: 2}
+	lims[0].SharesChanged()
+	if err := spend(0); !errors.Is(err, weir.ErrExceeded) {
+		t.Fatalf("two of two are spent: %v", err)
+	}
+	asked := 0
+	two[1].stale = func(epoch uint64) {
+		asked++
+		if epoch != 1 {
+			t.Errorf("epoch %d", epoch)
+		}
+		two[1].share = two[0].share
+	}
+	if err := spend(1); !errors.Is(err, weir.ErrExceeded) || asked != 1 {
+		t.Errorf("the old share still admits: %v, asked %d times", err, asked)
+	}
+	// Without a newer one it does not admit either.
+	two[0].share = weir.Share{Num: 1, Den: 10, Epoch: 3}
+	lims[0].SharesChanged()
+	_ = spend(0)
+	two[1].stale = nil
+	if err := spend(1); !errors.Is(err, weir.ErrUnavailable) {
+		t.Errorf("the old share: %v", err)
+	}
+}
+
+// The parts of a limit are together never more than it, of the burst as of what is issued.
+func TestShareParts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		limit := weir.Limit{
+			Name: "x", Amount: rapid.Int64Range(1, 1e12).Draw(rt, "amount"), Period: time.Duration(rapid.Int64Range(1e9, 1e15).Draw(rt, "period")),
+			Burst: rapid.Int64Range(1, 1e15).Draw(rt, "burst"),
+		}
+		nums := rapid.SliceOfN(rapid.Int64Range(0, 1000), 2, 6).Draw(rt, "shares")
+		var den int64
+		for _, n := range nums {
+			den += n
+		}
+		if den == 0 {
+			return
+		}
+		var amount, burst float64 // in tokens; exact up to 2^53 millitokens is not needed here
+		for _, n := range nums {
+			l := weir.PartOf(limit, weir.Share{Num: n, Den: den})
+			if l.Burst < 1 || l.Amount < 1 {
+				rt.Fatalf("%d/%d of %v is %v", n, den, limit, l)
+			}
+			if l.Burst >= 1000 { // it admits something
+				amount += float64(l.Amount) / 1000
+				burst += float64(l.Burst) / 1000
+			}
+			if least := weir.PartOf(limit, weir.Share{Num: n, Den: den, Least: true}); least.Burst < 1000 {
+				rt.Fatalf("the least is %d millitokens", least.Burst)
+			}
+		}
+		if amount > float64(limit.Amount)*(1+1e-12) || burst > float64(limit.Burst)*(1+1e-12) {
+			rt.Fatalf("%v, %v of %v together", amount, burst, limit)
+		}
+	})
+}

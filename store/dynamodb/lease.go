@@ -1,0 +1,134 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// The attributes of who reads a shard of the stream.
+const (
+	attrUntil = "until" // Unix time in nanoseconds
+	attrAtSeq = "seq"
+	attrDone  = "done"
+)
+
+// keepDone is for how long a shard that was read to its end is remembered: longer than the stream names it.
+const keepDone = 3 * 24 * time.Hour
+
+// StreamLease is who reads a shard of the table's stream, and how far they have come.
+type StreamLease struct {
+	Shard string
+	Owner string    // the zero value: nobody has read it yet
+	Until time.Time // from then on others may read it
+	After string    // the sequence number of the last record that was counted, or ""
+	Done  bool      // to its end
+}
+
+// StreamLeases returns who reads the table's stream.
+func (s *Store) StreamLeases(ctx context.Context) (map[string]StreamLease, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	key := streamKey("")
+	w := s.walk([]span{{"", attrPK, attrSK, key.pk, key.sk, key.sk[:len(key.sk)-1] + "$"}}, false, "")
+	leases := make(map[string]StreamLease)
+	for {
+		entries, err := w.next(ctx, 100)
+		if err != nil || len(entries) == 0 {
+			return leases, err
+		}
+		for _, e := range entries {
+			l, err := parseLease(strings.TrimPrefix(e.key.sk, key.sk), e.attrs)
+			if err != nil {
+				return nil, s.damaged(e.key, err)
+			}
+			leases[l.Shard] = l
+		}
+	}
+}
+
+func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLease, err error) {
+	l.Shard = shard
+	if l.Owner, err = field(attrs, attrBy, text); err != nil {
+		return l, err
+	}
+	n, err := field(attrs, attrUntil, number)
+	if err != nil {
+		return l, err
+	}
+	l.Until = time.Unix(0, n)
+	if _, ok := attrs[attrAtSeq]; ok {
+		l.After, err = field(attrs, attrAtSeq, text)
+	}
+	_, l.Done = attrs[attrDone]
+	return l, err
+}
+
+// LeaseStream takes a shard of the stream that nobody reads, whose reader's time is up, or that from reads, and returns
+// how far it was read. It reports whether it was to be had.
+func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
+	now := s.clock()
+	return s.lease(ctx, shard, &dynamodb.UpdateItemInput{
+		UpdateExpression:         aws.String("SET #b = :b, #u = :u"),
+		ConditionExpression:      aws.String("attribute_not_exists(#d) AND (attribute_not_exists(#b) OR #u < :n OR #b = :f)"),
+		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#d": attrDone},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":b": str(owner), ":u": num(now.Add(d).UnixNano()), ":n": num(now.UnixNano()), ":f": str(from),
+		},
+	})
+}
+
+// KeepStream says how far the owner of a lease has come, and prolongs it by d from now on; 0 gives it up. It reports
+// whether it was still the owner's.
+func (s *Store) KeepStream(ctx context.Context, l StreamLease, d time.Duration) (StreamLease, bool, error) {
+	until := s.clock().Add(d)
+	in := &dynamodb.UpdateItemInput{
+		UpdateExpression:          aws.String("SET #u = :u"),
+		ConditionExpression:       aws.String("#b = :b"),
+		ExpressionAttributeNames:  map[string]string{"#b": attrBy, "#u": attrUntil},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":b": str(l.Owner), ":u": num(until.UnixNano())},
+	}
+	if l.After != "" {
+		*in.UpdateExpression += ", #s = :s"
+		in.ExpressionAttributeNames["#s"], in.ExpressionAttributeValues[":s"] = attrAtSeq, str(l.After)
+	}
+	if l.Done {
+		*in.UpdateExpression += ", #d = :d, #t = :t"
+		in.ExpressionAttributeNames["#d"], in.ExpressionAttributeValues[":d"] = attrDone, num(1)
+		in.ExpressionAttributeNames["#t"], in.ExpressionAttributeValues[":t"] = attrTTL, num(until.Add(keepDone).Unix())
+	}
+	return s.lease(ctx, l.Shard, in)
+}
+
+func (s *Store) lease(ctx context.Context, shard string, in *dynamodb.UpdateItemInput) (StreamLease, bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return StreamLease{}, false, err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	key := streamKey(shard)
+	in.TableName, in.Key, in.ReturnValues = &s.cfg.Table, key.item(), types.ReturnValueAllNew
+	var out *dynamodb.UpdateItemOutput
+	err := s.attempt(ctx, func(ctx context.Context) (err error) {
+		out, err = s.cfg.Client.UpdateItem(ctx, in, once...)
+		return err
+	})
+	var failed *types.ConditionalCheckFailedException
+	switch {
+	case errors.As(err, &failed):
+		return StreamLease{}, false, nil
+	case err != nil:
+		return StreamLease{}, false, s.trouble("stream", key.String(), err)
+	}
+	l, err := parseLease(shard, out.Attributes)
+	if err != nil {
+		return l, false, s.damaged(key, err)
+	}
+	return l, true, nil
+}

@@ -1,0 +1,419 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// StreamRecord is one record of the table's stream.
+type StreamRecord struct {
+	Keys     map[string]types.AttributeValue
+	Old, New map[string]types.AttributeValue // nil: there was none, there is none
+	Created  time.Time                       // when the stream says that the change was made; the zero time if it does not
+}
+
+// Ledger books what the records of the table's stream tell of usage. It is safe for concurrent use, and any number of
+// them may book the same records at the same time, in any order: each is counted once.
+type Ledger struct {
+	s         *Store
+	retention store.Retention
+	part      int // of the sums that many buckets share: writers on different ones do not meet
+	parents   parents
+	mu        sync.Mutex
+	meters    map[primary]*shardMeter
+	since     int64 // the minute from which on usage is kept; 0: not known yet
+}
+
+// Ledger returns a ledger that gives windows the time to live that retention says.
+func (s *Store) Ledger(retention store.Retention) *Ledger {
+	return &Ledger{s: s, retention: retention, part: s.dice(usageParts), parents: parents{m: make(map[store.Key]parent)}}
+}
+
+// Booked is what became of records.
+type Booked struct {
+	Failed map[int]error // those that were not counted, by their place; all others are counted, or of no concern to usage
+	Hot    []Hot         // told once each time that they have become so
+}
+
+// Hot is a shard of a bucket that is written to too often: at four fifths or more of what one item can be, for two
+// seconds or longer.
+type Hot struct {
+	Bucket store.Bucket
+	Shard  int
+	Shards int // into how many the bucket is split, as far as this one is
+}
+
+// source is what a batch tells of a shard of a bucket, or of a process.
+type source struct {
+	key     primary
+	bucket  store.Bucket
+	sights  []usage.Sight
+	late    int64 // see [usage.Source.See]
+	keep    time.Duration
+	records []int // where they are in the batch
+	shard   int
+	first   *item // the images that were seen first and last
+	seen    *item
+}
+
+const (
+	// keepShard and keepProcess are for how long an account outlives its last write. An item that rests longer begins
+	// where it is: what it had counted is booked.
+	keepShard, keepProcess = 100 * 24 * time.Hour, 3 * 24 * time.Hour
+	resting                = 90 * 24 * 60 // minutes
+	lateProcess            = 60           // minutes
+	// ahead is how far a time may lie after its record was made. A clock that is wrong by more is not believed.
+	ahead = 5 * time.Minute
+)
+
+// Book counts what records tell, each bucket's at once, however many there are. Records of other items are left alone.
+// The error says that nothing could be counted.
+func (l *Ledger) Book(ctx context.Context, records []StreamRecord) (Booked, error) {
+	since, err := l.metered(ctx)
+	if err != nil {
+		return Booked{}, err
+	}
+	f := fold{since: since, sources: make(map[primary]*source), failed: make(map[int]error)}
+	for i := range records {
+		if err := f.add(i, &records[i]); err != nil {
+			f.failed[i] = err
+		}
+	}
+	for sources := f.order; len(sources) > 0; {
+		n := min(len(sources), maxBatch)
+		l.book(ctx, sources[:n], f.failed)
+		sources = sources[n:]
+	}
+	return Booked{f.failed, l.hot(f.order)}, nil
+}
+
+// fold is a batch taken apart.
+type fold struct {
+	since   int64
+	sources map[primary]*source
+	order   []*source
+	failed  map[int]error
+}
+
+func (f *fold) add(i int, r *StreamRecord) error {
+	if len(r.Keys) == 0 {
+		return nil
+	}
+	key, err := primaryOf(r.Keys)
+	if err != nil {
+		return err
+	}
+	switch key.sk {
+	case "#STATE":
+		return f.shard(i, key, r)
+	case sortTally:
+		return f.tally(i, key, r)
+	}
+	return nil
+}
+
+// ErrPoison says that a record of the stream cannot be read, now or ever: as a rule somebody has edited an item by hand.
+var ErrPoison = errors.New("the record is damaged")
+
+func poison(key primary, err error) error {
+	return &store.Error{Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err), Hint: "correct the item: its next record counts what this one would have"}
+}
+
+// shard takes in what a record tells of a bucket's shard.
+func (f *fold) shard(i int, key primary, r *StreamRecord) error {
+	b, k, ok := parseBucketKey(key.pk)
+	if !ok {
+		return poison(key, errors.New("is no key of a bucket"))
+	}
+	images := [2]*item{}
+	for n, attrs := range []map[string]types.AttributeValue{r.Old, r.New} {
+		it, err := parseItem(attrs)
+		if err != nil {
+			return poison(key, err)
+		}
+		images[n] = it
+	}
+	src := f.source(i, accountKey(b, strconv.Itoa(k)), b)
+	src.late, src.keep, src.shard = usage.Late, keepShard, k
+	was, is := images[0], images[1]
+	if was.exists && (src.seen == nil || src.seen.id != was.id || src.seen.writes != was.writes) {
+		s := sightOf(was, r.Created)
+		s.Base = s.Minute <= f.since || madeAt(is, r.Created)-s.Minute > resting
+		src.sights = usage.MergeSight(src.sights, s)
+	}
+	if is.exists {
+		src.sights = usage.MergeSight(src.sights, sightOf(is, r.Created))
+		src.seen = is
+		if src.first == nil {
+			src.first = is
+		}
+	}
+	return nil
+}
+
+func minuteOf(it *item, created time.Time) int64 {
+	return earliest(usage.MinuteOf(bucket.Time(it.at)), created)
+}
+
+// earliest returns a minute that somebody's clock has shown, unless it is far after the stream's own.
+func earliest(minute int64, created time.Time) int64 {
+	if !created.IsZero() && minute > usage.MinuteOf(created.Add(ahead)) {
+		return usage.MinuteOf(created)
+	}
+	return minute
+}
+
+// madeAt returns the minute of a change that left an item, or none; 0 if nobody says.
+func madeAt(is *item, created time.Time) int64 {
+	switch {
+	case is.exists:
+		return minuteOf(is, created)
+	case created.IsZero():
+		return 0
+	}
+	return usage.MinuteOf(created)
+}
+
+func sightOf(it *item, created time.Time) usage.Sight {
+	s := usage.Sight{ID: it.id, Minute: minuteOf(it, created), Counts: make([]usage.Count, 0, 2*len(it.limits))}
+	for i := range it.limits {
+		c := &it.limits[i]
+		if c.debited > 0 {
+			s.Counts = append(s.Counts, usage.Count{Limit: c.name, Figure: usage.Debited, Value: c.debited})
+		}
+		if c.returned > 0 {
+			s.Counts = append(s.Counts, usage.Count{Limit: c.name, Figure: usage.Returned, Value: c.returned})
+		}
+	}
+	return s
+}
+
+// tally takes in what a process has counted.
+func (f *fold) tally(i int, key primary, r *StreamRecord) error {
+	if r.New == nil {
+		return nil
+	}
+	ns, process, ok := parseTallyKey(key.pk)
+	if !ok {
+		return poison(key, errors.New("is no key of counts"))
+	}
+	raw, err := field(r.New, attrValue, binary)
+	if err != nil {
+		return poison(key, err)
+	}
+	told, err := usage.DecodeTold(raw)
+	if err != nil {
+		return poison(key, err)
+	}
+	for n := range told { // before any of it is taken in: a key that cannot be fails the calls of all
+		if err := countable(store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}, process); err != nil {
+			return poison(key, err)
+		}
+	}
+	for n := range told {
+		b := told[n].Bucket
+		b.Namespace = ns
+		src := f.source(i, accountKey(b, "p"+process), b)
+		src.late, src.keep = lateProcess, keepProcess
+		src.sights = usage.MergeSight(src.sights, usage.Sight{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts})
+	}
+	return nil
+}
+
+// countable reports why nothing can be booked of a bucket that a process names.
+func countable(b store.Bucket, process string) error {
+	switch {
+	case !utf8.ValidString(b.Entity + b.Resource):
+		return fmt.Errorf("%q on %q is not valid UTF-8", b.Entity, b.Resource)
+	case len(accountKey(b, "p"+process).pk) > maxHash, len(usageSort(startLayouts[store.Hourly], b.Entity, b.Resource)) > maxRange:
+		return fmt.Errorf("%.40q on %.40q is too long a name", b.Entity, b.Resource)
+	}
+	return nil
+}
+
+func (f *fold) source(i int, key primary, b store.Bucket) *source {
+	src := f.sources[key]
+	if src == nil {
+		src = &source{key: key, bucket: b}
+		f.sources[key] = src
+		f.order = append(f.order, src)
+	}
+	if n := len(src.records); n == 0 || src.records[n-1] != i {
+		src.records = append(src.records, i)
+	}
+	return src
+}
+
+// maxMeters is how many shards are watched for how often they are written to.
+const maxMeters = 10_000
+
+// hot reads the meters of shards, and returns those that are written to too often.
+func (l *Ledger) hot(sources []*source) []Hot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.meters == nil || len(l.meters) > maxMeters {
+		l.meters = make(map[primary]*shardMeter)
+	}
+	var hot []Hot
+	for _, src := range sources {
+		if src.seen == nil {
+			continue // a process
+		}
+		m := l.meters[src.key]
+		if m == nil || m.id != src.seen.id || m.shards != src.seen.shards {
+			m = &shardMeter{id: src.seen.id, shards: src.seen.shards}
+			l.meters[src.key] = m
+			if src.first.id == m.id && src.first.shards == m.shards {
+				m.read(src.first.writes, src.first.at)
+			}
+		}
+		m.read(src.seen.writes, src.seen.at)
+		if m.tooMuch() {
+			hot = append(hot, Hot{src.bucket, src.shard, m.shards})
+		}
+	}
+	return hot
+}
+
+// shardMeter is the meter of a shard, as long as it is split as deep.
+type shardMeter struct {
+	meter
+
+	id     uint64
+	shards int
+}
+
+// metered returns the minute from which on usage is kept: that in which the first ledger began.
+func (l *Ledger) metered(ctx context.Context) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.since != 0 {
+		return l.since, nil
+	}
+	ctx, cancel := l.s.within(ctx)
+	defer cancel()
+	it := meteredKey().item()
+	it[attrNumber] = num(usage.MinuteOf(l.s.clock()))
+	err := l.s.attempt(ctx, func(ctx context.Context) error {
+		_, err := l.s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &l.s.cfg.Table, Item: it,
+			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": attrPK},
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}, once...)
+		return err
+	})
+	var there *types.ConditionalCheckFailedException
+	switch {
+	case errors.As(err, &there):
+		it = there.Item
+	case err != nil:
+		return 0, l.s.trouble("usage", meteredKey().String(), err)
+	}
+	n, err := field(it, attrNumber, number)
+	if err != nil {
+		return 0, l.s.damaged(meteredKey(), err)
+	}
+	l.since = n
+	return n, nil
+}
+
+// parents remembers who is above whom, for a while.
+type parents struct {
+	mu sync.Mutex
+	m  map[store.Key]parent
+}
+
+type parent struct {
+	id    string
+	until time.Time
+}
+
+const (
+	parentFor  = time.Minute
+	maxParents = 50_000
+	maxChain   = 8
+)
+
+// above returns the chain of parents of each entity. It reads those of all at once, generation by generation.
+func (l *Ledger) above(ctx context.Context, buckets []store.Bucket) (map[store.Key][]string, error) {
+	chains := make(map[store.Key][]string, len(buckets))
+	next := make(map[store.Key][]store.Key) // who waits for whose parent
+	for _, b := range buckets {
+		k := store.Key{Namespace: b.Namespace, Kind: store.KindEntity, ID: b.Entity}
+		if _, ok := chains[k]; !ok {
+			chains[k] = nil
+			next[k] = []store.Key{k}
+		}
+	}
+	for range maxChain {
+		if err := l.learn(ctx, next); err != nil {
+			return nil, err
+		}
+		after := make(map[store.Key][]store.Key)
+		l.parents.mu.Lock()
+		for k, who := range next {
+			if p := l.parents.m[k].id; p != "" {
+				up := store.Key{Namespace: k.Namespace, Kind: store.KindEntity, ID: p}
+				for _, w := range who {
+					if !slices.Contains(chains[w], p) {
+						chains[w] = append(chains[w], p)
+						after[up] = append(after[up], w)
+					}
+				}
+			}
+		}
+		l.parents.mu.Unlock()
+		if next = after; len(next) == 0 {
+			break
+		}
+	}
+	return chains, nil
+}
+
+// learn reads the parents of entities of which they are not known.
+func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error {
+	now := l.s.clock()
+	var keys []primary
+	var asked []store.Key
+	l.parents.mu.Lock()
+	if len(l.parents.m) > maxParents {
+		clear(l.parents.m)
+	}
+	for k := range of {
+		if p, ok := l.parents.m[k]; !ok || now.After(p.until) {
+			keys, asked = append(keys, recordKey(k)), append(asked, k)
+		}
+	}
+	l.parents.mu.Unlock()
+	if len(keys) == 0 {
+		return nil
+	}
+	found, err := l.s.batchGet(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("read parents: %w", err)
+	}
+	l.parents.mu.Lock()
+	defer l.parents.mu.Unlock()
+	for i, k := range asked {
+		p := parent{until: now.Add(parentFor)}
+		if v, ok := found[keys[i]][attrParents]; ok {
+			p.id, _ = text(v)
+		}
+		l.parents.m[k] = p
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// maxTransact is how many items a transaction may write.
+const maxTransact = 100
+
+// account is what is kept of a source, as it was read.
+type account struct {
+	src     *source
+	version uint64 // 0: there is none
+	seen    usage.Source
+	deltas  []usage.Delta
+	rest    []usage.Sight // of later hours: they are booked after
+	bad     error         // it cannot be read
+}
+
+// written reports whether there is anything about the account to write.
+func (a *account) written() bool { return len(a.deltas) > 0 || a.seen.Begun() }
+
+// window is a window's key.
+type window struct {
+	namespace string
+	window    store.Window
+	of        store.UsageOf
+	part      int
+	start     int64
+	id, sub   string
+}
+
+// sums are what windows change by, by attribute.
+type sums map[window]map[string]int64
+
+// book counts what sources tell. Which records were not counted is added to failed.
+func (l *Ledger) book(ctx context.Context, sources []*source, failed map[int]error) {
+	fail := func(sources []*source, err error) {
+		for _, src := range sources {
+			for _, i := range src.records {
+				failed[i] = err
+			}
+		}
+	}
+	for try := 0; len(sources) > 0; try++ {
+		accounts, err := l.read(ctx, sources)
+		if err != nil {
+			fail(sources, err)
+			return
+		}
+		buckets := make([]store.Bucket, len(sources))
+		for i, src := range sources {
+			buckets[i] = src.bucket
+		}
+		chains, err := l.above(ctx, buckets)
+		if err != nil {
+			fail(sources, err)
+			return
+		}
+		accounts = slices.DeleteFunc(accounts, func(a account) bool {
+			if a.bad != nil {
+				fail([]*source{a.src}, a.bad)
+			}
+			return a.bad != nil
+		})
+		var again []*source
+		progress := false
+		for most := len(accounts); len(accounts) > 0; {
+			n, changed := l.fill(accounts[:min(most, len(accounts))], chains)
+			err := l.commit(ctx, accounts[:n], changed)
+			switch {
+			case !unwritable(err):
+			case n > 1: // one of them
+				most = 1
+				continue
+			default:
+				err = poison(accounts[0].src.key, err)
+			}
+			for i := range accounts[:n] {
+				a := &accounts[i]
+				switch {
+				case err == nil && len(a.rest) == 0:
+				case err == nil:
+					a.src.sights, progress = a.rest, true
+					again = append(again, a.src)
+				case reread(err):
+					again = append(again, a.src)
+				default:
+					fail([]*source{a.src}, err)
+				}
+			}
+			accounts = accounts[n:]
+		}
+		if sources = again; progress {
+			try = -1
+		}
+		if try >= maxRereads {
+			fail(sources, l.s.trouble("usage", "", errContended))
+			return
+		}
+	}
+}
+
+const maxRereads = 10
+
+var errContended = errors.New("others count the same records, again and again")
+
+// read reads the accounts of sources and has them see what is new, up to the end of an hour.
+func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error) {
+	keys := make([]primary, len(sources))
+	for i, src := range sources {
+		keys[i] = src.key
+	}
+	found, err := l.s.batchGet(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	accounts := make([]account, len(sources))
+	for i, src := range sources {
+		a := &accounts[i]
+		a.src = src
+		if attrs := found[src.key]; attrs != nil {
+			raw, err := field(attrs, attrValue, binary)
+			if err == nil {
+				a.version, err = field(attrs, attrVersion, unsigned)
+			}
+			if err == nil {
+				err = a.seen.Decode(raw)
+			}
+			if err != nil { // no reason not to count the others
+				a.bad = poison(src.key, err)
+				continue
+			}
+		}
+		n := 1
+		for n < len(src.sights) && src.sights[n].Minute/60 == src.sights[0].Minute/60 {
+			n++
+		}
+		a.rest = src.sights[n:]
+		a.deltas = a.seen.See(src.sights[:n], src.late)
+	}
+	return accounts, nil
+}
+
+// fill returns how many of the accounts one transaction takes, and what their windows change by.
+func (l *Ledger) fill(accounts []account, chains map[store.Key][]string) (int, sums) {
+	changed := make(sums)
+	writes := 0
+	for i := range accounts {
+		a := &accounts[i]
+		if !a.written() {
+			continue
+		}
+		b := a.src.bucket
+		chain := chains[store.Key{Namespace: b.Namespace, Kind: store.KindEntity, ID: b.Entity}]
+		fresh := 0
+		l.each(a, chain, func(w window, _ *usage.Delta) {
+			if _, ok := changed[w]; !ok {
+				fresh++ // some count more than once: it may be less
+			}
+		})
+		if i > 0 && writes+1+len(changed)+fresh > maxTransact {
+			// It may still fit, if each is counted once.
+			distinct := make(map[window]bool)
+			l.each(a, chain, func(w window, _ *usage.Delta) {
+				if _, ok := changed[w]; !ok {
+					distinct[w] = true
+				}
+			})
+			if writes+1+len(changed)+len(distinct) > maxTransact {
+				return i, changed
+			}
+		}
+		writes++
+		l.each(a, chain, func(w window, d *usage.Delta) {
+			name, _, _ := parseLimitName(d.Limit)
+			if changed[w] == nil {
+				changed[w] = make(map[string]int64)
+			}
+			changed[w][usage.Letters[d.Figure:d.Figure+1]+"_"+name] += d.Amount
+		})
+	}
+	return len(accounts), changed
+}
+
+// each calls f with the windows that an account's deltas belong to.
+func (l *Ledger) each(a *account, chain []string, f func(window, *usage.Delta)) {
+	b := a.src.bucket
+	for i := range a.deltas {
+		d := &a.deltas[i]
+		f(window{b.Namespace, d.Window, store.OfBucket, partOf(b.Entity), d.Start, b.Entity, b.Resource}, d)
+		if d.Figure == usage.Peak {
+			continue
+		}
+		f(window{b.Namespace, d.Window, store.OfResource, l.part, d.Start, b.Resource, ""}, d)
+		f(window{b.Namespace, d.Window, store.OfNamespace, l.part, d.Start, "", ""}, d)
+		f(window{store.Registry, d.Window, store.OfStore, l.part, d.Start, "", ""}, d)
+		for _, up := range chain {
+			f(window{b.Namespace, d.Window, store.OfChildren, l.part, d.Start, up, b.Resource}, d)
+		}
+	}
+}
+
+// partOf returns under which of its hash keys an entity's windows are.
+func partOf(entity string) int {
+	h := fnv.New32a()
+	h.Write([]byte(entity))
+	return int(h.Sum32() % usageParts)
+}
+
+// commit writes accounts and windows in one step, unless somebody has changed one of the accounts.
+func (l *Ledger) commit(ctx context.Context, accounts []account, changed sums) error {
+	in := &dynamodb.TransactWriteItemsInput{}
+	for i := range accounts {
+		if a := &accounts[i]; a.written() {
+			in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: l.put(a)})
+		}
+	}
+	for w, by := range changed {
+		if u := l.update(w, by); u != nil {
+			in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Update: u})
+		}
+	}
+	if len(in.TransactItems) == 0 {
+		return nil // nothing that was not known
+	}
+	ctx, cancel := l.s.within(ctx)
+	defer cancel()
+	err := l.s.attempt(ctx, func(ctx context.Context) error {
+		_, err := l.s.cfg.Client.TransactWriteItems(ctx, in, once...)
+		return err
+	})
+	if err != nil && !reread(err) {
+		return l.s.trouble("usage", accounts[0].src.key.String(), err)
+	}
+	return err
+}
+
+func (l *Ledger) put(a *account) *types.Put {
+	it := a.src.key.item()
+	it[attrVersion] = num(a.version + 1)
+	it[attrValue] = &types.AttributeValueMemberB{Value: a.seen.Append(nil)}
+	it[attrTTL] = num(l.s.clock().Add(a.src.keep).Unix())
+	p := &types.Put{TableName: &l.s.cfg.Table, Item: it}
+	if a.version == 0 {
+		p.ConditionExpression, p.ExpressionAttributeNames = aws.String("attribute_not_exists(#p)"), map[string]string{"#p": attrPK}
+		return p
+	}
+	p.ConditionExpression, p.ExpressionAttributeNames = aws.String("#v = :v"), map[string]string{"#v": attrVersion}
+	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": num(a.version)}
+	return p
+}
+
+func (l *Ledger) update(w window, by map[string]int64) *types.Update {
+	u := &types.Update{
+		TableName: &l.s.cfg.Table, Key: w.key().item(),
+		ExpressionAttributeNames: make(map[string]string), ExpressionAttributeValues: make(map[string]types.AttributeValue),
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if by[name] == 0 {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("ADD ")
+		} else {
+			b.WriteString(", ")
+		}
+		n := strconv.Itoa(len(u.ExpressionAttributeNames))
+		b.WriteString("#" + n + " :" + n)
+		u.ExpressionAttributeNames["#"+n], u.ExpressionAttributeValues[":"+n] = name, num(by[name])
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	if until := l.until(w); until > 0 {
+		b.WriteString(" SET #t = :t")
+		u.ExpressionAttributeNames["#t"], u.ExpressionAttributeValues[":t"] = attrTTL, num(until)
+	}
+	u.UpdateExpression = aws.String(b.String())
+	return u
+}
+
+// until returns when a window goes, in seconds; 0: never.
+func (l *Ledger) until(w window) int64 {
+	r, otherwise := l.retention.Hourly, 90*24*time.Hour
+	switch w.window {
+	case store.Hourly:
+	case store.Daily:
+		r, otherwise = l.retention.Daily, 2*365*24*time.Hour
+	case store.Monthly:
+		r, otherwise = l.retention.Monthly, -1
+	}
+	if r = cmp.Or(r, otherwise); r < 0 {
+		return 0
+	}
+	return usage.Next(w.window, time.Unix(w.start, 0).UTC()).Add(r).Unix()
+}
+
+func (w *window) key() primary {
+	return primary{usagePartition(w.namespace, w.window, w.of, w.part), usageSort(spellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub)}
+}
+
+// spellStart spells the start of a window, in an order that is that of time.
+func spellStart(w store.Window, t time.Time) string { return t.UTC().Format(startLayouts[w]) }
+
+var startLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
+
+// reread reports whether a transaction failed since an account is not as it was read.
+func reread(err error) bool {
+	return slices.ContainsFunc(canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == reasonCondition })
+}
+
+// unwritable reports whether DynamoDB will never take a transaction as it is: what somebody told makes a key too long, say,
+// or an account is too large.
+func unwritable(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == codeValidation ||
+		slices.ContainsFunc(canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == reasonValidation })
+}

@@ -1,0 +1,25 @@
+package dynamodb
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Item is an item as migrations see it.
+type Item = map[string]types.AttributeValue
+
+// Step is a migration from a version to the next.
+type Step struct {
+	From, Min uint64
+	Change    func(Item) (to Item, by []string, err error)
+}
+
+// MigrateBy is [Migrate] by other migrations, to the version that they lead to.
+func MigrateBy(ctx context.Context, client Migrator, table string, cfg MigrateConfig, target uint64, steps ...Step) (Migrated, error) {
+	var all []migration
+	for _, s := range steps {
+		all = append(all, migration{from: s.From, min: s.Min, what: "test", change: s.Change})
+	}
+	return migrate(ctx, client, table, cfg, all, target)
+}

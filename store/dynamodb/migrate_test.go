@@ -1,0 +1,338 @@
+package dynamodb_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// scanned is a fake that scans, a few items at a time.
+type scanned struct{ *dynamotest.Fake }
+
+const scanPage = 5
+
+func (f scanned) Scan(_ context.Context, in *sdk.ScanInput, _ ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
+	all, out := f.Items(*in.TableName), new(sdk.ScanOutput)
+	from := 0
+	if in.ExclusiveStartKey != nil {
+		from = 1 + slices.IndexFunc(all, func(it dynamodb.Item) bool {
+			return cmp.Equal(it["PK"], in.ExclusiveStartKey["PK"], noUnexported) && cmp.Equal(it["SK"], in.ExclusiveStartKey["SK"], noUnexported)
+		})
+	}
+	to := min(from+scanPage, len(all))
+	if out.Items = all[from:to]; to < len(all) {
+		last := all[to-1]
+		out.LastEvaluatedKey = dynamodb.Item{"PK": last["PK"], "SK": last["SK"]}
+	}
+	return out, nil
+}
+
+var noUnexported = cmp.FilterPath(func(p cmp.Path) bool {
+	f, ok := p.Last().(cmp.StructField)
+	return ok && f.Name() == "noSmithyDocumentSerde"
+}, cmp.Ignore())
+
+// fixture is a table as a commit wrote it, and what that commit read in it at Now: the driver's first, before B_ was.
+type fixture struct {
+	Commit string
+	Now    time.Time
+	Items  []map[string]struct {
+		S, N *string
+		B    []byte
+	}
+	States  []store.State
+	Records []store.Record
+}
+
+func loadFixture(t testing.TB, commit string) (*stage, *fixture) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + commit + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fx fixture
+	if err := json.Unmarshal(text, &fx); err != nil || fx.Commit != commit || len(fx.States) == 0 || len(fx.Records) == 0 {
+		t.Fatalf("fixture %s has %d states and %d records: %v", fx.Commit, len(fx.States), len(fx.Records), err)
+	}
+	st := newStage(t)
+	st.clock.Advance(fx.Now.Sub(st.clock.Now()))
+	for _, it := range fx.Items {
+		item := make(dynamodb.Item)
+		for name, v := range it {
+			switch {
+			case v.S != nil:
+				item[name] = &types.AttributeValueMemberS{Value: *v.S}
+			case v.N != nil:
+				item[name] = &types.AttributeValueMemberN{Value: *v.N}
+			default:
+				item[name] = &types.AttributeValueMemberB{Value: v.B}
+			}
+		}
+		if _, err := st.fake.PutItem(t.Context(), &sdk.PutItemInput{TableName: aws.String(stageTable), Item: item}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st, &fx
+}
+
+// same checks that levels, limits and catalog read as they did where they were written.
+func (fx *fixture) same(t *testing.T, st *stage) {
+	t.Helper()
+	s := st.open()
+	if err := s.CheckVersion(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range fx.States {
+		if got := st.state(want.Bucket); !cmp.Equal(want, got) {
+			t.Errorf("bucket %s: %s", want.Bucket, cmp.Diff(want, got))
+		}
+	}
+	for _, want := range fx.Records {
+		got, err := s.Get(t.Context(), want.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]store.Record{want}, got.Records); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// given spells out what an item of a version without B_ means by its absence.
+var given = dynamodb.Step{From: 1, Change: func(it dynamodb.Item) (to dynamodb.Item, by []string, err error) {
+	to = make(dynamodb.Item)
+	for name := range it {
+		if limit, ok := strings.CutPrefix(name, "L_"); ok && it["B_"+limit] == nil {
+			to["B_"+limit] = &types.AttributeValueMemberN{Value: "0"}
+		}
+	}
+	return to, []string{"id"}, nil
+}}
+
+// TestReadOld: what the first commit of the driver wrote is read, and there is nothing to migrate.
+func TestReadOld(t *testing.T) {
+	t.Parallel()
+	st, fx := loadFixture(t, "b3859fc")
+	fx.same(t, st)
+	writes := st.writes()
+	done, err := dynamodb.Migrate(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{})
+	if want := (dynamodb.Migrated{From: 1, To: dynamodb.SchemaVersion}); err != nil || done != want || st.writes() != writes {
+		t.Errorf("%+v, %v and %d writes, want %+v and none", done, err, st.writes()-writes, want)
+	}
+	fx.same(t, st)
+}
+
+// TestMigrateKilled: a migration that is killed before or after any of its writes goes on where it was, and levels,
+// limits and catalog are at every moment as the old commit read them, for old clients too.
+func TestMigrateKilled(t *testing.T) {
+	t.Parallel()
+	for _, applied := range []bool{false, true} {
+		for n := 1; ; n++ {
+			st, fx := loadFixture(t, "b3859fc")
+			p := &process{Fake: st.fake}
+			dead := false
+			p.kill(n, applied, &dead)
+			_, err := dynamodb.MigrateBy(t.Context(), migrator{p}, stageTable, dynamodb.MigrateConfig{}, 2, given)
+			if dead != errors.Is(err, errKilled) {
+				t.Fatalf("killed at write %d: %v", n, err)
+			}
+			fx.same(t, st)
+			first, err := dynamodb.MigrateBy(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{}, 2, given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n > 12 && dead && first.Read > int64(len(fx.Items)-scanPage) {
+				t.Errorf("killed at write %d, it reads %d items again", n, first.Read)
+			}
+			fx.same(t, st)
+			sc, err := dynamodb.ReadSchema(t.Context(), st.fake, stageTable)
+			if err != nil || sc.Version != 2 || sc.Client != 1 || sc.Target != 0 {
+				t.Fatalf("schema %+v, %v", sc, err)
+			}
+			if left := unmigrated(st); left != 0 {
+				t.Fatalf("killed at write %d: %d items are as they were", n, left)
+			}
+			if !dead {
+				if n < 14 {
+					t.Errorf("%d writes are too few for a test", n)
+				}
+				break
+			}
+		}
+	}
+}
+
+// unmigrated counts items that given would change.
+func unmigrated(st *stage) (n int) {
+	for _, it := range st.fake.Items(stageTable) {
+		if to, _, _ := given.Change(it); len(to) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// migrator is a process that scans.
+type migrator struct{ *process }
+
+func (m migrator) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
+	return scanned{m.Fake}.Scan(ctx, in, o...)
+}
+
+// TestMigrateDry: a dry run counts, and writes nothing.
+func TestMigrateDry(t *testing.T) {
+	t.Parallel()
+	st, fx := loadFixture(t, "b3859fc")
+	writes, pages := st.writes(), 0
+	done, err := dynamodb.MigrateBy(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{
+		DryRun: true, Progress: func(dynamodb.Migrated) { pages++ },
+	}, 2, given)
+	want := dynamodb.Migrated{From: 1, To: 2, Step: "test", Read: int64(len(fx.Items)), Changed: int64(unmigrated(st))}
+	if err != nil || done != want || done.Changed == 0 {
+		t.Errorf("%+v, %v, want %+v", done, err, want)
+	}
+	if st.writes() != writes || pages != (len(fx.Items)+scanPage-1)/scanPage {
+		t.Errorf("%d writes, %d pages", st.writes()-writes, pages)
+	}
+}
+
+// TestMigrateBeside: an item that is written, or deleted, between its read and the migration's write is read again.
+func TestMigrateBeside(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		st, fx := loadFixture(t, "b3859fc")
+		bob := fx.States[slices.IndexFunc(fx.States, func(s store.State) bool { return s.Bucket.Entity == "key-bob" })].Bucket
+		key := dynamodb.Item{"PK": &types.AttributeValueMemberS{Value: "default/BUCKET#key-bob#gpt-4#0"}, "SK": &types.AttributeValueMemberS{Value: "#STATE"}}
+		p, met := &process{Fake: st.fake}, false
+		p.before = func(_ string, in any) error {
+			u, ok := in.(*sdk.UpdateItemInput)
+			if !ok || met || !cmp.Equal(key, u.Key, noUnexported) {
+				return nil
+			}
+			met = true
+			if deleted {
+				_, err := st.fake.DeleteItem(t.Context(), &sdk.DeleteItemInput{TableName: aws.String(stageTable), Key: key})
+				return err
+			}
+			_, err := st.fake.UpdateItem(t.Context(), &sdk.UpdateItemInput{
+				TableName: aws.String(stageTable), Key: key, UpdateExpression: aws.String("SET #b = :seven"),
+				ExpressionAttributeNames: map[string]string{"#b": "B_tpm"}, ExpressionAttributeValues: dynamodb.Item{":seven": &types.AttributeValueMemberN{Value: "7"}},
+			})
+			return err
+		}
+		if _, err := dynamodb.MigrateBy(t.Context(), migrator{p}, stageTable, dynamodb.MigrateConfig{}, 2, given); err != nil || !met {
+			t.Fatalf("met %t: %v", met, err)
+		}
+		it := st.shard(bob, 0)
+		if deleted && it != nil {
+			t.Errorf("a deleted item is back: %v", it)
+		}
+		if !deleted && (intOf(it, "B_tpm") != 7 || it["B_rpm"] == nil) {
+			t.Errorf("B_tpm is %d and B_rpm %v, want what was written beside, and 0", intOf(it, "B_tpm"), it["B_rpm"])
+		}
+	}
+}
+
+// TestMigrateTwice: one that another run has overtaken does not take the version back.
+func TestMigrateTwice(t *testing.T) {
+	t.Parallel()
+	st, fx := loadFixture(t, "b3859fc")
+	p, other := &process{Fake: st.fake}, 0
+	p.before = func(string, any) error {
+		if other++; other != 4 {
+			return nil
+		}
+		_, err := dynamodb.MigrateBy(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{}, 2, given)
+		return err
+	}
+	if _, err := dynamodb.MigrateBy(t.Context(), migrator{p}, stageTable, dynamodb.MigrateConfig{}, 2, given); err != nil {
+		t.Fatal(err)
+	}
+	sc, err := dynamodb.ReadSchema(t.Context(), st.fake, stageTable)
+	if err != nil || sc.Version != 2 || sc.Target != 0 || other < 4 {
+		t.Errorf("schema %+v after %d writes: %v", sc, other, err)
+	}
+	fx.same(t, st)
+}
+
+// TestMinimumClient: what a table demands of clients is what counts for them, not how new it is.
+func TestMinimumClient(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ n, least, to, want string }{
+		{"2", "1", "", ""},
+		{"1", "1", "2", ""},
+		{"2", "", "", "schema version is 2; this weir knows 1"},
+		{"2", "2", "", "schema version is 2; this weir knows 1"},
+		{"1", "2", "2", "wants clients that know schema version 2; this weir knows 1"},
+		{"3", "2", "", "wants clients that know schema version 2"},
+		{"1", "x", "", "attribute"},
+	} {
+		st := newStage(t)
+		it := dynamodb.Item{"PK": &types.AttributeValueMemberS{Value: "_/SYSTEM#"}, "SK": &types.AttributeValueMemberS{Value: "#VERSION"}}
+		for name, n := range map[string]string{"n": tt.n, "min": tt.least, "to": tt.to} {
+			if n == "x" {
+				it[name] = &types.AttributeValueMemberS{Value: n}
+			} else if n != "" {
+				it[name] = &types.AttributeValueMemberN{Value: n}
+			}
+		}
+		if _, err := st.fake.PutItem(t.Context(), &sdk.PutItemInput{TableName: aws.String(stageTable), Item: it}); err != nil {
+			t.Fatal(err)
+		}
+		err := st.open().CheckVersion(t.Context())
+		var known *store.Error
+		if (tt.want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), tt.want) || !errors.As(err, &known) || known.Hint == "") {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+// TestMigrateRefused: no table of another version is touched.
+func TestMigrateRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		n, least, want string
+		steps          []dynamodb.Step
+	}{
+		{"3", "", "this weir knows 2", []dynamodb.Step{given}},
+		{"2", "3", "this weir knows 2", []dynamodb.Step{given}},
+		{"1", "", "nothing leads from schema version 1 to 2", nil},
+		{"", "", "no schema version", []dynamodb.Step{given}},
+	} {
+		st := newStage(t)
+		it := dynamodb.Item{"PK": &types.AttributeValueMemberS{Value: "_/SYSTEM#"}, "SK": &types.AttributeValueMemberS{Value: "#VERSION"}}
+		var err error
+		if tt.n == "" {
+			_, err = st.fake.DeleteItem(t.Context(), &sdk.DeleteItemInput{TableName: aws.String(stageTable), Key: it})
+		} else {
+			it["n"] = &types.AttributeValueMemberN{Value: tt.n}
+			if tt.least != "" {
+				it["min"] = &types.AttributeValueMemberN{Value: tt.least}
+			}
+			_, err = st.fake.PutItem(t.Context(), &sdk.PutItemInput{TableName: aws.String(stageTable), Item: it})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := st.writes()
+		_, err = dynamodb.MigrateBy(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{}, 2, tt.steps...)
+		var known *store.Error
+		if !errors.As(err, &known) || !strings.Contains(err.Error(), tt.want) || known.Hint == "" || st.writes() != writes {
+			t.Errorf("version %q: %v and %d writes, want %q", tt.n, err, st.writes()-writes, tt.want)
+		}
+	}
+}

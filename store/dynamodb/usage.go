@@ -1,0 +1,301 @@
+package dynamodb
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/cursor"
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+var _ store.Usage = (*Store)(nil)
+
+const (
+	// toldAtOnce is how many readings an item of a process's counts holds.
+	toldAtOnce = 200
+	// keepTold is for how long such an item is there: as long as the stream.
+	keepTold = 24 * time.Hour
+	// startsAtOnce is of how many windows one subject is read at once.
+	startsAtOnce = 32
+)
+
+// Count implements [store.Usage]: the readings are put where the stream takes them to who books it, one item for 200 of
+// a namespace. The windows have them when that was done.
+func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	obs, err := usage.Observations(readings)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	type owner struct{ namespace, source string }
+	by := make(map[owner][]usage.Observation)
+	for _, o := range obs {
+		w := owner{o.Bucket.Namespace, o.Source}
+		by[w] = append(by[w], o)
+	}
+	for w, told := range by {
+		n := 0
+		for part := range slices.Chunk(told, toldAtOnce) {
+			if err := s.tell(ctx, tallyKey(w.namespace, w.source, n), part); err != nil {
+				return err
+			}
+			n++
+		}
+	}
+	return nil
+}
+
+func (s *Store) tell(ctx context.Context, key primary, told []usage.Observation) error {
+	it := key.item()
+	it[attrValue] = &types.AttributeValueMemberB{Value: usage.AppendTold(nil, told)}
+	it[attrTTL] = num(s.clock().Add(keepTold).Unix())
+	err := s.attempt(ctx, func(ctx context.Context) error {
+		_, err := s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.cfg.Table, Item: it}, once...)
+		return err
+	})
+	return s.trouble("count", key.String(), err)
+}
+
+// Usage implements [store.Usage]: what was booked of the stream.
+func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.UsagePage{}, err
+	}
+	if err := usage.Check(q.Window); err != nil {
+		return store.UsagePage{}, err
+	}
+	mark := cursor.Mark("usage", q.Namespace, q.Of, q.ID, q.Sub, q.Window, q.From.Unix(), q.To.Unix())
+	after := ""
+	if q.After != "" {
+		var err error
+		if after, err = cursor.Parse(mark, q.After); err != nil {
+			return store.UsagePage{}, err
+		}
+		if _, ok := parseUsageSort(q.Window, after); !ok {
+			return store.UsagePage{}, store.ErrBadCursor
+		}
+	}
+	var page store.UsagePage
+	limit := store.PageSize(q.Max)
+	last := ""
+	err := s.windows(ctx, &q, after, func(at string, r store.UsageRecord) bool {
+		if q.Sub != "" && r.Sub != q.Sub {
+			return true
+		}
+		if len(page.Records) == limit {
+			page.Next = cursor.Make(mark, last)
+			return false
+		}
+		page.Records = append(page.Records, r)
+		last = at
+		return true
+	})
+	if err != nil {
+		return store.UsagePage{}, err
+	}
+	return page, nil
+}
+
+// windows calls f with the windows of a subject by start, ID, Sub, after a range key, until it returns false.
+func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool) error {
+	first := usage.Start(q.Window, q.From)
+	if first.Before(q.From) {
+		first = usage.Next(q.Window, first)
+	}
+	if !first.Before(q.To) {
+		return nil
+	}
+	if q.ID == "" {
+		lo, hi := spellStart(q.Window, first), spellStart(q.Window, q.To.Add(-1))+"\x01"
+		_, err := s.merged(ctx, q, s.walk(usageSpans(q, lo, hi), false, after), f)
+		return err
+	}
+	if r, ok := parseUsageSort(q.Window, after); ok && r.Start.After(first) {
+		first = r.Start
+	}
+	for first.Before(q.To) {
+		var spans []span
+		for n := 0; n < startsAtOnce && first.Before(q.To); n++ {
+			lo := spellStart(q.Window, first) + "\x00" + orderer.Replace(q.ID)
+			spans = append(spans, usageSpans(q, lo+"\x00", lo+"\x01")...)
+			first = usage.Next(q.Window, first)
+		}
+		w := s.walk(spans, false, "")
+		w.after = after
+		if more, err := s.merged(ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) }); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// usageSpans are where the windows of a subject are.
+func usageSpans(q *store.UsageQuery, lo, hi string) []span {
+	ns := q.Namespace
+	if q.Of == store.OfStore {
+		ns = store.Registry
+	}
+	if q.Of == store.OfBucket && q.ID != "" {
+		return []span{{"", attrPK, attrSK, usagePartition(ns, q.Window, q.Of, partOf(q.ID)), lo, hi}}
+	}
+	spans := make([]span, usageParts)
+	for i := range spans {
+		spans[i] = span{"", attrPK, attrSK, usagePartition(ns, q.Window, q.Of, i), lo, hi}
+	}
+	return spans
+}
+
+// merged calls f with what a walk comes by, the parts of a window added up. It reports whether f wants more.
+func (s *Store) merged(ctx context.Context, q *store.UsageQuery, w *walk, f func(at string, r store.UsageRecord) bool) (bool, error) {
+	var at string
+	var sum store.UsageRecord
+	for {
+		entries, err := w.next(ctx, store.PageSize(q.Max)+1)
+		if err != nil {
+			return false, err
+		}
+		for _, e := range entries {
+			if at != "" && e.at == at {
+				sum.Counts = usage.Merge(sum.Counts, countsOf(e.attrs))
+				continue
+			}
+			if at != "" && !f(at, sum) {
+				return false, nil
+			}
+			r, ok := parseUsageSort(q.Window, e.at)
+			if !ok {
+				return false, s.damaged(e.key, errMisplaced)
+			}
+			at, sum = e.at, r
+			sum.Counts = countsOf(e.attrs)
+		}
+		if len(entries) == 0 {
+			return at == "" || f(at, sum), nil
+		}
+	}
+}
+
+// parseUsageSort is the inverse of usageSort.
+func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
+	start, id, sub, ok := parseSort(at)
+	t, err := time.Parse(startLayouts[w], start)
+	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: t}, ok && err == nil
+}
+
+// countsOf returns the figures of a window's item, by limit.
+func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
+	var counts []store.LimitFigures
+	for name, v := range attrs {
+		if len(name) < 2 || name[1] != '_' {
+			continue
+		}
+		f, ok := usage.FigureOf(name[0])
+		n, err := number(v)
+		if !ok || err != nil {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(counts, name[2:], func(c store.LimitFigures, l string) int { return strings.Compare(c.Limit, l) })
+		if !found {
+			counts = slices.Insert(counts, i, store.LimitFigures{Limit: name[2:]})
+		}
+		*usage.Field(&counts[i].Figures, f) += n
+	}
+	return slices.DeleteFunc(counts, func(c store.LimitFigures) bool { return c.Figures == store.Figures{} })
+}
+
+// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, by ID.
+func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := usage.Check(q.Window); err != nil {
+		return nil, err
+	}
+	uq := store.UsageQuery{Namespace: q.Namespace, Of: q.Of, Window: q.Window}
+	var spans []span
+	for start := usage.Start(q.Window, q.From); start.Before(q.To); start = usage.Next(q.Window, start) {
+		if !start.Before(q.From) {
+			lo := spellStart(q.Window, start)
+			spans = append(spans, usageSpans(&uq, lo, lo+"\x01")...)
+		}
+	}
+	w := s.walk(spans, false, "")
+	w.skip = len(startLayouts[q.Window])
+	ranking := usage.NewRanked(q.Limit, store.PageSize(q.Max))
+	var sum *store.UsageRecord
+	for {
+		entries, err := w.next(ctx, 100)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			r, ok := parseUsageSort(q.Window, e.at)
+			if !ok {
+				return nil, s.damaged(e.key, errMisplaced)
+			}
+			if sum != nil && sum.ID != r.ID {
+				ranking.Offer(*sum)
+				sum = nil
+			}
+			if sum == nil {
+				sum = &store.UsageRecord{ID: r.ID, Window: q.Window, Start: q.From}
+			}
+			if q.Sub == "" || q.Sub == r.Sub {
+				sum.Counts = usage.Merge(sum.Counts, countsOf(e.attrs))
+			}
+		}
+		if len(entries) == 0 {
+			if sum != nil {
+				ranking.Offer(*sum)
+			}
+			return ranking.Records(), nil
+		}
+	}
+}
+
+// ForgetUsage implements [store.Usage]. The accounts stay until their time is up, else what they have counted would be
+// counted again.
+func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	for _, w := range store.Windows {
+		for _, of := range []store.UsageOf{store.OfBucket, store.OfChildren, store.OfResource, store.OfNamespace} {
+			q := store.UsageQuery{Namespace: namespace, Of: of, Window: w}
+			walked := s.walk(usageSpans(&q, "0", ":"), false, "")
+			for {
+				entries, err := walked.next(ctx, 100)
+				if err != nil || len(entries) == 0 {
+					if err != nil {
+						return err
+					}
+					break
+				}
+				for _, e := range entries {
+					if err := s.drop(ctx, e.key); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) drop(ctx context.Context, key primary) error {
+	err := s.attempt(ctx, func(ctx context.Context) error {
+		_, err := s.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &s.cfg.Table, Key: key.item()}, once...)
+		return err
+	})
+	return s.trouble("usage", key.String(), err)
+}
