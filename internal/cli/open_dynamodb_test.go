@@ -22,7 +22,9 @@ func TestDynamoDB(t *testing.T) {
 		RequireExplicitExec: true,
 		Condition:           on("dynamodb"),
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("WEIR_STORE", "dynamodb://"+dynamotest.Table(t)+"?endpoint="+engine)
+			table := dynamotest.Table(t)
+			env.Setenv("WEIR_STORE", "dynamodb://"+table+"?endpoint="+engine)
+			env.Setenv("AWAY", "dynamodb://"+table+"?endpoint=http://127.0.0.1:1") // where nobody listens
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			port, err := freePort()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)

@@ -64,7 +64,8 @@ func (f *configFlags) open(address string, log *slog.Logger) {
 	f.known = known
 }
 
-// nameOf returns what a store's address says of which it is, and not how it is reached: without credentials.
+// nameOf returns what a store's address says of which it is, and not how it is reached: without credentials
+// and endpoint.
 func nameOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -72,7 +73,7 @@ func nameOf(address string) string {
 	}
 	q := u.Query()
 	u.User, u.Fragment = nil, ""
-	u.RawQuery = url.Values{"region": q["region"], "endpoint": q["endpoint"], "prefix": q["prefix"]}.Encode()
+	u.RawQuery = url.Values{"region": q["region"], "prefix": q["prefix"]}.Encode()
 	return u.String()
 }
 

@@ -198,6 +198,18 @@ func spanOf(ctx context.Context) *requestSpan {
 	return sp
 }
 
+// first returns when a decision began: not after its first call, of which the time was also taken back from the end.
+func (sp *requestSpan) first(began time.Time) time.Time {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	for _, c := range sp.calls {
+		if c.began.Before(began) {
+			began = c.began
+		}
+	}
+	return began
+}
+
 // decided makes the span of a decision that was made, and of the calls of the store that it took.
 func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) {
 	if t == nil {
@@ -208,7 +220,7 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 		return
 	}
 	now := time.Now()
-	within, span := t.tracer.Start(sp.ctx, "decide", trace.WithTimestamp(now.Add(-e.Took)), trace.WithAttributes(
+	within, span := t.tracer.Start(sp.ctx, "decide", trace.WithTimestamp(sp.first(now.Add(-e.Took))), trace.WithAttributes(
 		attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", e.Entity),
 		attribute.String("weir.resource", e.Resource), attribute.String("weir.outcome", o.String()),
 	))
