@@ -31,7 +31,7 @@ func New(t testing.TB, limits ...weir.Limit) *Limiter {
 	l := &Limiter{t: t, clock: newClock()}
 	st := memory.New(&memory.Config{Now: l.clock.now})
 	l.faults = &faults{Store: st, ledger: st}
-	lim, err := weir.New(weir.Config{Store: l.faults})
+	lim, err := weir.New(weir.Config{Store: l.faults, Cooldown: -1}) // faults show at once, and end at once
 	if err != nil {
 		t.Fatalf("weirtest: %v", err)
 	}

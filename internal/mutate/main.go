@@ -30,10 +30,12 @@ import (
 func main() {
 	dir := flag.String("dir", filepath.Join("testdata", "mutants"), "where the patches are")
 	jobs := flag.Int("j", min(2, runtime.NumCPU()), "how many to test at once")
+	p := part{1, 1}
+	flag.Func("part", "the K-th of N parts of them alone, as `K/N`", p.parse)
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, ".", *dir, *jobs, flag.Args())
+	err := run(ctx, os.Stdout, ".", *dir, *jobs, p, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -42,11 +44,12 @@ func main() {
 }
 
 // run tests the mutants in dir of the tree at root, and returns an error unless each is killed.
-func run(ctx context.Context, w io.Writer, root, dir string, jobs int, words []string) error {
+func run(ctx context.Context, w io.Writer, root, dir string, jobs int, p part, words []string) error {
 	mutants, err := find(dir, words)
 	if err != nil {
 		return err
 	}
+	mutants = p.of(mutants)
 	scratch, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err

@@ -51,6 +51,23 @@ func find(dir string, words []string) ([]mutant, error) {
 	return found, nil
 }
 
+// part is the k-th of n parts of the mutants: every n-th.
+type part struct{ k, n int }
+
+func (p *part) parse(text string) error {
+	if _, err := fmt.Sscanf(text, "%d/%d", &p.k, &p.n); err != nil || p.k < 1 || p.k > p.n {
+		return errors.New("want K/N with 1 <= K <= N")
+	}
+	return nil
+}
+
+func (p part) of(all []mutant) (some []mutant) {
+	for i := p.k - 1; i < len(all); i += p.n {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 func containsAny(name string, words []string) bool {
 	for _, w := range words {
 		if strings.Contains(name, w) {

@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	}
 
 	var out strings.Builder
-	err := run(t.Context(), &out, dir, dir+"/mutants", 2, nil)
+	err := run(t.Context(), &out, dir, dir+"/mutants", 2, part{1, 1}, nil)
 	if err == nil || err.Error() != "6 of 7 mutants were not killed" {
 		t.Errorf("run: %v", err)
 	}
@@ -49,10 +49,10 @@ func TestRun(t *testing.T) {
 	if text, err := os.ReadFile(dir + "/weir.go"); err != nil || !strings.Contains(string(text), "a <= left") {
 		t.Errorf("the tree itself was mutated: %s, %v", text, err)
 	}
-	if err := run(t.Context(), &out, dir, dir+"/mutants", 1, []string{"kill"}); err != nil {
+	if err := run(t.Context(), &out, dir, dir+"/mutants", 1, part{1, 1}, []string{"kill"}); err != nil {
 		t.Errorf("run kill: %v", err)
 	}
-	if err := run(t.Context(), &out, dir, dir+"/mutants", 1, []string{"nothing"}); err == nil {
+	if err := run(t.Context(), &out, dir, dir+"/mutants", 1, part{1, 1}, []string{"nothing"}); err == nil {
 		t.Error("a run of no mutants is not a success")
 	}
 }
@@ -134,5 +134,30 @@ func TestJudge(t *testing.T) {
 	}
 	if _, err := judge(strings.NewReader("no test2json")); err == nil {
 		t.Error("text that is not JSON is not a verdict")
+	}
+}
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	all := []mutant{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}, {name: "e"}}
+	seen := make(map[string]int)
+	for k := 1; k <= 3; k++ {
+		for _, m := range (part{k, 3}).of(all) {
+			seen[m.name]++
+		}
+	}
+	for _, m := range all {
+		if seen[m.name] != 1 {
+			t.Errorf("%s is in %d of three parts", m.name, seen[m.name])
+		}
+	}
+	var p part
+	for _, bad := range []string{"", "2", "0/2", "3/2", "a/b"} {
+		if p.parse(bad) == nil {
+			t.Errorf("%q is taken for a part", bad)
+		}
+	}
+	if err := p.parse("2/3"); err != nil || p != (part{2, 3}) {
+		t.Errorf("2/3 is %v, error %v", p, err)
 	}
 }
