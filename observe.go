@@ -28,7 +28,7 @@ type Observer struct {
 	// and it is read again within seconds.
 	Unreadable func(ctx context.Context, e UnreadableEvent)
 	// Breaker is called when the limiter stops asking a store that does not answer, when it asks it once to find out
-	// whether it does again, and when it asks it as usual again.
+	// whether it does again, and when it asks it as usual again. It must not call the limiter.
 	Breaker func(ctx context.Context, e BreakerEvent)
 }
 

@@ -3,10 +3,10 @@ package weir
 import (
 	"context"
 	"errors"
-	"math/bits"
 	"sync"
 	"time"
 
+	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -122,11 +122,11 @@ func (sh Share) of(l store.Limit) store.Limit {
 	if sh.Num == sh.Den {
 		return l
 	}
-	burst := portion(l.Burst, sh)
+	burst := bucket.MulDivFloor(l.Burst, sh.Num, sh.Den)
 	if sh.Least {
 		burst = max(burst, min(l.Burst, 1000))
 	}
-	if l.Amount = portion(l.Amount, sh); l.Amount == 0 {
+	if l.Amount = bucket.MulDivFloor(l.Amount, sh.Num, sh.Den); l.Amount == 0 {
 		l.Amount = 1
 		if !sh.Least {
 			burst = 1
@@ -134,13 +134,6 @@ func (sh Share) of(l store.Limit) store.Limit {
 	}
 	l.Burst = max(burst, 1)
 	return l
-}
-
-// portion returns floor(n * Num / Den).
-func portion(n int64, sh Share) int64 {
-	hi, lo := bits.Mul64(uint64(n), uint64(sh.Num))
-	quo, _ := bits.Div64(hi, lo, uint64(sh.Den)) // Num ≤ Den: it is at most n
-	return int64(quo)
 }
 
 // parts remembers the parts of sets of limits, so that the plans that share a set share its part as well.

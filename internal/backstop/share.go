@@ -2,7 +2,6 @@ package backstop
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/weirlimits/weir/internal/bucket"
@@ -164,16 +163,5 @@ func (e *entry) add(l *store.Limit, n int, now int64) int {
 
 // scaled returns ceil(a * to / from), of what is not negative; at most what no level passes.
 func scaled(a, to, from int64) int64 {
-	if a <= 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(a), uint64(to))
-	if hi >= uint64(from) {
-		return bucket.MaxBurst
-	}
-	quo, rem := bits.Div64(hi, lo, uint64(from))
-	if rem > 0 {
-		quo++
-	}
-	return int64(min(quo, bucket.MaxBurst))
+	return min(bucket.MulDivCeil(max(a, 0), to, from), bucket.MaxBurst)
 }

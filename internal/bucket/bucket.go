@@ -34,7 +34,7 @@ type Params struct {
 }
 
 // Clock returns the millitokens issued from Epoch until now; negative before Epoch. It never decreases with now.
-func (p Params) Clock(now int64) int64 { return mulDivFloor(now, p.Amount, p.Period) }
+func (p Params) Clock(now int64) int64 { return MulDivFloor(now, p.Amount, p.Period) }
 
 // Outstanding returns what of the spent millitokens the clock has not yet passed.
 func Outstanding(level, clock int64) int64 {
@@ -84,7 +84,7 @@ func Credit(level, a int64) int64 { return sub(level, a) }
 // At returns the first instant at which a debit of a millitokens fits if nobody else spends, in nanoseconds since
 // Epoch, whatever the burst: an amount above it gets the instant at which the clock will have covered it.
 func (p Params) At(level, a int64) int64 {
-	return mulDivCeil(sub(level, sub(p.Burst, a)), p.Period, p.Amount)
+	return MulDivCeil(sub(level, sub(p.Burst, a)), p.Period, p.Amount)
 }
 
 // RetryAfter returns how long after now a debit of a millitokens fits if nobody else spends: exactly, not one
@@ -105,7 +105,7 @@ func (p Params) RetryAfter(level, now, a int64) (time.Duration, bool) {
 }
 
 // Full returns the first instant at which the bucket is full, in nanoseconds since Epoch.
-func (p Params) Full(level int64) int64 { return mulDivCeil(level, p.Period, p.Amount) }
+func (p Params) Full(level int64) int64 { return MulDivCeil(level, p.Period, p.Amount) }
 
 // Rebase carries a level over to other parameters at an instant. What is outstanding is kept, so that raising a
 // limit helps at once and lowering it never forgives. It may cost a millitoken, the new clock's phase; it never
@@ -133,7 +133,7 @@ func (p Params) Check() *Problem {
 		return &Problem{"burst", "must be positive"}
 	case p.Burst > MaxBurst:
 		return &Problem{"burst", "must be at most 1e15 tokens"}
-	case mulDivFloor(horizon, p.Amount, p.Period) >= 1<<62:
+	case MulDivFloor(horizon, p.Amount, p.Period) >= 1<<62:
 		return &Problem{"rate", "is above about 4 million tokens a second: count in a coarser unit"}
 	}
 	return nil

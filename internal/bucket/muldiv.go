@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// mulDivFloor returns floor(x*y/z) for y, z > 0 over a 128-bit product, saturating.
-func mulDivFloor(x, y, z int64) int64 {
+// MulDivFloor returns floor(x*y/z) for y >= 0 and z > 0 over a 128-bit product, saturating.
+func MulDivFloor(x, y, z int64) int64 {
 	if x < 0 {
 		q, r, ok := mulDiv(-uint64(x), y, z)
 		if !ok || q > math.MaxInt64 {
@@ -24,8 +24,8 @@ func mulDivFloor(x, y, z int64) int64 {
 	return int64(q)
 }
 
-// mulDivCeil returns ceil(x*y/z) for y, z > 0 over a 128-bit product, saturating.
-func mulDivCeil(x, y, z int64) int64 {
+// MulDivCeil returns ceil(x*y/z) for y >= 0 and z > 0 over a 128-bit product, saturating.
+func MulDivCeil(x, y, z int64) int64 {
 	if x < 0 {
 		q, _, ok := mulDiv(-uint64(x), y, z)
 		if !ok || q > math.MaxInt64 {

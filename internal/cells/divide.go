@@ -1,6 +1,6 @@
 package cells
 
-import "math/bits"
+import "github.com/weirlimits/weir/internal/bucket"
 
 // divide shares pool by weights; each gets at least its equal part of floor percent of it. The shares are never more than
 // the pool together. Without any weight it is divided equally.
@@ -14,7 +14,7 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	for _, w := range weights {
 		sum += w
 	}
-	least := scale(pool, floor, 100) / n
+	least := bucket.MulDivFloor(pool, floor, 100) / n
 	if sum == 0 {
 		least = pool / n
 	}
@@ -22,24 +22,17 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	for again := true; again; {
 		again = false
 		for i, w := range weights {
-			if shares[i] == 0 && (sum == 0 || scale(pool, w, sum) < least) {
+			if shares[i] == 0 && (sum == 0 || bucket.MulDivFloor(pool, w, sum) < least) {
 				shares[i], pool, sum, again = max(least, 1), pool-max(least, 1), sum-w, true
 			}
 		}
 	}
 	for i, w := range weights {
 		if shares[i] == 0 {
-			shares[i] = scale(pool, w, sum)
+			shares[i] = bucket.MulDivFloor(pool, w, sum)
 		}
 	}
 	return shares
-}
-
-// scale returns floor(x * part / whole) for 0 <= part <= whole, whole > 0, x >= 0.
-func scale(x, part, whole int64) int64 {
-	hi, lo := bits.Mul64(uint64(x), uint64(part))
-	quo, _ := bits.Div64(hi, lo, uint64(whole))
-	return int64(quo)
 }
 
 // differ reports whether a share has changed by more than one part in so many.

@@ -36,7 +36,7 @@ func TestDivide(t *testing.T) {
 		floor := rapid.Int64Range(1, 100).Draw(t, "floor")
 		var sum int64
 		for _, s := range divide(pool, weights, floor) {
-			if pool >= 100*int64(len(weights)) && s < scale(pool, floor, 100)/int64(len(weights)) {
+			if pool >= 100*int64(len(weights)) && s < pool*floor/100/int64(len(weights)) {
 				t.Fatalf("%d is less than the floor", s)
 			}
 			sum += s

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -91,13 +90,7 @@ func (t *trial) admitted(amount int64) int {
 func (t *trial) scaled(amount int64) weir.Limit {
 	l := t.limit
 	burst := cmp.Or(l.Burst, l.Amount)
-	hi, lo := bits.Mul64(uint64(burst), uint64(amount))
-	if hi >= uint64(l.Amount) {
-		l.Burst = weir.MaxTokens + 1 // out of range, as valid will say
-	} else {
-		quotient, _ := bits.Div64(hi, lo, uint64(l.Amount))
-		l.Burst = max(1, int64(min(quotient, weir.MaxTokens+1)))
-	}
+	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // out of range, valid says so
 	l.Amount = amount
 	return l
 }

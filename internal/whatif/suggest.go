@@ -2,7 +2,6 @@ package whatif
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -77,13 +76,7 @@ func smallest(l weir.Limit, of []*series, target float64, bound func(bounds) flo
 // scaled returns a limit with another amount, and a burst that is larger or smaller alike.
 func scaled(l weir.Limit, amount int64) weir.Limit {
 	burst := cmp.Or(l.Burst, l.Amount)
-	hi, lo := bits.Mul64(uint64(burst), uint64(amount))
-	if hi >= uint64(l.Amount) {
-		l.Burst = weir.MaxTokens + 1 // out of range, as valid will say
-	} else {
-		quotient, _ := bits.Div64(hi, lo, uint64(l.Amount))
-		l.Burst = max(1, int64(min(quotient, weir.MaxTokens+1)))
-	}
+	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // out of range, valid says so
 	l.Amount = amount
 	return l
 }

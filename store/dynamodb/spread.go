@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/weirlimits/weir/internal/bucket"
@@ -222,7 +221,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 			return nil
 		}
 		for n, rest := 0, left; n < len(shards) && rest > 0; n++ {
-			got := min(rest, mulDiv(shares[n], left, total)+1)
+			got := min(rest, bucket.MulDivFloor(shares[n], left, max(total, 1))+1)
 			jobs[n].j.amounts[i] += got
 			rest -= got
 		}
@@ -331,14 +330,4 @@ func (l *leg) showed(sh *shard, name string) (it *item, level int64, ok bool) {
 	}
 	level, ok = it.level(name)
 	return it, level, ok
-}
-
-// mulDiv returns a*b/c rounded down, for 0 <= a <= c.
-func mulDiv(a, b, c int64) int64 {
-	if c == 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(q)
 }
