@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,6 +35,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 	flags.StringVar(&opt.dir, "dir", "", "where files are put (default a temporary directory)")
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
 	alone := flags.Bool("alone", false, "run weir without its peers")
+	part := flags.String("part", "", "write the table as a part of docs/benchmarks.md to this file, too")
 	strict := flags.Bool("strict", false, "fail when a target is missed")
 	cpu := flags.String("cpuprofile", "", "write a CPU profile of all that is measured to this file")
 	if err := flags.Parse(args); err != nil {
@@ -54,6 +56,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	began := time.Now()
 	var results []result
 	for _, r := range rows() {
 		if !selected.MatchString(r.name) {
@@ -72,9 +75,17 @@ func run(args []string, out, progress io.Writer) (err error) {
 		}
 		results = append(results, res)
 	}
-	fmt.Fprintf(out, "%s %s/%s, %d CPUs, %d rounds of %v, interleaved; medians\n\n",
+	about := fmt.Sprintf("%s %s/%s, %d CPUs, %d rounds of %v, interleaved; medians",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), opt.rounds, opt.length)
+	fmt.Fprintf(out, "%s\n\n", about)
 	missed := write(out, results)
+	if *part != "" {
+		var b bytes.Buffer
+		writePart(&b, about+", "+began.UTC().Format("2006-01-02 15:04 UTC")+".", results)
+		if err := os.WriteFile(*part, b.Bytes(), 0o644); err != nil { //nolint:gosec // a part of the docs
+			return err
+		}
+	}
 	if *strict && missed > 0 {
 		return fmt.Errorf("%d targets missed", missed)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/readme"
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
@@ -99,5 +100,36 @@ func TestTable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPart: what README shows of the rows are rows, and are written so that they are found.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	var results []result
+	for _, r := range rows() {
+		res := result{row: r}
+		for range r.contenders {
+			res.figures, res.spent = append(res.figures, []float64{3, 1, 2}), append(res.spent, []spent{{allocs: 3}, {allocs: 3}, {allocs: 3}})
+		}
+		results = append(results, res)
+	}
+	var b bytes.Buffer
+	writePart(&b, "By a test.", results)
+	table, err := readme.Table(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n| one debit of the arithmetic | 2.0 ns, 3.00 allocations |",
+		"\n| disk, `always`, 64 callers, 100,000 keys | 2.0/s | bare bbolt 2.0/s (1.00 ×) |\n",
+		"\n| a bucket in memory, beside its key | 2.0 B | go-limiter 2.0 B (1.00 ×); map of x/time/rate",
+	} {
+		if !strings.Contains(string(table), want) {
+			t.Errorf("%q is not in\n%s", want, table)
+		}
+	}
+	if len(readme.Picked(readme.Own)) == 0 {
+		t.Error("README shows none")
 	}
 }

@@ -8,12 +8,39 @@ import (
 	"text/tabwriter"
 
 	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/readme"
 )
 
 // write prints the table and returns how many targets were missed.
 func write(out io.Writer, results []result) (missed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "what\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tcalls\tweir is\tby cpu\ttarget\t")
+	lines, missed := cells(results)
+	for _, line := range lines {
+		fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
+	}
+	_ = w.Flush()
+	return missed
+}
+
+const partAbout = `weir alone, where a row has nobody else, and beside what it is built on: an update of DynamoDB without a limiter, a database on
+disk without one, a server that answers the same at once. *weir is* its figure over the other's, *by CPU* the same of the processor
+time of an operation: of rates more is better, of times and sizes less. A *target* is what weir is to reach; what it misses is printed. Rows of a size,
+or of what takes long, are measured once.`
+
+// writePart writes the same as a part of docs/benchmarks.md.
+func writePart(out io.Writer, about string, results []result) {
+	fmt.Fprintf(out, "\n## %s\n\n%s\n\n%s\n\n", readme.Own, partAbout, about)
+	fmt.Fprint(out, "| what | | figure | spread | CPU each | allocs each | calls | weir is | by CPU | target |\n",
+		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
+	lines, _ := cells(results)
+	for _, line := range lines {
+		fmt.Fprintf(out, "| %s |\n", strings.Join(line, " | "))
+	}
+}
+
+// cells returns those of the table, and how many targets were missed.
+func cells(results []result) (lines [][]string, missed int) {
 	for _, r := range results {
 		for i, c := range r.contenders {
 			var name, cpu, allocs, called, ratio, cpuRatio, verdict string
@@ -34,13 +61,12 @@ func write(out io.Writer, results []result) (missed int) {
 					cpuRatio = fmt.Sprintf("%.2f ×", measure.Paired(r.cpu(0), r.cpu(i)))
 				}
 			}
-			fmt.Fprintln(w, strings.Join([]string{
-				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict, "",
-			}, "\t"))
+			lines = append(lines, []string{
+				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict,
+			})
 		}
 	}
-	_ = w.Flush()
-	return missed
+	return lines, missed
 }
 
 func (r result) each(contender int, pick func(*spent) float64) (picked []float64) {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/readme"
 	"github.com/weirlimits/weir/internal/cli"
 )
 
@@ -107,14 +109,31 @@ func TestPage(t *testing.T) {
 	}
 	p := probed{probe{"Over", "Ask.", []subject{{name: "weir"}, {name: "peer"}}}, []finding{{"10 admitted", true}, {"20 admitted", false}}}
 	var b bytes.Buffer
-	writePage(&b, about{note: "It was busy."}, []result{res}, []probed{p})
+	writePage(&b, about{note: "It was busy."}, []result{res}, "\n## By itself\n", []probed{p})
 	for _, want := range []string{
 		"| acquire | weir | 200/s | 100–400 |", "| 100 µs |",
 		"| 25.0 % | 2.00 × | 0.050 × |", "| 2,000 µs | 1.00 |",
 		"| weir | 10 admitted |", "| peer | **20 admitted** |", "| note | It was busy. |",
+		"\n\n## By itself\n\n## Do they limit?\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}
+
+// TestREADME: what README shows of the rows are rows.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	for _, p := range parts {
+		picked := readme.Picked(p.name)
+		if len(picked) == 0 {
+			t.Errorf("README shows nothing of %q", p.name)
+		}
+		for _, name := range picked {
+			if !slices.ContainsFunc(rows(), func(r row) bool { return r.part == p.name && readme.Is(r.name, name) }) {
+				t.Errorf("%q has no row %q", p.name, name)
+			}
 		}
 	}
 }

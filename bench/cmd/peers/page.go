@@ -18,9 +18,9 @@ whether they limit. A figure that is worse than a peer's is printed like any oth
 
     make bench-peers
 
-installs the peers (zae-limiter in a Python environment of its own, envoyproxy/ratelimit from the module proxy), runs all and
-writes this page. ` + "`make bench-peers ARGS='-row sliding -o /dev/stdout'`" + ` runs a part of it. The code is in
-` + "[`bench/cmd/peers`](../bench/cmd/peers) and [`bench/py`](../bench/py)" + `.
+installs the peers (zae-limiter in a Python environment of its own, envoyproxy/ratelimit from the module proxy), runs all,
+writes this page, and what README shows of it. ` + "`make bench-peers ARGS='-row sliding -o /dev/stdout'`" + ` runs a part of it. The code is in
+` + "[`bench/cmd/peers`](../bench/cmd/peers), [`bench/cmd/bench`](../bench/cmd/bench) and [`bench/py`](../bench/py)" + `.
 
 `
 
@@ -49,7 +49,7 @@ process, without client and Redis, in steps of 10 ms.`},
 uber/ratelimit waits instead of refusing; here it never has to.`},
 }
 
-func writePage(out io.Writer, a about, results []result, found []probed) {
+func writePage(out io.Writer, a about, results []result, own string, found []probed) {
 	fmt.Fprint(out, intro)
 	fmt.Fprintf(out, "| | |\n|---|---|\n| when | %s, in %.0f minutes |\n", a.when.UTC().Format("2006-01-02 15:04 UTC"), a.took.Minutes())
 	fmt.Fprintf(out, "| machine | %d cores; load at the end %s |\n", a.cores, a.load)
@@ -66,6 +66,7 @@ func writePage(out io.Writer, a about, results []result, found []probed) {
 			writeRows(out, of)
 		}
 	}
+	fmt.Fprint(out, own)
 	if len(found) > 0 {
 		fmt.Fprint(out, "\n## Do they limit?\n\nEach is asked once. What is wrong is in bold.\n")
 	}
