@@ -50,8 +50,7 @@ test-lambda: ## Build the Lambda package twice: it is the same, and at most 10 M
 
 .PHONY: test
 test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector where there is a C compiler
-	$(GO) vet ./...
-	$(GO) test $(RACE) -timeout $(TIMEOUT) -skip '$(TORTURE)' ./...
+	$(GO) test $(RACE) -vet=all -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 ifneq ($(RACE),)
 	$(GO) test -timeout $(TIMEOUT) -run '$(UNRACED)' ./store/dynamodb # what takes too long with it
@@ -127,11 +126,13 @@ test-long: race ## The torture part of the tests, for LONG=1h
 	WEIR_TORTURE=$(LONG) $(GO) test $(RACE) -count=1 -v -timeout 24h -run '$(TORTURE)' ./...
 LONG    ?= 1h
 TORTURE ?= Torture
-UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories
+LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # begun first, so that others run beside them
+UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories|TestKilled|TestFigures|TestOverload|TestDayUnsplit|TestTakeAllocs
 
 .PHONY: test-usage
-test-usage: ## Hold usage of a million debits on a synthetic stream against what was debited
-	WEIR_MILLION=1 $(GO) test -count=1 -run TestExact -v ./internal/aggregate
+test-usage: $(ENGINE) ## Hold usage against what was debited: a million debits on a synthetic stream, 100,000 through an engine; and its memory
+	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aggregate
+	WEIR_MILLION=1 $(GO) test -count=1 -run TestMemory -v ./cmd/weir-lambda
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=30s
@@ -156,11 +157,13 @@ generate: ## Generate the code of the protos under api, without protoc
 
 .PHONY: mutate
 mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
-	WEIR_TORTURE=5s $(GO) run ./internal/mutate $(ARGS)
+	$(MUTATE) $(ARGS)
 
 .PHONY: mutate-shards
 mutate-shards: $(ENGINE) ## The same with testdata/mutants/shards, which CI has no time for
-	WEIR_TORTURE=5s $(GO) run ./internal/mutate -dir testdata/mutants/shards $(ARGS)
+	$(MUTATE) -dir testdata/mutants/shards $(ARGS)
+# Built as make build does, so that both share what is built.
+MUTATE := WEIR_TORTURE=5s CGO_ENABLED=0 GOFLAGS=-tags=$(TAGS) $(GO) run ./internal/mutate
 
 .PHONY: outage
 outage: ## Kill a real Redis for 5 s and freeze it for 15 s under load, and print how long answers took
@@ -188,9 +191,13 @@ $(BIN)/peers/ratelimit: | $(PEERS)
 	@mv $(BIN)/peers/service_cmd $@
 
 .PHONY: bench-peers
-bench-peers: $(ENGINE) $(PEERS) $(BIN)/peers/ratelimit ## Measure and probe weir and its peers, and write docs/benchmarks.md; needs Python, npm, redis-server
+bench-peers: $(ENGINE) $(PEERS) $(BIN)/peers/ratelimit ## Measure and probe weir and its peers, and write docs/benchmarks.md and what README shows of it; needs Python, npm, redis-server
+ifeq ($(findstring -row,$(ARGS)),)
+	$(GO) -C bench run ./cmd/bench -part ../$(BIN)/peers/own.md $(OWN)
+endif
 	$(GO) -C bench run -tags $(TAGS) ./cmd/peers -python ../$(BIN)/peers/bin/python -envoy ../$(BIN)/peers/ratelimit \
-	  -o ../docs/benchmarks.md $(ARGS)
+	  -own ../$(BIN)/peers/own.md -o ../docs/benchmarks.md -readme ../README.md $(ARGS)
+OWN ?= -rounds 5
 
 .PHONY: soak
 soak: build ## Serve for half an hour at half the rate reached; memory, goroutines and latency must not grow: ARGS='-for 5m'

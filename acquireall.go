@@ -9,7 +9,8 @@ import (
 )
 
 // AcquireAll spends the tokens of several requests, all or none, in one atomic decision where the store can make one.
-// Requests may share buckets. The leases are in the order of the requests.
+// Requests may share buckets. The leases are in the order of the requests. While the store does not answer each goes by
+// its own on_unavailable, and all are admitted if each of them is.
 //
 // The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests, and a
 // [*RequestError] around what is wrong with one of them says with which.

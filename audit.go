@@ -16,7 +16,7 @@ import (
 // AuditEvent tells of one change: who made what of what. It was written in the same atomic step as the change.
 //
 // Actions are entity.create, entity.update, entity.delete, entity.adopt, limits.set, limits.delete, limits.adopt,
-// system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create, namespace.delete, namespace.recover,
+// limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create, namespace.delete, namespace.recover,
 // namespace.purge and secret.create.
 type AuditEvent struct {
 	ID        string          `json:"id"` // sorts by time: to the millisecond, and strictly among the events of one limiter

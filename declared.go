@@ -266,13 +266,8 @@ func (sl *ScopedLimits) Validate() error {
 	if err := sl.NearLimit.Validate(); err != nil {
 		return err
 	}
-	if sl.Scope != (Scope{}) {
-		switch {
-		case sl.OnUnavailable != "":
-			return configErr("on_unavailable", "is a setting of the system")
-		case sl.NearLimit != nil:
-			return configErr("near_limit", "is a setting of the system")
-		}
+	if sl.Scope != (Scope{}) && sl.NearLimit != nil {
+		return configErr("near_limit", "is a setting of the system")
 	}
 	if len(sl.Limits) == 0 && sl.settings() {
 		return nil

@@ -265,7 +265,9 @@ func TestValidate(t *testing.T) {
 		{weir.PerMinute("rpm", 1).Validate(), true},
 		{weir.PerMinute("rpm", 0).Validate(), false},
 		{(&weir.ScopedLimits{OnUnavailable: weir.Allow}).Validate(), true},
-		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, OnUnavailable: weir.Allow}).Validate(), false},
+		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, OnUnavailable: weir.Allow}).Validate(), true},
+		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, OnUnavailable: "maybe"}).Validate(), false},
+		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, NearLimit: weir.Thresholds{80}}).Validate(), false},
 		{(&weir.ScopedLimits{}).Validate(), false},
 		{(&weir.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 1), weir.PerHour("rpm", 1)}}).Validate(), false},
 	} {

@@ -35,9 +35,10 @@ type EntityUpdate struct {
 	Metadata map[string]string // replaces all of it; an empty map clears it
 }
 
-// EntityQuery selects entities: the children of Parent, or all.
+// EntityQuery selects entities: the children of Parent, or all, whose ids begin with Prefix.
 type EntityQuery struct {
 	Parent string
+	Prefix string // as it is written: A is not a; "" is every id
 	After  string // EntityPage.Next of the page before
 	Max    int    // at most so many; 0 means 100, more than 1,000 is 1,000
 }
@@ -215,7 +216,7 @@ func (e *Entity) equal(o *Entity) bool {
 }
 
 // Entities returns the entities that were created, by id. A Parent without children, or that does not exist, has an
-// empty page.
+// empty page. Of a Prefix the store reads no other entities.
 //
 // Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
 func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, error) {
@@ -224,12 +225,18 @@ func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, 
 			return EntityPage{}, err
 		}
 	}
+	if err := checkText("prefix", query.Prefix); err != nil {
+		return EntityPage{}, err
+	}
+	if len(query.Prefix) > maxID {
+		return EntityPage{}, configErr("prefix", "has %d bytes, no id has more than %d", len(query.Prefix), maxID)
+	}
 	s, err := l.space(ctx, l.core.elapsed())
 	if err != nil {
 		return EntityPage{}, err
 	}
 	page, err := l.core.list(ctx, store.Query{
-		Namespace: s.id, Kind: store.KindEntity, Parent: query.Parent, After: query.After, Max: query.Max,
+		Namespace: s.id, Kind: store.KindEntity, Prefix: query.Prefix, Parent: query.Parent, After: query.After, Max: query.Max,
 	})
 	if err != nil {
 		return EntityPage{}, err

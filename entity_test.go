@@ -211,6 +211,18 @@ func TestEntities(t *testing.T) {
 	if got := ids(t, lim, "nobody"); got != nil {
 		t.Errorf("children of nobody: %q", got)
 	}
+	for _, prefix := range append([]string{"", "_", "none"}, oddIDs...) { // what no id may be, ids may begin with
+		want := slices.DeleteFunc(slices.Sorted(slices.Values(oddIDs)), func(id string) bool { return !strings.HasPrefix(id, prefix) })
+		page, err := lim.Entities(ctx, weir.EntityQuery{Prefix: prefix})
+		must(t, err)
+		if !slices.EqualFunc(page.Entities, want, func(e weir.Entity, id string) bool { return e.ID == id }) {
+			t.Errorf("that begin with %q: got %v, want %q", prefix, page.Entities, want)
+		}
+	}
+	for _, prefix := range []string{"\x00", "\xff", strings.Repeat("x", 257)} {
+		_, err := lim.Entities(ctx, weir.EntityQuery{Prefix: prefix})
+		wantConfigError(t, err, "prefix")
+	}
 	_, err := lim.Entities(ctx, weir.EntityQuery{After: "?"})
 	if !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("cursor: %v", err)

@@ -20,8 +20,8 @@ type Explanation struct {
 	// Err is what [Limiter.Acquire] would return: nil when it would admit the request, else an [*ExceededError], a
 	// [*BurstError] or a [*NoLimitsError].
 	Err error
-	// OnUnavailable is what is answered when the store does not. OnUnavailableFrom says who says so: "request",
-	// "system" (the namespace's record) or "config" ([Config.OnUnavailable]).
+	// OnUnavailable is what is answered when the store does not. OnUnavailableFrom says who says so: "request", the
+	// [Source] of the limits that it is set with, or "config" ([Config.OnUnavailable]). Of a chain it is the strictest.
 	OnUnavailable     Unavailable
 	OnUnavailableFrom string
 	// Cached is how long entities and limits are remembered ([Config.CacheTTL]): so old may be what is told of them, if
@@ -51,6 +51,8 @@ type ExplainedLevel struct {
 	Source  Source
 	Set     bool // it has limits
 	Applies bool // it is the first that has
+	// OnUnavailable is what is set there to be answered when the store does not answer, whichever level applies.
+	OnUnavailable Unavailable
 }
 
 // ExplainedLimit is a limit that applies.
@@ -171,26 +173,25 @@ func (e *explainer) see(id string, vs []view) {
 		Manifest: rec.Managed.name(),
 	}
 	e.declaredBy(n.Manifest)
-	if len(vs) == 2 {
-		n.Levels = []ExplainedLevel{{SourceRequest, true, true}}
+	if len(vs) == 3 {
+		n.Levels = []ExplainedLevel{{Source: SourceRequest, Set: true, Applies: true}}
 	} else {
-		own := vs[2].source
+		own := vs[3].source
 		n.Levels = []ExplainedLevel{
-			{Source: SourceEntity, Set: own == SourceEntity},
-			{Source: SourceEntityDefault, Set: own == SourceEntityDefault || vs[2].also},
-			{Source: SourceResource, Set: len(vs[3].limits) > 0},
-			{Source: SourceSystem, Set: len(vs[1].limits) > 0},
+			{Source: SourceEntity, Set: own == SourceEntity, OnUnavailable: vs[3].onUnavailable},
+			{Source: SourceEntityDefault, Set: own == SourceEntityDefault || vs[3].also, OnUnavailable: vs[3].general},
+			{Source: SourceResource, Set: len(vs[2].limits) > 0, OnUnavailable: vs[2].onUnavailable},
+			{Source: SourceSystem, Set: len(vs[1].limits) > 0, OnUnavailable: vs[1].onUnavailable},
 		}
 	}
 	e.x.Chain = append(e.x.Chain, n)
 	e.views = append(e.views, vs)
-	switch system := vs[1].onUnavailable; {
+	charged := len(e.views) == 1 || slices.ContainsFunc(vs, func(v view) bool { return len(v.limits) > 0 })
+	switch s := e.lim.core.onUnavailable(vs); {
 	case e.req.OnUnavailable != "":
 		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.req.OnUnavailable, "request"
-	case system != "":
-		e.x.OnUnavailable, e.x.OnUnavailableFrom = system, "system"
-	default:
-		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.lim.core.cfg.OnUnavailable, "config"
+	case charged && stricter(e.x.OnUnavailable, s.value) != e.x.OnUnavailable:
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = s.value, s.from
 	}
 }
 

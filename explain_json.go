@@ -49,6 +49,8 @@ type explainedLevelJSON struct {
 	Source  Source `json:"source"`
 	Set     bool   `json:"set"`
 	Applies bool   `json:"applies"`
+	// Where it is set.
+	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
 }
 
 // explainedLimitJSON has the names of a status in other answers, and more.

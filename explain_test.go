@@ -207,7 +207,7 @@ func TestExplainStale(t *testing.T) {
 func TestExplainUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.SetOnUnavailable(b.ctx, weir.Allow))
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow))
 	b.set("", "", weir.PerMinute("rpm", 5))
 	x := b.explained("alice", nil)
 	if x.OnUnavailable != weir.Allow || x.OnUnavailableFrom != "system" {

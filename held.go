@@ -72,6 +72,13 @@ func (le *Lease) heldLocked() Held {
 	if le.held != nil && le.ended == nil {
 		h.ID, h.Seq, h.Expires = le.held.id, le.held.seq, le.held.expires
 	}
+	n := 0
+	for i := range le.debits {
+		n += len(le.debits[i].Charges)
+	}
+	if n > 0 {
+		h.Charges = make([]HeldCharge, 0, n)
+	}
 	for i := range le.debits {
 		h.Namespace = le.debits[i].Bucket.Namespace
 		for _, c := range le.debits[i].Charges {

@@ -37,8 +37,8 @@ type Config struct {
 	// long as whoever asks waits: [Limiter.Wait] and the changes of a [Lease] take what they take. At most, and by
 	// default, StoreTimeout.
 	DecideWithin time.Duration
-	// OnUnavailable says what to answer when the store does not and neither the request nor the system's record say
-	// otherwise. Defaults to Deny.
+	// OnUnavailable says what to answer when the store does not and neither the request nor what is set with the limits
+	// says otherwise; see [Limiter.SetOnUnavailable]. Defaults to Deny.
 	OnUnavailable Unavailable
 	// Cooldown is how long, and up to a fifth longer, a store that has stopped answering is not asked: after ten failed
 	// calls in a row over four times DecideWithin, or when half of at least ten calls in 2 s failed. Until then OnUnavailable answers, at once; then one
@@ -142,8 +142,11 @@ type core struct {
 	events   eventIDs
 	registry atomic.Uint64 // how many changes of namespaces were made through this process
 
+	bad badViews
+
 	mu     sync.Mutex
 	spaces map[string]*space // by opaque id
+	ended  atomic.Bool       // Close was called
 	close  sync.Once
 	closed error
 }
@@ -205,6 +208,7 @@ func (l *Limiter) Close() error {
 	}
 	c := l.core
 	c.close.Do(func() {
+		c.ended.Store(true)
 		c.views.Close()
 		c.local.close()
 		c.tallies.close()

@@ -48,6 +48,15 @@ type degradation struct {
 	local     bool // the tokens are of this process's share, else nothing was spent
 	elsewhere bool // of that of another process, or of one that has ended
 	n         int  // of so many processes
+	guessed   bool // whose limits these are is not known
+}
+
+// goesBy notes by which plan was decided.
+func (d *degradation) goesBy(p *plan) {
+	if p.guessed && !d.guessed {
+		d.guessed = true
+		d.reason += fmt.Sprintf("; what limits %q has of its own is not known, and those of the resource or the system count", p.entity)
+	}
 }
 
 // free reports whether a lease holds nothing, for nothing was spent.
@@ -82,13 +91,16 @@ func (d *Decision) degraded(by *degradation) {
 		return
 	}
 	d.Degraded, d.Reason, d.cause = true, by.reason, by.cause
-	if by.free() {
+	if by.free() || by.guessed {
 		d.Over = -1
 	}
 }
 
 // over sums up its statuses.
 func (d *Decision) over() {
+	if d.Over < 0 {
+		return
+	}
 	for i := range d.Statuses {
 		d.Over = max(d.Over, d.Statuses[i].Over)
 	}
@@ -99,6 +111,7 @@ type local struct {
 	core   *core
 	shares *backstop.Shares
 	wanted atomic.Bool // somebody asks for Local: shares are kept warm
+	begins atomic.Bool // the store has decided nothing yet: what a process admits that begins without it was spent by others
 	owed   owed
 
 	openings, admitted, refused atomic.Uint64
@@ -111,6 +124,8 @@ func (c *core) guard() {
 		return
 	}
 	c.local = &local{core: c, shares: backstop.New(c.cfg.CacheEntries)}
+	c.local.shares.Begin(c.start)
+	c.local.begins.Store(true)
 	c.local.owed.debts = make(map[store.Bucket]*debt)
 	c.local.wanted.Store(c.cfg.OnUnavailable == Local)
 	if c.cfg.Cooldown < 0 {
@@ -176,7 +191,13 @@ func (lo *local) want() {
 
 // warm charges what the store has decided to the shares.
 func (lo *local) warm(debits []store.Debit, out *store.Outcome) {
-	if lo == nil || !lo.wanted.Load() {
+	if lo == nil {
+		return
+	}
+	if lo.begins.Load() && lo.begins.CompareAndSwap(true, false) {
+		lo.shares.Begin(time.Time{})
+	}
+	if !lo.wanted.Load() {
 		return
 	}
 	lo.owed.answered()
@@ -198,12 +219,13 @@ func (l *Limiter) share(req *Request, p *plan, cause error) (*Lease, error) {
 	}
 	lease, err := l.prepare(p, req)
 	if err != nil {
-		return nil, err
+		return nil, p.mistake(err, cause)
 	}
 	out, by, err := l.takeShare(lease.debits, cause)
 	if err != nil {
 		return nil, err
 	}
+	by.goesBy(p)
 	lease.at, lease.levels, lease.degraded = out.At, out.Levels, by
 	if !out.Allowed {
 		return nil, &ExceededError{Decision: lease.decision(false)}
@@ -238,10 +260,7 @@ func shared(entity, resource string, p *plan, cause error) error {
 		}
 		return nil
 	}
-	return &unavailableError{&StoreError{
-		Op: "take", Key: fmt.Sprintf("entity %q on resource %q", entity, resource), Err: cause,
-		Hint: "the limits are not known here, so that no share of them can be admitted",
-	}}
+	return unknownLimits(entity, resource, cause)
 }
 
 // settleLocal changes what a lease of this process's share holds.

@@ -154,3 +154,70 @@ func TestFleetOutage(t *testing.T) {
 			during, limit, most, len(o.asks), took, whole, limit+limit*(30+60+6+60)/60)
 	})
 }
+
+// lasting is an outage that outlives the processes that use it.
+type lasting struct{ *outage }
+
+func (lasting) Close() error { return nil }
+
+// TestFleetRestarts: processes are replaced again and again while the store is away, as in a rollout. No new one hands out
+// a burst.
+func TestFleetRestarts(t *testing.T) {
+	t.Parallel()
+	const (
+		instances = 10
+		limit     = 600 // a minute
+		down      = time.Minute
+		restarts  = 6
+	)
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Store: memory.New(nil)}
+		begin := func() *weir.Limiter {
+			lim, err := weir.New(weir.Config{
+				Store: lasting{o}, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 20 * time.Millisecond, CacheTTL: time.Hour,
+				Instances: func() int { return instances },
+			})
+			must(t, err)
+			return lim
+		}
+		fleet := make([]*weir.Limiter, instances)
+		for i := range fleet {
+			fleet[i] = begin()
+		}
+		must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", limit)))
+		admitted := 0
+		ask := func(lim *weir.Limiter) {
+			if _, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: one}); err == nil {
+				admitted++
+			}
+		}
+		for range 2 * limit { // the burst is spent
+			ask(fleet[0])
+		}
+		o.dark.Store(true)
+		admitted = 0
+		began := time.Now()
+		for n := 0; time.Since(began) < down; {
+			if time.Since(began) >= time.Duration(n)*down/restarts {
+				n++
+				for i, lim := range fleet {
+					must(t, lim.Close())
+					fleet[i] = begin()
+				}
+			}
+			for _, lim := range fleet {
+				ask(lim)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		took := time.Since(began)
+		if most := int(limit*took.Minutes()*12/10) + restarts*instances; admitted > most || admitted < limit/2 {
+			t.Errorf("admitted %d in %v, of %d and a token for each process that began: %d", admitted, took, limit, most)
+		}
+		t.Logf("%d admitted in %v of %d a minute", admitted, took, limit)
+		for _, lim := range fleet {
+			must(t, lim.Close())
+		}
+		must(t, o.Close())
+	})
+}

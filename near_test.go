@@ -316,9 +316,9 @@ func TestNearLimitSettings(t *testing.T) {
 	if got := get(); !slices.Equal(got, weir.Thresholds{80, 95}) {
 		t.Errorf("80, 95 is read as %v", got)
 	}
-	must(t, b.SetOnUnavailable(b.ctx, weir.Allow)) // leaves it as it is
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow)) // leaves it as it is
 	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{80, 95}))
-	must(t, b.SetOnUnavailable(b.ctx, ""))
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, ""))
 	must(t, b.SetNearLimit(b.ctx, nil))
 	_, err := b.Limits(b.ctx, weir.Scope{})
 	wantErr(t, err, weir.ErrNotFound)

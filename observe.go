@@ -79,7 +79,12 @@ type DecidedEvent struct {
 	Part int
 
 	debits *[]store.Debit // one word, and comparable
+	share  *Share
 }
+
+// Debits returns what the decision debited, parents included, as [DecidedEvent.Spent] does, and of which share of the
+// limits: those that it names are the cell's part. It is good until Decided returns, and is not to be changed.
+func (e DecidedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
 
 // Spent returns the tokens that the decision debited, by the name of the limit: nothing unless it was allowed, by the
 // store or, of a local share, without. What parents are charged besides is not counted again. Limits in shadow may be missing. It is good until Decided returns.
@@ -92,6 +97,18 @@ type AdjustedEvent struct {
 	Namespace, Entity, Resource string
 
 	debits *[]store.Debit // one word, and comparable
+	share  *Share
+}
+
+// Debits returns what was debited or, negative, given back, as [DecidedEvent.Debits] does; of a lease that was resumed the
+// share is not known, and zero. It is good until Adjusted returns, and is not to be changed.
+func (e AdjustedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
+
+func debited(from *[]store.Debit, of *Share) ([]store.Debit, Share) {
+	if from == nil {
+		return nil, whole
+	}
+	return *from, *of
 }
 
 // Spent returns the tokens that were debited or, negative, given back, as [DecidedEvent.Spent] does. It is good until
@@ -170,7 +187,7 @@ func (l *Limiter) observeDecision(ctx context.Context, began time.Time, req *Req
 		}
 		if lease != nil {
 			if e.Degraded, e.Cause = lease.degraded != nil, lease.degraded.causeOf(); !lease.degraded.free() {
-				e.debits = &lease.debits
+				e.debits, e.share = &lease.debits, &lease.plan.share
 			}
 		}
 		if over, ok := err.(*ExceededError); ok { //nolint:errorlint // as Acquire returns it
@@ -187,7 +204,7 @@ func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, r
 		Allowed: allowed, Degraded: cause != CauseNone, Cause: cause, Err: err, Took: time.Since(began),
 	}
 	if p != nil && allowed {
-		e.debits = &p.allow
+		e.debits, e.share = &p.allow, &p.share
 	}
 	l.core.cfg.Observer.Decided(ctx, e)
 }
@@ -195,6 +212,6 @@ func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, r
 func (le *Lease) tellAdjusted(ctx context.Context, debits []store.Debit) {
 	if f := le.lim.core.cfg.Observer.Adjusted; f != nil && len(debits) > 0 {
 		told := debits // or the parameter would be on the heap, told or not
-		f(ctx, AdjustedEvent{le.lim.name, le.plan.entity, le.plan.resource, &told})
+		f(ctx, AdjustedEvent{le.lim.name, le.plan.entity, le.plan.resource, &told, &le.plan.share})
 	}
 }

@@ -22,13 +22,14 @@ type plan struct {
 	allow         []store.Debit // the debits of Allow; nil if no limit counts requests
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
-	onUnavailable Unavailable
-	nearLimit     Thresholds   // of the system's record; nil: the default
-	shadows       bool         // some limit is in shadow
-	share         Share        // by which the limits are
-	forgotten     sync.Once    // what it was made of
-	refusals      atomic.Int64 // of Allow, not handed to the tallies yet
-	quick         atomic.Int64 // of its quick form, which are hits of the space, too
+	onUnavailable Unavailable   // where the request does not say it
+	guessed       bool          // it goes by the limits of the resource or the system, for those of an entity are not known
+	nearLimit     Thresholds    // of the system's record; nil: the default
+	shadows       bool          // some limit is in shadow
+	share         Share         // by which the limits are
+	forgotten     sync.Once     // what it was made of
+	refusals      atomic.Int64  // of Allow, not handed to the tallies yet
+	quick         atomic.Int64  // of its quick form, which are hits of the space, too
 }
 
 // link is one bucket of a plan.

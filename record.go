@@ -21,8 +21,8 @@ type entityRecord struct {
 
 type limitsRecord struct {
 	Limits        []Limit     `json:"limits,omitempty"`
-	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the system's record only
-	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // of the system's record only; [] is off
+	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
+	NearLimit     Thresholds  `json:"near_limit,omitzero"` // of the system's record only; [] is off
 	Managed       *Managed    `json:"managed,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
@@ -24,8 +25,8 @@ type Request struct {
 	// stored. Calls that pass an equal limit share its state; at most 16 different ones per bucket at a time. They are
 	// enforced.
 	Limits []Limit
-	// OnUnavailable says what to do when the store does not answer. Defaults to the system's setting, then to
-	// [Config.OnUnavailable].
+	// OnUnavailable says what to do when the store does not answer. Defaults to what is set with the limits, see
+	// [Limiter.SetOnUnavailable], then to [Config.OnUnavailable].
 	OnUnavailable Unavailable
 }
 
@@ -37,7 +38,7 @@ type Decision struct {
 	Reason   string
 	// Over is, of a degraded decision, how many tokens of any one limit may be admitted at most beyond what it allows
 	// until the store answers again, by all processes together, if they are as many as [Config.Instances] says: the
-	// largest over the limits, see [LimitStatus.Over]. It is -1 if there is no bound.
+	// largest over the limits, see [LimitStatus.Over]. It is -1 if there is no bound, or it is not known which limits apply.
 	Over int64
 	At   time.Time // the store's time of the decision
 	// RetryAfter is when the refused request would pass if nobody else spent: the longest over its limits.
@@ -110,9 +111,23 @@ const (
 	Deny               Unavailable = "deny"  // refuse with ErrUnavailable
 	Allow              Unavailable = "allow" // admit, marked degraded
 	// Local admits this process's share of the limits, marked degraded, and charges it to the store when that answers
-	// again; see [Config.Instances]. Where the limits are not known it is Deny.
+	// again; see [Config.Instances]. An entity of which nothing is known goes by the limits of the resource or the
+	// system. Where those are not known either, it is Deny.
 	Local Unavailable = "local"
 )
+
+// stricter returns the one of two that admits less, or the one that is set.
+func stricter(a, b Unavailable) Unavailable {
+	switch {
+	case a == UnavailableDefault || b == UnavailableDefault:
+		return cmp.Or(a, b)
+	case a == Allow:
+		return b
+	case b == Allow || a != Local: // what a newer weir may have set is taken for Deny
+		return a
+	}
+	return b
+}
 
 func (u Unavailable) validate(field string) error {
 	switch u {

@@ -22,7 +22,7 @@ type ScopedLimits struct {
 	Scope
 	Source        Source      `json:"source"`
 	Limits        []Limit     `json:"limits,omitempty"`
-	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // of the namespace's scope only
+	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
 	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // of the namespace's scope only; see SetNearLimit
 	Managed       *Managed    `json:"managed,omitempty"`        // set by Declare alone
 }
@@ -141,8 +141,8 @@ func (l *Limiter) SetLimits(ctx context.Context, scope Scope, limits ...Limit) e
 	})
 }
 
-// DeleteLimits removes the limits of a scope, so that those of the next more general one apply. The namespace's
-// on_unavailable and near_limit stay.
+// DeleteLimits removes the limits of a scope, so that those of the next more general one apply. Its on_unavailable and
+// near_limit stay.
 //
 // Errors: [ErrNotFound] if there are none, [*ConfigError], [ErrConflict], store trouble.
 func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
@@ -155,15 +155,51 @@ func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
 	})
 }
 
-// SetOnUnavailable sets what the namespace answers when the store does not, for requests that do not say it
-// themselves. [UnavailableDefault] leaves it to [Config.OnUnavailable].
+// ReplaceLimits is SetLimits, or without limits DeleteLimits, if the record of the scope is still as it was read: was is
+// what Limits returned, or has nothing but a Scope where there was none. Who changed the record in between is not
+// overwritten.
+//
+// Errors: [ErrConflict] if the record is another, [ErrNotFound] if there are no limits to delete, [*ConfigError], store
+// trouble.
+func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ...Limit) error {
+	var valid []Limit
+	action := "limits.delete"
+	if len(limits) > 0 {
+		var err error
+		if valid, err = validateLimits(limits); err != nil {
+			return err
+		}
+		action = "limits.set"
+	}
+	return l.changeLimits(ctx, was.Scope, action, func(lr *limitsRecord) error {
+		now := ScopedLimits{was.Scope, was.Source, lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}
+		switch {
+		case !now.equal(&was), (now.Managed == nil) != (was.Managed == nil), now.Managed != nil && *now.Managed != *was.Managed:
+			return fmt.Errorf("limits of %q: are not those that were read: %w", was.Scope.subject(), ErrConflict)
+		case len(limits)+len(lr.Limits) == 0:
+			return was.Scope.missing()
+		}
+		lr.Limits = valid
+		return nil
+	})
+}
+
+// SetOnUnavailable sets what is answered of a scope when the store does not answer, to requests that do not say it
+// themselves. Of the scopes that limits are looked for at, the first that says it counts, whichever has the limits; where
+// none does, [Config.OnUnavailable]. Of a chain of entities that differ the strictest counts: [Deny], then [Local], then
+// [Allow]. A request that brings limits along passes over those of its entity. [UnavailableDefault] leaves it to the next
+// more general scope.
 //
 // Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
-func (l *Limiter) SetOnUnavailable(ctx context.Context, u Unavailable) error {
+func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u Unavailable) error {
 	if err := u.validate("on_unavailable"); err != nil {
 		return err
 	}
-	return l.changeLimits(ctx, Scope{}, "system.on_unavailable", func(lr *limitsRecord) error {
+	action := "limits.on_unavailable"
+	if scope == (Scope{}) {
+		action = "system.on_unavailable"
+	}
+	return l.changeLimits(ctx, scope, action, func(lr *limitsRecord) error {
 		lr.OnUnavailable = u
 		return nil
 	})
@@ -217,8 +253,8 @@ func (sl *ScopedLimits) equal(o *ScopedLimits) bool {
 	return slices.Equal(sl.Limits, o.Limits) && sl.OnUnavailable == o.OnUnavailable && sl.NearLimit.Equal(o.NearLimit)
 }
 
-// Limits returns the limits of exactly this scope, as they are stored. Of the namespace's scope, Limits may be empty
-// while OnUnavailable or NearLimit is set.
+// Limits returns the limits of exactly this scope, as they are stored. They may be empty while OnUnavailable or NearLimit
+// is set.
 //
 // Errors: [ErrNotFound] if there are none, [*ConfigError], store trouble.
 func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error) {

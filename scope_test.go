@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,26 +65,26 @@ func TestSystemKeepsBoth(t *testing.T) {
 			t.Errorf("%s: got %+v, want %d limits and %q", step, got, limits, u)
 		}
 	}
-	must(t, lim.SetOnUnavailable(ctx, weir.Allow))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow))
 	check("on_unavailable", 0, weir.Allow)
 	if err := lim.DeleteLimits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no limits to delete: %v", err)
 	}
 	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
 	check("limits", 1, weir.Allow)
-	must(t, lim.SetOnUnavailable(ctx, weir.Deny))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Deny))
 	check("on_unavailable again", 1, weir.Deny)
 	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
 	check("limits deleted", 0, weir.Deny)
 	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
-	must(t, lim.SetOnUnavailable(ctx, weir.UnavailableDefault))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.UnavailableDefault))
 	check("on_unavailable cleared", 1, weir.UnavailableDefault)
 	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
 	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("nothing is left: %v", err)
 	}
-	wantConfigError(t, lim.SetOnUnavailable(ctx, "maybe"), "on_unavailable")
-	must(t, lim.SetOnUnavailable(ctx, weir.Local))
+	wantConfigError(t, lim.SetOnUnavailable(ctx, weir.Scope{}, "maybe"), "on_unavailable")
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Local))
 	check("local", 0, weir.Local)
 }
 
@@ -322,4 +323,48 @@ func TestForeignRecord(t *testing.T) {
 	if !errors.As(err, &se) || se.Hint == "" {
 		t.Errorf("got error %v", err)
 	}
+}
+
+// ReplaceLimits of several who have read the same: one of them changes it, the others hear that it did.
+func TestReplaceLimits(t *testing.T) {
+	t.Parallel()
+	lim, ctx, scope := memoryLimiter(t), t.Context(), weir.Scope{Entity: "e", Resource: "r"}
+	race := func(was weir.ScopedLimits) (won int64) {
+		t.Helper()
+		var wins atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				switch err := lim.ReplaceLimits(ctx, was, weir.PerHour("rph", int64(100+i))); {
+				case err == nil:
+					wins.Add(1)
+				case !errors.Is(err, weir.ErrConflict):
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		return wins.Load()
+	}
+	if won := race(weir.ScopedLimits{Scope: scope}); won != 1 {
+		t.Errorf("%d made limits where there were none, want 1", won)
+	}
+	was, err := lim.Limits(ctx, scope)
+	must(t, err)
+	was.Limits = []weir.Limit{weir.PerHour("rph", 100)}
+	must(t, lim.SetLimits(ctx, scope, was.Limits...))
+	if err := lim.ReplaceLimits(ctx, weir.ScopedLimits{Scope: scope}, weir.PerHour("rph", 1)); !errors.Is(err, weir.ErrConflict) {
+		t.Errorf("there are limits, and none were read: got %v", err)
+	}
+	must(t, lim.SetLimits(ctx, scope, weir.PerHour("rph", 7)))
+	if err := lim.ReplaceLimits(ctx, was); !errors.Is(err, weir.ErrConflict) {
+		t.Errorf("deleting what is not as it was read: got %v", err)
+	}
+	was, err = lim.Limits(ctx, scope)
+	must(t, err)
+	must(t, lim.ReplaceLimits(ctx, was))
+	if err := lim.ReplaceLimits(ctx, weir.ScopedLimits{Scope: scope}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("nothing to delete: got %v", err)
+	}
+	wantConfigError(t, lim.ReplaceLimits(ctx, was, weir.PerHour("rph", 0)), "limit rph: amount")
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // spending are the events of decisions and adjustments, in short.
@@ -100,4 +103,47 @@ func TestSpentElsewhere(t *testing.T) {
 	must(t, err)
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 3}))
 	s.want(t, "default alice api map[rpm:3]")
+}
+
+// TestDebits: observers learn what each bucket was debited, parents' too, of which share, and what came back.
+func TestDebits(t *testing.T) {
+	t.Parallel()
+	var got []string
+	tell := func(debits []store.Debit, of weir.Share) {
+		var text strings.Builder
+		fmt.Fprint(&text, of.Num, "/", of.Den)
+		for _, d := range debits {
+			for _, c := range d.Charges {
+				fmt.Fprint(&text, " ", d.Bucket.Entity, " ", c.Limit.Name, " ", c.Amount, " of ", c.Limit.Burst)
+			}
+		}
+		got = append(got, text.String())
+	}
+	lim, err := weir.New(weir.Config{
+		Store: memory.New(nil), Shares: &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}},
+		Observer: &weir.Observer{
+			Decided:  func(_ context.Context, e weir.DecidedEvent) { tell(e.Debits()) },
+			Adjusted: func(_ context.Context, e weir.AdjustedEvent) { tell(e.Debits()) },
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = lim.Close() })
+	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 10)))
+	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		must(t, lim.CreateEntity(t.Context(), e))
+	}
+	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 3}})
+	must(t, err)
+	must(t, lease.Adjust(t.Context(), weir.Tokens{"rpm": -2}))
+	for range 5 { // the last one is refused
+		_, err = lim.Allow(t.Context(), "alice", "api")
+		must(t, err)
+	}
+	one := "1/2 alice rpm 1000 of 5000 team rpm 1000 of 5000"
+	want := []string{
+		"1/2 alice rpm 3000 of 5000 team rpm 3000 of 5000", "1/2 alice rpm -2000 of 5000 team rpm -2000 of 5000", one, one, one, one, "1/1",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
 }

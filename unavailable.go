@@ -1,7 +1,6 @@
 package weir
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,14 @@ import (
 
 // orDegrade is what the caller gets of a decision that the store did not make. The plan is nil if it is not known.
 func (l *Limiter) orDegrade(req *Request, p *plan, cause error) (*Lease, error) {
+	if l.core.ended.Load() {
+		return nil, ErrClosed
+	}
 	if p == nil {
 		p = l.known(req.Entity, req.Resource, len(req.Limits) == 0)
 	}
 	l.core.countCause(cause)
-	switch l.policy(req.OnUnavailable, p) {
+	switch l.policy(req.OnUnavailable, p, req.Entity, req.Resource) {
 	case Allow:
 		return l.degradedLease(req, cause), nil
 	case Local:
@@ -39,13 +41,16 @@ func (l *Limiter) degradedLease(req *Request, cause error) *Lease {
 // orDegradeAll is orDegrade for several requests: they are admitted only if each of them may be. Those of local shares are
 // decided over together.
 func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
+	if l.core.ended.Load() {
+		return nil, ErrClosed
+	}
 	leases := make([]*Lease, len(reqs))
 	var sharing []*Lease
 	denied, mistake := false, error(nil)
 	for i := range reqs {
 		l.core.countCause(cause)
 		p := l.known(reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
-		switch l.policy(reqs[i].OnUnavailable, p) {
+		switch l.policy(reqs[i].OnUnavailable, p, reqs[i].Entity, reqs[i].Resource) {
 		case Allow:
 			leases[i] = l.degradedLease(&reqs[i], cause)
 			continue
@@ -57,6 +62,7 @@ func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
 		err := shared(reqs[i].Entity, reqs[i].Resource, p, cause)
 		if err == nil {
 			leases[i], err = l.prepare(p, &reqs[i])
+			err = p.mistake(err, cause)
 		}
 		if err != nil && mistake == nil {
 			mistake = &RequestError{i, err}
@@ -78,6 +84,9 @@ func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
 func (l *Limiter) shareAll(leases, sharing []*Lease, cause error) error {
 	m := merge(sharing)
 	if err := m.check(); err != nil {
+		for _, le := range sharing {
+			err = le.plan.mistake(err, cause)
+		}
 		return err
 	}
 	out, by, err := l.takeShare(m.debits, cause)
@@ -87,6 +96,7 @@ func (l *Limiter) shareAll(leases, sharing []*Lease, cause error) error {
 	m.by = by
 	for _, le := range sharing {
 		le.degraded = by
+		by.goesBy(le.plan)
 	}
 	d := m.spread(out, sharing, !out.Allowed)
 	if !out.Allowed {
@@ -107,11 +117,14 @@ func (l *Limiter) shareAll(leases, sharing []*Lease, cause error) error {
 
 // allowDegraded is orDegrade for Allow.
 func (l *Limiter) allowDegraded(entity, resource string, p *plan, cause error) (_ *plan, ok bool, _ error) {
+	if l.core.ended.Load() {
+		return nil, false, ErrClosed
+	}
 	if p == nil {
 		p = l.known(entity, resource, true)
 	}
 	l.core.countCause(cause)
-	switch l.policy(UnavailableDefault, p) {
+	switch l.policy(UnavailableDefault, p, entity, resource) {
 	case Allow:
 		return nil, true, nil
 	case Local:
@@ -119,7 +132,7 @@ func (l *Limiter) allowDegraded(entity, resource string, p *plan, cause error) (
 			return nil, false, err
 		}
 		if p.allow == nil {
-			return nil, false, countsNoRequests(entity, resource)
+			return nil, false, p.mistake(countsNoRequests(entity, resource), cause)
 		}
 		out, _, err := l.takeShare(p.allow, cause)
 		if err != nil {
@@ -154,17 +167,34 @@ func taken(debits []store.Debit, out store.Outcome) []store.Debit {
 	return debits
 }
 
-// policy is what to do without the store. Where the limits are not known, the system's record may be.
-func (l *Limiter) policy(asked Unavailable, p *plan) Unavailable {
-	var system Unavailable
-	if p != nil {
-		system = p.onUnavailable
-	} else if s := l.knownSpace(); s != nil {
-		if u := s.unavailable.Load(); u != nil {
-			system = *u
-		}
+// policy is what to do without the store.
+func (l *Limiter) policy(asked Unavailable, p *plan, entity, resource string) Unavailable {
+	switch {
+	case asked != UnavailableDefault:
+		return asked
+	case p != nil:
+		return p.onUnavailable
 	}
-	return cmp.Or(asked, system, l.core.cfg.OnUnavailable)
+	return l.knownPolicy(entity, resource)
+}
+
+// said is what is answered when the store does not answer, and who says so.
+type said struct {
+	value Unavailable
+	from  string
+}
+
+// onUnavailable returns what is answered of an entity whose views these are.
+func (c *core) onUnavailable(vs []view) said {
+	all := []said{
+		{vs[2].onUnavailable, string(SourceResource)},
+		{vs[1].onUnavailable, string(SourceSystem)},
+		{c.cfg.OnUnavailable, "config"},
+	}
+	if len(vs) > 3 {
+		all = append([]said{{vs[3].onUnavailable, string(SourceEntity)}, {vs[3].general, string(SourceEntityDefault)}}, all...)
+	}
+	return all[slices.IndexFunc(all, func(s said) bool { return s.value != UnavailableDefault })]
 }
 
 // triage reports whether an error is the store's trouble, and how the caller is to see it.

@@ -75,7 +75,7 @@ func TestOnUnavailable(t *testing.T) {
 		b := setup(t, func(c *weir.Config) { c.OnUnavailable = tt.config })
 		b.set("", "", weir.PerMinute("rpm", 10))
 		if tt.system != unset {
-			must(t, b.SetOnUnavailable(b.ctx, tt.system))
+			must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, tt.system))
 		}
 		b.take("alice", nil)
 		b.fake.does(takeFails(errDown))

@@ -36,6 +36,13 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 		return lease, err
 	}
 	would, err := l.prepare(p, &req)
+	if err != nil && p.guessed { // nobody knows whether it can never pass: the store is to be asked, when it is time
+		lease, err := l.Acquire(ctx, req)
+		if errors.Is(err, ErrExceeded) { // it is known now
+			return l.Wait(ctx, req)
+		}
+		return lease, err
+	}
 	if err != nil {
 		return nil, err // what can never pass does not wait its turn
 	}

@@ -101,11 +101,12 @@ type Got struct {
 	Epoch   uint64
 }
 
-// Query selects records of one kind. Empty ID, Sub and Parent select all.
+// Query selects records of one kind. Empty ID, Prefix, Sub and Parent select all.
 type Query struct {
 	Namespace string
 	Kind      Kind
 	ID        string
+	Prefix    string // of the ID, bytewise, in valid UTF-8; of no account beside an ID. Nothing before it is read
 	Sub       string
 	Parent    string
 	Reverse   bool   // last first

@@ -18,7 +18,11 @@ import (
 )
 
 // env is the function's environment.
-type env struct{ get func(string) string }
+type env struct {
+	get func(string) string
+	// anywhere has answers go to whatever address an event names, for tests.
+	anywhere bool
+}
 
 // modes are what WEIR_LAMBDA may say.
 var modes = map[string]func(env, context.Context, *slog.Logger) (any, error){

@@ -14,7 +14,7 @@ import (
 func main() {
 	ctx := context.Background()
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	handler, err := handlerOf(ctx, env{os.Getenv}, log)
+	handler, err := handlerOf(ctx, env{get: os.Getenv}, log)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "weir-lambda:", err)
 		os.Exit(1)

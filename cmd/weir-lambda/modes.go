@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -44,14 +45,19 @@ func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 		}
 		return lim, nil
 	}
-	return (&lambdafn.Provisioner{Open: open, Table: table, Log: log}).Handle, nil
+	return (&lambdafn.Provisioner{Open: open, Table: table, Log: log, Anywhere: e.anywhere}).Handle, nil
 }
 
 // forever is longer than anybody asks what was changed.
 const forever = 100 * 365 * 24 * time.Hour
 
+// heap is how much memory the aggregator's collector tries to do with: a batch and what is remembered of others are some
+// 60 MB, and what the function takes besides is half as much. So it fits the least memory that a function can be given.
+const heap = 88 << 20
+
 // aggregate counts usage, and archives audit events whose time is up if WEIR_ARCHIVE_BUCKET says where.
 func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
+	debug.SetMemoryLimit(heap)
 	cfg := aggregate.Config{Log: log}
 	for name, kept := range map[string]*time.Duration{
 		"HOURLY": &cfg.Retention.Hourly, "DAILY": &cfg.Retention.Daily, "MONTHLY": &cfg.Retention.Monthly,

@@ -32,7 +32,7 @@ func TestProvision(t *testing.T) {
 		answers <- body
 	}))
 	defer cloudFormation.Close()
-	f := start(t, "WEIR_LAMBDA=provision", "WEIR_TABLE="+table, "AWS_ENDPOINT_URL_DYNAMODB="+endpoint)
+	f := start(t, "WEIR_LAMBDA=provision", "WEIR_TABLE="+table, "AWS_ENDPOINT_URL_DYNAMODB="+endpoint, "WEIR_TEST_ANYWHERE=1")
 
 	payload := map[string]any{"action": "plan", "manifest": map[string]any{
 		"namespace": "tenant-alpha", "resources": map[string]any{"gpt-4": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": 1000}}}},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,12 @@ import (
 // The test binary is the function, where it is started as Lambda starts one.
 func TestMain(m *testing.M) {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
+		if os.Getenv("WEIR_TEST_ANYWHERE") != "" { // the test's own CloudFormation
+			modes["provision"] = func(e env, ctx context.Context, log *slog.Logger) (any, error) {
+				e.anywhere = true
+				return e.provision(ctx, log)
+			}
+		}
 		main()
 		return
 	}
@@ -31,6 +38,7 @@ type function struct {
 	t       *testing.T
 	next    chan []byte
 	answers chan answer
+	pid     int
 }
 
 type answer struct {
@@ -41,7 +49,7 @@ type answer struct {
 // start starts the function with an environment; the test ends it.
 func start(t *testing.T, environment ...string) *function {
 	t.Helper()
-	f := &function{t, make(chan []byte), make(chan answer, 1)}
+	f := &function{t: t, next: make(chan []byte), answers: make(chan answer, 1)}
 	api := http.NewServeMux()
 	n := 0
 	api.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
@@ -78,6 +86,7 @@ func start(t *testing.T, environment ...string) *function {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	must(t, cmd.Start())
+	f.pid = cmd.Process.Pid
 	t.Cleanup(func() {
 		cancel()
 		srv.CloseClientConnections()

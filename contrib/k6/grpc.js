@@ -19,7 +19,7 @@ client.load(['../../api'], 'weir/v1/limiter.proto');
 
 export const options = {
   scenarios: {
-    gateway: { executor: 'constant-arrival-rate', rate: 200, timeUnit: '1s', duration: '30s', preAllocatedVUs: 50 },
+    gateway: { executor: 'constant-arrival-rate', rate: 200, timeUnit: '1s', duration: __ENV.FOR || '30s', preAllocatedVUs: 50, maxVUs: 500 },
   },
   thresholds: {
     checks: ['rate==1'],

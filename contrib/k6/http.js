@@ -18,7 +18,7 @@ const retryAfter = new Trend('weir_retry_after', true);
 
 export const options = {
   scenarios: {
-    gateway: { executor: 'constant-arrival-rate', rate: 200, timeUnit: '1s', duration: '30s', preAllocatedVUs: 50 },
+    gateway: { executor: 'constant-arrival-rate', rate: 200, timeUnit: '1s', duration: __ENV.FOR || '30s', preAllocatedVUs: 50, maxVUs: 500 },
   },
   thresholds: {
     http_req_failed: ['rate==0'],

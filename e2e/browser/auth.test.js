@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -12,7 +12,7 @@ import { binary, client, launch, seed, serve, visit } from './weir.js';
 /** @type {Awaited<ReturnType<typeof serve>>} */ let server;
 /** @type {import('playwright-core').Browser} */ let browser;
 /** @type {string} */ let dir;
-const tokens = { admin: '', read: '', beta: '' };
+const tokens = { admin: '', read: '', beta: '', both: '' };
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'weir-tokens-'));
@@ -24,6 +24,8 @@ before(async () => {
   tokens.admin = await create('admin', '*');
   tokens.read = await create('read', 'default');
   tokens.beta = await create('read', 'tenant-beta', 'beta');
+  tokens.both = await create('read', 'tenant-gamma', 'both');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('[tenant-gamma]', '[tenant-gamma, tenant-beta]'));
   [server, browser] = await Promise.all([serve({ args: ['--auth', file] }), launch()]);
   await seed(client(server.url, tokens.admin));
 });
@@ -66,15 +68,24 @@ test('a token that may only read', () => visit(browser, server.url, async (page)
   await page.goto(`${server.url}/#/entity?id=key-carol&resource=gpt-4`);
   await signIn(page, tokens.read);
   await page.locator('.live[data-state=live]').waitFor();
+  assert.equal(await page.locator('button.admin').count(), 0, 'what it may not do is not offered');
+  assert.equal(await page.getByRole('link', { name: 'Namespaces', exact: true }).count(), 0);
+  await page.goto(`${server.url}/#/overview?ns=tenant-beta`);
+  await page.getByText('You may not see this').waitFor();
+}));
+
+test('a role that is taken away while the page is open', () => visit(browser, server.url, async (page) => {
+  await page.goto(`${server.url}/#/entity?id=key-carol&resource=gpt-4`);
+  await signIn(page, tokens.admin);
+  await page.locator('.live[data-state=live]').waitFor();
   const edit = page.getByRole('button', { name: 'Edit limits of key-carol on gpt-4' });
   await edit.click();
+  await page.evaluate((read) => sessionStorage.setItem('weir.token', read), tokens.read);
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
   await page.getByRole('dialog').getByText('You may not do this').waitFor();
   await page.keyboard.press('Escape');
   assert.ok(await edit.isDisabled(), 'what was denied is not offered again');
   assert.match(await edit.getAttribute('title') ?? '', /Needs the role admin/);
-  await page.goto(`${server.url}/#/overview?ns=tenant-beta`);
-  await page.getByText('You may not see this').waitFor();
 }));
 
 test('a token for one namespace is shown that one, under its name', () => visit(browser, server.url, async (page) => {
@@ -82,6 +93,18 @@ test('a token for one namespace is shown that one, under its name', () => visit(
   await signIn(page, tokens.beta);
   await page.getByRole('heading', { name: 'Limits', level: 1 }).waitFor();
   assert.equal(await page.locator('#namespace').inputValue(), 'tenant-beta');
+  assert.deepEqual(await page.locator('#namespace option').allTextContents(), ['tenant-beta']);
   await page.goto(`${server.url}/#/limits?ns=default`);
   await page.getByText('You may not see this').waitFor();
+}));
+
+test('a token for some namespaces begins in one of them', () => visit(browser, server.url, async (page) => {
+  await page.goto(`${server.url}/#/limits?ns=tenant-beta`);
+  await signIn(page, tokens.both);
+  await page.getByRole('heading', { name: 'Limits', level: 1 }).waitFor();
+  assert.deepEqual(await page.locator('#namespace option').allTextContents(), ['tenant-gamma', 'tenant-beta']);
+  await page.goto(`${server.url}/#/entities`);
+  await page.reload();
+  await page.locator('#namespace option').nth(1).waitFor({ state: 'attached' });
+  assert.equal(await page.locator('#namespace').inputValue(), 'tenant-gamma');
 }));

@@ -88,6 +88,40 @@ test('a limit that is edited is enforced', () => visit(browser, server.url, asyn
   assert.equal((await ask('GET', '/v1/available?entity=key-edit&resource=gpt-4')).limits[0].source, 'resource');
 }));
 
+test('of two who edit the same limits, the second is told', () => visit(browser, server.url, async (page) => {
+  await ask('PUT', '/v1/limits?resource=shared', { limits: ['rpm:10/min'] });
+  await go(page, 'limits?resource=shared');
+  await page.getByRole('button', { name: 'Edit', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Tokens').fill('20');
+  await ask('PUT', '/v1/limits?resource=shared', { limits: ['rpm:77/min'] });
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.getByText('Somebody else has changed these limits').waitFor();
+  await page.locator('.limits').getByText('77').waitFor();
+  assert.equal((await ask('GET', '/v1/limits?resource=shared')).limits[0].amount, 77);
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Edit', exact: true }).click();
+  assert.equal(await dialog.getByLabel('Tokens').inputValue(), '77');
+  await dialog.getByLabel('Tokens').fill('20');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Saved: limits for everybody on shared.').waitFor();
+}));
+
+test('a search finds what is not loaded', () => visit(browser, server.url, async (page) => {
+  await ask('POST', '/v1/namespaces', { name: 'crowd' });
+  await Promise.all(Array.from({ length: 230 }, (_, i) => ask('POST', '/v1/entities?namespace=crowd', { id: `many-${String(i).padStart(3, '0')}` })));
+  await go(page, 'entities?ns=crowd');
+  await page.getByRole('link', { name: 'many-000' }).waitFor();
+  assert.equal(await page.getByRole('link', { name: 'many-229' }).count(), 0);
+  await page.getByRole('searchbox').fill('many-22');
+  await page.getByRole('link', { name: 'many-229' }).waitFor();
+  assert.equal(await page.getByRole('link', { name: /^many-/ }).count(), 10);
+  await page.getByRole('searchbox').fill('many-229');
+  await until('one is left', async () => (await page.getByRole('link', { name: /^many-/ }).count()) === 1);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'many-229', level: 1 }).waitFor();
+}));
+
 test('what data says is never markup', () => visit(browser, server.url, async (page) => {
   const id = encodeURIComponent(hostile);
   await ask('PUT', `/v1/limits?resource=${id}`, { limits: [{ name: '<b>x</b>', amount: 5, period: 'min' }] });
@@ -194,6 +228,45 @@ test('settings of a namespace', () => visit(browser, server.url, async (page) =>
   await dialog.getByLabel('Tokens').fill('1');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.getByText('has limits already').waitFor();
+}));
+
+test('what is answered in an outage', () => visit(browser, server.url, async (page) => {
+  const dialog = page.getByRole('dialog');
+  const choose = async (/** @type {string} */ button, /** @type {string} */ mode, /** @type {string | undefined} */ resource) => {
+    await page.getByRole('button', { name: button, exact: true }).click();
+    if (resource !== undefined) await dialog.getByLabel('Resource').fill(resource);
+    await dialog.getByLabel('When the store does not answer').selectOption(mode);
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'detached' });
+  };
+  await ask('PUT', '/v1/limits?namespace=tenant-beta', { limits: ['rpm:1K/min'] });
+  await ask('PUT', '/v1/limits?resource=login&namespace=tenant-beta', { limits: ['rpm:10/min'] });
+  await go(page, 'limits?ns=tenant-beta');
+  await choose('Change the settings of this namespace', 'local');
+  await page.locator('.foot').getByText('held to local shares').waitFor();
+  await choose('Outage of login', 'deny');
+  const row = page.getByRole('row', { name: 'login' });
+  await row.getByText('in an outage denied').waitFor();
+  const login = await ask('GET', '/v1/limits?resource=login&namespace=tenant-beta');
+  assert.deepEqual([login.on_unavailable, login.limits.length], ['deny', 1], 'the limits stay');
+
+  // A level may say it without limits.
+  await choose('Outage of a resource', 'allow', 'search');
+  await page.getByRole('row', { name: 'search' }).getByText('in an outage allowed, unmetered').waitFor();
+  assert.equal(await page.getByRole('row', { name: 'search' }).getByRole('button', { name: 'Remove' }).count(), 0);
+
+  await go(page, 'entity?id=key-dan&resource=login&ns=tenant-beta');
+  await page.getByText('requests are denied. Set at: Resource.').waitFor();
+  await choose('Outage of this entity', 'local', '');
+  await page.getByText('requests are held to local shares. Set at: Entity, by default.').waitFor();
+  await page.locator('.steps').getByText('in an outage held to local shares').first().waitFor();
+  await choose('Outage of every other resource', 'default');
+  await page.getByText('requests are denied. Set at: Resource.').waitFor();
+  await ask('GET', '/v1/limits?entity=key-dan&namespace=tenant-beta', undefined, 404);
+
+  await go(page, 'limits?ns=tenant-beta');
+  await choose('Change the settings of this namespace', 'default');
+  await page.getByText('answered as the server is configured').waitFor();
 }));
 
 test('manifests: history, drift and rollback', () => visit(browser, server.url, async (page) => {

@@ -96,7 +96,7 @@ export function launch() {
 }
 
 /** What a browser itself logs of an answer that is not 2xx; those are told to the reader in the page. */
-const answered = /^Failed to load resource: (the server responded with a status of (400|401|403|404|409|422)|net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE))/;
+const answered = /^Failed to load resource: (the server responded with a status of (400|401|403|404|409|412|422)|net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE))/;
 
 /**
  * Opens a page, runs a test in it, and fails if something was logged as an error, thrown, or asked of another origin.

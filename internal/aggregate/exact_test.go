@@ -55,6 +55,12 @@ func family(tb testing.TB, s *dynamodb.Store) {
 // booked returns all that was consumed of tpm.
 func booked(tb testing.TB, s *dynamodb.Store) map[synWindow]int64 {
 	tb.Helper()
+	return figures(tb, s, "tpm", func(f *store.LimitFigures) int64 { return f.Consumed() })
+}
+
+// figures returns some figure of a limit, of all windows.
+func figures(tb testing.TB, s *dynamodb.Store, limit string, figure func(*store.LimitFigures) int64) map[synWindow]int64 {
+	tb.Helper()
 	got := make(map[synWindow]int64)
 	for _, w := range store.Windows {
 		for _, of := range []store.UsageOf{store.OfBucket, store.OfResource, store.OfNamespace, store.OfStore, store.OfChildren} {
@@ -66,8 +72,8 @@ func booked(tb testing.TB, s *dynamodb.Store) map[synWindow]int64 {
 				}
 				for _, r := range page.Records {
 					for i := range r.Counts {
-						if c := &r.Counts[i]; c.Limit == "tpm" && c.Consumed() != 0 {
-							got[synWindow{of, r.ID, w, r.Start.Unix()}] += c.Consumed()
+						if c := &r.Counts[i]; c.Limit == limit && figure(c) != 0 {
+							got[synWindow{of, r.ID, w, r.Start.Unix()}] += figure(c)
 						}
 					}
 				}
@@ -131,6 +137,11 @@ func TestExact(t *testing.T) {
 	fake.Before, fake.After = nil, nil
 	if got := booked(t, st); !maps.Equal(got, s.want) {
 		report(t, got, s.want)
+	}
+	maps.DeleteFunc(s.asked, func(_ synWindow, n int64) bool { return n == 0 })
+	if got := figures(t, st, "", func(f *store.LimitFigures) int64 { return f.Requests }); !maps.Equal(got, s.asked) {
+		t.Error("of requests:")
+		report(t, got, s.asked)
 	}
 	if s.births == 0 || s.splits == 0 || crashes.Load() == 0 {
 		t.Errorf("%d births, %d splits, %d crashes: nothing was put to the test", s.births, s.splits, crashes.Load())

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 
@@ -40,7 +41,7 @@ func newBooker(cfg Config) *booker {
 }
 
 // book books records, and returns those that were not counted by their place in the batch.
-func (b *booker) book(ctx context.Context, records []dynamodb.StreamRecord) (map[int]error, error) {
+func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecord]) (map[int]error, error) {
 	booked, err := b.ledger.Book(ctx, records)
 	if err != nil {
 		return nil, err
@@ -74,17 +75,7 @@ func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
 func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 	b := newBooker(cfg)
 	return func(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
-		records := make([]dynamodb.StreamRecord, len(e.Records))
-		for i := range e.Records {
-			c := &e.Records[i].Change
-			if !concerns(c.Keys) {
-				continue
-			}
-			records[i] = dynamodb.StreamRecord{
-				Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage), Created: c.ApproximateCreationDateTime.Time,
-			}
-		}
-		failed, err := b.book(ctx, records)
+		failed, err := b.book(ctx, converted(e.Records))
 		if err != nil {
 			return events.DynamoDBEventResponse{}, err
 		}
@@ -97,6 +88,23 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 			}
 		}
 		return resp, nil
+	}
+}
+
+// converted yields records in the store's form, one at a time: all of them would take as much memory once more.
+func converted(records []events.DynamoDBEventRecord) iter.Seq[dynamodb.StreamRecord] {
+	return func(yield func(dynamodb.StreamRecord) bool) {
+		for i := range records {
+			c, r := &records[i].Change, dynamodb.StreamRecord{}
+			if concerns(c.Keys) {
+				r = dynamodb.StreamRecord{
+					Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage), Created: c.ApproximateCreationDateTime.Time,
+				}
+			}
+			if !yield(r) {
+				return
+			}
+		}
 	}
 }
 

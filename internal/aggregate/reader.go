@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -318,7 +319,7 @@ func (s *shardReader) seek(ctx context.Context, last string) error {
 // bookAll books records, again and again until all are counted but those that nobody can read.
 func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamRecord) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, s.LeaseFor/6) {
-		failed, err := s.book.book(ctx, records)
+		failed, err := s.book.book(ctx, slices.Values(records))
 		var left []dynamodb.StreamRecord
 		if err != nil {
 			left = records

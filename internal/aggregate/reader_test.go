@@ -1,146 +1,149 @@
 package aggregate_test
 
 import (
-	"context"
 	"maps"
-	"sync"
+	"os"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
-	"github.com/weirlimits/weir/internal/aggregate"
-	"github.com/weirlimits/weir/internal/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// streams returns a table of the engine with a stream, and a client of its stream.
-func streams(t *testing.T) (client *sdk.Client, name, arn string, of *dynamodbstreams.Client) {
-	t.Helper()
-	endpoint := dynamotest.Engine(t)
-	client, name = dynamotest.Client(t, endpoint), dynamotest.Table(t)
-	if _, err := dynamodb.Create(t.Context(), client, name, dynamodb.CreateConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	out, err := client.UpdateTable(t.Context(), &sdk.UpdateTableInput{TableName: &name, StreamSpecification: &types.StreamSpecification{
-		StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	arn = aws.ToString(out.TableDescription.LatestStreamArn)
-	o := client.Options()
-	return client, name, arn, dynamodbstreams.New(dynamodbstreams.Options{
-		BaseEndpoint: o.BaseEndpoint, Region: o.Region, Credentials: o.Credentials, HTTPClient: o.HTTPClient, Retryer: aws.NopRetryer{},
-	})
-}
-
-// TestReader holds what readers book of a real stream against what stores admitted: with shards that split, buckets that
-// are reset, a reader that dies, and another beside it from the beginning.
+// TestReader holds what readers book of a real stream against what stores admitted, in total and window by window: debits of
+// many callers that share writes, over the end of a day and of a month, with shards that split, items that are born again,
+// takes that another bucket refuses, tokens that are given back, a reader that dies with its leases, records that come
+// twice, and transactions of which it is not known whether they happened.
 func TestReader(t *testing.T) {
 	t.Parallel()
-	client, name, arn, of := streams(t)
-	var mu sync.Mutex
-	now := evening
-	open := func() *dynamodb.Store {
-		s, err := dynamodb.New(dynamodb.Config{Client: client, Table: name, CallTimeout: time.Minute, WriteTimeout: time.Minute, Now: func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return now
-		}})
+	b := newBusy(t)
+	debits, batch := 400, 50
+	b.callers, b.chains = 48, 8
+	if os.Getenv("WEIR_MILLION") != "" {
+		debits, batch = 100_000, 2000
+		b.callers, b.chains = 512, 48
+	}
+	_, kill := b.read(batch)
+	end, _ := b.read(batch)
+	defer end()
+	const hours = 4
+	b.step = 12 * time.Minute / time.Duration(debits/hours)
+	began := time.Now()
+	for h := range hours {
+		b.hour(h*debits/hours, debits/hours)
+		if h == 1 {
+			kill()
+		}
+		b.mu.Lock()
+		b.now = b.now.Truncate(time.Hour).Add(time.Hour)
+		b.mu.Unlock()
+	}
+	counted := store.Reading{Bucket: one("plain-0", ample, 0).Bucket, Source: "p", ID: 1, At: b.now, Counts: []store.LimitFigures{{Limit: "tpm", Figures: store.Figures{Refused: 7}}}}
+	if err := b.operator.Count(t.Context(), counted); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	b.awaitBooked()
+	undone := figures(t, b.operator, "tpm", func(f *store.LimitFigures) int64 { return f.Returned })
+	if undone[synWindow{store.OfBucket, "child-0", store.Monthly, evening.AddDate(0, 0, -30).Truncate(24 * time.Hour).Unix()}] == 0 || b.splits == 0 || b.births == 0 || b.refused.Load() == 0 || b.faults.Load() == 0 || b.again.Load() == 0 {
+		t.Errorf("%d splits, %d births, %d refused, %d faults, %d records twice: nothing was put to the test",
+			b.splits, b.births, b.refused.Load(), b.faults.Load(), b.again.Load())
+	}
+	t.Logf("%d debits in %v, booked after %v: %d splits, %d births, %d refused, %d faults, %d records twice",
+		debits, took, time.Since(began), b.splits, b.births, b.refused.Load(), b.faults.Load(), b.again.Load())
+
+	// Read all over again, it is what it was.
+	end()
+	leases := b.forgetLeases()
+	end, _ = b.read(batch)
+	defer end()
+	b.until(func() bool {
+		now, err := b.operator.StreamLeases(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}
-	reader := func() (*dynamodb.Store, func()) {
-		s := open()
-		r := &aggregate.Reader{
-			Config: aggregate.Config{Store: s}, Streams: of, ARN: arn, Poll: 10 * time.Millisecond, Batch: 50,
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := r.Run(ctx); err != nil {
-				t.Error(err)
+		for id, l := range leases {
+			if l.After != "" && (now[id].After == "" || before(now[id].After, l.After)) {
+				return false
 			}
-		})
-		return s, func() { stop(); wg.Wait() }
-	}
-	read, kill := reader()
-	_, end := reader()
-	defer end()
+		}
+		return true
+	})
+	b.awaitBooked()
+}
 
-	want := make(map[synWindow]int64)
-	deciders := []*dynamodb.Store{open(), open()}
-	limit := &store.Limit{Name: "tpm", Amount: 1e9, Period: time.Minute, Burst: 1e9}
-	const debits = 600
-	for i := range debits {
-		mu.Lock()
-		now = now.Add(10 * time.Second) // past midnight
-		at := now
-		mu.Unlock()
-		b := store.Bucket{Namespace: "n", Entity: []string{"a", "b", "c"}[i%3], Resource: "r"}
-		d := deciders[i/3%2]
-		out, err := d.Take(t.Context(), store.Take{Debits: []store.Debit{{Bucket: b, Charges: []store.Charge{{Limit: limit, Amount: int64(i + 1)}}}}})
-		if err != nil || !out.Allowed {
-			t.Fatal(out, err)
-		}
-		for w, layout := range map[store.Window]time.Duration{store.Hourly: time.Hour} {
-			want[synWindow{store.OfBucket, b.Entity, w, at.Truncate(layout).Unix()}] += int64(i + 1)
-			want[synWindow{store.OfNamespace, "", w, at.Truncate(layout).Unix()}] += int64(i + 1)
-		}
-		switch i {
-		case 90, 120:
-			if ok, err := d.SplitShard(t.Context(), store.Bucket{Namespace: "n", Entity: "a", Resource: "r"}, 0, 1+(i-90)/30); err != nil || !ok {
-				t.Errorf("not split: %v", err)
-			}
-		case 200, 260:
-			if err := d.Forget(t.Context(), store.Bucket{Namespace: "n", Entity: "b", Resource: "r"}, store.Bucket{Namespace: "n", Entity: "a", Resource: "r"}); err != nil {
-				t.Fatal(err)
-			}
-		case 300:
-			kill()
-		case 400:
-			err := d.Count(t.Context(), store.Reading{Bucket: b, Source: "p", ID: 1, At: at, Counts: []store.LimitFigures{{Figures: store.Figures{Refused: 7}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var got map[synWindow]int64
-	var refused int64
-	for deadline := time.Now().Add(2 * time.Minute); ; { // real time: the stream is another process's
-		got, refused = make(map[synWindow]int64), 0
-		for _, of := range []store.UsageOf{store.OfBucket, store.OfNamespace} {
-			page, err := read.Usage(t.Context(), store.UsageQuery{
-				Namespace: "n", Of: of, Window: store.Hourly, From: evening.AddDate(0, 0, -1), To: evening.AddDate(0, 0, 2), Max: 1000,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range page.Records {
-				for i := range r.Counts {
-					refused += r.Counts[i].Refused
-					if r.Counts[i].Limit == "tpm" {
-						got[synWindow{of, r.ID, store.Hourly, r.Start.Unix()}] += r.Counts[i].Consumed()
-					}
-				}
-			}
-		}
-		if maps.Equal(got, want) && refused == 14 {
-			return
-		}
-		if time.Now().After(deadline) {
-			break
+// before reports whether one sequence number comes before another.
+func before(a, b string) bool { return len(a) < len(b) || len(a) == len(b) && a < b }
+
+// until waits until something is so, or a test has no time for it.
+func (b *busy) until(so func() bool) bool {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline) && !b.Failed(); { // real time: the stream is another process's
+		if so() {
+			return true
 		}
 		time.Sleep(20 * time.Millisecond) // real time: the stream is another process's
 	}
-	t.Errorf("%d refused", refused)
-	report(t, got, want)
+	return false
+}
+
+// awaitBooked waits until all that was admitted is booked, and nothing else.
+func (b *busy) awaitBooked() {
+	b.Helper()
+	var got, requests map[synWindow]int64
+	refused := func() (n int64) {
+		q := store.UsageQuery{Namespace: "n", Of: store.OfNamespace, Window: store.Monthly, From: evening.AddDate(-1, 0, 0), To: evening.AddDate(1, 0, 0)}
+		page, err := b.operator.Usage(b.Context(), q)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, r := range page.Records {
+			for i := range r.Counts {
+				n += r.Counts[i].Refused
+			}
+		}
+		return n
+	}
+	for w, n := range b.want {
+		if n == 0 {
+			delete(b.want, w)
+		}
+	}
+	if b.until(func() bool {
+		return refused() == 7 && maps.Equal(b.booked(&got, &requests), b.want) && maps.Equal(requests, b.requests)
+	}) {
+		return
+	}
+	b.booked(&got, &requests)
+	b.Errorf("%d refused", refused())
+	report(b.T, got, b.want)
+	b.Error("requests:")
+	report(b.T, requests, b.requests)
+}
+
+// booked reads what was consumed of tpm, and how many requests were counted.
+func (b *busy) booked(got, requests *map[synWindow]int64) map[synWindow]int64 {
+	b.Helper()
+	*got, *requests = booked(b, b.operator), figures(b, b.operator, "", func(f *store.LimitFigures) int64 { return f.Requests })
+	return *got
+}
+
+// forgetLeases has nobody know how far the stream was read, and returns what was known.
+func (b *busy) forgetLeases() map[string]dynamodb.StreamLease {
+	b.Helper()
+	leases, err := b.operator.StreamLeases(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for id := range leases {
+		_, err := b.client.DeleteItem(b.Context(), &sdk.DeleteItemInput{TableName: &b.table, Key: map[string]types.AttributeValue{
+			"PK": &types.AttributeValueMemberS{Value: "_/STREAM#"}, "SK": &types.AttributeValueMemberS{Value: "#SHARD#" + id},
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return leases
 }

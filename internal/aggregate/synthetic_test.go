@@ -24,6 +24,7 @@ type synthetic struct {
 	number  int
 	buckets []*synBucket
 	want    map[synWindow]int64 // debited less returned, in millitokens
+	asked   map[synWindow]int64 // requests
 	births  int
 	splits  int
 }
@@ -39,6 +40,7 @@ type synItem struct {
 	shard, shards     int
 	id                uint64
 	debited, returned int64
+	takes, undone     int
 	writes            int
 	image             map[string]events.DynamoDBAttributeValue
 }
@@ -53,7 +55,7 @@ type synWindow struct {
 func newSynthetic(seed uint64, buckets int, from time.Time) *synthetic {
 	s := &synthetic{
 		dice: rand.New(rand.NewPCG(seed, 7)), now: from, shards: make([][]events.DynamoDBEventRecord, 4),
-		want: make(map[synWindow]int64),
+		want: make(map[synWindow]int64), asked: make(map[synWindow]int64),
 	}
 	for i := range buckets {
 		b := &synBucket{Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprintf("e#%d", i), Resource: "r" + strconv.Itoa(i%3)}}
@@ -84,12 +86,19 @@ func (s *synthetic) debits(n int, over time.Duration) {
 		}
 		amount := 1 + s.dice.Int64N(50_000)
 		it.debited += amount
+		it.takes++
+		net := int64(1)
 		if s.dice.IntN(10) == 0 {
 			it.returned += amount / 2
 			amount -= amount / 2
 		}
+		if s.dice.IntN(20) == 0 {
+			it.undone++
+			net--
+		}
 		s.emit(it, it.next(s.now))
-		s.count(b, amount)
+		s.count(s.want, b, amount)
+		s.count(s.asked, b, net)
 	}
 }
 
@@ -115,6 +124,12 @@ func (it *synItem) next(now time.Time) map[string]events.DynamoDBAttributeValue 
 		"id": number(int64(it.id)), "at": number(int64(now.Sub(epoch))), "wc": number(int64(it.writes)), "e": number(1),
 		"s": events.NewStringAttribute("AbCdEfGhIjKl"), "L_tpm": number(int64(now.Sub(epoch)) / 1000),
 		"P_tpm": events.NewStringAttribute("100000/100000/60s"), "ttl": number(now.Unix() + 86400),
+	}
+	if it.takes > 0 {
+		image["tc"] = number(int64(it.takes))
+	}
+	if it.undone > 0 {
+		image["uc"] = number(int64(it.undone))
 	}
 	if it.debited > 0 {
 		image["D_tpm"] = number(it.debited)
@@ -144,7 +159,7 @@ func (s *synthetic) emit(it *synItem, image map[string]events.DynamoDBAttributeV
 }
 
 // count books a debit where it belongs.
-func (s *synthetic) count(b *synBucket, amount int64) {
+func (s *synthetic) count(in map[synWindow]int64, b *synBucket, amount int64) {
 	day := time.Date(s.now.Year(), s.now.Month(), s.now.Day(), 0, 0, 0, 0, time.UTC)
 	for w, start := range map[store.Window]time.Time{
 		store.Hourly: s.now.Truncate(time.Hour), store.Daily: day, store.Monthly: day.AddDate(0, 0, 1-day.Day()),
@@ -155,11 +170,11 @@ func (s *synthetic) count(b *synBucket, amount int64) {
 			{store.OfNamespace, "", w, start.Unix()},
 			{store.OfStore, "", w, start.Unix()},
 		} {
-			s.want[k] += amount
+			in[k] += amount
 		}
 		if b.Entity == "e#0" || b.Entity == "e#1" {
-			s.want[synWindow{store.OfChildren, "team", w, start.Unix()}] += amount
-			s.want[synWindow{store.OfChildren, "org", w, start.Unix()}] += amount
+			in[synWindow{store.OfChildren, "team", w, start.Unix()}] += amount
+			in[synWindow{store.OfChildren, "org", w, start.Unix()}] += amount
 		}
 	}
 }

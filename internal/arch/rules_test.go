@@ -97,7 +97,11 @@ var rules = []rule{
 		why: "its users link gRPC already, and nothing else",
 	},
 	{
-		room: "internal/watch", only: slices.Concat(core, []string{"."}), catches: "internal/server",
+		room: "internal/places", catches: "internal/auth",
+		why: "it counts, and knows nobody but by name",
+	},
+	{
+		room: "internal/watch", only: slices.Concat(core, []string{".", "internal/places"}), catches: "internal/server",
 		why: "HTTP and gRPC share it",
 	},
 	{

@@ -56,6 +56,22 @@ func (p *Principal) Everywhere(role Role) bool {
 	return p.Has(role) && slices.Contains(p.namespaces, every)
 }
 
+// Roles returns all that the principal has: who has Admin has every one.
+func (p *Principal) Roles() []Role {
+	return slices.DeleteFunc(Roles(), func(r Role) bool { return !p.Has(r) })
+}
+
+// Namespaces returns those in which the principal has its roles: ["*"] is all, now and later.
+func (p *Principal) Namespaces() []string {
+	switch {
+	case p == nil:
+		return nil
+	case slices.Contains(p.namespaces, every):
+		return []string{every}
+	}
+	return slices.Clone(p.namespaces)
+}
+
 // Namespace returns the namespace of a request that names none: the principal's if it is bound to exactly one, else
 // otherwise.
 func (p *Principal) Namespace(otherwise string) string {

@@ -31,6 +31,7 @@ type Shares struct {
 	max    int // buckets of a shard
 	shards [shards]shard
 	size   atomic.Int64
+	began  atomic.Int64 // see Begin
 }
 
 type shard struct {
@@ -42,10 +43,21 @@ type shard struct {
 // there is no room is not kept warm, and not decided over.
 func New(most int) *Shares {
 	s := &Shares{seed: maphash.MakeSeed(), max: max(1, most/shards)}
+	s.began.Store(never)
 	for i := range s.shards {
 		s.shards[i].m = make(map[store.Bucket]*entry)
 	}
 	return s
+}
+
+// Begin has shares that are made from now on be those of a process that began then, without a store to ask: they have had a
+// token at that time, and what their clocks have issued since. The zero time has them full again.
+func (s *Shares) Begin(at time.Time) {
+	if at.IsZero() {
+		s.began.Store(never)
+	} else {
+		s.began.Store(bucket.Nanos(at))
+	}
 }
 
 // Len returns how many buckets there are.
@@ -69,7 +81,7 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 	for i := range debits {
 		e := entries[i]
 		for j := range debits[i].Charges {
-			if e.share(debits[i].Charges[j].Limit, n, now) < 0 {
+			if e.shareOf(debits[i].Charges[j].Limit, n, now, s.began.Load()) < 0 {
 				return out, false
 			}
 		}
@@ -153,7 +165,7 @@ func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
 		sh.mu.Lock()
 		if e := sh.m[debits[i].Bucket]; e != nil {
 			for _, c := range debits[i].Charges {
-				at := e.share(c.Limit, n, now)
+				at := e.shareOf(c.Limit, n, now, s.began.Load())
 				switch {
 				case at < 0:
 				case c.Amount < 0:
@@ -165,6 +177,15 @@ func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
 		}
 		sh.mu.Unlock()
 	}
+}
+
+// Has reports whether there is a share of a limit. Of one that is not there nothing is to be billed.
+func (s *Shares) Has(b store.Bucket, l *store.Limit) bool {
+	sh := s.shard(&b)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.m[b]
+	return e != nil && e.find(l) >= 0
 }
 
 // Bill returns what the store is to be charged of the millitokens admitted since the last bill: what the share's clock had

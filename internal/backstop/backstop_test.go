@@ -216,6 +216,20 @@ func TestSettleAndBill(t *testing.T) {
 	}
 }
 
+// Of a process that began without a store no share is full, also one that a lease of another process brings along.
+func TestBeginThenSettle(t *testing.T) {
+	t.Parallel()
+	s, rpm, tpm := backstop.New(1000), limit("rpm", 60, time.Minute), limit("tpm", 60, time.Minute)
+	s.Begin(noon)
+	if !take(t, s, 2, noon, debit("a", rpm, 1)) || take(t, s, 2, noon, debit("a", rpm, 1)) {
+		t.Error("not a token")
+	}
+	s.Settle([]store.Debit{debit("a", tpm, 1)}, 2, noon)
+	if take(t, s, 2, noon.Add(time.Second), debit("a", tpm, 1)) || !take(t, s, 2, noon.Add(2*time.Second), debit("a", tpm, 1)) {
+		t.Error("a share that was settled first is full")
+	}
+}
+
 func BenchmarkWarm(b *testing.B) {
 	s := backstop.New(1000)
 	l := limit("rpm", 1_000_000, time.Minute)

@@ -121,10 +121,20 @@ func (e *entry) find(l *store.Limit) int {
 
 // share returns where the share of a limit is, as that of one of n processes now; -1 if there are too many already. A
 // share that changes keeps what part of its burst is spent, so that no change hands out another.
-func (e *entry) share(l *store.Limit, n int, now int64) int {
+func (e *entry) share(l *store.Limit, n int, now int64) int { return e.shareOf(l, n, now, never) }
+
+// never is the time when a process began that has had a store to ask.
+const never = math.MinInt64
+
+// shareOf is share for a process that began without a store to ask.
+func (e *entry) shareOf(l *store.Limit, n int, now, began int64) int {
 	at := e.find(l)
 	if at < 0 {
-		return e.add(l, n, now)
+		if at = e.add(l, n, now); at >= 0 && began != never {
+			p := Of(l, n)
+			e.limits[at].level = p.Clock(began) + p.Burst - min(p.Burst, 1000)
+		}
+		return at
 	}
 	x := &e.limits[at]
 	if x.of == n && (x.limit == l || *x.limit == *l) {

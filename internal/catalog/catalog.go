@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -181,8 +183,13 @@ func (c *Catalog) List(q store.Query) (store.Page, error) {
 	defer c.mu.RUnlock()
 	rs := c.lists[list{q.Namespace, q.Kind}]
 	from, step := 0, 1
-	if q.ID != "" && !q.Reverse {
+	switch {
+	case q.ID != "" && !q.Reverse:
 		from, _ = search(rs, q.ID, q.Sub)
+	case q.ID == "" && q.Prefix != "":
+		low, _ := search(rs, q.Prefix, "")
+		rs = rs[low:]
+		rs = rs[:sort.Search(len(rs), func(i int) bool { return !strings.HasPrefix(rs[i].Key.ID, q.Prefix) })]
 	}
 	if after != nil {
 		at, found := search(rs, after.ID, after.Sub)
@@ -262,12 +269,12 @@ func expired(r *store.Record, now time.Time) bool {
 // cursor names the last record of a page, and the query it belongs to.
 type cursor struct {
 	ID, Sub string
-	Query   [5]string
+	Query   [6]string
 	Reverse bool
 }
 
-func queryOf(q store.Query) [5]string {
-	return [5]string{q.Namespace, string(q.Kind), q.ID, q.Sub, q.Parent}
+func queryOf(q store.Query) [6]string {
+	return [6]string{q.Namespace, string(q.Kind), q.ID, q.Prefix, q.Sub, q.Parent}
 }
 
 func makeCursor(q store.Query, k store.Key) string {
@@ -289,7 +296,7 @@ func parseCursor(q store.Query) (*cursor, error) {
 	}
 	c := cursor{Reverse: raw[0] == 1}
 	raw = raw[1:]
-	for _, part := range []*string{&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.ID, &c.Sub} {
+	for _, part := range []*string{&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.Query[5], &c.ID, &c.Sub} {
 		n, size := binary.Uvarint(raw)
 		if size <= 0 || n > uint64(len(raw)-size) {
 			return nil, store.ErrBadCursor

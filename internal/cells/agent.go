@@ -76,6 +76,7 @@ type Agent struct {
 	registry Registry
 	id       string
 	offers   offers
+	used     used
 	table    atomic.Pointer[table]
 
 	// Of the goroutine that beats.
@@ -96,6 +97,7 @@ type Agent struct {
 	adopted time.Time  // when the record as it is was first read
 	held    heldRecord
 	deaf    bool // the last reading failed
+	doubled int  // how often the cell's name is used, as was logged: 0 once, 1 elsewhere, 2 here but not first
 
 	mu     sync.Mutex
 	status Status
@@ -223,9 +225,20 @@ func (a *Agent) Stale(ctx context.Context, epoch uint64) {
 	_ = a.apply(ctx) // it will be tried again with the next beat
 }
 
-// Count counts a decision of the cell's limiter as offered.
+// Count counts a decision of the cell's limiter: as offered, and what it has admitted.
 func (a *Agent) Count(e weir.DecidedEvent) {
 	if e.Allowed || e.Err == nil || errors.Is(e.Err, weir.ErrExceeded) {
 		a.offers.count(e.Namespace)
 	}
+	debits, share := e.Debits()
+	a.used.count(e.Namespace, debits, share)
+}
+
+// CountAdjusted counts what leases of the cell's limiter take besides, or give back.
+func (a *Agent) CountAdjusted(e weir.AdjustedEvent) {
+	debits, share := e.Debits()
+	if share.Den == 0 {
+		share = a.Share(e.Namespace)
+	}
+	a.used.count(e.Namespace, debits, share)
 }

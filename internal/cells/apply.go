@@ -1,11 +1,14 @@
 package cells
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -43,17 +46,21 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 		if h.Birth != "" && h.Cell != a.cfg.Cell {
 			return rec.Version, fmt.Errorf("%s is of cell %q: a store belongs to one cell", heldKey, h.Cell)
 		}
-		if h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth && h.Version == a.held.Version {
+		kept := h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth && h.Version == a.held.Version
+		if kept && h.Store != "" {
 			a.use(h, began)
 			return rec.Version, nil
 		}
-		// The store has lost what it had. The newer of both holds, under an epoch that no bucket has seen.
-		a.cfg.Log.Warn("the cell's own store has lost its shares: they are written anew", slog.String("cell", a.cfg.Cell))
-		again := a.held
-		if h.Version.Compare(again.Version) > 0 {
-			again = *h
+		again := *h
+		if !kept {
+			// The store has lost what it had. The newer of both holds, under an epoch that no bucket has seen.
+			a.cfg.Log.Warn("the cell's own store has lost its shares: they are written anew", slog.String("cell", a.cfg.Cell))
+			if h.Version.Compare(a.held.Version) <= 0 {
+				again = a.held
+			}
+			again.Epoch = max(h.Epoch, a.held.Epoch) + 1
 		}
-		again.Epoch = max(h.Epoch, a.held.Epoch) + 1
+		again.Cell, again.Store = a.cfg.Cell, cmp.Or(a.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
 		began = time.Now()
 		if err = a.cfg.Local.Commit(ctx, write(heldKey, rec.Version, again)); err == nil {
 			a.use(&again, began)
@@ -84,6 +91,7 @@ func (a *Agent) use(h *heldRecord, began time.Time) {
 	if h.Epoch != a.held.Epoch || a.adopted.IsZero() {
 		a.held, a.adopted = *h, now
 	}
+	a.held.Store = h.Store
 	t := &table{epoch: h.Epoch, shares: h.Shares, least: h.Least}
 	if !a.cfg.Alone {
 		t.until = began.Add(a.cfg.Valid)
@@ -111,7 +119,7 @@ func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
 		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 && (h.Least == want.Least || want.Version != h.Version) {
 			return nil
 		}
-		want.Epoch = h.Epoch + 1
+		want.Epoch, want.Store = h.Epoch+1, h.Store
 		began := time.Now()
 		err = a.cfg.Local.Commit(ctx, write(heldKey, version, want))
 		if errors.Is(err, store.ErrConflict) && try < tries {
@@ -132,8 +140,9 @@ func (a *Agent) confirmed() Version {
 	return a.ack
 }
 
-// wanted returns what a cell's grant comes to, if it is one of this membership. Who was removed has nothing.
-func wanted(name, birth string, g *grants, membership *cellRecord) *heldRecord {
+// wanted returns what a cell's grant comes to, if it is one of this membership and installation. Who was removed, or is
+// another installation, has nothing.
+func wanted(name, birth, installation string, g *grants, membership *cellRecord) *heldRecord {
 	if membership.Birth == "" {
 		if birth == "" {
 			return nil // it never had anything
@@ -146,6 +155,12 @@ func wanted(name, birth string, g *grants, membership *cellRecord) *heldRecord {
 			return nil
 		}
 		return &heldRecord{Cell: name, Birth: membership.Birth, Shares: Shares{}}
+	}
+	if c.Store != "" && c.Store != installation {
+		if birth == "" {
+			return nil
+		}
+		return &heldRecord{Cell: name, Shares: Shares{}}
 	}
 	return &heldRecord{Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares), Least: g.Settings.Mode == Available}
 }

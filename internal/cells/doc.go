@@ -33,6 +33,18 @@
 // decider has to be known for it. The record's epoch is part of the epoch of every debit, so that who goes by an old share
 // finds out at a bucket that was debited by the new one; it grows with each write, also when the store has lost some.
 //
+// # Installations
+//
+// A cell is one installation, with one store, which has a name that its agents tell with each beat. The grants say which
+// is the cell; others that use its name have no share, confirm nothing and offer nothing. When the one is missing, another
+// takes its place.
+//
+// # What is admitted
+//
+// Agents tell with their beats what they have admitted of the limits of which most is used, as how long the limit takes to
+// issue it. The controller fills one bucket with it for each, as large as the limit's burst, and what runs over was more than
+// the limit allows.
+//
 // # Time
 //
 // No clock is compared with another. An instance is missing when its record has not changed for so long by the clock of

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -39,7 +41,9 @@ func (a *Agent) beat(ctx context.Context) error {
 	if err := a.settings.Check(); err != nil {
 		return fmt.Errorf("settings of the registry: %w", err)
 	}
-	if want := wanted(a.cfg.Cell, a.heldBirth(), g, membership); want != nil {
+	birth, installation := a.holds()
+	a.double(g.Cells[a.cfg.Cell], membership.Birth, installation)
+	if want := wanted(a.cfg.Cell, birth, installation, g, membership); want != nil {
 		_ = a.adopt(ctx, want) // what the cell's own store did not take is not confirmed
 	}
 	if membership.Birth == "" {
@@ -47,7 +51,7 @@ func (a *Agent) beat(ctx context.Context) error {
 	}
 	a.birth = membership.Birth
 	a.see(g, time.Now())
-	if err := a.report(ctx); err != nil {
+	if err := a.report(ctx, installation); err != nil {
 		return fmt.Errorf("write beat: %w", err)
 	}
 	rec := got.Records[0]
@@ -59,7 +63,7 @@ func (a *Agent) beat(ctx context.Context) error {
 		a.ledger = nil
 		return nil
 	}
-	return a.lead(ctx, rec, g)
+	return a.lead(ctx, rec, g, installation)
 }
 
 // newest returns the newest grants that the agent knows: not those that were read where the registry has lost some since,
@@ -75,16 +79,42 @@ func (a *Agent) newest(g *grants) *grants {
 	return &again
 }
 
-func (a *Agent) heldBirth() string {
+// holds returns of which membership the cell's share is, and the name of its store.
+func (a *Agent) holds() (birth, installation string) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
-	return a.held.Birth
+	return a.held.Birth, a.held.Store
+}
+
+// double logs when another installation uses the cell's name, and when none does any more.
+func (a *Agent) double(c *cell, birth, installation string) {
+	now := 0
+	switch {
+	case c == nil || c.Birth != birth:
+	case c.Store != "" && installation != "" && c.Store != installation:
+		now = 2
+	case c.Others > 0:
+		now = 1
+	}
+	before := a.doubled
+	a.doubled = now
+	cell := slog.String("cell", a.cfg.Cell)
+	switch now {
+	case before:
+	case 2:
+		a.cfg.Log.Error("another installation, with another store, is this cell: here there is no share, and nothing is admitted; start this one with --cell and a name of its own", cell)
+	case 1:
+		a.cfg.Log.Error("another installation, with another store, uses this cell's name; it has no share", cell, slog.Int("processes", c.Others))
+	default:
+		a.cfg.Log.Info("no other installation uses this cell's name any more", cell)
+	}
 }
 
 // see remembers the grants for whoever asks how things are.
 func (a *Agent) see(g *grants, now time.Time) {
-	v := View{Leader: g.Leader, Version: g.Version, Settings: a.settings}
-	for name, c := range g.Cells {
+	v := View{Leader: g.Leader, Version: g.Version, Settings: a.settings, Over: g.Over}
+	for _, name := range slices.Sorted(maps.Keys(g.Cells)) {
+		c := g.Cells[name]
 		v.Cells = append(v.Cells, viewOf(name, seen{cellRecord: cellRecord{Birth: c.Birth}}, c))
 	}
 	a.mu.Lock()
@@ -93,9 +123,9 @@ func (a *Agent) see(g *grants, now time.Time) {
 }
 
 // report writes the agent's record.
-func (a *Agent) report(ctx context.Context) error {
+func (a *Agent) report(ctx context.Context, installation string) error {
 	a.seq++
-	r := instanceRecord{Birth: a.birth, Seq: a.seq, Ack: a.confirmed()}
+	r := instanceRecord{Birth: a.birth, Store: installation, Seq: a.seq, Ack: a.confirmed(), Used: a.used.report(a.seq)}
 	if a.settings.Weights == Offered {
 		r.Offered = a.offers.rates(a.settings.HalfLife, time.Now())
 	}
@@ -157,7 +187,7 @@ func (a *Agent) leads(rec store.Record, g *grants) bool {
 }
 
 // lead writes the next grants, on condition that they are those of rec.
-func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants) error {
+func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installation string) error {
 	cells, err := a.registry.cells(ctx)
 	if err != nil {
 		return fmt.Errorf("read beats: %w", err)
@@ -188,7 +218,7 @@ func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants) error {
 	a.ledger.commit(next)
 	a.setLeads(true)
 	a.see(next, now)
-	if want := wanted(a.cfg.Cell, a.birth, next, &cellRecord{Birth: a.birth}); want != nil {
+	if want := wanted(a.cfg.Cell, a.birth, installation, next, &cellRecord{Birth: a.birth}); want != nil {
 		_ = a.adopt(ctx, want)
 	}
 	return nil

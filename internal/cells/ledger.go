@@ -14,11 +14,13 @@ type ledger struct {
 	accounts map[string]*account
 	since    time.Time // of taking over; zero: from nobody
 	targets  map[string]target
+	measures map[string]*measure // by key
 }
 
 // account is a cell's.
 type account struct {
 	birth     string
+	store     string // the installation that is the cell; "": none has told
 	draining  bool
 	seen      time.Time // when an instance was last seen to have changed; zero: not yet
 	instances map[string]*sighting
@@ -29,6 +31,9 @@ type account struct {
 type sighting struct {
 	record instanceRecord
 	seen   time.Time
+	heard  bool // it has beaten since it was first read: seen is when it did
+	other  bool // of another installation than that which is the cell: it has no share
+	since  time.Time
 }
 
 // issue is a share that was published.
@@ -47,10 +52,10 @@ type target struct {
 
 // newLedger takes over from what was published. All of it is outstanding.
 func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
-	l := &ledger{expiry: expiry, last: *g, accounts: make(map[string]*account, len(g.Cells)), targets: make(map[string]target)}
+	l := &ledger{expiry: expiry, last: *g, accounts: make(map[string]*account, len(g.Cells)), targets: make(map[string]target), measures: make(map[string]*measure)}
 	for name, c := range g.Cells {
 		l.since = now
-		a := &account{birth: c.Birth, seen: now, instances: make(map[string]*sighting)}
+		a := &account{birth: c.Birth, store: c.Store, seen: now, instances: make(map[string]*sighting)}
 		if len(c.Held) > 0 {
 			before := c.Version
 			before.Seq-- // only who confirms the shares themselves goes by no others
@@ -82,7 +87,7 @@ func (l *ledger) observe(cells map[string]seen, now time.Time) {
 			a.assume(c.instances)
 		}
 		a.draining = c.Draining
-		a.observe(c.instances, now)
+		l.sight(a, c.instances, now)
 	}
 }
 
@@ -99,23 +104,6 @@ func (a *account) assume(instances map[string]instanceRecord) {
 	}
 }
 
-func (a *account) observe(instances map[string]instanceRecord, now time.Time) {
-	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
-	for id, r := range instances {
-		if r.Birth != a.birth {
-			continue
-		}
-		s := a.instances[id]
-		if s == nil || s.record.Seq != r.Seq {
-			s = &sighting{seen: now}
-			a.instances[id] = s
-			a.seen = now
-		}
-		s.record = r
-		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.Compare(r.Ack) < 0 })
-	}
-}
-
 // missing reports whether nothing has been heard of a cell for an expiry.
 func (l *ledger) missing(a *account, now time.Time) bool {
 	return a.seen.IsZero() || now.Sub(a.seen) >= l.expiry
@@ -124,7 +112,7 @@ func (l *ledger) missing(a *account, now time.Time) bool {
 // offered returns what a cell's instances are offered.
 func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) {
 	for _, s := range a.instances {
-		if now.Sub(s.seen) < l.expiry {
+		if !s.other && now.Sub(s.seen) < l.expiry {
 			n += s.record.Offered[namespace]
 		}
 	}
@@ -162,8 +150,12 @@ func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time)
 	for _, namespace := range l.namespaces(set, now) {
 		l.share(next, namespace, set, now)
 	}
+	g.Over = l.over(now)
 	for name, a := range l.accounts {
-		c := &cell{Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.missing(a, now)}
+		c := &cell{
+			Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.missing(a, now),
+			Store: a.store, Others: l.others(a, now),
+		}
 		if before := len(a.issued) - 1; before >= 0 && maps.Equal(a.issued[before].shares, c.Shares) {
 			c.Version = a.issued[before].Version
 		}
@@ -192,6 +184,9 @@ func (l *ledger) namespaces(set Settings, now time.Time) []string {
 			}
 		}
 		for _, s := range a.instances {
+			if s.other {
+				continue
+			}
 			for namespace, n := range s.record.Offered {
 				offered[namespace] += n
 			}

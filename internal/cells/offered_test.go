@@ -19,7 +19,7 @@ type limited struct {
 }
 
 // newLimited starts a cell of one process, with a limit of 100 requests a second in all cells together.
-func newLimited(t *testing.T, reg cells.Registry, name string) limited {
+func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) limited {
 	t.Helper()
 	if err := reg.Join(t.Context(), name); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,14 @@ func newLimited(t *testing.T, reg cells.Registry, name string) limited {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lim, err = weir.New(weir.Config{Store: st, Shares: agent, Observer: &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { agent.Count(e) }}}); err != nil {
+	cfg := weir.Config{Store: st, Shares: agent, Observer: &weir.Observer{
+		Decided:  func(_ context.Context, e weir.DecidedEvent) { agent.Count(e) },
+		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { agent.CountAdjusted(e) },
+	}}
+	if len(whole) > 0 {
+		cfg.Shares = nil
+	}
+	if lim, err = weir.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 100)); err != nil {
@@ -109,6 +116,49 @@ func TestDemandMoves(t *testing.T) {
 				load(t, r, two, [2]int{0, 88}, 3*half)
 				if ok, err := two[0].lim.Allow(t.Context(), "tenant", "api"); err != nil || !ok {
 					t.Errorf("the first request of an idle cell: %v, %v", ok, err)
+				}
+			})
+		})
+	}
+}
+
+// What all cells admit shows: nothing while each goes by its share, and how much it is where one goes by the whole.
+func TestAdmittedMeasured(t *testing.T) {
+	t.Parallel()
+	for name, unsplit := range map[string]bool{"shares": false, "one goes by the whole": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registry := memory.New(nil)
+				defer registry.Close()
+				reg := cells.Registry{Catalog: registry}
+				two := [2]limited{newLimited(t, reg, "a"), {}}
+				if two[1] = newLimited(t, reg, "b"); unsplit {
+					two[1].close()
+					if err := reg.Remove(t.Context(), "b", true); err != nil {
+						t.Fatal(err)
+					}
+					two[1] = newLimited(t, reg, "b", true)
+				}
+				defer two[0].close()
+				defer two[1].close()
+				time.Sleep(20 * time.Second)
+				r := rand.New(rand.NewPCG(3, 4))
+				for range 50 { // a lease that gives back what it did not need
+					lease, err := two[0].lim.Acquire(t.Context(), weir.Request{Entity: "lease", Resource: "api", Tokens: weir.Tokens{"rps": 40}})
+					if err == nil {
+						err = lease.Adjust(t.Context(), weir.Tokens{"rps": -40})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				load(t, r, two, [2]int{300, 300}, 4*time.Minute)
+				for _, l := range two {
+					view := l.agent.Status().View
+					if got := view.Admitted("default"); !unsplit && got != 1 || unsplit && (got < 1.4 || got > 1.6) {
+						t.Errorf("%.2f of the limit was admitted", got)
+					}
 				}
 			})
 		})

@@ -74,10 +74,12 @@ type cellRecord struct {
 
 // instanceRecord is what an agent writes with each beat.
 type instanceRecord struct {
-	Birth   string           `json:"birth"` // of the cell that it belongs to
+	Birth   string           `json:"birth"`           // of the cell that it belongs to
+	Store   string           `json:"store,omitempty"` // the installation that it is of; "": of an agent that knows none
 	Seq     uint64           `json:"seq"`
 	Ack     Version          `json:"ack"`               // nothing older is in use in the cell
 	Offered map[string]int64 `json:"offered,omitempty"` // thousandths of a request a second, admitted or refused, by namespace
+	Used    []usedRecord     `json:"used,omitempty"`
 }
 
 // grants is what the controller writes, with each beat: it is its lease, too.
@@ -86,6 +88,7 @@ type grants struct {
 	Leader   string           `json:"leader"` // "": it has resigned
 	Settings Settings         `json:"settings"`
 	Cells    map[string]*cell `json:"cells,omitempty"`
+	Over     map[string]int64 `json:"over,omitempty"` // thousandths of the limits that all cells have admitted, by namespace, where that is more than the whole
 }
 
 // cell is what one cell may go by.
@@ -96,11 +99,15 @@ type cell struct {
 	// Held is the most that the cell may be going by from before, while that is more.
 	Held    Shares `json:"held,omitempty"`
 	Missing bool   `json:"missing,omitempty"`
+	// Store is the installation that is the cell, and Others is how many agents of another one beat under its name.
+	Store  string `json:"store,omitempty"`
+	Others int    `json:"others,omitempty"`
 }
 
 // heldRecord is what a cell's deciders go by.
 type heldRecord struct {
 	Cell    string  `json:"cell"`
+	Store   string  `json:"store,omitempty"` // a name for this store, as long as it keeps it
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"`
 	Shares  Shares  `json:"shares"`

@@ -61,7 +61,7 @@ func TestCellOnRedis(t *testing.T) {
 	}
 	until := func(share int64, agents ...*cells.Agent) {
 		t.Helper()
-		for late := time.After(10 * time.Second); ; { //nolint:forbidigo // the test ends soon
+		for late := time.After(time.Minute); ; { //nolint:forbidigo // the test ends soon
 			done := true
 			for _, a := range agents {
 				done = done && a.Share("default").Num == share

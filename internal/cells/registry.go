@@ -138,7 +138,8 @@ type View struct {
 	Leader   string // "": nobody leads
 	Version  Version
 	Settings Settings
-	Cells    []CellView // by name
+	Cells    []CellView       // by name
+	Over     map[string]int64 // by namespace; see Admitted
 }
 
 // CellView is one cell. Shares are parts of [Whole].
@@ -147,6 +148,7 @@ type CellView struct {
 	Joined    time.Time
 	Draining  bool
 	Missing   bool              // the controller has not heard of it for an expiry
+	Others    int               // processes of another installation that use its name, and have no share
 	Instances map[string]uint64 // seq by id: one that stays the same is missing
 	Shares    Shares            // as they were granted last
 	Held      Shares            // the most that it may be going by, where that is more
@@ -175,9 +177,18 @@ func (v *View) Ratio(namespace string) float64 {
 	return float64(sum) / float64(Whole)
 }
 
-// Namespaces returns those that have shares of their own, and [Default] first.
+// Admitted returns how much of a limit of the namespace all cells together have admitted lately, of the bucket with the
+// most, as far as they have told: 1 is the limit, or less.
+func (v *View) Admitted(namespace string) float64 {
+	return max(1, float64(v.Over[namespace])/1000)
+}
+
+// Namespaces returns those that have shares of their own, or have admitted more than their limits, and [Default] first.
 func (v *View) Namespaces() []string {
 	found := map[string]bool{}
+	for namespace := range v.Over {
+		found[namespace] = true
+	}
 	for _, c := range v.Cells {
 		for namespace := range c.Shares {
 			found[namespace] = true
@@ -205,7 +216,7 @@ func (r Registry) Look(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	v := View{Leader: g.Leader, Version: g.Version, Settings: s.WithDefaults()}
+	v := View{Leader: g.Leader, Version: g.Version, Settings: s.WithDefaults(), Over: g.Over}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		v.Cells = append(v.Cells, viewOf(name, cells[name], g.Cells[name]))
 	}
@@ -218,6 +229,9 @@ func viewOf(name string, c seen, granted *cell) CellView {
 		if i.Birth != c.Birth {
 			continue
 		}
+		if granted != nil && granted.Store != "" && i.Store != "" && i.Store != granted.Store {
+			continue
+		}
 		cv.Instances[id] = i.Seq
 		if i.Ack.Compare(cv.Ack) > 0 {
 			cv.Ack = i.Ack
@@ -227,7 +241,7 @@ func viewOf(name string, c seen, granted *cell) CellView {
 		}
 	}
 	if granted != nil && granted.Birth == c.Birth {
-		cv.Shares, cv.Held, cv.Version, cv.Missing = granted.Shares, granted.Held, granted.Version, granted.Missing
+		cv.Shares, cv.Held, cv.Version, cv.Missing, cv.Others = granted.Shares, granted.Held, granted.Version, granted.Missing, granted.Others
 	}
 	return cv
 }

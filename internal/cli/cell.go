@@ -184,6 +184,7 @@ type cellView struct {
 	Share     float64 `json:"share"`
 	InForce   float64 `json:"in_force"`
 	Processes int     `json:"processes"`
+	Others    int     `json:"foreign_processes"` // of another installation that uses the cell's name
 	Offered   float64 `json:"offered"`
 	Joined    string  `json:"joined"`
 }
@@ -196,7 +197,7 @@ func (a *app) printCells(ctx context.Context, r cells.Registry) error {
 	views := []cellView{}
 	for i := range v.Cells {
 		c := &v.Cells[i]
-		cv := cellView{Cell: c.Name, State: stateOf(c), Share: part1(c.Shares.Of(cells.Default)), InForce: part1(c.InForce()), Processes: len(c.Instances), Joined: instant(c.Joined)}
+		cv := cellView{Cell: c.Name, State: stateOf(c), Share: part1(c.Shares.Of(cells.Default)), InForce: part1(c.InForce()), Processes: len(c.Instances), Others: c.Others, Joined: instant(c.Joined)}
 		for _, n := range c.Offered {
 			cv.Offered += float64(n) / 1000
 		}
@@ -212,6 +213,11 @@ func (a *app) printCells(ctx context.Context, r cells.Registry) error {
 			t.Row(cv.Cell, cv.State, inPercent(cv.Share), inPercent(cv.InForce), strconv.Itoa(cv.Processes), fmt.Sprintf("%.4g", cv.Offered))
 		}
 		a.out.Table(t)
+		for _, cv := range views {
+			if cv.Others > 0 {
+				a.out.Printf("another installation uses the name %s (processes: %d) and has no share: give it a name of its own\n", cv.Cell, cv.Others)
+			}
+		}
 	})
 }
 
@@ -246,6 +252,7 @@ type sharesView struct {
 type cellNamespaceView struct {
 	Namespace string             `json:"namespace"`
 	Ratio     float64            `json:"over_admission_ratio"`
+	Admitted  float64            `json:"admitted_ratio"`
 	Shares    map[string]float64 `json:"shares"`
 }
 
@@ -259,7 +266,7 @@ func (a *app) printShares(ctx context.Context, r cells.Registry) error {
 		Floor: v.Settings.Floor, HalfLife: seconds(v.Settings.HalfLife), Namespaces: []cellNamespaceView{},
 	}
 	for _, namespace := range v.Namespaces() {
-		n := cellNamespaceView{Namespace: namespace, Ratio: v.Ratio(namespace), Shares: make(map[string]float64)}
+		n := cellNamespaceView{Namespace: namespace, Ratio: v.Ratio(namespace), Admitted: v.Admitted(namespace), Shares: make(map[string]float64)}
 		for i := range v.Cells {
 			n.Shares[v.Cells[i].Name] = part1(v.Cells[i].Shares.Of(namespace))
 		}
@@ -280,8 +287,8 @@ func (a *app) printShares(ctx context.Context, r cells.Registry) error {
 			t.Header = append(t.Header, v.Cells[i].Name)
 			t.Right = append(t.Right, i+1)
 		}
-		t.Header = append(t.Header, "IN FORCE")
-		t.Right = append(t.Right, len(v.Cells)+1)
+		t.Header = append(t.Header, "IN FORCE", "ADMITTED")
+		t.Right = append(t.Right, len(v.Cells)+1, len(v.Cells)+2)
 		for _, n := range s.Namespaces {
 			row := []string{n.Namespace}
 			if n.Namespace == cells.Default {
@@ -290,7 +297,11 @@ func (a *app) printShares(ctx context.Context, r cells.Registry) error {
 			for i := range v.Cells {
 				row = append(row, inPercent(n.Shares[v.Cells[i].Name]))
 			}
-			t.Row(append(row, inPercent(n.Ratio))...)
+			admitted := "within"
+			if n.Admitted > 1 {
+				admitted = inPercent(n.Admitted)
+			}
+			t.Row(append(row, inPercent(n.Ratio), admitted)...)
 		}
 		a.out.Table(t)
 	})

@@ -98,6 +98,7 @@ func (f *costFlags) parse(cmd *cobra.Command) (run *cost.Run, err error) {
 			return nil, usageError{fmt.Errorf("--requests %q is not AMOUNT/PERIOD, as in 10K/h", f.requests)}
 		}
 		t.Requests = float64(l.Amount) / l.Period.Seconds()
+		t.Hits = -1 // the run's are of its own rate
 	}
 	t.Booking = cost.Booking(f.usage)
 	for name, to := range map[string]*float64{
@@ -118,11 +119,12 @@ func (f *costFlags) parse(cmd *cobra.Command) (run *cost.Run, err error) {
 	return run, nil
 }
 
-func (f *costFlags) priceList() (cost.Prices, error) {
+// priceList reads the prices of a file, or those that come with the command.
+func priceList(file string) (cost.Prices, error) {
 	text := cost.DefaultPrices
-	if f.prices != "" {
+	if file != "" {
 		var err error
-		if text, err = os.ReadFile(f.prices); err != nil {
+		if text, err = os.ReadFile(file); err != nil {
 			return cost.Prices{}, fmt.Errorf("read prices: %w", err)
 		}
 	}
@@ -134,7 +136,7 @@ func (a *app) cost(cmd *cobra.Command, flags *costFlags) error {
 	if err != nil {
 		return err
 	}
-	prices, err := flags.priceList()
+	prices, err := priceList(flags.prices)
 	if err != nil {
 		return err
 	}

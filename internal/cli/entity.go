@@ -135,14 +135,17 @@ func (a *app) entityDeleteCmd() *cobra.Command {
 
 func (a *app) entityListCmd() *cobra.Command {
 	var page pageFlags
-	return page.add(&cobra.Command{
+	var prefix string
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the entities",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.listEntities(cmd, weir.EntityQuery{}, &page)
+			return a.listEntities(cmd, weir.EntityQuery{Prefix: prefix}, &page)
 		},
-	})
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "", "only those whose ids begin with `TEXT`; no others are read")
+	return page.add(cmd)
 }
 
 func (a *app) entityChildrenCmd() *cobra.Command {

@@ -22,18 +22,19 @@ resource, the system.`,
 const resourceUsage = "`NAME` of the resource; not set: all on which it has none"
 
 func (a *app) entityLimitsSetCmd() *cobra.Command {
-	var resource string
+	var resource, onUnavailable string
 	var limits []string
 	cmd := &cobra.Command{
 		Use:     "set ID",
-		Short:   "Set them, in place of those before",
+		Short:   "Set them, in place of those before, or what is done when the store does not answer",
 		Example: "  weir entity limits set key-alice --resource gpt-4 -l rpm:100/min -l tpm:50K/min:75K",
 		Args:    args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.setLimits(cmd, weir.Scope{Entity: args[0], Resource: resource}, limits)
+			return a.setLimits(cmd, weir.Scope{Entity: args[0], Resource: resource}, limits, onUnavailable)
 		},
 	}
 	limitFlag(cmd, &limits, "to set")
+	onUnavailableFlag(cmd, &onUnavailable)
 	cmd.Flags().StringVar(&resource, "resource", "", resourceUsage)
 	return cmd
 }

@@ -62,7 +62,11 @@ func (a *app) printExplanation(x *weir.Explanation) {
 		a.printExplained(x, i, revisions)
 	}
 	a.out.Println()
-	from := map[string]string{"request": "as the request says", "system": "the namespace's setting", "config": "the default"}[x.OnUnavailableFrom]
+	from := map[string]string{
+		"request": "as the request says", "config": "the default", string(weir.SourceSystem): "the namespace's setting",
+		string(weir.SourceResource): "the resource's setting", string(weir.SourceEntity): "the entity's setting on the resource",
+		string(weir.SourceEntityDefault): "the entity's setting",
+	}[x.OnUnavailableFrom]
 	if x.OnUnavailableFrom != "" {
 		a.out.Println(a.out.Faint(fmt.Sprintf("when the store does not answer: %s (%s)", x.OnUnavailable, from)))
 	}

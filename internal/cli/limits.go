@@ -23,6 +23,11 @@ func parseLimits(texts []string) ([]weir.Limit, error) {
 		}
 		limits = append(limits, l)
 	}
+	if len(limits) > 0 { // before anything is set
+		if err := (&weir.ScopedLimits{Limits: limits}).Validate(); err != nil {
+			return nil, err
+		}
+	}
 	return limits, nil
 }
 
@@ -64,9 +69,15 @@ func (a *app) printLimits(scopes []weir.ScopedLimits) {
 			}
 			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), text)
 		}
+		if s.OnUnavailable != "" && len(scopes) > 1 { // whose it is, is to be seen
+			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), "on unavailable: "+string(s.OnUnavailable))
+		}
 	}
 	a.out.Table(t)
 	for _, s := range scopes {
+		if len(scopes) > 1 {
+			break
+		}
 		if s.OnUnavailable != "" {
 			a.out.Pairs("on unavailable", string(s.OnUnavailable))
 		}
@@ -83,23 +94,55 @@ func orDash(text string) string {
 	return text
 }
 
-// setLimits, getLimits and deleteLimits are what the scopes have in common.
-func (a *app) setLimits(cmd *cobra.Command, scope weir.Scope, texts []string) error {
-	limits, err := someLimits(texts)
+// onUnavailableFlag adds what to do when the store does not answer.
+func onUnavailableFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local; default: as the next level says")
+}
+
+// unset makes a setting of the text of a flag.
+func unset(text string) weir.Unavailable {
+	if text == "default" {
+		return weir.UnavailableDefault
+	}
+	return weir.Unavailable(text)
+}
+
+// setLimits, getLimits and deleteLimits are what the scopes have in common. What is not given stays.
+func (a *app) setLimits(cmd *cobra.Command, scope weir.Scope, texts []string, onUnavailable string) error {
+	limits, err := parseLimits(texts)
+	if onUnavailable == "" {
+		limits, err = someLimits(texts)
+	}
 	if err != nil {
 		return err
 	}
 	return a.with(create, func(lim *weir.Limiter) error {
 		ctx := as(cmd.Context())
-		if err := lim.SetLimits(ctx, scope, limits...); err != nil {
-			return err
+		if onUnavailable != "" { // first: the limits are known to be good
+			if err := lim.SetOnUnavailable(ctx, scope, unset(onUnavailable)); err != nil {
+				return err
+			}
 		}
-		return a.showLimits(cmd, lim, scope)
+		if len(limits) > 0 {
+			if err := lim.SetLimits(ctx, scope, limits...); err != nil {
+				return err
+			}
+		}
+		return a.showSet(cmd, lim, scope)
 	})
 }
 
 func (a *app) getLimits(cmd *cobra.Command, scope weir.Scope) error {
 	return a.with(existing, func(lim *weir.Limiter) error { return a.showLimits(cmd, lim, scope) })
+}
+
+// showSet is showLimits after a change, which may have left nothing that is set.
+func (a *app) showSet(cmd *cobra.Command, lim *weir.Limiter, scope weir.Scope) error {
+	err := a.showLimits(cmd, lim, scope)
+	if errors.Is(err, weir.ErrNotFound) {
+		return a.did("nothing is set any more")
+	}
+	return err
 }
 
 func (a *app) showLimits(cmd *cobra.Command, lim *weir.Limiter, scope weir.Scope) error {

@@ -159,9 +159,12 @@ It can be interrupted and repeated: what is done is done, and the next one does 
 With --stage, limits that tighten hold for a share of the entities at first, the same ones
 at any time; for the others they are as they were, and new ones are in shadow. Each share
 is watched for --bake. On --abort-on, on an interrupt or an error all is made as it was.
+With --gate each share waits until a document lets it begin that is deployed apart from the
+limits, as by AWS AppConfig; when it is rolled back, so are the limits.
 Whoever dies leaves the stage as it is: the same command goes on from there.`,
 		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
-			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'",
+			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
+			"  weir limits apply -f limits.yaml --stage 5%,100% --gate http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
 		Args: func(cmd *cobra.Command, names []string) error {
 			if len(names) > 1 {
 				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())

@@ -24,6 +24,7 @@ type stageFlags struct {
 	bake    time.Duration
 	abort   string
 	servers []string
+	gate    string
 
 	percents  []int
 	threshold float64 // negative: none
@@ -34,6 +35,7 @@ func (f *stageFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.stages, "stage", nil, "apply what tightens by and by, for these shares of the entities: `5%,25%,100%`")
 	flags.DurationVar(&f.bake, "bake", 10*time.Minute, "with --stage: `TIME` to watch each share but the last")
 	flags.StringVar(&f.abort, "abort-on", "", "with --stage: go back if `refusal_rate>0.05`")
+	flags.StringVar(&f.gate, "gate", "", "with --stage: `URL` of a document that says how far it may go, as of AppConfig's agent; wait for it, and go back when it does")
 	flags.StringSliceVar(&f.servers, "server", nil, "with --abort-on: `URL` of every server that decides; not given: the usage that the store counts")
 }
 
@@ -42,10 +44,15 @@ var errStages = errors.New("--stage must be percentages that ascend to 100%, suc
 
 func (f *stageFlags) check() error {
 	if len(f.stages) == 0 {
-		if f.abort != "" || len(f.servers) > 0 {
-			return usageError{errors.New("--abort-on and --server go with --stage")}
+		if f.abort != "" || len(f.servers) > 0 || f.gate != "" {
+			return usageError{errors.New("--abort-on, --server and --gate go with --stage")}
 		}
 		return nil
+	}
+	if f.gate != "" {
+		if err := checkGate(f.gate); err != nil {
+			return err
+		}
 	}
 	last := 0
 	for _, text := range f.stages {
@@ -80,22 +87,32 @@ func (f *stageFlags) check() error {
 
 // rollout applies a plan by and by.
 func (a *app) rollout(ctx context.Context, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags) (manifest.Result, error) {
+	gate, err := a.gate(ctx, f, lim, p)
+	if err != nil {
+		return manifest.Result{}, err
+	}
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
-		ApplyOptions: opts, Stages: f.percents, Bake: f.bake, Gate: a.gate(f, lim, p.Namespace),
+		ApplyOptions: opts, Stages: f.percents, Bake: f.bake, Gate: gate,
 		Staging: func(percent, records int) {
 			a.err.Println(fmt.Sprintf("%s: %s for %d%% of the entities, watched for %s", p.Namespace, plural(records, "record"), percent, f.bake))
 		},
 	})
 }
 
-// gate is what watches a rollout in a namespace.
-func (a *app) gate(f *stageFlags, lim *weir.Limiter, namespace string) manifest.Gate {
-	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(namespace), time.Now())}
+// gate is what watches a rollout.
+func (a *app) gate(ctx context.Context, f *stageFlags, lim *weir.Limiter, p *manifest.Plan) (manifest.Gate, error) {
+	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(p.Namespace), time.Now())}
 	if len(f.servers) > 0 {
 		token, _ := a.lookupEnv("WEIR_TOKEN")
-		g.read = overviewsOf(f.servers, token, namespace)
+		g.read = overviewsOf(f.servers, token, p.Namespace)
 	}
-	return g
+	if f.gate == "" {
+		return g, nil
+	}
+	ap := &approval{hash: p.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second}, f.gate), tell: func(text string) {
+		a.err.Println(p.Namespace + ": " + text)
+	}}
+	return gates{ap, g}, ap.look(ctx) // before anything is begun
 }
 
 // tallied is how many requests were decided since some time, or since a server's start.
@@ -111,8 +128,11 @@ type refusals struct {
 // enough is how many decisions there must be before a stage is judged early.
 const enough = 100
 
+// Open implements manifest.Gate.
+func (g *refusals) Open(context.Context, int) (bool, error) { return true, nil }
+
 // Begin implements manifest.Gate.
-func (g *refusals) Begin(ctx context.Context) (err error) {
+func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
 	if g.threshold >= 0 {
 		if g.base, err = g.read(ctx); err != nil {
 			err = fmt.Errorf("see how many requests are refused: %w", err)

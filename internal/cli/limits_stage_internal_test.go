@@ -13,7 +13,7 @@ import (
 
 type counts interface{ store.Usage }
 
-// noRequests is a store that keeps usage, but for how many requests it has admitted, as DynamoDB.
+// noRequests is a store that keeps usage, but for how many requests it has admitted, as a table of which an older weir booked it.
 type noRequests struct {
 	store.Store
 	counts
@@ -49,7 +49,7 @@ func TestGateNeedsRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := &refusals{threshold: 0.5, read: usageOf(lim, time.Now())}
-			if err := g.Begin(t.Context()); err != nil {
+			if err := g.Begin(t.Context(), 5); err != nil {
 				t.Fatal(err)
 			}
 			for range 10 { // one is refused

@@ -15,16 +15,18 @@ func (a *app) resourceCmd() *cobra.Command {
 
 func (a *app) resourceSetCmd() *cobra.Command {
 	var limits []string
+	var onUnavailable string
 	cmd := &cobra.Command{
 		Use:     "set RESOURCE",
-		Short:   "Set a resource's limits, in place of those before",
-		Example: "  weir resource set gpt-4 -l rpm:100/min -l tpm:50K/min",
+		Short:   "Set a resource's limits, in place of those before, or what is done when the store does not answer",
+		Example: "  weir resource set gpt-4 -l rpm:100/min -l tpm:50K/min\n  weir resource set login --on-unavailable deny",
 		Args:    args("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.setLimits(cmd, weir.Scope{Resource: args[0]}, limits)
+			return a.setLimits(cmd, weir.Scope{Resource: args[0]}, limits, onUnavailable)
 		},
 	}
 	limitFlag(cmd, &limits, "to set")
+	onUnavailableFlag(cmd, &onUnavailable)
 	return cmd
 }
 

@@ -70,12 +70,15 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error
 	return f.agent, err
 }
 
-// observer counts what is offered to the cell.
+// observer counts what is offered to the cell, and what it admits.
 func (f *cellFlags) observer() *weir.Observer {
 	if f.name == "" {
 		return nil
 	}
-	return &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) }}
+	return &weir.Observer{
+		Decided:  func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) },
+		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { f.agent.CountAdjusted(e) },
+	}
 }
 
 // start begins to beat. It is to be ended with close.
@@ -111,10 +114,13 @@ func (f *cellFlags) figures() metrics.Cell {
 		if s.View.Cells[i].Missing {
 			c.Missing++
 		}
+		if s.View.Cells[i].Name == f.name {
+			c.Others = s.View.Cells[i].Others
+		}
 	}
 	for _, namespace := range s.View.Namespaces() {
 		c.Shares = append(c.Shares, metrics.CellShare{
-			Namespace: namespace, Share: part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace),
+			Namespace: namespace, Share: part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace), Admitted: s.View.Admitted(namespace),
 		})
 	}
 	return c

@@ -12,7 +12,7 @@ import (
 type limitFlags struct{ connections, inflight int }
 
 func (f *limitFlags) bind(flags *pflag.FlagSet) {
-	flags.IntVar(&f.connections, "max-connections", server.DefaultConnections, "`N` connections at once; more are closed")
+	flags.IntVar(&f.connections, "max-connections", server.DefaultConnections, "`N` connections at once; more are refused")
 	flags.IntVar(&f.inflight, "max-inflight", server.DefaultInflight, "`N` requests at once, and N that wait for tokens, and N streams; more are refused with 503")
 }
 

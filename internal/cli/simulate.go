@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cost"
 	"github.com/weirlimits/weir/internal/simulate"
 	"github.com/weirlimits/weir/internal/term"
 )
@@ -18,6 +20,7 @@ import (
 func (a *app) simulateCmd() *cobra.Command {
 	var about strings.Builder
 	var names []string
+	var prices string
 	for _, s := range simulate.Scenarios {
 		fmt.Fprintf(&about, "  %-9s %s\n", s.Name, s.About)
 		names = append(names, s.Name)
@@ -27,8 +30,8 @@ func (a *app) simulateCmd() *cobra.Command {
 		Use:   "simulate [SCENARIO]",
 		Short: "Try a fleet of processes on a table, in virtual time",
 		Long: `Simulates processes that share limits over a table in DynamoDB, in virtual time, and
-reports what was admitted against what the limits allow, what it cost in calls and
-write units, and what was answered without the table. Nothing is called or written.
+reports what was admitted against what the limits allow, what it cost in calls, write
+units and money, and what was answered without the table. Nothing is called or written.
 The same seed has the same outcome.
 
 Scenarios:
@@ -36,18 +39,30 @@ Scenarios:
 Without one it is steady. Flags change what the scenario says.`,
 		Example: `  weir simulate outage
   weir simulate hot-key --processes 5000 --max-shards 1
-  weir simulate steady --limit rpm:600/min --outage 20s-30s --on-unavailable deny`,
+  weir simulate steady --limit rpm:600/min --outage 20s-30s --on-unavailable deny
+  weir simulate fleet --limit rpm:40/min --prices prices.json`,
 		ValidArgs: names,
 		Args:      cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.simulate(cmd.Context(), append(args, names[0])[0], flags)
+			return a.simulate(cmd.Context(), append(args, names[0])[0], flags, prices)
 		},
 	}
 	flags = newSimulateFlags(cmd.Flags())
+	cmd.Flags().StringVar(&prices, "prices", "", "`FILE` with prices, as weir cost prices prints them")
 	return cmd
 }
 
-func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags) error {
+// simulation is a report with what it comes to.
+type simulation struct {
+	*simulate.Report
+	Cost *cost.Estimate `json:"cost"` // nil if nothing was asked
+}
+
+func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags, priceFile string) error {
+	prices, err := priceList(priceFile)
+	if err != nil {
+		return err
+	}
 	cfg, ok := simulate.Named(name)
 	if !ok {
 		return usageError{fmt.Errorf("scenario %q is not known: see weir simulate --help", name)}
@@ -65,7 +80,27 @@ func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags) e
 	if err != nil {
 		return fmt.Errorf("simulate %s: %w", name, err)
 	}
-	return a.print(r, func() { a.printSimulation(name, &cfg, r) })
+	e, err := costOf(r, prices)
+	if err != nil {
+		return fmt.Errorf("what %s comes to: %w", name, err)
+	}
+	return a.print(simulation{r, e}, func() { a.printSimulation(name, &cfg, r, e) })
+}
+
+// costOf returns what weir cost --run says of a report.
+func costOf(r *simulate.Report, prices cost.Prices) (*cost.Estimate, error) {
+	if r.Asked == 0 {
+		return nil, nil //nolint:nilnil // nothing costs nothing
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	run, err := cost.ReadRun(text)
+	if err != nil {
+		return nil, err
+	}
+	return run.Traffic(cost.Default()).Of(prices, run)
 }
 
 // simulateFlags change a scenario where they are set.
@@ -116,6 +151,7 @@ func newSimulateFlags(set *pflag.FlagSet) *simulateFlags {
 	flagOf(f, set.DurationVar, "skew", "each process's clock is off by up to this `TIME`, at most 1s", func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
 	flagOf(f, set.Float64Var, "rate", "decisions a second, `NUMBER` of all processes together", func(c *simulate.Config) *float64 { return &c.Rate })
 	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that ask, each with a bucket", func(c *simulate.Config) *int { return &c.Entities })
+	flagOf(f, set.IntVar, "sample", "one of this `NUMBER` of entities is simulated, and counted for so many (1)", func(c *simulate.Config) *int { return &c.Sample })
 	flagOf(f, set.Float64Var, "zipf", "`EXPONENT`, above 1, of how unevenly they ask; 0: all alike", func(c *simulate.Config) *float64 { return &c.Zipf })
 	textOf(f, "limit", "`LIMIT` of each entity, as rpm:600/min:100", func(c *simulate.Config, text string) (err error) {
 		c.Limit, err = weir.ParseLimit(text)
@@ -217,75 +253,4 @@ func parseCells(c *simulate.Config, text string) error {
 		c.Cells = append(c.Cells, simulate.Cell{Share: s / 100, Demand: d / 100})
 	}
 	return nil
-}
-
-func (a *app) printSimulation(name string, cfg *simulate.Config, r *simulate.Report) {
-	count := func(n int) string { return a.out.Count(int64(n)) }
-	of := func(n, all int) string {
-		return fmt.Sprintf("%s (%.2f %%)", count(n), 100*float64(n)/float64(max(all, 1)))
-	}
-	pairs := []string{
-		"scenario", fmt.Sprintf("%s, seed %d", name, r.Seed),
-		"fleet", fmt.Sprintf("%s processes, %s in virtual time", count(r.Processes), cfg.For),
-		"limit", fmt.Sprintf("%s of each of %s entities, which allows %s tokens", r.Limit, count(r.Entities), a.out.Count(int64(r.Allowed))),
-		"decisions", count(r.Asked),
-		"admitted", of(r.Admitted, r.Asked) + ", of " + count(r.Ideal) + " without any delay",
-		"refused", of(r.Refused, r.Asked),
-	}
-	if r.Failed > 0 {
-		pairs = append(pairs, "failed", of(r.Failed, r.Asked))
-	}
-	over := "nothing, over any stretch of time"
-	if r.Over > 0 {
-		over = fmt.Sprintf("%s tokens at most (%.1f %% of the burst)", a.out.Count(int64(r.Over+0.999)), 100*r.OverPart)
-	}
-	pairs = append(pairs, "beyond the limit", over)
-	if r.Degraded > 0 {
-		pairs = append(pairs, "without the table", of(r.Degraded, r.Asked)+", "+count(r.DegradedAdmitted)+" of them admitted")
-	}
-	if r.Recovered >= 0 {
-		pairs = append(pairs, "recovered", fmt.Sprintf("%.2f s after the outage", r.Recovered))
-	}
-	pairs = append(pairs,
-		"calls", fmt.Sprintf("%s: %.3f per decision, %.3f per admission", count(r.Calls), r.PerAsked, r.PerAdmit),
-		"  in vain", count(r.InVain)+", whose condition failed")
-	if r.Throttled > 0 {
-		pairs = append(pairs, "  throttled", count(r.Throttled))
-	}
-	if r.Splits > 0 {
-		pairs = append(pairs, "splits", count(r.Splits))
-	}
-	pairs = append(pairs,
-		"write units", fmt.Sprintf("%s: %.3f per decision", count(r.Units), r.UnitsAsked),
-		"a decision took", fmt.Sprintf("%.1f ms (half of them), %.1f ms (99 %%), %.1f ms at most", r.P50, r.P99, r.Max))
-	a.out.Pairs(pairs...)
-	if len(r.Cells) > 1 {
-		t := &term.Table{Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"}, Right: []int{0, 1, 2, 3, 4, 5}}
-		for _, c := range r.Cells {
-			t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), count(c.Asked), count(c.Admitted), count(c.Refused), count(c.Degraded))
-		}
-		a.out.Println()
-		a.out.Table(t)
-	}
-	a.printTimeline(cfg, r)
-}
-
-func (a *app) printTimeline(cfg *simulate.Config, r *simulate.Report) {
-	a.out.Println()
-	width := time.Duration(r.Width * float64(time.Second))
-	if a.out.Terminal {
-		values := make([]float64, len(r.Intervals))
-		for i, in := range r.Intervals {
-			values[i] = float64(in.Admitted)
-		}
-		a.out.Println(a.out.Bold("ADMITTED IN EACH " + strings.ToUpper(width.String())))
-		a.out.Chart(values, "0s", cfg.For.String())
-		return
-	}
-	t := &term.Table{Header: []string{"FROM, FOR " + width.String(), "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE", "CALLS"}, Right: []int{1, 2, 3, 4, 5}}
-	for i, in := range r.Intervals {
-		n := func(n int) string { return a.out.Count(int64(n)) }
-		t.Row((time.Duration(i) * width).String(), n(in.Asked), n(in.Admitted), n(in.Refused), n(in.Degraded), n(in.Calls))
-	}
-	a.out.Table(t)
 }

@@ -9,16 +9,20 @@ import (
 	"github.com/weirlimits/weir/internal/cli"
 )
 
-// What the guide shows is what the command prints, but for the spaces.
+// What the guides show is what the command prints, but for the spaces.
 func TestSimulateGuide(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/guide/simulate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := strings.Split(string(page), "\n$ weir simulate ")[1:]
-	if len(shown) < 3 {
-		t.Fatalf("%d runs are shown", len(shown))
+	var shown []string
+	for _, page := range []string{"simulate.md", "scale.md"} {
+		text, err := os.ReadFile("../../docs/guide/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := strings.Split(string(text), "\n$ weir simulate ")[1:]
+		if len(runs) < 3 {
+			t.Fatalf("%d runs are shown in %s", len(runs), page)
+		}
+		shown = append(shown, runs...)
 	}
 	for _, run := range shown {
 		command, rest, _ := strings.Cut(run, "\n")

@@ -36,8 +36,8 @@ func (a *app) systemSetCmd() *cobra.Command {
 			}
 			return a.with(create, func(lim *weir.Limiter) error {
 				ctx := as(cmd.Context())
-				if onUnavailable != "" { // first: it is what may be refused
-					if err := lim.SetOnUnavailable(ctx, weir.Unavailable(onUnavailable)); err != nil {
+				if onUnavailable != "" { // first: the limits are known to be good
+					if err := lim.SetOnUnavailable(ctx, weir.Scope{}, unset(onUnavailable)); err != nil {
 						return err
 					}
 				}
@@ -51,12 +51,12 @@ func (a *app) systemSetCmd() *cobra.Command {
 						return err
 					}
 				}
-				return a.showLimits(cmd, lim, weir.Scope{})
+				return a.showSet(cmd, lim, weir.Scope{})
 			})
 		},
 	}
 	limitFlag(cmd, &limits, "to set in place of those before")
-	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local")
+	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local; default: as the server says")
 	cmd.Flags().StringVar(&nearLimit, "near-limit", "", "`PERCENTAGES` of a limit at which who watches is told: 80,95, none, or default for 80,95,100")
 	return cmd
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,27 +14,29 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// templateFlags are those of weir template: of a deployment, of a cell and of an edge. Each of the latter has some of the
-// first, too.
+// templateFlags are those of weir template: of a deployment, of a cell, of an edge and of a gate. Each of the latter has
+// some of the first, too.
 type templateFlags struct {
 	cloudFlags
 
 	format, limit string
 	isCell        bool
 	isEdge        bool
+	isGate        bool
 	from          sourceFlags
 	cell          cloud.Cell
 	edge          cloud.Edge
+	gate          cloud.Gate
 }
 
-// shared are the flags of a deployment that a cell and an edge have.
+// shared are the flags of a deployment that a cell, an edge and a gate have.
 var (
 	cellShares = []string{"stack", "tag", "kms-key", "no-retain", "alarm-topic", "no-alarms"}
 	edgeShares = []string{"stack", "tag"}
 )
 
 func (a *app) templateCmd() *cobra.Command {
-	f := &templateFlags{cell: cloud.CellDefaults(), edge: cloud.EdgeDefaults()}
+	f := &templateFlags{cell: cloud.CellDefaults(), edge: cloud.EdgeDefaults(), gate: cloud.GateDefaults()}
 	cmd := &cobra.Command{
 		Use:   "template",
 		Short: "Print what weir has on AWS, for CloudFormation or Terraform",
@@ -46,11 +47,14 @@ same; with Terraform, or a pipeline of your own, print it and apply it there. Th
 
 With --cell, what a cell has of its own: a Valkey, and the queue by which it learns of changes.
 With --edge, a floor in front of weir: a rate rule of WAF and a usage plan of API Gateway, sized above
-what a manifest allows. Both are best effort, and there for the day on which nothing else stands.`,
+what a manifest allows. Both are best effort, and there for the day on which nothing else stands.
+With --gate, a profile of AppConfig that says how far weir limits apply --gate may go, and goes back
+when an alarm is raised.`,
 		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > weir.json
   weir template --format terraform > weir.tf.json
   weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0 --subnet subnet-0123456789abcdef1 --client-group sg-0123456789abcdef0
-  weir template --edge -f limits.yaml --limit rpm`,
+  weir template --edge -f limits.yaml --limit rpm
+  weir template --gate --rollback-alarm arn:aws:cloudwatch:eu-central-1:123456789012:alarm:refused`,
 		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.template(cmd.Flags(), f) },
 	}
@@ -77,8 +81,13 @@ what a manifest allows. Both are best effort, and there for the day on which not
 		of.StringVar(&f.edge.Stage, "stage", "", "`NAME` of its stage")
 		of.BoolVar(&f.edge.NoPlan, "no-plan", false, "leave out the usage plan")
 	})
+	marked(flags, "gate", func(of *pflag.FlagSet) {
+		of.StringArrayVar(&f.gate.Alarms, "rollback-alarm", nil, "`ARN` of an alarm on which a version is rolled back; may be repeated")
+		of.IntVar(&f.gate.Bake, "gate-bake", f.gate.Bake, "`MINUTES` for which a version is watched once it is deployed")
+	})
 	flags.BoolVar(&f.isCell, "cell", false, "print what a cell has of its own")
 	flags.BoolVar(&f.isEdge, "edge", false, "print a floor in front of weir")
+	flags.BoolVar(&f.isGate, "gate", false, "print a gate of rollouts")
 	return cmd
 }
 
@@ -117,15 +126,18 @@ func (a *app) template(flags *pflag.FlagSet, f *templateFlags) error {
 }
 
 func (f *templateFlags) deployment(a *app, flags *pflag.FlagSet) (cloud.Deployment, error) {
-	if f.isCell && f.isEdge {
-		return nil, usageError{errors.New("--cell and --edge are two templates: print one at a time")}
-	}
 	kind, shares := "", []string(nil)
-	switch {
-	case f.isCell:
-		kind, shares = "cell", cellShares
-	case f.isEdge:
-		kind, shares = "edge", edgeShares
+	for _, of := range []struct {
+		is     bool
+		kind   string
+		shares []string
+	}{{f.isCell, "cell", cellShares}, {f.isEdge, "edge", edgeShares}, {f.isGate, "gate", edgeShares}} {
+		switch {
+		case of.is && kind != "":
+			return nil, usageError{fmt.Errorf("--%s and --%s are two templates: print one at a time", kind, of.kind)}
+		case of.is:
+			kind, shares = of.kind, of.shares
+		}
 	}
 	if err := fits(flags, kind, shares); err != nil {
 		return nil, usageError{err}
@@ -137,19 +149,19 @@ func (f *templateFlags) deployment(a *app, flags *pflag.FlagSet) (cloud.Deployme
 	if err != nil {
 		return nil, usageError{err}
 	}
-	named := flags.Changed("stack")
-	if f.isCell {
+	if stack := map[string]*string{"cell": &f.cell.Stack, "edge": &f.edge.Stack, "gate": &f.gate.Stack}[kind]; flags.Changed("stack") {
+		*stack = f.Stack
+	}
+	switch kind {
+	case "cell":
 		c := &f.cell
 		c.Version, c.Tags, c.KMSKey, c.NoRetain, c.AlarmTopic, c.NoAlarms = f.Version, tags, f.KMSKey, f.NoRetain, f.AlarmTopic, f.NoAlarms
-		if named {
-			c.Stack = f.Stack
-		}
 		return c, nil
+	case "gate":
+		f.gate.Version, f.gate.Tags = f.Version, tags
+		return &f.gate, nil
 	}
 	f.edge.Version, f.edge.Tags = f.Version, tags
-	if named {
-		f.edge.Stack = f.Stack
-	}
 	ms, err := f.from.read(a)
 	if err != nil {
 		return nil, err

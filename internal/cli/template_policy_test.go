@@ -125,7 +125,7 @@ func TestParametersDocumented(t *testing.T) {
 	standard := regexp.MustCompile(`\(default "?([^")]*)"?\)$`)
 	for line := range strings.Lines(help) {
 		m := flag.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "help"}, m[1]) {
+		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "gate", "help"}, m[1]) {
 			continue
 		}
 		want := ""

@@ -30,7 +30,7 @@ func TestProvisionerRole(t *testing.T) {
 	tb := newTable(t)
 	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(answers.Close)
-	p := &lambdafn.Provisioner{Table: tb.name, Client: answers.Client(), Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context) (*weir.Limiter, error) {
+	p := &lambdafn.Provisioner{Table: tb.name, Client: answers.Client(), Anywhere: true, Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context) (*weir.Limiter, error) {
 		st, err := dynamodb.Open(ctx, dynamodb.Config{Client: tb.recorded(), Table: tb.name})
 		must(t, err)
 		return weir.New(weir.Config{Store: st})

@@ -19,6 +19,9 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
+// patient has time for calls on a busy machine.
+const patient = time.Minute
+
 // tableOf is a table of an engine, and a recorder of what is asked of it.
 type tableOf struct {
 	t      *testing.T
@@ -40,11 +43,11 @@ func newTable(t *testing.T) *tableOf {
 // limiter returns a limiter over the table, by the recorder or not.
 func (tb *tableOf) limiter(client dynamodb.API, cfg weir.Config) *weir.Limiter {
 	tb.t.Helper()
-	st, err := dynamodb.New(dynamodb.Config{Client: client, Table: tb.name})
+	st, err := dynamodb.New(dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
 	if err != nil {
 		tb.t.Fatal(err)
 	}
-	cfg.Store = st
+	cfg.Store, cfg.StoreTimeout = st, patient
 	lim, err := weir.New(cfg)
 	if err != nil {
 		tb.t.Fatal(err)
@@ -160,7 +163,7 @@ func TestAcquirePolicy(t *testing.T) {
 	tb := newTable(t)
 	tb.prepare(tb.limiter(tb.direct, weir.Config{}))
 	client := &choked{API: tb.recorded()}
-	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: tb.name})
+	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
 	must(t, err)
 	must(t, st.Close())
 	client.left.Store(3)
@@ -283,7 +286,7 @@ func configure(t *testing.T, lim *weir.Limiter) {
 	must(t,
 		lim.SetLimits(ctx, weir.Scope{Resource: "api"}, weir.PerDay("rpm", 10)),
 		lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "api"}, weir.PerDay("rpm", 10)),
-		lim.SetOnUnavailable(ctx, weir.Allow),
+		lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow),
 		lim.ResetBucket(ctx, "key", "api"),
 		lim.DeleteLimits(ctx, weir.Scope{Resource: "api"}),
 	)

@@ -249,7 +249,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// variants are cells and edges that differ from those of the golden files.
+// variants are cells, edges and gates that differ from those of the golden files.
 func variants() map[string]cloud.Deployment {
 	bare, sealed := cell(), cell()
 	bare.Replicas, bare.Topic, bare.NoAlarms, bare.NoRetain = 0, "", true, true
@@ -258,5 +258,7 @@ func variants() map[string]cloud.Deployment {
 	plain, world := edge(), edge()
 	plain.API, plain.Stage, plain.Header, plain.Window = "", "", "", 60
 	world.Global, world.NoPlan, world.API, world.Stage = true, true, "", ""
-	return map[string]cloud.Deployment{"cell-bare": bare, "cell-sealed": sealed, "edge-plain": plain, "edge-global": world}
+	open := gate()
+	open.Alarms, open.Bake, open.Tags = nil, 0, map[string]string{"team": "gateway"}
+	return map[string]cloud.Deployment{"cell-bare": bare, "cell-sealed": sealed, "edge-plain": plain, "edge-global": world, "gate-bare": open}
 }

@@ -11,7 +11,7 @@ const (
 	MaxObject = 1_048_576
 )
 
-// Deployment is what a template can be made of: [Params], a [Cell] or an [Edge].
+// Deployment is what a template can be made of: [Params], a [Cell], an [Edge] or a [Gate].
 type Deployment interface {
 	// Check refuses what cannot be deployed. The error names the flag and what to do.
 	Check() error

@@ -54,13 +54,19 @@ func edge() *cloud.Edge {
 	return &e
 }
 
+func gate() *cloud.Gate {
+	g := cloud.GateDefaults()
+	g.Alarms = []string{"arn:aws:cloudwatch:eu-central-1:" + account + ":alarm:weir-write-throttles", "arn:aws:cloudwatch:eu-central-1:" + account + ":alarm:refused"}
+	return &g
+}
+
 func defaults() *cloud.Params {
 	p := cloud.Defaults()
 	return &p
 }
 
 func deployments() map[string]cloud.Deployment {
-	return map[string]cloud.Deployment{"default": defaults(), "most": most(), "cell": cell(), "edge": edge()}
+	return map[string]cloud.Deployment{"default": defaults(), "most": most(), "cell": cell(), "edge": edge(), "gate": gate()}
 }
 
 // TestGolden shows what a change changes. Terraform's provider of AWS is not at hand where tests run: it has not seen these.
@@ -194,7 +200,7 @@ var empty = regexp.MustCompile(`: (""|\[\]|null)`)
 // somebody if anybody is to be told, and nothing is empty.
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	untagged := []string{"ScalableTarget", "ScalingPolicy", "Dashboard", "ManagedPolicy", "BucketPolicy", "SecurityGroupIngress", "Subscription", "QueuePolicy"}
+	untagged := []string{"ScalableTarget", "ScalingPolicy", "Dashboard", "ManagedPolicy", "BucketPolicy", "SecurityGroupIngress", "Subscription", "QueuePolicy", "HostedConfigurationVersion"}
 	kept := []string{"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"}
 	for name, d := range deployments() {
 		text, err := cloud.Render(d)

@@ -103,4 +103,18 @@ var translations = map[string]translation{
 	}},
 	"AWS::WAFv2::WebACL":         {"aws_wafv2_web_acl", false, map[string]string{"": "id", "Arn": "arn"}, floorBody},
 	"AWS::ApiGateway::UsagePlan": {"aws_api_gateway_usage_plan", false, map[string]string{"": "id"}, planBody},
+	"AWS::AppConfig::Application": {"aws_appconfig_application", false, map[string]string{"": "id"}, func(p props, _ string) obj {
+		return p.same("Name", "Description")
+	}},
+	"AWS::AppConfig::Environment":          {"aws_appconfig_environment", false, map[string]string{"": "environment_id"}, environmentBody},
+	"AWS::AppConfig::ConfigurationProfile": {"aws_appconfig_configuration_profile", false, map[string]string{"": "configuration_profile_id"}, profileBody},
+	"AWS::AppConfig::DeploymentStrategy": {"aws_appconfig_deployment_strategy", false, map[string]string{"": "id"}, func(p props, _ string) obj {
+		return p.same("Name", "Description", "DeploymentDurationInMinutes", "GrowthType", "GrowthFactor", "FinalBakeTimeInMinutes", "ReplicateTo")
+	}},
+	"AWS::AppConfig::HostedConfigurationVersion": {"aws_appconfig_hosted_configuration_version", false, map[string]string{"": "version_number"}, func(p props, _ string) obj {
+		return p.same("ApplicationId", "ConfigurationProfileId", "Content", "ContentType")
+	}},
+	"AWS::AppConfig::Deployment": {"aws_appconfig_deployment", false, nil, func(p props, _ string) obj {
+		return p.same("ApplicationId", "EnvironmentId", "ConfigurationProfileId", "ConfigurationVersion", "DeploymentStrategyId")
+	}},
 }

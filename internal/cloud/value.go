@@ -36,6 +36,7 @@ var untagged = map[string]bool{
 	"AWS::ApplicationAutoScaling::ScalableTarget": true, "AWS::ApplicationAutoScaling::ScalingPolicy": true,
 	"AWS::CloudWatch::Dashboard": true, "AWS::IAM::ManagedPolicy": true, "AWS::S3::BucketPolicy": true,
 	"AWS::EC2::SecurityGroupIngress": true, "AWS::SNS::Subscription": true, "AWS::SQS::QueuePolicy": true,
+	"AWS::AppConfig::HostedConfigurationVersion": true,
 }
 
 type resource struct {

@@ -30,14 +30,14 @@ func TestStartWithoutStore(t *testing.T) {
 		r, file := newRemote(t), filepath.Join(t.TempDir(), "known")
 		a := r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Allow); err != nil {
+		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.CreateNamespace(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
 		tenant := a.In("tenant")
-		if err := errors.Join(tenant.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)), tenant.SetOnUnavailable(t.Context(), weir.Allow)); err != nil {
+		if err := errors.Join(tenant.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)), tenant.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow)); err != nil {
 			t.Fatal(err)
 		}
 		first := r.start(t, file)

@@ -201,6 +201,21 @@ func TestRun(t *testing.T) {
 	if p := e.Parts[0]; !near(p.Count, 360_000, 1e-6) || !near(p.Calls, 180_000, 1e-6) || !near(p.Write, 162_000, 1e-6) {
 		t.Errorf("%+v", p)
 	}
+	if tr.Hits != -1 {
+		t.Errorf("%g hits of a run that does not say", tr.Hits)
+	}
+	said, err := cost.ReadRun([]byte(`{"seconds":10,"asked":1000,"hit_ratio":0.25}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr := said.Traffic(cost.Default()); tr.Hits != 0.25 {
+		t.Errorf("%g hits, want what the run says", tr.Hits)
+	}
+	longer := cost.Default()
+	longer.TTL = 600
+	if tr := said.Traffic(longer); tr.Hits != -1 {
+		t.Errorf("%g hits, though limits are remembered for longer", tr.Hits)
+	}
 	for _, bad := range []string{"", "{}", "[]", `{"seconds":1}`} {
 		if _, err := cost.ReadRun([]byte(bad)); err == nil {
 			t.Errorf("%q is a run", bad)

@@ -43,8 +43,11 @@ const (
 	bucketsAtOnce = (100 - perTransaction) / perBucket
 	// toldSeconds is how often a process hands over what it has counted, in writes of toldAtOnce buckets of toldBytes each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
-	// heartSeconds is how often a process tells of itself: heartUnits, and reads of the others.
-	heartSeconds, heartUnits = 5, 4
+	// heartSeconds is how often a process tells of itself: heartUnits, and reads all who do, of heartBytes each, so many at
+	// once.
+	heartSeconds, heartUnits, heartBytes, heartsAtOnce = 5, 4, 180, 1000
+	// readBytes is what a read unit reads.
+	readBytes = 4096
 	// The sizes, in bytes, of a bucket's item, a window's and an account's, and of what is charged besides each.
 	bucketBytes, windowBytes, accountBytes, itemBytes = 400, 150, 250, 100
 	// What is kept of who is always active: windows of 90 days, two years, and as many months.
@@ -149,7 +152,9 @@ func (e *Estimate) hand() {
 			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
 	}
 	if t.Heartbeat {
-		e.add("heartbeats", t.Processes*hour/heartSeconds, 2, 1, heartUnits, "%g processes × 3600 ÷ %ds × 2 calls, 1 RCU, %d WCU", t.Processes, heartSeconds, heartUnits)
+		calls, read := 1+math.Ceil(t.Processes/heartsAtOnce), math.Ceil(t.Processes*heartBytes/readBytes)
+		e.add("heartbeats", t.Processes*hour/heartSeconds, calls, read, heartUnits, "%g processes × 3600 ÷ %ds × %g calls, %g RCU for %g records of %d bytes, %d WCU",
+			t.Processes, heartSeconds, calls, read, t.Processes, heartBytes, heartUnits)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -151,7 +152,7 @@ func TestBooking(t *testing.T) {
 		defer st.close()
 		ledger := st.store.Ledger(store.Retention{})
 		book := func() {
-			if _, err := ledger.Book(t.Context(), st.records); err != nil {
+			if _, err := ledger.Book(t.Context(), slices.Values(st.records)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -198,27 +199,34 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestHeartbeats: what a process spends on telling of itself is what the estimate says.
+// TestHeartbeats: what processes spend on telling of themselves, and on hearing of each other, is what the estimate says.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t, weir.PerDay("rpm", 1))
-		defer st.close()
-		ctx, stop := context.WithCancel(t.Context())
-		go func() { _ = instances.New(st.store, slog.New(slog.DiscardHandler)).Run(ctx) }()
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		st.since()
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		tr := cost.Default()
-		tr.Heartbeat = true
-		want := part(t, tr, "heartbeats")
-		n := float64(10 * 60 / 5)
-		if got := st.fake.Capacity().Write - st.units.Write; got < 0.95*n*want.Write || got > 1.05*n*want.Write {
-			t.Errorf("%g WCU in ten minutes, estimated %g", got, n*want.Write)
-		}
-		stop()
-		synctest.Wait()
-	})
+	for _, processes := range []int{1, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t, weir.PerDay("rpm", 1))
+			defer st.close()
+			ctx, stop := context.WithCancel(t.Context())
+			for range processes {
+				go func() { _ = instances.New(st.store, slog.New(slog.DiscardHandler)).Run(ctx) }()
+			}
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			st.since()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			tr := cost.Default()
+			tr.Heartbeat, tr.Processes = true, float64(processes)
+			want := part(t, tr, "heartbeats")
+			n := float64(processes * 2 * 60 / 5)
+			now := st.fake.Capacity()
+			for what, got := range map[string][2]float64{"write": {now.Write - st.units.Write, want.Write}, "read": {now.Read - st.units.Read, want.Read}} {
+				if used := got[0] / n; used < 0.9*got[1] || used > 1.1*got[1] {
+					t.Errorf("%d processes: %g %s units a beat, estimated %g", processes, used, what, got[1])
+				}
+			}
+			stop()
+			synctest.Wait()
+		})
+	}
 }

@@ -17,6 +17,7 @@ type Run struct {
 	Refused    float64 `json:"refused"`             // share
 	Processes  float64 `json:"processes"`
 	Entities   float64 `json:"entities"`
+	Hits       float64 `json:"hit_ratio"` // of look-ups of limits, where they are remembered for a minute; negative: it does not say
 }
 
 // ReadRun reads what weir simulate --output json has printed.
@@ -31,7 +32,9 @@ func ReadRun(text []byte) (*Run, error) {
 		Reads     float64 `json:"read_units"`
 		Processes float64 `json:"processes"`
 		Entities  float64 `json:"entities"`
+		Hits      float64 `json:"hit_ratio"`
 	}
+	in.Hits = -1
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, fmt.Errorf("read the run: %w", err)
 	}
@@ -41,11 +44,15 @@ func ReadRun(text []byte) (*Run, error) {
 	return &Run{
 		Requests: in.Asked, Seconds: in.Seconds, CallsPer: in.Calls / in.Asked, ReadPer: in.Reads / in.Asked, WritePer: in.Units / in.Asked,
 		AppliedPer: max(0, in.Units-in.InVain) / in.Asked, Refused: in.Refused / in.Asked, Processes: max(1, in.Processes), Entities: max(1, in.Entities),
+		Hits: in.Hits,
 	}, nil
 }
 
 // Traffic is that of the run, beside what t says of all else.
 func (r *Run) Traffic(t Traffic) Traffic {
 	t.Requests, t.Refused, t.Processes, t.Entities = r.Requests/r.Seconds, r.Refused, r.Processes, r.Entities
+	if t.TTL == Default().TTL {
+		t.Hits = r.Hits
+	}
 	return t
 }

@@ -1,6 +1,7 @@
-// Package instances counts the processes that decide over a store together, by heartbeats in its catalog.
+// Package instances counts the processes that decide over a store together, by heartbeats in its catalog, or by the
+// addresses that a name has.
 //
-// Each writes a record with a growing number every few seconds, and reads those of all. A record that has not changed for
+// By heartbeats each writes a record with a growing number every few seconds, and reads those of all. A record that has not changed for
 // three beats, by the reader's own clock, is of a process that has gone. The count rises at once and falls late: it is the
 // largest of the last three minutes in which the store answered. So after an outage, in which nobody could write,
 // nobody is taken for gone.
@@ -41,6 +42,7 @@ const (
 // Counter counts. See [New].
 type Counter struct {
 	catalog store.Catalog
+	resolve func(context.Context) (int, error) // what is looked at instead, if not nil
 	log     *slog.Logger
 	id      string
 	count   atomic.Int64
@@ -95,6 +97,18 @@ func (c *Counter) Run(ctx context.Context) error {
 func (c *Counter) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if c.resolve != nil {
+		alive, err := c.resolve(ctx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if c.deaf {
+			c.deaf, c.most = false, now
+		}
+		c.settle(alive, now)
+		return nil
+	}
 	if err := c.write(ctx); err != nil {
 		return err
 	}

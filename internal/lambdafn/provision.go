@@ -23,6 +23,9 @@ type Provisioner struct {
 	Log   *slog.Logger
 	// Client carries answers to CloudFormation. Defaults to one with a timeout of 5 s.
 	Client *http.Client
+	// Anywhere has answers go to whatever address an event names, for tests. Else they go to AWS alone, over https, and an
+	// event that names another is an error, for which nothing is done.
+	Anywhere bool
 }
 
 // Request asks to plan or apply a manifest.

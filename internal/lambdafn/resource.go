@@ -78,11 +78,15 @@ func (ev *resourceEvent) summary() string {
 	return fmt.Sprintf("CloudFormation: %s of %s, request %s", ev.RequestType, ev.LogicalResourceID, ev.RequestID)
 }
 
-// resource does what an event asks, and answers it in any case: in time, and after a panic too.
+// resource does what an event asks, and answers it in any case: in time, and after a panic too. One that could not be
+// answered is not done.
 func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	var ev resourceEvent
 	if err := json.Unmarshal(event, &ev); err != nil {
 		return fmt.Errorf("event of CloudFormation: %w", err)
+	}
+	if err := p.address(ev.ResponseURL); err != nil {
+		return err
 	}
 	work, cancel := inTime(ctx)
 	defer cancel()

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,22 +82,67 @@ const (
 
 var respondClient = &http.Client{Timeout: respondTimeout}
 
+// domains are those of AWS, by partition: CloudFormation takes answers in buckets under them.
+var domains = []string{
+	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "cloud.adc-e.uk", "csp.hci.ic.gov",
+}
+
+// errElsewhere says that nothing is sent to an address.
+var errElsewhere = errors.New("answers go only to https addresses of AWS")
+
+// answerable reports why nothing is sent to an address. Whoever may invoke the function may name any, also one that only
+// the function's network reaches.
+func (p *Provisioner) answerable(u *url.URL) error {
+	host := strings.ToLower(u.Hostname())
+	switch {
+	case p.Anywhere:
+		return nil
+	case u.Scheme != "https":
+		return fmt.Errorf("the address that it is to go to is %q, not https: %w", u.Scheme, errElsewhere)
+	case u.User != nil, u.Port() != "" && u.Port() != "443":
+		return fmt.Errorf("the address that it is to go to has a user or a port: %w", errElsewhere)
+	case !slices.ContainsFunc(domains, func(d string) bool { return strings.HasSuffix(host, "."+d) }):
+		return fmt.Errorf("the address that it is to go to is at %q: %w", host, errElsewhere)
+	}
+	return nil
+}
+
+// address reads the address that an event names. It is a secret, which the error does not tell.
+func (p *Provisioner) address(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		err = fmt.Errorf("the address that it is to go to cannot be read: %w", errElsewhere)
+	} else {
+		err = p.answerable(u)
+	}
+	if err != nil {
+		return fmt.Errorf("answer CloudFormation: %w", err)
+	}
+	return nil
+}
+
 // respond puts the answer where the event says, again if it must. The address is a secret: whoever has it can answer.
-func (p *Provisioner) respond(ctx context.Context, url string, r *response) error {
+func (p *Provisioner) respond(ctx context.Context, address string, r *response) error {
 	text, err := r.fit()
 	if err != nil {
 		return fmt.Errorf("answer CloudFormation: %w", err)
 	}
-	client := p.Client
-	if client == nil {
-		client = respondClient
+	client := *respondClient
+	if p.Client != nil {
+		client = *p.Client
+	}
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if len(via) >= respondTries {
+			return http.ErrUseLastResponse
+		}
+		return p.answerable(req.URL)
 	}
 	for try, wait := 1, 100*time.Millisecond; ; try, wait = try+1, 2*wait {
-		retry, err := put(ctx, client, url, text)
+		retry, err := put(ctx, &client, address, text)
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("answer CloudFormation with %s: %s", r.Status, strings.ReplaceAll(err.Error(), url, "its address"))
+		err = fmt.Errorf("answer CloudFormation with %s: %s", r.Status, strings.ReplaceAll(err.Error(), address, "its address"))
 		if !retry || try == respondTries {
 			return err
 		}
@@ -108,14 +156,17 @@ func (p *Provisioner) respond(ctx context.Context, url string, r *response) erro
 	}
 }
 
-func put(ctx context.Context, client *http.Client, url string, text []byte) (retry bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(text))
+func put(ctx context.Context, client *http.Client, address string, text []byte) (retry bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, address, bytes.NewReader(text))
 	if err != nil {
 		return false, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return true, err
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // without the address, or the one to which it was sent on
+		}
+		return !errors.Is(err, errElsewhere), err
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection is good for another try

@@ -50,12 +50,20 @@ func setup(t *testing.T) *bundle {
 	t.Cleanup(func() { _ = lim.Close() })
 	b := &bundle{
 		t: t, lim: lim,
-		Provisioner: &lambdafn.Provisioner{Open: open, Table: "limits", Log: slog.New(slog.NewTextHandler(t.Output(), nil))},
+		Provisioner: &lambdafn.Provisioner{Open: open, Table: "limits", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Anywhere: true},
 	}
-	srv := httptest.NewServer(http.HandlerFunc(b.cloudFormation))
-	t.Cleanup(srv.Close)
-	b.url = srv.URL + "/secret"
+	b.url = "https://cloudformation.test/secret"
+	b.Client = &http.Client{Transport: direct(b.cloudFormation)}
 	return b
+}
+
+// direct has a handler answer without a connection.
+type direct http.HandlerFunc
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec := httptest.NewRecorder()
+	d(rec, r)
+	return rec.Result(), nil
 }
 
 func must(t *testing.T, err error) {

@@ -48,10 +48,12 @@ func (m *Meter) Measures(st store.Store) map[string]float64 {
 }
 
 // priced adds the write units of a table: an item of a bucket is below a kilobyte, and a write whose condition does not
-// hold costs as much as one that is applied.
+// hold costs as much as one that is applied. Its calls are those writes, which callers share, and none where a refusal is
+// remembered.
 func priced(all map[string]float64) map[string]float64 {
 	if applied, ok := all["writes_applied"]; ok {
 		all["wcu"] = applied + all["writes_denied"]
+		all["calls"] = all["wcu"] + all["writes_failed"]
 	}
 	return all
 }

@@ -98,7 +98,7 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 		}
 		p.schedule = scheduleOf(p.curve, s.Rate/users, s.Bursts, length)
 		if p.schedule.total == 0 {
-			return nil, errors.New("no call is due in that time")
+			return nil, fmt.Errorf("no call is due within %v: ask for longer with --for", length)
 		}
 	}
 	p.draws()

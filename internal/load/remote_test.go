@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -245,16 +246,22 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 }
 
-// What a server tells in its metrics of its store.
+// What a server tells in its metrics of its store. The calls of a table are its writes, which callers share.
 func TestMeasuresOfServer(t *testing.T) {
 	t.Parallel()
-	target, err := load.NewHTTP("http://weir.example", "", "")
-	must(t, err)
-	target.Through(direct{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`# HELP weir_store_writes_applied_total x
+	writes := `# HELP weir_store_writes_applied_total x
 weir_store_writes_applied_total 7
 weir_store_writes_denied_total 3
-weir_store_buckets 12
+weir_store_writes_failed_total 1
+`
+	for text, want := range map[string]map[string]float64{
+		"":     {"calls": 12, "reads": 4},
+		writes: {"writes_applied": 7, "writes_denied": 3, "writes_failed": 1, "wcu": 10, "calls": 11, "reads": 4},
+	} {
+		target, err := load.NewHTTP("http://weir.example", "", "")
+		must(t, err)
+		target.Through(direct{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(text + `weir_store_buckets 12
 weir_store_errors_total{op="take"} 1
 weir_store_call_duration_seconds_bucket{op="take",le="0.1"} 9
 weir_store_call_duration_seconds_count{op="take",result="ok"} 9
@@ -263,15 +270,9 @@ weir_store_call_duration_seconds_count{op="settle",result="ok"} 2
 weir_store_call_duration_seconds_count{op="get",result="ok"} 4
 weir_decisions_total 5
 `))
-	})})
-	m := target.Measures()
-	want := map[string]float64{"writes_applied": 7, "writes_denied": 3, "wcu": 10, "calls": 12, "reads": 4}
-	for name, n := range want {
-		if m[name] != n {
-			t.Errorf("%s: %v, want %v", name, m[name], n)
+		})})
+		if m := target.Measures(); !maps.Equal(m, want) {
+			t.Errorf("%v, want %v", m, want)
 		}
-	}
-	if len(m) != len(want) {
-		t.Errorf("%v", m)
 	}
 }

@@ -201,24 +201,33 @@ func (d *decoder) id(n *yaml.Node, path, id string) bool {
 
 type adder func(Key, *yaml.Node, *Record)
 
-// limitsOf reads {limits: …} of a scope.
+var scopeKeys = []string{"limits", "on_unavailable"}
+
+// limitsOf reads {limits: …, on_unavailable: …} of a scope, or one of them.
 func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
-	given := false
-	isMap := d.fields(n, path, []string{"limits"}, func(_ string, v *yaml.Node) {
+	sl := &weir.ScopedLimits{Scope: scope, Source: weir.SourceResource}
+	switch {
+	case scope.Entity != "" && scope.Resource != "":
+		sl.Source = weir.SourceEntity
+	case scope.Entity != "":
+		sl.Source = weir.SourceEntityDefault
+	}
+	good, given := true, false
+	isMap := d.fields(n, path, scopeKeys, func(key string, v *yaml.Node) {
 		given = true
-		if ls, ok := d.limits(v, path+".limits"); ok {
-			src := weir.SourceResource
-			switch {
-			case scope.Entity != "" && scope.Resource != "":
-				src = weir.SourceEntity
-			case scope.Entity != "":
-				src = weir.SourceEntityDefault
-			}
-			add(Key{Scope: scope}, k, &Record{Limits: &weir.ScopedLimits{Scope: scope, Source: src, Limits: ls}})
+		var ok bool
+		if key == "limits" {
+			sl.Limits, ok = d.limits(v, path+".limits")
+		} else {
+			sl.OnUnavailable, ok = d.onUnavailable(v, path+".on_unavailable")
 		}
+		good = good && ok
 	})
-	if isMap && !given {
+	switch {
+	case isMap && !given:
 		d.bad(k, path, "add limits: {NAME: {capacity: N}}", "limits is missing")
+	case isMap && good:
+		add(Key{Scope: scope}, k, &Record{Limits: sl})
 	}
 }
 

@@ -26,13 +26,7 @@ func (m *Manifest) Text() []byte {
 		r := m.Records[k]
 		if k == (Key{}) {
 			w.key(0, "system")
-			if u := r.Limits.OnUnavailable; u != "" {
-				w.text(1, "on_unavailable", string(u))
-			}
-			if t := r.Limits.NearLimit; t != nil {
-				w.line(1, "near_limit", percentages(t))
-			}
-			w.limits(1, r.Limits.Limits)
+			w.limits(1, r.Limits)
 			continue
 		}
 		if name := sectionOf(k); name != section {
@@ -41,7 +35,7 @@ func (m *Manifest) Text() []byte {
 		}
 		if k.Entity == "" {
 			w.key(1, k.Resource)
-			w.limits(2, r.Limits.Limits)
+			w.limits(2, r.Limits)
 			continue
 		}
 		if k.Entity != entity {
@@ -64,7 +58,7 @@ func (m *Manifest) Text() []byte {
 			name = weir.DefaultResource
 		}
 		w.key(3, name)
-		w.limits(4, r.Limits.Limits)
+		w.limits(4, r.Limits)
 	}
 	w.end()
 	return w.b.Bytes()
@@ -141,11 +135,18 @@ func (w *writer) entity(e *weir.Entity) {
 	}
 }
 
-func (w *writer) limits(depth int, limits []weir.Limit) {
-	if len(limits) > 0 {
+// limits writes the limits of a scope, and what is set with them.
+func (w *writer) limits(depth int, sl *weir.ScopedLimits) {
+	if u := sl.OnUnavailable; u != "" {
+		w.text(depth, "on_unavailable", string(u))
+	}
+	if t := sl.NearLimit; t != nil {
+		w.line(depth, "near_limit", percentages(t))
+	}
+	if len(sl.Limits) > 0 {
 		w.key(depth, "limits")
 	}
-	for _, l := range limits {
+	for _, l := range sl.Limits {
 		w.line(depth+1, l.Name, shortest(l))
 	}
 }

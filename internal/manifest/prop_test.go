@@ -33,7 +33,14 @@ func documents(t *rapid.T, label string) []string {
 				ls = append(ls, name+": "+limit(key+name))
 			}
 		}
-		return "{limits: {" + strings.Join(ls, ", ") + "}}"
+		u := rapid.SampledFrom([]string{"", "", "on_unavailable: deny", "on_unavailable: local", "alone"}).Draw(t, label+key+"u")
+		switch u {
+		case "":
+			return "{limits: {" + strings.Join(ls, ", ") + "}}"
+		case "alone":
+			return "{on_unavailable: allow}"
+		}
+		return "{" + u + ", limits: {" + strings.Join(ls, ", ") + "}}"
 	}
 	docs := []string{""}
 	if rapid.Bool().Draw(t, label+"system") {
@@ -84,6 +91,7 @@ func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 				WithEnforce(rapid.SampledFrom([]weir.Enforce{weir.EnforceOn, weir.EnforceShadow, 50}).Draw(t, "enforce"))
 			must(tb, lim.SetLimits(ctx, sc, weir.PerHour("rph", 7), l))
 		}
+		must(tb, lim.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.Unavailable{"", "", weir.Local, weir.Allow}).Draw(t, fmt.Sprint("unavailable", sc))))
 	}
 	if rapid.Bool().Draw(t, "hand entity") {
 		must(tb, lim.CreateEntity(ctx, weir.Entity{ID: "e1", Metadata: map[string]string{"a": "$${b} \u2028 # '"}}))

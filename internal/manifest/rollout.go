@@ -19,19 +19,10 @@ type RolloutOptions struct {
 	Stages []int
 	// Bake is how long each stage is watched before the next begins.
 	Bake time.Duration
-	// Gate is asked whether to go on.
+	// Gate is asked whether to begin a stage, and whether to go on.
 	Gate Gate
 	// Staging is told of each stage when it begins, with how many records it is about.
 	Staging func(percent, records int)
-}
-
-// Gate watches a rollout.
-type Gate interface {
-	// Begin is called when a stage has begun.
-	Begin(ctx context.Context) error
-	// Check is called from time to time, and last when the stage has been watched for long enough. An error is why to go
-	// back.
-	Check(ctx context.Context, last bool) error
 }
 
 // StoppedError says that a rollout was stopped, and whether all is as it was before it.
@@ -77,6 +68,7 @@ type rollout struct {
 	plan  *Plan
 	opts  RolloutOptions
 	state rolling
+	begun bool // a stage holds, which is watched
 }
 
 // Rollout is [Apply] by stages. When the gate says so, or ctx ends, what was changed is made as it was. Whoever dies before
@@ -133,14 +125,7 @@ func (r *rollout) begin(ctx context.Context) error {
 	if len(r.state.Records) == 0 {
 		return nil
 	}
-	return r.keep(ctx, r.opts.first())
-}
-
-func (o *RolloutOptions) first() int {
-	if len(o.Stages) == 0 {
-		return 0
-	}
-	return o.Stages[0]
+	return r.keep(ctx, 0)
 }
 
 // goOn finds the records of an interrupted rollout in the plan. Those that are not there are as they are to be: whoever
@@ -173,30 +158,48 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 
 func (r *rollout) run(ctx context.Context) error {
 	from := r.state.Percent
+	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) { // it was left at another stage
+		if err := r.watched(ctx); err != nil {
+			return err
+		}
+	}
 	for _, percent := range r.opts.Stages {
 		if percent < from || len(r.state.Records) == 0 {
 			continue
 		}
-		if err := r.keep(ctx, percent); err != nil {
-			return err
-		}
-		if r.opts.Staging != nil {
-			r.opts.Staging(percent, len(r.state.Records))
-		}
-		err := r.make(ctx, func(s *stage) weir.Declared {
-			if s.change == nil {
-				return s.current
+		if percent > from { // else it holds already
+			if err := r.wait(ctx, percent); err != nil {
+				return err
 			}
-			return s.at(percent, r.plan.Manifest)
-		})
-		if err != nil {
-			return err
 		}
-		if err := r.bake(ctx); err != nil {
+		if err := r.stage(ctx, percent); err != nil {
 			return err
 		}
 	}
-	return nil
+	if r.plan.Empty() {
+		return nil
+	}
+	return r.wait(ctx, 100)
+}
+
+// stage has what tightens hold for so many percent, and watches that.
+func (r *rollout) stage(ctx context.Context, percent int) error {
+	if err := r.keep(ctx, percent); err != nil {
+		return err
+	}
+	if r.opts.Staging != nil {
+		r.opts.Staging(percent, len(r.state.Records))
+	}
+	err := r.make(ctx, func(s *stage) weir.Declared {
+		if s.change == nil {
+			return s.current
+		}
+		return s.at(percent, r.plan.Manifest)
+	})
+	if err != nil {
+		return err
+	}
+	return r.bake(ctx)
 }
 
 // make has all records be what they are to be.
@@ -224,29 +227,6 @@ func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error
 		}
 	}
 	return nil
-}
-
-// watchEvery is how often a gate is asked, and the lock extended, while a stage is watched.
-const watchEvery = lockTTL / 6
-
-// bake watches a stage.
-func (r *rollout) bake(ctx context.Context) error {
-	if err := r.opts.Gate.Begin(ctx); err != nil {
-		return err
-	}
-	for until := time.Now().Add(r.opts.Bake); ; {
-		left := time.Until(until)
-		if err := sleep(ctx, min(left, watchEvery)); err != nil {
-			return err
-		}
-		if err := r.lock.Extend(ctx); err != nil {
-			return err
-		}
-		last := !time.Now().Before(until)
-		if err := r.opts.Gate.Check(ctx, last); err != nil || last {
-			return err
-		}
-	}
 }
 
 // restoreWithin is how long it may take to go back, also for whoever was interrupted.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +20,14 @@ import (
 type gate struct {
 	begun int
 	check func(last bool) error
+	open  func(percent int) bool
 }
 
-func (g *gate) Begin(context.Context) error {
+func (g *gate) Open(_ context.Context, percent int) (bool, error) {
+	return g.open == nil || g.open(percent), nil
+}
+
+func (g *gate) Begin(context.Context, int) error {
 	g.begun++
 	return nil
 }
@@ -243,6 +249,84 @@ func TestRolloutGoesOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// No stage begins before the gate lets it, the end neither; the one before stays and is watched for as long as that takes.
+func TestRolloutWaits(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		began := time.Now()
+		var checks atomic.Int64
+		r.gate.open = func(percent int) bool { // each an hour after the one before
+			return time.Since(began).Hours() >= map[int]float64{5: 1, 50: 2, 100: 3}[percent]
+		}
+		r.gate.check = func(bool) error {
+			checks.Add(1)
+			return nil
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := r.rollout(tighter)
+			ended <- err
+		}()
+		for hour, want := range []int{0, 10, 100} {
+			time.Sleep(time.Until(began.Add(time.Duration(hour)*time.Hour + 59*time.Minute)))
+			if rpm, _, _ := r.limits(); rpm > 2*want || rpm < want/2 {
+				t.Errorf("hour %d: %d of 200 entities", hour, rpm)
+			}
+			if n, most := checks.Load(), int64(hour*12*60); n > most+5 || n < most-30 {
+				t.Errorf("hour %d: looked %d times", hour, n)
+			}
+		}
+		must(t, <-ended)
+		if rpm, _, _ := r.limits(); rpm != 200 {
+			t.Errorf("%d entities at the end", rpm)
+		}
+	})
+	bubble(t, func(t *testing.T, r *rolled) { // a stage that is not let begin is gone back from as any
+		apply(t, r.Limiter, decodeOne(t, former))
+		r.gate.open = func(percent int) bool { return percent < 50 }
+		r.gate.check = func(bool) error {
+			if time.Now().UTC().Minute() > 10 {
+				return errTooMany
+			}
+			return nil
+		}
+		_, err := r.rollout(tighter)
+		var stopped *manifest.StoppedError
+		if !errors.As(err, &stopped) || !errors.Is(err, errTooMany) || stopped.Restore != nil || stopped.Percent != 5 {
+			t.Fatalf("error %v", err)
+		}
+		if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() {
+			t.Errorf("not as before: %+v", p.Changes)
+		}
+	})
+}
+
+// A stage that was left is watched while the next one, of another list, is waited for.
+func TestRolloutWaitsAfterDeath(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		died := make(chan bool)
+		go func() {
+			defer close(died)
+			r.gate.check = func(bool) error { panic("killed") }
+			defer func() { _ = recover() }()
+			_, _ = r.rollout(tighter)
+		}()
+		<-died
+		time.Sleep(time.Minute) // the lock
+		r.stages = []int{75}
+		r.gate = gate{open: func(int) bool { return false }, check: func(bool) error { return errTooMany }}
+		if _, err := r.rollout(tighter); !errors.Is(err, errTooMany) || r.gate.begun != 1 {
+			t.Errorf("error %v, %d stages", err, r.gate.begun)
+		}
+		if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() {
+			t.Errorf("not as before: %+v", p.Changes)
+		}
+	})
 }
 
 // What somebody else changes while it is rolled out is theirs.

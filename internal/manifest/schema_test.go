@@ -106,7 +106,7 @@ func document() *rapid.Generator[map[string]any] {
 		some(t, doc, "manifest", id())
 		some(t, doc, "system", object(func(t *rapid.T, m map[string]any) {
 			m["limits"] = value(t, limits())
-			some(t, m, "on_unavailable", rapid.SampledFrom([]any{"deny", "allow", "deny", "allow", "local"}))
+			some(t, m, "on_unavailable", unavailable())
 			some(t, m, "near_limit", percentages())
 		}))
 		some(t, doc, "resources", named(id(), scope()))
@@ -182,7 +182,12 @@ func scope() *rapid.Generator[any] {
 		if !rare(t, "no limits") {
 			m["limits"] = value(t, limits())
 		}
+		some(t, m, "on_unavailable", unavailable())
 	})
+}
+
+func unavailable() *rapid.Generator[any] {
+	return rapid.SampledFrom([]any{"deny", "allow", "deny", "allow", "local"})
 }
 
 func limits() *rapid.Generator[any] {

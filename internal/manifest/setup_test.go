@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -20,6 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patient has time for calls on a busy machine.
+const patient = time.Minute
 
 // stores are those on which everything must behave the same.
 var stores = []struct {
@@ -36,7 +40,7 @@ var stores = []struct {
 		client, table := dynamotest.Client(t, dynamotest.Engine(t)), dynamotest.Table(t)
 		_, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{})
 		must(t, err)
-		st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: table})
+		st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: table, CallTimeout: patient, WriteTimeout: patient})
 		must(t, err)
 		return st
 	}},
@@ -54,7 +58,7 @@ func onStores(t *testing.T, f func(t *testing.T, lim *weir.Limiter, st *faulty))
 
 func limiterOn(t testing.TB, st store.Store) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.New(weir.Config{Store: st})
+	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: patient})
 	must(t, err)
 	t.Cleanup(func() { must(t, lim.Close()) })
 	return lim

@@ -46,6 +46,10 @@ func (p *Plan) stages(w world) (all []stage) {
 func (s *stage) at(percent int, name string) weir.Declared {
 	to := *s.change.after.Limits
 	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
+	to.OnUnavailable, to.NearLimit = "", nil // of which nothing can be had in part
+	if b := s.Before.Limits; b != nil {
+		to.OnUnavailable, to.NearLimit = b.OnUnavailable, b.NearLimit
+	}
 	to.Managed = &weir.Managed{Manifest: name, Hash: (&Record{Limits: &to}).hash()}
 	return weir.Declared{Limits: &to}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,7 @@ import (
 
 // BenchmarkShouldRateLimit measures the service over gRPC, in turns with two servers of the same options: one that gives
 // the same answer at once, of-floor, and one that says no more than OK, of-null. ns/op is of three requests together.
-// Client and servers share the processors.
+// Client and servers share the processors, so that p99-ms, as the callers see it, is mostly their wait for each other.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, descriptors := range []int{1, 3} {
 		for _, callers := range []int{16, 64} {
@@ -43,9 +44,11 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 				floor := newCallers(b, lim, fixed{answer: same}.register, callers)
 				null := newCallers(b, lim, fixed{answer: &rlsv3.RateLimitResponse{OverallCode: ok}}.register, callers)
 				const stretch = 2000
-				for _, c := range []clients{measured, floor, null} {
+				for _, c := range []*clients{measured, floor, null} {
 					c.run(b, stretch, req)
 				}
+				clear(measured.took)
+				clear(floor.took)
 				var took, floorTook, nullTook time.Duration
 				b.ResetTimer()
 				for n := b.N; n > 0; n -= stretch {
@@ -56,6 +59,9 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 				b.ReportMetric(float64(b.N)/took.Seconds(), "req/s")
 				b.ReportMetric(floorTook.Seconds()/took.Seconds(), "of-floor")
 				b.ReportMetric(nullTook.Seconds()/took.Seconds(), "of-null")
+				b.ReportMetric(measured.millis(0.50), "p50-ms")
+				b.ReportMetric(measured.millis(0.99), "p99-ms")
+				b.ReportMetric(floor.millis(0.99), "floor-p99-ms")
 			})
 		}
 	}
@@ -109,9 +115,12 @@ func (f fixed) ShouldRateLimit(context.Context, *rlsv3.RateLimitRequest) (*rlsv3
 func (f fixed) register(r grpc.ServiceRegistrar) { rlsv3.RegisterRateLimitServiceServer(r, f) }
 
 // clients are of one server, on four connections in all.
-type clients []rlsv3.RateLimitServiceClient
+type clients struct {
+	of   []rlsv3.RateLimitServiceClient
+	took [][]time.Duration // each call of each
+}
 
-func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegistrar), n int) clients {
+func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegistrar), n int) *clients {
 	b.Helper()
 	s, err := rpc.New(rpc.Config{Limiter: lim, Services: []func(grpc.ServiceRegistrar){register}})
 	if err != nil {
@@ -130,7 +139,7 @@ func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegis
 			b.Error(err)
 		}
 	})
-	cs := make(clients, n)
+	cs := make([]rlsv3.RateLimitServiceClient, n)
 	for i := range cs {
 		if i >= 4 {
 			cs[i] = cs[i%4]
@@ -143,23 +152,36 @@ func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegis
 		b.Cleanup(func() { conn.Close() })
 		cs[i] = rlsv3.NewRateLimitServiceClient(conn)
 	}
-	return cs
+	return &clients{cs, make([][]time.Duration, n)}
+}
+
+// millis returns a quantile of how long calls took.
+func (cs *clients) millis(q float64) float64 {
+	all := slices.Sorted(slices.Values(slices.Concat(cs.took...)))
+	if len(all) == 0 {
+		return 0
+	}
+	return float64(all[int(q*float64(len(all)-1))]) / 1e6
 }
 
 // run makes n calls, each caller one at a time, and returns how long that took.
-func (cs clients) run(b *testing.B, n int, req *rlsv3.RateLimitRequest) time.Duration {
+func (cs *clients) run(b *testing.B, n int, req *rlsv3.RateLimitRequest) time.Duration {
 	b.Helper()
 	var left atomic.Int64
 	left.Store(int64(n))
 	var wg sync.WaitGroup
 	began := time.Now()
-	for _, c := range cs {
+	for i, c := range cs.of {
 		wg.Go(func() {
+			took := cs.took[i]
+			defer func() { cs.took[i] = took }()
 			for left.Add(-1) >= 0 {
+				asked := time.Now()
 				if resp, err := c.ShouldRateLimit(b.Context(), req); err != nil || resp.GetOverallCode() != ok {
 					b.Error(resp, err)
 					return
 				}
+				took = append(took, time.Since(asked))
 			}
 		})
 	}

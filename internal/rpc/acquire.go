@@ -40,7 +40,7 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 		lease, err = lim.Acquire(ctx, req)
 	}
 	release(in)
-	out, f := s.answer(ctx, lim, lease, err, false)
+	out, f := s.answer(ctx, lim, lease, err, false, &hall{})
 	if f != nil {
 		return nil, f
 	}
@@ -52,12 +52,13 @@ var errTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Se
 
 // waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
 func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Request, wait time.Duration) (*weir.Lease, error) {
-	if !s.waiting.enter() {
+	who := auth.From(ctx).Name
+	if !s.waiting.Try(who) {
 		return nil, s.overloaded(ctx, weirv1.Limiter_Acquire_FullMethodName)
 	}
-	defer s.waiting.leave()
-	s.working.leave() // who waits is no work
-	defer s.working.n.Add(1)
+	defer s.waiting.Free(who)
+	s.working.Free(who) // who waits is no work
+	defer s.working.Force(who)
 	undrained, end := s.untilDrained(ctx)
 	defer end()
 	bounded, cancel := context.WithTimeout(undrained, wait)
@@ -74,21 +75,21 @@ func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Reques
 }
 
 // answer makes the response to a decision, or says why there is none.
-func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool) (*weirv1.AcquireResponse, *failure) {
+func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, h *hall) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
 	switch {
 	case err == nil:
-		return s.admit(ctx, lim, lease, brief), nil
+		return s.admit(ctx, lim, lease, brief, h), nil
 	case errors.As(err, &over):
-		return refusal(over, brief), nil
+		return refusal(over, brief, h), nil
 	}
 	return nil, s.fail(ctx, err)
 }
 
 // admit makes the response of a request that was admitted.
-func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool) *weirv1.AcquireResponse {
+func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, h *hall) *weirv1.AcquireResponse {
 	d := lease.Decision()
-	a := &admission{}
+	a := h.admission()
 	out := &a.response
 	out.Allowed = true
 	if d.Degraded {
@@ -107,7 +108,7 @@ func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease
 	l := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
 	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
 	out.Lease, out.Expires = s.idOf(&l), &a.expires
-	out.Limits = statusesOf(d.Statuses)
+	out.Limits = h.statusesOf(d.Statuses)
 	return out
 }
 
@@ -125,13 +126,13 @@ func (s *Server) idOf(l *leaseid.Lease) string {
 }
 
 // refusal makes the response of a request that a limit refused.
-func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
+func refusal(over *weir.ExceededError, brief bool, h *hall) *weirv1.AcquireResponse {
 	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
 	if over.Degraded {
 		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
 	}
 	if !brief {
-		out.Limits = statusesOf(over.Statuses)
+		out.Limits = h.statusesOf(over.Statuses)
 	}
 	return out
 }

@@ -40,7 +40,7 @@ func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[w
 		return err
 	}
 	key := watch.Key{Namespace: lim.Namespace(), Entity: in.GetEntity(), Resource: in.GetResource()}
-	err = s.poller.Watch(ctx, key, func(av weir.Availability) error {
+	err = s.poller.Watch(ctx, auth.From(ctx).Name, key, func(av weir.Availability) error {
 		return out.Send(&weirv1.WatchResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)})
 	})
 	if ctx.Err() != nil {

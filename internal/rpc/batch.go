@@ -47,7 +47,7 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
 	results := make([]weirv1.AcquireResult, len(checks))
-	decide := func(i int) {
+	decide := func(i int, h *hall) {
 		defer func() { // what was decided of the others is to be answered
 			if v := recover(); v != nil {
 				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v).proto()}
@@ -56,14 +56,16 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 		lease, err := checks[i].lim.Acquire(ctx, checks[i].req)
 		release(in.GetRequests()[i])
 		var f *failure
-		if results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief()); f != nil {
+		if results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief(), h); f != nil {
 			results[i].Error = f.proto()
 		}
 		out.Results[i] = &results[i]
 	}
 	n, lately, began := 0, s.lately.Load(), time.Now()
+	h := &hall{}
 	for ; n < len(checks) && lately < late; n++ {
-		decide(n)
+		h.left = len(checks) - n
+		decide(n, h)
 		now := time.Now()
 		lately, began = lateness(now.Sub(began), lately), now
 	}
@@ -72,7 +74,7 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	for i := n; i < len(checks); i++ {
 		wg.Go(func() {
 			began := time.Now()
-			decide(i)
+			decide(i, &hall{})
 			s.lately.Store(lateness(time.Since(began), late))
 		})
 	}
@@ -89,7 +91,7 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 	leases, err := lim.AcquireAll(ctx, reqs)
 	var over *weir.ExceededError
 	if errors.As(err, &over) {
-		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief)}, nil
+		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief, &hall{})}, nil
 	}
 	if err != nil {
 		f := *s.fail(ctx, err)
@@ -99,8 +101,11 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 		return nil, &f
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
+	h, results := &hall{}, make([]weirv1.AcquireResult, len(checks))
 	for i, lease := range leases {
-		out.Results[i] = &weirv1.AcquireResult{Decision: s.admit(ctx, lim, lease, brief)}
+		h.left = len(leases) - i
+		results[i].Decision = s.admit(ctx, lim, lease, brief, h)
+		out.Results[i] = &results[i]
 	}
 	return out, nil
 }

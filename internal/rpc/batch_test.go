@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/rpc"
 	"github.com/weirlimits/weir/store"
@@ -217,4 +218,53 @@ func TestBatchPanics(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBatchIsNotMixedUp: each of many answers, of chains of all lengths, has its own statuses and lease.
+func TestBatchIsNotMixedUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := setup(t, rpc.Config{})
+		for i := range 3 {
+			var limits []weir.Limit
+			for j := range i + 1 {
+				limits = append(limits, weir.PerHour(fmt.Sprintf("limit-%d", j), 100))
+			}
+			if err := f.lim.SetLimits(t.Context(), weir.Scope{Resource: fmt.Sprintf("resource-%d", i)}, limits...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in := &weirv1.AcquireBatchRequest{}
+		for i := range 50 {
+			in.Requests = append(in.Requests, &weirv1.AcquireRequest{
+				Entity: fmt.Sprintf("entity-%d", i), Resource: fmt.Sprintf("resource-%d", i%3), Tokens: map[string]int64{"limit-0": int64(i)},
+			})
+		}
+		out, err := f.AcquireBatch(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range out.GetResults() {
+			d := r.GetDecision()
+			if len(d.GetLimits()) != i%3+1 {
+				t.Fatalf("answer %d: %v", i, r)
+			}
+			for j, st := range d.GetLimits() {
+				want := int64(100)
+				if j == 0 {
+					want -= int64(i)
+				}
+				if st.GetEntity() != in.GetRequests()[i].GetEntity() || st.GetLimit() != fmt.Sprintf("limit-%d", j) || st.GetAvailable() != want {
+					t.Errorf("answer %d, limit %d: %v", i, j, st)
+				}
+			}
+			if _, err := f.Rollback(t.Context(), &weirv1.RollbackRequest{Lease: d.GetLease()}); err != nil {
+				t.Error(err)
+			}
+			b, err := f.lim.Bucket(t.Context(), in.GetRequests()[i].GetEntity(), in.GetRequests()[i].GetResource())
+			if i > 0 && (err != nil || b.Limits[0].Returned != int64(i)) {
+				t.Errorf("the lease of answer %d gave back of another bucket: %+v, %v", i, b, err)
+			}
+		}
+	})
 }

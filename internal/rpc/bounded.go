@@ -34,23 +34,6 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// crowd is how many of something there are at once.
-type crowd struct {
-	n    atomic.Int64
-	most int64
-}
-
-// enter reports whether there was room for one more, who is to leave then.
-func (c *crowd) enter() bool {
-	if c.n.Add(1) <= c.most {
-		return true
-	}
-	c.leave()
-	return false
-}
-
-func (c *crowd) leave() { c.n.Add(-1) }
-
 type counted struct {
 	net.Conn
 	by   *bounded

@@ -9,10 +9,42 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// room is a status with what it mostly points to: one allocation for the statuses of an answer.
+// room is a status with what it mostly points to.
 type room struct {
 	status weirv1.LimitStatus
 	full   durationpb.Duration
+}
+
+// hall is room for the answers to left requests, some at a time: one allocation for what many point to. It is for one
+// goroutine.
+type hall struct {
+	left       int
+	admissions []admission
+	statuses   []*weirv1.LimitStatus
+	rooms      []room
+}
+
+// atOnce is for how many answers room is made at once: their statuses need not be as many.
+const atOnce = 16
+
+func (h *hall) admission() *admission {
+	if len(h.admissions) == 0 {
+		h.admissions = make([]admission, max(1, min(h.left, atOnce)))
+	}
+	a := &h.admissions[0]
+	h.admissions = h.admissions[1:]
+	return a
+}
+
+// room returns room for n statuses.
+func (h *hall) room(n int) ([]*weirv1.LimitStatus, []room) {
+	if len(h.rooms) < n {
+		all := n * max(1, min(h.left, atOnce))
+		h.statuses, h.rooms = make([]*weirv1.LimitStatus, all), make([]room, all)
+	}
+	out, rooms := h.statuses[:n:n], h.rooms[:n]
+	h.statuses, h.rooms = h.statuses[n:], h.rooms[n:]
+	return out, rooms
 }
 
 // Answers share these values; nobody changes them.
@@ -37,11 +69,13 @@ func periodOf(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
+func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus { return (&hall{}).statusesOf(ss) }
+
+func (h *hall) statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
 	if len(ss) == 0 {
 		return nil
 	}
-	out, rooms := make([]*weirv1.LimitStatus, len(ss)), make([]room, len(ss))
+	out, rooms := h.room(len(ss))
 	for i := range ss {
 		s, r := &ss[i], &rooms[i]
 		st := &r.status

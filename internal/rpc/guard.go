@@ -23,17 +23,17 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			resp, err = nil, s.survived(ctx, info.FullMethod, v)
 		}
 	}()
-	ctx, err = s.admitted(ctx, info.FullMethod)
+	ctx, who, err := s.admitted(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
 	if s.debug {
 		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
 	}
-	if !s.working.enter() {
+	if !s.working.Try(who) {
 		return nil, s.overloaded(ctx, info.FullMethod)
 	}
-	defer s.working.leave()
+	defer s.working.Free(who)
 	return next(ctx, req)
 }
 
@@ -45,17 +45,17 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 			err = s.survived(ctx, info.FullMethod, v)
 		}
 	}()
-	ctx, err = s.admitted(ctx, info.FullMethod)
+	ctx, who, err := s.admitted(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}
 	if s.debug {
 		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
 	}
-	if !s.streaming.enter() {
+	if !s.streaming.Try(who) {
 		return s.overloaded(ctx, info.FullMethod)
 	}
-	defer s.streaming.leave()
+	defer s.streaming.Free(who)
 	ctx, end := s.untilDrained(ctx)
 	defer end()
 	return next(srv, &stream{ss, ctx})
@@ -83,20 +83,24 @@ func (s *Server) untilDrained(ctx context.Context) (_ context.Context, end func(
 	return ctx, func() { cancel(nil) }
 }
 
-// admitted returns the context of a request with its principal in it. The health service is for everyone.
-func (s *Server) admitted(ctx context.Context, method string) (context.Context, error) {
+// strangers are, in place of a token, all who show none where some do. No token can have the name.
+const strangers = "no token"
+
+// admitted returns the context of a request with its principal in it, and the name of that. The health service is for
+// everyone.
+func (s *Server) admitted(ctx context.Context, method string) (_ context.Context, who string, err error) {
 	if s.cfg.Book == nil {
-		return auth.With(ctx, auth.Anybody()), nil
+		return auth.With(ctx, auth.Anybody()), "", nil
 	}
 	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
-		return ctx, nil
+		return ctx, strangers, nil
 	}
 	p, ok := s.cfg.Book.Authenticate(auth.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if !ok {
 		s.refused(ctx, method, "no valid token")
-		return ctx, errUnauthenticated
+		return ctx, "", errUnauthenticated
 	}
-	return auth.With(ctx, p), nil
+	return auth.With(ctx, p), p.Name, nil
 }
 
 // in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not
@@ -128,7 +132,8 @@ func (s *Server) refused(ctx context.Context, method, why string) {
 // overloaded returns what a client is told for whom there is no room, and logs it, but not more than once a second.
 func (s *Server) overloaded(ctx context.Context, method string) *failure {
 	if s.overloads.due() {
-		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "too many requests at once", slog.String("method", method), slog.Int("most", s.cfg.MaxInflight))
+		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "too many requests at once", slog.String("method", method), slog.Int("most", s.cfg.MaxInflight),
+			slog.String("principal", auth.From(ctx).Audit("")))
 	}
 	return errOverloaded
 }

@@ -28,6 +28,7 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/auth"
 	"github.com/weirlimits/weir/internal/leaseid"
+	"github.com/weirlimits/weir/internal/places"
 	"github.com/weirlimits/weir/internal/watch"
 )
 
@@ -56,7 +57,8 @@ type Config struct {
 	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to 10,000.
 	MaxConnections int
 	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
-	// the streams; more are refused with UNAVAILABLE. Defaults to 4096.
+	// the streams; more are refused with UNAVAILABLE. Where there is a Book, one token has at most three for each that is
+	// free. Defaults to 4096.
 	MaxInflight int
 	// TLS is what connections are encrypted with. Defaults to nil: they are not.
 	TLS *tls.Config
@@ -112,7 +114,7 @@ type Server struct {
 	health *health.Server
 	debug  bool
 
-	working, waiting, streaming crowd // requests
+	working, waiting, streaming *places.Places // requests
 
 	troubles, refusals, overloads seldom       // so that their log stays short
 	lately                        atomic.Int32 // see lateness
@@ -134,7 +136,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, signer: signer, poller: cfg.Watch, health: health.NewServer(),
 		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug), draining: make(chan struct{}),
 	}
-	s.working.most, s.waiting.most, s.streaming.most = int64(cfg.MaxInflight), int64(cfg.MaxInflight), int64(cfg.MaxInflight)
+	s.working, s.waiting, s.streaming = places.New(cfg.MaxInflight), places.New(cfg.MaxInflight), places.New(cfg.MaxInflight)
 	if s.poller == nil {
 		s.own = watch.New(cfg.Limiter, 0)
 		s.poller = s.own

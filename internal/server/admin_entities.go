@@ -9,7 +9,7 @@ import (
 )
 
 func (s *Server) listEntities(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, "parent", "after", "max")
+	q, err := s.query(r, "parent", "prefix", "after", "max")
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (s *Server) listChildren(w http.ResponseWriter, r *http.Request) error {
 }
 
 func entityPage(w http.ResponseWriter, r *http.Request, q query, parent string) error {
-	p, err := q.lim.Entities(r.Context(), weir.EntityQuery{Parent: parent, After: q.Get("after"), Max: q.max})
+	p, err := q.lim.Entities(r.Context(), weir.EntityQuery{Parent: parent, Prefix: q.Get("prefix"), After: q.Get("after"), Max: q.max})
 	if err != nil {
 		return err
 	}

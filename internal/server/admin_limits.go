@@ -1,7 +1,12 @@
 package server
 
 import (
+	"encoding/json"
+	"errors"
+	"hash/fnv"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/weirlimits/weir"
 )
@@ -15,14 +20,61 @@ type scopeJSON struct {
 	OnUnavailable weir.Unavailable `json:"on_unavailable,omitempty"`
 	NearLimit     weir.Thresholds  `json:"near_limit,omitzero"`
 	Managed       *weir.Managed    `json:"managed,omitempty"`
+	ETag          string           `json:"etag"`
 }
 
 func scopeOf(l weir.ScopedLimits) scopeJSON {
-	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.NearLimit, l.Managed}
+	j := scopeJSON{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.NearLimit, l.Managed, ""}
 	if j.Limits == nil {
 		j.Limits = []weir.Limit{}
 	}
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(j) // into memory
+	j.ETag = strconv.FormatUint(h.Sum64(), 16)
 	return j
+}
+
+// quoted is an entity tag as headers have it.
+func quoted(etag string) string { return `"` + etag + `"` }
+
+// madeFrom returns the limits that a request was made from, if it says so with If-Match, or with If-None-Match: * that
+// there are none, and they are those of now; nil if it does not say.
+func (q query) madeFrom(r *http.Request) (*weir.ScopedLimits, error) {
+	match, none := r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
+	switch {
+	case len(match)+len(none) == 0:
+		return nil, nil //nolint:nilnil // nothing is said
+	case len(match) > 0 && len(none) > 0:
+		return nil, badField("If-Match", "and If-None-Match exclude each other")
+	case len(none) > 0 && (len(none) > 1 || none[0] != "*"):
+		return nil, badField("If-None-Match", "must be *: that there are no limits yet")
+	}
+	now, err := q.lim.Limits(r.Context(), q.scope())
+	exists := err == nil
+	if err != nil && !errors.Is(err, weir.ErrNotFound) {
+		return nil, err
+	}
+	if now.Scope = q.scope(); len(none) > 0 {
+		if exists {
+			return nil, errTaken
+		}
+		return &now, nil
+	}
+	want := quoted(scopeOf(now).ETag)
+	for tag := range strings.SplitSeq(strings.Join(match, ","), ",") {
+		if tag = strings.TrimSpace(tag); exists && (tag == want || tag == "*") {
+			return &now, nil
+		}
+	}
+	return nil, errStale
+}
+
+// stale says that limits are not those that a request was made from.
+func stale(err error) error {
+	if errors.Is(err, weir.ErrConflict) {
+		return errStale
+	}
+	return err
 }
 
 // scope reads whose limits a request is about: entity and resource, one of them, or neither: the system's.
@@ -43,27 +95,57 @@ func replyScope(w http.ResponseWriter, r *http.Request, q query, scope weir.Scop
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, scopeOf(l))
+	j := scopeOf(l)
+	w.Header().Set("ETag", quoted(j.ETag))
+	return reply(w, http.StatusOK, j)
 }
 
-// setLimitsOf replaces all limits of a scope.
+// replySet is replyScope after a change, which may have left nothing that is set.
+func replySet(w http.ResponseWriter, r *http.Request, q query, scope weir.Scope) error {
+	err := replyScope(w, r, q, scope)
+	if errors.Is(err, weir.ErrNotFound) {
+		return done(w, nil)
+	}
+	return err
+}
+
+// setLimitsOf replaces all limits of a scope, or sets what is answered of it when the store does not answer, or both.
 func (s *Server) setLimitsOf(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r, "entity", "resource")
 	if err != nil {
 		return err
 	}
 	var limits []weir.Limit
-	err = decode(r, []string{"limits"}, func(sc *scanner, name string) (err error) {
-		limits, err = sc.limits(name)
+	var u *weir.Unavailable
+	err = decode(r, []string{"limits", "on_unavailable"}, func(sc *scanner, name string) (err error) {
+		if name == "limits" {
+			limits, err = sc.limits(name)
+		} else {
+			u, err = pointer(sc.unavailableOrDefault(name))
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := q.lim.SetLimits(r.Context(), q.scope(), limits...); err != nil {
+	was, err := q.madeFrom(r)
+	switch {
+	case err != nil:
+	case was != nil && u != nil:
+		err = badField("on_unavailable", "is changed without regard to the limits: send it without If-Match and If-None-Match")
+	case limits == nil && u != nil: // the limits stay
+	case was == nil || len(limits) == 0: // none are refused
+		err = q.lim.SetLimits(r.Context(), q.scope(), limits...)
+	default:
+		err = stale(q.lim.ReplaceLimits(r.Context(), *was, limits...))
+	}
+	if err == nil && u != nil {
+		err = q.lim.SetOnUnavailable(r.Context(), q.scope(), *u)
+	}
+	if err != nil {
 		return err
 	}
-	return replyScope(w, r, q, q.scope())
+	return replySet(w, r, q, q.scope())
 }
 
 func (s *Server) deleteLimits(w http.ResponseWriter, r *http.Request) error {
@@ -71,7 +153,14 @@ func (s *Server) deleteLimits(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return done(w, q.lim.DeleteLimits(r.Context(), q.scope()))
+	was, err := q.madeFrom(r)
+	switch {
+	case err != nil:
+		return err
+	case was == nil:
+		return done(w, q.lim.DeleteLimits(r.Context(), q.scope()))
+	}
+	return done(w, stale(q.lim.ReplaceLimits(r.Context(), *was)))
 }
 
 func (s *Server) listLimits(w http.ResponseWriter, r *http.Request) error {
@@ -112,13 +201,16 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.Header.Get("If-Match")+r.Header.Get("If-None-Match") != "" {
+		return badField("If-Match", "is for the limits, at /v1/limits: a setting is changed without regard to the others")
+	}
 	var u *weir.Unavailable
 	var near *weir.Thresholds
 	err = decode(r, []string{"on_unavailable", "near_limit"}, func(sc *scanner, name string) (err error) {
 		if name == "near_limit" {
 			near, err = pointer(sc.thresholds(name))
 		} else {
-			u, err = pointer(sc.unavailable(name))
+			u, err = pointer(sc.unavailableOrDefault(name))
 		}
 		return err
 	})
@@ -134,7 +226,7 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if u != nil {
-		if err := q.lim.SetOnUnavailable(r.Context(), *u); err != nil {
+		if err := q.lim.SetOnUnavailable(r.Context(), weir.Scope{}, *u); err != nil {
 			return err
 		}
 	}
@@ -143,7 +235,7 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return replyScope(w, r, q, weir.Scope{})
+	return replySet(w, r, q, weir.Scope{})
 }
 
 // thresholds reads percentages, or "default".

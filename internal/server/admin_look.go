@@ -155,6 +155,24 @@ func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
 	return a.err
 }
 
+// whoami says who asks, and what they may do where.
+func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
+	q, err := parameters(r)
+	if err == nil && q.Has("namespace") {
+		err = badField("namespace", "has no meaning here: the token says it")
+	}
+	if err != nil {
+		return err
+	}
+	v := visitOf(r)
+	return reply(w, http.StatusOK, struct {
+		Principal  string      `json:"principal"`
+		Roles      []auth.Role `json:"roles"`
+		Namespaces []string    `json:"namespaces"`
+		Namespace  string      `json:"namespace"`
+	}{v.Audit("http"), v.Roles(), v.Namespaces(), v.Namespace(s.cfg.Limiter.Namespace())})
+}
+
 //go:embed openapi.json
 var openAPIDocument []byte
 

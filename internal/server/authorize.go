@@ -15,12 +15,14 @@ import (
 // need is what a route demands of who asks.
 type need struct {
 	role       auth.Role // "" is nothing, of anyone
+	known      bool      // without a role: any token that is good
 	everywhere bool      // in all namespaces: what it is about is in none
 	exempt     bool      // from the bounds on how many there may be at once
 }
 
 var (
 	anyone     = need{}
+	known      = need{known: true}
 	spends     = need{role: auth.Acquire}
 	reads      = need{role: auth.Read}
 	changes    = need{role: auth.Admin}
@@ -60,7 +62,7 @@ func (s *Server) admitted(n need, serve handler) handler {
 		}
 		v := &visit{Principal: p, need: n}
 		r = r.WithContext(context.WithValue(auth.With(r.Context(), p), visitKey{}, v))
-		if n.everywhere && !p.Everywhere(n.role) || !p.Has(n.role) {
+		if !n.known && (n.everywhere && !p.Everywhere(n.role) || !p.Has(n.role)) {
 			s.refused(r, "not the role")
 			return errForbidden
 		}

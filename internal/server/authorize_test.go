@@ -195,7 +195,7 @@ func TestGate(t *testing.T) {
 					}
 				}
 				for _, lesser := range []auth.Role{auth.Acquire, auth.Read} {
-					if role == "" || lesser == role && !everywhere {
+					if role == "" || role == server.AnyRole || lesser == role && !everywhere {
 						continue
 					}
 					a := g.ask(t, string(lesser), to, body)
@@ -205,7 +205,7 @@ func TestGate(t *testing.T) {
 					}
 				}
 			}
-			if role == "" {
+			if role == "" || role == server.AnyRole {
 				continue
 			}
 			to, body := g.requestTo(route, "green")
@@ -243,6 +243,8 @@ func TestGateOpens(t *testing.T) {
 				name = "root"
 			case role == "":
 				continue
+			case role == server.AnyRole:
+				name = "read"
 			}
 			to, body := g.requestTo(route, "blue")
 			if a := g.ask(t, name, to, body); a.Code == 401 || a.Code == 403 || a.Code == 404 && strings.Contains(route, "leases") {
@@ -250,6 +252,25 @@ func TestGateOpens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhoami: a token is told what it may do, and nothing else.
+func TestWhoami(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	for name, want := range map[string]string{
+		"acquire": `{"principal":"token:acquire","roles":["acquire"],"namespaces":["blue"],"namespace":"blue"}`,
+		"read":    `{"principal":"token:read","roles":["read"],"namespaces":["blue"],"namespace":"blue"}`,
+		"admin":   `{"principal":"token:admin","roles":["acquire","read","admin"],"namespaces":["blue"],"namespace":"blue"}`,
+		"two":     `{"principal":"token:two","roles":["acquire","read","admin"],"namespaces":["blue","default"],"namespace":"default"}`,
+		"root":    `{"principal":"token:root","roles":["acquire","read","admin"],"namespaces":["*"],"namespace":"default"}`,
+	} {
+		if a := g.as(t, 200, name, "GET /v1/whoami", ""); strings.TrimSpace(a.Body.String()) != want {
+			t.Errorf("%s: got %s, want %s", name, a.Body, want)
+		}
+	}
+	g.as(t, 401, "", "GET /v1/whoami", "")
+	g.as(t, 400, "read", "GET /v1/whoami?namespace=green", "")
 }
 
 // TestCursors takes cursors of green to the same lists of blue: they are worth as much as any other text.

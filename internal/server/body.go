@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,6 +192,16 @@ func (s *scanner) unavailable(field string) (weir.Unavailable, error) {
 		return u, nil
 	}
 	return "", badField(field, "is none of deny, allow, local")
+}
+
+// unavailableOrDefault reads that, or "default".
+func (s *scanner) unavailableOrDefault(field string) (weir.Unavailable, error) {
+	const unset = `"default"`
+	if s.peek() == '"' && strings.HasPrefix(string(s.data[s.pos:min(len(s.data), s.pos+len(unset))]), unset) {
+		_, err := s.text(field)
+		return weir.UnavailableDefault, err
+	}
+	return s.unavailable(field)
 }
 
 // duration reads a duration such as "1.5s".

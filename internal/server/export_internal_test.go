@@ -25,10 +25,16 @@ func (s *Server) Routes() (list []string) {
 	return list
 }
 
+// AnyRole is what a route demands that is for every token.
+const AnyRole auth.Role = "any"
+
 // Need is what a route, as Routes lists it, demands.
 func (s *Server) Need(of string) (role auth.Role, everywhere bool) {
 	for _, r := range s.routes() {
 		if of == r.method+" "+r.path {
+			if r.need.known {
+				return AnyRole, false
+			}
 			return r.need.role, r.need.everywhere
 		}
 	}
@@ -43,7 +49,7 @@ func ParseAcquire(data []byte) (string, weir.Request, time.Duration, error) {
 // Kinds lists the URIs of all kinds of problems.
 func Kinds() (uris []string) {
 	for _, k := range []*kind{
-		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindSettled, kindExpired,
+		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindStale, kindSettled, kindExpired,
 		kindTooLarge, kindMedia, kindBurst, kindNoLimits, kindExceeded, kindInternal, kindOverloaded, kindUnavailable,
 	} {
 		uris = append(uris, k.URI)
@@ -55,7 +61,10 @@ func Kinds() (uris []string) {
 func (s *Server) Keep(n int64) int64 { return s.bodies.Add(n) }
 
 // Declare takes a place of those who work on manifests; false if there is none.
-func (s *Server) Declare() bool { return s.declaring.try() }
+func (s *Server) Declare() bool { return s.declaring.Try("") }
+
+// Spares is how many connections there may be for probes, beyond all others.
+const Spares = spares
 
 // MaxBodies is how many bytes of bodies may be under way.
 const MaxBodies = maxBodies

@@ -3,11 +3,10 @@ package server
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/weirlimits/weir/internal/places"
 )
 
 // The defaults of what a server takes on at once.
@@ -30,78 +29,40 @@ const (
 	maxBodies = 256 << 20 // bytes of the others
 )
 
-// bound is how many of something there may be at once. As many again may wait for their turn.
-type bound struct {
-	slots  chan struct{}
-	queued atomic.Int64
+// turn is a request's place. It has none before its body has come: who sends slowly keeps nobody out.
+type turn struct {
+	who        string // whose token came with the request
+	held, also *places.Places
 }
 
-func newBound(n int) *bound { return &bound{slots: make(chan struct{}, n)} }
-
-// try takes a slot if one is free.
-func (b *bound) try() bool {
-	select {
-	case b.slots <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// take takes a slot, for which it waits a moment.
-func (b *bound) take(ctx context.Context) bool {
-	if b.try() {
-		return true
-	}
-	defer b.queued.Add(-1)
-	if b.queued.Add(1) > int64(cap(b.slots)) {
-		return false
-	}
-	patience := time.NewTimer(maxQueued)
-	defer patience.Stop()
-	select {
-	case b.slots <- struct{}{}:
-		return true
-	case <-patience.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func (b *bound) free() { <-b.slots }
-
-// turn is a request's slot. It has none before its body has come: who sends slowly keeps nobody out.
-type turn struct{ held, also *bound }
-
-func (t *turn) take(ctx context.Context, b *bound) error {
+func (t *turn) take(ctx context.Context, p *places.Places) error {
 	if t.held != nil {
 		return nil
 	}
-	if !b.take(ctx) {
+	if !p.Take(ctx, t.who, maxQueued) {
 		return errOverloaded
 	}
-	t.held = b
+	t.held = p
 	return nil
 }
 
 func (t *turn) end() {
 	if t.held != nil {
-		t.held.free()
+		t.held.Free(t.who)
 		t.held = nil
 	}
 	if t.also != nil {
-		t.also.free()
+		t.also.Free(t.who)
 		t.also = nil
 	}
 }
 
-// move gives the slot back and takes one of another bound: a request that waits, or a stream that stays open, is no
-// work.
-func (t *turn) move(to *bound) error {
+// move gives the place back and takes another: a request that waits, or a stream that stays open, is no work.
+func (t *turn) move(to *places.Places) error {
 	if t.held == to {
 		return nil
 	}
-	if !to.try() {
+	if !to.Try(t.who) {
 		return errOverloaded
 	}
 	t.end()
@@ -112,6 +73,7 @@ func (t *turn) move(to *bound) error {
 // bounded gives a request its turn, or refuses it.
 func (s *Server) bounded(v *visit, w http.ResponseWriter, r *http.Request, serve handler) error {
 	defer v.turn.end()
+	v.turn.who = v.Name
 	if v.need.exempt {
 		return serve(w, r)
 	}
@@ -135,10 +97,11 @@ func (s *Server) streams(r *http.Request) error { return visitOf(r).turn.move(s.
 
 // declares says that a request is about to work on manifests.
 func (s *Server) declares(r *http.Request) error {
-	if !s.declaring.take(r.Context()) {
+	t := &visitOf(r).turn
+	if !s.declaring.Take(r.Context(), t.who, maxQueued) {
 		return errOverloaded
 	}
-	visitOf(r).turn.also = s.declaring
+	t.also = s.declaring
 	return nil
 }
 
@@ -174,40 +137,4 @@ func (b *incoming) forget() {
 	if b.counted > 0 {
 		b.s.bodies.Add(-b.counted)
 	}
-}
-
-// limitedListener closes connections beyond a number of them. They could wait to be accepted; but then so would the
-// probes of who could send the clients elsewhere.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{}
-	full  func()
-}
-
-// Accept waits for a connection that there is room for.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			l.full()
-			_ = c.Close()
-		}
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	free func()
-}
-
-// Close gives the room back.
-func (c *limitedConn) Close() error {
-	defer c.free()
-	return c.Conn.Close()
 }

@@ -251,39 +251,55 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestConnections: a connection too many is closed; when one ends there is room again.
+// TestConnections: on a connection too many only probes are answered, and not for long; when one ends there is room again.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, server.Config{})
 		p := serving(t, f, server.Config{MaxConnections: 2})
-		get := func(c net.Conn) error {
+		get := func(c net.Conn, path string) (int, error) {
 			_ = c.SetDeadline(time.Now().Add(time.Second))
-			if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-				return err
+			if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				return 0, err
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			_, err = io.Copy(io.Discard, resp.Body)
-			return errors.Join(err, resp.Body.Close())
+			return resp.StatusCode, errors.Join(err, resp.Body.Close())
 		}
-		a, b, third := p.dial(), p.dial(), p.dial()
-		if err := errors.Join(get(a), get(b)); err != nil {
-			t.Fatal(err)
+		wants := func(what string, c net.Conn, path string, want int) {
+			t.Helper()
+			if got, err := get(c, path); got != want || (err != nil) != (want == 0) {
+				t.Errorf("%s: %s: got %d, %v, want %d", what, path, got, err, want)
+			}
 		}
-		if get(third) == nil {
-			t.Error("a third connection is served")
+		a, b := p.dial(), p.dial()
+		wants("the first", a, "/v1/entities", 200)
+		wants("the second", b, "/v1/entities", 200)
+		for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/entities": 503, "/": 503} {
+			third := p.dial()
+			wants("one too many", third, path, want)
+			wants("one too many, once more", third, path, 0)
 		}
+		var silent []net.Conn
+		for range server.Spares {
+			silent = append(silent, p.dial())
+		}
+		synctest.Wait()
+		wants("beyond those for probes", p.dial(), "/healthz", 0)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wants("after those who said nothing", p.dial(), "/healthz", 200)
 		a.Close()
 		synctest.Wait()
 		c := p.dial()
-		if err := errors.Join(get(b), get(c)); err != nil {
-			t.Errorf("after one was closed: %v", err)
+		wants("the second still", b, "/v1/entities", 200)
+		wants("after one was closed", c, "/v1/entities", 200)
+		for _, c := range append(silent, b, c) {
+			c.Close()
 		}
-		b.Close()
-		c.Close()
 	})
 }
 

@@ -12,9 +12,12 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// maxManifest is how many bytes the manifests of a request may have. What the worst text of that size takes to decode,
-// 2.5 GB, a server can do without; that of 16 MiB took 10.
-const maxManifest = 4 << 20
+// What the manifests of a request may have: bytes, and pieces as [manifest.Pieces] counts them. Decoding takes up to a
+// kilobyte for each piece, and the shortest have a byte.
+const (
+	maxManifest = 4 << 20
+	maxPieces   = 500_000
+)
 
 // applyRate bounds how many records a request writes a second.
 const applyRate = 2000
@@ -33,6 +36,8 @@ func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 		return nil, cutOff(err)
 	case len(text) > maxManifest:
 		return nil, &httpError{kind: kindTooLarge, detail: "at most 4 MiB of manifests are read: apply one namespace, or manifest, at a time"}
+	case manifest.Pieces(text) > maxPieces:
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 500,000 keys, values, words of comments, commas, colons and brackets of manifests are read: apply one namespace, or manifest, at a time"}
 	}
 	return s.decodeManifests(r, manifest.Source{Name: "body", Text: text})
 }

@@ -164,7 +164,7 @@ func (d document) check(route string, a answer) []string {
 	}
 	response = d.deref(response)
 	headers, _ := response["headers"].(map[string]any)
-	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Location", "Weir-Degraded"} {
+	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Location", "ETag", "Weir-Degraded"} {
 		if _, ok := headers[name]; !ok && a.Header().Get(name) != "" {
 			return []string{"the header " + name + " is not documented"}
 		}

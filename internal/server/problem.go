@@ -31,6 +31,7 @@ var (
 	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
 	kindExists      = kindOf(http.StatusConflict, "exists", "It exists already")
 	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed meanwhile")
+	kindStale       = kindOf(http.StatusPreconditionFailed, "stale", "It is not as it was read")
 	kindSettled     = kindOf(http.StatusConflict, "settled", "The lease id is used up")
 	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
 	kindTooLarge    = kindOf(http.StatusRequestEntityTooLarge, "too-large", "The body is too large")
@@ -69,6 +70,11 @@ var (
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
 	// errOverloaded was refused before anything was done for it.
 	errOverloaded = &httpError{kind: kindOverloaded, detail: "too many requests are under way; nothing was done: try again, or another instance"}
+
+	errCrowded = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
+
+	errStale = &httpError{kind: kindStale, detail: "the limits are not those that If-Match names: read them again; nothing was changed"}
+	errTaken = &httpError{kind: kindStale, detail: "there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
 
 	errTooLong = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
 )

@@ -35,6 +35,7 @@ func (s *Server) routes() []route {
 		{"POST", "/v1/leases/{id}/commit", spends, s.commit},
 		{"POST", "/v1/leases/{id}/rollback", spends, s.rollback},
 		{"POST", "/v1/refresh", changesAll, s.refresh},
+		{"GET", "/v1/whoami", known, s.whoami},
 
 		{"GET", "/v1/entities", reads, s.listEntities},
 		{"POST", "/v1/entities", changes, s.createEntity},

@@ -23,6 +23,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/auth"
 	"github.com/weirlimits/weir/internal/leaseid"
+	"github.com/weirlimits/weir/internal/places"
 	"github.com/weirlimits/weir/internal/watch"
 )
 
@@ -47,10 +48,12 @@ type Config struct {
 	TLS *tls.Config
 	// AllowedHosts are the host names, without port, that requests may name. Defaults to all.
 	AllowedHosts []string
-	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to [DefaultConnections].
+	// MaxConnections bounds the connections of Serve; on a few more only probes are answered, the rest is closed at once.
+	// Defaults to [DefaultConnections].
 	MaxConnections int
 	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
-	// the streams of events; more are refused. Defaults to [DefaultInflight].
+	// the streams of events; more are refused. Where there is a Book, one token has at most three for each that is free.
+	// Defaults to [DefaultInflight].
 	MaxInflight int
 	// Watch looks at buckets for all who watch them. Defaults to one of the server's own, at a second a tick.
 	Watch *watch.Poller
@@ -105,7 +108,7 @@ type Server struct {
 
 	asked asked // the store
 
-	working, waiting, streaming, declaring *bound // requests
+	working, waiting, streaming, declaring *places.Places // requests
 
 	bodies   atomic.Int64 // bytes; see incoming
 	decoding sync.Mutex   // of manifests: one alone may take a hundred times its size
@@ -130,8 +133,8 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, signer: signer, draining: make(chan struct{}),
 		logs: cfg.LogRequests || cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
-	s.working, s.waiting, s.streaming = newBound(cfg.MaxInflight), newBound(cfg.MaxInflight), newBound(cfg.MaxInflight)
-	s.declaring = newBound(maxManifests)
+	s.working, s.waiting, s.streaming = places.New(cfg.MaxInflight), places.New(cfg.MaxInflight), places.New(cfg.MaxInflight)
+	s.declaring = places.New(maxManifests)
 	s.handler = s.atHome(s.guard(slash(s.mux())))
 	if cfg.Metrics != nil {
 		s.handler = cfg.Metrics.Requests(s.handler)
@@ -146,7 +149,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // [Config.Grace], and returns nil, or an error that says that some were cut off. It closes the listener. It is to be
 // called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	hs := s.httpServer(ctx, s.handler)
+	hs := s.httpServer(ctx, s.probesAlone(s.handler))
 	ln = s.secured(s.limited(ln))
 	ended := make(chan error, 1)
 	go func() { ended <- hs.Serve(ln) }()
@@ -172,10 +175,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 func (s *Server) limited(ln net.Listener) net.Listener {
 	full := func() {
 		if s.overloads.due() {
-			s.cfg.Log.Warn("too many connections: new ones are closed", slog.Int("max", s.cfg.MaxConnections))
+			s.cfg.Log.Warn("too many connections: new ones are refused", slog.Int("max", s.cfg.MaxConnections))
 		}
 	}
-	return &limitedListener{ln, make(chan struct{}, s.cfg.MaxConnections), full}
+	return &limitedListener{ln, make(chan struct{}, s.cfg.MaxConnections), make(chan struct{}, spares), full}
 }
 
 // secured is without HTTP/2: one connection could then have any number of requests under way.
@@ -196,6 +199,7 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 		WriteTimeout:      maxWait + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    leaseid.MaxLen + 16<<10,
+		ConnContext:       onSpare,
 		// What was begun is finished although ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    slog.NewLogLogger(strangers{s.cfg.Log.Handler(), &s.noises}, slog.LevelWarn),

@@ -206,34 +206,37 @@ func (down) Take(context.Context, store.Take) (store.Outcome, error) {
 
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
-	f := over(t, down{memory.New(nil)}, server.Config{})
-	a := f.must(t, 503, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4"}`)
-	if a.Header().Get("Retry-After") == "" || strings.Contains(a.Body.String(), "secret-host") {
-		t.Errorf("got %v %s", a.Header(), a.Body)
-	}
-	a = f.must(t, 200, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4","on_unavailable":"allow"}`)
-	if a.JSON["degraded"] != true || a.Header().Get("Weir-Degraded") != "store-unavailable" || strings.Contains(a.Body.String(), "secret-host") {
-		t.Errorf("got %v %s", a.Header(), a.Body)
-	}
-	lease := "/v1/leases/" + a.JSON["lease"].(string)
-	f.must(t, 204, "POST", lease+"/commit", "")
-	f.must(t, 204, "POST", lease+"/rollback", "")
+	synctest.Test(t, func(t *testing.T) {
+		f := over(t, down{memory.New(nil)}, server.Config{})
+		a := f.must(t, 503, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4"}`)
+		if a.Header().Get("Retry-After") == "" || strings.Contains(a.Body.String(), "secret-host") {
+			t.Errorf("got %v %s", a.Header(), a.Body)
+		}
+		a = f.must(t, 200, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4","on_unavailable":"allow"}`)
+		if a.JSON["degraded"] != true || a.Header().Get("Weir-Degraded") != "store-unavailable" || strings.Contains(a.Body.String(), "secret-host") {
+			t.Errorf("got %v %s", a.Header(), a.Body)
+		}
+		lease := "/v1/leases/" + a.JSON["lease"].(string)
+		f.must(t, 204, "POST", lease+"/commit", "")
+		f.must(t, 204, "POST", lease+"/rollback", "")
 
-	if a.JSON["over"] != -1.0 {
-		t.Errorf("over %v: there is no bound", a.JSON["over"])
-	}
-	const local = `{"entity":"bob","resource":"gpt-4","on_unavailable":"local","tokens":{"rpm":%d}}`
-	a = f.must(t, 200, "POST", "/v1/acquire", fmt.Sprintf(local, 1))
-	of := a.JSON["limits"].([]any)[0].(map[string]any)
-	burst, _ := of["burst"].(float64)
-	if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || of["available"] != burst-1 {
-		t.Errorf("got %s", a.Body)
-	}
-	f.must(t, 204, "POST", "/v1/leases/"+a.JSON["lease"].(string)+"/rollback", "")
-	a = f.must(t, 429, "POST", "/v1/acquire", fmt.Sprintf(local, int(burst)))
-	if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || a.Header().Get("Weir-Degraded") != "store-unavailable" {
-		t.Errorf("got %v %s", a.Header(), a.Body)
-	}
+		if a.JSON["over"] != -1.0 {
+			t.Errorf("over %v: there is no bound", a.JSON["over"])
+		}
+		// Nothing is known of what was spent before: a share begins with one token.
+		const local = `{"entity":"bob","resource":"gpt-4","on_unavailable":"local","tokens":{"rpm":%d}}`
+		a = f.must(t, 200, "POST", "/v1/acquire", fmt.Sprintf(local, 1))
+		of := a.JSON["limits"].([]any)[0].(map[string]any)
+		burst, _ := of["burst"].(float64)
+		if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || of["available"] != 0.0 {
+			t.Errorf("got %s", a.Body)
+		}
+		f.must(t, 204, "POST", "/v1/leases/"+a.JSON["lease"].(string)+"/rollback", "") // gives nothing back to the share
+		a = f.must(t, 429, "POST", "/v1/acquire", fmt.Sprintf(local, 1))
+		if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || a.Header().Get("Weir-Degraded") != "store-unavailable" {
+			t.Errorf("got %v %s", a.Header(), a.Body)
+		}
+	})
 }
 
 func TestReady(t *testing.T) {

@@ -30,10 +30,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), streamFor)
 	defer cancel()
+	who := visitOf(r).Name
 	states, ended := make(chan weir.Availability), make(chan error, 1)
 	go func() {
 		key := watch.Key{Namespace: q.lim.Namespace(), Entity: q.Get("entity"), Resource: q.Get("resource")}
-		ended <- s.cfg.Watch.Watch(ctx, key, func(av weir.Availability) error {
+		ended <- s.cfg.Watch.Watch(ctx, who, key, func(av weir.Availability) error {
 			select {
 			case states <- av:
 				return nil

@@ -77,8 +77,8 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	}
 	if applied {
 		for _, j := range b.jobs {
-			if !j.answered && !j.forced && j.of == nil {
-				c.admitted(l.m.entity, j.amount)
+			if j.at = b.at; !j.answered && !j.forced && j.of == nil {
+				c.admitted(l.m.entity, j.amount, b.at)
 			}
 		}
 	}

@@ -20,11 +20,15 @@ type Config struct {
 	JoinFrom, JoinTo time.Duration
 	ClockSkew        time.Duration // each process's clock is off by up to so much, at most 1 s: more the driver corrects
 
-	Rate     float64    // decisions a second, of all processes together; defaults to 1,000
-	Entities int        // who asks, each with a bucket; defaults to 1
-	Zipf     float64    // how uneven they ask: the exponent, above 1; 0: all alike
-	Limit    weir.Limit // of each entity; required
-	Tokens   int64      // of a decision; defaults to 1
+	Rate     float64 // decisions a second, of all processes together; defaults to 1,000
+	Entities int     // who asks, each with a bucket; defaults to 1
+	Zipf     float64 // how uneven they ask: the exponent, above 1; 0: all alike
+	// Sample has one of so many entities simulated, with what is asked of it and all processes, and counts it for so many.
+	// Buckets share nothing but the breakers of the processes, so that it tells what all would do while the table answers:
+	// see [ErrSample]. It divides Entities, who ask all alike. Defaults to 1: all are simulated.
+	Sample int
+	Limit  weir.Limit // of each entity; required
+	Tokens int64      // of a decision; defaults to 1
 
 	P50, P99  time.Duration // of a call, there and back: log-normal, fixed when alike; default to 5 ms and 15 ms
 	Capacity  float64       // writes that one item takes a second before it is throttled; defaults to 1,000
@@ -71,6 +75,7 @@ func (c *Config) Check() error {
 	or(&c.Begin, c.Processes)
 	or(&c.Rate, 1000)
 	or(&c.Entities, 1)
+	or(&c.Sample, 1)
 	or(&c.Tokens, 1)
 	or(&c.P50, 5*time.Millisecond)
 	or(&c.P99, 3*c.P50)
@@ -99,8 +104,10 @@ func (c *Config) Check() error {
 		{"join", "must lie within the time that is simulated, its end not before its beginning", c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For},
 		{"skew", "must be from 0 to 1s: the driver corrects more", c.ClockSkew < 0 || c.ClockSkew > time.Second},
 		{"rate", "must be above 0", !(c.Rate > 0) || math.IsInf(c.Rate, 0)},
-		{"decisions", fmt.Sprintf("are %.0f: 100 million at most", c.Rate*c.For.Seconds()), c.Rate*c.For.Seconds() > 1e8},
+		{"decisions", fmt.Sprintf("are %.0f: 100 million at most", c.decisions()), c.decisions() > 1e8},
 		{"entities", "must be from 1 to 1,000,000", c.Entities < 1 || c.Entities > most},
+		{"sample", "must be positive, and divide the number of entities", c.Sample < 1 || c.Entities%c.Sample != 0},
+		{"sample", "is of entities that ask alike of a table that answers: not with zipf, outages, errors or lost answers", c.Sample > 1 && (c.Zipf != 0 || c.trouble())},
 		{"zipf", "must be above 1, or 0", c.Zipf != 0 && !(c.Zipf > 1)},
 		{"tokens", "must be positive, and at most the burst", c.Tokens < 1 || c.Tokens > c.Limit.Burst},
 		{"latency", "must be positive, the median not above the 99th percentile, at most 10s", c.P50 <= 0 || c.P99 < c.P50 || c.P99 > 10*time.Second},
@@ -118,6 +125,12 @@ func (c *Config) Check() error {
 	}
 	return c.checkParts()
 }
+
+// decisions is how many are simulated.
+func (c *Config) decisions() float64 { return c.Rate * c.For.Seconds() / float64(c.Sample) }
+
+// trouble reports whether some calls fail.
+func (c *Config) trouble() bool { return len(c.Outages) > 0 || c.Errors+c.Lost > 0 }
 
 func (c *Config) checkParts() error {
 	for _, o := range c.Outages {

@@ -79,7 +79,11 @@ func (g *gather) told(p *process, part *job, allowed bool) {
 			}
 		})
 	default:
-		p.cell.admitted(g.whole.m.entity, g.whole.amount)
+		at := p.s.now
+		for _, part := range g.parts {
+			at = min(at, part.at)
+		}
+		p.cell.admitted(g.whole.m.entity, g.whole.amount, at)
 		p.answer(g.whole, true)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
@@ -21,24 +20,16 @@ func (p *process) degrade(j *job) {
 	case Allow:
 		allowed = true
 	case Local:
-		out, ok := p.share().Take(j.m.debits, p.s.healthy(p.cell), bucket.Time(p.clock()))
+		out, ok := p.s.shares.Take(j.m.debits, p.s.healthy(p.cell), bucket.Time(p.clock()))
 		if allowed = ok && out.Allowed; allowed {
 			p.owe(j.m, j.amount)
 		}
 	case Deny:
 	}
 	if allowed {
-		p.cell.admitted(j.m.entity, j.amount)
+		p.cell.admitted(j.m.entity, j.amount, p.s.now)
 	}
 	p.s.tell(p, j, allowed, true)
-}
-
-// share returns the process's shares, made when they are first needed.
-func (p *process) share() *backstop.Shares {
-	if p.shares == nil {
-		p.shares = backstop.New(64 * (p.s.cfg.Entities + 1)) // a bucket is never in want of room
-	}
-	return p.shares
 }
 
 // warm has what the store decided count against the process's own part.
@@ -54,7 +45,7 @@ func (p *process) warm(j *job, allowed bool) {
 		}
 	}
 	out := store.Outcome{Allowed: allowed, At: bucket.Time(now), Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}}}
-	p.share().Warm(j.m.debits, &out, p.s.healthy(p.cell), out.At)
+	p.s.shares.Warm(j.m.debits, &out, p.s.healthy(p.cell), out.At)
 }
 
 // owe notes what the store is to be told.
@@ -87,7 +78,7 @@ func (p *process) pay(call breaker.Call) bool {
 	for len(p.due) > 0 {
 		m := p.due[0]
 		p.due = p.due[1:]
-		amount := p.share().Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), bucket.Time(p.clock()), m.owed)
+		amount := p.s.shares.Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), bucket.Time(p.clock()), m.owed)
 		m.owed = 0
 		if amount <= 0 {
 			continue

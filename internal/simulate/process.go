@@ -3,7 +3,6 @@ package simulate
 import (
 	"strconv"
 
-	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/store"
 )
@@ -12,14 +11,14 @@ import (
 type process struct {
 	s       *sim
 	cell    *cell
+	number  int // from 0
 	skew    int64
 	breaker *breaker.Breaker
 	buckets map[int]*memory
 
-	shares *backstop.Shares // of the limits, where the store does not answer
-	due    []*memory        // those that owe the store what was admitted from shares
-	paying bool             // somebody sees to it
-	back   bool             // it asks again since the last outage
+	due    []*memory // those that owe the store what was admitted from shares
+	paying bool      // somebody sees to it
+	back   bool      // it asks again since the last outage
 }
 
 // memory is what a process knows of a bucket.
@@ -43,6 +42,7 @@ type job struct {
 	came     int64   // when that was, by the process's clock
 	tried    []*lane // that refused
 	rounds   int     // in which it was gathered from several
+	at       int64   // when the write was sent that admitted it
 	of       *gather // it is a part of that
 	call     breaker.Call
 	answered bool
@@ -55,7 +55,7 @@ func (p *process) memory(entity int) *memory {
 	m := p.buckets[entity]
 	if m == nil {
 		m = &memory{entity: entity, n: 1, debits: []store.Debit{{
-			Bucket:  store.Bucket{Entity: strconv.Itoa(entity)},
+			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)}, // each process has its shares
 			Charges: []store.Charge{{Limit: &p.cell.limit, Amount: p.s.cfg.Tokens * 1000}},
 		}}}
 		p.buckets[entity] = m

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -11,6 +12,7 @@ type Report struct {
 	Seconds   float64 `json:"seconds"`
 	Processes int     `json:"processes"`
 	Entities  int     `json:"entities"` // that asked
+	Sample    int     `json:"sample"`   // of so many one was simulated; all counts are of all
 	Limit     string  `json:"limit"`
 
 	Asked    int `json:"asked"` // decisions
@@ -37,6 +39,9 @@ type Report struct {
 	PerAsked   float64 `json:"calls_per_decision"`
 	PerAdmit   float64 `json:"calls_per_admission"`
 	UnitsAsked float64 `json:"write_units_per_decision"`
+	// HitRatio is for how many of the decisions a process would know the entity's limits, a minute old at most, if it went on
+	// for long like this. Reading them is not simulated.
+	HitRatio float64 `json:"hit_ratio"`
 
 	P50 float64 `json:"p50_ms"` // of a decision
 	P99 float64 `json:"p99_ms"`
@@ -86,7 +91,7 @@ func (s *sim) newReport() {
 	}
 	s.width = int64(width)
 	s.rep = &Report{
-		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Limit: cfg.Limit.String(), Recovered: -1,
+		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample, Limit: cfg.Limit.String(), Recovered: -1,
 		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width), Cells: make([]CellReport, len(cfg.Cells)),
 	}
 	for i := range cfg.Cells {
@@ -143,12 +148,14 @@ func (s *sim) report() *Report {
 			r.Entities++
 		}
 	}
+	r.Calls, r.InVain, r.Throttled, r.Units, r.Splits = s.count.calls, s.count.inVain, s.count.throttled, s.count.units, s.count.splits
+	r.times(cfg.Sample)
+	r.HitRatio = s.hits()
 	issued := s.truth.Clock(begin+int64(cfg.For)) - s.truth.Clock(begin)
 	r.Allowed = float64(r.Entities) * float64(s.truth.Burst+issued) / 1000
 	r.Tokens = float64(r.Admitted) * float64(cfg.Tokens)
 	r.Over = float64(max(0, s.over)) / 1000
 	r.OverPart = r.Over / float64(cfg.Limit.Burst)
-	r.Calls, r.InVain, r.Throttled, r.Units, r.Splits = s.count.calls, s.count.inVain, s.count.throttled, s.count.units, s.count.splits
 	if r.Asked > 0 {
 		r.PerAsked, r.UnitsAsked = float64(r.Calls)/float64(r.Asked), float64(r.Units)/float64(r.Asked)
 	}
@@ -160,6 +167,57 @@ func (s *sim) report() *Report {
 		r.Recovered = float64(max(0, s.backAt-s.outage)) / 1e9
 	}
 	return r
+}
+
+// times counts everything so many times.
+func (r *Report) times(n int) {
+	all := []*int{
+		&r.Entities, &r.Asked, &r.Admitted, &r.Refused, &r.Failed, &r.Ideal, &r.Degraded, &r.DegradedAdmitted,
+		&r.Calls, &r.InVain, &r.Throttled, &r.Units, &r.Splits,
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		all = append(all, &c.Asked, &c.Admitted, &c.Refused, &c.Degraded)
+	}
+	for i := range r.Intervals {
+		in := &r.Intervals[i]
+		all = append(all, &in.Asked, &in.Admitted, &in.Refused, &in.Degraded, &in.Calls)
+	}
+	for _, count := range all {
+		*count *= n
+	}
+}
+
+// remembered is for how long a process knows an entity's limits, as the limiter has it by default.
+const remembered = time.Minute
+
+// hits returns the share of look-ups of limits that processes answer from memory. Who looks an entity up knows it for a
+// while; the next that asks for it afterwards, 1/rate later on average, looks again.
+func (s *sim) hits() (hits float64) {
+	cfg := &s.cfg
+	of := func(rate float64) (sum float64) { // of the decisions of an entity that asks so often
+		below := 0.0
+		for _, c := range s.cells {
+			demand := c.below - below
+			below = c.below
+			known := rate * demand / float64(c.of(cfg.Processes)) * remembered.Seconds()
+			sum += demand * known / (1 + known)
+		}
+		return sum
+	}
+	if cfg.Zipf == 0 {
+		return of(cfg.Rate / float64(cfg.Entities))
+	}
+	weight := func(k int) float64 { return math.Pow(float64(1+k), -cfg.Zipf) } // as rand.Zipf has it
+	all := 0.0
+	for k := range cfg.Entities {
+		all += weight(k)
+	}
+	for k := range cfg.Entities {
+		share := weight(k) / all
+		hits += share * of(share*cfg.Rate)
+	}
+	return hits
 }
 
 // histogram counts durations, to a sixteenth.

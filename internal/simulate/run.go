@@ -2,10 +2,12 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"time"
 
+	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
@@ -26,7 +28,9 @@ type sim struct {
 
 	cells     []*cell
 	processes []*process
-	truth     bucket.Params // the limit of an entity, over all cells
+	shares    *backstop.Shares // of the limits, where the store does not answer: of each process's own buckets
+	rate      float64          // decisions a second
+	truth     bucket.Params    // the limit of an entity, over all cells
 	entities  []entity
 
 	count counts
@@ -53,15 +57,20 @@ type cell struct {
 
 // entity is what is known of one that asks, by nobody who decides.
 type entity struct {
-	asked bool
-	level int64 // of what was admitted, at the true time
-	ideal int64 // of a limiter that knows all at once
+	asked  bool
+	level  int64 // of what was admitted, at the true time
+	latest int64 // when that was last
+	ideal  int64 // of a limiter that knows all at once
 }
 
 // counts are of calls to the tables.
 type counts struct{ calls, units, inVain, throttled, splits int }
 
-// Run simulates a scenario. It returns an error if the scenario is not one, or if ctx ends.
+// ErrSample says that a sample of the entities does not tell what all would do, as something was answered without the
+// table: what a process learns from the calls for one bucket then counts for the others.
+var ErrSample = errors.New("some of the sample was answered without the table, which depends on the others: simulate all entities")
+
+// Run simulates a scenario. It returns an error if the scenario is not one, or if ctx ends, or [ErrSample].
 func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -86,20 +95,26 @@ func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report
 			s.now = e.at
 			e.do()
 		} else {
-			return s.report(), nil
+			r := s.report()
+			if cfg.Sample > 1 && r.Degraded > 0 {
+				return nil, ErrSample
+			}
+			return r, nil
 		}
 	}
 }
 
 func newSim(cfg Config) *sim {
-	s := &sim{cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)), entities: make([]entity, cfg.Entities)}
+	s := &sim{cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)), entities: make([]entity, cfg.Entities/cfg.Sample)}
 	if cfg.Zipf > 0 {
 		s.zipf = rand.NewZipf(s.demand, cfg.Zipf, 1, uint64(cfg.Entities-1))
 	}
 	s.mu = math.Log(float64(cfg.P50))
 	s.sigma = (math.Log(float64(cfg.P99)) - s.mu) / 2.3263 // standard deviations to the 99th percentile
 	s.truth = bucket.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
-	s.trouble = len(cfg.Outages) > 0 || cfg.Errors+cfg.Lost > 0
+	s.trouble = cfg.trouble()
+	s.rate = cfg.Rate / float64(cfg.Sample)
+	s.shares = backstop.New(math.MaxInt) // a bucket is never in want of room
 	for _, o := range cfg.Outages {
 		if o.To < cfg.For {
 			s.outage = max(s.outage, int64(o.To))
@@ -121,7 +136,7 @@ func newSim(cfg Config) *sim {
 		})
 	}
 	for i := range cfg.Processes {
-		p := &process{s: s, cell: s.cells[i%len(s.cells)], buckets: make(map[int]*memory)}
+		p := &process{s: s, number: i, cell: s.cells[i%len(s.cells)], buckets: make(map[int]*memory)}
 		if cfg.ClockSkew > 0 {
 			p.skew = s.dice.Int64N(2*int64(cfg.ClockSkew)+1) - int64(cfg.ClockSkew)
 		}
@@ -142,7 +157,7 @@ func newSim(cfg Config) *sim {
 func (s *sim) at(t int64, do func())    { s.agenda.add(max(t, s.now), do) }
 func (s *sim) after(d int64, do func()) { s.at(s.now+d, do) }
 
-func (s *sim) interarrival() int64 { return int64(s.demand.ExpFloat64() / s.cfg.Rate * 1e9) }
+func (s *sim) interarrival() int64 { return int64(s.demand.ExpFloat64() / s.rate * 1e9) }
 
 // latency draws how long a call takes, there and back.
 func (s *sim) latency() int64 {
@@ -222,11 +237,13 @@ func (c *cell) rows(entity int) *rows {
 	return r
 }
 
-// admitted books what an entity was given, at the true time: what is beyond the limit over any stretch of time shows as
-// debt.
-func (c *cell) admitted(id int, amount int64) {
+// admitted books what an entity was given by a decision made at a true time: what is beyond the limit over any stretch of
+// time shows as debt. A decision is made when its write is sent, by whose time it is, not when that arrives.
+func (c *cell) admitted(id int, amount, at int64) {
 	s := c.s
-	e, clock := &s.entities[id], s.truth.Clock(begin+s.now)
+	e := &s.entities[id]
+	e.latest = max(e.latest, at) // writes overtake each other
+	clock := s.truth.Clock(begin + e.latest)
 	e.level = bucket.Spend(e.level, clock, amount)
 	s.over = max(s.over, -s.truth.Available(e.level, clock))
 }

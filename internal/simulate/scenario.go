@@ -23,6 +23,9 @@ var Scenarios = []Scenario{
 	{"overload", "100 processes, one entity that asks three times what it may, and more than one item can be written", Config{
 		Processes: 100, Rate: 3000, Limit: weir.PerSecond("rps", 1000),
 	}},
+	{"fleet", "100,000 processes, 100,000 entities that ask alike, one in 100 of which is simulated", Config{
+		Processes: 100_000, Entities: 100_000, Sample: 100, Rate: 100_000, Limit: weir.PerMinute("rpm", 50).WithBurst(10),
+	}},
 	{"outage", "100 processes, a table that does not answer for half a minute", Config{
 		Processes: 100, Rate: 750, Limit: weir.PerSecond("rps", 700), For: 90 * time.Second,
 		Outages: []Outage{{From: 20 * time.Second, To: 50 * time.Second}},

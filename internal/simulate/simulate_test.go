@@ -3,6 +3,7 @@ package simulate_test
 import (
 	"context"
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -149,12 +150,109 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestSample: one of ten entities tells what all would do, at a size at which all can be simulated.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]simulate.Config{
+		"within":   {Limit: weir.PerSecond("rps", 20), Rate: 1600, Processes: 200, Entities: 400, For: 10 * time.Second},
+		"tight":    {Limit: weir.PerSecond("rps", 4), Rate: 1600, Processes: 20, Entities: 400, For: 10 * time.Second},
+		"too much": {Limit: weir.PerSecond("rps", 2), Rate: 1600, Processes: 20, Entities: 400, For: 10 * time.Second},
+		"cells": {
+			Limit: weir.PerSecond("rps", 3), Rate: 1600, Processes: 50, Entities: 400, For: 10 * time.Second,
+			Cells: []simulate.Cell{{0.5, 0.8}, {0.5, 0.2}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all, part simulate.Report
+			for seed := range uint64(4) {
+				cfg.Seed = seed
+				whole := run(t, cfg)
+				sampled := cfg
+				sampled.Sample = 10
+				few := run(t, sampled)
+				if few.Allowed != whole.Allowed || few.HitRatio != whole.HitRatio || few.Entities != whole.Entities || whole.Degraded > 0 || whole.Over+few.Over > 0 {
+					t.Errorf("seed %d: of a sample %+v, of all %+v", seed, few, whole)
+				}
+				add(&all, whole)
+				add(&part, few)
+			}
+			each := func(name string, n, of, m, among int, off float64) {
+				if a, b := float64(n)/float64(of), float64(m)/float64(among); math.Abs(a-b) > off {
+					t.Errorf("%s: %.4f of a sample, %.4f of all", name, a, b)
+				}
+			}
+			each("decisions", part.Asked, all.Asked, 1, 1, 0.05)
+			each("admitted", part.Admitted, part.Asked, all.Admitted, all.Asked, 0.03)
+			each("ideal", part.Ideal, part.Asked, all.Ideal, all.Asked, 0.03)
+			each("calls", part.Calls, part.Asked, all.Calls, all.Asked, 0.03)
+			each("in vain", part.InVain, part.Asked, all.InVain, all.Asked, 0.03)
+			each("write units", part.Units, part.Asked, all.Units, all.Asked, 0.03)
+			each("first cell", part.Cells[0].Admitted, part.Admitted, all.Cells[0].Admitted, all.Admitted, 0.03)
+			each("first interval", part.Intervals[0].Asked, part.Asked, all.Intervals[0].Asked, all.Asked, 0.01)
+		})
+	}
+}
+
+// add adds what is compared of a report to that of others.
+func add(sum, r *simulate.Report) {
+	sum.Asked, sum.Admitted, sum.Ideal = sum.Asked+r.Asked, sum.Admitted+r.Admitted, sum.Ideal+r.Ideal
+	sum.Calls, sum.InVain, sum.Units = sum.Calls+r.Calls, sum.InVain+r.InVain, sum.Units+r.Units
+	if sum.Cells == nil {
+		sum.Cells, sum.Intervals = make([]simulate.CellReport, 1), make([]simulate.Interval, 1)
+	}
+	sum.Cells[0].Admitted += r.Cells[0].Admitted
+	sum.Intervals[0].Asked += r.Intervals[0].Asked
+}
+
+// TestSampleFails: where buckets depend on each other a sample is no answer.
+func TestSampleFails(t *testing.T) {
+	t.Parallel()
+	cfg := simulate.Config{Limit: weir.PerSecond("rps", 1000), Rate: 2000, Entities: 20, Sample: 10, For: 5 * time.Second, Capacity: 10, MaxShards: 1}
+	if _, err := simulate.Run(t.Context(), cfg, nil); !errors.Is(err, simulate.ErrSample) {
+		t.Errorf("throttled: %v", err)
+	}
+	for name, change := range map[string]func(*simulate.Config){
+		"zipf":    func(c *simulate.Config) { c.Zipf = 1.5 },
+		"errors":  func(c *simulate.Config) { c.Errors = 0.1 },
+		"lost":    func(c *simulate.Config) { c.Lost = 0.1 },
+		"outages": func(c *simulate.Config) { c.Outages = []simulate.Outage{{To: time.Second}} },
+	} {
+		changed := cfg
+		change(&changed)
+		var bad *weir.ConfigError
+		if _, err := simulate.Run(t.Context(), changed, nil); !errors.As(err, &bad) || bad.Field != "sample" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestHitRatio: what is remembered is by entity and process.
+func TestHitRatio(t *testing.T) {
+	t.Parallel()
+	known := func(perMinute float64) float64 { return perMinute / (1 + perMinute) }
+	for name, tt := range map[string]struct {
+		cfg  simulate.Config
+		want float64
+	}{
+		"alone":    {simulate.Config{Rate: 10, Processes: 10}, known(60)},
+		"alike":    {simulate.Config{Rate: 100, Processes: 10, Entities: 1000}, known(0.6)},
+		"unlike":   {simulate.Config{Rate: 10, Processes: 10, Entities: 2, Zipf: 2}, 0.8*known(48) + 0.2*known(12)},
+		"in cells": {simulate.Config{Rate: 10, Processes: 10, Cells: []simulate.Cell{{0.5, 0.9}, {0.5, 0.1}}}, 0.9*known(108) + 0.1*known(12)},
+	} {
+		tt.cfg.Limit, tt.cfg.For = weir.PerSecond("rps", 100), time.Second
+		if got := run(t, tt.cfg).HitRatio; math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s: %g, want %g", name, got, tt.want)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	limit := weir.PerSecond("rps", 10)
 	for field, cfg := range map[string]simulate.Config{
 		"for": {For: -1}, "processes": {Processes: -1}, "begin": {Begin: 1000}, "join": {JoinTo: time.Hour}, "skew": {ClockSkew: time.Minute},
-		"rate": {Rate: -1}, "decisions": {Rate: 1e9}, "entities": {Entities: -1}, "zipf": {Zipf: 0.5}, "tokens": {Tokens: 11},
+		"rate": {Rate: -1}, "decisions": {Rate: 1e9}, "entities": {Entities: -1}, "sample": {Entities: 10, Sample: 3}, "zipf": {Zipf: 0.5}, "tokens": {Tokens: 11},
 		"latency": {P50: time.Second, P99: time.Millisecond}, "capacity": {Capacity: -1}, "max-shards": {MaxShards: 3},
 		"within": {Within: 3 * time.Second}, "errors": {Errors: 2}, "lost": {Lost: -1}, "on-unavailable": {OnUnavailable: "perhaps"},
 		"cells": {Cells: []simulate.Cell{{0.9, 1}, {0.9, 1}}}, "outage": {Outages: []simulate.Outage{{From: time.Second}}},

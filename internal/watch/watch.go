@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/places"
 )
 
 // What errors.Is finds, besides the limiter's errors.
 var (
-	// ErrTooMany says that as many different buckets are watched as a poller looks at.
+	// ErrTooMany says that as many different buckets are watched as a poller looks at, or as it does for one token.
 	ErrTooMany = errors.New("too many buckets are watched")
 	// ErrClosed says that the poller was closed.
 	ErrClosed = errors.New("the poller is closed")
@@ -33,6 +34,8 @@ type Poller struct {
 	lim   *weir.Limiter
 	every time.Duration
 
+	rooms *places.Places // of looks
+
 	mu     sync.Mutex
 	looks  map[Key]*look
 	closed bool
@@ -44,7 +47,8 @@ type Poller struct {
 // look is a bucket that somebody watches.
 type look struct {
 	key      Key
-	watchers int // under the poller's lock
+	who      string         // watches it, and has one of their places taken for it
+	watchers map[string]int // by who they are; under the poller's lock
 	stop     context.CancelFunc
 	now      atomic.Pointer[state]
 }
@@ -60,7 +64,7 @@ type state struct {
 // New returns a poller that looks at each bucket once in every; 0 means one second. The caller closes the poller before
 // the limiter.
 func New(lim *weir.Limiter, every time.Duration) *Poller {
-	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look)}
+	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look), rooms: places.New(MaxKeys)}
 	p.end, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -78,17 +82,20 @@ func (p *Poller) Close() {
 // that has changed, looking once a tick. If others watch already, now is the last tick. Whoever takes longer than a tick
 // misses what was in between, and holds nobody up. f must not change what it is given: others see the same.
 //
+// Who is whose token asks, "" where nobody is told apart: one has no more than three buckets for each that could still be
+// watched, so that others can, too.
+//
 // That time passes is no change: of a bucket that fills up and has not gained a whole token, f hears nothing.
 //
 // Watch ends, with the error, when ctx ends, when f returns one, or when there is none to be told: [ErrTooMany],
 // [ErrClosed], those of [weir.Limiter.Available], store trouble among them.
-func (p *Poller) Watch(ctx context.Context, key Key, f func(weir.Availability) error) error {
+func (p *Poller) Watch(ctx context.Context, who string, key Key, f func(weir.Availability) error) error {
 	key.Namespace = cmp.Or(key.Namespace, p.lim.Namespace())
-	lk, err := p.join(key)
+	lk, err := p.join(who, key)
 	if err != nil {
 		return err
 	}
-	defer p.leave(lk)
+	defer p.leave(who, lk)
 	for {
 		st := lk.now.Load()
 		switch {
@@ -114,7 +121,7 @@ func (p *Poller) Watch(ctx context.Context, key Key, f func(weir.Availability) e
 }
 
 // join finds the look at a bucket, or begins one.
-func (p *Poller) join(key Key) (*look, error) {
+func (p *Poller) join(who string, key Key) (*look, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -122,34 +129,48 @@ func (p *Poller) join(key Key) (*look, error) {
 	}
 	lk := p.looks[key]
 	if lk == nil {
-		if len(p.looks) == MaxKeys {
-			return nil, fmt.Errorf("%w: %d, try again later", ErrTooMany, MaxKeys)
+		if !p.rooms.Try(who) {
+			return nil, fmt.Errorf("%w: try again later", ErrTooMany)
 		}
 		var ctx context.Context
-		lk = &look{key: key}
+		lk = &look{key: key, who: who, watchers: make(map[string]int)}
 		lk.now.Store(&state{next: make(chan struct{})})
 		ctx, lk.stop = context.WithCancel(p.end)
 		p.looks[key] = lk
 		p.runs.Go(func() { p.run(ctx, lk) })
 	}
-	lk.watchers++
+	lk.watchers[who]++
 	return lk, nil
 }
 
-// leave ends the look at a bucket when the last one leaves.
-func (p *Poller) leave(lk *look) {
+// leave ends the look at a bucket when the last one leaves. Else it takes a place of one who stays.
+func (p *Poller) leave(who string, lk *look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if lk.watchers--; lk.watchers == 0 {
+	if lk.watchers[who]--; lk.watchers[who] > 0 {
+		return
+	}
+	delete(lk.watchers, who)
+	if len(lk.watchers) == 0 {
 		lk.stop()
 		p.forget(lk)
+		return
 	}
+	if lk.who != who || p.looks[lk.key] != lk {
+		return
+	}
+	p.rooms.Free(who)
+	for lk.who = range lk.watchers {
+		break
+	}
+	p.rooms.Force(lk.who)
 }
 
 // forget makes the next one who watches the bucket begin anew. The poller is locked.
 func (p *Poller) forget(lk *look) {
 	if p.looks[lk.key] == lk {
 		delete(p.looks, lk.key)
+		p.rooms.Free(lk.who)
 	}
 }
 

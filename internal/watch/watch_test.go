@@ -78,11 +78,13 @@ type watcher struct {
 	ended chan error
 }
 
-func (b *bundle) watch(entity string) *watcher {
+func (b *bundle) watch(entity string) *watcher { return b.watchAs("", entity) }
+
+func (b *bundle) watchAs(who, entity string) *watcher {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	w := &watcher{end: cancel, ended: make(chan error, 1)}
 	go func() {
-		w.ended <- b.Watch(ctx, watch.Key{Entity: entity, Resource: "api"}, func(av weir.Availability) error {
+		w.ended <- b.Watch(ctx, who, watch.Key{Entity: entity, Resource: "api"}, func(av weir.Availability) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.heard = append(w.heard, av.Statuses[0].Available)
@@ -185,7 +187,7 @@ func TestSlow(t *testing.T) {
 		var slow []int64
 		ended := make(chan error, 1)
 		go func() {
-			ended <- b.Watch(b.t.Context(), watch.Key{Entity: "alice", Resource: "api"}, func(av weir.Availability) error {
+			ended <- b.Watch(b.t.Context(), "", watch.Key{Entity: "alice", Resource: "api"}, func(av weir.Availability) error {
 				slow = append(slow, av.Statuses[0].Available)
 				time.Sleep(2700 * time.Millisecond)
 				return nil
@@ -209,15 +211,15 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		stop := errors.New("enough")
-		err := b.Watch(b.t.Context(), watch.Key{Entity: "alice", Resource: "api"}, func(weir.Availability) error { return stop })
+		err := b.Watch(b.t.Context(), "", watch.Key{Entity: "alice", Resource: "api"}, func(weir.Availability) error { return stop })
 		if !errors.Is(err, stop) {
 			t.Errorf("f's error: %v", err)
 		}
 		never := func(weir.Availability) error { t.Error("called"); return nil }
-		if err := b.Watch(b.t.Context(), watch.Key{Resource: "api"}, never); !errors.As(err, new(*weir.ConfigError)) {
+		if err := b.Watch(b.t.Context(), "", watch.Key{Resource: "api"}, never); !errors.As(err, new(*weir.ConfigError)) {
 			t.Errorf("no entity: %v", err)
 		}
-		if err := b.Watch(b.t.Context(), watch.Key{Namespace: "ghost", Entity: "a", Resource: "api"}, never); !errors.Is(err, weir.ErrNotFound) {
+		if err := b.Watch(b.t.Context(), "", watch.Key{Namespace: "ghost", Entity: "a", Resource: "api"}, never); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("no namespace: %v", err)
 		}
 
@@ -237,7 +239,7 @@ func TestErrors(t *testing.T) {
 		if err := <-last.ended; !errors.Is(err, watch.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
-		if err := b.Watch(b.t.Context(), watch.Key{Entity: "alice", Resource: "api"}, never); !errors.Is(err, watch.ErrClosed) {
+		if err := b.Watch(b.t.Context(), "", watch.Key{Entity: "alice", Resource: "api"}, never); !errors.Is(err, watch.ErrClosed) {
 			t.Errorf("closed before: %v", err)
 		}
 	})
@@ -259,5 +261,46 @@ func TestBounded(t *testing.T) {
 		first.end()
 		<-first.ended
 		b.watch("one more").wants(t, "there is room again", 60)
+	})
+}
+
+// TestOneTokenWatchesNotAll: three quarters at most, and what others watch already costs nothing.
+func TestOneTokenWatchesNotAll(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		var first *watcher
+		for i := range watch.MaxKeys * 3 / 4 {
+			w := b.watchAs("hog", string(rune('一'+i)))
+			if first == nil {
+				first = w
+			}
+		}
+		if err := <-b.watchAs("hog", "one more").ended; !errors.Is(err, watch.ErrTooMany) {
+			t.Errorf("one more than three quarters: got %v", err)
+		}
+		b.watchAs("other", "mine").wants(t, "another token", 60)
+		b.watchAs("hog", "mine").wants(t, "what is watched already", 60)
+		first.end()
+		<-first.ended
+		b.watchAs("hog", "one more").wants(t, "there is room again", 60)
+	})
+}
+
+// TestWhoBeganIsReplaced: a bucket that others still watch takes no place of who watched it first.
+func TestWhoBeganIsReplaced(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		most := watch.MaxKeys * 3 / 4
+		for i := range most {
+			first := b.watchAs("first", string(rune('一'+i)))
+			first.wants(t, "alone", 60)
+			b.watchAs("hog", string(rune('一'+i))).wants(t, "with another", 60)
+			first.end()
+			<-first.ended
+		}
+		b.watchAs("first", "one more").wants(t, "who watches nothing", 60)
+		if err := <-b.watchAs("hog", "another").ended; !errors.Is(err, watch.ErrTooMany) {
+			t.Errorf("who watches three quarters: got %v", err)
+		}
 	})
 }

@@ -4,6 +4,13 @@ package dynamodb
 func (sh *shard) carry(b *batch, j *job) {
 	b.jobs = append(b.jobs, j)
 	b.alone = b.alone || j.back != nil
+	switch {
+	case !j.counted:
+	case j.kind == give:
+		b.undone++
+	default:
+		b.takes++
+	}
 	if j.kind == take && j.v.own {
 		b.own, b.set, b.epoch = true, j.v.set, j.epoch
 	}

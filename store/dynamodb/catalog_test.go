@@ -75,13 +75,17 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.spy = &spy{API: d.client}
-	d.Store = newCatalog(t, d.spy, d.table)
+	d.Store = newCatalog(t, d.spy, d.table, func(c *dynamodb.Config) { c.CallTimeout, c.WriteTimeout = patient, patient })
 	return d
 }
 
-func newCatalog(t testing.TB, client dynamodb.API, table string) *dynamodb.Store {
+func newCatalog(t testing.TB, client dynamodb.API, table string, change ...func(*dynamodb.Config)) *dynamodb.Store {
 	t.Helper()
-	s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table, Now: func() time.Time { return noon }})
+	cfg := dynamodb.Config{Client: client, Table: table, Now: func() time.Time { return noon }}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := dynamodb.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +361,7 @@ func TestAsInMemory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	now := noon
-	s, err := dynamodb.New(dynamodb.Config{Client: d.client, Table: d.table, Now: func() time.Time { return now }})
+	s, err := dynamodb.New(dynamodb.Config{Client: d.client, Table: d.table, CallTimeout: patient, WriteTimeout: patient, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +437,7 @@ func TestEpochs(t *testing.T) {
 	}
 	watch := &spy{API: client}
 	open := func(api dynamodb.API) *dynamodb.Store {
-		s, err := dynamodb.New(dynamodb.Config{Client: api, Table: table})
+		s, err := dynamodb.New(dynamodb.Config{Client: api, Table: table, CallTimeout: patient, WriteTimeout: patient})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 const patient = time.Minute
 
 // exact switches off what trades exactness between processes for calls: see ADR 0009.
-var exact = dynamodb.Config{RejectionTTL: -1, Guard: -1, CallTimeout: patient}
+var exact = dynamodb.Config{RejectionTTL: -1, Guard: -1, CallTimeout: patient, WriteTimeout: patient}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -25,8 +25,8 @@ func TestConformance(t *testing.T) {
 // As users have it, one process is as exact.
 func TestConformanceOfDefaults(t *testing.T) {
 	t.Parallel()
-	h := harness(t, dynamodb.Config{CallTimeout: patient})
-	h.Peer = nil
+	h := harness(t, dynamodb.Config{CallTimeout: patient, WriteTimeout: patient})
+	h.Peer, h.BucketsOnly = nil, true
 	storetest.Run(t, h)
 }
 

@@ -268,7 +268,7 @@ func TestCostReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &metered{API: client}
-	s, err := dynamodb.New(dynamodb.Config{Client: m, Table: table})
+	s, err := dynamodb.New(dynamodb.Config{Client: m, Table: table, CallTimeout: patient, WriteTimeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

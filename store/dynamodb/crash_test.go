@@ -17,6 +17,7 @@ import (
 // that tokens are gone.
 func TestKilled(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	child, parent, grand := bkt("child"), bkt("parent"), bkt("grand")
 	l := per("rpm", 60, time.Minute, 60)
 	chain := func(n int64) store.Take {
@@ -138,7 +139,7 @@ func TestSIGKILL(t *testing.T) {
 	if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table})
+	s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table, CallTimeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestSIGKILL(t *testing.T) {
 	l, parent := per("tpm", 300, time.Second, 300), bkt("parent")
 	workers := hire(t, 2)
 	o := order{
-		Endpoint: endpoint, Table: table, Parent: parent, Versions: []*store.Limit{l}, Prefetch: true,
+		Endpoint: endpoint, Table: table, Parent: parent, Versions: []*store.Limit{l}, Prefetch: true, Patient: true,
 		Children: []store.Bucket{bkt("a"), bkt("b")}, Child: l, Start: time.Now().Add(100 * time.Millisecond),
 	}
 	o.End = o.Start.Add(1500 * time.Millisecond)

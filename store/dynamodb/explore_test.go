@@ -70,9 +70,6 @@ func (y *play) close() error {
 // stands unless a script turns it.
 func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), check func(y *play) error, scripts ...func(y *play, i int)) {
 	t.Helper()
-	if brief(t) && len(scripts) > 2 {
-		return // hundreds of interleavings, in which one goes on at a time anyhow
-	}
 	synctest.Test(t, func(t *testing.T) {
 		fresh := func(yield func()) *play {
 			y := &play{stage: newStage(t), b: bkt("a"), l: per("rpm", 60, time.Minute, 60)}
@@ -151,6 +148,7 @@ func within(y *play) error {
 // TestExploreForms: the two forms of a debit, with a guard, around the point where a bucket is full.
 func TestExploreForms(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	setup := func(y *play) {
 		known(1)(y)
 		for range 20 {
@@ -173,6 +171,7 @@ func TestExploreForms(t *testing.T) {
 // TestExploreRebase: a change of limits beside debits under the old ones.
 func TestExploreRebase(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, burst := range []int64{30, 90} {
 		to := per("rpm", burst, time.Minute, burst)
 		changed := func(y *play, i int) {
@@ -199,6 +198,7 @@ func TestExploreRebase(t *testing.T) {
 // TestExploreSplit: a split, debits and returns.
 func TestExploreSplit(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	back := func(y *play, i int) { y.settle(y.s[i], of(y.b, y.l, -10)) }
 	check := func(y *play) error { return y.owes(false) }
 	explore(t, nil, known(20), check, splits(0), debits(10, 30))
@@ -215,6 +215,7 @@ func TestExploreSplit(t *testing.T) {
 // TestExploreDeeper: splits of a child beside those who know only its parent.
 func TestExploreDeeper(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	setup := func(y *play) {
 		y.take(y.s[0], of(y.b, y.l, 10))
 		y.take(y.s[1], of(y.b, y.l, 0))
@@ -227,10 +228,8 @@ func TestExploreDeeper(t *testing.T) {
 // TestExploreOrphan: a shard whose child was never put, or late, and two who find that out at once.
 func TestExploreOrphan(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, late := range []bool{true, false} {
-		if brief(t) && !late {
-			break
-		}
 		setup := func(y *play) {
 			known(20)(y)
 			if !late {
@@ -273,6 +272,7 @@ func TestExploreOrphan(t *testing.T) {
 // TestExploreForget: what is debited while the bucket is forgotten is forgotten too, or debited of the next.
 func TestExploreForget(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	forget := func(y *play, i int) { y.must(y.s[i].Forget(y.Context(), y.b)) }
 	for _, n := range []int{1, 2} {
 		setup := func(y *play) {
@@ -309,6 +309,7 @@ func (y *play) limitless() {
 // TestExploreAnswerLost: a write that gives is not made twice, whatever becomes of its answer.
 func TestExploreAnswerLost(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	both := func(y *play, i int) {
 		y.p[i].after = func(string, any) error { y.p[i].after = nil; return &types.InternalServerError{} }
 		d := of(y.b, y.l, 3)
@@ -344,6 +345,7 @@ func TestExploreAnswerLost(t *testing.T) {
 // TestExplorePrefetch: what two processes debited ahead, handed out as time goes on.
 func TestExplorePrefetch(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	hits := 0
 	setup := func(y *play) {
 		y.l = per("rpm", 20, time.Second, 60)

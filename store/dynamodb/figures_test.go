@@ -51,6 +51,7 @@ func TestFiguresOneBucket(t *testing.T) {
 // TestFiguresHammered: callers who will not take no for an answer cost next to nothing.
 func TestFiguresHammered(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
 		s := st.open(st.flow())
@@ -112,6 +113,7 @@ func TestFiguresChildRefuses(t *testing.T) {
 // TestFiguresIndependent: processes that share nothing but a bucket seldom write in vain, and never admit too much.
 func TestFiguresIndependent(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, tt := range []struct {
 		load  float64
 		most  float64

@@ -77,7 +77,7 @@ func (f *forget) write(_ *shard, b *batch, u *update) {
 	u.op(condEqual, attrID, int64(it.id))
 	u.op(condEqual, attrShards, int64(it.shards))
 	u.op(setTo, attrShards, int64(it.shards))
-	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrIndex, attrSort} {
+	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrTakes, attrUndone, attrIndex, attrSort} {
 		u.op(remove, attr)
 	}
 	for i := range it.limits {

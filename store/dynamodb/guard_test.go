@@ -132,6 +132,7 @@ func TestTriesGoOn(t *testing.T) {
 // TestOverloadAsksOnce: who does not fit when its write arrives is refused, and does not race for the next few tokens.
 func TestOverloadAsksOnce(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
 		st.slow(5 * time.Millisecond / 2)

@@ -25,6 +25,8 @@ const (
 	attrWrites    = "wc" // writes so far
 	attrOverrides = "oc" // how many overrides it holds
 	attrExtras    = "x"  // how many limits came to it that were not of its set: a split has to know of each
+	attrTakes     = "tc" // takes that it admitted; it only grows while id stays
+	attrUndone    = "uc" // takes that were undone since another bucket refused them; it only grows, too
 
 	prefixLevel    = "L_"
 	prefixDebited  = "D_"
@@ -44,6 +46,8 @@ type item struct {
 	writes    int64
 	overrides int
 	extras    int64
+	takes     int64 // admitted, and undone of them
+	undone    int64
 	ttl       int64 // seconds; 0: none
 	limits    []itemLimit
 }
@@ -83,7 +87,7 @@ func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
 	if len(attrs) == 0 {
 		return missing, nil
 	}
-	it := &item{shards: 1, limits: make([]itemLimit, 0, max(0, (len(attrs)-8)/3+1))}
+	it := &item{shards: 1, limits: make([]itemLimit, 0, max(0, (len(attrs)-9)/3+1))}
 	for name, v := range attrs {
 		if err := it.parse(name, v); err != nil {
 			return nil, fmt.Errorf("attribute %q: %w", name, err)
@@ -127,6 +131,10 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 		it.overrides, err = count(v)
 	case attrExtras:
 		it.extras, err = number(v)
+	case attrTakes:
+		it.takes, err = number(v)
+	case attrUndone:
+		it.undone, err = number(v)
 	case attrTTL:
 		it.ttl, err = number(v)
 	default:
@@ -185,6 +193,7 @@ func combine(key store.Bucket, items []*item, now int64) store.State {
 	at := items[first].at
 	for k, it := range items {
 		at = max(at, it.at)
+		st.Takes += it.takes - it.undone
 		pl := place{k, it.shards}
 		for i := range it.limits {
 			l := &it.limits[i]

@@ -18,8 +18,9 @@ const (
 	attrDone  = "done"
 )
 
-// keepDone is for how long a shard that was read to its end is remembered: longer than the stream names it.
-const keepDone = 3 * 24 * time.Hour
+// keepLease is for how long a shard is remembered that nobody reads any more, to its end or not: longer than the stream
+// names it, or has any record of it.
+const keepLease = 3 * 24 * time.Hour
 
 // StreamLease is who reads a shard of the table's stream, and how far they have come.
 type StreamLease struct {
@@ -74,12 +75,13 @@ func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLe
 // how far it was read. It reports whether it was to be had.
 func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
 	now := s.clock()
+	until := now.Add(d)
 	return s.lease(ctx, shard, &dynamodb.UpdateItemInput{
-		UpdateExpression:         aws.String("SET #b = :b, #u = :u"),
+		UpdateExpression:         aws.String("SET #b = :b, #u = :u, #t = :t"),
 		ConditionExpression:      aws.String("attribute_not_exists(#d) AND (attribute_not_exists(#b) OR #u < :n OR #b = :f)"),
-		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#d": attrDone},
+		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": attrTTL, "#d": attrDone},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":b": str(owner), ":u": num(now.Add(d).UnixNano()), ":n": num(now.UnixNano()), ":f": str(from),
+			":b": str(owner), ":u": num(until.UnixNano()), ":t": num(until.Add(keepLease).Unix()), ":n": num(now.UnixNano()), ":f": str(from),
 		},
 	})
 }
@@ -89,19 +91,20 @@ func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d ti
 func (s *Store) KeepStream(ctx context.Context, l StreamLease, d time.Duration) (StreamLease, bool, error) {
 	until := s.clock().Add(d)
 	in := &dynamodb.UpdateItemInput{
-		UpdateExpression:          aws.String("SET #u = :u"),
-		ConditionExpression:       aws.String("#b = :b"),
-		ExpressionAttributeNames:  map[string]string{"#b": attrBy, "#u": attrUntil},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":b": str(l.Owner), ":u": num(until.UnixNano())},
+		UpdateExpression:         aws.String("SET #u = :u, #t = :t"),
+		ConditionExpression:      aws.String("#b = :b"),
+		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": attrTTL},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":b": str(l.Owner), ":u": num(until.UnixNano()), ":t": num(until.Add(keepLease).Unix()),
+		},
 	}
 	if l.After != "" {
 		*in.UpdateExpression += ", #s = :s"
 		in.ExpressionAttributeNames["#s"], in.ExpressionAttributeValues[":s"] = attrAtSeq, str(l.After)
 	}
 	if l.Done {
-		*in.UpdateExpression += ", #d = :d, #t = :t"
+		*in.UpdateExpression += ", #d = :d"
 		in.ExpressionAttributeNames["#d"], in.ExpressionAttributeValues[":d"] = attrDone, num(1)
-		in.ExpressionAttributeNames["#t"], in.ExpressionAttributeValues[":t"] = attrTTL, num(until.Add(keepDone).Unix())
 	}
 	return s.lease(ctx, l.Shard, in)
 }

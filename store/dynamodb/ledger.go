@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -80,18 +81,20 @@ const (
 	ahead = 5 * time.Minute
 )
 
-// Book counts what records tell, each bucket's at once, however many there are. Records of other items are left alone.
-// The error says that nothing could be counted.
-func (l *Ledger) Book(ctx context.Context, records []StreamRecord) (Booked, error) {
+// Book counts what records tell, each bucket's at once, however many there are. Records of other items are left alone. It
+// goes over them once, and keeps none. The error says that nothing could be counted.
+func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Booked, error) {
 	since, err := l.metered(ctx)
 	if err != nil {
 		return Booked{}, err
 	}
 	f := fold{since: since, sources: make(map[primary]*source), failed: make(map[int]error)}
-	for i := range records {
-		if err := f.add(i, &records[i]); err != nil {
+	i := 0
+	for r := range records {
+		if err := f.add(i, &r); err != nil {
 			f.failed[i] = err
 		}
+		i++
 	}
 	for sources := f.order; len(sources) > 0; {
 		n := min(len(sources), maxBatch)
@@ -189,7 +192,8 @@ func madeAt(is *item, created time.Time) int64 {
 }
 
 func sightOf(it *item, created time.Time) usage.Sight {
-	s := usage.Sight{ID: it.id, Minute: minuteOf(it, created), Counts: make([]usage.Count, 0, 2*len(it.limits))}
+	s := usage.Sight{ID: it.id, Minute: minuteOf(it, created), Counts: make([]usage.Count, 0, 2+2*len(it.limits))}
+	s.Counts = takesOf(it, s.Counts)
 	for i := range it.limits {
 		c := &it.limits[i]
 		if c.debited > 0 {

@@ -193,7 +193,8 @@ func (l *Ledger) fill(accounts []account, chains map[store.Key][]string) (int, s
 			if changed[w] == nil {
 				changed[w] = make(map[string]int64)
 			}
-			changed[w][usage.Letters[d.Figure:d.Figure+1]+"_"+name] += d.Amount
+			figure, amount := inWindow(d)
+			changed[w][usage.Letters[figure:figure+1]+"_"+name] += amount
 		})
 	}
 	return len(accounts), changed

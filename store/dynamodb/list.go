@@ -1,8 +1,11 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
@@ -16,10 +19,10 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Page{}, err
 	}
-	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}, q.Parent); err != nil {
+	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent); err != nil {
 		return store.Page{}, err
 	}
-	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
 	spans := spansOf(q)
 	after := ""
 	if q.After != "" {
@@ -72,12 +75,13 @@ func spansOf(q store.Query) []span {
 		word := layouts[q.Kind].word
 		return []span{{"", attrPK, attrSK, recordKey(k).pk, word, word + "$"}} // "$" follows "#"
 	case q.Kind == store.KindAudit && q.Sub != "":
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, auditWord, auditWord + "$"}}
+		lo, hi := begins(auditWord, "#", q.Prefix)
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, lo, hi}}
 	case !byID && q.Kind != store.KindAudit:
-		word := systemWord(q.Kind)
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, word, word + "$"}}
+		lo, hi := begins(systemWord(q.Kind), "#", q.Prefix)
+		return []span{{"", attrPK, attrSK, recordKey(k).pk, lo, hi}}
 	}
-	lo, hi := string(q.Kind)+"\x00", string(q.Kind)+"\x01"
+	lo, hi := begins(string(q.Kind), "\x00", q.Prefix)
 	if q.ID != "" {
 		id := sortKey(string(q.Kind), q.ID, "")
 		lo, hi = id, id[:len(id)-1]+"\x01"
@@ -89,6 +93,28 @@ func spansOf(q store.Query) []span {
 		return []span{{indexScope, attrScope, attrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
 	}
 	return allSpans(q.Namespace, lo, hi)
+}
+
+// begins returns the bounds of the range keys of a word and of what begins with prefix behind a separator. An empty ID
+// may go without the separator.
+func begins(word, separator, prefix string) (lo, hi string) {
+	end := word + string(separator[0]+1)
+	if prefix == "" {
+		return word, end
+	}
+	lo = orderer.Replace(prefix)
+	for rest := lo; rest != ""; {
+		r, size := utf8.DecodeLastRuneInString(rest)
+		rest = rest[:len(rest)-size]
+		if r < utf8.MaxRune {
+			if r++; r == 0xd800 {
+				r = 0xe000 // the surrogates between are in no text
+			}
+			end = word + separator + rest + string(r)
+			break
+		}
+	}
+	return word + separator + lo, end
 }
 
 // fetch returns the records of entries that are still there and match.
@@ -129,7 +155,7 @@ func (s *Store) fetch(ctx context.Context, q store.Query, entries []entry) ([]st
 		if err != nil {
 			return nil, err
 		}
-		if r.Version > 0 && k.Kind == q.Kind && (q.ID == "" || k.ID == q.ID) && (q.Sub == "" || k.Sub == q.Sub) &&
+		if r.Version > 0 && k.Kind == q.Kind && (q.ID == "" && strings.HasPrefix(k.ID, q.Prefix) || k.ID == q.ID) && (q.Sub == "" || k.Sub == q.Sub) &&
 			(q.Parent == "" || r.Parent == q.Parent) {
 			records = append(records, r)
 		}

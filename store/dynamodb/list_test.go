@@ -287,3 +287,28 @@ func TestListForgedCursor(t *testing.T) {
 		}
 	}
 }
+
+// TestListPrefix: a search reads what begins so, and nothing else.
+func TestListPrefix(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	var writes []store.Write
+	for i := range 40 {
+		writes = append(writes, child(fmt.Sprintf("%c-%d", 'a'+i%4, i/4), "p", 0))
+	}
+	if err := d.Commit(t.Context(), writes...); err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	d.spy.query = func(ctx context.Context, in *sdk.QueryInput) (*sdk.QueryOutput, error) {
+		out, err := d.client.Query(ctx, in)
+		if err == nil {
+			read += len(out.Items)
+		}
+		return out, err
+	}
+	q := store.Query{Namespace: "n", Kind: store.KindEntity, Parent: "p", Prefix: "c-"}
+	if got := d.ids(t, q); len(strings.Fields(got)) != 10 || strings.Contains(got, "b-") || read != 10 {
+		t.Errorf("read %d items to list %q", read, got)
+	}
+}

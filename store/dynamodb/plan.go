@@ -25,6 +25,9 @@ type batch struct {
 	latest int64 // the last write before it may be as late as that: see undo.go
 	added  int   // overrides that the item does not have
 	extras int64 // other limits that it does not have
+	takes  int64 // how many it admits and counts, and makes undone
+	undone int64
+	others uncounted // that it counts besides
 	upkeep upkeep
 
 	number uint64
@@ -144,6 +147,9 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 func (sh *shard) depart(b *batch) {
 	for _, j := range b.jobs {
 		sh.lane.Board(j)
+	}
+	if b.upkeep == nil {
+		sh.counting(b)
 	}
 	if b.upkeep == nil && b.jobs[0].kind != give { // here, while the lane is locked
 		sh.ahead(b)

@@ -49,6 +49,9 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 		su.left[i] = min(su.left[i], bucket.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) - a
 	}
 	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.item, su.place
+	if j.counted {
+		sh.count(uncounted{id: su.item.id, takes: 1})
+	}
 	j.later = append(j.space2[:0], su.left...) // what is left lies above it
 	return true
 }

@@ -19,6 +19,9 @@ func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) 
 		case j.kind != give:
 			left = append(left, j)
 		case !sh.returnable(j, j.amounts):
+			if j.counted {
+				sh.count(uncounted{id: j.undo.item.id, undone: 1})
+			}
 			sh.decide(j, true, b.now, sh.seen)
 		case (alone && all || !alone && sh.rides(b, j)) && b.hasRoom(j):
 			sh.carry(b, j)

@@ -37,6 +37,8 @@ type shard struct {
 	batch   *batch
 	meter   meter
 	surplus surplus
+
+	uncounted uncounted
 }
 
 func (s *Store) newShard(m *memory, k int) *shard {
@@ -159,6 +161,7 @@ type job struct {
 	undo    *undo     // of a give that makes undone; nil: of another
 	takenOn place     // where it was debited
 	missed  bool      // of a give: it could not ride on the write before, and makes one of its own
+	counted bool      // of a take: as a request, which one of its jobs on a bucket does; of a give: it makes one undone
 	upkeep  upkeep
 
 	// The answer.
@@ -201,6 +204,7 @@ func (j *job) init(k kind, v *view, epoch uint64) *job {
 // returning is the job that gives back what another took, as if it never had. It waits a little for a write to ride on.
 func (s *Store) returning(j *job) *job {
 	b := s.newJob(give, j.v, j.epoch)
+	b.counted = j.counted
 	copy(b.amounts, j.amounts)
 	tops := make([]int64, len(j.amounts))
 	for i, name := range j.v.names {

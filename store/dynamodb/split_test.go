@@ -19,12 +19,13 @@ import (
 // TestDayUnsplit: a bucket that is written once a second stays one item.
 func TestDayUnsplit(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	st := newStage(t)
 	a, b := bkt("a"), per("rpm", 1000, time.Minute, 1000)
 	s, _ := st.join()
-	day := int64(24 * 60 * 60)
-	if brief(t) {
-		day /= 48
+	day := int64(60 * 60) // of one hour
+	if long(t) {
+		day *= 24
 	}
 	for range day {
 		st.clock.Advance(time.Second)
@@ -64,14 +65,12 @@ func (st *stage) hammer(t *testing.T, b store.Bucket, l *store.Limit, processes 
 // TestSplitHot: a bucket that is written 2,000 times a second is split, and one at the cap is not.
 func TestSplitHot(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, tt := range []struct{ most, processes, want int }{
 		{64, 4, 4}, {2, 4, 2}, {1, 4, 1}, {64, 1, 1},
 	} {
 		t.Run(fmt.Sprint(tt.most, tt.processes), func(t *testing.T) {
 			t.Parallel()
-			if brief(t) && tt.most < 64 {
-				t.Skip("takes long with the race detector")
-			}
 			synctest.Test(t, func(t *testing.T) {
 				st := newStage(t)
 				b, l := bkt("a"), per("tps", 1_000_000, time.Second, 1_000_000)
@@ -379,5 +378,32 @@ func TestChildThrottled(t *testing.T) {
 			t.Errorf("child %v, %d outstanding", st.shard(b, 1), st.outstanding(b, "rpm"))
 		}
 		st.must(s.Close())
+	})
+}
+
+// TestSplitUnfinished: while the new half of a split bucket is not there yet, a take that was sent to it has what the other
+// half has left.
+func TestSplitUnfinished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join()
+		l, alice := per("rpm", 60, time.Minute, 60), bkt("alice")
+		st.want(s, true, of(alice, l, 1))
+		p.before = func(op string, _ any) error {
+			if op == "PutItem" {
+				return &types.InternalServerError{}
+			}
+			return nil
+		}
+		s.Split(alice, 0)
+		if st.shards(alice) != 2 || st.shard(alice, 1) != nil {
+			t.Fatal("the split is not half-way")
+		}
+		other := st.open(noGuard)
+		other.Dice()
+		for range 20 {
+			st.want(other, true, of(alice, l, 1))
+		}
 	})
 }

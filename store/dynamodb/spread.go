@@ -123,8 +123,8 @@ func (l *leg) fitsOn(sh *shard) bool {
 // elsewhere asks other shards once one has refused: the two with the most room, then all together if, as is known by
 // now, they have enough between them.
 func (l *leg) elsewhere(ctx context.Context) bool {
-	shards := l.m.usable()
-	if len(shards) == 1 || !l.possible() {
+	shards := l.m.usable() // one that was just found not to be there is none any more
+	if len(shards) == 1 && len(l.jobs) == 1 && l.jobs[0].sh == shards[0] || !l.possible() {
 		return false
 	}
 	refused := l.jobs
@@ -233,8 +233,9 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 	}
 	some := slices.DeleteFunc(slices.Clone(jobs), func(p placed) bool { return p.j.nothing() })
 	if len(some) == 0 {
-		return jobs[:1]
+		some = jobs[:1]
 	}
+	some[0].j.counted = j.counted
 	return some
 }
 

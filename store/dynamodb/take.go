@@ -122,6 +122,7 @@ func (l *leg) job() *job {
 		j = new(job)
 	}
 	j.init(take, l.view, l.debit.Epoch)
+	j.counted = true
 	for i := range l.debit.Charges {
 		c := &l.debit.Charges[i]
 		j.amounts[i] = c.Amount
@@ -199,12 +200,12 @@ func (p *placed) await(ctx context.Context) error {
 func (l *leg) undo() {
 	for i := range l.jobs {
 		p := &l.jobs[i]
-		if !p.allowed() || p.j.undone || p.j.nothing() {
+		if !p.allowed() || p.j.undone {
 			continue
 		}
 		p.j.undone = true
 		p.sh.lane.Lock()
-		p.sh.add(l.m.s.returning(p.j))
+		p.sh.takeBack(p.j)
 		p.sh.lane.Unlock()
 	}
 }

@@ -104,14 +104,16 @@ func (sh *shard) melt(j *job, now int64) {
 	}
 }
 
-// follows reports whether a limit of which a job is to undo a debit is still the same, of the same item.
+// follows reports whether a limit of which a job is to undo a debit is still the same, of the same item. Of a bucket that is
+// split, an override whose counters have shrunk gave up its place since, and came again.
 func (sh *shard) follows(j *job, i int) bool {
 	it, name := sh.seen, j.v.names[i]
 	if it == nil || !it.exists || it.id != j.undo.item.id {
 		return false
 	}
 	is, was := it.find(name), j.undo.item.find(name)
-	return is != nil && was != nil && is.params == was.params && is.params == j.v.params[i]
+	return is != nil && was != nil && is.params == was.params && is.params == j.v.params[i] &&
+		is.debited >= was.debited && is.returned >= was.returned && is.given >= was.given
 }
 
 // floor returns the level on which what a job is to undo lies at the lowest.

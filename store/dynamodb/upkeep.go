@@ -91,13 +91,9 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 	for i := range s.from.limits {
 		l := &s.from.limits[i]
 		swept := slices.Contains(s.names, l.name)
-		if swept || b.place.n == 1 && l.debited != 0 {
+		if swept || b.place.n == 1 { // also what is not there: others may write it meanwhile
 			u.op(remove, prefixDebited+l.name)
-		}
-		if swept || b.place.n == 1 && l.returned != 0 {
 			u.op(remove, prefixReturned+l.name)
-		}
-		if swept || b.place.n == 1 && l.given != 0 {
 			u.op(remove, prefixGiven+l.name)
 		}
 	}
@@ -105,6 +101,8 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 	if b.place.n > 1 {
 		return
 	}
+	u.op(remove, attrTakes)
+	u.op(remove, attrUndone)
 	u.op(setTo, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
 }
 

@@ -39,6 +39,7 @@ type order struct {
 	Start, End      time.Time
 	Skew            time.Duration
 	Prefetch        bool
+	Patient         bool // no fault is in between: however busy the machine is, every call is answered
 }
 
 // report is what a worker was told: what was admitted, in millitokens.
@@ -76,6 +77,9 @@ func (o *order) carryOut() (r report, err error) {
 	}
 	if o.Prefetch {
 		cfg.Prefetch.Share = 0.1
+	}
+	if o.Patient {
+		cfg.CallTimeout, cfg.WriteTimeout = patient, patient
 	}
 	s, err := dynamodb.New(cfg)
 	if err != nil {

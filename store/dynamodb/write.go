@@ -37,6 +37,9 @@ func (sh *shard) Carry() {
 	sh.batch = nil
 	switch {
 	case err != nil:
+		if !ambiguous(err) {
+			sh.count(b.others)
+		}
 		sh.failed(b, err)
 	case applied:
 		sh.misses = 0
@@ -46,6 +49,7 @@ func (sh *shard) Carry() {
 	default:
 		sh.misses++
 		sh.learn(b, it, false)
+		sh.count(b.others)
 		sh.again(b, b.jobs)
 	}
 }
@@ -109,8 +113,8 @@ func (sh *shard) landed(b *batch, it *item) {
 	for _, j := range b.jobs {
 		j.takenOn = b.place
 		sh.decide(j, true, b.now, it)
-		if j.kind == take && j.Abandoned() && !j.nothing() {
-			sh.add(sh.s.returning(j))
+		if j.kind == take && j.Abandoned() {
+			sh.takeBack(j)
 		}
 	}
 	sh.keep(b, it)
@@ -249,6 +253,7 @@ func (sh *shard) input(b *batch) *dynamodb.UpdateItemInput {
 		sh.debiting(b, u)
 	}
 	b.undoing(u)
+	b.counted(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
 	return sh.s.updateInput(u, sh.key)

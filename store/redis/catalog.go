@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"strconv"
@@ -137,7 +138,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Page{}, err
 	}
-	if err := checkKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}, q.Parent); err != nil {
+	if err := checkKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent); err != nil {
 		return store.Page{}, err
 	}
 	in, base := list(q.Namespace, q.Kind), s.keys.base(registry)
@@ -150,14 +151,17 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		index = base + "s:" + in + ":" + q.Sub
 	}
 	from, to := "-", "+"
-	if q.ID != "" {
+	switch {
+	case q.ID != "":
 		from, to = "["+q.ID+"\x00", "("+q.ID+"\x01"
+	case q.Prefix != "":
+		from, to = "["+q.Prefix, "("+q.Prefix+"\xff" // which is in no text
 	}
 	reverse := "0"
 	if q.Reverse {
 		from, to, reverse = to, from, "1"
 	}
-	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
 	if q.After != "" {
 		at, err := cursor.Parse(mark, q.After)
 		if err != nil {

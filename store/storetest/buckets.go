@@ -13,8 +13,8 @@ import (
 
 func bucketScenarios() []scenario {
 	return []scenario{
-		{name: "filters and order", run: each(bucketFilters)},
-		{name: "pages of every size", run: each(bucketPagesOfSize)},
+		{name: "filters and order", aside: true, run: each(bucketFilters)},
+		{name: "pages of every size", aside: true, run: each(bucketPagesOfSize)},
 		{name: "states", run: each(bucketStates)},
 		{name: "while buckets come and go", run: each(bucketMoving)},
 		{name: "while others debit", run: each(bucketConcurrent)},

@@ -20,6 +20,7 @@ func listScenarios() []scenario {
 	return []scenario{
 		{name: "filters", run: each(listFilters)},
 		{name: "by parent", run: each(listParent)},
+		{name: "by prefix", run: each(listPrefix)},
 		{name: "order", run: each(listOrder)},
 		{name: "pages of every size", run: each(listPages)},
 		{name: "page sizes", run: each(listSizes)},
@@ -70,7 +71,7 @@ func (e *env) wantPages(q store.Query, from []store.Record) {
 	for _, r := range from {
 		k := r.Key
 		if k.Namespace == q.Namespace && k.Kind == q.Kind && (q.ID == "" || q.ID == k.ID) &&
-			(q.Sub == "" || q.Sub == k.Sub) && (q.Parent == "" || q.Parent == r.Parent) {
+			(q.Sub == "" || q.Sub == k.Sub) && (q.Parent == "" || q.Parent == r.Parent) && (q.ID != "" || strings.HasPrefix(k.ID, q.Prefix)) {
 			want = append(want, r)
 		}
 	}
@@ -165,6 +166,34 @@ func listParent(e *env) {
 	child("b", "p", 2)
 	if got := children(); got != "b" {
 		e.Fatalf("children %q, want b", got)
+	}
+}
+
+// listPrefix: of the ID alone, bytewise, whatever follows it, and in the lists of every kind.
+func listPrefix(e *env) {
+	ids := []string{"a", "ab", "ab/c", "aB", "ac", "b", "A", "ab#", "ab\U0010ffffz", "\U0010ffff", "\U0010fffe", "\ud7ff", "\ue000", "日本", "日"}
+	for _, kind := range []store.Kind{store.KindEntity, store.KindEntityLimits, store.KindAudit, store.KindNamespace} {
+		var all []store.Record
+		subs, prefixes := []string{""}, []string{"a"}
+		if kind == store.KindEntityLimits || kind == store.KindAudit {
+			subs = []string{"ab", "b"}
+		}
+		if kind == store.KindEntity {
+			prefixes = []string{"a", "ab\U0010ffff", "\U0010ffff", "\ud7ff", "日", "日本語"}
+		}
+		for i, id := range ids {
+			for _, sub := range subs {
+				all = append(all, store.Record{Key: store.Key{Namespace: "n", Kind: kind, ID: id, Sub: sub}, Parent: []string{"", "ab"}[i%2]})
+			}
+		}
+		e.fillWith(all...)
+		for _, prefix := range prefixes {
+			e.wantPages(store.Query{Namespace: "n", Kind: kind, Prefix: prefix}, all)
+		}
+		for _, q := range []store.Query{{Reverse: true}, {Parent: "ab"}, {Sub: "ab"}, {ID: "b"}} {
+			q.Namespace, q.Kind, q.Prefix = "n", kind, "a"
+			e.wantPages(q, all)
+		}
 	}
 }
 
@@ -357,6 +386,7 @@ func listCursors(e *env) {
 		func(q *store.Query) { q.Namespace = "m" },
 		func(q *store.Query) { q.Kind = store.KindEntity },
 		func(q *store.Query) { q.ID = "id-0" },
+		func(q *store.Query) { q.Prefix = "id" },
 		func(q *store.Query) { q.Sub = "sub-0" },
 		func(q *store.Query) { q.Parent = "p" },
 		func(q *store.Query) { q.Reverse = true },
@@ -393,6 +423,7 @@ func listRandom(t testing.TB, h Harness) {
 		e.fillWith(all...)
 		q := store.Query{Namespace: ns, Kind: store.KindEntityLimits, Reverse: rapid.Bool().Draw(rt, "reverse")}
 		q.Parent = rapid.SampledFrom([]string{"", "p", "p/q"}).Draw(rt, "of")
+		q.Prefix = rapid.OneOf(rapid.Just(""), id).Draw(rt, "prefix")
 		e.wantPages(q, all)
 	})
 }

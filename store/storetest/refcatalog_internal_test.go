@@ -131,7 +131,7 @@ func (s *reference) List(ctx context.Context, q store.Query) (page store.Page, e
 	c := &s.catalog
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := fmt.Sprintf("%q %q %q %q %q %t", q.Namespace, q.Kind, q.ID, q.Sub, q.Parent, q.Reverse)
+	of := fmt.Sprintf("%q %q %q %q %q %q %t", q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
 	if s.has("any cursor") {
 		of = ""
 	}
@@ -143,7 +143,7 @@ func (s *reference) List(ctx context.Context, q store.Query) (page store.Page, e
 	for k := range c.records {
 		r, ok := c.live(k)
 		if ok && k.Namespace == q.Namespace && k.Kind == q.Kind && (q.ID == "" || q.ID == k.ID) && (q.Sub == "" || q.Sub == k.Sub) &&
-			(q.Parent == "" || q.Parent == r.Parent) {
+			(q.Parent == "" || q.Parent == r.Parent) && (q.ID != "" || s.begins(k.ID, q.Prefix)) {
 			all = append(all, r)
 		}
 	}
@@ -177,6 +177,13 @@ func (s *reference) List(ctx context.Context, q store.Query) (page store.Page, e
 		page.Records = append(page.Records, r)
 	}
 	return page, nil
+}
+
+func (s *reference) begins(id, prefix string) bool {
+	if s.has("any case") {
+		id, prefix = strings.ToLower(id), strings.ToLower(prefix)
+	}
+	return strings.HasPrefix(id, prefix)
 }
 
 // A cursor is the position of the last entry, and what it is a cursor of.

@@ -112,6 +112,7 @@ var flaws = map[string][]string{
 	"the epoch is read last":             {"epoch/never newer than the records"},
 	"orders ids run together":            {"list/order", "list/random"},
 	"any cursor":                         {"list/cursors of others"},
+	"any case":                           {"list/by prefix"},
 	"pages by number":                    {"list/while records come and go"},
 }
 

@@ -80,14 +80,17 @@ export async function problemOf(response) {
  * Asks the server. Throws a Problem, or what an aborted signal throws.
  * @param {string} method
  * @param {string} path
- * @param {{params?: Params, body?: unknown, yaml?: string, signal?: AbortSignal}} [options]
+ * @param {{params?: Params, body?: unknown, yaml?: string, was?: string | null, signal?: AbortSignal}} [options] was is the etag of
+ *   what is changed, null where there was nothing: what somebody else has changed in between is not overwritten
  * @returns {Promise<any>}
  */
-export async function ask(method, path, { params, body, yaml, signal } = {}) {
+export async function ask(method, path, { params, body, yaml, was, signal } = {}) {
   /** @type {Record<string, string>} */
   const headers = { Accept: 'application/json', ...authorization() };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (yaml !== undefined) headers['Content-Type'] = 'application/yaml';
+  if (was === null) headers['If-None-Match'] = '*';
+  else if (was !== undefined) headers['If-Match'] = `"${was}"`;
   let response;
   try {
     response = await fetch(address(path, params), {

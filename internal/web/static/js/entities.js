@@ -4,7 +4,7 @@ import { ask, get, Problem, segment } from './api.js';
 import { confirmed, field } from './dialog.js';
 import { announce, h, swap } from './dom.js';
 import { when } from './format.js';
-import { adminButton, chip, empty, entityLink, head, managedBy, pages, panel, table } from './parts.js';
+import { adminButton, chip, empty, entityLink, head, managedBy, pages, panel, table, trouble } from './parts.js';
 import { go, link } from './route.js';
 
 /** @type {import('./main.js').Page} */
@@ -13,8 +13,15 @@ export async function page(root, { params, signal }) {
   const list = h('div');
   /** @type {any[]} */
   let items = [];
+  /**
+   * What the server has found besides, while not all are loaded.
+   * @type {any[]}
+   */
+  let found = [];
   let unfinished = false;
-  const input = h('input', { type: 'search', id: 'search', placeholder: 'Find an entity by its id …', autocomplete: 'off', spellcheck: 'false', value: params.get('q') ?? '', on: { input: draw } });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let asking;
+  const input = h('input', { type: 'search', id: 'search', placeholder: 'Find an entity by its id …', autocomplete: 'off', spellcheck: 'false', value: params.get('q') ?? '', on: { input: search } });
   const form = h('form', { class: 'search', role: 'search', on: { submit: open } }, h('label', { class: 'unseen', for: 'search' }, 'Id of an entity'), input, h('button', { type: 'submit' }, 'Open'));
 
   /** @param {Event} event */
@@ -22,20 +29,39 @@ export async function page(root, { params, signal }) {
     event.preventDefault();
     const text = input.value.trim();
     if (!text) return;
-    const found = shown();
-    go(link('entity', { id: found.length === 1 ? found[0].id : text }));
+    const all = shown();
+    go(link('entity', { id: all.length === 1 ? all[0].id : text }));
+  }
+
+  /** Shows what is loaded at once, and asks the server for the rest when the typing pauses. */
+  function search() {
+    draw();
+    clearTimeout(asking);
+    const prefix = input.value.trim();
+    if (!unfinished || !prefix) return;
+    asking = setTimeout(async () => {
+      try {
+        const p = await get('/v1/entities', { parent, prefix, max: 200 }, signal);
+        if (input.value.trim() !== prefix) return;
+        found = p.items;
+        draw();
+      } catch (err) {
+        if (!signal.aborted && input.value.trim() === prefix) swap(list, trouble(err, search));
+      }
+    }, 150);
   }
 
   function shown() {
     const text = input.value.trim().toLowerCase();
-    return items.filter((e) => e.id.toLowerCase().startsWith(text) || (text && `${e.id} ${e.name}`.toLowerCase().includes(text)))
+    const known = new Map([...items, ...found].map((e) => [e.id, e]));
+    return [...known.values()].filter((e) => e.id.toLowerCase().startsWith(text) || (text && `${e.id} ${e.name}`.toLowerCase().includes(text)))
       .sort((a, b) => Number(!a.id.toLowerCase().startsWith(text)) - Number(!b.id.toLowerCase().startsWith(text)));
   }
 
   function draw() {
     const rows = shown();
     if (!items.length) swap(list, parent ? empty('No entities below this one') : empty('No entities yet', 'An entity needs no record to be limited: those that were never created have their buckets under ', h('a', { href: link('buckets') }, 'Buckets'), '. Create one to give it a parent, a name or metadata.'));
-    else if (!rows.length) swap(list, empty('None of them begins so', unfinished ? 'Not all are loaded: press Enter to open exactly this id.' : 'Press Enter to open this id all the same: it may have buckets without a record.'));
+    else if (!rows.length) swap(list, empty('None of them begins so', 'Press Enter to open this id all the same: it may have buckets without a record.'));
     else swap(list, table('Entities', ['Entity', { title: 'Name', least: true }, 'Parent', { title: 'Created', least: true }],
       rows.map((e) => [[entityLink(e.id), ' ', e.cascade && chip('cascades'), ' ', managedBy(e.managed)], e.name, e.parent && entityLink(e.parent), when(e.created)])));
   }

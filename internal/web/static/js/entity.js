@@ -12,6 +12,7 @@ import { livePanel } from './levels.js';
 import { editLimits, removeLimits } from './limits-editor.js';
 import { adminButton, chip, choice, code, empty, entityLink, head, limitList, managedBy, pages, panel, resetBucket, table } from './parts.js';
 import { go, link } from './route.js';
+import { unavailableButton, unavailableChip } from './unavailable.js';
 import { usagePanel } from './usage-panel.js';
 
 /** @type {import('./main.js').Page} */
@@ -42,7 +43,7 @@ export async function page(root, { params, signal, reload }) {
       }), explainPanel({ id, resource }, signal)]
       : panel('Levels', { wide: true }, empty('Nothing to spend on yet', 'There are no resources with limits. ', h('a', { href: link('limits') }, 'Set some'), ', for everybody or for this entity.')),
     usagePanel({ entity: id }, signal),
-    panel('Own limits', { tools: adminButton('Add', () => editLimits({ entity: id }, null, reload, { pick: 'resource' }), { about: 'limits of this entity' }) }, owned(id, own.items, reload)),
+    panel('Own limits', { tools: [unavailableButton({ entity: id }, null, reload, { pick: 'resource', about: 'of this entity' }), adminButton('Add', () => editLimits({ entity: id }, null, reload, { pick: 'resource' }), { about: 'limits of this entity' })] }, owned(id, own.items, reload)),
     panel('Buckets', {}, buckets.items.length ? table('Buckets', ['Resource', 'Levels', { title: 'Actions', hide: true, num: true }], buckets.items.map((/** @type {any} */ b) => [
       h('a', { class: 'id', href: link('entity', { id, resource: b.resource }) }, b.resource), levels(b), adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket on ${b.resource}` })]))
       : empty('No buckets', 'Nothing was spent yet, or so long ago that all is full again.')),
@@ -71,8 +72,9 @@ function owned(id, items, reload) {
   if (!items.length) return empty('No limits of its own', 'It is held to the limits of the resource, or of the system.');
   return table('Own limits', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => {
     const scope = { entity: id, resource: s.resource }, about = `limits on ${s.resource ?? 'every other resource'}`;
-    return [[s.resource ? code(s.resource) : h('i', null, 'every other'), ' ', managedBy(s.managed)], limitList(s.limits),
-      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), adminButton('Remove', () => removeLimits(scope, s, reload), { look: 'quiet', about }))];
+    return [[s.resource ? code(s.resource) : h('i', null, 'every other'), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)],
+      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), unavailableButton(scope, s, reload, { about: `of ${s.resource ?? 'every other resource'}` }),
+        s.limits.length > 0 && adminButton('Remove', () => removeLimits(scope, s, reload), { look: 'quiet', about }))];
   }));
 }
 

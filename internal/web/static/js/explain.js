@@ -6,6 +6,7 @@ import { h, swap } from './dom.js';
 import { count, limitText, percent, seconds } from './format.js';
 import { sources } from './levels.js';
 import { chip, code, empty, entityLink, managedBy, panel, trouble } from './parts.js';
+import { unavailable, unavailableChip } from './unavailable.js';
 
 const levels = /** @type {Record<string, string>} */ ({ request: 'Of the request', entity: 'Entity on this resource', 'entity-default': 'Entity, by default', resource: 'Resource', system: 'System' });
 
@@ -49,10 +50,10 @@ function explanation(x, id, tokens) {
     h('ol', { class: 'chain' }, x.chain.map((/** @type {any} */ n) => h('li', null,
       h('h3', null, n.entity === id ? code(n.entity) : entityLink(n.entity), ' ', !n.exists && chip('no record'), ' ', managedBy(n.manifest ? { manifest: n.manifest } : undefined)),
       h('ul', { class: 'steps' }, n.levels.map((/** @type {any} */ l) => h('li', { class: l.applies ? 'applies' : l.set ? 'set' : '' },
-        h('span', null, levels[l.source] ?? l.source), ' ', h('span', { class: 'dim' }, l.applies ? '· applies' : l.set ? '· not reached' : '· none')))),
+        h('span', null, levels[l.source] ?? l.source), ' ', h('span', { class: 'dim' }, l.applies ? '· applies' : l.set ? '· not reached' : '· none'), ' ', unavailableChip(l.on_unavailable)))),
       n.limits.length > 0 && h('ul', { class: 'limits' }, n.limits.map((/** @type {any} */ l) => h('li', null, h('span', { class: 'limit-name' }, l.limit), ' ', limitText(l), ' ',
         h('span', { class: 'dim' }, `${count(l.available)} left, ${percent(Math.max(0, l.used))} used`), ' ', l.binds && chip('binds', 'shadow'), ' ', l.refused && chip('refuses', 'bad'), ' ', l.shadow && chip('shadow', 'shadow'), ' ',
         managedBy(l.manifest ? { manifest: l.manifest } : undefined), h('span', { class: 'unseen' }, ` ${sources[l.source] ?? l.source}`))))))),
-    h('p', { class: 'foot' }, `If the store does not answer, requests are ${x.on_unavailable?.value === 'allow' ? 'allowed, unmetered' : 'denied'}.`),
+    h('p', { class: 'foot' }, x.on_unavailable && `If the store does not answer, requests are ${unavailable(x.on_unavailable.value)}. Set at: ${levels[x.on_unavailable.from] ?? 'the server’s configuration'}.`),
   ];
 }

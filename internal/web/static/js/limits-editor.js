@@ -1,12 +1,12 @@
 // Setting and removing the limits of a scope: an entity on a resource, either's default, the system's.
 
-import { ask, find, Problem } from './api.js';
+import { ask, Problem } from './api.js';
 import { confirmed, field } from './dialog.js';
 import { announce, h, swap } from './dom.js';
 import { editable, parseCount } from './format.js';
 
 /** @typedef {{entity?: string, resource?: string}} Scope */
-/** @typedef {{limits: import('./parts.js').Limit[], managed?: {manifest: string}}} Held */
+/** @typedef {{limits: import('./parts.js').Limit[], managed?: {manifest: string}, etag: string}} Held */
 
 /** @param {Scope} s */
 export function scopeName(s) {
@@ -71,13 +71,32 @@ export function editLimits(scope, held, then, { pick } = {}) {
       const target = pick ? { ...scope, [pick]: inputs[pick].value.trim() } : scope;
       if (pick && !target[pick] && !scope.entity) throw new Problem(400, { detail: 'must not be empty', field: pick });
       const limits = limitsOf(rows);
-      // A form that was opened empty must not replace what is there.
-      if (pick && (await find('/v1/limits', { ...target }))?.limits.length) throw new Problem(409, { detail: 'has limits already: edit those', field: pick });
-      await ask('PUT', '/v1/limits', { params: { ...target }, body: { limits } });
+      await change('PUT', target, held, then, { limits }, pick);
       announce(`Saved: limits for ${scopeName(target)}.`);
       then();
     },
   });
+}
+
+/**
+ * Changes the limits of a scope, unless they are no longer what the form was made of: then the page behind it shows what
+ * they are now.
+ * @param {'PUT' | 'DELETE'} method
+ * @param {Scope} scope
+ * @param {Held | null} held
+ * @param {() => void} then
+ * @param {{limits: import('./parts.js').Limit[]}} [body]
+ * @param {string} [pick] the part of the scope that was asked for
+ */
+async function change(method, scope, held, then, body, pick) {
+  try {
+    await ask(method, '/v1/limits', { params: { ...scope }, body, was: held?.etag ?? null });
+  } catch (err) {
+    if (!(err instanceof Problem) || err.kind !== 'stale') throw err;
+    if (pick) throw new Problem(412, { detail: 'has limits already, or its own on_unavailable: edit those', field: pick });
+    then();
+    throw new Problem(412, { detail: 'Somebody else has changed these limits meanwhile. Nothing was saved: the page behind shows what they are now.' });
+  }
 }
 
 /**
@@ -117,7 +136,7 @@ export function removeLimits(scope, held, then) {
   confirmed({
     title: `Remove the limits for ${scopeName(scope)}?`, body, action: 'Remove', danger: true,
     run: async () => {
-      await ask('DELETE', '/v1/limits', { params: { ...scope } });
+      await change('DELETE', scope, held, then);
       announce(`Removed: limits for ${scopeName(scope)}.`);
       then();
     },

@@ -6,6 +6,7 @@ import { announce, h } from './dom.js';
 import { editLimits, removeLimits } from './limits-editor.js';
 import { adminButton, chip, empty, entityLink, head, limitList, managedBy, pages, panel, table } from './parts.js';
 import { link } from './route.js';
+import { unavailable, unavailableButton, unavailableChip, unavailableField } from './unavailable.js';
 
 /** @type {import('./main.js').Page} */
 export async function page(root, context) {
@@ -19,11 +20,11 @@ async function ofAll(root, { signal, reload }) {
     find('/v1/system', undefined, signal),
     pages((after) => get('/v1/resources', { after, max: 100 }, signal), (items) => items.length
       ? table('Resources', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => [
-        [h('a', { class: 'id', href: link('limits', { resource: s.resource }) }, s.resource), ' ', managedBy(s.managed)], limitList(s.limits), actions({ resource: s.resource }, s, reload)]))
+        [h('a', { class: 'id', href: link('limits', { resource: s.resource }) }, s.resource), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)], actions({ resource: s.resource }, s, reload)]))
       : empty('No resource has limits', 'Set some, and they apply to every entity without limits of its own.')),
   ]);
   const has = Boolean(system?.limits?.length);
-  const mode = system?.on_unavailable ?? 'deny';
+  const mode = system?.on_unavailable;
   const near = system?.near_limit ? system.near_limit.join(', ') || 'none' : '';
   root.append(
     head('Limits', { lead: 'The first level that has limits is used: entity on the resource, entity, resource, system.' }),
@@ -32,29 +33,30 @@ async function ofAll(root, { signal, reload }) {
       tools: [adminButton(has ? 'Edit' : 'Set limits', () => editLimits({}, system, reload), { about: 'of the system' }),
         has && adminButton('Remove', () => removeLimits({}, system, reload), { look: 'quiet', about: 'limits of the system' })],
     }, has ? h('div', { class: 'inset' }, limitList(system.limits), managedBy(system.managed)) : empty('No limits for the system', 'A request that finds no limits at any level is an error, not admitted.'),
-    h('p', { class: 'foot' }, 'When the store does not answer, requests are ', chip(mode === 'allow' ? 'allowed' : 'denied', mode === 'allow' ? 'shadow' : ''), mode === 'allow' ? ' unmetered. ' : '. ',
+    h('p', { class: 'foot' }, 'When the store does not answer, requests are ', mode ? chip(unavailable(mode), mode === 'deny' ? '' : 'shadow') : 'answered as the server is configured', ', unless their resource or entity says otherwise. ',
       `Events are sent at ${near || '80, 95, 100'}${near === 'none' ? '' : ' %'} of a limit. `,
       adminButton('Change', () => editMode(mode, near, reload), { look: 'inline', about: 'the settings of this namespace' }))),
-    panel('Resources', { tools: adminButton('New resource', () => editLimits({}, null, reload, { pick: 'resource' }), { look: 'primary' }) }, list));
+    panel('Resources', { tools: [unavailableButton({}, null, reload, { pick: 'resource', about: 'of a resource' }), adminButton('New resource', () => editLimits({}, null, reload, { pick: 'resource' }), { look: 'primary' })] }, list));
 }
 
 /** @param {{entity?: string, resource?: string}} scope @param {any} held @param {() => void} reload */
 function actions(scope, held, reload) {
   const about = `limits of ${scope.entity ?? scope.resource}`;
-  return h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, held, reload), { about }), adminButton('Remove', () => removeLimits(scope, held, reload), { look: 'quiet', about }));
+  return h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, held, reload), { about }), unavailableButton(scope, held, reload, { about: `of ${scope.entity ?? scope.resource}` }),
+    held.limits.length > 0 && adminButton('Remove', () => removeLimits(scope, held, reload), { look: 'quiet', about }));
 }
 
-/** @param {string} mode @param {string} near @param {() => void} reload */
+/** @param {string | undefined} mode @param {string} near @param {() => void} reload */
 function editMode(mode, near, reload) {
   confirmed({
     title: 'Settings of this namespace',
-    body: h('div', null, field('When the store does not answer, requests are', 'on_unavailable', { kind: 'select', kids: ['deny', 'allow'].map((m) => h('option', { value: m, selected: m === mode }, m === 'deny' ? 'denied' : 'allowed, and nothing is debited')) }),
+    body: h('div', null, unavailableField(mode, 'the server is configured'),
       field('Tell when so many percent of a limit are used', 'near_limit', { value: near, placeholder: '80, 95, 100', autocomplete: 'off' }, 'Events for webhooks and logs, or “none”')),
     action: 'Save',
     run: async (inputs) => {
       /** @type {Record<string, any>} */
       const body = {}, text = inputs.near_limit.value.trim();
-      if (inputs.on_unavailable.value !== mode) body.on_unavailable = inputs.on_unavailable.value;
+      if (inputs.on_unavailable.value !== (mode ?? 'default')) body.on_unavailable = inputs.on_unavailable.value;
       if (text && text !== near) body.near_limit = text === 'none' ? [] : text.split(/[\s,]+/).map(Number);
       if (body.near_limit?.some((/** @type {number} */ n) => !Number.isInteger(n))) throw new Problem(400, { detail: 'must be whole numbers, as 80, 95, 100', field: 'near_limit' });
       if (Object.keys(body).length) await ask('PUT', '/v1/system', { body });
@@ -74,14 +76,15 @@ async function ofResource(root, { signal, reload }, resource) {
     find('/v1/limits', { resource }, signal),
     pages((after) => get('/v1/limits/list', { resource, after, max: 100 }, signal), (items) => items.length
       ? table('Entities with limits of their own', ['Entity', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => [
-        [entityLink(s.entity), ' ', managedBy(s.managed)], limitList(s.limits), actions({ entity: s.entity, resource }, s, reload)]))
+        [entityLink(s.entity), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)], actions({ entity: s.entity, resource }, s, reload)]))
       : empty('No entity has limits of its own here', 'All are held to the limits of the resource, or to their own defaults.')),
   ]);
   const has = Boolean(own?.limits?.length);
   root.append(
     head(resource, { path: h('p', { class: 'path' }, h('a', { href: link('limits') }, 'Limits'), ' › resource'), tools: h('a', { class: 'button', href: link('buckets', { resource }) }, 'Buckets') }),
-    panel('For everybody', { tools: [adminButton(has ? 'Edit' : 'Set limits', () => editLimits({ resource }, own, reload)), has && adminButton('Remove', () => removeLimits({ resource }, own, reload), { look: 'quiet' })] },
-      has ? h('div', { class: 'inset' }, limitList(own.limits), managedBy(own.managed)) : empty('No limits for everybody', 'Entities without limits of their own are held to those of the system.')),
+    panel('For everybody', { tools: [adminButton(has ? 'Edit' : 'Set limits', () => editLimits({ resource }, own, reload)), unavailableButton({ resource }, own, reload, { about: `of ${resource}` }), has && adminButton('Remove', () => removeLimits({ resource }, own, reload), { look: 'quiet' })] },
+      has ? h('div', { class: 'inset' }, limitList(own.limits), managedBy(own.managed)) : empty('No limits for everybody', 'Entities without limits of their own are held to those of the system.'),
+      own?.on_unavailable && h('p', { class: 'foot' }, unavailableChip(own.on_unavailable))),
     panel('Entities with limits of their own', { tools: adminButton('Add', () => editLimits({ resource }, null, reload, { pick: 'entity' }), { about: 'limits of an entity' }) }, list));
   root.querySelector('h1')?.classList.add('id');
 }

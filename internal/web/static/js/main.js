@@ -5,7 +5,7 @@ import { confirmed, field } from './dialog.js';
 import { at, h, say, swap } from './dom.js';
 import { empty, head, trouble } from './parts.js';
 import { go, here, link, settle } from './route.js';
-import { session, setToken, token } from './session.js';
+import { everywhere, introduce, may, namespacesOf, session, setToken, token } from './session.js';
 import { signIn } from './signin.js';
 
 /**
@@ -66,7 +66,7 @@ async function draw(focus = false) {
 /** @param {string} page */
 function navigation(page) {
   const current = Object.hasOwn(pages, page) ? (pages[page].under ?? page) : '';
-  swap(at('nav'), Object.entries(pages).filter(([, p]) => !p.under).map(([name, p]) =>
+  swap(at('nav'), Object.entries(pages).filter(([name, p]) => !p.under && (name !== 'namespaces' || may('read', everywhere))).map(([name, p]) =>
     h('a', { href: link(name), 'aria-current': name === current ? 'page' : null }, p.title)));
 }
 
@@ -76,22 +76,22 @@ function menu(open) {
   at('side').classList.toggle('open', open);
 }
 
-/** Fills the list of namespaces. Who may not list them has the one that they are in. */
+/** Fills the list of namespaces. Who may not list them has those of the token. */
 export async function namespaces() {
   const select = at('namespace');
   const { ns } = here();
-  let names = ['default'];
+  const all = namespacesOf().includes(everywhere);
+  let names = all ? ['default'] : namespacesOf();
   try {
-    const page = await get('/v1/namespaces', { namespace: null, max: 1000 });
-    names = page.items.map((/** @type {{name: string}} */ n) => n.name);
+    if (all) names = (await get('/v1/namespaces', { namespace: null, max: 1000 })).items.map((/** @type {{name: string}} */ n) => n.name);
   } catch {
     // Listing needs more than using one does.
   }
-  if (!names.includes(ns)) names.push(ns);
-  swap(select, names.map((n) => h('option', { value: n, selected: n === ns }, n)), h('option', { value: '' }, 'Another …'));
+  if (!names.includes(ns)) names = [...names, ns];
+  swap(select, names.map((n) => h('option', { value: n, selected: n === ns }, n)), all && h('option', { value: '' }, 'Another …'));
 }
 
-/** Asks for a namespace that the list does not have: a token may be good for one, and not for listing them. */
+/** Asks for a namespace that the list does not have: there may be more than it holds. */
 function another() {
   at('namespace').value = here().ns;
   confirmed({
@@ -158,10 +158,15 @@ window.addEventListener('hashchange', () => {
 });
 window.addEventListener('weir:namespaces', () => namespaces());
 
-/** Finds out the namespace that the server means where none is named: that of the token, if it is for one, or its own. */
+/** Finds out who the reader is to the server, and so the namespace that it means where none is named. */
 async function arrive() {
+  const bearer = token();
   try {
-    settle((await get('/v1/overview', { namespace: null })).namespace);
+    const caller = await get('/v1/whoami', { namespace: null });
+    if (bearer !== token()) return;
+    introduce(caller);
+    const home = [caller.namespace, ...caller.namespaces].find((ns) => ns !== everywhere && caller.namespaces.some((/** @type {string} */ n) => n === everywhere || n === ns));
+    settle(home ?? caller.namespace);
   } catch {
     settle('default');
   }

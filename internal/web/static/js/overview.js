@@ -65,7 +65,7 @@ export async function page(root, { ns, signal }) {
     alarm.hidden = !now;
     if (now && !ill) {
       swap(alarm, h('strong', null, 'The store does not answer. '), p.degraded > 0
-        ? 'Requests are admitted unmetered, as on_unavailable says: nothing is debited of them.' : 'Requests fail, as on_unavailable says.');
+        ? 'Requests are admitted without it, as on_unavailable says: unmetered, or held to local shares.' : 'Requests fail, as on_unavailable says.');
     } else if (!now && ill) announce('The store answers again.');
     ill = now;
   }

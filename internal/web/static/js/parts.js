@@ -5,7 +5,7 @@ import { confirmed } from './dialog.js';
 import { announce, h, say, swap } from './dom.js';
 import { count, limitText, num, seconds } from './format.js';
 import { here, link } from './route.js';
-import { denied, session } from './session.js';
+import { denied, may, session } from './session.js';
 
 /** @typedef {{limit: string, entity: string, resource: string, available: number, burst: number, amount: number, period: string, full_in: number, source?: string, shadow?: boolean, would_refuse?: boolean}} Status */
 /** @typedef {{name: string, amount: number, period: string, burst?: number, enforce?: string}} Limit */
@@ -107,12 +107,14 @@ export function limitList(limits) {
 }
 
 /**
- * A button for what only an administrator may do. Once the server has said no, it is disabled and says why.
+ * A button for what only an administrator may do; nothing for everybody else. Once the server has said no, it is disabled
+ * and says why.
  * @param {string} label
  * @param {(event: Event) => void} click
  * @param {{look?: string, about?: string, ns?: string}} [more] ns is what it changes, the reader's own if left out
  */
 export function adminButton(label, click, { look = '', about, ns = here().ns } = {}) {
+  if (!may('admin', ns)) return null;
   const button = h('button', { type: 'button', class: `admin ${look}`, 'aria-label': about ? `${label} ${about}` : null, on: { click } }, label);
   const check = () => {
     const why = denied(ns);

@@ -28,7 +28,35 @@ export function setToken(text) {
     // Kept in memory then: a reload asks again.
   }
   denials.clear();
+  me = null;
   session.dispatchEvent(new Event('change'));
+}
+
+/** @typedef {{principal: string, roles: string[], namespaces: string[], namespace: string}} Caller */
+
+/**
+ * Who the bearer is to the server; null as long as it has not said.
+ * @type {Caller | null}
+ */
+let me = null;
+
+/** @param {Caller} caller */
+export function introduce(caller) {
+  me = caller;
+}
+
+/** The namespaces that the bearer has a role in; everywhere stands for all. */
+export function namespacesOf() {
+  return me?.namespaces ?? [everywhere];
+}
+
+/**
+ * Whether the bearer may do what takes a role in a namespace, or everywhere, as far as is known.
+ * @param {string} role
+ * @param {string} namespace
+ */
+export function may(role, namespace) {
+  return !me || (me.roles.includes(role) && (me.namespaces.includes(everywhere) || me.namespaces.includes(namespace)));
 }
 
 /** Stands for what belongs to no namespace, as the list of them. */

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// maxPayload is how much Lambda hands over at once, at most, whatever the batch size.
+const maxPayload = 6 << 20
+
+// mostMemory is what the function takes at most: half of what it is given by default.
+const mostMemory = 128 << 20
+
+// TestMemory hands the function batches as large as Lambda's, in which every record is of another bucket: the worst for what it
+// remembers. What it takes is what the process was largest by, so that it says something of the function without the race
+// detector alone.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" || raceOn {
+		t.Skip("measures a process of Linux without the race detector")
+	}
+	batches := 2
+	if os.Getenv("WEIR_MILLION") != "" {
+		batches = 25
+	}
+	table := httptest.NewServer(http.HandlerFunc(emptyTable))
+	t.Cleanup(table.Close)
+	f := start(t, "WEIR_LAMBDA=aggregate", "WEIR_TABLE=limits", "AWS_ENDPOINT_URL_DYNAMODB="+table.URL)
+	records := 0
+	for range batches {
+		event, n := batchOf(records)
+		records += n
+		if resp := invoke[events.DynamoDBEventResponse](f, event); len(resp.BatchItemFailures) > 0 {
+			t.Fatalf("failed: %v", resp.BatchItemFailures)
+		}
+	}
+	most := f.memory()
+	t.Logf("%d batches of %d records, each of another bucket: %d MiB resident at most", batches, records/batches, most>>20)
+	if most > mostMemory {
+		t.Errorf("%d MiB resident, want at most %d", most>>20, mostMemory>>20)
+	}
+}
+
+// memory returns the most that the function's process was resident with.
+func (f *function) memory() int64 {
+	f.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.pid))
+	must(f.t, err)
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	var kb int64
+	_, err = fmt.Sscan(rest, &kb)
+	must(f.t, err)
+	return kb << 10
+}
+
+// emptyTable answers as a table that takes everything, and in which nothing but its version is found.
+func emptyTable(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	switch target := r.Header.Get("X-Amz-Target"); {
+	case strings.HasSuffix(target, ".BatchGetItem") && bytes.Contains(body, []byte("#VERSION")):
+		_, _ = io.WriteString(w, `{"Responses":{"limits":[{"PK":{"S":"_/SYSTEM#"},"SK":{"S":"#VERSION"},"n":{"N":"1"}}]},"UnprocessedKeys":{}}`)
+	case strings.HasSuffix(target, ".BatchGetItem"):
+		_, _ = io.WriteString(w, `{"Responses":{"limits":[]},"UnprocessedKeys":{}}`)
+	default:
+		_, _ = io.WriteString(w, `{}`)
+	}
+}
+
+// batchOf returns as many records as fit, from a number on, and how many these are.
+func batchOf(from int) ([]byte, int) {
+	const image = `{"PK":{"S":"%[1]s"},"SK":{"S":"#STATE"},"id":{"N":"%[2]d"},"at":{"N":"%[3]d"},"wc":{"N":"%[4]d"},"tc":{"N":"%[4]d"},"e":{"N":"1234"},` +
+		`"s":{"S":"AbCdEfGhIjKl"},"ttl":{"N":"1890000000"},"GP":{"S":"n7f3k2q9/IDX#7"},"GS":{"S":"bucket\u0000customer-%[2]d\u0000chat-completions"},` +
+		`"L_rpm":{"N":"1584723912345"},"P_rpm":{"S":"100000/100000/60s"},"D_rpm":{"N":"%[4]d000"},` +
+		`"L_tpm":{"N":"1584723912345"},"P_tpm":{"S":"5000000/5000000/60s"},"D_tpm":{"N":"%[4]d000000"},"R_tpm":{"N":"%[4]d000"}}`
+	at := time.Since(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)).Nanoseconds()
+	b := []byte(`{"Records":[`)
+	n := 0
+	for {
+		id := from + n + 1
+		pk := fmt.Sprintf("n7f3k2q9/BUCKET#customer-%d-eu#chat-completions#0", id)
+		was, is := fmt.Sprintf(image, pk, id, at, 7), fmt.Sprintf(image, pk, id, at, 8)
+		r := fmt.Sprintf(`{"eventID":"c4ca4238a0b923820dcc509a6f75849b","eventName":"MODIFY","eventVersion":"1.1","eventSource":"aws:dynamodb","awsRegion":"us-east-1",`+
+			`"dynamodb":{"ApproximateCreationDateTime":%d,"Keys":{"PK":{"S":"%s"},"SK":{"S":"#STATE"}},"OldImage":%s,"NewImage":%s,"SequenceNumber":"%021d","SizeBytes":1100,`+
+			`"StreamViewType":"NEW_AND_OLD_IMAGES"},"eventSourceARN":"arn:aws:dynamodb:us-east-1:123456789012:table/limits/stream/2026-11-21T00:00:00.000"}`,
+			time.Now().Unix(), pk, was, is, id)
+		if len(b)+len(r)+3 > maxPayload {
+			return append(b, "]}"...), n
+		}
+		if n++; n > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, r...)
+	}
+}

@@ -1,0 +1,73 @@
+package cells
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// sight takes note of a cell's instances.
+func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time.Time) {
+	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
+	for id, r := range instances {
+		if r.Birth != a.birth {
+			continue
+		}
+		s := a.instances[id]
+		switch {
+		case s == nil:
+			a.instances[id] = &sighting{record: r, seen: now}
+		case s.record.Seq != r.Seq:
+			if s.heard {
+				l.measure(id, s, r, now)
+			}
+			s.record, s.seen, s.heard = r, now, true
+		}
+	}
+	l.settle(a, now)
+	for _, s := range a.instances {
+		if s.other {
+			continue
+		}
+		if s.seen.After(a.seen) {
+			a.seen = s.seen
+		}
+		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.Compare(s.record.Ack) < 0 })
+	}
+}
+
+// settle settles which installation is the cell, where several use its name: the one that is, for as long as it is heard
+// of; then the one that has confirmed most.
+func (l *ledger) settle(a *account, now time.Time) {
+	if a.store == "" || l.missing(a, now) {
+		var best *sighting
+		for _, s := range a.instances {
+			if s.record.Store != "" && now.Sub(s.seen) < l.expiry &&
+				(best == nil || cmp.Or(s.record.Ack.Compare(best.record.Ack), cmp.Compare(best.record.Store, s.record.Store)) > 0) {
+				best = s
+			}
+		}
+		if best != nil {
+			a.store = best.record.Store
+		}
+	}
+	for _, s := range a.instances {
+		other := s.record.Store != "" && s.record.Store != a.store
+		if other && !s.other {
+			s.since = now
+		}
+		s.other = other
+	}
+}
+
+// others counts the agents of other installations that beat under a cell's name: not those that have begun to, since one
+// that starts while the cell's store has lost its name may tell another for a beat.
+func (l *ledger) others(a *account, now time.Time) (n int) {
+	for _, s := range a.instances {
+		if s.other && now.Sub(s.since) >= l.expiry/3 && now.Sub(s.seen) < l.expiry {
+			n++
+		}
+	}
+	return n
+}

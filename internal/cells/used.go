@@ -1,0 +1,231 @@
+package cells
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/fnv"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	// maxUsed is how many limits of buckets an instance counts between two beats, and maxKept those that it goes on to
+	// count after a beat. A bucket that uses much of a limit is soon counted again.
+	maxUsed = 1000
+	maxKept = 250
+	// maxReported is how many a beat tells of: a record of an instance stays below one kilobyte.
+	maxReported = 8
+)
+
+// usedRecord is what an instance has admitted of a limit of one bucket, in milliseconds: how long the limit of all cells
+// takes to issue that.
+type usedRecord struct {
+	Key       string `json:"k"` // the same in all cells
+	Namespace string `json:"n"`
+	Since     uint64 `json:"s"` // the beat since which it is counted
+	Spent     int64  `json:"u"`
+	Burst     int64  `json:"b"`
+}
+
+// used counts what is admitted of limits, of those buckets that use most of theirs. It is bounded.
+type used struct {
+	mu   sync.Mutex
+	of   map[usedKey]*usage
+	beat uint64
+}
+
+type usedKey struct{ namespace, entity, resource, limit string }
+
+// String is the same in each process, and says nothing about who it is.
+func (k usedKey) String() string {
+	h := fnv.New64a()
+	for _, part := range []string{k.namespace, k.entity, k.resource, k.limit} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+		_, _ = h.Write(n[:])
+		_, _ = h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// usage is in seconds.
+type usage struct {
+	since  uint64
+	burst  float64
+	spent  float64
+	told   float64 // spent as of the last beat
+	recent float64 // what was debited and given back in the last beats, the last most
+}
+
+// count counts debits that go by a share.
+func (u *used) count(namespace string, debits []store.Debit, of weir.Share) {
+	if len(debits) == 0 || of.Num == 0 {
+		return
+	}
+	part := float64(of.Num) / float64(of.Den)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i := range debits {
+		for _, c := range debits[i].Charges {
+			if c.Amount == 0 || c.Shadow || c.Limit.Override {
+				continue
+			}
+			k := usedKey{namespace, debits[i].Bucket.Entity, debits[i].Bucket.Resource, c.Limit.Name}
+			us := u.of[k]
+			if us == nil {
+				// What is given back must not be missed where the debit was told of.
+				if n := len(u.of); n >= maxUsed && c.Amount > 0 || n >= 2*maxUsed {
+					continue
+				}
+				if u.of == nil {
+					u.of = make(map[usedKey]*usage)
+				}
+				us = &usage{since: u.beat}
+				u.of[k] = us
+			}
+			issues := c.Limit.Period.Seconds() / float64(c.Limit.Amount) // a millitoken of the part
+			us.burst = float64(c.Limit.Burst) * issues
+			us.spent += float64(c.Amount) * issues * part
+		}
+	}
+}
+
+// report returns what there is to tell with a beat, and forgets those that use least.
+func (u *used) report(beat uint64) []usedRecord {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.beat = beat
+	for k, us := range u.of {
+		us.recent = us.recent/2 + math.Abs(us.spent-us.told)
+		us.told = us.spent
+		if us.recent < 0.0005 {
+			delete(u.of, k)
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(u.of), func(a, b usedKey) int { return cmp.Compare(u.of[b].recent, u.of[a].recent) })
+	var told []usedRecord
+	for i, k := range most {
+		us := u.of[k]
+		if i >= maxKept {
+			delete(u.of, k)
+		} else if i < maxReported {
+			told = append(told, usedRecord{k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000)})
+		}
+	}
+	return told
+}
+
+// measure is how much all cells admit of a limit of one bucket: a bucket that fills by what they tell, and drains as the
+// limit issues. What runs over is more than the limit allows. It is in seconds of the limit.
+type measure struct {
+	namespace string
+	at        time.Time
+	burst     float64
+	level     float64
+	over      float64 // what ran over, of the last while
+	told      map[string]usedTold
+}
+
+// usedTold is what an instance told last, while the bucket is not empty.
+type usedTold struct {
+	since uint64
+	spent int64
+	at    time.Time
+}
+
+// over is counted for a while of the burst, at least this long.
+const measured = time.Minute
+
+func (m *measure) while() float64 { return max(measured.Seconds(), m.burst) }
+
+func (m *measure) pass(now time.Time) {
+	d := now.Sub(m.at).Seconds()
+	m.at = now
+	m.level = max(0, m.level-d)
+	m.over *= math.Exp(-d / m.while())
+}
+
+// fill adds what was admitted. Late is for how long cells may tell of it late. What is given back may be told of after
+// what was admitted for it elsewhere, and ran over.
+func (m *measure) fill(seconds float64, late time.Duration) {
+	if seconds < 0 {
+		back := min(-seconds, m.over)
+		m.over -= back
+		seconds += back
+	}
+	m.level = max(0, m.level+seconds)
+	if over := m.level - m.burst - late.Seconds(); over > 0 {
+		m.over += over
+		m.level -= over
+	}
+}
+
+// ratio is what was admitted lately over what the limit allows, at least 1.
+func (m *measure) ratio() float64 { return 1 + m.over/m.while() }
+
+// measure takes in what an instance tells that has beaten before. Of what is told for the first time, that alone counts
+// which was admitted since the beat before.
+func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.Time) {
+	late := l.expiry / 3
+	for _, u := range now.Used {
+		m := l.measures[u.Key]
+		if m == nil {
+			m = &measure{namespace: u.Namespace, at: at, told: make(map[string]usedTold)}
+			l.measures[u.Key] = m
+		}
+		before, known := m.told[id]
+		if !known {
+			before.at = was.seen
+			if i := slices.IndexFunc(was.record.Used, func(w usedRecord) bool { return w.Key == u.Key }); i >= 0 {
+				before.since, before.spent, known = was.record.Used[i].Since, was.record.Used[i].Spent, true
+			}
+		}
+		m.told[id] = usedTold{u.Since, u.Spent, at}
+		spent := u.Spent
+		switch {
+		case known && before.since == u.Since:
+			spent -= before.spent
+		case u.Since < was.record.Seq:
+			spent = 0 // nobody knows when
+		default:
+			before.at = was.seen
+		}
+		seconds := float64(spent) / 1000
+		if gap := at.Sub(before.at); gap > late { // nor how much of it was admitted when
+			seconds = min(seconds, max(0, seconds-gap.Seconds()))
+		}
+		m.burst = float64(u.Burst) / 1000
+		m.pass(at)
+		m.fill(seconds, late)
+	}
+}
+
+// maxOver is of how many namespaces the grants say that more was admitted than their limits allow.
+const maxOver = 20
+
+// over returns by namespace what was admitted over what limits allow, in thousandths, of the bucket with the most, where
+// that is more than a hundredth; and forgets what need not be known any more.
+func (l *ledger) over(now time.Time) map[string]int64 {
+	most := make(map[string]int64)
+	for key, m := range l.measures {
+		if m.pass(now); m.level == 0 && m.ratio() < 1.001 {
+			delete(l.measures, key)
+		} else if m.ratio() > 1.01 {
+			most[m.namespace] = max(most[m.namespace], int64(1000*m.ratio()))
+		}
+	}
+	for len(most) > maxOver {
+		least := slices.MinFunc(slices.Collect(maps.Keys(most)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(most[a], most[b]), cmp.Compare(b, a))
+		})
+		delete(most, least)
+	}
+	return most
+}

@@ -1,0 +1,296 @@
+package cells
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+var perMinute = store.Limit{Name: "rpm", Amount: 60_000, Period: time.Minute, Burst: 60_000} // a token a second
+
+func debit(entity string, tokens int64, l *store.Limit) []store.Debit {
+	return []store.Debit{{Bucket: store.Bucket{Namespace: "id", Entity: entity, Resource: "api"}, Charges: []store.Charge{{Limit: l, Amount: 1000 * tokens}}}}
+}
+
+// What is counted is bounded, as is what a beat tells; who uses most is among it, whoever came first.
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	var u used
+	half := weir.Share{Num: 1, Den: 2}
+	shadow := debit("shadow", 1000, &perMinute)
+	shadow[0].Charges[0].Shadow = true
+	own := perMinute
+	own.Override = true
+	for beat := range uint64(5) {
+		for i := range 5000 {
+			u.count("default", debit(fmt.Sprint(beat, "-", i), 1, &perMinute), half)
+		}
+		u.count("default", shadow, half)
+		u.count("default", debit("own", 1000, &own), half)
+		told := u.report(beat + 1)
+		if len(told) != maxReported || len(u.of) > maxKept {
+			t.Fatalf("%d are told of, %d kept", len(told), len(u.of))
+		}
+		for i := range 3 { // begins when there are some already
+			u.count("default", debit(fmt.Sprint("much", i), 50, &perMinute), half)
+		}
+		u.count("default", debit("much0", -40, &perMinute), half) // 10 s, of half a limit: 5
+	}
+	told := u.report(9)
+	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{1 << 20, 1 << 40}, Used: told})
+	if err != nil || len(text) > 900 {
+		t.Errorf("a beat has %d bytes, error %v", len(text), err)
+	}
+	for i, want := range map[int]int64{0: 5 * 5000, 1: 5 * 25_000, 2: 5 * 25_000} {
+		key := usedKey{"default", fmt.Sprint("much", i), "api", "rpm"}.String()
+		at := slices.IndexFunc(told, func(r usedRecord) bool { return r.Key == key })
+		if at < 0 || told[at].Spent != want || told[at].Burst != 60_000 || told[at].Namespace != "default" {
+			t.Errorf("much%d: %+v, want %d ms", i, told, want)
+		}
+	}
+	for beat := range uint64(40) {
+		u.report(10 + beat)
+	}
+	if len(u.of) > 0 {
+		t.Errorf("%d are counted that use nothing any more", len(u.of))
+	}
+}
+
+// cellsModel are cells that admit of one limit and tell, late at times; the leader changes.
+type cellsModel struct {
+	ledger *ledger
+	used   []*used
+	seq    []uint64
+	told   map[string]seen
+	now    time.Time
+}
+
+func newCellsModel(n int) *cellsModel {
+	m := &cellsModel{ledger: newLedger(&grants{}, 10*time.Second, time.Unix(0, 0)), told: make(map[string]seen), now: time.Unix(0, 0)}
+	for i := range n {
+		m.used, m.seq = append(m.used, &used{}), append(m.seq, 0)
+		m.told[fmt.Sprint(i)] = seen{cellRecord{Birth: "b"}, map[string]instanceRecord{}}
+	}
+	return m
+}
+
+func (m *cellsModel) admit(cell int, seconds float64, l *store.Limit) {
+	m.admitOf("e", cell, seconds, l)
+}
+
+func (m *cellsModel) admitOf(entity string, cell int, seconds float64, l *store.Limit) {
+	d := debit(entity, 1, l)
+	d[0].Charges[0].Amount = int64(math.Floor(seconds * float64(l.Amount) / l.Period.Seconds()))
+	m.used[cell].count("default", d, weir.Share{Num: 1, Den: 1})
+}
+
+func (m *cellsModel) tell(cell int) {
+	m.seq[cell]++
+	m.told[fmt.Sprint(cell)].instances[fmt.Sprint("i", cell)] = instanceRecord{Birth: "b", Seq: m.seq[cell], Used: m.used[cell].report(m.seq[cell])}
+}
+
+// look returns what the leader finds.
+func (m *cellsModel) look() float64 {
+	m.ledger.observe(m.told, m.now)
+	g := m.ledger.issue("l", 1, Settings{}.WithDefaults(), m.now)
+	m.ledger.commit(g)
+	return max(1, float64(g.Over["default"])/1000)
+}
+
+// Whatever is admitted of one limit by all cells together, as far as it allows, told late or never, with whatever leader:
+// it is not taken for more.
+func TestWithinLimits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "cells")
+		m := newCellsModel(n)
+		l := perMinute
+		l.Burst = rapid.Int64Range(1, 120).Draw(t, "burst") * 1000
+		full := float64(l.Burst) / float64(l.Amount) * l.Period.Seconds()
+		level := full // of the one bucket, in seconds
+		silent := make([]int, n)
+		leases := make([][]float64, n) // that may give back
+		quiet := 0
+		crowd := rapid.IntRange(0, 12).Draw(t, "crowd")
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			m.now = m.now.Add(time.Second)
+			level = min(full, level+1)
+			for i := range n {
+				if part := level * rapid.SampledFrom([]float64{0, 0, 0.1, 0.5, 1}).Draw(t, "part"); part > 0.01 {
+					m.admit(i, part*0.999, &l)
+					level -= part
+					leases[i] = append(leases[i], part*0.998)
+				}
+				if k := len(leases[i]); k > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+					back := leases[i][0]
+					leases[i] = leases[i][1:]
+					m.admit(i, -back, &l)
+					level = min(full, level+back*0.998)
+				}
+				for j := range crowd { // others of whom there is as much to tell
+					m.admitOf(fmt.Sprint("crowd", j), i, rapid.SampledFrom([]float64{0.01, 0.1, 0.25}).Draw(t, "use"), &l)
+				}
+				switch {
+				case silent[i] > 0: // cut off
+					silent[i]--
+				case rapid.IntRange(0, 30).Draw(t, "cut") == 0:
+					silent[i] = rapid.IntRange(1, 90).Draw(t, "for")
+				default:
+					m.tell(i)
+				}
+			}
+			if rapid.IntRange(0, 40).Draw(t, "leader") == 0 {
+				m.ledger = newLedger(&m.ledger.last, 10*time.Second, m.now)
+			}
+			quiet++
+			if slices.Max(silent) > 0 {
+				quiet = 0
+			}
+			if r := m.look(); r > 1.01 && quiet > 2 { // until then something that was given back may not be told of
+				t.Fatalf("%.3f of what is allowed", r)
+			}
+		}
+	})
+}
+
+// What is more than a limit allows shows, by how much it is, and not for longer than it matters.
+func TestOverLimits(t *testing.T) {
+	t.Parallel()
+	for _, times := range []float64{1.5, 2, 3.2} {
+		m := newCellsModel(4)
+		at := make(map[int]float64)
+		for second := range 900 {
+			m.now = m.now.Add(time.Second)
+			for i := range m.used {
+				if second < 600 {
+					m.admit(i, times/4, &perMinute)
+				}
+				m.tell(i)
+			}
+			at[second] = m.look()
+		}
+		if got := at[599]; math.Abs(got-times) > 0.1 {
+			t.Errorf("%.1f times: %.2f", times, got)
+		}
+		if at[40] > 1 && times < 2 || at[899] > 1.05 {
+			t.Errorf("%.1f times: %.2f soon, %.2f five minutes later", times, at[40], at[899])
+		}
+	}
+	// An hour's limit, all of it in each of three cells.
+	hour, m := store.Limit{Name: "rph", Amount: 3600_000, Period: time.Hour, Burst: 3600_000}, newCellsModel(3)
+	for range 2 { // before that a beat may be an old one
+		for i := range m.used {
+			m.tell(i)
+		}
+		m.look()
+		m.now = m.now.Add(time.Second)
+	}
+	for i := range m.used {
+		m.admit(i, 3600, &hour)
+		m.tell(i)
+	}
+	if got := m.look(); math.Abs(got-3) > 0.1 {
+		t.Errorf("an hour's limit, three times: %.2f", got)
+	}
+}
+
+// The grants tell of few namespaces, of those with the most.
+func TestOverBounded(t *testing.T) {
+	t.Parallel()
+	m := newCellsModel(10)
+	namespace := func(i int) string { return fmt.Sprintf("ns%02d", i) }
+	for second := range 300 {
+		m.now = m.now.Add(time.Second)
+		for i := range 80 { // each instance tells of eight
+			d := debit("e", 1, &perMinute)
+			d[0].Charges[0].Amount = int64(1000 * (1.5 + float64(i)/10))
+			m.used[i/8].count(namespace(i), d, weir.Share{Num: 1, Den: 1})
+		}
+		for i := range m.used {
+			m.tell(i)
+		}
+		_ = second
+		m.look()
+	}
+	over := m.ledger.over(m.now)
+	if len(over) != maxOver || over[namespace(79)] == 0 || over[namespace(60)] == 0 || over[namespace(59)] != 0 {
+		t.Errorf("%v", slices.Sorted(maps.Keys(over)))
+	}
+}
+
+// What is told late, or given back late, is not taken for more than the limit.
+func TestToldLate(t *testing.T) {
+	t.Parallel()
+	small := perMinute
+	small.Burst = 5000
+	for name, f := range map[string]func(m *cellsModel, beat func(cells ...int)){
+		"a cell that was cut off": func(m *cellsModel, beat func(cells ...int)) {
+			for range 60 {
+				m.admit(0, 1, &small)
+				beat(1)
+			}
+			beat(0, 1)
+		},
+		"given back, and taken elsewhere": func(m *cellsModel, beat func(cells ...int)) {
+			m.admit(0, 60, &perMinute)
+			beat(0, 1)
+			m.admit(0, -60, &perMinute)
+			m.admit(1, 60, &perMinute)
+			beat(1)
+			beat(0, 1)
+		},
+		"given back after a pause": func(m *cellsModel, beat func(cells ...int)) {
+			m.admit(0, 60, &perMinute)
+			for range 30 {
+				beat(0, 1)
+			}
+			m.admit(0, -60, &perMinute)
+			m.admit(0, 60, &perMinute)
+			beat(0, 1)
+			beat(0, 1)
+		},
+		"given back while others use more": func(m *cellsModel, beat func(cells ...int)) {
+			m.admit(0, 60, &perMinute)
+			for i := range 20 {
+				for j := range 2 * maxReported {
+					m.admitOf(fmt.Sprint(j), 0, 0.9, &perMinute)
+				}
+				m.admit(0, 0.1, &perMinute)
+				if i == 10 {
+					m.admit(0, -55, &perMinute)
+				}
+				if i == 13 {
+					m.admit(0, 55, &perMinute)
+				}
+				beat(0, 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newCellsModel(2)
+			last := 1.
+			beat := func(cells ...int) {
+				m.now = m.now.Add(time.Second)
+				for _, i := range cells {
+					m.tell(i)
+				}
+				last = m.look()
+			}
+			beat(0, 1)
+			beat(0, 1)
+			if f(m, beat); last > 1 {
+				t.Errorf("%.3f of what is allowed", last)
+			}
+		})
+	}
+}

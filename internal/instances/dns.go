@@ -1,0 +1,36 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+)
+
+// Resolver is a [net.Resolver].
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// NewDNS returns a counter of the addresses that a name has, as that of a headless service: it needs no store. Of a name with
+// addresses of both families the larger number counts; one that does not resolve changes nothing.
+func NewDNS(name string, r Resolver, log *slog.Logger) *Counter {
+	c := New(nil, log)
+	c.resolve = func(ctx context.Context) (int, error) {
+		addrs, err := r.LookupNetIP(ctx, "ip", name)
+		seen, v4 := make(map[netip.Addr]bool), 0
+		for _, a := range addrs {
+			if a = a.Unmap(); !seen[a] {
+				seen[a] = true
+				if a.Is4() {
+					v4++
+				}
+			}
+		}
+		if err == nil && len(seen) == 0 {
+			err = errors.New(name + " has no addresses")
+		}
+		return max(v4, len(seen)-v4), err
+	}
+	return c
+}

@@ -1,0 +1,68 @@
+package manifest
+
+import (
+	"context"
+	"time"
+)
+
+// Gate watches a rollout.
+type Gate interface {
+	// Open reports whether it may hold for so many percent of the entities now, or, at 100, for all, with everything else
+	// of the plan. It is asked from time to time until it may, while the stage before stays. An error is why to go back.
+	Open(ctx context.Context, percent int) (bool, error)
+	// Begin is called when a stage has begun.
+	Begin(ctx context.Context, percent int) error
+	// Check is called from time to time while a stage holds, and with last when it has been watched for long enough. An
+	// error is why to go back.
+	Check(ctx context.Context, last bool) error
+}
+
+// watchEvery is how often a gate is asked, and the lock extended, while a stage is watched.
+const watchEvery = lockTTL / 6
+
+// watched tells the gate which stage holds.
+func (r *rollout) watched(ctx context.Context) error {
+	r.begun = true
+	return r.opts.Gate.Begin(ctx, r.state.Percent)
+}
+
+// bake watches a stage.
+func (r *rollout) bake(ctx context.Context) error {
+	if err := r.watched(ctx); err != nil {
+		return err
+	}
+	for until := time.Now().Add(r.opts.Bake); ; {
+		left := time.Until(until)
+		if err := sleep(ctx, min(left, watchEvery)); err != nil {
+			return err
+		}
+		if err := r.lock.Extend(ctx); err != nil {
+			return err
+		}
+		last := !time.Now().Before(until)
+		if err := r.opts.Gate.Check(ctx, last); err != nil || last {
+			return err
+		}
+	}
+}
+
+// wait waits until the gate lets the next stage begin.
+func (r *rollout) wait(ctx context.Context, percent int) error {
+	for {
+		if open, err := r.opts.Gate.Open(ctx, percent); err != nil || open {
+			return err
+		}
+		if err := sleep(ctx, watchEvery); err != nil {
+			return err
+		}
+		if err := r.lock.Extend(ctx); err != nil {
+			return err
+		}
+		if !r.begun {
+			continue
+		}
+		if err := r.opts.Gate.Check(ctx, false); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package places bounds how many of something there may be at once, so that none of those who ask for it takes all.
+package places
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Places are handed out to principals by name. "" is everybody where nobody is told apart: it may have all of them. A
+// principal with a name may have up to three times as many as are free, so three quarters of all if it is alone. However
+// many take as much as they get, some stay free for who comes next, and those who hold most are the first to wait. It is
+// safe for concurrent use.
+type Places struct {
+	most int
+
+	mu      sync.Mutex
+	taken   int
+	waiting int
+	guests  map[string]*guest // never forgotten: there are no more names than tokens
+}
+
+// ofFree is how many places a principal may hold for each that is free.
+const ofFree = 3
+
+// guest is who holds places, or waits for one.
+type guest struct {
+	known bool // has a name
+	held  int
+	queue []chan struct{} // each is closed when it is its turn
+}
+
+// New returns so many places, all free.
+func New(most int) *Places { return &Places{most: most, guests: make(map[string]*guest)} }
+
+// Try takes a place if who may have one now. Each that is taken is to be given back with Free.
+func (p *Places) Try(who string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.try(p.guest(who))
+}
+
+// Take is Try, but waits for a place, until ctx ends and no longer than patience, unless as many of who wait as there are
+// places.
+func (p *Places) Take(ctx context.Context, who string, patience time.Duration) bool {
+	p.mu.Lock()
+	g := p.guest(who)
+	if p.try(g) {
+		p.mu.Unlock()
+		return true
+	}
+	if len(g.queue) >= p.most {
+		p.mu.Unlock()
+		return false
+	}
+	turn := make(chan struct{})
+	g.queue = append(g.queue, turn)
+	p.waiting++
+	p.mu.Unlock()
+
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-turn:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(g.queue, turn)
+	if i < 0 {
+		return true // it came in this moment
+	}
+	g.queue = slices.Delete(g.queue, i, i+1)
+	p.waiting--
+	return false
+}
+
+// Force takes a place although there may be none: for who gave one back in order to come again, or whom another left theirs.
+func (p *Places) Force(who string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enter(p.guest(who))
+}
+
+// Free gives a place back that who has taken.
+func (p *Places) Free(who string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.guest(who).held--
+	p.taken--
+	for p.waiting > 0 {
+		g := p.next()
+		if g == nil {
+			return
+		}
+		close(g.queue[0])
+		g.queue = g.queue[1:]
+		p.waiting--
+		p.enter(g)
+	}
+}
+
+// next returns who waits and holds least, nil if none of those who wait may have a place.
+func (p *Places) next() (least *guest) {
+	for _, g := range p.guests {
+		if len(g.queue) > 0 && p.fits(g) && (least == nil || g.held < least.held) {
+			least = g
+		}
+	}
+	return least
+}
+
+func (p *Places) try(g *guest) bool {
+	if len(g.queue) > 0 || !p.fits(g) {
+		return false
+	}
+	p.enter(g)
+	return true
+}
+
+func (p *Places) fits(g *guest) bool {
+	free := p.most - p.taken
+	return free > 0 && (!g.known || g.held < ofFree*free)
+}
+
+func (p *Places) enter(g *guest) {
+	g.held++
+	p.taken++
+}
+
+func (p *Places) guest(who string) *guest {
+	g := p.guests[who]
+	if g == nil {
+		g = &guest{known: who != ""}
+		p.guests[who] = g
+	}
+	return g
+}

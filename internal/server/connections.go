@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Some connections beyond all others are for probes: a server that has its hands full is not to be taken for a dead one,
+// and restarted. Anybody can open one, so each is short.
+const (
+	spares   = 32
+	spareFor = 2 * time.Second
+)
+
+// limitedListener closes connections beyond a number of them. They could wait to be accepted; but then so would the
+// probes of who could send the clients elsewhere.
+type limitedListener struct {
+	net.Listener
+	slots, spare chan struct{}
+	full         func()
+}
+
+// Accept waits for a connection that there is room for.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
+		default:
+		}
+		l.full()
+		select {
+		case l.spare <- struct{}{}:
+			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.spare }), end: time.Now().Add(spareFor)}, nil
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	free func()
+	end  time.Time // of a spare one
+}
+
+// Close gives the room back.
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
+}
+
+// SetDeadline sets no later one than the end, as do the two below.
+func (c *limitedConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.bounded(t)) }
+
+// SetReadDeadline implements [net.Conn].
+func (c *limitedConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.bounded(t)) }
+
+// SetWriteDeadline implements [net.Conn].
+func (c *limitedConn) SetWriteDeadline(t time.Time) error {
+	return c.Conn.SetWriteDeadline(c.bounded(t))
+}
+
+func (c *limitedConn) bounded(t time.Time) time.Time {
+	if !c.end.IsZero() && (t.IsZero() || t.After(c.end)) {
+		return c.end
+	}
+	return t
+}
+
+type spareKey struct{}
+
+// onSpare marks the context of a spare connection.
+func onSpare(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(*limitedConn); ok && !l.end.IsZero() {
+		return context.WithValue(ctx, spareKey{}, true)
+	}
+	return ctx
+}
+
+// probesAlone answers nothing but probes on spare connections.
+func (s *Server) probesAlone(next http.Handler) http.Handler {
+	refuse := s.handle(func(http.ResponseWriter, *http.Request) error { return errCrowded })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(spareKey{}) == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close")
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		refuse.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,205 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// An entity that the process has never seen goes by the limits of the resource or the system, without a bound: it may have
+// others.
+func TestLocalStranger(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 40))
+		b.chain("alice", "team")
+		b.set("alice", "", weir.PerHour("rpm", 8), weir.PerHour("tpm", 500))
+		b.peer().take("alice", nil) // another process knows her
+		b.take("bob", nil)
+		b.fake.does(dark)
+		d := b.take("alice", weir.Tokens{"rpm": 3}).Decision()
+		if st := d.Statuses; !d.Degraded || d.Over != -1 || len(st) != 1 || st[0].Burst != 40 || st[0].Source != weir.SourceSystem ||
+			!strings.Contains(d.Reason, `"alice" has of its own is not known`) {
+			t.Errorf("%+v", d)
+		}
+		if ok, err := b.Allow(b.ctx, "alice", "api"); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		leases, err := b.AcquireAll(b.ctx, []weir.Request{{Entity: "alice", Resource: "api", Tokens: one}, {Entity: "bob", Resource: "api", Tokens: one}})
+		if err != nil || leases[0].Decision().Over != -1 {
+			t.Error(err)
+		}
+		over := b.refused("alice", weir.Tokens{"rpm": 6})
+		if !over.Degraded || over.Over != -1 {
+			t.Errorf("%+v", over.Decision)
+		}
+		// What would be a mistake by these limits need not be one by her own.
+		for name, tokens := range map[string]weir.Tokens{"more than the burst": {"rpm": 41}, "another limit": {"tpm": 1}} {
+			req := weir.Request{Entity: "alice", Resource: "api", Tokens: tokens}
+			_, err := b.Acquire(b.ctx, req)
+			_, all := b.AcquireAll(b.ctx, []weir.Request{req})
+			_, waited := b.Wait(b.ctx, req)
+			for _, err := range []error{err, all, waited} {
+				if !errors.Is(err, weir.ErrUnavailable) || errors.Is(err, weir.ErrExceedsBurst) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if _, err := b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 41}}); !errors.Is(err, weir.ErrExceedsBurst) {
+			t.Errorf("bob, who is known: %v", err)
+		}
+		_, err = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "unheard of"})
+		wantErr(t, err, weir.ErrUnavailable) // it may have limits of its own
+
+		b.fake.does(recovers)
+		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
+		b.wantLeft("alice", weir.Tokens{"rpm": 3, "tpm": 500}) // 5 were admitted
+		if st := b.BackstopStats(); st.Lost != 0 {
+			t.Errorf("%+v", st)
+		}
+		if d := b.take("alice", weir.Tokens{"rpm": 3}).Decision(); d.Degraded || d.Over != 0 {
+			t.Errorf("%+v", d)
+		}
+		b.refused("alice", one)
+	}, backstopped(4))
+}
+
+// Where the resource counts no requests nobody knows whether the entity's own limits do.
+func TestLocalStrangerAllow(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("tpm", 40))
+		b.take("bob", nil)
+		b.fake.does(dark)
+		_, err := b.Allow(b.ctx, "alice", "api")
+		wantErr(t, err, weir.ErrUnavailable)
+	}, backstopped(1))
+}
+
+// Whoever makes up ids in an outage gets no more shares than there is room for, and nothing is remembered of them besides.
+func TestLocalStrangersAreBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 1))
+		b.take("bob", nil)
+		b.fake.does(dark)
+		for range 20 { // each waits as long as it may
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api"})
+		}
+		before := b.CacheStats()
+		admitted, none := 0, 0
+		for i := range 3000 {
+			_, err := b.Acquire(b.ctx, weir.Request{Entity: fmt.Sprint(i), Resource: "api", Tokens: one})
+			switch {
+			case err == nil:
+				admitted++
+			case errors.Is(err, weir.ErrUnavailable):
+				none++
+			default:
+				t.Fatal(err)
+			}
+		}
+		after := b.CacheStats()
+		if admitted > 128 || none == 0 || after.Plans != before.Plans || after.Entries != before.Entries {
+			t.Errorf("%d admitted, %d had no share; %+v, before %+v", admitted, none, after, before)
+		}
+	}, backstopped(1), func(c *weir.Config) { c.CacheEntries, c.Cooldown = 128, time.Hour })
+}
+
+// A process that begins without the store has a token, and then its share of the rate: its share of the burst is spent, by
+// itself before it began anew, or by others.
+func TestLocalBegins(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 60))
+		b.fake.does(takesAreDark)
+		b.take("alice", one)
+		if d := b.refused("alice", one); d.RetryAfter > 2*time.Second { // 30 a minute
+			t.Errorf("retry after %v", d.RetryAfter)
+		}
+		time.Sleep(10 * time.Second)
+		b.take("alice", weir.Tokens{"rpm": 5})
+		b.refused("alice", one)
+		b.take("bob", weir.Tokens{"rpm": 6}) // since the process began, not since it was asked
+		b.refused("bob", one)
+		b.fake.does(recovers)
+		b.eventually("it is asked", func() bool { return !b.take("carol", nil).Decision().Degraded })
+		b.fake.does(takesAreDark)
+		b.take("dave", weir.Tokens{"rpm": 30}) // of a process that the store has answered before
+		b.refused("dave", one)
+	}, backstopped(2))
+}
+
+// A guess does not outlive the outage: who only waits finds out that the store answers, and is answered as Acquire would.
+func TestLocalStrangerWaits(t *testing.T) {
+	t.Parallel()
+	for _, u := range []weir.Unavailable{weir.Local, weir.Allow} {
+		bubble(t, func(b *bundle) {
+			b.set("", "", weir.PerHour("rpm", 40))
+			b.says("", "api", u)
+			b.peer().set("alice", "", weir.PerHour("tpm", 500))
+			b.take("bob", nil)
+			b.fake.does(dark)
+			b.eventually("it opens", func() bool {
+				_, _ = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api"})
+				return b.BackstopStats().Breaker == "open"
+			})
+			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": 300}}
+			_, err := b.Acquire(b.ctx, req)
+			if _, waited := b.Wait(b.ctx, req); (waited == nil) != (err == nil) || (err == nil) != (u == weir.Allow) {
+				t.Errorf("%s: %v, but Acquire says %v", u, waited, err)
+			}
+			b.fake.does(recovers)
+			time.Sleep(time.Minute)
+			for i := range 2 { // the second waits for tokens, by limits that are known now
+				began := time.Now()
+				lease, err := b.Wait(b.ctx, req)
+				if err != nil || lease.Decision().Degraded || (time.Since(began) > time.Minute) != (i > 0) {
+					t.Errorf("%s: %v after %v", u, err, time.Since(began))
+				}
+			}
+		}, backstopped(1))
+	}
+}
+
+// Who has limits that cannot be read is refused with the store, and without it: no stranger, who goes by others.
+func TestLocalUnreadableIsNoStranger(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 40))
+		bad := store.Record{Key: store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice", Sub: "api"}, Value: []byte(`{"limits":5}`)}
+		must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
+		b.take("bob", nil)
+		ask := func() error {
+			_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+			return err
+		}
+		var unreadable *weir.StoreError
+		if err := ask(); !errors.As(err, &unreadable) || errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		b.fake.does(dark)
+		wantErr(t, ask(), weir.ErrUnavailable)
+		b.fake.does(recovers)
+		time.Sleep(time.Minute)
+		bad.Version, bad.Value = 1, []byte(`{}`)
+		must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
+		must(t, ask())
+		bad.Version, bad.Value = 2, []byte(`{"limits":5}`)
+		must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
+		time.Sleep(time.Hour)
+		must(t, ask()) // by what was good before, as without the store
+		b.fake.does(dark)
+		b.eventually("it opens", func() bool {
+			_ = ask()
+			return b.BackstopStats().Breaker == "open"
+		})
+		b.SharesChanged() // so that it is looked up again
+		must(t, ask())
+	}, backstopped(1))
+}

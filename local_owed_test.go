@@ -1,0 +1,174 @@
+package weir_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// takesAreDark makes a store answer nothing but what the limits are.
+func takesAreDark(f *fakeStore) {
+	f.take = func(ctx context.Context, _ store.Take) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
+	f.settle = func(ctx context.Context, _ store.Settle) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
+}
+
+// sluggish is a limit of which time covers nothing while a test runs.
+func sluggish(burst int64) weir.Limit {
+	return weir.Limit{Name: "rpd", Amount: 1, Period: 366 * 24 * time.Hour, Burst: burst}
+}
+
+// What the store never was charged does not come back to it: neither when the lease ends after that is known, nor before.
+func TestLocalLostIsNotReturned(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"after it is known": false, "before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bundle) {
+				b.set("", "", sluggish(1000))
+				b.take("alice", weir.Tokens{"rpd": 600})
+				b.fake.does(dark)
+				lease := b.take("alice", weir.Tokens{"rpd": 400})
+				b.fake.does(recovers)
+				var tries atomic.Int64
+				b.fake.does(func(f *fakeStore) {
+					f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
+						switch n := tries.Add(1); {
+						case n == 1:
+							return store.Outcome{}, errDown // nobody knows what became of it
+						case n == 2 || s.Debits[0].Charges[0].Amount > 0:
+							return store.Outcome{}, store.ErrTooManyBuckets
+						}
+						return f.Store.Settle(ctx, s)
+					}
+				})
+				if before {
+					b.eventually("it is tried", func() bool { return tries.Load() == 1 })
+					must(t, lease.Rollback(b.ctx))
+				}
+				b.eventually("it is lost", func() bool { return b.BackstopStats().Lost == 400 })
+				if !before {
+					must(t, lease.Rollback(b.ctx))
+				}
+				b.eventually("nothing is left to do", func() bool { return b.BackstopStats().Owing == 0 })
+				time.Sleep(5 * time.Second)
+				if left := b.left("alice", "rpd"); left != 400 {
+					t.Errorf("%d are left, of 1000 of which 600 were spent", left)
+				}
+			}, backstopped(1))
+		})
+	}
+}
+
+// However many limits requests bring along in an outage, it is remembered of few what is owed: the others are full again.
+func TestLocalOwedIsBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.take("alice", nil)
+		b.fake.does(dark)
+		for i := range 1000 {
+			b.takeFor(with(weir.PerSecond("rps", int64(1+i)))(weir.Tokens{"rps": int64(1 + i)}))
+			time.Sleep(2 * time.Second)
+		}
+		if n := weir.OwedLimits(b.Limiter); n > 80 {
+			t.Errorf("%d limits of one bucket", n)
+		}
+		if st := b.BackstopStats(); st.Lost != 0 || st.Admitted != 1000*1001/2 {
+			t.Errorf("%+v", st)
+		}
+		b.fake.does(recovers)
+		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
+	}, backstopped(1))
+}
+
+// A limit that changes is owed as one, and charged as it is then.
+func TestLocalOwedOfChangedLimit(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerDay("rpd", 1000))
+		b.take("alice", nil)
+		for i := range 200 { // an outage of the takes, while the limits can be changed
+			b.fake.does(takesAreDark)
+			b.take("alice", weir.Tokens{"rpd": 1})
+			b.fake.does(func(f *fakeStore) { f.take = nil })
+			b.set("", "", weir.PerDay("rpd", int64(1001+i)))
+		}
+		if n := weir.OwedLimits(b.Limiter); n != 1 {
+			t.Errorf("%d limits, want one", n)
+		}
+		b.fake.does(recovers)
+		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
+		if left := b.left("alice", "rpd"); left < 1000-2 || left > 1000 { // 1200 less 200, and those that time has covered
+			t.Errorf("%d are left", left)
+		}
+	}, backstopped(1), func(c *weir.Config) { c.Cooldown = -1 })
+}
+
+// What is owed to a namespace that was purged meanwhile is charged where nobody looks: not to the one that has its name now.
+func TestLocalOwedToPurged(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		create := func() *weir.Limiter {
+			_, err := b.CreateNamespace(b.ctx, "tenant")
+			must(t, err)
+			lim := b.In("tenant")
+			must(t, lim.SetLimits(b.ctx, weir.Scope{}, sluggish(100)))
+			return lim
+		}
+		take := func(lim *weir.Limiter, n int64) error {
+			_, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": n}})
+			return err
+		}
+		lim := create()
+		must(t, take(lim, 0))
+		b.fake.does(takesAreDark)
+		must(t, take(lim, 60))
+		must(t, b.DeleteNamespace(b.ctx, "tenant"))
+		must(t, b.PurgeNamespace(b.ctx, "tenant"))
+		lim = create()
+		b.fake.does(recovers)
+		b.eventually("it is charged", func() bool { st := b.BackstopStats(); return st.Owing == 0 && st.Charged == 60 })
+		must(t, take(lim, 100))
+	}, backstopped(1))
+}
+
+// A limiter that was closed admits nothing from its shares, and knows that what changes then is lost.
+func TestLocalAfterClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setupOn(t, &fakeStore{Store: memory.New(nil)}, nil, backstopped(1), func(c *weir.Config) { c.Cooldown = time.Hour })
+		b.set("", "", sluggish(100))
+		b.take("alice", nil)
+		b.fake.does(takesAreDark)
+		lease := b.take("alice", weir.Tokens{"rpd": 10})
+		b.eventually("it is not asked", func() bool {
+			_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+			return err == nil && b.BackstopStats().Breaker == "open"
+		})
+		must(t, b.Close())
+		if st := b.BackstopStats(); st.Lost != 10 || st.Owing != 0 {
+			t.Errorf("%+v", st)
+		}
+		req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}}
+		for _, on := range []weir.Unavailable{weir.Local, weir.Allow, weir.Deny} {
+			req.OnUnavailable = on
+			_, err := b.Acquire(b.ctx, req)
+			wantErr(t, err, weir.ErrClosed)
+			_, err = b.AcquireAll(b.ctx, []weir.Request{req})
+			wantErr(t, err, weir.ErrClosed)
+		}
+		_, err := b.Allow(b.ctx, "alice", "api")
+		wantErr(t, err, weir.ErrClosed)
+		must(t, lease.Adjust(b.ctx, weir.Tokens{"rpd": 5}))
+		must(t, lease.Rollback(b.ctx))
+		if st := b.BackstopStats(); st.Lost != 15 || st.Owing != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}

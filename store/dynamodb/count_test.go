@@ -1,0 +1,179 @@
+package dynamodb_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// wantTakes checks how many takes a bucket has admitted since its birth, net of those that were undone.
+func (st *stage) wantTakes(b store.Bucket, want int64) {
+	st.Helper()
+	if got := st.state(b).Takes; got != want {
+		st.Errorf("%s counts %d takes, want %d", b.Entity, got, want)
+	}
+}
+
+// TestTakesCounted: an item counts the takes that were admitted, in the writes that admit them: not those that were
+// refused, nor what is forced or returned, and those that span several shards once.
+func TestTakesCounted(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s, other := st.open(noGuard), st.open(noGuard, noMemory)
+	l, alice, bob := per("rpm", 60, time.Minute, 60), bkt("alice"), bkt("bob")
+	st.want(s, true, of(alice, l, 10))
+	st.want(s, true, of(alice, l, 0))
+	st.want(other, true, of(alice, l, 10), of(bob, l, 60))
+	st.want(s, false, of(alice, l, 41))
+	st.settle(s, of(alice, l, 5))
+	st.settle(s, of(alice, l, -5))
+	st.wantTakes(alice, 3)
+	st.wantTakes(bob, 1)
+	if n, _ := st.number(alice, "tc"); n != "3" {
+		t.Errorf("the item says %s", n)
+	}
+	st.split(s, alice, 4)
+	before := st.state(alice).Takes
+	st.want(s, true, of(alice, l, 35)) // no shard has as much
+	st.wantTakes(alice, before+1)
+	st.must(s.Forget(t.Context(), alice))
+	st.want(s, true, of(alice, l, 1))
+	st.wantTakes(alice, 1)
+}
+
+// TestTakesUndone: a take that another bucket refuses counts for none, whether there is anything to be given back of it, or
+// it has melted, or it took nothing: the next write to the bucket tells.
+func TestTakesUndone(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		tokens int64
+		melts  time.Duration
+		waits  bool // for a write
+	}{
+		"given back": {4, 0, false}, "melted": {4, time.Hour, true}, "of nothing": {0, 0, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s, other := st.open(noGuard), st.open(noGuard)
+			l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+			st.want(other, true, of(bob, l, 10))
+			st.want(s, false, of(alice, l, tt.tokens), of(bob, l, 1))
+			st.wantTakes(alice, 1) // before it is undone
+			st.clock.Advance(tt.melts)
+			writes := st.writes()
+			s.Flush()
+			want := int64(0)
+			if tt.waits {
+				want = 1
+				if n := st.writes() - writes; n > 0 {
+					t.Errorf("%s: %d writes", name, n)
+				}
+			}
+			st.wantTakes(alice, want)
+			st.want(s, true, of(alice, l, 1))
+			st.wantTakes(alice, 1)
+			st.wantTakes(bob, 1)
+		})
+	}
+}
+
+// TestTakesAhead: takes that were served by what was debited ahead are told by the next write, also by that which gives the
+// rest of it back.
+func TestTakesAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard, st.flow(), ahead(0.5))
+		rps, alice := per("rps", 1000, time.Hour, 1000), bkt("alice")
+		calls := st.spent(func() {
+			for range 100 {
+				time.Sleep(2 * time.Millisecond)
+				st.want(s, true, of(alice, rps, 1))
+			}
+		})
+		if calls > 50 {
+			t.Errorf("%d calls: nothing was debited ahead", calls)
+		}
+		st.must(s.Close())
+		st.wantTakes(alice, 100)
+	})
+}
+
+// TestTakesOfABirth: what an item has counted goes with its id, also where full overrides give up their places.
+func TestTakesOfABirth(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard)
+	alice := bkt("alice")
+	over := func(i int) *store.Limit {
+		l := per(fmt.Sprint("o", i), 1, time.Second, 1)
+		l.Override = true
+		return l
+	}
+	for i := range store.MaxOverrides {
+		st.want(s, true, of(alice, over(i), 1))
+	}
+	was := st.state(alice)
+	st.clock.Advance(time.Minute)
+	st.want(s, true, of(alice, over(99), 1))
+	if is := st.state(alice); is.ID == was.ID || was.Takes != store.MaxOverrides || is.Takes != 1 {
+		t.Errorf("%d takes of birth %d, then %d of %d", was.Takes, was.ID, is.Takes, is.ID)
+	}
+}
+
+// TestTakesRepeated: what a write that was not made was to tell, the one tells that is made instead.
+func TestTakesRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
+		l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+		st.want(st.open(noGuard), true, of(bob, l, 10))
+		st.want(s, false, of(alice, l, 0), of(bob, l, 1)) // which waits to be told
+		p.throttle(2, "TableWriteMaxOnDemandThroughputExceeded")
+		st.clock.Advance(time.Hour)
+		st.want(st.open(noGuard), true, of(alice, l, 1)) // so that the guess is wrong, too
+		writes := st.writes()
+		st.want(s, true, of(alice, l, 1))
+		if n := st.writes() - writes; n != 2 {
+			t.Errorf("%d writes, want two, and two that were throttled", n)
+		}
+		st.wantTakes(alice, 2)
+		st.must(s.Close())
+	})
+}
+
+// TestSweepUncounted: what others debit for the first time while full overrides give up their places is counted under the old
+// id alone.
+func TestSweepUncounted(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s, p := st.join(noGuard)
+	l, alice := per("rpm", 60, time.Minute, 60), bkt("alice")
+	over := func(i int) store.Debit {
+		o := per(fmt.Sprint("o", i), 1, time.Second, 1)
+		o.Override = true
+		return store.Debit{Bucket: alice, Charges: []store.Charge{{Limit: l}, {Limit: o, Amount: 1000}}}
+	}
+	for i := range store.MaxOverrides {
+		st.want(s, true, over(i))
+	}
+	st.clock.Advance(time.Minute)
+	was := st.state(alice).ID
+	p.before = func(string, any) error {
+		p.before = nil
+		st.want(st.open(noGuard), true, of(alice, l, 5))
+		return nil
+	}
+	st.want(s, true, over(99))
+	if d, ok := st.number(alice, "D_rpm"); ok || st.state(alice).ID == was {
+		t.Errorf("%s debited of another birth", d)
+	}
+	if n := st.outstanding(alice, "rpm"); n != 5000 {
+		t.Errorf("%d outstanding", n)
+	}
+}

@@ -1,0 +1,254 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// says sets what is answered of a scope when the store does not answer.
+func (b *bundle) says(entity, resource string, u weir.Unavailable) {
+	b.t.Helper()
+	must(b.t, b.SetOnUnavailable(b.ctx, weir.Scope{Entity: entity, Resource: resource}, u))
+}
+
+// answer returns what becomes of requests of an entity on "api" by what is set, and fails the test unless that is the same
+// in each way to ask.
+func (b *bundle) answer(entity string) weir.Unavailable {
+	b.t.Helper()
+	req := weir.Request{Entity: entity, Resource: "api"}
+	lease, err := b.Acquire(b.ctx, req)
+	got := weir.Deny
+	switch {
+	case err == nil && lease.Decision().Over < 0 && len(lease.Decision().Statuses) == 0:
+		got = weir.Allow
+	case err == nil && lease.Decision().Degraded:
+		got = weir.Local
+	case !errors.Is(err, weir.ErrUnavailable):
+		b.t.Errorf("%s: %v", entity, err)
+	}
+	_, err = b.AcquireAll(b.ctx, []weir.Request{req})
+	_, waited := b.Wait(b.ctx, req)
+	_, allowed := b.Allow(b.ctx, entity, "api")
+	for _, err := range []error{err, waited, allowed} {
+		if errors.Is(err, weir.ErrUnavailable) != (got == weir.Deny) {
+			b.t.Errorf("%s: %v, but Acquire says %s", entity, err, got)
+		}
+	}
+	return got
+}
+
+// Of the levels at which limits are looked for the first that says it counts, whichever has the limits.
+func TestOnUnavailableLevels(t *testing.T) {
+	t.Parallel()
+	const unset = weir.UnavailableDefault
+	for _, tt := range []struct{ entity, general, resource, system, config, want weir.Unavailable }{
+		{unset, unset, unset, unset, weir.Local, weir.Local},
+		{unset, unset, unset, weir.Allow, weir.Local, weir.Allow},
+		{unset, unset, weir.Deny, weir.Allow, weir.Local, weir.Deny},
+		{unset, weir.Local, weir.Deny, weir.Allow, weir.Deny, weir.Local},
+		{weir.Allow, weir.Local, weir.Deny, weir.Deny, weir.Deny, weir.Allow},
+		{weir.Local, unset, unset, weir.Deny, weir.Allow, weir.Local},
+	} {
+		for _, limited := range []weir.Scope{{}, {Entity: "alice", Resource: "api"}, {Entity: "alice"}} {
+			bubble(t, func(b *bundle) {
+				b.set(limited.Entity, limited.Resource, weir.PerMinute("rpm", 1000))
+				b.says("alice", "api", tt.entity)
+				b.says("alice", "", tt.general)
+				b.says("", "api", tt.resource)
+				b.says("", "", tt.system)
+				x := b.explained("alice", nil)
+				if x.OnUnavailable != tt.want {
+					t.Errorf("%+v: explained as %s from %s", tt, x.OnUnavailable, x.OnUnavailableFrom)
+				}
+				b.take("alice", nil)
+				b.fake.does(takeFails(errDown))
+				if got := b.answer("alice"); got != tt.want {
+					t.Errorf("%+v, limits of %+v: %s", tt, limited, got)
+				}
+			}, func(c *weir.Config) { c.OnUnavailable = tt.config })
+		}
+	}
+}
+
+// Of a chain whose entities differ the strictest counts; of those that are not charged nothing does.
+func TestOnUnavailableOfChain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.chain("child", "team", "org")
+		b.set("child", "", weir.PerMinute("rpm", 1000))
+		b.set("org", "", weir.PerMinute("rpm", 1000))
+		want := func(u weir.Unavailable, from string) {
+			t.Helper()
+			b.fake.does(recovers)
+			if x := b.explained("child", nil); x.OnUnavailable != u || x.OnUnavailableFrom != from {
+				t.Errorf("explained as %s from %s, want %s from %s", x.OnUnavailable, x.OnUnavailableFrom, u, from)
+			}
+			b.take("child", nil)
+			b.fake.does(takeFails(errDown))
+			if got := b.answer("child"); got != u {
+				t.Errorf("%s, want %s", got, u)
+			}
+		}
+		want(weir.Allow, "config")
+		b.says("team", "", weir.Deny) // it has no limits: it is not charged
+		want(weir.Allow, "config")
+		b.says("org", "", weir.Local)
+		want(weir.Local, "entity-default")
+		b.says("child", "api", weir.Deny)
+		want(weir.Deny, "entity")
+		b.says("child", "api", weir.Allow)
+		want(weir.Local, "entity-default")
+		b.says("org", "", weir.Deny)
+		want(weir.Deny, "entity-default")
+	}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.Allow, -1 })
+}
+
+// A request that brings limits along goes by what the resource says: those of the entity are passed over, and not read.
+func TestOnUnavailableOfOverride(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		req := with(weir.PerMinute("rpm", 10))(one)
+		b.says("alice", "api", weir.Allow)
+		b.says("", "api", weir.Deny)
+		b.takeFor(req)
+		b.fake.does(takeFails(errDown))
+		_, err := b.Acquire(b.ctx, req)
+		wantErr(t, err, weir.ErrUnavailable)
+		x, err := b.Explain(b.ctx, req)
+		must(t, err)
+		if x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "resource" {
+			t.Errorf("explained as %s from %s", x.OnUnavailable, x.OnUnavailableFrom)
+		}
+	}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+}
+
+// What was read serves on when it has expired, and of an entity that was never seen what the resource says.
+func TestOnUnavailableIsRemembered(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.says("", "api", weir.Deny)
+		b.says("vip", "", weir.Allow)
+		b.take("alice", nil)
+		b.take("vip", nil)
+		time.Sleep(time.Hour)
+		b.fake.does(dark)
+		for _, entity := range []string{"alice", "stranger"} {
+			if got := b.answer(entity); got != weir.Deny {
+				t.Errorf("%s: %s", entity, got)
+			}
+		}
+		if got := b.answer("vip"); got != weir.Allow {
+			t.Errorf("vip: %s", got)
+		}
+		if _, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"}); err != nil { // as is configured
+			t.Error(err)
+		}
+	}, func(c *weir.Config) { c.OnUnavailable, c.DecideWithin = weir.Allow, 10*time.Millisecond })
+}
+
+// What a file of the last known configuration says counts from the start.
+func TestOnUnavailableFromLastGood(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.fake.does(dark)
+		lim := b.In("tenant")
+		for i, what := range []string{"asked", "not asked: the breaker is open"} {
+			if i > 0 {
+				b.eventually("it opens", func() bool {
+					_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+					return b.BackstopStats().Breaker == "open"
+				})
+			}
+			_, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "login"})
+			wantErr(t, err, weir.ErrUnavailable)
+			lease, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+			if err != nil || len(lease.Decision().Statuses) != 1 {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}, func(c *weir.Config) {
+		c.OnUnavailable, c.DecideWithin, c.Cooldown = weir.Local, 10*time.Millisecond, time.Hour
+		c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
+			for _, k := range keys {
+				text := map[store.Key]string{
+					{Namespace: store.Registry, Kind: store.KindNamespace, ID: "tenant"}: `{"id":"n1","created":"2026-01-01T00:00:00Z"}`,
+					{Namespace: "n1", Kind: store.KindSystem}:                            `{"limits":[{"name":"rpm","amount":7,"period":"min"}]}`,
+					{Namespace: "n1", Kind: store.KindResourceLimits, ID: "login"}:       `{"on_unavailable":"deny"}`,
+				}[k]
+				r := store.Record{Key: k}
+				if text != "" {
+					r.Version, r.Value = 1, []byte(text)
+				}
+				got.Records = append(got.Records, r)
+			}
+			return got, true
+		}
+	})
+}
+
+// Where a level says local, shares are kept warm from then on: an outage hands out no fresh burst.
+func TestOnUnavailableLocalIsWarm(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerHour("rpm", 10))
+		b.says("", "api", weir.Local)
+		b.take("alice", weir.Tokens{"rpm": 10})
+		b.fake.does(dark)
+		b.refused("alice", one)
+	})
+}
+
+// Limits and what is set with them do not disturb each other, at any level.
+func TestOnUnavailableAndLimits(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []weir.Scope{{Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}} {
+		lim, ctx := memoryLimiter(t), t.Context()
+		check := func(limits int, u weir.Unavailable) {
+			t.Helper()
+			got, err := lim.Limits(ctx, scope)
+			must(t, err)
+			if len(got.Limits) != limits || got.OnUnavailable != u {
+				t.Errorf("%+v: got %+v, want %d limits and %q", scope, got, limits, u)
+			}
+		}
+		must(t, lim.SetOnUnavailable(ctx, scope, weir.Deny))
+		check(0, weir.Deny)
+		_, err := lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api"})
+		wantErr(t, err, weir.ErrNoLimits)
+		wantErr(t, lim.DeleteLimits(ctx, scope), weir.ErrNotFound)
+		must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 1)))
+		check(1, weir.Deny)
+		must(t, lim.DeleteLimits(ctx, scope))
+		check(0, weir.Deny)
+		must(t, lim.SetOnUnavailable(ctx, scope, weir.UnavailableDefault))
+		_, err = lim.Limits(ctx, scope)
+		wantErr(t, err, weir.ErrNotFound)
+		wantConfigError(t, lim.SetOnUnavailable(ctx, scope, "maybe"), "on_unavailable")
+		page, err := lim.Audit(ctx, weir.AuditQuery{})
+		must(t, err)
+		if n := len(page.Events); n != 4 || page.Events[0].Action != "limits.on_unavailable" {
+			t.Errorf("%+v: %d events, %+v", scope, n, page.Events)
+		}
+	}
+}
+
+// A record that a newer weir has written, with an answer that this one does not know, refuses.
+func TestOnUnavailableOfNewerWeir(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		key := store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "api"}
+		must(t, b.fake.Commit(context.Background(), store.Write{Record: store.Record{Key: key, Value: []byte(`{"on_unavailable":"queue"}`)}}))
+		b.take("alice", nil)
+		b.fake.does(takeFails(errDown))
+		if got := b.answer("alice"); got != weir.Deny {
+			t.Error(got)
+		}
+	}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+}
