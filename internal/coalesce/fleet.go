@@ -10,25 +10,29 @@ import (
 type Fleet struct {
 	mu     sync.Mutex
 	moving int
-	still  sync.Cond           // moving became 0; its lock is mu
-	parked map[parker]struct{} // lanes that wait for their time
-	urgent int                 // flushes under way, and one more once closed
-	idle   []chan mover        // goroutines that wait for work, the latest last
+	still  sync.Cond          // moving became 0; its lock is mu
+	parked map[mover]struct{} // lanes that wait for their time
+	urgent int                // flushes under way, and one more once closed
+	idle   []chan mover       // goroutines that wait for work, the latest last
 	closed bool
 }
 
-type parker interface{ kick() }
-
-type mover interface{ move() }
+// mover is a lane.
+type mover interface {
+	move()
+	kick()
+}
 
 // maxIdle is how many goroutines are kept.
 const maxIdle = 256
 
 // run has a lane move. The goroutine is one that has done so before, if there is one: a call of the SDK needs a deep
-// stack, which a new one would have to grow each time.
+// stack, which a new one would have to grow each time. The lane waits no more in the same step in which it moves: in between
+// a flush would see it do neither.
 func (f *Fleet) run(m mover) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	delete(f.parked, m)
 	f.moving++
 	if n := len(f.idle); n > 0 {
 		f.idle[n-1] <- m
@@ -120,17 +124,11 @@ func (f *Fleet) wait() {
 	}
 }
 
-func (f *Fleet) park(l parker) {
+func (f *Fleet) park(m mover) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.parked == nil {
-		f.parked = make(map[parker]struct{})
+		f.parked = make(map[mover]struct{})
 	}
-	f.parked[l] = struct{}{}
-}
-
-func (f *Fleet) wake(l parker) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.parked, l)
+	f.parked[m] = struct{}{}
 }

@@ -54,6 +54,29 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// TestFlushAsPauseEnds: a lane whose pause ends in the moment of a flush is waited for.
+func TestFlushAsPauseEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var fleet coalesce.Fleet
+		defer fleet.Close()
+		for range 10_000 {
+			p := newPatient(&fleet)
+			riders := p.add("a")
+			synctest.Wait()
+			time.Sleep(time.Hour)
+			fleet.Flush()
+			p.lane.Lock()
+			idle := p.lane.Idle()
+			p.lane.Unlock()
+			if !idle {
+				t.Fatal("the flush has ended, and the lane goes on")
+			}
+			p.await(t, riders...)
+		}
+	})
+}
+
 // TestClosed: after the end nobody is kept waiting for company, and a second end is as good as the first.
 func TestClosed(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,6 @@ func (l *Lane[R]) start() {
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
-		l.fleet.wake(l)
 	}
 	l.moving = true
 	l.fleet.run(l)

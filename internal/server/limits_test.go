@@ -283,6 +283,7 @@ func TestConnections(t *testing.T) {
 			wants("one too many", third, path, want)
 			wants("one too many, once more", third, path, 0)
 		}
+		synctest.Wait() // until their places are free
 		var silent []net.Conn
 		for range server.Spares {
 			silent = append(silent, p.dial())
