@@ -136,7 +136,7 @@ func raceProbe() probe {
 		}
 		add(name, func(e *env, tokens int) ([]asker, error) {
 			b, err := newReader(e, check, int64(tokens), day)
-			return many(instances, b.allow), err
+			return many(instances, b.Allow), err
 		})
 	}
 	for _, c := range onRedis {

@@ -92,8 +92,8 @@ func skewProbe() probe {
 				return finding{}, err
 			}
 			other := *b
-			other.now = func() time.Time { return time.Now().Add(ahead) }
-			return pair(e, b.allow, other.allow), nil
+			other.Now = func() time.Time { return time.Now().Add(ahead) }
+			return pair(e, b.Allow, other.Allow), nil
 		}},
 	}
 	return p
