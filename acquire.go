@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -40,18 +39,9 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 		l.core.local.want()
 	}
 	lease, p, err := l.ask(ctx, req)
-	if err == nil {
-		l.core.done(call, breaker.Succeeded)
-		return lease, nil
-	}
-	if _, over := err.(*ExceededError); over { //nolint:errorlint // as ask returns it
-		l.core.done(call, breaker.Succeeded)
-		return nil, err
-	}
-	trouble, err := triage(ctx, err)
-	l.core.answered(call, trouble, err)
+	trouble, err := l.core.answered(ctx, call, err)
 	if !trouble {
-		return nil, err
+		return lease, err
 	}
 	return l.orDegrade(req, p, err)
 }
@@ -127,14 +117,9 @@ func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, 
 		return p, ok, CauseOpen, err
 	}
 	p, ok, err := l.askAllow(ctx, entity, resource)
-	if err == nil {
-		l.core.done(call, breaker.Succeeded)
-		return p, ok, CauseNone, nil
-	}
-	trouble, err := triage(ctx, err)
-	l.core.answered(call, trouble, err)
+	trouble, err := l.core.answered(ctx, call, err)
 	if !trouble {
-		return nil, false, CauseNone, err
+		return p, ok, CauseNone, err
 	}
 	cause := causeOf(err)
 	p, ok, err = l.allowDegraded(entity, resource, p, err)

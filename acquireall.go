@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -47,18 +46,9 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 		return l.orDegradeAll(reqs, errOpen)
 	}
 	leases, err := l.askAll(ctx, reqs)
-	if err == nil {
-		l.core.done(call, breaker.Succeeded)
-		return leases, nil
-	}
-	if _, over := err.(*ExceededError); over { //nolint:errorlint // as askAll returns it
-		l.core.done(call, breaker.Succeeded)
-		return nil, err
-	}
-	trouble, err := triage(ctx, err)
-	l.core.answered(call, trouble, err)
+	trouble, err := l.core.answered(ctx, call, err)
 	if !trouble {
-		return nil, err
+		return leases, err
 	}
 	return l.orDegradeAll(reqs, err)
 }

@@ -161,14 +161,20 @@ func (c *core) done(call breaker.Call, r breaker.Result) {
 	}
 }
 
-// answered tells the breaker what came of asking. The caller's end, mistakes, and what the cell does not know say nothing
-// of the store.
-func (c *core) answered(call breaker.Call, trouble bool, err error) {
+// answered tells the breaker what came of asking, and reports whether that is the store's trouble, and how the caller is to
+// see it. The caller's end, mistakes, and what the cell does not know say nothing of the store.
+func (c *core) answered(ctx context.Context, call breaker.Call, err error) (trouble bool, _ error) {
+	if _, over := err.(*ExceededError); err == nil || over { //nolint:errorlint // a refusal is not wrapped
+		c.done(call, breaker.Succeeded)
+		return false, err
+	}
+	trouble, err = triage(ctx, err)
 	if trouble && !errors.Is(err, errOldShare) {
 		c.done(call, breaker.Failed)
 	} else {
 		c.done(call, breaker.Unknown)
 	}
+	return trouble, err
 }
 
 // countCause counts a decision without the store.
