@@ -16,9 +16,9 @@ type rule struct {
 
 // Groups of packages that several rules name. x/sync is allowed wherever the standard library is.
 var (
-	core      = []string{"store", "internal/bucket", "internal/usage", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
-	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
-	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/usage", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
+	core      = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
+	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
+	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/usage", "internal/packed", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
 	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest", "internal/cloudtest"}
@@ -39,6 +39,10 @@ var rules = []rule{
 	{
 		room: "internal/bucket", catches: "golang.org/x/sync/errgroup",
 		why: "the arithmetic is pure",
+	},
+	{
+		room: "internal/packed", catches: "store",
+		why: "bytes are all that it knows",
 	},
 	{
 		room: "internal/catalogcache", only: []string{"store", "golang.org/x/sync/..."}, catches: ".",
@@ -65,11 +69,11 @@ var rules = []rule{
 		why: "memory and disk share it",
 	},
 	{
-		room: "internal/usage", only: []string{"store", "internal/bucket"}, catches: "go.etcd.io/bbolt",
+		room: "internal/usage", only: []string{"store", "internal/bucket", "internal/packed"}, catches: "go.etcd.io/bbolt",
 		why: "the fold is pure, and the stream reader links it, too",
 	},
 	{
-		room: "internal/table", only: []string{"store", "internal/bucket", "internal/usage"}, catches: "store/memory",
+		room: "internal/table", only: []string{"store", "internal/bucket", "internal/usage", "internal/packed"}, catches: "store/memory",
 		why: "memory and disk share it",
 	},
 	{

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/packed"
 )
 
 // A lease id is all that there is to know about a lease, so that any instance with the same key can settle it:
@@ -130,7 +131,7 @@ func appendLease(b []byte, l *Lease) []byte {
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
 	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
-		b = appendText(b, s)
+		b = packed.AppendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
 	for i := range h.Charges {
@@ -150,9 +151,9 @@ func appendLease(b []byte, l *Lease) []byte {
 		}
 		b = append(b, flags)
 		if flags&flagParent != 0 {
-			b = appendText(b, c.Entity)
+			b = packed.AppendText(b, c.Entity)
 		}
-		b = appendText(b, c.Limit.Name)
+		b = packed.AppendText(b, c.Limit.Name)
 		b = binary.AppendVarint(b, c.Limit.Amount)
 		b = binary.AppendVarint(b, int64(c.Limit.Period))
 		b = binary.AppendVarint(b, c.Limit.Burst)
@@ -161,86 +162,29 @@ func appendLease(b []byte, l *Lease) []byte {
 	return b
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 func parse(payload []byte) (*Lease, bool) {
-	r := reader{b: payload}
-	if r.byte() != version {
+	r := packed.Reader{Rest: payload}
+	if r.Byte() != version {
 		return nil, false
 	}
 	l := &Lease{}
 	h := &l.Held
-	h.Expires = time.UnixMilli(r.varint()).UTC()
-	h.Seq = int(r.uvarint())
+	h.Expires = time.UnixMilli(r.Varint()).UTC()
+	h.Seq = int(r.Uvarint())
 	for _, s := range []*string{&h.ID, &l.Namespace, &h.Namespace, &h.Entity, &h.Resource} {
-		*s = r.text()
+		*s = r.Text()
 	}
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		return nil, false
-	}
-	for range n {
+	for range r.Count() {
 		c := weir.HeldCharge{Entity: h.Entity}
-		flags := r.byte()
+		flags := r.Byte()
 		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
 		h.Local = h.Local || flags&flagLocal != 0
 		if flags&flagParent != 0 {
-			c.Entity = r.text()
+			c.Entity = r.Text()
 		}
-		c.Limit = weir.Limit{Name: r.text(), Amount: r.varint(), Period: time.Duration(r.varint()), Burst: r.varint()}
-		c.Tokens = r.varint()
+		c.Limit = weir.Limit{Name: r.Text(), Amount: r.Varint(), Period: time.Duration(r.Varint()), Burst: r.Varint()}
+		c.Tokens = r.Varint()
 		h.Charges = append(h.Charges, c)
 	}
-	return l, !r.bad && len(r.b) == 0 && h.Seq >= 0
-}
-
-// reader takes a payload apart. After a mistake it returns zeroes.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) fail() { r.b, r.bad = nil, true }
-
-func (r *reader) byte() byte {
-	if len(r.b) == 0 {
-		r.fail()
-		return 0
-	}
-	c := r.b[0]
-	r.b = r.b[1:]
-	return c
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) text() string {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.fail()
-		return ""
-	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
+	return l, r.Done() && h.Seq >= 0
 }

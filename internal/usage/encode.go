@@ -6,11 +6,20 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/weirlimits/weir/internal/packed"
 	"github.com/weirlimits/weir/store"
 )
 
 // errDecode says that bytes are not what was written.
 var errDecode = errors.New("the usage record is damaged")
+
+// whole returns an error unless all was read.
+func whole(d *packed.Reader) error {
+	if !d.Done() {
+		return errDecode
+	}
+	return nil
+}
 
 // Append appends an account's bytes.
 func (a *Account) Append(buf []byte) []byte {
@@ -28,7 +37,7 @@ func (a *Account) Append(buf []byte) []byte {
 	for i := range a.trails {
 		t := &a.trails[i]
 		buf = binary.AppendUvarint(buf, t.birth)
-		buf = append(appendString(buf, t.limit), byte(t.figure))
+		buf = append(packed.AppendText(buf, t.limit), byte(t.figure))
 		buf = binary.AppendVarint(buf, t.base)
 		buf = binary.AppendUvarint(buf, uint64(len(t.marks)))
 		for _, m := range t.marks {
@@ -37,31 +46,31 @@ func (a *Account) Append(buf []byte) []byte {
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(a.peaks)))
 	for _, p := range a.peaks {
-		buf = binary.AppendVarint(binary.AppendVarint(appendString(buf, p.limit), p.hour), p.amount)
+		buf = binary.AppendVarint(binary.AppendVarint(packed.AppendText(buf, p.limit), p.hour), p.amount)
 	}
 	return buf
 }
 
 // Decode sets an account to what was appended.
 func (a *Account) Decode(raw []byte) error {
-	d := decoder{rest: raw}
-	*a = Account{floor: d.uvarint()}
-	flags := d.byte()
-	a.opened, a.ended, a.horizon = flags&1 != 0, flags&2 != 0, d.varint()
-	for range d.count() {
-		t := trail{birth: d.uvarint(), limit: d.string(), figure: Figure(d.byte()), base: d.varint()}
-		for range d.count() {
-			t.marks = append(t.marks, mark{a.horizon + d.varint(), d.varint()})
+	d := packed.Reader{Rest: raw}
+	*a = Account{floor: d.Uvarint()}
+	flags := d.Byte()
+	a.opened, a.ended, a.horizon = flags&1 != 0, flags&2 != 0, d.Varint()
+	for range d.Count() {
+		t := trail{birth: d.Uvarint(), limit: d.Text(), figure: Figure(d.Byte()), base: d.Varint()}
+		for range d.Count() {
+			t.marks = append(t.marks, mark{a.horizon + d.Varint(), d.Varint()})
 		}
 		if t.figure >= figures {
 			return errDecode
 		}
 		a.trails = append(a.trails, t)
 	}
-	for range d.count() {
-		a.peaks = append(a.peaks, peak{d.string(), d.varint(), d.varint()})
+	for range d.Count() {
+		a.peaks = append(a.peaks, peak{d.Text(), d.Varint(), d.Varint()})
 	}
-	return d.err()
+	return whole(&d)
 }
 
 // appendCounts appends a window's bytes.
@@ -69,7 +78,7 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(counts)))
 	for i := range counts {
 		c := &counts[i]
-		buf = appendString(buf, c.Limit)
+		buf = packed.AppendText(buf, c.Limit)
 		has := uint64(0)
 		for f := range figures {
 			if *Field(&c.Figures, f) != 0 {
@@ -87,18 +96,18 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 }
 
 func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures, error) {
-	d := decoder{rest: raw}
-	for range d.count() {
-		c := store.LimitFigures{Limit: d.string()}
-		has := d.uvarint()
+	d := packed.Reader{Rest: raw}
+	for range d.Count() {
+		c := store.LimitFigures{Limit: d.Text()}
+		has := d.Uvarint()
 		for f := range figures {
 			if has&(1<<f) != 0 {
-				*Field(&c.Figures, f) = d.varint()
+				*Field(&c.Figures, f) = d.Varint()
 			}
 		}
 		counts = append(counts, c)
 	}
-	return counts, d.err()
+	return counts, whole(&d)
 }
 
 // add adds to a limit's figures, which are ordered by limit.
@@ -128,70 +137,4 @@ func Merge(counts, more []store.LimitFigures) []store.LimitFigures {
 		c.Peak = high
 	}
 	return counts
-}
-
-func appendString(buf []byte, s string) []byte {
-	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
-}
-
-// decoder reads bytes from their beginning. After a mistake it returns zeros, and has failed.
-type decoder struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *decoder) err() error {
-	if d.failed || len(d.rest) > 0 {
-		return errDecode
-	}
-	return nil
-}
-
-func (d *decoder) fail() { d.rest, d.failed = nil, true }
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-// count returns a number of things that follow, each of at least a byte.
-func (d *decoder) count() int {
-	n := d.uvarint()
-	if n > uint64(len(d.rest)) {
-		d.fail()
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
-		d.fail()
-		return 0
-	}
-	b := d.rest[0]
-	d.rest = d.rest[1:]
-	return b
-}
-
-func (d *decoder) string() string {
-	n := d.count()
-	s := string(d.rest[:n])
-	d.rest = d.rest[n:]
-	return s
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/weirlimits/weir/internal/packed"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -206,7 +207,7 @@ func (s *Source) Append(buf []byte) []byte {
 	buf = binary.AppendVarint(buf, s.closed)
 	buf = binary.AppendUvarint(buf, uint64(len(s.tops)))
 	for _, t := range s.tops {
-		buf = append(appendString(buf, t.limit), t.window)
+		buf = append(packed.AppendText(buf, t.limit), t.window)
 		buf = binary.AppendVarint(binary.AppendVarint(buf, t.start), t.amount)
 	}
 	return s.account.Append(buf)
@@ -214,19 +215,19 @@ func (s *Source) Append(buf []byte) []byte {
 
 // Decode sets a source to what was appended.
 func (s *Source) Decode(raw []byte) error {
-	d := decoder{rest: raw}
+	d := packed.Reader{Rest: raw}
 	*s = Source{}
-	for range d.count() {
-		s.births = append(s.births, birth{d.uvarint(), d.varint()})
+	for range d.Count() {
+		s.births = append(s.births, birth{d.Uvarint(), d.Varint()})
 	}
-	s.closed = d.varint()
-	for range d.count() {
-		s.tops = append(s.tops, top{d.string(), d.byte(), d.varint(), d.varint()})
+	s.closed = d.Varint()
+	for range d.Count() {
+		s.tops = append(s.tops, top{d.Text(), d.Byte(), d.Varint(), d.Varint()})
 	}
-	if d.failed {
+	if d.Failed {
 		return errDecode
 	}
-	return s.account.Decode(d.rest)
+	return s.account.Decode(d.Rest)
 }
 
 // AppendTold appends the bytes of a process's observations, for others to take in.
@@ -234,11 +235,11 @@ func AppendTold(buf []byte, obs []Observation) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(obs)))
 	for i := range obs {
 		o := &obs[i]
-		buf = appendString(appendString(buf, o.Bucket.Entity), o.Bucket.Resource)
+		buf = packed.AppendText(packed.AppendText(buf, o.Bucket.Entity), o.Bucket.Resource)
 		buf = binary.AppendVarint(binary.AppendUvarint(buf, o.ID), o.Minute)
 		buf = binary.AppendUvarint(buf, uint64(len(o.Counts)))
 		for _, c := range o.Counts {
-			buf = binary.AppendVarint(append(appendString(buf, c.Limit), byte(c.Figure)), c.Value)
+			buf = binary.AppendVarint(append(packed.AppendText(buf, c.Limit), byte(c.Figure)), c.Value)
 		}
 	}
 	return buf
@@ -246,20 +247,20 @@ func AppendTold(buf []byte, obs []Observation) []byte {
 
 // DecodeTold returns what [AppendTold] has appended, without namespace and source.
 func DecodeTold(raw []byte) ([]Observation, error) {
-	d := decoder{rest: raw}
+	d := packed.Reader{Rest: raw}
 	var obs []Observation
-	for range d.count() {
-		o := Observation{Bucket: store.Bucket{Entity: d.string(), Resource: d.string()}, ID: d.uvarint(), Minute: d.varint()}
-		for range d.count() {
-			c := Count{d.string(), Figure(d.byte()), d.varint()}
+	for range d.Count() {
+		o := Observation{Bucket: store.Bucket{Entity: d.Text(), Resource: d.Text()}, ID: d.Uvarint(), Minute: d.Varint()}
+		for range d.Count() {
+			c := Count{d.Text(), Figure(d.Byte()), d.Varint()}
 			if c.Figure >= figures {
-				d.fail()
+				return nil, errDecode
 			}
 			o.Counts = append(o.Counts, c)
 		}
 		obs = append(obs, o)
 	}
-	return obs, d.err()
+	return obs, whole(&d)
 }
 
 // MergeSight adds a sight to those of a source. Those of a birth in one minute, next to each other, become one.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/weirlimits/weir/internal/packed"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -55,7 +56,7 @@ func encodeCatalog(key []byte, r *store.Record) []byte {
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(r.Expires.Unix()))
 		buf = binary.AppendUvarint(buf, uint64(r.Expires.Nanosecond()))
 	}
-	buf = appendString(buf, r.Parent)
+	buf = packed.AppendText(buf, r.Parent)
 	return checked(key, append(buf, r.Value...))
 }
 
@@ -66,16 +67,16 @@ func decodeCatalog(key, value []byte) (r store.Record, err error) {
 	if value, err = unchecked(key, value); err != nil {
 		return r, err
 	}
-	d := decoder{value}
-	r.Version = d.uvarint()
-	if d.byte() == 1 {
-		r.Expires = time.Unix(int64(d.fixed()), int64(d.uvarint())).UTC()
+	d := packed.Reader{Rest: value}
+	r.Version = d.Uvarint()
+	if d.Byte() == 1 {
+		r.Expires = time.Unix(int64(d.Uint64()), int64(d.Uvarint())).UTC()
 	}
-	r.Parent = d.string()
-	if d.failed() || r.Version == 0 {
+	r.Parent = d.Text()
+	if d.Failed || r.Version == 0 {
 		return r, errDecode
 	}
-	r.Value = bytes.Clone(d.rest)
+	r.Value = bytes.Clone(d.Rest)
 	return r, nil
 }
 
@@ -91,62 +92,8 @@ func decodeEpoch(key, value []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(value), nil
 }
 
-func appendString(buf []byte, s string) []byte {
-	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
-}
-
-// decoder reads a value from its beginning. After a mistake it returns zeros, and has failed.
-type decoder struct{ rest []byte }
-
-func (d *decoder) fail() { d.rest = nil }
-
-func (d *decoder) take(n int) []byte {
-	if d.rest == nil || n < 0 || n > len(d.rest) {
-		d.fail()
-		return nil
-	}
-	v := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) fixed() uint64 {
-	if v := d.take(8); v != nil {
-		return binary.LittleEndian.Uint64(v)
-	}
-	return 0
-}
-
-func (d *decoder) byte() byte {
-	if v := d.take(1); v != nil {
-		return v[0]
-	}
-	return 0
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) string() string {
-	n := d.uvarint()
-	if n > uint64(len(d.rest)) {
-		d.fail()
-		return ""
-	}
-	return string(d.take(int(n)))
-}
-
-func (d *decoder) limit() *store.Limit {
-	l := &store.Limit{Override: d.byte() == 1, Name: d.string()}
-	l.Amount, l.Period, l.Burst = int64(d.uvarint()), time.Duration(d.uvarint()), int64(d.uvarint())
+func readLimit(d *packed.Reader) *store.Limit {
+	l := &store.Limit{Override: d.Byte() == 1, Name: d.Text()}
+	l.Amount, l.Period, l.Burst = int64(d.Uvarint()), time.Duration(d.Uvarint()), int64(d.Uvarint())
 	return l
 }
-
-func (d *decoder) failed() bool { return d.rest == nil }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/packed"
 	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
 )
@@ -81,7 +82,7 @@ func appendLimit(buf []byte, l *store.Limit) []byte {
 		flags = 1
 	}
 	buf = append(buf, flags)
-	buf = appendString(buf, l.Name)
+	buf = packed.AppendText(buf, l.Name)
 	buf = binary.AppendUvarint(buf, uint64(l.Amount))
 	buf = binary.AppendUvarint(buf, uint64(l.Period))
 	return binary.AppendUvarint(buf, uint64(l.Burst))
@@ -92,22 +93,22 @@ func decodeRecord(key, value []byte) (*table.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{value}
-	rec := &table.Record{ID: d.fixed(), At: int64(d.fixed()), Epoch: uint32(d.uvarint()), Own: int(d.uvarint())}
-	n := d.uvarint()
+	d := packed.Reader{Rest: value}
+	rec := &table.Record{ID: d.Uint64(), At: int64(d.Uint64()), Epoch: uint32(d.Uvarint()), Own: int(d.Uvarint())}
+	n := d.Uvarint()
 	if n > uint64(len(value)) || rec.Own > int(n) || rec.Own < 0 {
 		return nil, errDecode
 	}
 	rec.Limits = make([]store.LimitState, n)
 	for i := range rec.Limits {
 		rec.Limits[i] = store.LimitState{
-			Limit: d.limit(), Level: int64(d.fixed()), Debited: int64(d.uvarint()), Returned: int64(d.uvarint()),
+			Limit: readLimit(&d), Level: int64(d.Uint64()), Debited: int64(d.Uvarint()), Returned: int64(d.Uvarint()),
 		}
 	}
-	if len(d.rest) > 0 { // since usage is kept
-		rec.Takes = int64(d.uvarint())
+	if len(d.Rest) > 0 { // since usage is kept
+		rec.Takes = int64(d.Uvarint())
 	}
-	if rec.ID == 0 || d.failed() {
+	if rec.ID == 0 || d.Failed {
 		return nil, errDecode
 	}
 	return rec, nil
@@ -138,8 +139,8 @@ func decodeState(value []byte) (state, error) {
 	if err != nil || len(value) != 17 {
 		return state{}, errDecode
 	}
-	d := decoder{value}
-	return state{Clock: int64(d.fixed()), IDs: d.fixed(), Clean: value[16] == 1}, nil
+	d := packed.Reader{Rest: value}
+	return state{Clock: int64(d.Uint64()), IDs: d.Uint64(), Clean: value[16] == 1}, nil
 }
 
 // markKey is the key of a settle's id: when it expires, then the id, so that the first expire first.
