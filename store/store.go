@@ -125,7 +125,8 @@ type Outcome struct {
 	Allowed bool
 	At      time.Time // the store's time of the decision
 	// Levels are the charges' states after the decision, in the order of the debits and their charges. A brief take
-	// has none. A settle has those of the buckets and limits that it found.
+	// has none. A settle has those of the buckets and limits that it found. Of a take that asks for more than a burst,
+	// which never fits, they may be those that were seen last.
 	Levels []Level
 }
 

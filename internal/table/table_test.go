@@ -319,3 +319,16 @@ func TestLoad(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A bucket that changes a nanosecond before the epoch, where the span of what is not metered ends.
+func TestUnmeteredBeforeEpoch(t *testing.T) {
+	t.Parallel()
+	r := setup(t, 10)
+	r.clock.now = time.Date(2024, time.January, 1, 0, 0, 0, -1, time.UTC).Add(-time.Minute)
+	for range 2 {
+		if !r.take(debit(named("early"), perMinute(60), 1)) {
+			t.Fatal("refused")
+		}
+		r.clock.Advance(time.Minute)
+	}
+}

@@ -97,6 +97,18 @@ func (o *Order) take(s Levels, debits []Debit, at time.Time) (_ Levels, fits boo
 	return s, fits
 }
 
+// never reports whether debits ask for more than a burst, which no bucket ever fits.
+func (o *Order) never(debits []Debit) bool {
+	for _, d := range debits {
+		for i, l := range o {
+			if !d.Force[i] && d.Amounts[i] > l.Burst {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Step returns the state after a call, and whether it may give the answer in the state before.
 func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 	var clocks [MaxLimits]int64
@@ -133,6 +145,9 @@ func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 	}
 	if !fits {
 		next = s
+		if o.never(c.Take) {
+			return next, true // it may be refused unasked, by levels that were seen before
+		}
 	}
 	for j, d := range c.Take {
 		for i := range o {
