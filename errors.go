@@ -36,7 +36,7 @@ var (
 	// ErrBadCursor says that a cursor is not one of the list.
 	ErrBadCursor = store.ErrBadCursor
 	// ErrNoUsage says that the store keeps no usage.
-	ErrNoUsage = errors.New("the store keeps no usage")
+	ErrNoUsage = store.ErrNoUsage
 	// ErrClosed says that the limiter or its store was closed.
 	ErrClosed = store.ErrClosed
 )

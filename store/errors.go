@@ -27,6 +27,8 @@ var (
 	ErrConflict = errors.New("changed meanwhile")
 	// ErrBadCursor says that a cursor is not one that this query returned.
 	ErrBadCursor = errors.New("not a cursor of this list")
+	// ErrNoUsage says that nobody keeps the store's usage.
+	ErrNoUsage = errors.New("the store keeps no usage")
 	// ErrInvalid says that a call breaks the contract of the seam: a mistake in weir, not in its use.
 	ErrInvalid = errors.New("invalid call")
 	// ErrClosed says that the store was closed.

@@ -16,11 +16,12 @@ type Usage interface {
 	// be handed in again.
 	Count(ctx context.Context, readings ...Reading) error
 
-	// Usage lists windows by their start, ID, Sub, with all that was debited until now.
+	// Usage lists windows by their start, ID, Sub, with all that was debited until now. It is [ErrNoUsage] where
+	// somebody else has to book usage, and it is known that nobody does.
 	Usage(ctx context.Context, query UsageQuery) (UsagePage, error)
 
 	// TopUsage adds up the windows of each ID and returns those with most, first. It holds no more than query.Max of
-	// them in memory.
+	// them in memory. Errors are as of Usage.
 	TopUsage(ctx context.Context, query TopQuery) ([]UsageRecord, error)
 
 	// ForgetUsage removes all windows of a namespace. What the whole store has counted stays.

@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -31,6 +34,37 @@ func openRedis(address string) (store.Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// namesRedis reports whether an address is of a Redis.
+func namesRedis(address string) bool {
+	scheme, _, _ := strings.Cut(address, ":")
+	return redis.Knows(scheme)
+}
+
+// aggregateRedis books the usage of a server's buckets until ctx ends.
+func (a *app) aggregateRedis(ctx context.Context, flags *aggregateFlags) error {
+	retention, err := flags.retention()
+	if err != nil {
+		return err
+	}
+	if flags.every <= 0 {
+		return usageError{fmt.Errorf("--every %s is not positive", flags.every)}
+	}
+	s, err := redis.Open(ctx, redisConfig(a.store))
+	if errors.Is(err, store.ErrInvalid) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	log := slog.New(slog.NewTextHandler(a.err.W, nil))
+	if flags.once {
+		return s.Ledger(retention).Once(ctx, log)
+	}
+	a.err.Printf("booking usage from the buckets\n")
+	return s.Ledger(retention).Run(ctx, flags.every, log)
 }
 
 // doctorRedis looks at a server without changing anything but what says of which version the layout is.

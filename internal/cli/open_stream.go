@@ -25,7 +25,7 @@ func (a *app) aggregate(ctx context.Context, flags *aggregateFlags) error {
 	}
 	rest, ok := strings.CutPrefix(a.store, "dynamodb:")
 	if !ok {
-		return usageError{fmt.Errorf("store %q has no stream: only a DynamoDB table has one; other stores keep usage themselves", a.store)}
+		return usageError{fmt.Errorf("store %q keeps usage itself: there is nothing to run but for a DynamoDB table or a Redis", a.store)}
 	}
 	d, err := parseDynamo(a.store, rest)
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Store) configure() error {
 		Username: c.Username, Password: c.Password,
 		Dialer:       net.Dialer{Timeout: c.CallTimeout},
 		DisableCache: true, DisableRetry: true,
-		PipelineMultiplex: bits.TrailingZeros(uint(c.Connections)),
+		PipelineMultiplex: cmp.Or(bits.TrailingZeros(uint(c.Connections)), -1), // 0 is a default of rueidis
 		ConnWriteTimeout:  max(10*c.CallTimeout, time.Second),
 	}
 	prefix, err := s.parse()

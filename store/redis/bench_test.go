@@ -3,6 +3,8 @@ package redis_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,20 +16,40 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-const (
-	benchCallers = 64
-	benchKeys    = 100_000
-)
+const benchKeys = 100_000
 
-// Takes by 64 callers over 100,000 keys, in turns with a script that increments one counter with the same client and
-// over as many connections. ratio is the rate of takes by that of the other.
+// Takes by 64 callers over 100,000 keys, in turns with two scripts that run with the same client over as many connections:
+// a limiter of one limit of the usual kind, and the least that counts. Ratios are rates of takes by theirs; of the
+// server's time and of this process's, what a take costs.
 func BenchmarkTake(b *testing.B) {
-	b.Run("limits=1", func(b *testing.B) { benchTake(b, benchKeys, 1, false) })
-	b.Run("limits=3/parent", func(b *testing.B) { benchTake(b, benchKeys, 3, true) })
-	b.Run("limits=1/keys=1", func(b *testing.B) { benchTake(b, 1, 1, false) })
+	b.Run("limits=1", func(b *testing.B) { benchTake(b, benchKeys, 1, 64, false) })
+	b.Run("limits=3/parent", func(b *testing.B) { benchTake(b, benchKeys, 3, 64, true) })
+	b.Run("limits=1/keys=1", func(b *testing.B) { benchTake(b, 1, 1, 64, false) })
+	b.Run("limits=3/parent/callers=1", func(b *testing.B) { benchTake(b, benchKeys, 3, 1, true) })
 }
 
-func benchTake(b *testing.B, keys, limits int, parent bool) {
+// incr counts, and does not limit.
+var incr = rueidis.NewLuaScript(`local n = redis.call('INCR', KEYS[1]) if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end return n`)
+
+// gcra is one limit as limiters in Redis usually have it. ARGV: burst, rate, period in seconds, cost.
+var gcra = rueidis.NewLuaScript(`
+local interval, cost = ARGV[3] / ARGV[2], tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = (time[1] - 1704067200) + time[2] / 1000000
+local tat = redis.call('GET', KEYS[1])
+tat = math.max(tat and tonumber(tat) or now, now)
+local new = tat + interval * cost
+local room = now - (new - interval * ARGV[1])
+if room < 0 then
+	return {0, 0, tostring(-room), tostring(tat - now)}
+end
+local reset = new - now
+if reset > 0 then
+	redis.call('SET', KEYS[1], new, 'EX', math.ceil(reset))
+end
+return {cost, room / interval, '-1', tostring(reset)}`)
+
+func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 	s := start(b)
 	const connections = 2
 	st := open(b, redis.Config{Address: "redis://" + s.Addr, Connections: connections, CallTimeout: 10 * time.Second})
@@ -38,7 +60,6 @@ func benchTake(b *testing.B, keys, limits int, parent bool) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	incr := rueidis.NewLuaScript(`local n = redis.call('INCR', KEYS[1]) if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end return n`)
 
 	charges := make([]store.Charge, limits)
 	for i := range charges {
@@ -59,38 +80,72 @@ func benchTake(b *testing.B, keys, limits int, parent bool) {
 			b.Errorf("allowed %t, error %v", out.Allowed, err)
 		}
 	}
-	plain := func(i int) {
-		if err := incr.Exec(ctx, c, []string{fmt.Sprint("incr:", i)}, []string{"60000"}).Error(); err != nil {
-			b.Error(err)
+	script := func(l *rueidis.Lua, args ...string) func(int) {
+		return func(i int) {
+			if err := l.Exec(ctx, c, []string{args[0] + strconv.Itoa(i)}, args[1:]).Error(); err != nil {
+				b.Error(err)
+			}
 		}
 	}
+	all := []struct {
+		name string
+		call func(int)
+		took time.Duration
+	}{{name: "takes", call: ours}, {name: "gcra", call: script(gcra, "gcra:", "1000000000", "1000000", "60", "1")}, {name: "incr", call: script(incr, "incr:", "60000")}}
 	// All keys are there before anything is measured.
-	each(keys, ours)
-	each(keys, plain)
-	var took [2]time.Duration
+	for _, a := range all {
+		each(64, keys, a.call)
+	}
 	const rounds = 4
+	n := (b.N + rounds - 1) / rounds
+	var server, client float64
 	b.ResetTimer()
 	for range rounds {
-		for k, f := range []func(int){ours, plain} {
+		for k := range all {
 			if k == 1 {
 				b.StopTimer()
 			}
+			usec, user := served(b, s), used()
 			began := time.Now()
-			each((b.N+rounds-1)/rounds, func(int) { f(rand.IntN(keys)) })
-			took[k] += time.Since(began)
-			b.StartTimer()
+			each(callers, n, func(int) { all[k].call(rand.IntN(keys)) })
+			all[k].took += time.Since(began)
+			if k == 0 {
+				server, client = server+served(b, s)-usec, client+used()-user
+			}
 		}
+		b.StartTimer()
 	}
-	b.ReportMetric(float64(b.N)/took[0].Seconds(), "takes/s")
-	b.ReportMetric(float64(b.N)/took[1].Seconds(), "incrs/s")
-	b.ReportMetric(took[1].Seconds()/took[0].Seconds(), "ratio")
+	done := float64(rounds * n)
+	for _, a := range all {
+		b.ReportMetric(done/a.took.Seconds(), a.name+"/s")
+	}
+	b.ReportMetric(all[1].took.Seconds()/all[0].took.Seconds(), "of-gcra")
+	b.ReportMetric(all[2].took.Seconds()/all[0].took.Seconds(), "of-incr")
+	b.ReportMetric(server/done, "server-µs")
+	b.ReportMetric(client/done, "client-µs")
+	b.ReportMetric(0, "ns/op")
+}
+
+var evalsha = regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`)
+
+// served returns for how many µs the server has run scripts.
+func served(t testing.TB, s server) float64 {
+	m := evalsha.FindStringSubmatch(s.do(t, "INFO", "commandstats"))
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // each calls f n times by all callers together.
-func each(n int, f func(i int)) {
+func each(callers, n int, f func(i int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range benchCallers {
+	for range callers {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(i)

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
+	"unique"
 
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
@@ -89,12 +90,14 @@ func find(st *store.State, l *store.Limit) *store.LimitState {
 	return nil
 }
 
-// place is what a caller's Ref remembers of a bucket: its key, and its limits as the script takes them.
+// place is what a caller's Ref remembers of a bucket: its key, and its limits as the script takes them. Buckets of the
+// same limits share their text.
 type place struct {
 	key    string
 	base   int
+	lane   *lane
 	limits []*store.Limit
-	text   string
+	text   unique.Handle[string]
 }
 
 // at returns the place of a debit's bucket, with the debit's limits.
@@ -105,9 +108,13 @@ func (s *Store) at(d *store.Debit) (*place, error) {
 	}
 	p := &place{limits: make([]*store.Limit, len(d.Charges))}
 	if old != nil {
-		p.key, p.base = old.key, old.base
+		p.key, p.base, p.lane = old.key, old.base, old.lane
 	} else {
+		if err := checkBucket(d.Bucket); err != nil {
+			return nil, err
+		}
 		p.key, p.base = s.keys.bucket(d.Bucket)
+		p.lane = s.lane(d.Bucket.Namespace)
 	}
 	var text []byte
 	for i := range d.Charges {
@@ -117,7 +124,7 @@ func (s *Store) at(d *store.Debit) (*place, error) {
 		}
 		p.limits[i] = d.Charges[i].Limit
 	}
-	p.text = string(text)
+	p.text = unique.Make(string(text))
 	store.Remember(d.Ref, p)
 	return p, nil
 }
@@ -134,7 +141,7 @@ func (p *place) holds(charges []store.Charge) bool {
 	return true
 }
 
-// debit appends what the scripts want of a debit: the limits, and what is charged.
+// debit appends what a settle wants of a debit: the limits, and what is charged.
 func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, error) {
 	p, err := s.at(d)
 	if err != nil {
@@ -144,18 +151,22 @@ func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, 
 	buf = binary.BigEndian.AppendUint64(buf, d.Epoch)
 	buf = binary.BigEndian.AppendUint64(buf, s.birth())
 	buf = binary.BigEndian.AppendUint16(buf, uint16(p.base))
-	for i := range d.Charges {
-		c := &d.Charges[i]
+	buf = appendCharges(buf, d.Charges)
+	return append(keys, p.key), append(args, p.text.Value(), string(buf)), nil
+}
+
+func appendCharges(buf []byte, charges []store.Charge) []byte {
+	for i := range charges {
 		flag := byte(0)
 		switch {
-		case c.Force:
+		case charges[i].Force:
 			flag = 1
-		case c.Shadow:
+		case charges[i].Shadow:
 			flag = 2
 		}
-		buf = append(pair(buf, c.Amount), flag)
+		buf = append(pair(buf, charges[i].Amount), flag)
 	}
-	return append(keys, p.key), append(args, p.text, string(buf)), nil
+	return buf
 }
 
 // now is what scripts are told of the time: nothing, but in tests.

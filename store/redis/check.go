@@ -17,11 +17,17 @@ const maxPart = 1 << 14
 // checkParts refuses what a key could not hold as it is.
 func checkParts(debits []store.Debit) error {
 	for i := range debits {
-		b := debits[i].Bucket
-		for _, part := range []string{b.Namespace, b.Entity, b.Resource} {
-			if len(part) > maxPart || strings.Contains(part, "\x00") {
-				return invalid("a part of bucket %s has a zero byte or is too long", b)
-			}
+		if err := checkBucket(debits[i].Bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkBucket(b store.Bucket) error {
+	for _, part := range []string{b.Namespace, b.Entity, b.Resource} {
+		if len(part) > maxPart || strings.Contains(part, "\x00") {
+			return invalid("a part of bucket %s has a zero byte or is too long", b)
 		}
 	}
 	return nil

@@ -70,6 +70,7 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	storetest.Run(t, harness(address))
+	storetest.RunUsage(t, usageHarness(address))
 }
 
 // Sentinels name the primary, and the next one after it has gone.
@@ -95,5 +96,53 @@ func TestSentinel(t *testing.T) {
 	}
 	if ok, err := take(t, st, one("alice", still(10), 4)); ok || err != nil {
 		t.Fatalf("7 of 10 are spent, and 4 were allowed %t, error %v", ok, err)
+	}
+}
+
+// While a slot is being moved, a run of buckets that are there already and of others is for none of the servers: each take
+// is decided where its bucket is.
+func TestTogetherMoved(t *testing.T) {
+	t.Parallel()
+	var nodes [2]server
+	for i := range nodes {
+		nodes[i] = start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(redistest.FreePort(t)))
+	}
+	from, to := nodes[0], nodes[1]
+	from.do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	host, port, _ := net.SplitHostPort(to.Addr)
+	bus, _, _ := strings.Cut(strings.SplitN(to.do(t, "CLUSTER", "NODES"), "@", 2)[1], " ")
+	bus, _, _ = strings.Cut(bus, ",")
+	from.do(t, "CLUSTER", "MEET", host, port, bus)
+	eventually(t, "the cluster serves all slots", func() bool {
+		return strings.Contains(from.do(t, "CLUSTER", "INFO"), "cluster_state:ok") && strings.Contains(to.do(t, "CLUSTER", "INFO"), "cluster_state:ok")
+	})
+	st := open(t, redis.Config{Address: "redis+cluster://" + from.Addr, CallTimeout: time.Minute})
+	there, moved := one("alice", still(10), 1), one("bob", still(10), 1)
+	if ok, err := take(t, st, there); !ok || err != nil {
+		t.Fatalf("allowed %t, error %v", ok, err)
+	}
+	slot := from.do(t, "CLUSTER", "KEYSLOT", st.Index("n"))
+	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.do(t, "CLUSTER", "MYID"))
+	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.do(t, "CLUSTER", "MYID"))
+	outs, errs := st.Together(t.Context(), []store.Take{{Debits: []store.Debit{there}}, {Debits: []store.Debit{moved}}})
+	for i, err := range errs {
+		if err != nil || !outs[i].Allowed {
+			t.Errorf("take %d: allowed %t, error %v", i, outs[i].Allowed, err)
+		}
+	}
+}
+
+// What a script did before it was denied a command is done, and is not done again.
+func TestDeniedInScript(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]bool{
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                                       true,
+		"NOPERM ACL failure in script: User bob has no permissions to run the 'setrange' command script: f, on @user_script:9.": false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                                               true,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                                               false,
+	} {
+		if got := redis.Alone(said); got != want {
+			t.Errorf("%s: %t", said, got)
+		}
 	}
 }

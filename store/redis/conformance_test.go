@@ -58,6 +58,6 @@ func harness(address string) storetest.Harness {
 			p, _ := of.Load(s)
 			return with(t, p.(string), clock)
 		},
-		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true},
+		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true, LateUsage: true},
 	}
 }

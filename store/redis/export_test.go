@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -60,3 +61,49 @@ func (s *Store) Expire(ctx context.Context, b store.Bucket) error {
 	c := *s.client.Load()
 	return c.Do(ctx, c.B().Del().Key(s.Key(b)).Build()).Error()
 }
+
+// Pause is how long a reader waits after a pass.
+func (l *Ledger) Pause(every, took time.Duration, now time.Time) time.Duration {
+	return l.pause(every, took, now)
+}
+
+// Together asks for takes in one run of the script.
+func (s *Store) Together(ctx context.Context, takes []store.Take) ([]store.Outcome, []error) {
+	var aboard []*ride
+	on := s.lane(takes[0].Debits[0].Bucket.Namespace)
+	for i := range takes {
+		r := s.ride()
+		r.brief = takes[i].Brief
+		for j := range takes[i].Debits {
+			p, err := s.at(&takes[i].Debits[j])
+			if err != nil {
+				panic(err)
+			}
+			r.add(p, &takes[i].Debits[j])
+		}
+		aboard = append(aboard, r)
+	}
+	on.carry(ctx, aboard)
+	outs, errs := make([]store.Outcome, len(takes)), make([]error, len(takes))
+	for i, r := range aboard {
+		said := <-r.done
+		if errs[i] = said.err; said.err == nil {
+			outs[i], errs[i] = s.outcome(&takes[i], said.raw)
+		}
+	}
+	return outs, errs
+}
+
+// Lane returns how many runs are under way on the lane of a namespace, and how many callers wait, also those who have left.
+func (s *Store) Lane(namespace string) (runs, waiting int) {
+	l := s.lane(namespace)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runs, len(l.waiting)
+}
+
+// Sweep removes the accounts of what is gone.
+func (s *Store) Sweep(ctx context.Context, namespace string) error { return s.sweep(ctx, namespace) }
+
+// Alone reports whether takes of a run that was answered so are asked for again, one by one.
+func Alone(said string) bool { return alone(replyError(said)) }

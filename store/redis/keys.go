@@ -37,6 +37,25 @@ func (k keys) epochs() string { return k.base(registry) + "epochs" }
 // channel is where commits are told of.
 func (k keys) channel() string { return k.base(registry) + "c" }
 
+// What usage needs of a namespace: what says that it is kept, the births that have ended, and the starts of its windows.
+func (k keys) meter(namespace string) string { return k.base(namespace) + "um" }
+
+func (k keys) left(namespace string) string { return k.base(namespace) + "ul" }
+
+func (k keys) starts(namespace string, w store.Window) string {
+	return k.base(namespace) + "ut" + string(w[:1])
+}
+
+// What it needs of the whole store: the namespaces that have some, those in which it has yet to begin, when the last pass
+// over all began, and who reads.
+func (k keys) names() string { return k.base(registry) + "un" }
+
+func (k keys) unbegun() string { return k.base(registry) + "ub" }
+
+func (k keys) passed() string { return k.base(registry) + "us" }
+
+func (k keys) reader() string { return k.base(registry) + "ur" }
+
 // list names the records of one kind in a namespace.
 func list(namespace string, kind store.Kind) string {
 	return escaper.Replace(namespace) + ":" + string(kind)

@@ -60,6 +60,8 @@ type Store struct {
 	closed  atomic.Bool
 	gate    sync.Mutex // nothing takes off once closed
 	flights sync.WaitGroup
+	lanes   sync.Map // of namespaces in a cluster, else of ""
+	rides   sync.Pool
 }
 
 var _ store.Store = (*Store)(nil)

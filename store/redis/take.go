@@ -8,35 +8,43 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Take implements [store.Store]: as one script, whatever buckets and limits there are.
-func (s *Store) Take(ctx context.Context, take store.Take) (out store.Outcome, err error) {
+// levelSize is how long a level is in an answer.
+const levelSize = 9
+
+// Take implements [store.Store]: as one script, whatever buckets and limits there are, which those who ask meanwhile share.
+func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
-		return out, err
+		return store.Outcome{}, err
 	}
 	if err := take.Check(); err != nil {
-		return out, err
-	}
-	if err := checkParts(take.Debits); err != nil {
-		return out, err
+		return store.Outcome{}, err
 	}
 	if err := s.sameNode(take.Debits); err != nil {
-		return out, err
+		return store.Outcome{}, err
 	}
-	n := len(take.Debits)
-	keys, args := make([]string, 0, n), make([]string, 0, 3+2*n)
-	wanted := "1"
-	if take.Brief {
-		wanted = "0"
-	}
-	args = append(args, s.now(), s.margin(), wanted)
+	r := s.ride()
+	r.brief = take.Brief
+	var on *lane
 	for i := range take.Debits {
-		if keys, args, err = s.debit(keys, args, &take.Debits[i]); err != nil {
-			return out, err
+		p, err := s.at(&take.Debits[i])
+		if err != nil {
+			s.recycle(r)
+			return store.Outcome{}, err
 		}
+		r.add(p, &take.Debits[i])
+		on = p.lane
 	}
-	raw, err := s.run(ctx, takeScript, keys, args).ToString()
+	raw, err := on.ask(ctx, r)
 	if err != nil {
-		return out, s.trouble("take", take.Debits[0].Bucket.String(), err)
+		return store.Outcome{}, s.trouble("take", take.Debits[0].Bucket.String(), err)
+	}
+	return s.outcome(&take, raw)
+}
+
+// outcome reads what the script says of a take: see ride.size.
+func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err error) {
+	if raw[0] == 'E' {
+		return out, s.trouble("take", take.Debits[0].Bucket.String(), replyError(raw[3:]))
 	}
 	if err := refusal(raw); err != nil {
 		return out, err
@@ -48,16 +56,12 @@ func (s *Store) Take(ctx context.Context, take store.Take) (out store.Outcome, e
 	if take.Brief {
 		return out, nil
 	}
-	const size = 9
 	rest := raw[9:]
-	out.Levels = make([]store.Level, 0, len(rest)/size)
+	out.Levels = make([]store.Level, 0, len(rest)/levelSize)
 	for i := range take.Debits {
 		for j := range take.Debits[i].Charges {
-			if len(rest) < size {
-				return store.Outcome{}, s.trouble("take", take.Debits[0].Bucket.String(), errFormat)
-			}
 			out.Levels = append(out.Levels, store.Level{Limit: take.Debits[i].Charges[j].Limit, Level: read64(rest), Refused: rest[8] == 1})
-			rest = rest[size:]
+			rest = rest[levelSize:]
 		}
 	}
 	return out, nil
@@ -87,9 +91,6 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 		return store.Outcome{}, err
 	}
 	if err := t.Check(); err != nil {
-		return store.Outcome{}, err
-	}
-	if err := checkParts(t.Debits); err != nil {
 		return store.Outcome{}, err
 	}
 	if err := s.sameNode(t.Debits); err != nil {

@@ -123,7 +123,19 @@ func aside(scs []scenario) []scenario {
 // Run runs the conformance suite: everything but [Torture].
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	for _, su := range suites() {
+	run(t, h, suites())
+}
+
+// RunUsage runs what the suite asks of usage alone: for stores whose usage somebody else books, opened together with who
+// books it after each call.
+func RunUsage(t *testing.T, h Harness) {
+	t.Helper()
+	run(t, h, []suite{{"usage", usageScenarios()}})
+}
+
+func run(t *testing.T, h Harness, all []suite) {
+	t.Helper()
+	for _, su := range all {
 		t.Run(su.name, func(t *testing.T) {
 			t.Parallel()
 			for _, sc := range su.scenarios {

@@ -226,7 +226,8 @@ func usageForgotten(e *env) {
 	}
 	l := still("tpm", 10)
 	other := store.Bucket{Namespace: "n2", Entity: "alice", Resource: "api"}
-	e.allow(debit(bkt("alice", "api"), charge(l, 1)), debit(other, charge(l, 2)))
+	e.allow(debit(bkt("alice", "api"), charge(l, 1)))
+	e.allow(debit(other, charge(l, 2)))
 	e.wantConsumed(store.OfNamespace, "", "", 1)
 	if err := u.ForgetUsage(e.Context(), "n2"); err != nil {
 		e.Fatalf("forget: %v", err)

@@ -1,7 +1,5 @@
 -- A limit is {length, override, burst, per hour, its fraction, per nanosecond, amount, period}, as in LIMIT; a slot is
 -- {limit, level, debited, returned}, pairs again.
-local LIMIT = '>I2BI4I4I4I4ddI4I4I4I4'
-
 local function limits(text, p)
 	local list = {}
 	while p <= #text do

@@ -1,10 +1,16 @@
 
 -- prepare loads a bucket and gives it the limits of a debit. It returns what is wrong, where the slots of the debit's
 -- charges are, and the bucket's limits.
-local function prepare(b, raw, desc, as)
+local function prepare(b, raw, desc, e1, e2, id1, id2)
 	load(b, raw)
 	local ds, idx = limits(desc, 1), {}
-	local wrong = follow(b, ds, as[1], as[2], as[3], as[4])
+	local was1, was2 = b[2], b[3]
+	local wrong = follow(b, ds, e1, e2, id1, id2)
+	if b[2] ~= was1 or b[3] ~= was2 then
+		left = left or {}
+		local before = left[was1 .. ':' .. was2] -- by a take of the same run
+		left[b[2] .. ':' .. b[3]] = {raw, unpack(before or {})}
+	end
 	for j, d in ipairs(ds) do
 		idx[j] = find(b, d.key)
 	end

@@ -72,7 +72,7 @@ for i = 1, n do
 		end
 		b[4], b[5] = nh, nl
 		local ds = flatten(b)
-		out[i + 1] = write(KEYS[i], b, ds, full, true, skew, margin, b.c[5])
+		out[i + 1] = write(KEYS[i], b, ds, full / 1e6 + skew + margin, true, b.c[5])
 	end
 end
 if marker then

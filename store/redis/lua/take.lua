@@ -1,138 +1,204 @@
--- Take: KEYS are the buckets. ARGV: the time of a test, the margin of expiry in ms, whether levels are wanted; for each
--- debit its limits, and its epoch, an id for a birth, the length of the key's base, and amount and flags of each charge.
--- What is usual is written out: that a bucket has the limits of the debit, in their order.
-local KEYS, ARGV, find = KEYS, ARGV, string.find
+-- Take: takes that were asked at once, each judged in its turn as if it had come alone; a bucket is read once and written
+-- once. KEYS are the buckets of all debits. ARGV: the time of a test, the margin of expiry in ms, the id of the first
+-- birth, the debits, and the limits that they name. A debit is its epoch, the length of its key's base, amount and flags of
+-- each charge, and what follows: 0 a debit of the same take, 1 none, and levels are not wanted, 2 none, and they are; then
+-- which limits the next debit has. The first has the first.
+-- The answer of a take is A or R, the time, and the levels that are wanted; or what is wrong, and with E why.
+local KEYS, ARGV, find, all = KEYS, ARGV, string.find, ARGV[4]
 begin(ARGV[1])
-local n, h0, l0 = #KEYS, nh, nl
-local bs, raws, allowed = {}, {}, true
-for i = 1, n do
-	local desc, dyn = ARGV[2 + 2 * i], ARGV[3 + 2 * i]
-	local count = (#dyn - 18) / 9
-	local raw, b, from = call('GET', KEYS[i]), nil, HEADSIZE + 1 + 24 * count
-	if raw and #raw == from - 1 + #desc and find(raw, desc, from, true) == from then
-		b = {parse(count == 1 and '>BI4I4i4I4I4I4I4I4I2I2i4I4i4I4i4I4' or HEAD .. rep(SLOT, count), raw)}
-		if b[1] ~= 1 or b[10] ~= count or b[11] ~= count then
-			b = nil
-		end
+local H0, t0, h0, l0 = H, t, nh, nl
+local id1, id2 = parse('>I4I4', ARGV[3])
+local plans = {}
+
+-- plan parses limits: list is of each its burst, its rate in a nanosecond, and its clock, which is that of the time h, l.
+local function plan(k)
+	local desc, p, n, list = ARGV[4 + k], 1, 0, {}
+	while p <= #desc do
+		local size, _, bh, bl, Ah, Al, fa, fr, ah, al, ph, pl = parse(LIMIT, desc, p)
+		local ch, cl = clock(ah, al, ph, pl, Ah, Al, fa, fr)
+		list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = bh, bl, fr, ch, cl
+		n, p = n + 5, p + size
 	end
-	local as = {parse(count == 1 and '>I4I4I4I4I2I4I4B' or '>I4I4I4I4I2' .. rep('I4I4B', count), dyn)}
-	if not b then
-		b = slow().head(raw, as[3], as[4])
-		b.slow = true
-	end
-	b.as, b.count, raws[i], bs[i] = as, count, raw, b
-	if (b[4] - nh) * T + (b[5] - nl) > 0 then
-		set(b[4], b[5])
-	end
+	n = n / 5
+	local of = {k = k, desc = desc, count = n, list = list, from = HEADSIZE + 1 + 24 * n, last = 4 + 3 * n, h = nh, l = nl,
+		form = n == 1 and '>I4I4I2I4I4BBI2' or '>I4I4I2' .. rep('I4I4B', n) .. 'BI2',
+		words = n == 1 and '>BI4I4i4I4I4I4I4I4I2I2i4I4i4I4i4I4' or HEAD .. rep(SLOT, n)}
+	plans[k] = of
+	return of
 end
-for i = 1, n do
-	local b, desc = bs[i], ARGV[2 + 2 * i]
-	local as, idx = b.as, nil
-	b.limits = desc
-	if b.slow then
-		local s, wrong = slow(), nil
-		wrong, idx, b.limits = s.prepare(b, raws[i], desc, as)
+
+-- why returns what a take answers where a bucket cannot be read.
+local function why(e)
+	local text = type(e) == 'table' and e.err or 'WEIRFORMAT ' .. tostring(e)
+	return 'E' .. pack('>I2', #text) .. text
+end
+
+-- A bucket is its words, its limits, their format unless it is written whole, what was read, its key and how much of that
+-- is base; how long it lives, and whether what was there may have longer to go. Of the debits of one take: the bucket, its
+-- words as the take would have them, limits and charges; if not as usual, where the slots are and what limits there are
+-- then; and when it is full.
+local at, todo, debits, work, out, forms, answers = {}, {}, {}, {}, {}, {}, {}
+local i, k, p, n = 0, 1, 1, #KEYS
+while i < n do
+	local m, wrong, last = 0, nil, nil
+	H, t, nh, nl = H0, t0, h0, l0
+	repeat
+		i = i + 1
+		local key, of = KEYS[i], plans[k] or plan(k)
+		local x, e = of.last, at[key]
+		local a = {parse(of.form, all, p)}
+		last, k, p = a[x], a[x + 1], a[x + 2]
+		if not e then
+			local raw, desc, from = redis.pcall('GET', key), of.desc, of.from
+			e = {nil, nil, nil, raw, key, a[3], nil, nil}
+			at[key] = e
+			if raw and #raw == from - 1 + #desc and find(raw, desc, from, true) == from then
+				local b = {parse(of.words, raw)}
+				if b[1] == 1 and b[11] == of.count then
+					e[1], e[2], e[3] = b, desc, of.words
+				end
+			end
+		end
+		local b, idx = e[1], false
+		if not b or e[2] ~= of.desc or b[10] ~= of.count or b[11] ~= of.count then
+			local ok
+			idx = e[4]
+			if b then
+				idx = pack(HEAD .. rep(SLOT, b[11]), unpack(b, 1, 11 + 6 * b[11])) .. e[2]
+			end
+			if type(idx) == 'table' then
+				wrong = why(idx)
+			else
+				ok, b = pcall(slow().head, idx, id1, (id2 + i) % T)
+				if not ok then
+					wrong = why(b)
+				end
+			end
+			idx = idx or ''
+		end
+		debits[m + 1], debits[m + 2], debits[m + 3], debits[m + 4], debits[m + 5] = e, b, of, a, idx
+		m = m + 7
+		if not wrong and (b[4] - nh) * T + (b[5] - nl) > 0 then
+			set(b[4], b[5])
+		end
+	until last ~= 0
+	local allowed, w = true, 0
+	for d = 1, m, 7 do
+		local b, of, a, idx = debits[d + 1], debits[d + 2], debits[d + 3], debits[d + 4]
+		if idx and not wrong then
+			local ok, bad
+			ok, bad, idx, debits[d + 5] = pcall(slow().prepare, b, idx, of.desc, a[1], a[2], id1, (id2 + i - (m - d - 6) / 7) % T)
+			debits[d + 4], wrong = idx, not ok and why(bad) or bad
+		end
 		if wrong then
-			return wrong
+			break
 		end
-	end
-	-- Of each charge: where its slot is, the level after it, whether it does not fit.
-	local w, p, full = {}, 1, 0
-	for j = 1, b.count do
-		local size, bh, bl, Ah, Al, fa, fr = parse('>I2xI4I4I4I4dd', desc, p)
-		-- As in clock.
-		local ch, cl
-		local e = H * fa + t * fr
-		local r, u = e % 1, (H * fa + t * fr + 1) * 2 ^ -49
-		if H < 0 or H >= 1048576 or r <= u or r >= 1 - u then
-			ch, cl = clock(parse('>I4I4I4I4I4I4dd', sub(desc, p + 35, p + 50) .. sub(desc, p + 11, p + 34)))
-		else
-			local c = H * Al
-			cl = c % T
-			ch = H * Ah + (c - cl) / T
-			cl = cl + e - r
-			c = cl % T
-			ch, cl = ch + (cl - c) / T, c
-			if ch >= 2147483648 then
-				ch, cl = saturated(ch, cl)
+		if of.h ~= nh or of.l ~= nl then
+			of = plan(of.k)
+		end
+		local list, full, o, q = of.list, 0, 11, 4
+		for j = 1, 5 * of.count, 5 do
+			local bh, bl, fr, ch, cl = list[j], list[j + 1], list[j + 2], list[j + 3], list[j + 4]
+			if idx then
+				o = 6 * idx[(j + 4) / 5] + 5
 			end
-		end
-		p = p + size
-		local o = 6 * (idx and idx[j] or j) + 5
-		local mh, ml = b[o + 1], b[o + 2]
-		if (mh - ch) * T + (ml - cl) < 0 then
-			mh, ml = ch, cl
-		end
-		local a = 3 * j + 3
-		local xh, flag, off = as[a], as[a + 2], false
-		mh, ml = mh + xh, ml + as[a + 1]
-		if flag ~= 1 then
-			off = (mh - ch - bh) * T + (ml - cl - bl) > 0 or (ch + bh - 2147483648) * T + (cl + bl) >= 0
-			if off and flag == 0 then
-				allowed = false
+			local mh, ml = b[o + 1], b[o + 2]
+			if (mh - ch) * T + (ml - cl) < 0 then
+				mh, ml = ch, cl
 			end
-		elseif (mh - 1306572467) * T + (ml - 2808348672) > 0 then -- 2^62 + 1e18
-			return 'F'
-		end
-		if ml >= T then
-			mh, ml = mh + 1, ml - T
-		end
-		local melts = ((mh - ch) * T + (ml - cl)) / fr
-		if melts > full then
-			full = melts
-		end
-		local q = 4 * j
-		w[q - 3], w[q - 2], w[q - 1], w[q] = o, mh, ml, off
-	end
-	b.w, b.full = w, full
-end
-local margin, skew = tonumber(ARGV[2]), ((nh - h0) * T + (nl - l0)) / 1e6
-for i = 1, n do
-	local b = bs[i]
-	if allowed or b.changed and not b.born then
-		b[4], b[5] = nh, nl
-		if allowed then
-			local w, as = b.w, b.as
-			for j = 1, b.count do
-				local a = 3 * j + 3
-				local xh, xl = as[a], as[a + 1]
-				if xh + xl > 0 and not (as[a + 2] == 2 and w[4 * j]) then
-					local o = w[4 * j - 3]
-					b[o + 1], b[o + 2] = w[4 * j - 2], w[4 * j - 1]
-					xh, xl = b[o + 3] + xh, b[o + 4] + xl
-				if xl >= T then
-					xh, xl = saturated(xh + 1, xl - T)
+			local flag, off = a[q + 2], false
+			mh, ml = mh + a[q], ml + a[q + 1]
+			if flag ~= 1 then
+				off = (mh - ch - bh) * T + (ml - cl - bl) > 0 or (ch + bh - 2147483648) * T + (cl + bl) >= 0
+				if off and flag == 0 then
+					allowed = false
 				end
-				b[o + 3], b[o + 4] = xh, xl
+			elseif (mh - 1306572467) * T + (ml - 2808348672) > 0 then -- 2^62 + 1e18
+				wrong = 'F'
+				break
+			end
+			if ml >= T then
+				mh, ml = mh + 1, ml - T
+			end
+			local melts = ((mh - ch) * T + (ml - cl)) / fr
+			if melts > full then
+				full = melts
+			end
+			work[w + 1], work[w + 2], work[w + 3], work[w + 4] = o, mh, ml, off
+			w, o, q = w + 4, o + 6, q + 3
+		end
+		debits[d + 6] = full
+	end
+	if wrong then
+		answers[#answers + 1] = wrong
+	else
+		local skew, levels = ((nh - h0) * T + (nl - l0)) / 1e6, 3
+		out[1], out[2], out[3], w = allowed and 65 or 82, nh, nl, 0
+		for d = 1, m, 7 do
+			local b, of, a, idx = debits[d + 1], debits[d + 2], debits[d + 3], debits[d + 4]
+			if allowed or idx and b.changed and not b.born then
+				local e, ttl, more = debits[d], debits[d + 6] / 1e6 + skew, b[11] > of.count
+				if idx then
+					e[1], e[2], e[3] = b, debits[d + 5], nil
+				end
+				if not e[7] then
+					todo[#todo + 1] = e
+				elseif more and e[7] > ttl then
+					ttl = e[7]
+				end
+				e[7], e[8] = ttl, more
+				b[4], b[5] = nh, nl
+			end
+			if allowed then
+				b[9] = b[9] + 1
+				if b[9] == T then
+					b[8], b[9] = b[8] + 1, 0
 				end
 			end
-			b[9] = b[9] + 1
-			if b[9] == T then
-				b[8], b[9] = b[8] + 1, 0
+			for q = 4, of.last - 1, 3 do
+				local o, off, flag = work[w + 1], work[w + 4], a[q + 2]
+				if allowed then
+					local xh, xl = a[q], a[q + 1]
+					if xh + xl > 0 and not (off and flag == 2) then
+						b[o + 1], b[o + 2] = work[w + 2], work[w + 3]
+						xh, xl = b[o + 3] + xh, b[o + 4] + xl
+						if xl >= T then
+							xh, xl = xh + 1, xl - T
+						end
+						b[o + 3], b[o + 4] = saturated(xh, xl)
+					end
+				end
+				out[levels + 1], out[levels + 2] = b[o + 1], b[o + 2]
+				out[levels + 3] = off and (flag == 2 or not allowed) and 1 or 0
+				w, levels = w + 4, levels + 3
 			end
 		end
-		write(KEYS[i], b, b.limits, b.full, b[11] > b.count, skew, margin, b.as[5])
+		if last == 1 then
+			levels = 3
+		end
+		local form = forms[levels]
+		if not form then
+			form = '>Bi4I4' .. rep('i4I4B', levels / 3 - 1)
+			forms[levels] = form
+		end
+		answers[#answers + 1] = pack(form, unpack(out, 1, levels))
 	end
 end
-if ARGV[3] ~= '1' then
-	return pack('>Bi4I4', allowed and 65 or 82, nh, nl)
-end
-if n == 1 and bs[1].count == 1 then
-	local b = bs[1]
-	local w, o = b.w, b.w[1]
-	return pack('>Bi4I4i4I4B', allowed and 65 or 82, nh, nl, b[o + 1], b[o + 2], w[4] and (b.as[8] == 2 or not allowed) and 1 or 0)
-end
-local out, format = {allowed and 65 or 82, nh, nl}, '>Bi4I4'
-local x = 3
-for i = 1, n do
-	local b = bs[i]
-	local w = b.w
-	for j = 1, b.count do
-		local o = w[4 * j - 3]
-		out[x + 1], out[x + 2] = b[o + 1], b[o + 2]
-		out[x + 3] = w[4 * j] and (b.as[3 * j + 5] == 2 or not allowed) and 1 or 0
-		x = x + 3
+local margin, seconds = tonumber(ARGV[2]), {}
+for _, e in ipairs(todo) do
+	local b, ttl = e[1], e[7] + margin
+	if not e[3] then
+		b.born = not e[4]
+		write(e[5], b, e[2], ttl, e[8], e[6])
+	else -- the limits stay as they are
+		local s = ttl < 1e14 and floor(ttl / 1000) + 1 or 1e11
+		local text = seconds[s]
+		if not text then
+			text = string.format('%.0f', s)
+			seconds[s] = text
+		end
+		call('SETRANGE', e[5], '0', pack(e[3], unpack(b, 1, 11 + 6 * b[11])))
+		call('EXPIRE', e[5], text)
 	end
-	format = format .. rep('i4I4B', b.count)
 end
-return pack(format, unpack(out))
+return #answers == 1 and answers[1] or table.concat(answers)

@@ -1,11 +1,12 @@
 -- A bucket is a head, slots and limits: see docs/format/redis.md. Parsed it is one list of words, 11 of the head and 6 of
 -- each slot.
-local HEAD, SLOT, HEADSIZE = '>BI4I4i4I4I4I4I4I4I2I2', 'i4I4i4I4i4I4', 37
+local HEAD, SLOT, HEADSIZE, LIMIT = '>BI4I4i4I4I4I4I4I4I2I2', 'i4I4i4I4i4I4', 37, '>I2BI4I4I4I4ddI4I4I4I4'
 
--- write puts a bucket. full says in how many nanoseconds it is full; what was there may have had longer to go. skew is by
--- how many milliseconds its time is ahead.
-local function write(key, b, limits, full, more, skew, margin, base)
-	local ttl = full / 1e6 + skew + margin
+-- What buckets were before their counters began anew, by the ids under which these go on.
+local left
+
+-- write puts a bucket, for as many milliseconds; with more, what was there may have had longer to go.
+local function write(key, b, limits, ttl, more, base)
 	if more and not b.born then
 		local was = call('PTTL', key)
 		if was > ttl then
@@ -18,6 +19,15 @@ local function write(key, b, limits, full, more, skew, margin, base)
 	local n = b[11]
 	local text = pack(n == 1 and '>BI4I4i4I4I4I4I4I4I2I2i4I4i4I4i4I4' or HEAD .. rep(SLOT, n), unpack(b, 1, 11 + 6 * n)) .. limits
 	call('SET', key, text, 'PX', ttl - ttl % 1 + 1)
+	local was = left and left[b[2] .. ':' .. b[3]]
+	if was then -- as in Forget
+		local head, member = sub(key, 1, base - 1), sub(key, base + 1)
+		if call('EXISTS', head .. 'um') == 1 then
+			for k = #was, 1, -1 do
+				call('RPUSH', head .. 'ul', pack('>I2', #member) .. member .. was[k])
+			end
+		end
+	end
 	if b.born then
 		-- As buckets are born a few of the index are looked at, wherever, and go if they have expired: so it never holds
 		-- many more than there are.

@@ -1,0 +1,322 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis"
+	"github.com/weirlimits/weir/store/storetest"
+)
+
+// Takes that share a run are decided, and leave their buckets, as they do one after another: also where some are refused,
+// bring other limits, or are errors.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	s, clock := shared(t), storetest.NewClock(bucket.Time(1<<58))
+	cfg := redis.Config{Address: "redis://" + s.Addr, Now: clock.Now, CallTimeout: time.Minute, Prefix: prefix()}
+	ours := open(t, cfg)
+	cfg.Prefix = prefix()
+	model := open(t, cfg)
+	checks := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		checks++
+		g := &group{T: rt, namespace: fmt.Sprint("n", checks)}
+		for _, st := range []*redis.Store{ours, model} {
+			s.do(t, "SET", st.Key(g.bucket("damaged")), strings.Repeat("\x01", 40))
+			s.do(t, "SADD", st.Key(g.bucket("set")), "x")
+		}
+		for range g.entities() {
+			g.limits = append(g.limits, g.draw())
+		}
+		g.epochs = make([]uint64, len(g.limits))
+		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
+			clock.Set(bucket.Time(1<<58 + rapid.Int64Range(-1e12, 1e12).Draw(rt, "now"))) // also back
+			takes := make([]store.Take, rapid.IntRange(1, 10).Draw(rt, "takes"))
+			for i := range takes {
+				takes[i] = g.take()
+			}
+			got, errs := ours.Together(t.Context(), takes)
+			for i, take := range takes {
+				want, werr := model.Take(t.Context(), take)
+				g.same(i, &take, got[i], want, errs[i], werr)
+			}
+			g.compare(ours, model)
+		}
+	})
+}
+
+// group draws takes of few buckets.
+type group struct {
+	*rapid.T
+	namespace string
+	limits    [][]*store.Limit
+	epochs    []uint64
+}
+
+func (*group) entities() []string { return []string{"a", "b", "c", "damaged", "set"} }
+
+func (g *group) bucket(entity string) store.Bucket {
+	return store.Bucket{Namespace: g.namespace, Entity: entity, Resource: "r"}
+}
+
+// draw draws limits that hold a few of the amounts that takes have.
+func (g *group) draw() (ls []*store.Limit) {
+	for _, name := range []string{"rpm", "tpm", "x"}[:rapid.IntRange(1, 3).Draw(g.T, "limits")] {
+		burst := rapid.Int64Range(1, 5000).Draw(g.T, "burst")
+		ls = append(ls, &store.Limit{Name: name, Amount: rapid.Int64Range(1, 5000).Draw(g.T, "amount"), Period: time.Minute, Burst: burst})
+	}
+	return ls
+}
+
+func (g *group) take() store.Take {
+	take := store.Take{Brief: rapid.Bool().Draw(g.T, "brief")}
+	most := rapid.SampledFrom([]int{3, 3, 3, 3, 3, 5}).Draw(g.T, "most")
+	for i, e := range g.entities()[:most] {
+		if rapid.IntRange(0, 2).Draw(g.T, "in") == 0 && (i < most-1 || len(take.Debits) > 0) {
+			continue
+		}
+		if rapid.IntRange(0, 7).Draw(g.T, "changed") == 0 {
+			g.limits[i] = g.draw()
+			g.epochs[i] += uint64(rapid.IntRange(0, 1).Draw(g.T, "newer"))
+		}
+		d := store.Debit{Bucket: g.bucket(e), Epoch: g.epochs[i]}
+		if g.epochs[i] > 0 && rapid.IntRange(0, 9).Draw(g.T, "stale") == 0 {
+			d.Epoch--
+		}
+		for _, l := range g.limits[i] {
+			d.Charges = append(d.Charges, g.charge(l))
+		}
+		if over := rapid.IntRange(0, 19).Draw(g.T, "overrides"); over < 3 {
+			for k := range []int{1, 3, 17}[over] { // 17 are too many
+				d.Charges = append(d.Charges, g.charge(&store.Limit{Name: fmt.Sprint("o", k), Override: true, Amount: 1000, Period: time.Hour, Burst: 3000}))
+			}
+		}
+		take.Debits = append(take.Debits, d)
+	}
+	return take
+}
+
+func (g *group) charge(l *store.Limit) store.Charge {
+	c := store.Charge{Limit: l, Amount: rapid.Int64Range(0, 1500).Draw(g.T, "amount")}
+	switch rapid.IntRange(0, 9).Draw(g.T, "flag") {
+	case 0:
+		c.Force = true
+	case 1:
+		c.Shadow = true
+	case 2:
+		c.Force, c.Amount = true, 1<<62+1e18 // overflows
+	}
+	return c
+}
+
+func (g *group) same(i int, take *store.Take, got, want store.Outcome, err, werr error) {
+	for _, known := range []error{store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow} {
+		if errors.Is(err, known) != errors.Is(werr, known) {
+			g.Fatalf("take %d %+v: error %v, want %v", i, take, err, werr)
+		}
+	}
+	if (err == nil) != (werr == nil) {
+		g.Fatalf("take %d %+v: error %v, want %v", i, take, err, werr)
+	}
+	if got.Allowed != want.Allowed || !got.At.Equal(want.At) || len(got.Levels) != len(want.Levels) {
+		g.Fatalf("take %d %+v: %+v, want %+v", i, take, got, want)
+	}
+	for j, l := range got.Levels {
+		if l != want.Levels[j] {
+			g.Fatalf("take %d %+v: level %d is %+v, want %+v", i, take, j, l, want.Levels[j])
+		}
+	}
+}
+
+func (g *group) compare(ours, model *redis.Store) {
+	for _, e := range []string{"a", "b", "c"} {
+		got, err := ours.Peek(g.Context(), g.bucket(e))
+		want, werr := model.Peek(g.Context(), g.bucket(e))
+		if err != nil || werr != nil {
+			g.Fatal(err, werr)
+		}
+		a, b := got.States[0], want.States[0]
+		if (a.ID == 0) != (b.ID == 0) || !a.At.Equal(b.At) || a.Epoch != b.Epoch || a.Takes != b.Takes || len(a.Limits) != len(b.Limits) {
+			g.Fatalf("bucket %+v, want %+v", a, b)
+		}
+		for i, l := range a.Limits {
+			if w := b.Limits[i]; *l.Limit != *w.Limit || l.Level != w.Level || l.Debited != w.Debited || l.Returned != w.Returned {
+				g.Fatalf("bucket %s: %+v of %+v, want %+v of %+v", e, l, *l.Limit, w, *w.Limit)
+			}
+		}
+	}
+	a, err := ours.Buckets(g.Context(), store.BucketQuery{Namespace: g.namespace})
+	b, werr := model.Buckets(g.Context(), store.BucketQuery{Namespace: g.namespace})
+	if err != nil || werr != nil || len(a.States) != len(b.States) {
+		g.Fatalf("%d buckets are listed, want %d: %v, %v", len(a.States), len(b.States), err, werr)
+	}
+}
+
+// Where the account may not reach the keys of some, the others of the run are decided.
+func TestTogetherDenied(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.do(t, "ACL", "SETUSER", "bob", "on", ">pw", "+@all", "&*", "~weir:{_}:*", "~weir:{n}:*")
+	st := open(t, redis.Config{Address: "redis://bob:pw@" + s.Addr, CallTimeout: time.Minute})
+	mine, other := one("alice", still(10), 1), one("alice", still(10), 1)
+	other.Bucket.Namespace = "m"
+	takes := []store.Take{{Debits: []store.Debit{mine}}, {Debits: []store.Debit{other}}, {Debits: []store.Debit{mine}}}
+	outs, errs := st.Together(t.Context(), takes)
+	if !outs[0].Allowed || !outs[2].Allowed || errs[0] != nil || errs[2] != nil || errs[1] == nil {
+		t.Errorf("%+v, %v: want the second refused alone", outs, errs)
+	}
+	if snap, err := st.Peek(t.Context(), mine.Bucket); err != nil || snap.States[0].Takes != 2 {
+		t.Errorf("%+v, %v: want 2 takes", snap, err)
+	}
+}
+
+// callers asks for takes of one bucket, each with a context of its own.
+type callers struct {
+	wg      sync.WaitGroup
+	cancels []context.CancelFunc
+	allowed atomic.Int64
+	left    atomic.Int64
+	other   atomic.Pointer[error]
+}
+
+func (c *callers) ask(t *testing.T, st *redis.Store, n int) {
+	t.Helper()
+	for range n {
+		ctx, cancel := context.WithCancel(t.Context())
+		c.cancels = append(c.cancels, cancel)
+		c.wg.Go(func() {
+			out, err := st.Take(ctx, store.Take{Debits: []store.Debit{one("alice", still(1000), 1)}})
+			switch {
+			case out.Allowed && err == nil:
+				c.allowed.Add(1)
+			case errors.Is(err, context.Canceled):
+				c.left.Add(1)
+			default:
+				c.other.Store(&err)
+			}
+		})
+	}
+}
+
+func (c *callers) cancel(from, to int) {
+	for _, f := range c.cancels[from:to] {
+		f()
+	}
+}
+
+func lane(t *testing.T, st *redis.Store, runs, waiting int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d runs are under way, and %d wait", runs, waiting), func() bool {
+		r, w := st.Lane("n")
+		return r == runs && w == waiting
+	})
+}
+
+// Who leaves while waiting was not debited; who leaves during a run was, and the others of it have their answers.
+func TestCallersLeave(t *testing.T) {
+	t.Parallel()
+	if stopped == cont {
+		t.Skip("processes cannot be stopped here")
+	}
+	s := start(t)
+	st := open(t, redis.Config{Address: "redis://" + s.Addr, CallTimeout: time.Minute, Connections: 1})
+	if _, err := take(t, st, one("alice", still(1000), 0)); err != nil { // connects
+		t.Fatal(err)
+	}
+	if err := s.Signal(stopped); err != nil {
+		t.Fatal(err)
+	}
+	var c callers
+	c.ask(t, st, 16)
+	lane(t, st, 16, 0)
+	c.ask(t, st, 24)
+	lane(t, st, 16, 24)
+	c.cancel(16, 20)
+	eventually(t, "four have left the lane", func() bool { return c.left.Load() == 4 })
+	c.cancel(0, 16)
+	// One of them has the connection for itself, and the client then does not hear of its leaving.
+	eventually(t, "fifteen of the runs have left", func() bool { return c.left.Load() == 19 })
+	lane(t, st, 2, 0) // that one, and one of all twenty that waited
+	c.cancel(20, 30)
+	eventually(t, "ten have left the run", func() bool { return c.left.Load() == 29 })
+	if err := s.Signal(cont); err != nil {
+		t.Fatal(err)
+	}
+	c.wg.Wait()
+	if err := c.other.Load(); err != nil {
+		t.Fatal(*err)
+	}
+	if n := c.allowed.Load(); n != 11 {
+		t.Errorf("%d were allowed, want 11", n)
+	}
+	lane(t, st, 0, 0)
+	snap, err := st.Peek(t.Context(), one("alice", still(1000), 1).Bucket)
+	if err != nil || snap.States[0].Takes != 1+36 || snap.States[0].Limits[0].Debited != 36_000 {
+		t.Errorf("%+v, %v: want 36 takes: all but those who left the lane", snap, err)
+	}
+}
+
+// A wait in the lane is a part of the call's time.
+func TestLaneInTime(t *testing.T) {
+	t.Parallel()
+	if stopped == cont {
+		t.Skip("processes cannot be stopped here")
+	}
+	s := start(t)
+	st := open(t, redis.Config{Address: "redis://" + s.Addr, CallTimeout: time.Second})
+	if err := s.Signal(stopped); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			_, err := take(t, st, one("alice", still(10), 1))
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer in time") {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.Signal(cont); err != nil {
+		t.Fatal(err)
+	}
+	lane(t, st, 0, 0)
+	eventually(t, "it answers again", func() bool { _, err := take(t, st, one("bob", still(10), 1)); return err == nil })
+}
+
+// Callers who share runs lose and gain nothing where the server forgets its scripts in between, nor when the store closes.
+func TestTogetherForgotten(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	st := open(t, redis.Config{Address: "redis://" + s.Addr, CallTimeout: time.Minute})
+	var c callers
+	for range 5 {
+		c.ask(t, st, 60)
+		s.do(t, "SCRIPT", "FLUSH")
+	}
+	c.wg.Wait()
+	if err := c.other.Load(); err != nil {
+		t.Fatal(*err)
+	}
+	snap, err := st.Peek(t.Context(), one("alice", still(1000), 1).Bucket)
+	if err != nil || c.allowed.Load() != 300 || snap.States[0].Takes != 300 {
+		t.Fatalf("%d allowed, %+v, %v: want 300", c.allowed.Load(), snap, err)
+	}
+	c.ask(t, st, 100)
+	_ = st.Close()
+	c.wg.Wait()
+	if err := c.other.Load(); err != nil && !errors.Is(*err, store.ErrClosed) {
+		t.Error(*err)
+	}
+}

@@ -1,0 +1,240 @@
+package redis
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/cursor"
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+// Usage implements [store.Usage]: what was booked.
+func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.UsagePage{}, err
+	}
+	if err := usage.Check(q.Window); err != nil {
+		return store.UsagePage{}, err
+	}
+	mark := cursor.Mark("usage", q.Namespace, q.Of, q.ID, q.Sub, q.Window, q.From.Unix(), q.To.Unix())
+	var at from
+	if q.After != "" {
+		after, err := cursor.Parse(mark, q.After)
+		if err != nil {
+			return store.UsagePage{}, err
+		}
+		start, name, ok := strings.Cut(after, ":")
+		if !ok {
+			return store.UsagePage{}, store.ErrBadCursor
+		}
+		at = from{start, "(" + name}
+	}
+	if q.After == "" && !q.Known {
+		if err := s.kept(ctx); err != nil {
+			return store.UsagePage{}, err
+		}
+	}
+	limit := store.PageSize(q.Max)
+	all, err := s.windows(ctx, &q, at, limit+1)
+	if err != nil {
+		return store.UsagePage{}, err
+	}
+	var page store.UsagePage
+	for i := range all[:min(len(all), limit)] {
+		page.Records = append(page.Records, all[i].record(q.Window))
+	}
+	if len(all) > limit {
+		last := &all[limit-1]
+		page.Next = cursor.Make(mark, strconv.FormatInt(last.start, 10)+":"+last.member)
+	}
+	return page, nil
+}
+
+// kept is an error where nobody has ever booked usage, or not for weeks.
+func (s *Store) kept(ctx context.Context) error {
+	key := s.keys.passed()
+	n, err := s.run(ctx, keptScript, []string{key}, nil).AsInt64()
+	switch {
+	case err != nil:
+		return s.trouble("usage", key, err)
+	case n == 0:
+		return fmt.Errorf("%w: in Redis it is booked by weir aggregate", store.ErrNoUsage)
+	}
+	return nil
+}
+
+func (f *found) record(w store.Window) store.UsageRecord {
+	id, sub, _ := strings.Cut(f.member, "\x00")
+	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: time.Unix(f.start, 0).UTC(), Counts: f.figures}
+}
+
+// windows returns the first windows of a query, at most so many.
+func (s *Store) windows(ctx context.Context, q *store.UsageQuery, at from, most int) ([]found, error) {
+	w := windowsOf{namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+", sub: q.Sub}
+	if q.ID != "" {
+		w.lo, w.hi = "["+q.ID+"\x00", "("+q.ID+"\x01"
+	}
+	if q.Of != store.OfStore {
+		return s.first(ctx, &w, at, most)
+	}
+	// Each namespace has its part.
+	_, spaces, err := s.spaces(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []found
+	for _, ns := range spaces {
+		w.namespace = ns.id
+		part, err := s.first(ctx, &w, at, most)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range part {
+			i, ok := slices.BinarySearchFunc(all, f.start, func(o found, start int64) int { return int(min(max(o.start-start, -1), 1)) })
+			if !ok {
+				all = slices.Insert(all, i, f)
+			} else {
+				all[i].figures = usage.Merge(all[i].figures, f.figures)
+			}
+		}
+		all = all[:min(len(all), most)]
+	}
+	return all, nil
+}
+
+// first returns the first windows of one namespace.
+func (s *Store) first(ctx context.Context, w *windowsOf, at from, most int) ([]found, error) {
+	var all []found
+	for {
+		part, next, err := s.look(ctx, w, at, most-len(all))
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, part...); next == nil || len(all) >= most {
+			return all, nil
+		}
+		at = *next
+		if err := s.ready(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ceil returns a time in seconds, the next if it lies between two.
+func ceil(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, by ID.
+func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := usage.Check(q.Window); err != nil {
+		return nil, err
+	}
+	if err := s.kept(ctx); err != nil {
+		return nil, err
+	}
+	ranking := usage.NewRanked(q.Limit, store.PageSize(q.Max))
+	if q.Of == store.OfStore {
+		all, err := s.windows(ctx, &store.UsageQuery{Of: q.Of, Window: q.Window, From: q.From, To: q.To}, from{}, endless)
+		sum := store.UsageRecord{Window: q.Window, Start: q.From}
+		for i := range all {
+			sum.Counts = usage.Merge(sum.Counts, all[i].figures)
+		}
+		ranking.Offer(sum)
+		return ranking.Records(), err
+	}
+	w := windowsOf{namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+", sub: q.Sub}
+	var walks walks
+	key := s.keys.starts(q.Namespace, q.Window)
+	starts, err := s.run(ctx, startsScript, []string{key}, []string{strconv.FormatInt(w.first, 10), strconv.FormatInt(w.last, 10)}).AsIntSlice()
+	if err != nil {
+		return nil, s.trouble("usage", key, err)
+	}
+	for _, start := range starts {
+		one := &walk{s: s, of: w, next: &from{}}
+		one.of.first, one.of.last = start, start
+		if ok, err := one.step(ctx); err != nil {
+			return nil, err
+		} else if ok {
+			walks = append(walks, one)
+		}
+	}
+	heap.Init(&walks)
+	var sum *store.UsageRecord
+	for len(walks) > 0 {
+		r := walks[0].at().record(q.Window)
+		if sum == nil || sum.ID != r.ID {
+			if sum != nil {
+				ranking.Offer(*sum)
+			}
+			sum = &store.UsageRecord{ID: r.ID, Window: q.Window, Start: q.From}
+		}
+		sum.Counts = usage.Merge(sum.Counts, r.Counts)
+		if ok, err := walks[0].step(ctx); err != nil {
+			return nil, err
+		} else if ok {
+			heap.Fix(&walks, 0)
+		} else {
+			heap.Pop(&walks)
+		}
+	}
+	if sum != nil {
+		ranking.Offer(*sum)
+	}
+	return ranking.Records(), nil
+}
+
+// walk goes over the windows of one start.
+type walk struct {
+	s    *Store
+	of   windowsOf
+	page []found // what was read, the first where it is
+	next *from   // where to read on; nil: nowhere
+}
+
+func (w *walk) at() *found { return &w.page[0] }
+
+// step goes to the next window, and reports whether there is one.
+func (w *walk) step(ctx context.Context) (ok bool, err error) {
+	if len(w.page) > 0 {
+		w.page = w.page[1:]
+	}
+	for len(w.page) == 0 && w.next != nil {
+		if err := w.s.ready(ctx); err != nil {
+			return false, err
+		}
+		if w.page, w.next, err = w.s.look(ctx, &w.of, *w.next, 100); err != nil {
+			return false, err
+		}
+	}
+	return len(w.page) > 0, nil
+}
+
+// walks is a heap of walks by where they are.
+type walks []*walk
+
+func (m walks) Len() int           { return len(m) }
+func (m walks) Less(i, j int) bool { return m[i].at().member < m[j].at().member }
+func (m walks) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+
+// Push implements heap.Interface.
+func (m *walks) Push(x any) { *m = append(*m, x.(*walk)) } //nolint:forcetypeassert // of nothing else
+
+// Pop implements heap.Interface.
+func (m *walks) Pop() any {
+	w := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return w
+}

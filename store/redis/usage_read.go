@@ -1,0 +1,273 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir/internal/usage"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	// lookAtOnce is how many buckets a script looks at for changes, and changedAtOnce after how many it ends.
+	lookAtOnce, changedAtOnce = 100, 4 * bookAtOnce
+	// sweepEvery is how often accounts of what is gone are looked for.
+	sweepEvery = time.Hour
+)
+
+// Ledger books usage from the buckets' counters. It is safe for concurrent use, and any number of them may read the same
+// buckets at the same time: each token is counted once.
+type Ledger struct {
+	s    *Store
+	keep string
+
+	mu    sync.Mutex
+	swept map[string]time.Time // by namespace
+}
+
+// Ledger returns a ledger that keeps windows for as long as retention says: by default hours for 7 days and days for 90,
+// since they take the server's memory; months for ever.
+func (s *Store) Ledger(retention store.Retention) *Ledger {
+	const day = 24 * time.Hour
+	var keep []byte
+	for _, d := range []struct{ is, otherwise time.Duration }{{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1}} {
+		if d.is == 0 {
+			d.is = d.otherwise
+		}
+		keep = binary.BigEndian.AppendUint64(keep, math.Float64bits(float64(max(d.is, 0).Milliseconds())))
+	}
+	return &Ledger{s: s, keep: string(keep), swept: make(map[string]time.Time)}
+}
+
+// Passed is what a pass has come by.
+type Passed struct {
+	Booked int           // accounts in which something was new
+	Apart  time.Duration // by which passes were further apart than buckets are sure to be there; 0 as a rule
+	Bad    []error       // of what cannot be read, and was not booked
+}
+
+// Pass books what all buckets have counted since they were last read, and the end of those that are gone. The first pass
+// over a namespace begins where buckets are, if it was there before usage was kept. What a pass has booked when it fails is
+// booked, and a namespace that cannot be read holds up no other; the next pass goes on.
+func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
+	last, namespaces, err := l.s.metered(ctx)
+	if err != nil {
+		return Passed{}, err
+	}
+	var all Passed
+	var errs []error
+	began := ""
+	for _, ns := range namespaces {
+		if err := l.s.ready(ctx); err != nil {
+			return all, err
+		}
+		now, err := l.pass(ctx, ns, &all)
+		errs = append(errs, err)
+		if began == "" {
+			began = now
+		}
+	}
+	if began != "" {
+		all.Apart = max(0, time.Duration(read64(began)-read64(last))-l.s.cfg.Margin)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return all, err
+	}
+	key := l.s.keys.passed()
+	if err := l.s.run(ctx, passedScript, []string{key}, []string{began}).Error(); err != nil {
+		return all, l.s.trouble("usage", key, err)
+	}
+	return all, nil
+}
+
+// space is a namespace that has usage, or is to have.
+type space struct {
+	id    string
+	fresh bool // births that are not known begin where they are
+}
+
+// metered returns when the last whole pass began, and the namespaces, which it notes: the sums over the store are those of
+// all that ever were.
+func (s *Store) metered(ctx context.Context) (last string, all []space, err error) {
+	namespaces := []string{"default"} // which has no record
+	q := store.Query{Namespace: registry, Kind: store.KindNamespaceID, Max: 1000}
+	for {
+		page, err := s.List(ctx, q)
+		if err != nil {
+			return "", nil, err
+		}
+		for i := range page.Records {
+			namespaces = append(namespaces, page.Records[i].Key.ID)
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	return s.spaces(ctx, namespaces)
+}
+
+// spaces returns the namespaces that are known to have usage, with more of them.
+func (s *Store) spaces(ctx context.Context, more []string) (last string, all []space, err error) {
+	keys := []string{s.keys.names(), s.keys.passed(), s.keys.unbegun()}
+	got, err := s.run(ctx, namesScript, keys, append([]string{s.now()}, more...)).AsStrSlice()
+	if err == nil && (len(got)%2 != 1 || len(got[0]) != 8 && (got[0] != "" || len(more) > 0)) {
+		err = errFormat
+	}
+	if err != nil {
+		return "", nil, s.trouble("usage", s.keys.names(), err)
+	}
+	for i := 1; i < len(got); i += 2 {
+		all = append(all, space{got[i], got[i+1] == "1"})
+	}
+	return got[0], all, nil
+}
+
+// pass books one namespace, and returns when it began.
+func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string, err error) {
+	key := l.s.keys.meter(ns.id)
+	got, err := l.s.run(ctx, meterScript, []string{key}, []string{l.s.now(), l.s.keys.base(ns.id), l.keep}).ToString()
+	if err == nil && len(got) != 10 {
+		err = errFormat
+	}
+	if err != nil {
+		return "", l.s.trouble("usage", key, err)
+	}
+	began = got[:8]
+	above := l.s.parents(ns.id)
+	note := func(n int, bad []error, err error) error {
+		all.Booked += n
+		all.Bad = append(all.Bad, bad...)
+		return err
+	}
+	if got[9] == '1' {
+		if err := note(l.s.bookLeft(ctx, ns, above)); err != nil {
+			return began, err
+		}
+	}
+	if got[8] == '1' {
+		if err := note(l.buckets(ctx, ns, above)); err != nil {
+			return began, err
+		}
+	}
+	if ns.fresh {
+		if err := l.s.run(ctx, begunScript, []string{l.s.keys.unbegun()}, []string{ns.id}).Error(); err != nil {
+			return began, l.s.trouble("usage", l.s.keys.unbegun(), err)
+		}
+	}
+	return began, l.sweep(ctx, ns.id)
+}
+
+// bookLeft books the births that have ended, in their order.
+func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
+	key := s.keys.left(ns.id)
+	for {
+		got, err := s.run(ctx, leftScript, []string{key}, []string{strconv.Itoa(8 * bookAtOnce)}).AsStrSlice()
+		if err != nil {
+			return booked, bad, s.trouble("usage", key, err)
+		}
+		if len(got) == 0 {
+			return booked, bad, nil
+		}
+		var entries []entry
+		places := make(map[string]int)
+		for _, raw := range got {
+			e := leftEntry(ns, raw)
+			if i, ok := places[e.field]; ok && e.bad == nil {
+				entries[i].sights, entries[i].left = append(entries[i].sights, e.sights...), append(entries[i].left, raw)
+				continue
+			}
+			if e.bad == nil {
+				places[e.field] = len(entries)
+			}
+			entries = append(entries, e)
+		}
+		n, wrong, err := s.bookAll(ctx, ns.id, entries, above)
+		if booked, bad = booked+n, append(bad, wrong...); err != nil {
+			return booked, bad, err
+		}
+		if err := s.ready(ctx); err != nil {
+			return booked, bad, err
+		}
+	}
+}
+
+// buckets books what has changed since it was read.
+func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
+	index, from := l.s.keys.index(ns.id), "-"
+	for {
+		got, err := l.s.run(ctx, readUsageScript, []string{index},
+			[]string{l.s.keys.base(ns.id), from, strconv.Itoa(lookAtOnce), strconv.Itoa(changedAtOnce)}).AsStrSlice()
+		if err == nil && len(got)%3 != 1 {
+			err = errFormat
+		}
+		if err != nil {
+			return booked, bad, l.s.trouble("usage", index, err)
+		}
+		entries := make([]entry, 0, len(got)/3)
+		for i := 1; i < len(got); i += 3 {
+			entity, resource, _ := strings.Cut(got[i], "\x00")
+			e := entry{hash: ofBuckets, field: got[i], bucket: store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource}, old: &got[i+2]}
+			var x usage.Sight
+			x, e.mark, e.bad = sightOf(e.bucket, got[i+1])
+			x.Base = ns.fresh
+			e.sights = []usage.Sight{x}
+			entries = append(entries, e)
+		}
+		n, wrong, err := l.s.bookAll(ctx, ns.id, entries, above)
+		if booked, bad = booked+n, append(bad, wrong...); err != nil {
+			return booked, bad, err
+		}
+		if got[0] == "" {
+			return booked, bad, nil
+		}
+		from = "(" + got[0]
+		if err := l.s.ready(ctx); err != nil {
+			return booked, bad, err
+		}
+	}
+}
+
+// sweep removes the accounts of what is gone, now and then.
+func (l *Ledger) sweep(ctx context.Context, ns string) error {
+	l.mu.Lock()
+	due := time.Since(l.swept[ns]) >= sweepEvery
+	l.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := l.s.sweep(ctx, ns); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.swept[ns] = time.Now()
+	l.mu.Unlock()
+	return nil
+}
+
+func (s *Store) sweep(ctx context.Context, ns string) error {
+	base := s.keys.base(ns)
+	for _, of := range []struct {
+		hash, buckets string
+		keep          int
+	}{{ofBuckets, base + "b", lateBirth}, {ofProcesses, "", keepProcess}} {
+		for at := "0"; ; {
+			var err error
+			if at, err = s.run(ctx, sweepScript, []string{base + of.hash}, []string{s.now(), of.buckets, at, strconv.Itoa(of.keep)}).ToString(); err != nil {
+				return s.trouble("usage", base+of.hash, err)
+			}
+			if at == "0" {
+				break
+			}
+			if err := s.ready(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
