@@ -14,7 +14,7 @@ import (
 // passed over. Without a Sub all limits of the entity are meant, without a Kind all records of the namespace, and of
 // [store.Registry] the names of all namespaces.
 func (l *Limiter) Changed(keys ...store.Key) {
-	l.core.outdated(keys, l.core.views.Expire, l.core.views.ExpireFunc)
+	l.core.outdated(keys)
 }
 
 // ChangedWithin has all of a namespace, by its opaque id, read anew, because something in it was changed and nobody knows
@@ -49,20 +49,20 @@ func (l *Limiter) NamespaceIDs() []string {
 // go by, all are good.
 func CheckRecord(r store.Record) error {
 	if k, ok := viewOf(r.Key); ok {
-		_, err := k.decode([]store.Record{r, {}}) // limits of an entity are followed by its default ones
+		_, err := k.decode(r)
 		return err
 	}
 	return nil
 }
 
-// outdated forgets what is made of records, by one of the two ways to forget.
-func (c *core) outdated(keys []store.Key, some func(...viewKey), all func(func(viewKey) bool)) {
+// outdated has what is made of records read anew.
+func (c *core) outdated(keys []store.Key) {
 	type owner struct{ space, id string }
-	owners, spaces := make(map[owner]bool), make(map[string]bool) // of which much is forgotten
+	owners, spaces := make(map[owner]bool), make(map[string]bool) // of which much is read anew
 	var views []viewKey
 	for _, k := range keys {
 		switch {
-		case k.Kind == store.KindEntityLimits && (k.Sub == DefaultResource || k.Sub == ""): // part of the view of each resource
+		case k.Kind == store.KindEntityLimits && (k.Sub == DefaultResource || k.Sub == ""): // read with those, a plan's epoch is as new
 			owners[owner{k.Namespace, k.ID}] = true
 		case k.Kind == "":
 			spaces[k.Namespace] = true
@@ -72,16 +72,16 @@ func (c *core) outdated(keys []store.Key, some func(...viewKey), all func(func(v
 			}
 		}
 	}
-	some(views...)
+	c.views.Expire(views...)
 	if len(owners)+len(spaces) > 0 { // in one go, since that looks at everything remembered
-		all(func(v viewKey) bool {
+		c.views.ExpireFunc(func(v viewKey) bool {
 			if v.kind == namespaceView {
 				return spaces[store.Registry]
 			}
 			return spaces[v.space] || v.kind == limitsView && owners[owner{v.space, v.id}]
 		})
 	}
-	for _, k := range keys { // plans last, or one might be made of what is about to be forgotten
+	for _, k := range keys { // plans last, or one might be made of what is about to change
 		if k.Kind == store.KindNamespace || k.Kind == "" && k.Namespace == store.Registry {
 			c.registry.Add(1)
 		} else if ch, ok := changeOf(k); ok {

@@ -176,10 +176,9 @@ func (e *explainer) see(id string, vs []view) {
 	if len(vs) == 3 {
 		n.Levels = []ExplainedLevel{{Source: SourceRequest, Set: true, Applies: true}}
 	} else {
-		own := vs[3].source
 		n.Levels = []ExplainedLevel{
-			{Source: SourceEntity, Set: own == SourceEntity, OnUnavailable: vs[3].onUnavailable},
-			{Source: SourceEntityDefault, Set: own == SourceEntityDefault || vs[3].also, OnUnavailable: vs[3].general},
+			{Source: SourceEntity, Set: len(vs[3].limits) > 0, OnUnavailable: vs[3].onUnavailable},
+			{Source: SourceEntityDefault, Set: len(vs[4].limits) > 0, OnUnavailable: vs[4].onUnavailable},
 			{Source: SourceResource, Set: len(vs[2].limits) > 0, OnUnavailable: vs[2].onUnavailable},
 			{Source: SourceSystem, Set: len(vs[1].limits) > 0, OnUnavailable: vs[1].onUnavailable},
 		}

@@ -50,7 +50,8 @@ type Config struct {
 	Instances func() int
 	// LastGood, if not nil, is asked for what is known of records, all of one namespace, where the store does not answer,
 	// or what it answers cannot be used, and nothing of them is remembered: what they were when the process that ran
-	// before read them, say. A record of Version 0 is known not to exist. It must be fast.
+	// before read them, say. A record of Version 0 is known not to exist; who needs one that cannot be read is refused. It
+	// must be fast.
 	LastGood func(keys []store.Key) (got store.Got, ok bool)
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
 	AuditRetention time.Duration
@@ -142,8 +143,6 @@ type core struct {
 	events   eventIDs
 	registry atomic.Uint64 // how many changes of namespaces were made through this process
 
-	bad badViews
-
 	mu     sync.Mutex
 	spaces map[string]*space // by opaque id
 	ended  atomic.Bool       // Close was called
@@ -163,7 +162,7 @@ func New(cfg Config) (*Limiter, error) {
 		spaces: make(map[string]*space),
 	}
 	c.views = catalogcache.New(catalogcache.Config[viewKey, view]{
-		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood,
+		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood, Good: view.good,
 	})
 	c.guard()
 	if c.usage, _ = cfg.Store.(store.Usage); c.usage != nil {

@@ -49,13 +49,18 @@ type degradation struct {
 	elsewhere bool // of that of another process, or of one that has ended
 	n         int  // of so many processes
 	guessed   bool // whose limits these are is not known
+	doubted   bool // nor whether they were changed
 }
 
 // goesBy notes by which plan was decided.
 func (d *degradation) goesBy(p *plan) {
 	if p.guessed && !d.guessed {
 		d.guessed = true
-		d.reason += fmt.Sprintf("; what limits %q has of its own is not known, and those of the resource or the system count", p.entity)
+		d.reason += fmt.Sprintf("; what limits %q has of its own is not known, and more general ones count", p.entity)
+	}
+	if p.doubted && !d.doubted {
+		d.doubted = true
+		d.reason += fmt.Sprintf("; a change of the limits of %q may have been made or not, and the stricter count", p.entity)
 	}
 }
 

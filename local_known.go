@@ -5,39 +5,49 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weirlimits/weir/internal/breaker"
-	"github.com/weirlimits/weir/internal/catalogcache"
 )
 
-// noteUnavailable remembers what the system's record says.
-func (s *space) noteUnavailable(u Unavailable) {
-	if have := s.unavailable.Load(); have == nil || *have != u {
+// readUnavailable remembers what the system's record says, as it was read at a generation: nothing, if it may have changed since.
+func (s *space) readUnavailable(u Unavailable, generation uint64) {
+	if have := s.unavailable.Load(); have != nil && *have == u {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.generation.Load() == generation {
 		s.unavailable.Store(&u)
 	}
 }
 
-// knownSpace returns the limiter's namespace as it was looked up last, or as [Config.LastGood] knows it; nil if neither.
-func (l *Limiter) knownSpace() *space {
+// knownSpace returns the limiter's namespace as it was looked up last, or as [Config.LastGood] knows it; nil if neither. One
+// that was deleted through this process, or cannot be read, is gone.
+func (l *Limiter) knownSpace() (s *space, gone bool) {
 	if l.pinned != nil {
-		return l.pinned
+		return l.pinned, false
 	}
-	if f := l.found.Load(); f != nil {
-		return f.space
+	f := l.found.Load()
+	if f != nil && f.registry == l.core.registry.Load() {
+		return f.space, false
 	}
 	vs, ok := l.core.views.Known([]viewKey{{kind: namespaceView, id: l.name}})
-	if !ok || !vs[0].exists || vs[0].namespace.Deleted != nil {
-		return nil
+	switch {
+	case !ok && f != nil:
+		return f.space, false
+	case !ok:
+		return nil, false
+	case !vs[0].exists || vs[0].unreadable || vs[0].namespace.Deleted != nil:
+		return nil, vs[0].exists || vs[0].noted
 	}
-	return l.core.space(vs[0].namespace.ID)
+	return l.core.space(vs[0].namespace.ID), false
 }
 
 // known returns what applies to requests as far as is known, however old that is, without asking the store; nil if it is
 // not known.
 func (l *Limiter) known(entity, resource string, own bool) *plan {
-	s := l.knownSpace()
+	s, _ := l.knownSpace()
 	if s == nil {
 		return nil
 	}
@@ -53,8 +63,11 @@ func (l *Limiter) known(entity, resource string, own bool) *plan {
 		share: func() Share { return l.core.lastShare(l.name) },
 		views: func(keys []viewKey) ([]view, time.Time, error) {
 			vs, unknown := l.core.viewsKnown(keys)
-			if unknown[systemView] || unknown[resourceView] || l.core.bad.some(keys, unknown) {
+			switch {
+			case unknown[systemView], unknown[resourceView]:
 				return nil, time.Time{}, errUnknown
+			case slices.ContainsFunc(vs, func(v view) bool { return v.unreadable }): // who has limits that nobody can read is no stranger
+				return nil, time.Time{}, errUnreadable
 			}
 			guessed = guessed || len(unknown) > 0
 			return vs, l.core.start, nil // it has expired
@@ -85,60 +98,35 @@ func (c *core) viewsKnown(keys []viewKey) (vs []view, unknown map[viewKind]bool)
 	return vs, unknown
 }
 
-// badViews are those that the store has, and that could not be read when it last told them: who has limits that nobody can
-// read is no stranger.
-type badViews struct {
-	mu  sync.Mutex
-	all map[viewKey]bool
-}
-
-// maxBadViews is of how many it is remembered.
-const maxBadViews = 1024
-
-func (b *badViews) note(keys []viewKey, bad catalogcache.Errors) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, k := range keys {
-		switch {
-		case bad == nil || bad[i] == nil:
-			delete(b.all, k)
-		case len(b.all) < maxBadViews:
-			if b.all == nil {
-				b.all = make(map[viewKey]bool)
-			}
-			b.all[k] = true
-		}
-	}
-}
-
-// some reports whether there are some among those that are unknown: of others what was good before serves on.
-func (b *badViews) some(keys []viewKey, unknown map[viewKind]bool) bool {
-	if len(unknown) == 0 {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.ContainsFunc(keys, func(k viewKey) bool { return unknown[k.kind] && b.all[k] })
-}
-
-// knownPolicy is what to do without the store, as far as it is known, where the limits are not.
-func (l *Limiter) knownPolicy(entity, resource string) Unavailable {
-	s := l.knownSpace()
-	if s == nil {
+// knownPolicy is what to do without the store, as far as it is known, where the limits are not: the strictest of the chain.
+func (l *Limiter) knownPolicy(entity, resource string, own bool) Unavailable {
+	s, gone := l.knownSpace()
+	switch {
+	case gone:
+		return Deny
+	case s == nil:
 		return l.core.cfg.OnUnavailable
 	}
-	vs, unknown := l.core.viewsKnown([]viewKey{
-		{s.id, entityView, entity, ""}, {s.id, systemView, "", ""}, {s.id, resourceView, resource, ""}, {s.id, limitsView, entity, resource},
-	})
-	if u := s.unavailable.Load(); u != nil && unknown[systemView] {
-		vs[1].onUnavailable = *u
+	p, more := plan{}, []string(nil)
+	for id := entity; id != "" && len(p.chain) < MaxDepth; {
+		keys := viewsOf(s, id, resource)
+		if id == entity && !own {
+			keys = keys[:3]
+		}
+		vs, unknown := l.core.viewsKnown(keys)
+		if u := s.unavailable.Load(); u != nil && unknown[systemView] {
+			vs[1].onUnavailable = *u
+		}
+		p.onUnavailable = stricter(p.onUnavailable, l.core.onUnavailable(vs).value)
+		p.chain = append(p.chain, id)
+		id = p.above(&vs[0], &more)
 	}
-	return l.core.onUnavailable(vs).value
+	return p.onUnavailable
 }
 
 // mistake returns what is wrong with a request: nobody knows, if the limits are guessed.
 func (p *plan) mistake(err, cause error) error {
-	if err == nil || !p.guessed {
+	if err == nil || !p.guessed && !p.doubted {
 		return err
 	}
 	return unknownLimits(p.entity, p.resource, cause)

@@ -17,9 +17,10 @@ func TestLocalStranger(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerHour("rpm", 40))
-		b.chain("alice", "team")
-		b.set("alice", "", weir.PerHour("rpm", 8), weir.PerHour("tpm", 500))
-		b.peer().take("alice", nil) // another process knows her
+		other := b.peer()
+		other.chain("alice", "team")
+		other.set("alice", "", weir.PerHour("rpm", 8), weir.PerHour("tpm", 500))
+		other.take("alice", nil) // who knows her
 		b.take("bob", nil)
 		b.fake.does(dark)
 		d := b.take("alice", weir.Tokens{"rpm": 3}).Decision()

@@ -16,7 +16,8 @@ const (
 	maxOwed = 65_536
 	// owedFor is how long the store remembers that a debt was paid, and how long that may be tried.
 	owedFor  = 24 * time.Hour
-	payEvery = time.Second // give or take a half
+	payEvery = time.Second // give or take a half, and twice that after each payment that failed in a row, up to maxWaits
+	maxWaits = 4
 	// payers is how many debts are paid at a time.
 	payers = 4
 	// maxOwedLimits is of how many limits of a bucket it is remembered what is owed: its own, and those that there are
@@ -34,6 +35,7 @@ type owed struct {
 	wait   atomic.Bool // for the timer
 	timer  *time.Timer
 	closed bool
+	failed int    // payments in a row, for the store did not answer
 	paid   uint64 // millitokens
 	lost   uint64
 
@@ -171,7 +173,8 @@ func (o *owed) queue(b store.Bucket, d *debt) {
 	}
 }
 
-// armLocked has debts paid soon: at random, or a fleet would ask in step.
+// armLocked has debts paid soon: at random, or a fleet would ask in step; and later the longer the store has not answered, or
+// all that owe to one bucket would ask at once when it does.
 func (lo *local) armLocked() {
 	o := &lo.owed
 	if o.armed || o.closed || len(o.due) == 0 {
@@ -180,7 +183,8 @@ func (lo *local) armLocked() {
 	o.armed = true
 	o.wait.Store(true)
 	o.payments.Add(1)
-	o.timer = time.AfterFunc(payEvery/2+mathrand.N(payEvery), func() {
+	every := payEvery << min(o.failed, maxWaits)
+	o.timer = time.AfterFunc(every/2+mathrand.N(every), func() {
 		defer o.payments.Done()
 		o.wait.Store(false)
 		lo.pay()

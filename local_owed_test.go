@@ -138,6 +138,44 @@ func TestLocalOwedToPurged(t *testing.T) {
 	}, backstopped(1))
 }
 
+// The longer the store is away, the more seldom who owes asks it: a fleet that owes to one bucket does not ask in one second
+// once it answers. Who decides then pays at once all the same, and the others soon.
+func TestLocalOwedIsPaidMoreSeldom(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"busy": true, "idle": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bundle) {
+				b.set("", "", sluggish(100))
+				b.take("alice", nil)
+				var tries atomic.Int64
+				b.fake.does(dark)
+				b.fake.does(func(f *fakeStore) {
+					f.settle = func(ctx context.Context, _ store.Settle) (store.Outcome, error) {
+						tries.Add(1)
+						return store.Outcome{}, hang(ctx)
+					}
+				})
+				b.take("alice", weir.Tokens{"rpd": 10})
+				time.Sleep(2 * time.Minute)
+				if n := tries.Load(); n < 5 || n > 20 {
+					t.Errorf("tried %d times in two minutes", n)
+				}
+				b.fake.does(recovers)
+				within := 24 * time.Second
+				if busy {
+					within = 0
+					b.take("alice", weir.Tokens{"rpd": 1})
+				}
+				time.Sleep(within + time.Second)
+				if st := b.BackstopStats(); st.Owing != 0 || st.Charged != 10 {
+					t.Errorf("%+v", st)
+				}
+			}, backstopped(1), func(c *weir.Config) { c.Cooldown = -1 })
+		})
+	}
+}
+
 // A limiter that was closed admits nothing from its shares, and knows that what changes then is lost.
 func TestLocalAfterClose(t *testing.T) {
 	t.Parallel()

@@ -67,10 +67,11 @@ func (lo *local) payOne() (answered, some bool) {
 	case isAnswer(err):
 		o.lose(charges)
 	default:
+		o.failed++
 		o.queue(b, d)
 		return false, true
 	}
-	d.sending = nil
+	o.failed, d.sending = 0, nil
 	for i := range d.limits {
 		d.limits[i].settled(paid)
 	}

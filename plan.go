@@ -23,7 +23,8 @@ type plan struct {
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
 	onUnavailable Unavailable   // where the request does not say it
-	guessed       bool          // it goes by the limits of the resource or the system, for those of an entity are not known
+	guessed       bool          // it goes by more general limits, for those of an entity are not known
+	doubted       bool          // whether what it goes by was changed is not known, and the stricter counts
 	nearLimit     Thresholds    // of the system's record; nil: the default
 	shadows       bool          // some limit is in shadow
 	share         Share         // by which the limits are

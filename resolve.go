@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -60,20 +61,21 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 	p.generation.Store(s.generation.Load()) // before anything is read
 	p.share = from.share()
 	until := c.start.Add(1<<62 - 1)
+	var more []string // parents in doubt
 	for id := entity; id != ""; {
 		if len(p.chain) == MaxDepth {
 			return nil, configErr("entity", "%q has a chain of parents deeper than %d", entity, MaxDepth)
 		}
-		keys := []viewKey{
-			{s.id, entityView, id, ""},
-			{s.id, systemView, "", ""},
-			{s.id, resourceView, resource, ""},
-			{s.id, limitsView, id, resource},
-		}
+		keys := viewsOf(s, id, resource)
 		if id == entity && !own {
 			keys = keys[:3]
 		}
 		vs, good, err := from.views(keys)
+		if err != nil && len(keys) == 5 && errors.Is(err, errUnreadable) { // whatever is wrong with default limits that are passed over
+			if vs, good, _ = from.views(keys[:4]); len(vs) == 4 && len(vs[3].limits) > 0 {
+				vs, err = append(vs, view{exists: true, unreadable: true}), nil
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +84,9 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 		}
 		p.chain = append(p.chain, id)
 		p.nearLimit = vs[1].nearLimit
-		s.noteUnavailable(vs[1].onUnavailable)
+		if vs[1].good() {
+			s.readUnavailable(vs[1].onUnavailable, p.generation.Load())
+		}
 		c.addLink(p, id, vs)
 		if seen != nil {
 			seen(id, vs)
@@ -90,9 +94,7 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 		if id == entity && own && len(p.links) == 0 {
 			return nil, &NoLimitsError{entity, resource}
 		}
-		if id = ""; vs[0].entity.Cascade {
-			id = vs[0].entity.Parent
-		}
+		id = p.above(&vs[0], &more)
 	}
 	p.expires = int64(until.Sub(c.start))
 	if !p.share.Until.IsZero() {
@@ -121,20 +123,60 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 		p.onUnavailable = c.onUnavailable(vs).value
 		return
 	}
-	for _, v := range []view{vs[3], vs[2], vs[1]} {
-		lk.epoch = min(lk.epoch, v.epoch) // also of a level that has none: it might have some since
-		if len(v.limits) > 0 {
-			lk.limits, lk.one = c.parts.of(p.share, v.limits, v.one)
-			lk.source, lk.manifest = v.source, v.manifest
-			lk.epoch += p.share.Epoch // both only grow
-			lk.shadow = shadowsOf(id, v.limits, v.enforce)
-			lk.leaveOut(v.former)
-			p.shadows = p.shadows || lk.shadow != 0
-			p.links = append(p.links, lk)
-			p.onUnavailable = stricter(p.onUnavailable, c.onUnavailable(vs).value)
-			return
+	v := &view{}
+	for _, level := range []*view{&vs[3], &vs[4], &vs[2], &vs[1]} {
+		lk.epoch = min(lk.epoch, level.epoch) // also of a level that has none: it might have some since
+		if len(level.limits) > 0 {
+			p.doubted = p.doubted || level.doubt.others
+			if v = v.stricter(level); !level.doubt.limits {
+				break
+			}
 		}
 	}
+	if len(v.limits) == 0 {
+		return
+	}
+	lk.limits, lk.one = c.parts.of(p.share, v.limits, v.one)
+	lk.source, lk.manifest = v.source, v.manifest
+	lk.epoch += p.share.Epoch // both only grow
+	lk.shadow = shadowsOf(id, v.limits, v.enforce)
+	lk.leaveOut(v.former)
+	p.shadows = p.shadows || lk.shadow != 0
+	p.links = append(p.links, lk)
+	p.onUnavailable = stricter(p.onUnavailable, c.onUnavailable(vs).value)
+}
+
+// viewsOf returns what applies to an entity on a resource: the entity, the system, the resource, and last the entity's own
+// limits, on the resource and by default.
+func viewsOf(s *space, entity, resource string) []viewKey {
+	return []viewKey{
+		{s.id, entityView, entity, ""},
+		{s.id, systemView, "", ""},
+		{s.id, resourceView, resource, ""},
+		{s.id, limitsView, entity, resource},
+		{s.id, limitsView, entity, DefaultResource},
+	}
+}
+
+// above returns who is charged next: the parent, and both where it is not known which of two it is.
+func (p *plan) above(v *view, more *[]string) (id string) {
+	if v.entity.Cascade {
+		id = v.entity.Parent
+	}
+	if p.doubted = p.doubted || v.doubt.parent != ""; !p.doubted {
+		return id
+	}
+	for _, parent := range []string{v.doubt.parent, id} {
+		if parent != "" {
+			*more = append(*more, parent)
+		}
+	}
+	for n := len(*more); n > 0; n = len(*more) {
+		if id, *more = (*more)[n-1], (*more)[:n-1]; !slices.Contains(p.chain, id) {
+			return id
+		}
+	}
+	return ""
 }
 
 // forget drops what is remembered of a plan's records, because a bucket follows newer ones. Of many callers that find
@@ -147,9 +189,9 @@ func (c *core) forget(s *space, p *plan) {
 }
 
 func (c *core) forgetViews(s *space, p *plan) {
-	keys := []viewKey{{s.id, systemView, "", ""}, {s.id, resourceView, p.resource, ""}}
+	var keys []viewKey
 	for _, id := range p.chain {
-		keys = append(keys, viewKey{s.id, entityView, id, ""}, viewKey{s.id, limitsView, id, p.resource})
+		keys = append(keys, viewsOf(s, id, p.resource)...)
 	}
 	c.views.Expire(keys...)
 	for _, id := range p.chain {

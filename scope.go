@@ -126,7 +126,8 @@ func scopedLimits(r store.Record) (ScopedLimits, error) {
 	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}, nil
 }
 
-// SetLimits replaces the limits of a scope. Requests through this process see it at once, those elsewhere within
+// SetLimits replaces the limits of a scope. Requests through this process see it at once, also if the store goes; after an
+// error that leaves it open whether they were replaced the stricter count while it is away. Requests elsewhere see it within
 // [Config.CacheTTL] or at the bucket's next debit; what was spent stays spent. Setting what is set changes nothing.
 //
 // Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.

@@ -21,7 +21,7 @@ func (l *Limiter) orDegrade(req *Request, p *plan, cause error) (*Lease, error) 
 		p = l.known(req.Entity, req.Resource, len(req.Limits) == 0)
 	}
 	l.core.countCause(cause)
-	switch l.policy(req.OnUnavailable, p, req.Entity, req.Resource) {
+	switch l.policy(req, p) {
 	case Allow:
 		return l.degradedLease(req, cause), nil
 	case Local:
@@ -50,7 +50,7 @@ func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
 	for i := range reqs {
 		l.core.countCause(cause)
 		p := l.known(reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
-		switch l.policy(reqs[i].OnUnavailable, p, reqs[i].Entity, reqs[i].Resource) {
+		switch l.policy(&reqs[i], p) {
 		case Allow:
 			leases[i] = l.degradedLease(&reqs[i], cause)
 			continue
@@ -124,7 +124,7 @@ func (l *Limiter) allowDegraded(entity, resource string, p *plan, cause error) (
 		p = l.known(entity, resource, true)
 	}
 	l.core.countCause(cause)
-	switch l.policy(UnavailableDefault, p, entity, resource) {
+	switch l.policy(&Request{Entity: entity, Resource: resource}, p) {
 	case Allow:
 		return nil, true, nil
 	case Local:
@@ -168,14 +168,14 @@ func taken(debits []store.Debit, out store.Outcome) []store.Debit {
 }
 
 // policy is what to do without the store.
-func (l *Limiter) policy(asked Unavailable, p *plan, entity, resource string) Unavailable {
+func (l *Limiter) policy(req *Request, p *plan) Unavailable {
 	switch {
-	case asked != UnavailableDefault:
-		return asked
+	case req.OnUnavailable != UnavailableDefault:
+		return req.OnUnavailable
 	case p != nil:
 		return p.onUnavailable
 	}
-	return l.knownPolicy(entity, resource)
+	return l.knownPolicy(req.Entity, req.Resource, len(req.Limits) == 0)
 }
 
 // said is what is answered when the store does not answer, and who says so.
@@ -184,17 +184,36 @@ type said struct {
 	from  string
 }
 
-// onUnavailable returns what is answered of an entity whose views these are.
-func (c *core) onUnavailable(vs []view) said {
-	all := []said{
-		{vs[2].onUnavailable, string(SourceResource)},
-		{vs[1].onUnavailable, string(SourceSystem)},
-		{c.cfg.OnUnavailable, "config"},
+// onUnavailable returns what is answered of an entity whose views these are: the first level that says it counts. Where it is
+// not known what a level says the stricter does, and what nobody can read refuses.
+func (c *core) onUnavailable(vs []view) (s said) {
+	if vs[0].unreadable {
+		return said{Deny, string(SourceEntity)}
 	}
-	if len(vs) > 3 {
-		all = append([]said{{vs[3].onUnavailable, string(SourceEntity)}, {vs[3].general, string(SourceEntityDefault)}}, all...)
+	add := func(u Unavailable, from string) {
+		if strict := stricter(s.value, u); strict != s.value {
+			s = said{strict, from}
+		}
 	}
-	return all[slices.IndexFunc(all, func(s said) bool { return s.value != UnavailableDefault })]
+	for _, level := range []struct {
+		at   int // of the views; an entity that is passed over has none of its own
+		from Source
+	}{{3, SourceEntity}, {4, SourceEntityDefault}, {2, SourceResource}, {1, SourceSystem}} {
+		if level.at >= len(vs) {
+			continue
+		}
+		v := &vs[level.at]
+		if v.unreadable {
+			add(Deny, string(level.from))
+			return s
+		}
+		add(v.onUnavailable, string(level.from))
+		if v.onUnavailable != UnavailableDefault && !v.doubt.policy {
+			return s
+		}
+	}
+	add(c.cfg.OnUnavailable, "config")
+	return s
 }
 
 // triage reports whether an error is the store's trouble, and how the caller is to see it.

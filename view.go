@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// viewKey names what the limiter remembers of the catalog as one piece.
+// viewKey names what the limiter remembers of the catalog as one piece: a record.
 type viewKey struct {
 	space    string
 	kind     viewKind
@@ -23,7 +23,7 @@ type viewKind byte
 
 const (
 	entityView    viewKind = iota // an entity's own record
-	limitsView                    // its limits on a resource, or its default ones
+	limitsView                    // its limits on a resource; its default ones are those on DefaultResource
 	resourceView                  // a resource's limits
 	systemView                    // the namespace's limits and settings
 	namespaceView                 // a namespace by name
@@ -32,6 +32,7 @@ const (
 // view is a piece of the catalog, decoded.
 type view struct {
 	exists        bool
+	version       uint64 // of the record; of one that was removed through this process, that which no older write can have
 	entity        entityRecord
 	limits        []store.Limit
 	enforce       []Enforce     // of the limits; nil if all are enforced
@@ -39,35 +40,41 @@ type view struct {
 	one           *store.Charge // see oneCharge
 	source        Source
 	manifest      string // that declares the limits
-	also          bool   // the entity has default limits besides
 	onUnavailable Unavailable
-	general       Unavailable // what the entity's default limits say of that
 	nearLimit     Thresholds
 	namespace     namespaceRecord
 	epoch         uint64
+
+	// Of those below decisions go by none while the store answers.
+	noted      bool  // it is made of what was written through this process, or read for that
+	unreadable bool  // it was not written by weir, or by a newer one
+	doubt      doubt // whether it was changed
 }
 
-// keys returns the records that a view is made of.
-func (k viewKey) keys() []store.Key {
+// key returns the record that a view is made of.
+func (k viewKey) key() store.Key {
 	switch k.kind {
 	case entityView:
-		return []store.Key{entityKey(k.space, k.id)}
+		return entityKey(k.space, k.id)
 	case limitsView:
-		return []store.Key{entityLimitsKey(k.space, k.id, k.resource), entityLimitsKey(k.space, k.id, DefaultResource)}
+		return entityLimitsKey(k.space, k.id, k.resource)
 	case resourceView:
-		return []store.Key{resourceKey(k.space, k.id)}
+		return resourceKey(k.space, k.id)
 	case systemView:
-		return []store.Key{systemKey(k.space)}
+		return systemKey(k.space)
 	default:
-		return []store.Key{namespaceKey(k.id)}
+		return namespaceKey(k.id)
 	}
 }
 
+// good reports whether decisions may go by the view while the store answers.
+func (v view) good() bool { return !v.noted && !v.unreadable }
+
 // loadViews reads views of one namespace in one call of the store.
 func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
-	var wanted []store.Key
-	for _, k := range keys {
-		wanted = append(wanted, k.keys()...)
+	wanted := make([]store.Key, len(keys))
+	for i, k := range keys {
+		wanted[i] = k.key()
 	}
 	began := time.Now()
 	got, err := c.store.Get(ctx, wanted...)
@@ -77,10 +84,8 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 	}
 	views := make([]view, len(keys))
 	var bad catalogcache.Errors
-	rest := got.Records
 	for i, k := range keys {
-		n := len(k.keys())
-		if views[i], err = k.decode(rest[:n]); err != nil {
+		if views[i], err = k.decode(got.Records[i]); err != nil {
 			if bad == nil { // the other records are good
 				bad = make(catalogcache.Errors, len(keys))
 			}
@@ -90,72 +95,54 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 			}
 		}
 		views[i].epoch = got.Epoch
-		rest = rest[n:]
 	}
-	c.bad.note(keys, bad)
 	if bad != nil {
 		return views, bad
 	}
 	return views, nil
 }
 
-// lastGood returns a view as Config.LastGood knows it.
+// lastGood returns a view as Config.LastGood knows it, which may be that nobody can read it.
 func (c *core) lastGood(k viewKey) (view, bool) {
 	if c.cfg.LastGood == nil {
 		return view{}, false
 	}
-	keys := k.keys()
-	got, ok := c.cfg.LastGood(keys)
-	if !ok || len(got.Records) != len(keys) {
+	got, ok := c.cfg.LastGood([]store.Key{k.key()})
+	if !ok || len(got.Records) != 1 {
 		return view{}, false
 	}
-	v, err := k.decode(got.Records)
+	v, _ := k.decode(got.Records[0])
 	v.epoch = got.Epoch
-	return v, err == nil
+	return v, true
 }
 
-func (k viewKey) decode(records []store.Record) (v view, err error) {
-	for i, r := range records {
-		if r.Version == 0 {
-			continue
-		}
-		v.exists = true
-		switch k.kind {
-		case entityView:
-			err = decodeRecord(r, &v.entity)
-		case namespaceView:
-			err = decodeRecord(r, &v.namespace)
-		default:
-			err = v.decodeLimits(k.kind, r, i == 1)
-		}
-		if err != nil {
-			return v, err
-		}
+func (k viewKey) decode(r store.Record) (v view, err error) {
+	if r.Version == 0 {
+		return v, nil
+	}
+	v.exists, v.version = true, r.Version
+	switch k.kind {
+	case entityView:
+		err = decodeRecord(r, &v.entity)
+	case namespaceView:
+		err = decodeRecord(r, &v.namespace)
+	default:
+		err = v.decodeLimits(k, r)
+	}
+	if err != nil {
+		return view{exists: true, version: r.Version, unreadable: true}, err
 	}
 	v.one = oneCharge(v.limits)
 	return v, nil
 }
 
-// decodeLimits reads limits and what is set with them. Of those of an entity in general only that, if it has others.
-func (v *view) decodeLimits(kind viewKind, r store.Record, general bool) error {
-	if len(v.limits) > 0 { // whatever is wrong with limits that are passed over
-		var passed struct {
-			Limits        []json.RawMessage `json:"limits"`
-			OnUnavailable Unavailable       `json:"on_unavailable"`
-		}
-		err := decodeRecord(r, &passed)
-		v.also, v.general = len(passed.Limits) > 0, passed.OnUnavailable
-		return err
-	}
+// decodeLimits reads limits and what is set with them.
+func (v *view) decodeLimits(k viewKey, r store.Record) error {
 	var lr limitsRecord
 	if err := decodeRecord(r, &lr); err != nil {
 		return err
 	}
-	if general {
-		v.general = lr.OnUnavailable
-	} else {
-		v.onUnavailable, v.nearLimit = lr.OnUnavailable, lr.NearLimit
-	}
+	v.onUnavailable, v.nearLimit = lr.OnUnavailable, lr.NearLimit
 	for _, l := range lr.Limits {
 		valid, bad := l.validate()
 		if bad != nil {
@@ -179,8 +166,8 @@ func (v *view) decodeLimits(kind viewKind, r store.Record, general bool) error {
 		return nil
 	}
 	v.manifest = lr.Managed.name()
-	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[kind]
-	if general {
+	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
+	if k.resource == DefaultResource {
 		v.source = SourceEntityDefault
 	}
 	return nil

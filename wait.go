@@ -36,7 +36,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 		return lease, err
 	}
 	would, err := l.prepare(p, &req)
-	if err != nil && p.guessed { // nobody knows whether it can never pass: the store is to be asked, when it is time
+	if err != nil && (p.guessed || p.doubted) { // nobody knows whether it can never pass: the store is to be asked, when it is time
 		lease, err := l.Acquire(ctx, req)
 		if errors.Is(err, ErrExceeded) { // it is known now
 			return l.Wait(ctx, req)

@@ -13,8 +13,8 @@ import (
 )
 
 // commit is the one way in which weir writes to the catalog: the writes, and the events that tell of them, become
-// visible in one atomic step; what this process remembers of them is forgotten before it returns. Also after an error,
-// since the step may have been made.
+// visible in one atomic step. What this process knows of the records follows before it returns: also after an error, where
+// the step may have been made.
 //
 // Without events come only the steps of a longer change that is told of when it ends: marks, and the sweep of a purge.
 func (c *core) commit(ctx context.Context, space string, events []event, writes ...store.Write) error {
@@ -22,19 +22,8 @@ func (c *core) commit(ctx context.Context, space string, events []event, writes 
 		writes = append(writes, c.record(ctx, space, &events[i]))
 	}
 	err := c.call(ctx, "commit", func(ctx context.Context) error { return c.store.Commit(ctx, writes...) })
-	c.evict(writes)
+	c.follow(writes, err)
 	return err
-}
-
-// evict forgets what is made of records that were written.
-func (c *core) evict(writes []store.Write) {
-	keys := make([]store.Key, 0, len(writes))
-	for i := range writes {
-		if !writes[i].Check {
-			keys = append(keys, writes[i].Record.Key)
-		}
-	}
-	c.outdated(keys, c.views.Evict, c.views.EvictFunc)
 }
 
 // known returns the space of a namespace if it was ever used.
@@ -89,6 +78,7 @@ func (c *core) get(ctx context.Context, key store.Key) (store.Record, error) {
 	if err != nil {
 		return store.Record{}, err
 	}
+	c.offer(rs[0])
 	return rs[0], nil
 }
 

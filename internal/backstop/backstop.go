@@ -44,9 +44,6 @@ type shard struct {
 func New(most int) *Shares {
 	s := &Shares{seed: maphash.MakeSeed(), max: max(1, most/shards)}
 	s.began.Store(never)
-	for i := range s.shards {
-		s.shards[i].m = make(map[store.Bucket]*entry)
-	}
 	return s
 }
 
@@ -249,6 +246,9 @@ func (s *Shares) entry(b store.Bucket, now int64) *entry {
 		}
 	}
 	e := &entry{}
+	if sh.m == nil {
+		sh.m = make(map[store.Bucket]*entry)
+	}
 	sh.m[b] = e
 	s.size.Add(1)
 	return e

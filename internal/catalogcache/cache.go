@@ -21,9 +21,12 @@ type Config[K comparable, V any] struct {
 	Max      int               // entries at most; required
 	Timeout  time.Duration     // of one load; required
 	Fallback func(K) (V, bool) // what to go by where loading fails and nothing is remembered; must be fast; optional
+	// Good reports whether a value is one to go by, and not one that is only [Cache.Known]; optional: all are.
+	Good func(V) bool
 }
 
-// Load returns the values of keys, in their order. If some are good and others not, the error is an [Errors].
+// Load returns the values of keys, in their order. If some are good and others not, the error is an [Errors]; the values of
+// the others are Known then, if nothing else is.
 type Load[K comparable, V any] func(ctx context.Context, keys []K) ([]V, error)
 
 // Errors say of each key why its value is not good; nil where it is.
@@ -149,28 +152,35 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 			err = some[i]
 		}
 		flying := c.flights[k]
-		current := flying == f // else the key was evicted meanwhile: what was loaded may be old
+		current := flying == f // else the key was noted meanwhile: what was loaded may be old
 		if current {
 			delete(c.flights, k)
 		}
 		old, known := c.entries[k]
+		good := known && c.good(old.value)
 		switch {
 		case err == nil:
 			f.entry = entry[V]{values[i], now.Add(jitter(c.cfg.TTL))}
-		case known: // last known good, until the next try
+		case good: // last known good, until the next try
 			f.entry = entry[V]{old.value, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
+		case known: // which is newer than what the fallback may know
+			f.err = err
 		default:
-			if v, ok := c.fallback(k); ok {
+			if v, ok := c.fallback(k); ok && c.good(v) {
 				f.entry = entry[V]{v, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
 			} else {
 				f.err = err
 			}
 		}
 		switch {
-		case f.err != nil || c.cfg.TTL <= 0:
+		case c.cfg.TTL <= 0:
+		case f.err != nil:
+			if partly && !known {
+				c.put(k, entry[V]{value: values[i]})
+			}
 		case current && !f.expired:
 			c.put(k, f.entry)
-		case err == nil && !known && f.expired && (current || flying != nil && flying.prev == f):
+		case err == nil && !good && f.expired && (current || flying != nil && flying.prev == f):
 			c.put(k, entry[V]{value: f.entry.value})
 		}
 		close(f.done)
@@ -200,30 +210,27 @@ func (c *Cache[K, V]) put(k K, e entry[V]) {
 	c.entries[k] = e
 }
 
-// Evict forgets keys at once. What is being loaded for them is not remembered either.
-func (c *Cache[K, V]) Evict(keys ...K) {
+// Note has a key be Known by what f makes of what is known, until it is loaded anew, as the next Get does; f says false to
+// have nothing remembered of it. What is being loaded for it is not remembered either. No value of f is [Config.Good].
+func (c *Cache[K, V]) Note(k K, f func(now V, known bool) (V, bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range keys {
+	v, known := c.knownLocked(k)
+	delete(c.flights, k)
+	if v, ok := f(v, known); ok && c.cfg.TTL > 0 {
+		c.put(k, entry[V]{value: v})
+	} else {
 		delete(c.entries, k)
-		delete(c.flights, k)
 	}
 }
 
-// EvictFunc forgets all keys for which f holds.
-func (c *Cache[K, V]) EvictFunc(f func(K) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k := range c.entries {
-		if f(k) {
-			delete(c.entries, k)
-		}
+func (c *Cache[K, V]) good(v V) bool { return c.cfg.Good == nil || c.cfg.Good(v) }
+
+func (c *Cache[K, V]) knownLocked(k K) (V, bool) {
+	if e, ok := c.entries[k]; ok {
+		return e.value, true
 	}
-	for k := range c.flights {
-		if f(k) {
-			delete(c.flights, k)
-		}
-	}
+	return c.fallback(k)
 }
 
 // Known returns what is remembered of keys, however old, or else what [Config.Fallback] knows. It loads nothing, and is not
@@ -233,9 +240,7 @@ func (c *Cache[K, V]) Known(keys []K) (values []V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, k := range keys {
-		if e, ok := c.entries[k]; ok {
-			values[i] = e.value
-		} else if values[i], ok = c.fallback(k); !ok {
+		if values[i], ok = c.knownLocked(k); !ok {
 			return nil, false
 		}
 	}

@@ -266,63 +266,6 @@ func TestLastKnownGood(t *testing.T) {
 	})
 }
 
-// What is evicted while it is being loaded may be old: whoever waits for it gets it, nobody after.
-func TestEvictWhileLoading(t *testing.T) {
-	t.Parallel()
-	for name, evict := range map[string]func(c *cache){
-		"Evict":     func(c *cache) { c.Evict("a", "x") },
-		"EvictFunc": func(c *cache) { c.EvictFunc(func(k string) bool { return k == "a" }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, s := open(t, config{TTL: time.Minute})
-				want(t, get(t, c, s, "keep"), "keep@1")
-				old, fresh := make(chan struct{}), make(chan struct{})
-				s.set(nil, old)
-				var wg sync.WaitGroup
-				wg.Go(func() { want(t, get(t, c, s, "a"), "a@2") })
-				synctest.Wait()
-				evict(c)
-				s.set(nil, fresh)
-				wg.Go(func() { want(t, get(t, c, s, "a"), "a@3") })
-				synctest.Wait()
-				close(fresh)
-				synctest.Wait()
-				close(old) // ends last, and must not win
-				wg.Wait()
-				want(t, get(t, c, s, "a", "keep"), "a@3", "keep@1")
-
-				// The same when nobody has asked in between.
-				c.Evict("a")
-				gate := make(chan struct{})
-				s.set(nil, gate)
-				wg.Go(func() { want(t, get(t, c, s, "a"), "a@4") })
-				synctest.Wait()
-				evict(c)
-				close(gate)
-				wg.Wait()
-				want(t, get(t, c, s, "a"), "a@5")
-			})
-		})
-	}
-}
-
-// A failure of a load that was evicted meanwhile must not bring the old value back.
-func TestEvictedIsNoLastKnownGood(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, s := open(t, config{TTL: time.Minute})
-		want(t, get(t, c, s, "a"), "a@1")
-		c.Evict("a")
-		down := errors.New("down")
-		s.set(down, nil)
-		if got, _, err := c.Get(t.Context(), []string{"a"}, s.load); !errors.Is(err, down) {
-			t.Errorf("got %q, %v", got, err)
-		}
-	})
-}
-
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 16, 100} {
@@ -413,7 +356,7 @@ func TestExpireFirstLoad(t *testing.T) {
 			synctest.Wait()
 			c.Expire("a")
 			if evict {
-				c.Evict("a")
+				forget(c, "a")
 			}
 			close(gate)
 			want(t, <-first, "a@1")

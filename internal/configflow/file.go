@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -92,8 +91,8 @@ func (k *Known) parse(text []byte) error {
 				Key:     store.Key{Namespace: s.ID, Kind: r.Kind, ID: r.ID, Sub: r.Sub},
 				Version: r.Version, Value: r.Value,
 			}
-			if err := weir.CheckRecord(rec); err != nil { // of a newer weir
-				rec.Version = 0
+			if rec.Version == 0 { // as an older weir left a record that it could not read
+				rec.Version, rec.Value = 1, nil
 			}
 			sp.records[rec.Key] = rec
 		}

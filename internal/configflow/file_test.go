@@ -2,9 +2,12 @@ package configflow_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -172,15 +175,77 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 		t.Errorf("%v, %v, %d", got, ok, bad)
 	}
 
-	// Where nothing was known before, it is not known that there is none.
-	fresh := keep(t, r, filepath.Join(t.TempDir(), "fresh"))
+	// Where nothing was known before, it is known that there is one.
+	path = filepath.Join(t.TempDir(), "fresh")
+	keep(t, r, path)
+	fresh, err := configflow.Open(path, "memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
 	key := store.Key{Namespace: "default", Kind: store.KindEntity, ID: "alice"}
-	if got, ok := systemAt(t, fresh); ok {
-		t.Errorf("%v", got)
+	if got, ok := systemAt(t, fresh); !ok || got.Records[0].Version != 2 || weir.CheckRecord(got.Records[0]) == nil {
+		t.Errorf("%v, %v", got, ok)
+	}
+	r.raw(t, system, `{"limits":[{"name":"rpm","amount":8,"period":"min"}]}`)
+	if err := fresh.Update(t.Context(), r.handle(), nil, func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := systemAt(t, fresh); !ok || weir.CheckRecord(got.Records[0]) != nil {
+		t.Errorf("it was mended, but is %v", got)
 	}
 	if got, ok := again.LastGood([]store.Key{key}); !ok || got.Records[0].Version != 0 || got.Records[0].Key != key {
 		t.Errorf("%v, %v", got, ok)
 	}
+}
+
+// Who has a record in the file that cannot be read is refused, whatever is said of others: nobody knows what it says.
+func TestFileHasUnreadable(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r, dir := newRemote(t), t.TempDir()
+		key := func(kind store.Kind, id, sub string) store.Key {
+			return store.Key{Namespace: "default", Kind: kind, ID: id, Sub: sub}
+		}
+		r.raw(t, key(store.KindSystem, "", ""), `{"limits":[{"name":"rpm","amount":7,"period":"min"}],"on_unavailable":"allow"}`)
+		r.raw(t, key(store.KindEntity, "child", ""), `{"parent":"alice","cascade":true,"created":"2026-01-01T00:00:00Z"}`)
+		r.raw(t, aliceLimits, `{"limits":"by a newer weir"}`)
+		r.raw(t, key(store.KindEntityLimits, "bob", "other"), `{"limits":5}`)
+		r.raw(t, key(store.KindEntity, "carol", ""), `[]`)
+		r.raw(t, key(store.KindResourceLimits, "login", ""), `{"on_unavailable":["deny"]}`)
+		path := filepath.Join(dir, "known")
+		keep(t, r, path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		older := regexp.MustCompile(`"version":1,"value":"(eyJsaW1pdHMiOiJ|eyJsaW1pdHMiOjV|W10)[^"]*"`).ReplaceAll(text, []byte(`"version":0,"value":null`))
+		_, body, _ := bytes.Cut(older, []byte("\n"))
+		sum := sha256.Sum256(body)
+		older = append([]byte("weir-known-1 "+hex.EncodeToString(sum[:])+"\n"), body...)
+		if bytes.Count(older, []byte(`"version":0`)) != 3 {
+			t.Fatalf("%s", older)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "older"), older, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.down.Store(true)
+		for _, name := range []string{"known", "older"} { // the latter as an older weir would have written it
+			d := r.start(t, filepath.Join(dir, name))
+			for _, tt := range []struct {
+				entity, resource string
+				allowed          bool
+			}{{"alice", "api", false}, {"child", "api", false}, {"bob", "api", true}, {"bob", "other", false}, {"carol", "api", false}, {"dave", "api", true}, {"dave", "login", false}} {
+				_, err := d.Acquire(t.Context(), weir.Request{Entity: tt.entity, Resource: tt.resource})
+				if (err == nil) != tt.allowed || err != nil && !errors.Is(err, weir.ErrUnavailable) {
+					t.Errorf("%s: %s on %s: %v", name, tt.entity, tt.resource, err)
+				}
+				_, err = d.Acquire(t.Context(), weir.Request{Entity: tt.entity, Resource: tt.resource, OnUnavailable: weir.Local})
+				if (err == nil) != tt.allowed {
+					t.Errorf("%s: %s on %s, a share: %v", name, tt.entity, tt.resource, err)
+				}
+			}
+		}
+	})
 }
 
 // What is known of one store is not known of another that was given the same file.

@@ -32,7 +32,7 @@ type known struct {
 	epoch   uint64
 	whole   bool                       // what is not among the records does not exist
 	settled bool                       // read twice at this epoch, since an index may follow the table late
-	records map[store.Key]store.Record // of Version 0: nothing is known of it
+	records map[store.Key]store.Record // also those that nobody can read, so that their owners are no strangers
 }
 
 // kinds are those by which decisions go, the few first.
@@ -55,7 +55,7 @@ func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 			return store.Got{}, false
 		}
 		r, ok := sp.records[key]
-		if ok && r.Version == 0 || !ok && !sp.whole && (key.Kind == store.KindEntity || key.Kind == store.KindEntityLimits) {
+		if !ok && !sp.whole && (key.Kind == store.KindEntity || key.Kind == store.KindEntityLimits) {
 			return store.Got{}, false
 		}
 		r.Key = key
@@ -65,7 +65,7 @@ func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 }
 
 // Update reads the namespaces of which something changed since they were last read, and reports records that cannot be
-// used: of those the last good ones are kept. Namespaces are those that are registered, and more.
+// used: of those the last good ones are kept, or where there is none the record as it is. Namespaces are those that are registered, and more.
 func (k *Known) Update(ctx context.Context, st store.Store, more []string, bad func(error)) error {
 	at := time.Now()
 	ids := append([]string{store.Registry, weir.DefaultNamespace}, more...)
@@ -165,9 +165,10 @@ func (sp *known) list(ctx context.Context, st store.Store, q store.Query, old *k
 			key := r.Key
 			if err := weir.CheckRecord(r); err != nil {
 				bad(err)
-				r = store.Record{}
 				if old != nil {
-					r = old.records[key]
+					if was, ok := old.records[key]; ok && weir.CheckRecord(was) == nil {
+						r = was
+					}
 				}
 			}
 			if len(sp.records) >= room {

@@ -43,9 +43,9 @@ const (
 	bucketsAtOnce = (100 - perTransaction) / perBucket
 	// toldSeconds is how often a process hands over what it has counted, in writes of toldAtOnce buckets of toldBytes each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
-	// heartSeconds is how often a process tells of itself: heartUnits, and reads all who do, of heartBytes each, so many at
-	// once.
-	heartSeconds, heartUnits, heartBytes, heartsAtOnce = 5, 4, 180, 1000
+	// heartSeconds is how often a process tells of itself: heartUnits, of heartsAtMost. As often, but all together at most
+	// countsASecond times, each reads those, of heartBytes each.
+	heartSeconds, heartUnits, heartBytes, heartsAtMost, countsASecond = 5, 4, 160, 128, 100
 	// readBytes is what a read unit reads.
 	readBytes = 4096
 	// The sizes, in bytes, of a bucket's item, a window's and an account's, and of what is charged besides each.
@@ -152,9 +152,12 @@ func (e *Estimate) hand() {
 			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
 	}
 	if t.Heartbeat {
-		calls, read := 1+math.Ceil(t.Processes/heartsAtOnce), math.Ceil(t.Processes*heartBytes/readBytes)
-		e.add("heartbeats", t.Processes*hour/heartSeconds, calls, read, heartUnits, "%g processes × 3600 ÷ %ds × %g calls, %g RCU for %g records of %d bytes, %d WCU",
-			t.Processes, heartSeconds, calls, read, t.Processes, heartBytes, heartUnits)
+		hearts := min(t.Processes, heartsAtMost)
+		e.add("heartbeats", hearts*hour/heartSeconds, 1, 0, heartUnits, "%g processes, of more %d × 3600 ÷ %ds × %d WCU",
+			t.Processes, heartsAtMost, heartSeconds, heartUnits)
+		read, counts := math.Ceil(hearts*heartBytes/readBytes), min(t.Processes/heartSeconds, countsASecond)
+		e.add("counts of processes", hour*counts, 1, read, 0, "%g processes ÷ %ds, at most %d/s × 3600 × %g RCU for %g records of %d bytes",
+			t.Processes, heartSeconds, countsASecond, read, hearts, heartBytes)
 	}
 }
 

@@ -217,12 +217,15 @@ func TestHeartbeats(t *testing.T) {
 			synctest.Wait()
 			tr := cost.Default()
 			tr.Heartbeat, tr.Processes = true, float64(processes)
-			want := part(t, tr, "heartbeats")
-			n := float64(processes * 2 * 60 / 5)
+			each := 2. * 60 / 5
+			beats, counts := each*float64(min(processes, instances.Least)), each*float64(processes)
 			now := st.fake.Capacity()
-			for what, got := range map[string][2]float64{"write": {now.Write - st.units.Write, want.Write}, "read": {now.Read - st.units.Read, want.Read}} {
-				if used := got[0] / n; used < 0.9*got[1] || used > 1.1*got[1] {
-					t.Errorf("%d processes: %g %s units a beat, estimated %g", processes, used, what, got[1])
+			for what, got := range map[string][2]float64{
+				"write": {now.Write - st.units.Write, beats * part(t, tr, "heartbeats").Write},
+				"read":  {now.Read - st.units.Read, counts * part(t, tr, "counts of processes").Read},
+			} {
+				if used, want := got[0], got[1]; used < 0.9*want || used > 1.1*want {
+					t.Errorf("%d processes: %g %s units, estimated %g", processes, used, what, want)
 				}
 			}
 			stop()

@@ -1,0 +1,5 @@
+//go:build race
+
+package instances_test
+
+const race = true

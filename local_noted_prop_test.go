@@ -1,0 +1,195 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// TestNotedAnyhow: whatever is set at whatever levels through a process, and comes of it, in an outage it answers by the strictest
+// of what may be set, and by what is set once it could read it.
+func TestNotedAnyhow(t *testing.T) {
+	t.Parallel()
+	unset := weir.UnavailableDefault
+	policies := []weir.Unavailable{unset, weir.Allow, weir.Local, weir.Deny}
+	rapid.Check(t, func(r *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(0, 4*4*3*3-1), 1, 8).Draw(r, "steps")
+		config := rapid.SampledFrom(policies[1:]).Draw(r, "config")
+		changing(t, func(b *bundle, w *writes) {
+			b.set("", "", weir.PerSecond("rps", 1000))
+			b.take("bob", nil)
+			may := make([]map[weir.Unavailable]bool, len(scopes)) // from the most general on
+			for i := range may {
+				may[i] = map[weir.Unavailable]bool{unset: true}
+			}
+			order, vague := map[weir.Unavailable]int{weir.Allow: 1, weir.Local: 2, weir.Deny: 3}, false
+			strictest := func() weir.Unavailable {
+				best := unset
+				for i := len(may) - 1; i >= 0; i-- {
+					for u := range may[i] {
+						if order[u] > order[best] {
+							best = u
+						}
+					}
+					if !may[i][unset] {
+						return best
+					}
+				}
+				if order[config] > order[best] {
+					return config
+				}
+				return best
+			}
+			made := make(map[int]weir.Unavailable) // though it is in doubt
+			read := func() {
+				clear(made)
+				b.eventually("it is asked", func() bool { // what hangs is over
+					lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+					return err == nil && !lease.Decision().Degraded
+				})
+				for i, scope := range scopes {
+					now, err := b.Limits(b.ctx, scope)
+					if err != nil && !errors.Is(err, weir.ErrNotFound) {
+						r.Error(err)
+					}
+					may[i] = map[weir.Unavailable]bool{now.OnUnavailable: true}
+				}
+			}
+			for _, s := range steps {
+				level, policy, outcome, then := s%4, policies[s/4%4], s/16%3, s/48
+				fails := func(apply func() error) error {
+					if outcome == 1 {
+						return context.DeadlineExceeded
+					}
+					return errors.Join(context.DeadlineExceeded, apply())
+				}
+				if outcome > 0 {
+					w.fails.Store(&fails)
+				}
+				if u, ok := made[level]; ok { // which the change finds out, for it begins by reading
+					may[level] = map[weir.Unavailable]bool{u: true}
+					delete(made, level)
+				}
+				before := w.commits.Load()
+				err := b.SetOnUnavailable(b.ctx, scopes[level], policy)
+				w.fails.Store(nil)
+				switch {
+				case w.commits.Load() == before: // it is so
+					read()
+				case err != nil:
+					may[level][policy] = true
+					switch {
+					case outcome == 2 && policy != unset:
+						made[level] = policy
+					case outcome == 2: // of a record that is gone nobody knows which it was: what is stricter may count for longer
+						vague = true
+					}
+				default:
+					if now, err := b.Limits(b.ctx, scopes[level]); err == nil && now.OnUnavailable != policy {
+						r.Errorf("set %q, and it is %q", policy, now.OnUnavailable)
+					}
+					may[level] = map[weir.Unavailable]bool{policy: true}
+				}
+				if then == 0 {
+					continue
+				}
+				b.fake.does(dark)
+				if got, want := b.answer("alice"), strictest(); order[got] < order[want] || got != want && !vague {
+					r.Errorf("%s, want %s of %v, else %s", got, want, may, config)
+				}
+				b.fake.does(recovers)
+				if then == 1 { // nor does the next change know more than this one
+					continue
+				}
+				read()
+			}
+		}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown, c.Observer = config, -1, nil })
+	})
+}
+
+// TestFlapsAndChanges: a store that comes and goes while the limits change, and changes fail, costs a few bursts at most.
+func TestFlapsAndChanges(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		type stretch struct {
+			up, down time.Duration
+			rate     int64
+			outcome  int
+		}
+		all := make([]stretch, rapid.IntRange(1, 6).Draw(r, "stretches"))
+		for i := range all {
+			ms := func(name string) time.Duration {
+				return time.Duration(rapid.IntRange(0, 3000).Draw(r, name)) * time.Millisecond
+			}
+			all[i] = stretch{ms("up"), ms("down"), rapid.SampledFrom([]int64{5, 10, 20}).Draw(r, "rate"), rapid.IntRange(0, 2).Draw(r, "outcome")}
+		}
+		synctest.Test(t, func(t *testing.T) {
+			w := &writes{Store: memory.New(nil)}
+			o := &outage{Store: w}
+			var fleet []*weir.Limiter
+			for range 2 {
+				lim, err := weir.New(weir.Config{
+					Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: time.Second,
+					Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
+				})
+				must(t, err)
+				fleet = append(fleet, lim)
+			}
+			defer func() {
+				for _, lim := range fleet {
+					must(t, lim.Close())
+				}
+			}()
+			set := func(by int, rate int64, outcome int) {
+				fails := func(apply func() error) error {
+					if outcome == 1 {
+						return context.DeadlineExceeded
+					}
+					return errors.Join(context.DeadlineExceeded, apply())
+				}
+				if outcome > 0 {
+					w.fails.Store(&fails)
+				}
+				_ = fleet[by].SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate))
+				w.fails.Store(nil)
+			}
+			const most = 20
+			set(0, 10, 0)
+			allowed, admitted, rate := 10., 0, int64(10)
+			run := func(d time.Duration, may int64) { // at most so many a second
+				for end := time.Now().Add(d); time.Now().Before(end); {
+					began := time.Now()
+					for _, lim := range fleet {
+						if _, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}); err == nil {
+							admitted++
+						}
+					}
+					time.Sleep(20 * time.Millisecond)
+					allowed += time.Since(began).Seconds() * float64(may)
+				}
+			}
+			for i, s := range all {
+				was := rate
+				set(i%2, s.rate, s.outcome)
+				if s.outcome != 1 {
+					rate = s.rate
+				}
+				may := max(was, rate) // the other has heard of it after a second
+				run(s.up, may)
+				o.dark.Store(true)
+				run(s.down, may)
+				o.dark.Store(false)
+			}
+			if float64(admitted) > allowed+5*most {
+				r.Errorf("admitted %d, of at most %.0f", admitted, allowed)
+			}
+		})
+	})
+}

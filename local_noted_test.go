@@ -1,0 +1,379 @@
+package weir_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// writes is a store whose commits can fail.
+type writes struct {
+	store.Store
+
+	fails   atomic.Pointer[func(apply func() error) error]
+	commits atomic.Int64
+}
+
+func (w *writes) Commit(ctx context.Context, ws ...store.Write) error {
+	w.commits.Add(1)
+	apply := func() error { return w.Store.Commit(ctx, ws...) }
+	if f := w.fails.Load(); f != nil {
+		return (*f)(apply)
+	}
+	return apply()
+}
+
+// changing runs f with a limiter over such a store, in a bubble.
+func changing(t *testing.T, f func(b *bundle, w *writes), change ...func(*weir.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writes{Store: memory.New(nil)}
+		change = append([]func(*weir.Config){backstopped(1)}, change...)
+		f(setupOn(t, &fakeStore{Store: w}, nil, change...), w)
+	})
+}
+
+// otherwise has changes through another process.
+func otherwise(b *bundle, change func(other *bundle)) {
+	other := setupOn(b.t, &fakeStore{Store: b.fake.Store.(*writes).Store}, nil)
+	change(other)
+}
+
+var scopes = []weir.Scope{{}, {Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}}
+
+// What is set through a process it knows in an outage that begins at once, whether it has decided by it before or not.
+func TestNotedPolicy(t *testing.T) {
+	t.Parallel()
+	for _, scope := range scopes {
+		for _, seen := range []bool{false, true} {
+			for _, u := range []weir.Unavailable{weir.Deny, weir.Allow} {
+				changing(t, func(b *bundle, _ *writes) {
+					b.set("", "", weir.PerMinute("rpm", 1000))
+					b.set("", "api", weir.PerMinute("rpm", 1000))
+					if seen {
+						b.take("alice", nil)
+					}
+					b.says(scope.Entity, scope.Resource, u)
+					b.fake.does(dark)
+					if got := b.answer("alice"); got != u {
+						t.Errorf("%+v, seen %v: %s, though it says %s", scope, seen, got, u)
+					}
+					if got := b.answer("bob"); (got == u) != (scope.Entity == "") {
+						t.Errorf("%+v, seen %v: %s for another", scope, seen, got)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The same of limits, those that are replaced and deleted as well.
+func TestNotedLimits(t *testing.T) {
+	t.Parallel()
+	for _, scope := range scopes {
+		changing(t, func(b *bundle, _ *writes) {
+			burst := func(want int64) {
+				t.Helper()
+				b.fake.does(dark)
+				d := b.take("alice", nil).Decision()
+				if !d.Degraded || d.Over < 0 || d.Statuses[0].Burst != want {
+					t.Errorf("%+v: %+v, want a burst of %d", scope, d, want)
+				}
+				b.fake.does(recovers)
+			}
+			b.set("", "", weir.PerHour("rpm", 100))
+			b.take("alice", nil)
+			b.set(scope.Entity, scope.Resource, weir.PerHour("rpm", 7))
+			burst(7)
+			was, err := b.Limits(b.ctx, scope)
+			must(t, err)
+			must(t, b.ReplaceLimits(b.ctx, was, weir.PerHour("rpm", 9)))
+			burst(9)
+			b.says(scope.Entity, scope.Resource, weir.Local) // the record stays
+			if scope == (weir.Scope{}) {
+				return
+			}
+			must(t, b.DeleteLimits(b.ctx, scope))
+			burst(100)
+			b.says(scope.Entity, scope.Resource, weir.UnavailableDefault)
+			burst(100)
+			b.set(scope.Entity, scope.Resource, weir.PerHour("rpm", 5))
+			burst(5)
+		}, func(c *weir.Config) { c.Cooldown = -1 })
+	}
+}
+
+// declare makes one record what it is to be, as a manifest does.
+func declare(b *bundle, scope weir.Scope, u weir.Unavailable, limits ...weir.Limit) error {
+	b.t.Helper()
+	before, err := b.Declared(b.ctx, scope)
+	must(b.t, err)
+	after := declaredLimits(scope, "m", limits...)
+	after.Limits.OnUnavailable = u
+	return b.Declare(b.ctx, []weir.DeclaredChange{{Before: before, After: after}})[0]
+}
+
+func TestNotedManifest(t *testing.T) {
+	t.Parallel()
+	for _, scope := range scopes {
+		changing(t, func(b *bundle, _ *writes) {
+			b.set("", "", weir.PerHour("rpm", 100))
+			b.take("alice", nil)
+			must(t, declare(b, scope, weir.Local, weir.PerHour("rpm", 7)))
+			b.fake.does(dark)
+			if d := b.take("alice", nil).Decision(); d.Statuses[0].Burst != 7 || d.Statuses[0].Manifest != "m" {
+				t.Errorf("%+v: %+v", scope, d)
+			}
+			b.fake.does(recovers)
+			must(t, declare(b, scope, weir.Deny, weir.PerHour("rpm", 7)))
+			b.fake.does(dark)
+			if got := b.answer("alice"); got != weir.Deny {
+				t.Errorf("%+v: %s", scope, got)
+			}
+		}, func(c *weir.Config) { c.Cooldown = -1 })
+	}
+}
+
+// A change that certainly was not made changes nothing, and one that may have been, or not, makes nothing laxer: what is
+// stricter of both counts, until the store says which it is.
+func TestNotedInDoubt(t *testing.T) {
+	t.Parallel()
+	conflicts := func(func() error) error {
+		return &store.ConflictError{Key: store.Key{Namespace: "default", Kind: store.KindSystem}, Have: 9, Want: 1}
+	}
+	applied := func(apply func() error) error { return errors.Join(context.DeadlineExceeded, apply()) }
+	lost := func(func() error) error { return context.DeadlineExceeded }
+	all := []weir.Unavailable{weir.Allow, weir.Local, weir.Deny} // the strictest last
+	strictness := func(u weir.Unavailable) int {
+		return slices.Index(all, cmp.Or(u, weir.Local)) // where nothing is said, what is configured: a share
+	}
+	for name, fails := range map[string]func(func() error) error{"conflicts": conflicts, "applied": applied, "lost": lost} {
+		for _, scope := range scopes {
+			for _, manifest := range []bool{false, true} {
+				for _, was := range append(all, weir.UnavailableDefault) {
+					for _, is := range append(all, weir.UnavailableDefault) {
+						changing(t, func(b *bundle, w *writes) {
+							what := fmt.Sprintf("%s, %+v, by manifest %v, from %q to %q", name, scope, manifest, was, is)
+							otherwise(b, func(other *bundle) { // this process has seen nothing of it
+								other.set("", "", weir.PerHour("rpm", 1000))
+								other.set("", "api", weir.PerHour("rpm", 1000))
+								if was != weir.UnavailableDefault {
+									other.says(scope.Entity, scope.Resource, was)
+								}
+							})
+							b.take("bob", nil)
+							w.fails.Store(&fails)
+							var err error
+							if manifest {
+								err = declare(b, scope, is, weir.PerHour("rpm", 1000))
+							} else {
+								err = b.SetOnUnavailable(b.ctx, scope, is)
+							}
+							if err == nil && was != is {
+								t.Errorf("%s: no error", what)
+							}
+							w.fails.Store(nil)
+							b.fake.does(dark)
+							want := all[max(strictness(was), strictness(is))]
+							if name == "conflicts" {
+								want = all[strictness(was)]
+							}
+							if got := b.answer("alice"); got != want {
+								t.Errorf("%s: %s, want %s", what, got, want)
+							}
+							b.fake.does(recovers)
+							b.eventually("it is asked", func() bool {
+								l, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+								return err == nil && !l.Decision().Degraded
+							})
+							if x := b.explained("alice", nil); name == "applied" && is != "" && x.OnUnavailable != is {
+								t.Errorf("%s: in the end %s", what, x.OnUnavailable)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// Of limits each is the stricter of both, and so are those of the next level where there may be none.
+func TestNotedLimitsInDoubt(t *testing.T) {
+	t.Parallel()
+	rpm, tpm := weir.PerHour("rpm", 10), weir.PerHour("tpm", 50)
+	for _, scope := range scopes[1:] {
+		for name, tt := range map[string]struct{ was, is []weir.Limit }{
+			"lower":    {[]weir.Limit{weir.PerHour("rpm", 40), tpm}, []weir.Limit{rpm, tpm}},
+			"higher":   {[]weir.Limit{rpm, tpm}, []weir.Limit{weir.PerHour("rpm", 40), tpm}},
+			"each":     {[]weir.Limit{rpm, weir.PerHour("tpm", 70)}, []weir.Limit{weir.PerHour("rpm", 40), tpm}},
+			"one less": {[]weir.Limit{rpm, tpm}, []weir.Limit{rpm}},
+			"one more": {[]weir.Limit{tpm}, []weir.Limit{rpm, tpm}},
+			"in parts": {[]weir.Limit{weir.PerHour("rpm", 20).WithBurst(10), tpm}, []weir.Limit{rpm.WithBurst(30), tpm}},
+			"shadow":   {[]weir.Limit{rpm, tpm}, []weir.Limit{rpm.WithEnforce(weir.EnforceShadow), tpm}},
+			"deleted":  {[]weir.Limit{weir.PerHour("rpm", 200), tpm}, nil},
+			"created":  {nil, []weir.Limit{weir.PerHour("rpm", 200), tpm}},
+		} {
+			for _, applied := range []bool{false, true} {
+				changing(t, func(b *bundle, w *writes) {
+					b.set("", "", rpm) // the next level
+					if tt.was != nil {
+						b.set(scope.Entity, scope.Resource, tt.was...)
+					}
+					b.take("alice", nil)
+					fails := func(apply func() error) error {
+						if applied {
+							return errors.Join(context.DeadlineExceeded, apply())
+						}
+						return context.DeadlineExceeded
+					}
+					w.fails.Store(&fails)
+					var err error
+					if tt.is == nil {
+						err = b.DeleteLimits(b.ctx, scope)
+					} else {
+						err = b.SetLimits(b.ctx, scope, tt.is...)
+					}
+					if err == nil {
+						t.Error("no error")
+					}
+					w.fails.Store(nil)
+					b.fake.does(dark)
+					d := b.take("alice", weir.Tokens{"rpm": 10, "tpm": 50}).Decision()
+					slices.SortFunc(d.Statuses, func(a, b weir.LimitStatus) int { return int(a.Burst - b.Burst) })
+					if len(d.Statuses) != 2 || d.Statuses[0].Burst != 10 || d.Statuses[0].Amount != 10 || d.Statuses[1].Burst != 50 || d.Statuses[0].Shadow {
+						t.Errorf("%+v, %s: %+v", scope, name, d)
+					}
+					b.refused("alice", weir.Tokens{"rpm": 10})
+					_, err = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 11}})
+					if !errors.Is(err, weir.ErrUnavailable) { // by the other limits it may be none
+						t.Errorf("%+v, %s: a mistake that need not be one: %v", scope, name, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Of a parent that was changed as well: who may be charged is.
+func TestNotedParents(t *testing.T) {
+	t.Parallel()
+	lost := func(func() error) error { return context.DeadlineExceeded }
+	charged := func(b *bundle, want ...string) {
+		b.t.Helper()
+		b.fake.does(dark)
+		d := b.take("child", nil).Decision()
+		var got []string
+		for _, st := range d.Statuses {
+			got = append(got, st.Entity)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			b.t.Errorf("%q are charged, want %q", got, want)
+		}
+		b.fake.does(recovers)
+	}
+	changing(t, func(b *bundle, w *writes) {
+		b.set("", "", weir.PerHour("rpm", 100))
+		b.chain("a", "org")
+		b.chain("b", "top")
+		b.child("x", "org")
+		for _, e := range []string{"a", "b", "x", "child"} {
+			b.take(e, nil)
+		}
+		must(t, b.CreateEntity(b.ctx, weir.Entity{ID: "child", Parent: "a", Cascade: true}))
+		charged(b, "a", "child", "org")
+		in := func(parent string, cascade bool) error {
+			_, err := b.UpdateEntity(b.ctx, "child", weir.EntityUpdate{Parent: &parent, Cascade: &cascade})
+			return err
+		}
+		w.fails.Store(&lost)
+		for _, err := range []error{in("b", true), in("a", false)} {
+			if err == nil {
+				t.Error("no error")
+			}
+		}
+		w.fails.Store(nil)
+		charged(b, "a", "b", "child", "org", "top")
+		must(t, in("b", true))
+		charged(b, "b", "child", "top")
+		w.fails.Store(&lost)
+		if in("b", false) == nil {
+			t.Error("no error")
+		}
+		w.fails.Store(nil)
+		charged(b, "b", "child", "top")
+		must(t, in("x", true))
+		w.fails.Store(&lost)
+		if in("a", true) == nil {
+			t.Error("no error")
+		}
+		w.fails.Store(nil)
+		charged(b, "a", "child", "org", "x") // each once
+		must(t, in("", false))
+		charged(b, "child")
+	}, func(c *weir.Config) { c.Cooldown = -1 })
+}
+
+// A namespace that was deleted through the process admits nothing more, nor one of which that is in doubt.
+func TestNotedNamespace(t *testing.T) {
+	t.Parallel()
+	for _, doubt := range []bool{false, true} {
+		changing(t, func(b *bundle, w *writes) {
+			_, err := b.CreateNamespace(b.ctx, "tenant")
+			must(t, err)
+			tenant := b.In("tenant")
+			must(t, tenant.SetLimits(b.ctx, weir.Scope{}, weir.PerHour("rpm", 10)))
+			ask := func() error {
+				_, err := b.In("tenant").Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+				return err
+			}
+			b.fake.does(dark)
+			must(t, ask()) // as is configured: it was just created
+			b.fake.does(recovers)
+			time.Sleep(time.Minute) // real time: none, it is in a bubble
+			must(t, ask())
+			if doubt {
+				lost := func(func() error) error { return context.DeadlineExceeded }
+				w.fails.Store(&lost)
+			}
+			if err := b.DeleteNamespace(b.ctx, "tenant"); (err != nil) != doubt {
+				t.Error(err)
+			}
+			b.fake.does(dark)
+			wantErr(t, ask(), weir.ErrUnavailable)
+			time.Sleep(time.Hour) // real time: none, it is in a bubble
+			wantErr(t, ask(), weir.ErrUnavailable)
+		}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+	}
+}
+
+// Also where nothing is remembered but what the system says.
+func TestNotedInDoubtUncached(t *testing.T) {
+	t.Parallel()
+	for _, after := range []weir.Unavailable{weir.Allow, weir.UnavailableDefault} { // the latter has the record removed
+		changing(t, func(b *bundle, w *writes) {
+			b.set("", "api", weir.PerMinute("rpm", 1000))
+			b.says("", "", weir.Deny)
+			b.take("alice", nil)
+			fail := func(func() error) error { return errDown }
+			w.fails.Store(&fail)
+			if err := b.SetOnUnavailable(b.ctx, weir.Scope{}, after); err == nil {
+				t.Fatal("it was set")
+			}
+			b.fake.does(dark)
+			if got := b.answer("alice"); got != weir.Deny {
+				t.Errorf("%q after a change to %q that may not have been made", got, after)
+			}
+		}, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.Allow })
+	}
+}

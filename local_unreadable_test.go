@@ -1,0 +1,144 @@
+package weir_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
+)
+
+// What an entity has by default is known from one resource on the others.
+func TestKnownByDefault(t *testing.T) {
+	t.Parallel()
+	for _, u := range []weir.Unavailable{weir.Deny, weir.Local, weir.Allow} {
+		changing(t, func(b *bundle, _ *writes) {
+			otherwise(b, func(other *bundle) {
+				other.set("", "", weir.PerHour("rpm", 100))
+				other.set("alice", "", weir.PerHour("rpm", 7))
+				other.says("alice", "", u)
+			})
+			b.takeFor(weir.Request{Entity: "alice", Resource: "seen"})
+			b.take("bob", nil)
+			b.fake.does(dark)
+			if got := b.answer("alice"); got != u {
+				t.Errorf("%s, want %s", got, u)
+			}
+			if u != weir.Local {
+				return
+			}
+			if d := b.take("alice", nil).Decision(); d.Over != -1 || d.Statuses[0].Burst != 7 || d.Statuses[0].Source != weir.SourceEntityDefault {
+				t.Errorf("%+v", d) // it may have others on the resource
+			}
+			b.fake.does(recovers)
+			b.eventually("it is asked", func() bool { return !b.take("alice", nil).Decision().Degraded })
+			b.fake.counts()
+			b.takeFor(weir.Request{Entity: "alice", Resource: "third"})
+			if _, _, keys := b.fake.counts(); len(keys) != 2 { // nor is it read again
+				t.Errorf("read %v", keys)
+			}
+		})
+	}
+}
+
+// Default limits that cannot be read are passed over by who has others, and so is not what they may say of outages.
+func TestUnreadableByDefault(t *testing.T) {
+	t.Parallel()
+	changing(t, func(b *bundle, _ *writes) {
+		b.set("", "", weir.PerHour("rpm", 100))
+		b.set("alice", "api", weir.PerHour("rpm", 7))
+		bad := store.Record{Key: store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource}, Value: []byte(`{"limits":5}`)}
+		must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
+		if d := b.take("alice", nil).Decision(); d.Statuses[0].Burst != 7 {
+			t.Errorf("%+v", d)
+		}
+		_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"})
+		if err == nil || errors.Is(err, weir.ErrUnavailable) {
+			t.Error(err)
+		}
+		b.fake.does(dark)
+		if got := b.answer("alice"); got != weir.Deny {
+			t.Error(got)
+		}
+		b.fake.does(recovers)
+		b.eventually("it is asked", func() bool {
+			lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+			return err == nil && !lease.Decision().Degraded
+		})
+		b.says("alice", "api", weir.Allow)
+		b.fake.does(dark)
+		if got := b.answer("alice"); got != weir.Allow {
+			t.Error(got)
+		}
+	})
+}
+
+// A record that nobody can read is known to be one: who needs it is refused in an outage, by whatever it is known from.
+func TestUnreadableDenies(t *testing.T) {
+	t.Parallel()
+	for _, k := range []store.Key{
+		{Kind: store.KindSystem},
+		{Kind: store.KindResourceLimits, ID: "api"},
+		{Kind: store.KindEntity, ID: "alice"},
+		{Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource},
+		{Kind: store.KindEntityLimits, ID: "alice", Sub: "api"},
+	} {
+		k.Namespace = "default"
+		bad := store.Record{Key: k, Value: []byte(`{"limits":5,"cascade":5}`)}
+		for name, from := range map[string]func(*weir.Config){
+			"the store": func(*weir.Config) {},
+			"LastGood": func(c *weir.Config) {
+				c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
+					for _, key := range keys {
+						r := store.Record{Key: key}
+						if key == k {
+							r.Version, r.Value = 1, bad.Value
+						}
+						got.Records = append(got.Records, r)
+					}
+					return got, true
+				}
+			},
+		} {
+			changing(t, func(b *bundle, _ *writes) {
+				if name == "the store" {
+					must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
+					_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+					if err == nil {
+						t.Errorf("%s: no error", k)
+					}
+				}
+				b.fake.does(dark)
+				if got := b.answer("alice"); got != weir.Deny {
+					t.Errorf("%s, from %s: %s", k, name, got)
+				}
+				req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Local}
+				_, err := b.Acquire(b.ctx, req)
+				wantErr(t, err, weir.ErrUnavailable)
+				req.OnUnavailable = weir.Allow
+				_, err = b.Acquire(b.ctx, req)
+				must(t, err) // it says so itself
+			}, func(c *weir.Config) { c.OnUnavailable = weir.Allow }, from)
+		}
+	}
+}
+
+// A process whose first call times out knows nothing of what was spent, as one that begins in an outage.
+func TestFirstCallTimesOut(t *testing.T) {
+	t.Parallel()
+	changing(t, func(b *bundle, _ *writes) {
+		b.set("", "", weir.PerMinute("rpm", 60))
+		time.Sleep(time.Minute) // real time: none, it is in a bubble
+		fresh := b.peer(backstopped(2))
+		fresh.fake.does(takesAreDark)
+		if !fresh.take("alice", one).Decision().Degraded {
+			t.Error("the store has answered")
+		}
+		fresh.refused("alice", one)
+		fresh.fake.does(recovers)
+		if d := fresh.take("alice", weir.Tokens{"rpm": 30}).Decision(); d.Degraded {
+			t.Errorf("%+v", d)
+		}
+	})
+}
