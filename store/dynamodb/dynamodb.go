@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/internal/coalesce"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // API is what the store calls of DynamoDB's client.
@@ -37,6 +38,11 @@ type API interface {
 // Config configures a [Store]. Client and Table are required.
 type Config struct {
 	// Client makes the calls. [Tune] has it keep as many connections as there are calls at once.
+	//
+	// Where it is a client of the SDK with nothing but settings (no middleware, no HTTP client but the SDK's own, no
+	// proxy), the store makes the writes of its decisions itself, on connections of its own, for a fraction of the
+	// work: the same requests, under the same credentials, to the same endpoint. Any other client makes them all
+	// itself, as one does that is wrapped in another type.
 	Client API
 	Table  string
 
@@ -95,6 +101,7 @@ type Store struct {
 	skew        skew
 	epochs      epochs
 	measures    measures
+	wire        *wire.Client   // nil: the client makes all calls
 	gate        sync.Mutex     // nothing is begun that Close waits for once it has closed
 	finishing   sync.WaitGroup // what goes on although its caller has left
 }
@@ -111,6 +118,9 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, dice: rand.IntN}
+	if s.wire = standIn(cfg.Client); s.wire != nil {
+		s.cfg.Client = s.wire
+	}
 	s.memories.m = make(map[store.Bucket]*memory)
 	s.births.Store(rand.Uint64() >> 1)
 	return s, nil
@@ -189,5 +199,8 @@ func (s *Store) Close() error {
 	s.finishing.Wait()
 	s.returnSurpluses()
 	s.fleet.Close()
+	if s.wire != nil {
+		s.wire.CloseIdle()
+	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // Open returns a store over a table, after it has seen that the table is one that this weir knows. That one read also
@@ -57,6 +59,22 @@ func (p plain) Do(req *http.Request) (*http.Response, error) {
 		req = &copied
 	}
 	return p.HTTPClient.Do(req)
+}
+
+// standIn returns what makes the writes of decisions in place of a client, or nil.
+func standIn(client API) *wire.Client {
+	c, ok := client.(*dynamodb.Client)
+	if !ok {
+		return nil
+	}
+	h := c.Options().HTTPClient
+	if p, ok := h.(plain); ok {
+		h = p.HTTPClient
+	}
+	if b, ok := h.(*awshttp.BuildableClient); ok {
+		return wire.New(c, b)
+	}
+	return nil
 }
 
 // once has the SDK make a call once. The lanes repeat what may be repeated.

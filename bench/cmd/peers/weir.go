@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -14,20 +13,10 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/requests"
 	"github.com/weirlimits/weir/internal/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
-
-// counted counts the requests that go out, whichever call they are of.
-type counted struct {
-	sdk.HTTPClient
-	n atomic.Int64
-}
-
-func (c *counted) Do(r *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.HTTPClient.Do(r)
-}
 
 func credentials(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
@@ -39,16 +28,14 @@ func client(change ...func(sdk.HTTPClient) sdk.HTTPClient) (*sdk.Client, *atomic
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &counted{}
+	n := new(atomic.Int64)
 	return sdk.New(sdk.Options{
 		BaseEndpoint: &url, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-	}, dynamodb.Tune, func(o *sdk.Options) {
-		c.HTTPClient = o.HTTPClient
+	}, requests.Count(n), dynamodb.Tune, func(o *sdk.Options) {
 		for _, f := range change {
-			c.HTTPClient = f(c.HTTPClient)
+			o.HTTPClient = f(o.HTTPClient)
 		}
-		o.HTTPClient = c
-	}), &c.n, nil
+	}), n, nil
 }
 
 // table makes a table as weir has it.

@@ -1,0 +1,204 @@
+package wire
+
+import (
+	"bytes"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// intact reports whether an answer has the checksum that it says, if it says one.
+func (a *answer) intact() bool {
+	if a.sum == nil {
+		return true
+	}
+	want, err := strconv.ParseUint(string(a.sum), 10, 32)
+	return err == nil && want == uint64(crc32.ChecksumIEEE(a.body))
+}
+
+// parser reads JSON as far as the answers to a bucket's write need it. It reads less than JSON is, and nothing that is
+// not JSON: what it does not know is for the SDK.
+type parser struct {
+	b  []byte
+	i  int
+	ns []types.AttributeValueMemberN
+}
+
+// parseAnswer reads the answer to a write that was made.
+func parseAnswer(body []byte) (attrs map[string]types.AttributeValue, ok bool) {
+	p := &parser{b: body}
+	ok = p.object(func(name []byte) bool {
+		if string(name) != "Attributes" || attrs != nil {
+			return false
+		}
+		attrs = p.attributes()
+		return attrs != nil
+	}) && p.end()
+	return attrs, ok
+}
+
+// parseFailed reads the answer to a write whose condition did not hold.
+func parseFailed(body []byte) (*types.ConditionalCheckFailedException, bool) {
+	p, e := &parser{b: body}, &types.ConditionalCheckFailedException{}
+	named := false
+	ok := p.object(func(name []byte) bool {
+		switch string(name) {
+		case "__type":
+			kind, ok := p.text()
+			_, after, _ := strings.Cut(kind, "#")
+			ok = ok && !named && after == "ConditionalCheckFailedException"
+			named = true
+			return ok
+		case "message":
+			text, ok := p.text()
+			ok = ok && e.Message == nil && text != ""
+			e.Message = &text
+			return ok
+		case "Item":
+			if e.Item != nil {
+				return false
+			}
+			e.Item = p.attributes()
+			return e.Item != nil
+		}
+		return false
+	}) && p.end()
+	return e, ok && named
+}
+
+// attributes reads an item of texts and numbers; nil: it is something else.
+func (p *parser) attributes() map[string]types.AttributeValue {
+	rest := p.b[p.i:]
+	m := make(map[string]types.AttributeValue, bytes.Count(rest, []byte(":{")))
+	ok := p.object(func(raw []byte) bool {
+		name := string(raw)
+		return p.object(func(kind []byte) bool {
+			if _, twice := m[name]; twice {
+				return false
+			}
+			switch string(kind) {
+			case "N":
+				text, ok := p.text()
+				if len(p.ns) == cap(p.ns) {
+					p.ns = make([]types.AttributeValueMemberN, 0, 16)
+				}
+				p.ns = append(p.ns, types.AttributeValueMemberN{Value: text})
+				m[name] = &p.ns[len(p.ns)-1]
+				return ok
+			case "S":
+				text, ok := p.text()
+				m[name] = &types.AttributeValueMemberS{Value: text}
+				return ok
+			}
+			return false
+		}) && m[name] != nil
+	})
+	if !ok {
+		return nil
+	}
+	return m
+}
+
+// object reads an object, with each of its values read by member, which is told its name.
+func (p *parser) object(member func(name []byte) bool) bool {
+	if !p.eat('{') {
+		return false
+	}
+	if p.eat('}') {
+		return true
+	}
+	for {
+		name, escaped, ok := p.quoted()
+		if !ok || escaped || !p.eat(':') || !member(name) {
+			return false
+		}
+		if p.eat('}') {
+			return true
+		}
+		if !p.eat(',') {
+			return false
+		}
+	}
+}
+
+func (p *parser) text() (string, bool) {
+	raw, escaped, ok := p.quoted()
+	if !escaped || !ok {
+		return string(raw), ok
+	}
+	b := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			b = append(b, raw[i])
+			continue
+		}
+		i++ // there is one more: quoted has seen to it
+		if raw[i] != 'u' {
+			at := strings.IndexByte(`"\/bfnrt`, raw[i])
+			if at < 0 {
+				return "", false
+			}
+			b = append(b, "\"\\/\b\f\n\r\t"[at])
+			continue
+		}
+		if len(raw) < i+5 {
+			return "", false
+		}
+		c, err := strconv.ParseUint(string(raw[i+1:i+5]), 16, 16)
+		if err != nil || utf16.IsSurrogate(rune(c)) { // halves are put together by the SDK
+			return "", false
+		}
+		b = utf8.AppendRune(b, rune(c))
+		i += 4
+	}
+	return string(b), true
+}
+
+// quoted reads a string, and returns what is in its quotes.
+func (p *parser) quoted() (raw []byte, escaped, ok bool) {
+	if !p.eat('"') {
+		return nil, false, false
+	}
+	start, ascii := p.i, true
+	for ; p.i < len(p.b); p.i++ {
+		switch c := p.b[p.i]; {
+		case c == '"':
+			raw = p.b[start:p.i]
+			p.i++
+			return raw, escaped, ascii || utf8.Valid(raw)
+		case c == '\\':
+			escaped = true
+			p.i++
+		case c < ' ':
+			return nil, false, false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return nil, false, false
+}
+
+// eat takes a character, behind white space, if it comes next.
+func (p *parser) eat(c byte) bool {
+	p.space()
+	if p.i < len(p.b) && p.b[p.i] == c {
+		p.i++
+		return true
+	}
+	return false
+}
+
+func (p *parser) end() bool {
+	p.space()
+	return p.i == len(p.b)
+}
+
+func (p *parser) space() {
+	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\n' || p.b[p.i] == '\r' || p.b[p.i] == '\t') {
+		p.i++
+	}
+}

@@ -1,0 +1,57 @@
+package wire
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// Body returns the body of an UpdateItem, and whether it can be made here.
+func Body(in *dynamodb.UpdateItemInput) ([]byte, bool) { return appendUpdate(nil, in) }
+
+// Head returns the head of a request.
+func Head(creds aws.Credentials, region, host string, body []byte, at time.Time, id string) string {
+	r := &route{creds: creds, host: host, agent: "agent", attempt: "attempt=1; max=1", region: region, service: "dynamodb"}
+	return string(r.appendHead(nil, body, at, id, ""))
+}
+
+// Idle returns how many connections are idle, and how many there are.
+func (c *Client) Idle() (idle, open int) {
+	r := c.route.Load()
+	if r == nil || r.pool == nil {
+		return 0, 0
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	return len(r.pool.idle), r.pool.open
+}
+
+// MaxAnswer bounds an answer.
+const MaxAnswer = maxAnswer
+
+// Invocation returns a number for a request.
+func Invocation() string { return invocation() }
+
+// HeadAs returns the head of a request that has some headers of another.
+func HeadAs(creds aws.Credentials, region, host string, h http.Header, body []byte, at time.Time) string {
+	r := &route{creds: creds, host: host, agent: h.Get("User-Agent"), attempt: h.Get("Amz-Sdk-Request"), region: region, service: "dynamodb"}
+	return string(r.appendHead(nil, body, at, h.Get("Amz-Sdk-Invocation-Id"), ""))
+}
+
+// Alive reports whether the connection that was used last is as good as new.
+func (c *Client) Alive() bool {
+	p := c.route.Load().pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.idle[len(p.idle)-1]
+	_ = k.SetDeadline(time.Time{})
+	return k.alive()
+}
+
+// Sent returns how many requests were sent here.
+func (c *Client) Sent() int64 { return c.sent.Load() }
+
+// Judged returns how many answers the SDK has read.
+func (c *Client) Judged() int64 { return c.judged.Load() }

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"net/http"
+	"os"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// The environment in which the SDK tells of each request which invocation of a Lambda function it belongs to.
+const (
+	lambdaName  = "AWS_LAMBDA_FUNCTION_NAME"
+	lambdaTrace = "_X_AMZN_TRACE_ID"
+)
+
+// New returns what stands in for a client whose connections are made as h says, or nil: where the client is set up to do
+// anything with a call that is not done here, or h with a connection.
+func New(client *dynamodb.Client, h *awshttp.BuildableClient) *Client {
+	o, t := client.Options(), h.GetTransport()
+	if timeout, ok := h.GetReadTimeout(); !peeks || !plainOptions(&o) || !plainTransport(t) || h.GetTimeout() != 0 || ok && timeout > 0 {
+		return nil
+	}
+	_, lambda := os.LookupEnv(lambdaName)
+	return &Client{Client: client, options: o, transport: t, lambda: lambda}
+}
+
+// plainOptions reports whether nothing is to be done with a call but to sign and send it.
+func plainOptions(o *dynamodb.Options) bool {
+	usual := dynamodb.New(dynamodb.Options{}).Options()
+	alike := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+	return len(o.APIOptions) == 0 && noInterceptors(o) && o.Credentials != nil &&
+		o.EndpointResolver == nil && //nolint:staticcheck // whoever still sets it means it
+		o.EndpointDiscovery.EnableEndpointDiscovery != aws.EndpointDiscoveryEnabled &&
+		o.ClientLogMode == 0 && !o.EnableAcceptEncodingGzip && len(o.AuthSchemePreference) == 0 &&
+		alike(o.EndpointResolverV2, usual.EndpointResolverV2) && alike(o.HTTPSignerV4, usual.HTTPSignerV4) &&
+		alike(o.MeterProvider, usual.MeterProvider) && alike(o.TracerProvider, usual.TracerProvider) &&
+		alike(o.Protocol, usual.Protocol) && alike(o.AuthSchemeResolver, usual.AuthSchemeResolver) &&
+		len(o.AuthSchemes) == 1 && alike(o.AuthSchemes[0], usual.AuthSchemes[0])
+}
+
+func noInterceptors(o *dynamodb.Options) bool {
+	all := reflect.ValueOf(o.Interceptors)
+	for _, field := range all.Fields() {
+		if field.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// plainTransport reports whether connections are made as they are made here.
+func plainTransport(t *http.Transport) bool {
+	//nolint:staticcheck // whoever still sets them means them
+	old := t.Dial != nil || t.DialTLS != nil
+	return !old && t.DialTLSContext == nil && !t.DisableKeepAlives && t.ResponseHeaderTimeout == 0 &&
+		(t.Protocols == nil || t.Protocols.HTTP1())
+}
+
+// visible reports whether a text can be a header's value as it is, and needs no encoding as the SDK does it.
+func visible(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '=', c == ';', c == ':', c == '+':
+		default:
+			return false
+		}
+	}
+	return true
+}

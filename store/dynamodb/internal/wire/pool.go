@@ -1,0 +1,177 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// pool is the connections to one endpoint.
+type pool struct {
+	addr   string
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls    *tls.Config // nil: without
+	shakes time.Duration
+	most   int           // open at once; 0: any number
+	kept   int           // idle at once
+	keep   time.Duration // for how long; 0: for ever
+
+	mu     sync.Mutex
+	idle   []*conn // the latest last
+	open   int
+	closed bool // none is kept any more
+	timer  *time.Timer
+}
+
+// errFull says that there are as many connections as there may be.
+var errFull = errors.New("too many connections")
+
+func newPool(t *http.Transport, addr, host string, secure bool) *pool {
+	p := &pool{addr: addr, dial: t.DialContext, most: t.MaxConnsPerHost, kept: t.MaxIdleConnsPerHost, keep: t.IdleConnTimeout, shakes: t.TLSHandshakeTimeout}
+	if p.dial == nil {
+		p.dial = new(net.Dialer).DialContext
+	}
+	if p.kept == 0 {
+		p.kept = http.DefaultMaxIdleConnsPerHost
+	}
+	if secure {
+		p.tls = t.TLSClientConfig.Clone()
+		if p.tls == nil {
+			p.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		p.tls.NextProtos = []string{"http/1.1"}
+		if p.tls.ServerName == "" {
+			p.tls.ServerName = host
+		}
+	}
+	return p
+}
+
+// get returns a connection that is as good as can be told: the one that was used last, or a new one. Its deadline is the
+// context's.
+func (p *pool) get(ctx context.Context) (*conn, error) {
+	deadline, _ := ctx.Deadline()
+	for {
+		c := p.pop()
+		if c == nil {
+			break
+		}
+		// A connection's time for its last call may be up, upon which it could not be looked at.
+		if c.SetDeadline(deadline) == nil && (p.keep == 0 || time.Since(c.idle) < p.keep) && c.alive() {
+			return c, nil
+		}
+		p.drop(c)
+	}
+	p.mu.Lock()
+	full := p.most > 0 && p.open >= p.most
+	if !full {
+		p.open++
+	}
+	p.mu.Unlock()
+	if full {
+		return nil, errFull
+	}
+	c, err := p.connect(ctx)
+	if err != nil {
+		p.mu.Lock()
+		p.open--
+		p.mu.Unlock()
+		return nil, err
+	}
+	if err := c.SetDeadline(deadline); err != nil {
+		p.drop(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *pool) connect(ctx context.Context) (*conn, error) {
+	socket, err := p.dial(ctx, "tcp", p.addr)
+	if err != nil {
+		return nil, err
+	}
+	if p.tls == nil {
+		return newConn(socket, socket), nil
+	}
+	secured, err := shake(ctx, socket, p.tls, p.shakes)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(secured, socket), nil
+}
+
+func (p *pool) pop() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle) - 1
+	if n < 0 {
+		return nil
+	}
+	c := p.idle[n]
+	p.idle[n], p.idle = nil, p.idle[:n]
+	return c
+}
+
+// put takes a connection back. It is closed if it is not whole.
+func (p *pool) put(c *conn, whole bool) {
+	if cap(c.answer.body) > keptBody {
+		c.answer.body = nil
+	}
+	c.idle = time.Now()
+	p.mu.Lock()
+	whole = whole && c.raw != nil && !p.closed && len(p.idle) < p.kept
+	if whole {
+		p.idle = append(p.idle, c)
+		if p.timer == nil && p.keep > 0 {
+			p.timer = time.AfterFunc(p.keep, p.prune)
+		}
+	}
+	p.mu.Unlock()
+	if !whole {
+		p.drop(c)
+	}
+}
+
+// drop closes a connection that is not idle.
+func (p *pool) drop(c *conn) {
+	p.mu.Lock()
+	p.open--
+	p.mu.Unlock()
+	_ = c.Close()
+}
+
+// prune closes the connections that have been idle for too long.
+func (p *pool) prune() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for n < len(p.idle) && time.Since(p.idle[n].idle) >= p.keep {
+		_ = p.idle[n].Close()
+		n++
+	}
+	p.open -= n
+	p.idle = append(p.idle[:0:0], p.idle[n:]...)
+	p.timer = nil
+	if len(p.idle) > 0 {
+		p.timer = time.AfterFunc(p.keep-time.Since(p.idle[0].idle), p.prune)
+	}
+}
+
+// close closes those that are idle, and has none kept that is in use.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		_ = c.Close()
+	}
+	p.open -= len(p.idle)
+	p.idle, p.closed = nil, true
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}

@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// route is what the requests under some credentials have in common.
+type route struct {
+	creds           aws.Credentials
+	pool            *pool // nil: the SDK makes the calls
+	url             string
+	host            string
+	agent           string
+	attempt         string
+	region, service string
+	key             atomic.Pointer[signingKey]
+}
+
+// way returns how to send a request, or nil if the SDK is to make the call.
+func (c *Client) way(ctx context.Context, in *dynamodb.UpdateItemInput, body []byte, opts []func(*dynamodb.Options)) *route {
+	creds, err := c.options.Credentials.Retrieve(ctx)
+	if err != nil {
+		return nil
+	}
+	r := c.route.Load()
+	if r == nil || !r.by(&creds) {
+		if !c.learning.TryLock() {
+			return nil
+		}
+		defer c.learning.Unlock()
+		if r = c.learn(ctx, creds, in, body, opts); r == nil {
+			return nil
+		}
+		if before := c.route.Swap(r); before != nil && before.pool != nil && before.pool != r.pool {
+			before.pool.close()
+		}
+	}
+	if r.pool == nil {
+		return nil
+	}
+	return r
+}
+
+func (r *route) by(c *aws.Credentials) bool {
+	return r.creds.AccessKeyID == c.AccessKeyID && r.creds.SecretAccessKey == c.SecretAccessKey &&
+		r.creds.SessionToken == c.SessionToken && r.creds.AccountID == c.AccountID
+}
+
+// errLearned ends a call of the SDK whose request was seen.
+var errLearned = errors.New("not to be sent")
+
+// learn has the SDK make a request, which is not sent, and looks whether it is the one that would be made here. It
+// returns nil if the SDK made none.
+func (c *Client) learn(ctx context.Context, creds aws.Credentials, in *dynamodb.UpdateItemInput, body []byte, opts []func(*dynamodb.Options)) *route {
+	var seen seen
+	_, _ = c.Client.UpdateItem(ctx, in, append(slices.Clip(opts), func(o *dynamodb.Options) { o.HTTPClient = &seen })...)
+	if seen.req == nil {
+		return nil
+	}
+	r := &route{creds: creds}
+	if !r.read(seen.req) || !r.same(&seen, body) {
+		return r
+	}
+	if proxy := c.transport.Proxy; proxy != nil {
+		if through, err := proxy(seen.req); through != nil || err != nil {
+			return r
+		}
+	}
+	r.pool = c.poolOf(seen.req.URL)
+	return r
+}
+
+// seen is an HTTP client that sends nothing.
+type seen struct {
+	req  *http.Request
+	body []byte
+}
+
+// Do looks at a request.
+func (s *seen) Do(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	s.req, s.body = req, body
+	return nil, errLearned
+}
+
+// read takes from a request what others have in common with it.
+func (r *route) read(req *http.Request) bool {
+	u := req.URL
+	if u.EscapedPath() != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	r.url, r.host = u.String(), req.Host
+	if r.host == "" {
+		r.host = u.Host
+	}
+	r.agent, r.attempt = req.Header.Get("User-Agent"), req.Header.Get("Amz-Sdk-Request")
+	_, scope, _ := strings.Cut(req.Header.Get("Authorization"), "Credential=")
+	scope, _, _ = strings.Cut(scope, ",")
+	if parts := strings.Split(scope, "/"); len(parts) == 5 {
+		r.region, r.service = parts[2], parts[3]
+	}
+	return clean(r.host) && clean(r.agent) && clean(r.attempt) &&
+		clean(r.creds.AccessKeyID) && clean(r.creds.SessionToken) && clean(scope) && r.region != "" && r.service != ""
+}
+
+// clean reports whether a header can have a value.
+func clean(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f || c > 0x7e }) && strings.TrimSpace(s) == s && !strings.Contains(s, "  ")
+}
+
+// same reports whether a request of the SDK is the one that would be made here, but for the order of the headers and of
+// what is in the body.
+func (r *route) same(s *seen, body []byte) bool {
+	var theirs, ours any
+	if json.Unmarshal(s.body, &theirs) != nil || json.Unmarshal(body, &ours) != nil || !reflect.DeepEqual(theirs, ours) {
+		return false
+	}
+	at, err := time.Parse(amzTime, s.req.Header.Get("X-Amz-Date"))
+	if err != nil {
+		return false
+	}
+	h := s.req.Header
+	text := string(r.appendHead(nil, s.body, at, h.Get("Amz-Sdk-Invocation-Id"), h.Get("X-Amzn-Trace-Id")))
+	want := http.Header{}
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\r\n\r\n"), "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			want[http.CanonicalHeaderKey(name)] = []string{value}
+		}
+	}
+	delete(want, "Host") // which is no header to net/http
+	have := h.Clone()
+	have["Content-Length"] = want["Content-Length"] // which net/http adds
+	return s.req.ContentLength == int64(len(s.body)) && s.req.Method == http.MethodPost && reflect.DeepEqual(have, want)
+}
+
+// poolOf returns the connections to an endpoint: those that there are, if it is still the same.
+func (c *Client) poolOf(u *url.URL) *pool {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	addr := net.JoinHostPort(u.Hostname(), port)
+	if r := c.route.Load(); r != nil && r.pool != nil && r.pool.addr == addr && (r.pool.tls != nil) == (u.Scheme == "https") {
+		return r.pool
+	}
+	return newPool(c.transport, addr, u.Hostname(), u.Scheme == "https")
+}
+
+// invocation returns a number for a request, as the SDK gives it: a random UUID.
+func invocation() string {
+	const digits = "0123456789abcdef"
+	a, b := rand.Uint64()&^0xf000|0x4000, rand.Uint64()&^(3<<62)|1<<63
+	var id [36]byte
+	for i, at := 0, 0; i < 32; i++ {
+		if i == 8 || i == 12 || i == 16 || i == 20 {
+			id[at] = '-'
+			at++
+		}
+		n := a
+		if i >= 16 {
+			n = b
+		}
+		id[at] = digits[n>>(60-i%16*4)&15]
+		at++
+	}
+	return string(id[:])
+}
