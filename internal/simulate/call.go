@@ -46,7 +46,9 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	}
 	r := c.rows(l.m.entity)
 	if b.place.k >= len(r.shards) {
-		return failed, false, it // cannot be: shards are known of from answers
+		s.count.units++
+		s.count.inVain++
+		return answered, false, it // there is none
 	}
 	sh := &r.shards[b.place.k]
 	if !sh.takes(s.now, s.cfg.Capacity) {
@@ -88,6 +90,9 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 // landed deals out what came of a batch.
 func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 	l.batch = nil
+	if b.split && what == answered {
+		l.splitting = 0
+	}
 	switch {
 	case what == throttled:
 		l.p.s.count.throttled++
@@ -100,7 +105,14 @@ func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 			l.back += b.back // what may have been applied is not repeated
 		}
 		l.again(b.jobs)
-		l.pause(maxPause)
+		if what == throttled {
+			l.waiting = slices.DeleteFunc(l.waiting, func(j *job) bool { return l.p.sendAway(j, l) })
+		}
+		if len(l.waiting) > 0 || l.back > 0 || b.split {
+			l.pause(maxPause)
+		}
+	case !applied && it.n == 0:
+		l.ends(b)
 	case applied:
 		l.misses = 0
 		l.learn(b, it, true)
@@ -113,7 +125,7 @@ func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 			case !j.answered:
 				l.p.answer(j, true)
 			case j.forced: // it was paid all the same
-				j.m.owed = max(0, j.m.owed-j.amount)
+				j.m.sending = 0
 			default: // its caller left: it rides back
 				l.giveBack(j.amount)
 			}

@@ -1,6 +1,9 @@
 package simulate
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // gather is a decision whose tokens are asked of several shards, all or none.
 type gather struct {
@@ -13,11 +16,15 @@ type gather struct {
 }
 
 // elsewhere asks other shards once one has refused: the two with the most room, then several together, as long as they
-// seem to have enough between them.
+// seem to have enough between them. Not while the bucket is short.
 func (p *process) elsewhere(j *job, by *lane) bool {
+	if p.short(j.m) {
+		return false
+	}
 	if j.rounds == 0 && len(j.tried) < 3 {
 		j.tried = append(j.tried, by)
 		if l := p.roomiest(j); l != nil && len(j.tried) < 3 {
+			j.hoped = true
 			l.add(j)
 			return true
 		}
@@ -27,9 +34,9 @@ func (p *process) elsewhere(j *job, by *lane) bool {
 
 // roomiest returns the untried shard with the most room, if that is enough.
 func (p *process) roomiest(j *job) (best *lane) {
-	most := j.amount - 1
+	most, first := j.amount-1, p.s.dice.IntN(j.m.n)
 	for k := range j.m.n {
-		l := j.m.lane(p, k)
+		l := j.m.lane(p, (first+k)%j.m.n)
 		if slices.Contains(j.tried, l) {
 			continue
 		}
@@ -41,15 +48,14 @@ func (p *process) roomiest(j *job) (best *lane) {
 }
 
 func (p *process) gather(j *job) bool {
-	if j.rounds++; j.rounds > 4 {
+	if j.rounds++; j.rounds > 4 || p.short(j.m) {
 		return false
 	}
 	g := &gather{whole: j}
 	left := j.amount
-	for k := 0; k < j.m.n && left > 0; k++ {
-		l := j.m.lane(p, k)
+	for _, l := range p.byRoom(j.m) {
 		if got := min(left, l.room()); got > 0 {
-			g.parts = append(g.parts, &job{p: p, m: j.m, amount: got, began: j.began, expires: j.expires, of: g})
+			g.parts = append(g.parts, &job{p: p, m: j.m, amount: got, hoped: true, began: j.began, expires: j.expires, of: g})
 			g.lanes = append(g.lanes, l)
 			left -= got
 		}
@@ -62,6 +68,26 @@ func (p *process) gather(j *job) bool {
 		l.add(g.parts[i])
 	}
 	return true
+}
+
+// byRoom returns a bucket's lanes, the one with the most room first.
+func (p *process) byRoom(m *memory) []*lane {
+	type ranked struct {
+		*lane
+
+		room int64
+	}
+	all, first := make([]ranked, m.n), p.s.dice.IntN(m.n)
+	for k := range all {
+		l := m.lane(p, (first+k)%m.n)
+		all[k] = ranked{l, l.room()}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(b.room, a.room) })
+	lanes := make([]*lane, m.n)
+	for k, r := range all {
+		lanes[k] = r.lane
+	}
+	return lanes
 }
 
 // told takes the answer to a part.

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -19,6 +20,10 @@ const (
 	returnDelay  = int64(20 * time.Millisecond)
 	callTimeout  = int64(time.Second)
 	writeTimeout = 2 * time.Second
+	maxMoves     = 8
+	maxHeats     = 2
+	mostDoubts   = 8
+	manyDoubts   = 4
 )
 
 // lane makes a process's writes to one shard of a bucket, one at a time, and remembers what the last answer showed: the
@@ -44,7 +49,7 @@ type lane struct {
 	hot                  int64
 	throttled            int
 	choked               bool
-	splitting            bool
+	splitting            int64 // until when it is to be split; 0: it is not
 
 	batch   *batch
 	waiting []*job
@@ -79,7 +84,7 @@ func (l *lane) place() place {
 	if l.known && l.seen.n > l.k {
 		return place{l.k, l.seen.n}
 	}
-	return place{l.k, max(1, l.m.n)}
+	return place{l.k, max(1<<bits.Len(uint(l.k)), l.m.n)}
 }
 
 func (l *lane) tick() int64 {
@@ -138,13 +143,13 @@ func (l *lane) board() {
 	}
 	now := l.tick()
 	b := &batch{now: now, place: l.place(), known: l.known && l.seen.exists, level: l.seen.level}
-	if l.splitting {
-		l.splitting = false
+	if l.splitting > l.p.s.now {
 		if b.place.n == l.m.n && 2*b.place.n <= l.p.s.cfg.MaxShards {
 			b.split = true
 			l.depart(b)
 			return
 		}
+		l.splitting = 0
 	}
 	left := l.waiting[:0]
 	alone := false
@@ -289,7 +294,7 @@ func (l *lane) watch() {
 		return
 	}
 	l.hot, l.choked = 0, false
-	l.splitting = true
+	l.splitting = l.p.s.now + int64(writeTimeout)
 }
 
 // pause waits a random while before the next write.

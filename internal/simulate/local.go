@@ -1,16 +1,23 @@
 package simulate
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
 )
 
-// payEvery is after what time what is owed is paid, give or take a half: as in the limiter.
-const payEvery = int64(time.Second)
+// payEvery is after what time what is owed is paid, give or take a half, and twice that after each payment that failed in a
+// row, up to maxWaits: as in the limiter.
+const (
+	payEvery = int64(time.Second)
+	maxWaits = 4
+)
 
 // degrade answers without the store.
 func (p *process) degrade(j *job) {
@@ -20,7 +27,7 @@ func (p *process) degrade(j *job) {
 	case Allow:
 		allowed = true
 	case Local:
-		out, ok := p.s.shares.Take(j.m.debits, p.s.healthy(p.cell), bucket.Time(p.clock()))
+		out, ok := p.own().Take(j.m.debits, p.s.healthy(p.cell), bucket.Time(p.clock()))
 		if allowed = ok && out.Allowed; allowed {
 			p.owe(j.m, j.amount)
 		}
@@ -32,10 +39,27 @@ func (p *process) degrade(j *job) {
 	p.s.tell(p, j, allowed, true)
 }
 
+// own returns the process's shares. One that the store has answered nothing yet has its own, which begin with it: see
+// [backstop.Shares.Begin].
+func (p *process) own() *backstop.Shares {
+	if p.shares == nil && !p.known {
+		p.shares = backstop.New(math.MaxInt)
+		p.shares.Begin(bucket.Time(begin + p.s.joinedAt(p.number) + p.skew))
+	}
+	return cmp.Or(p.shares, p.s.shares)
+}
+
 // warm has what the store decided count against the process's own part.
 func (p *process) warm(j *job, allowed bool) {
 	if !p.s.trouble || p.s.cfg.OnUnavailable != Local {
 		return
+	}
+	if len(p.due) > 0 && !p.hurry { // it answers: until it is paid it admits what it believes to be left
+		p.hurry = true
+		p.s.after(p.s.dice.Int64N(payEvery/10), func() {
+			p.hurry = false
+			p.paid()
+		})
 	}
 	now := p.clock()
 	level := p.cell.params.Clock(now)
@@ -45,12 +69,21 @@ func (p *process) warm(j *job, allowed bool) {
 		}
 	}
 	out := store.Outcome{Allowed: allowed, At: bucket.Time(now), Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}}}
-	p.s.shares.Warm(j.m.debits, &out, p.s.healthy(p.cell), out.At)
+	if !p.known {
+		if p.known = true; p.shares != nil {
+			p.shares.Begin(time.Time{})
+		}
+	}
+	p.own().Warm(j.m.debits, &out, p.s.healthy(p.cell), out.At)
 }
 
 // owe notes what the store is to be told.
 func (p *process) owe(m *memory, amount int64) {
 	m.owed += amount
+	p.owes(m)
+}
+
+func (p *process) owes(m *memory) {
 	if !slices.Contains(p.due, m) {
 		p.due = append(p.due, m)
 	}
@@ -64,7 +97,8 @@ func (p *process) paySoon() {
 		return
 	}
 	p.paying = true
-	s.after(payEvery/2+s.dice.Int64N(payEvery), func() {
+	every := payEvery << min(p.unpaid, maxWaits)
+	s.after(every/2+s.dice.Int64N(every), func() {
 		p.paying = false
 		if call, ok := p.breaker.Begin(); ok && !p.pay(call) {
 			call.Done(breaker.Unknown)
@@ -73,20 +107,27 @@ func (p *process) paySoon() {
 	})
 }
 
-// pay charges the first of what is owed to the store: as much as the share's clock has not covered.
+// pay charges the first of what is owed to the store: as much as the share's clock has not covered. What is not known to
+// have been paid is paid again, as it was.
 func (p *process) pay(call breaker.Call) bool {
-	for len(p.due) > 0 {
-		m := p.due[0]
-		p.due = p.due[1:]
-		amount := p.s.shares.Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), bucket.Time(p.clock()), m.owed)
-		m.owed = 0
+	for i := 0; i < len(p.due); {
+		m := p.due[i]
+		if m.paying {
+			i++
+			continue
+		}
+		p.due = slices.Delete(p.due, i, i+1)
+		if m.sending == 0 {
+			m.sending = p.own().Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), bucket.Time(p.clock()), m.owed)
+			m.owed = 0
+		}
+		amount := m.sending
 		if amount <= 0 {
 			continue
 		}
-		p.s.called(1) // the marker that has it applied once
-		p.s.count.units++
+		m.paying = true
 		j := &job{p: p, m: m, amount: amount, forced: true, began: p.s.now, expires: p.s.now + callTimeout, call: call}
-		p.pick(m).add(j)
+		p.pick(m, nil).add(j)
 		return true
 	}
 	return false

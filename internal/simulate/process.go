@@ -3,6 +3,7 @@ package simulate
 import (
 	"strconv"
 
+	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/store"
 )
@@ -15,19 +16,30 @@ type process struct {
 	skew    int64
 	breaker *breaker.Breaker
 	buckets map[int]*memory
+	known   bool             // the store has answered it
+	shares  *backstop.Shares // of one that began without the store; nil: those of all others
 
 	due    []*memory // those that owe the store what was admitted from shares
 	paying bool      // somebody sees to it
+	hurry  bool      // and soon
+	unpaid int       // payments in a row that failed
 	back   bool      // it asks again since the last outage
 }
 
 // memory is what a process knows of a bucket.
 type memory struct {
-	entity int
-	n      int // shards that are known of
-	lanes  []*lane
-	debits []store.Debit // a decision's
-	owed   int64
+	entity  int
+	n       int // shards that are known of
+	lanes   []*lane
+	debits  []store.Debit // a decision's
+	owed    int64
+	sending int64 // is to be paid, or being paid: the outcome is not known
+	paying  bool
+
+	flat      int   // of which generation a shard was last found not to be there, by its first; 0: none
+	flatAt    int64 // when that was
+	doubts    int
+	doubtedAt int64
 }
 
 // job is a decision that is asked of the store.
@@ -46,6 +58,11 @@ type job struct {
 	of       *gather // it is a part of that
 	call     breaker.Call
 	answered bool
+
+	heats  int  // throttled shards of a bucket that is known to be split
+	moves  int  // from shards that were throttled or not there
+	sought int  // of the shards that were sought, the first of the last generation
+	hoped  bool // by what was last seen its shard has room for it
 }
 
 // clock returns the time by the process's clock, in nanoseconds since bucket.Epoch.
@@ -79,15 +96,21 @@ func (p *process) decide(entity int) {
 		p.degrade(j)
 		return
 	}
-	p.pick(j.m).ask(j)
+	p.pick(j.m, nil).ask(j)
 }
 
 // pick returns a shard's lane: of two at random that with more room.
-func (p *process) pick(m *memory) *lane {
+func (p *process) pick(m *memory, but *lane) *lane {
 	if m.n == 1 {
 		return m.lane(p, 0)
 	}
-	a, b := m.lane(p, p.s.dice.IntN(m.n)), m.lane(p, p.s.dice.IntN(m.n))
+	random := func() *lane {
+		if but == nil {
+			return m.lane(p, p.s.dice.IntN(m.n))
+		}
+		return m.lane(p, (but.k+1+p.s.dice.IntN(m.n-1))%m.n)
+	}
+	a, b := random(), random()
 	if a.room() < b.room() {
 		return b
 	}
@@ -96,7 +119,9 @@ func (p *process) pick(m *memory) *lane {
 
 // ask has a lane decide.
 func (l *lane) ask(j *job) {
+	j.hoped = j.m.n > 1 && l.room() >= j.amount
 	if l.local(j) {
+		j.hoped = false
 		l.p.refused(j, l)
 		return
 	}
@@ -105,6 +130,9 @@ func (l *lane) ask(j *job) {
 
 // refused ends a decision that a shard refused, unless others have room for it: see elsewhere.go.
 func (p *process) refused(j *job, by *lane) {
+	if by.alone == 0 { // else it is for its own debits
+		p.judge(j, false)
+	}
 	switch {
 	case j.of != nil:
 		j.answered = true
@@ -123,12 +151,21 @@ func (p *process) refused(j *job, by *lane) {
 // answer ends a decision by what the store said.
 func (p *process) answer(j *job, allowed bool) {
 	j.answered = true
+	if allowed {
+		p.judge(j, true)
+	}
 	if j.of != nil {
 		j.of.told(p, j, allowed)
 		return
 	}
 	j.call.Done(breaker.Succeeded)
 	if j.forced {
+		p.unpaid = 0
+		p.s.called(1) // the marker that has it applied once
+		p.s.count.units++
+		if j.m.paying, j.m.sending = false, 0; j.m.owed > 0 {
+			p.owes(j.m)
+		}
 		p.paid()
 		return
 	}
@@ -148,8 +185,9 @@ func (p *process) late(j *job) {
 	}
 	j.call.Done(breaker.Failed)
 	if j.forced {
-		j.answered = true
-		p.owe(j.m, j.amount)
+		p.unpaid++
+		j.answered, j.m.paying = true, false
+		p.owes(j.m)
 		return
 	}
 	p.degrade(j)

@@ -28,7 +28,7 @@ type sim struct {
 
 	cells     []*cell
 	processes []*process
-	shares    *backstop.Shares // of the limits, where the store does not answer: of each process's own buckets
+	shares    *backstop.Shares // of the limits, where the store does not answer: of each process's own buckets; see process.own
 	rate      float64          // decisions a second
 	truth     bucket.Params    // the limit of an entity, over all cells
 	entities  []entity
@@ -190,6 +190,15 @@ func (s *sim) joined(at int64) int {
 	default:
 		return s.cfg.Begin + int(float64(late)*float64(at-from)/float64(to-from))
 	}
+}
+
+// joinedAt returns when a process begins.
+func (s *sim) joinedAt(number int) int64 {
+	late := s.cfg.Processes - s.cfg.Begin
+	if number < s.cfg.Begin {
+		return 0
+	}
+	return int64(s.cfg.JoinFrom) + int64(float64(s.cfg.JoinTo-s.cfg.JoinFrom)*float64(number-s.cfg.Begin+1)/float64(late))
 }
 
 // of returns how many of the first n processes are a cell's.

@@ -1,6 +1,8 @@
 package dynamodb
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,8 +16,13 @@ type memory struct {
 
 	views atomic.Pointer[[]*view] // of debits that came lately
 
-	shards  atomic.Pointer[[]*shard] // as many as shard 0 is known to be split into
+	shards  atomic.Pointer[[]*shard] // as many as a shard is known to be split into
 	growing sync.Mutex
+	scouts  map[int]*shard // others that were asked whether they are there; growing guards it
+	deep    atomic.Int32   // how deep what was seen last is split
+	flat    atomic.Int32   // of which generation a shard was last found not to be there, by its first; 0: none
+	flatAt  atomic.Int64   // when that was
+	doubts  doubts
 }
 
 // maxViews is how many views a bucket remembers: as a rule those of a take and of a few adjustments.
@@ -49,8 +56,21 @@ func (m *memory) root() *shard { return m.all()[0] }
 // all returns the shards that are known of.
 func (m *memory) all() []*shard { return *m.shards.Load() }
 
+// asked returns the shards that are known of, and the others that were asked.
+func (m *memory) asked() []*shard {
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	if len(m.scouts) == 0 {
+		return m.all()
+	}
+	return slices.AppendSeq(slices.Clone(m.all()), maps.Values(m.scouts))
+}
+
 // grow makes place for n shards.
 func (m *memory) grow(n int) {
+	if n <= len(m.all()) {
+		return
+	}
 	m.growing.Lock()
 	defer m.growing.Unlock()
 	old := m.all()
@@ -60,14 +80,17 @@ func (m *memory) grow(n int) {
 	shards := make([]*shard, n)
 	copy(shards, old)
 	for k := len(old); k < n; k++ {
-		shards[k] = m.s.newShard(m, k)
+		if shards[k] = m.scouts[k]; shards[k] == nil {
+			shards[k] = m.s.newShard(m, k)
+		}
+		delete(m.scouts, k)
 	}
 	m.shards.Store(&shards)
 }
 
 // idle reports whether nothing is under way on the bucket, nor held for it.
 func (m *memory) idle() bool {
-	for _, sh := range m.all() {
+	for _, sh := range m.asked() {
 		sh.lane.Lock()
 		idle := sh.lane.Idle() && !sh.holds()
 		sh.lane.Unlock()

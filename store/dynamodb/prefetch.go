@@ -174,7 +174,7 @@ func (s *Store) returnSurpluses() {
 	s.memories.mu.Lock()
 	defer s.memories.mu.Unlock()
 	for _, m := range s.memories.m {
-		for _, sh := range m.all() {
+		for _, sh := range m.asked() {
 			sh.lane.Lock()
 			sh.giveUp()
 			sh.lane.Unlock()

@@ -26,8 +26,7 @@ type shard struct {
 	sent   uint64    // writes sent so far
 	denied time.Time // when the last write was sent whose condition failed: a refusal is repeated by that
 	latest int64     // the latest time at which it judged: it never judges at an earlier one
-	depth  int       // how deep it is thought to be split while nothing was seen
-	absent int64     // since when its item is known not to be there, though the bucket is split so deep; else 0
+	absent int64     // since when its item is known not to be there; else 0
 
 	lows    lows
 	pace    pace
@@ -42,18 +41,22 @@ type shard struct {
 }
 
 func (s *Store) newShard(m *memory, k int) *shard {
-	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), depth: born(k).n, latest: math.MinInt64}
+	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), latest: math.MinInt64}
 	sh.key = sh.pk.item()
 	sh.lane = coalesce.New(&s.fleet, sh)
 	return sh
 }
 
-// place returns the shard's place, as far as it is known.
+// place returns the shard's place, as far as it is known. What was not seen is taken to be split as deep as what was seen
+// last of the bucket: as a rule all its items are written alike.
 func (sh *shard) place() place {
-	if sh.seen != nil && (sh.k == 0 || sh.seen.shards > 1) {
+	switch {
+	case sh.seen == nil:
+		return place{sh.k, max(born(sh.k).n, int(sh.m.deep.Load()))}
+	case sh.k == 0 || sh.seen.shards > 1:
 		return place{sh.k, sh.seen.shards}
 	}
-	return place{sh.k, sh.depth}
+	return born(sh.k)
 }
 
 // tick returns the time at which to judge now.
@@ -89,6 +92,13 @@ func (sh *shard) sure(j *job) bool { return sh.seen != nil && sh.shown > j.since
 
 // busy reports whether others write to the item too.
 func (sh *shard) busy() bool { return sh.alone < aloneAfter }
+
+// shared reports whether the last answer showed that others had written since the one before.
+func (sh *shard) shared() bool {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.alone == 0
+}
 
 // aloneAfter is after how many writes of ours, with none of others between, a shard counts as ours alone.
 const aloneAfter = 32
@@ -126,8 +136,9 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 	switch {
 	case sh.k == 0 || it.exists || it.shards > 1:
 		sh.absent = 0
-	case sh.absent == 0:
+	case sh.absent == 0 || sh.parent() == nil:
 		sh.absent = b.now
+		sh.m.ends(sh.k)
 	}
 	switch {
 	case !applied:
@@ -135,8 +146,11 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 	case len(b.jobs) == 0 || b.jobs[0].kind != take:
 		sh.denied = time.Time{} // a return or change of ours
 	}
-	if sh.k == 0 && it.shards > 1 {
-		sh.m.grow(it.shards)
+	if it.shards > 1 {
+		sh.m.deep.Store(int32(it.shards))
+		if sh.k == 0 || sh.m.root().unknown() { // shard 0 decides how many there are
+			sh.m.grow(it.shards)
+		}
 	}
 }
 
@@ -160,6 +174,7 @@ type job struct {
 	due     time.Time // of a give that may wait for a write to ride on: until when
 	undo    *undo     // of a give that makes undone; nil: of another
 	takenOn place     // where it was debited
+	roams   bool      // of a take: where its shard is throttled or not there, it is sent on to another
 	missed  bool      // of a give: it could not ride on the write before, and makes one of its own
 	counted bool      // of a take: as a request, which one of its jobs on a bucket does; of a give: it makes one undone
 	upkeep  upkeep
@@ -167,6 +182,7 @@ type job struct {
 	// The answer.
 	err     error
 	told    bool // by what was remembered: it never joined a lane
+	away    bool // it was not decided, and is to be sent on
 	allowed bool
 	undone  bool // what it took is being given back
 	at      int64

@@ -3,6 +3,8 @@ package dynamodb_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -96,15 +98,29 @@ func TestSplitHot(t *testing.T) {
 	}
 }
 
-// throttle has the process's next n writes of items throttled for a reason.
+// throttle has the process's next n writes of shard 0 throttled for a reason.
 func (p *process) throttle(n int64, reason string) {
 	var writes atomic.Int64
-	p.before = func(string, any) error {
-		if writes.Add(1) <= n {
+	p.before = func(_ string, in any) error {
+		if shardOf(in) == 0 && writes.Add(1) <= n {
 			return &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: &reason}}}
 		}
 		return nil
 	}
+}
+
+// shardOf returns which shard a write is of, -1 where that is no write.
+func shardOf(in any) int {
+	u, ok := in.(*sdk.UpdateItemInput)
+	if !ok {
+		return -1
+	}
+	pk := u.Key["PK"].(*types.AttributeValueMemberS).Value
+	k, err := strconv.Atoi(pk[strings.LastIndex(pk, "#")+1:])
+	if err != nil {
+		panic(err)
+	}
+	return k
 }
 
 // TestSplitThrottled: throttles of its key split a bucket, those of the table do not.

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// usable returns the shards that may be written to: shard 0, and each whose parent was seen split as deep as the
-// shard itself is. Others may not exist yet, and what is theirs is still with their parent. One whose item was to be
-// there and is not is given some time to come.
+// usable returns the shards that may be written to: shard 0, each that was seen itself, and each whose parent was seen split
+// as deep as the shard itself is. Others may not exist yet, and what is theirs is still with their parent. One whose item was
+// to be there and is not is given some time to come.
 func (m *memory) usable() []*shard {
 	all := m.all()
 	if len(all) == 1 {
@@ -20,11 +20,22 @@ func (m *memory) usable() []*shard {
 	}
 	list := make([]*shard, 0, len(all))
 	for _, sh := range all {
-		if sh.k == 0 || all[parentOf(sh.k)].splitTo() >= born(sh.k).n && !sh.expected() {
+		if sh.usable(all) {
 			list = append(list, sh)
 		}
 	}
 	return list
+}
+
+func (sh *shard) usable(all []*shard) bool {
+	return sh.k == 0 || sh.there() || all[parentOf(sh.k)].splitTo() >= born(sh.k).n && !sh.expected()
+}
+
+// there reports whether the shard's item was seen, be it as an empty place.
+func (sh *shard) there() bool {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.seen != nil && (sh.seen.exists || sh.seen.shards > 1)
 }
 
 // expected reports whether the shard's item is not there, but may be about to be put.
@@ -75,21 +86,45 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 // which no shard is large enough on as many as it takes, and so what is forced beyond the shard's room. A bucket that
 // was forgotten begins anew with shard 0, by which it is known.
 func (l *leg) plan(buf []placed) []placed {
-	shards := l.m.usable()
+	shards := l.candidates()
 	if len(shards) == 1 {
-		return append(buf, placed{sh: shards[0], j: l.job()})
+		return append(buf, l.on(shards[0]))
 	}
-	a, b := l.m.s.dice(len(shards)), l.m.s.dice(len(shards))
-	if l.roomiest(shards[a]) < l.roomiest(shards[b]) {
-		a = b
-	}
+	sh := l.pick(shards)
 	if shards[0].forgotten() {
-		a = 0
+		sh = shards[0]
 	}
-	if l.fitsOn(shards[a]) {
-		return append(buf, placed{sh: shards[a], j: l.job()})
+	if l.fitsOn(sh) {
+		return append(buf, l.on(sh))
 	}
-	return spread(slices.Concat(shards[a:], shards[:a]), l.job(), true)
+	return l.span(true)
+}
+
+// pick returns, of two shards picked at random, the one with more room.
+func (l *leg) pick(shards []*shard) *shard {
+	a, b := shards[l.m.s.dice(len(shards))], shards[l.m.s.dice(len(shards))]
+	if l.roomiest(a) < l.roomiest(b) {
+		return b
+	}
+	return a
+}
+
+// span divides the leg over as few shards as seem to have room enough: those that are known to be there, or else those that
+// are likely to. If none must take more than it seems to have room for, it returns nil where that is not enough.
+func (l *leg) span(beyond bool) []placed {
+	known, shards := l.byRoom(l.m.usable()), l.byRoom(l.candidates())
+	if jobs := spread(known, l.job(), false); jobs != nil || len(known) == len(shards) && !beyond {
+		return jobs
+	}
+	return spread(shards, l.job(), beyond)
+}
+
+// byRoom sorts shards, the one with the most room first.
+func (l *leg) byRoom(shards []*shard) []*shard {
+	at := l.m.s.dice(len(shards)) // else all would take what is alike from the same
+	shards = slices.Concat(shards[at:], shards[:at])
+	slices.SortStableFunc(shards, func(a, b *shard) int { return cmp.Compare(l.roomiest(b), l.roomiest(a)) })
+	return shards
 }
 
 // roomiest ranks a shard by the least room that any of the leg's limits has on it beyond what it is charged.
@@ -121,32 +156,34 @@ func (l *leg) fitsOn(sh *shard) bool {
 }
 
 // elsewhere asks other shards once one has refused: the two with the most room, then all together if, as is known by
-// now, they have enough between them.
+// now, they have enough between them. Not while the bucket is short: the others are then no better.
 func (l *leg) elsewhere(ctx context.Context) bool {
-	shards := l.m.usable() // one that was just found not to be there is none any more
-	if len(shards) == 1 && len(l.jobs) == 1 && l.jobs[0].sh == shards[0] || !l.possible() {
+	shards := l.candidates() // one that was just found not to be there is none any more
+	if len(shards) == 1 && len(l.jobs) == 1 && l.jobs[0].sh == shards[0] || !l.possible() || l.m.short() {
 		return false
 	}
 	refused := l.jobs
 	if len(refused) > 1 {
 		l.undo()
 	} else {
-		others := slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == refused[0].sh })
-		slices.SortStableFunc(others, func(a, b *shard) int { return cmp.Compare(l.roomiest(b), l.roomiest(a)) })
+		others := l.byRoom(slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == refused[0].sh }))
 		for _, sh := range others[:min(2, len(others))] {
 			if l.roomiest(sh) < 0 {
 				break
 			}
-			if l.try(ctx, placed{sh: sh, j: l.job()}) {
+			if l.try(ctx, l.on(sh)) {
 				return true
 			}
-			if l.err != nil {
+			if l.err != nil || l.m.short() {
 				return false
 			}
 		}
 	}
 	for range 4 { // each shows what some of the shards have, and how deep they are split
-		jobs := spread(l.m.usable(), l.job(), false)
+		var jobs []placed
+		if !l.m.short() {
+			jobs = l.span(false)
+		}
 		if jobs == nil {
 			l.jobs = refused
 			return false
@@ -162,23 +199,16 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 // try has jobs decided, all or none.
 func (l *leg) try(ctx context.Context, jobs ...placed) bool {
 	l.jobs = jobs
-	allowed := true
 	for _, p := range jobs {
 		p.sh.lane.Lock()
 		p.sh.add(p.j)
 		p.sh.lane.Unlock()
 	}
-	for i := range jobs {
-		if err := jobs[i].await(ctx); err != nil && l.err == nil {
-			l.err = err
-		}
-		allowed = allowed && jobs[i].allowed()
-	}
-	if !allowed {
+	l.await(ctx)
+	if !l.allowed {
 		l.undo()
 	}
-	l.allowed = allowed
-	return allowed
+	return l.allowed
 }
 
 // possible reports whether the bucket as a whole could ever grant the leg's charges.
@@ -198,7 +228,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 	for n, sh := range shards {
 		part := sh.s.newJob(j.kind, j.v, j.epoch)
 		part.forced, part.due, part.expires = j.forced, j.due, j.expires
-		jobs[n] = placed{sh: sh, j: part}
+		jobs[n] = placed{sh: sh, j: part, hoped: !beyond}
 	}
 	shares := make([]int64, len(shards))
 	for i, left := range j.amounts {

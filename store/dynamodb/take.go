@@ -94,6 +94,10 @@ type leg struct {
 	one   [1]placed
 	first job // of those that are made for it
 
+	moves  int // from shards that were throttled or not there
+	heats  int // throttled shards of a bucket that is known to be split
+	sought int // of the shards that were sought, the first of the last generation
+
 	done    bool
 	allowed bool
 	err     error
@@ -104,10 +108,15 @@ type placed struct {
 	sh   *shard
 	j    *job
 	lost bool // its caller gave up before the answer: the job is no longer ours to look at
+
+	hoped bool // by what was last seen there is room for it
 }
 
 // allowed reports whether the job is known to have been admitted.
 func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowed }
+
+// away reports whether the job is to be sent on to another shard.
+func (p *placed) away() bool { return !p.lost && p.j.away }
 
 func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
 	l.debit, l.m = d, s.recall(d.Bucket, d.Ref)
@@ -152,12 +161,8 @@ func (l *leg) start() {
 			return
 		}
 	}
-	for _, p := range l.jobs {
-		p.sh.lane.Lock()
-		if !p.sh.local(p.j) {
-			p.sh.add(p.j)
-		}
-		p.sh.lane.Unlock()
+	for i := range l.jobs {
+		l.jobs[i].ask()
 	}
 }
 
@@ -166,13 +171,8 @@ func (l *leg) finish(ctx context.Context) (bool, error) {
 	if l.done {
 		return l.allowed, l.err
 	}
-	l.done, l.allowed, l.err = true, true, nil
-	for i := range l.jobs {
-		if err := l.jobs[i].await(ctx); err != nil && l.err == nil {
-			l.err = err
-		}
-		l.allowed = l.allowed && l.jobs[i].allowed()
-	}
+	l.done, l.err = true, nil
+	l.await(ctx)
 	if l.err == nil && !l.allowed && l.elsewhere(ctx) {
 		return true, nil
 	}
@@ -181,6 +181,40 @@ func (l *leg) finish(ctx context.Context) (bool, error) {
 		l.undo()
 	}
 	return l.allowed, l.err
+}
+
+// await waits for the answers of the leg's jobs.
+func (l *leg) await(ctx context.Context) {
+	l.collect(ctx)
+	for len(l.jobs) == 1 && l.jobs[0].away() {
+		p := l.on(l.another(l.jobs[0].sh))
+		p.j.expires = l.jobs[0].j.expires
+		l.jobs[0] = p
+		p.sh.warm(l.heats)
+		p.ask()
+		l.collect(ctx)
+	}
+}
+
+func (l *leg) collect(ctx context.Context) {
+	l.allowed = true
+	for i := range l.jobs {
+		p := &l.jobs[i]
+		if err := p.await(ctx); err != nil && l.err == nil {
+			l.err = err
+		}
+		l.allowed = l.allowed && p.allowed()
+		l.m.judge(p)
+	}
+}
+
+// ask has the job decided by its shard, unless what is known of that answers it.
+func (p *placed) ask() {
+	p.sh.lane.Lock()
+	defer p.sh.lane.Unlock()
+	if !p.sh.local(p.j) {
+		p.sh.add(p.j)
+	}
 }
 
 // await waits for a job's answer.

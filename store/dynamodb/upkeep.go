@@ -124,7 +124,7 @@ func (sh *shard) awaiting(waiting []*job, now int64) []*job {
 	}
 	return slices.DeleteFunc(waiting, func(j *job) bool {
 		away := j.kind == take && j.forced == nil
-		if away {
+		if away && !sh.sendAway(j) {
 			sh.decide(j, false, now, missing)
 		}
 		return away
@@ -136,13 +136,27 @@ func (sh *shard) orphaned(j *job) upkeep {
 	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind == give {
 		return nil
 	}
-	parent := sh.m.all()[parentOf(sh.k)]
-	parent.lane.Lock() // in this order only: a parent locks no child
-	defer parent.lane.Unlock()
-	if parent.seen == nil {
+	parent := sh.parent()
+	if parent == nil {
 		return nil
 	}
-	return &orphan{v: j.v, parent: parent.seen}
+	return &orphan{v: j.v, parent: parent}
+}
+
+// parent returns the last sight of the shard that this one, not 0, comes from, if that was split so deep by then.
+func (sh *shard) parent() *item {
+	all := sh.m.all()
+	k := parentOf(sh.k)
+	if k >= len(all) {
+		return nil
+	}
+	parent := all[k]
+	parent.lane.Lock() // in this order only: a parent locks no child
+	defer parent.lane.Unlock()
+	if parent.seen == nil || parent.seen.shards < born(sh.k).n {
+		return nil
+	}
+	return parent.seen
 }
 
 func (o *orphan) write(sh *shard, b *batch, u *update) {

@@ -203,6 +203,7 @@ func (sh *shard) failed(b *batch, err error) {
 	repeat := transient(err) && !errors.As(err, &damaged)
 	if repeat {
 		sh.meter.throttled(err)
+		sh.divert(b, err)
 	}
 	var back []*job
 	for _, j := range b.jobs {
@@ -224,7 +225,7 @@ func (sh *shard) failed(b *batch, err error) {
 		})
 	}
 	sh.lane.Back(back)
-	if repeat {
+	if repeat && len(sh.lane.Waiting()) > 0 {
 		sh.pause(maxPause)
 	}
 }
