@@ -291,6 +291,10 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			switch {
 			case r.Result == Admitted:
 				t.Debited, t.First, t.Last = n, t.Early, t.Late
+				if !ev.atomic { // it tells when the last of its buckets was debited; this one may have been as it was asked
+					t.First = reckon.Reading(l, r.At.Add(-time.Duration(r.Told-r.Asked)))
+					t.Early = t.First
+				}
 			case !r.known(), !ev.atomic && ev.killed[[2]int{r.Process, r.Life}]: // perhaps before what was refused was undone
 				t.MaybeDebited = n
 			case !ev.atomic && r.Result == Refused: // what was refilled before it was undone is not given back

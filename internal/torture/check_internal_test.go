@@ -1,0 +1,52 @@
+package torture
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// Where the buckets of a take are not debited in one step it tells the time of the last, and its parent may have been debited
+// up to as long before as the call took: so much more may have been issued by the last take, and no more.
+func TestAdmittedOneByOne(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2024, time.March, 1, 0, 0, 0, 0, time.UTC)
+	l := parentLimits[live]
+	take := func(after, took time.Duration, amount int64) *Record {
+		return &Record{
+			Op: OpTake, Result: Admitted, At: began.Add(after), Asked: 1, Told: 1 + int64(took),
+			Charges: []Charge{{Entity: parent, Amounts: [2]int64{live: amount}}},
+		}
+	}
+	judge := func(atomic bool, second int64) *failure {
+		state := func(debited, level int64) []store.State {
+			at := func(i int, debited, level int64) store.LimitState {
+				return store.LimitState{Limit: parentLimits[i], Level: level, Debited: debited}
+			}
+			return []store.State{{Bucket: store.Bucket{Entity: parent}, ID: 1, Limits: []store.LimitState{at(live, debited, level), at(ledger, 0, 0)}}}
+		}
+		ev := &evidence{
+			records: []*Record{take(10*time.Millisecond, 10*time.Millisecond, l.Burst), take(20*time.Millisecond, time.Millisecond, second)},
+			before:  state(0, 0), at: began, after: state(l.Burst+second, 1<<60), end: began.Add(time.Second), atomic: atomic,
+		}
+		f := ev.spent(func(int, int) {}, func(int) {})
+		if f != nil && f.check != checkAdmitted {
+			return nil
+		}
+		return f
+	}
+	const each = 2000 // issued in 10 ms
+	for _, c := range []struct {
+		atomic bool
+		second int64
+		want   bool
+	}{
+		{true, each, true}, {true, each + 1, false},
+		{false, 2 * each, true}, {false, 2*each + 1, false},
+	} {
+		if f := judge(c.atomic, c.second); (f == nil) != c.want {
+			t.Errorf("atomic %t, %d millitokens beside the burst: %+v", c.atomic, c.second, f)
+		}
+	}
+}
