@@ -42,8 +42,10 @@ func TestAdmittedOneByOne(t *testing.T) {
 		second int64
 		want   bool
 	}{
-		{true, each, true}, {true, each + 1, false},
-		{false, 2 * each, true}, {false, 2*each + 1, false},
+		{true, each, true},
+		{true, each + 1, false},
+		{false, 2 * each, true},
+		{false, 2*each + 1, false},
 	} {
 		if f := judge(c.atomic, c.second); (f == nil) != c.want {
 			t.Errorf("atomic %t, %d millitokens beside the burst: %+v", c.atomic, c.second, f)
