@@ -48,6 +48,7 @@ func TestNotedAnyhow(t *testing.T) {
 				return best
 			}
 			made := make(map[int]weir.Unavailable) // though it is in doubt
+			gone := make([]bool, len(scopes))      // a record was: of one made anew in doubt the versions do not tell, and the stricter counts
 			read := func() {
 				clear(made)
 				b.eventually("it is asked", func() bool { // what hangs is over
@@ -85,6 +86,7 @@ func TestNotedAnyhow(t *testing.T) {
 					read()
 				case err != nil:
 					may[level][policy] = true
+					vague = vague || gone[level]
 					switch {
 					case outcome == 2 && policy != unset:
 						made[level] = policy
@@ -96,6 +98,7 @@ func TestNotedAnyhow(t *testing.T) {
 						r.Errorf("set %q, and it is %q", policy, now.OnUnavailable)
 					}
 					may[level] = map[weir.Unavailable]bool{policy: true}
+					gone[level] = gone[level] || policy == unset
 				}
 				if then == 0 {
 					continue

@@ -119,13 +119,13 @@ func (b *bundle) eventually(what string, f func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for range 100 {
+	for range 300 { // longer than who owes waits at most
 		if f() {
 			return
 		}
 		<-tick.C
 	}
-	b.t.Errorf("not within 10 s: %s: %+v", what, b.BackstopStats())
+	b.t.Errorf("not within 30 s: %s: %+v", what, b.BackstopStats())
 }
 
 // When the store answers again it is charged what time has not covered, once, and without traffic.
