@@ -45,7 +45,7 @@ dist: $(LAMBDA) ## Build what is released: dist/weir-OS-ARCH, each with the code
 PLATFORMS ?= linux-amd64 linux-arm64 darwin-arm64
 
 .PHONY: test-lambda
-test-lambda: ## Build the Lambda package twice: it is the same, and at most 10 MB
+test-lambda: ## Build the Lambda package twice: it is the same, and at most 10 MiB
 	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/lambdapkg
 
 .PHONY: test

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/internal/lambdapkg"
 )
 
-// maxProgram is how many bytes the program may have: a cold start loads it.
-const maxProgram = 10_000_000
+// maxProgram is how many bytes the program may have, 10 MiB: a cold start loads it.
+const maxProgram = 10 << 20
 
 // The package is what Lambda takes, small, and the same wherever it is built. Built cold it takes a minute of a processor
 // and more, so it is built for make test-lambda.
