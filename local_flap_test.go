@@ -21,20 +21,8 @@ func TestLocalFlaps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const rate = 10
 				o := &outage{Store: memory.New(nil)}
-				var fleet []*weir.Limiter
-				for range 2 {
-					lim, err := weir.New(weir.Config{
-						Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: time.Hour,
-						Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
-					})
-					must(t, err)
-					fleet = append(fleet, lim)
-				}
-				defer func() {
-					for _, lim := range fleet {
-						must(t, lim.Close())
-					}
-				}()
+				fleet, end := fleetOfTwo(t, o, time.Hour)
+				defer end()
 				must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
 				began := time.Now()
 				admitted, degraded := 0, 0
@@ -60,5 +48,23 @@ func TestLocalFlaps(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// fleetOfTwo returns two limiters that share a store which comes and goes, and what closes them.
+func fleetOfTwo(t *testing.T, o *outage, ttl time.Duration) (fleet []*weir.Limiter, end func()) {
+	t.Helper()
+	for range 2 {
+		lim, err := weir.New(weir.Config{
+			Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: ttl,
+			Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
+		})
+		must(t, err)
+		fleet = append(fleet, lim)
+	}
+	return fleet, func() {
+		for _, lim := range fleet {
+			must(t, lim.Close())
+		}
 	}
 }

@@ -136,20 +136,8 @@ func TestFlapsAndChanges(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &writes{Store: memory.New(nil)}
 			o := &outage{Store: w}
-			var fleet []*weir.Limiter
-			for range 2 {
-				lim, err := weir.New(weir.Config{
-					Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: time.Second,
-					Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
-				})
-				must(t, err)
-				fleet = append(fleet, lim)
-			}
-			defer func() {
-				for _, lim := range fleet {
-					must(t, lim.Close())
-				}
-			}()
+			fleet, end := fleetOfTwo(t, o, time.Second)
+			defer end()
 			set := func(by int, rate int64, outcome int) {
 				fails := func(apply func() error) error {
 					if outcome == 1 {

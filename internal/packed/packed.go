@@ -49,19 +49,13 @@ func (r *Reader) Uint64() uint64 {
 }
 
 // Uvarint reads an unsigned number.
-func (r *Reader) Uvarint() uint64 {
-	v, n := binary.Uvarint(r.Rest)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.Rest = r.Rest[n:]
-	return v
-}
+func (r *Reader) Uvarint() uint64 { return number(r, binary.Uvarint) }
 
 // Varint reads a signed number.
-func (r *Reader) Varint() int64 {
-	v, n := binary.Varint(r.Rest)
+func (r *Reader) Varint() int64 { return number(r, binary.Varint) }
+
+func number[T int64 | uint64](r *Reader, read func([]byte) (T, int)) T {
+	v, n := read(r.Rest)
 	if n <= 0 {
 		r.fail()
 		return 0

@@ -50,6 +50,12 @@ type request struct {
 // serve answers requests with what answer says, and closes the connection behind it if it says so.
 func serve(t *testing.T, answer func(r *request, w net.Conn) (closes bool)) *server {
 	t.Helper()
+	return accept(t, func(s *server, c net.Conn, n int64) { s.answer(c, n, answer) })
+}
+
+// accept has each connection, the n-th, served by each.
+func accept(t *testing.T, each func(s *server, c net.Conn, n int64)) *server {
+	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +71,7 @@ func serve(t *testing.T, answer func(r *request, w net.Conn) (closes bool)) *ser
 			s.mu.Lock()
 			s.open = append(s.open, c)
 			s.mu.Unlock()
-			s.gone.Go(func() { s.answer(c, n, answer) })
+			s.gone.Go(func() { each(s, c, n) })
 		}
 	})
 	t.Cleanup(func() {

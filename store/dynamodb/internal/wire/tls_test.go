@@ -73,31 +73,8 @@ func TestOthersAnswerTLS(t *testing.T) {
 // serveOver is serve over connections of another kind.
 func serveOver(t *testing.T, over func(net.Conn) (net.Conn, *corked), answer func(r *request, w net.Conn, k *corked)) *server {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{Listener: l}
-	s.gone.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			n := s.conns.Add(1)
-			s.mu.Lock()
-			s.open = append(s.open, c)
-			s.mu.Unlock()
-			s.gone.Go(func() {
-				w, k := over(c)
-				s.answer(w, n, func(r *request, w net.Conn) bool { answer(r, w, k); return false })
-			})
-		}
+	return accept(t, func(s *server, c net.Conn, n int64) {
+		w, k := over(c)
+		s.answer(w, n, func(r *request, w net.Conn) bool { answer(r, w, k); return false })
 	})
-	t.Cleanup(func() {
-		l.Close()
-		s.drop()
-		s.gone.Wait()
-	})
-	return s
 }
