@@ -19,13 +19,13 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// porter holds up the commits of a store, while it is on duty, until it is told what becomes of each.
+// porter, while on duty, holds up the commits of a store until the test decides the outcome of each.
 type porter struct {
 	onDuty  atomic.Bool
 	arrived chan struct{}
 	verdict chan func(commit func() error) error
 	relief  chan struct{}
-	relieve func() // lets all pass from now on
+	relieve func() // lets all commits pass from now on
 }
 
 func (r *rig) held() (*disk.Store, *porter) {
@@ -53,7 +53,7 @@ func (r *rig) held() (*disk.Store, *porter) {
 	return s, p
 }
 
-// doubt has the commit under way fail though all is written.
+// doubt makes the commit under way report err although everything was written.
 func (p *porter) doubt(err error) {
 	p.verdict <- func(commit func() error) error {
 		if failed := commit(); failed != nil {
@@ -63,7 +63,7 @@ func (p *porter) doubt(err error) {
 	}
 }
 
-// taking starts a take, which must be allowed when it is answered.
+// taking starts a take. When it is answered, it must have been allowed.
 func (r *rig) taking(s *disk.Store, ds ...store.Debit) <-chan error {
 	return begin(func() error {
 		out, err := s.Take(r.Context(), store.Take{Debits: ds})
@@ -74,7 +74,7 @@ func (r *rig) taking(s *disk.Store, ds ...store.Debit) <-chan error {
 	})
 }
 
-// waits checks that a call has not been answered, though the bucket has changed: so many tokens are left.
+// waits checks that a call has not been answered although the bucket already shows the given number of tokens.
 func (r *rig) waits(c <-chan error, s *disk.Store, b store.Bucket, l *store.Limit, left int64) {
 	r.Helper()
 	for r.left(s, b, l) != left {
@@ -87,7 +87,7 @@ func (r *rig) waits(c <-chan error, s *disk.Store, b store.Bucket, l *store.Limi
 	}
 }
 
-// busy makes alice's bucket one that has reserved a tenth of its burst.
+// busy makes alice's bucket one that reserves a tenth of its burst.
 func (r *rig) busy(s *disk.Store, l *store.Limit) {
 	r.Helper()
 	for range 3 {
@@ -96,7 +96,7 @@ func (r *rig) busy(s *disk.Store, l *store.Limit) {
 	}
 }
 
-// TestAhead: what is reserved is answered from memory, what is not waits for a commit.
+// TestAhead checks that a debit within the reservation is answered from memory, and one past it waits for a commit.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -110,7 +110,7 @@ func TestAhead(t *testing.T) {
 	past := r.taking(s, debit(alice, l, 90))
 	<-p.arrived
 	r.waits(past, s, alice, l, 1000-30-80-90)
-	small := r.taking(s, debit(alice, l, 1)) // the level is past what is durable already
+	small := r.taking(s, debit(alice, l, 1)) // the level is already past what is durable
 	r.waits(small, s, alice, l, 1000-30-80-91)
 	x := r.crashed()
 	if left := x.left(x.open(), alice, l); left > 1000-30-80 {
@@ -125,7 +125,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAlways: each debit waits, also below what is durable.
+// TestAlways checks that every debit waits for a commit, even below what is durable.
 func TestAlways(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Always)
@@ -138,14 +138,14 @@ func TestAlways(t *testing.T) {
 	<-p.arrived
 	r.waits(c, s, alice, l, 949)
 	x := r.crashed()
-	x.wantLeft(x.open(), alice, l, 900) // the return was not written, the debit not yet
+	x.wantLeft(x.open(), alice, l, 900) // neither the return nor the debit has been written yet
 	p.relieve()
 	r.must(<-c)
 	x = r.crashed()
 	x.wantLeft(x.open(), alice, l, 949)
 }
 
-// TestChangedLimit: the first debit under other limits waits for the record that says so.
+// TestChangedLimit checks that the first debit under changed limits waits for the record that holds them.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d *store.Debit){
@@ -188,7 +188,7 @@ func TestChangedLimit(t *testing.T) {
 	}
 }
 
-// TestForcePastReservation: a forced debit waits too.
+// TestForcePastReservation checks that a forced debit also waits.
 func TestForcePastReservation(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]func(r *rig, s *disk.Store, l *store.Limit) error{
@@ -212,13 +212,13 @@ func TestForcePastReservation(t *testing.T) {
 			p.relieve()
 			r.must(<-c)
 			x := r.crashed()
-			x.wantLeft(x.open(), alice, l, -50) // of a debt nothing is reserved
+			x.wantLeft(x.open(), alice, l, -50) // nothing is reserved in debt
 		})
 	}
 }
 
-// TestReturnWithID: what a settle with an id gives back is not spent before the id is durable, for after a crash it
-// would be given back again.
+// TestReturnWithID checks that tokens returned by a settle with an id are not spent before the id is durable: after a
+// crash the settle could return them again.
 func TestReturnWithID(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -247,7 +247,7 @@ func TestReturnWithID(t *testing.T) {
 	x.wantLeft(xs, alice, l, 0)
 }
 
-// TestReturnWithIDQueued: nor while the id only waits for a commit.
+// TestReturnWithIDQueued checks the same while the id is still waiting for a commit.
 func TestReturnWithIDQueued(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -269,7 +269,7 @@ func TestReturnWithIDQueued(t *testing.T) {
 	r.must(<-settled)
 }
 
-// TestOnceTogether: a settle's id and what it did are durable together, whenever the end comes.
+// TestOnceTogether checks that a settle's id and its effect become durable together, whenever a crash comes.
 func TestOnceTogether(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Always)
@@ -315,8 +315,8 @@ func TestOnceTogether(t *testing.T) {
 	}
 }
 
-// TestDoubt: while a commit is under way, and after one whose outcome nobody knows, what may be answered is bounded by
-// the smaller of the old reservation and the new.
+// TestDoubt checks that while a commit is under way, and after one whose outcome is unknown, answers from memory are
+// bounded by the smaller of the old reservation and the new one.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -325,11 +325,11 @@ func TestDoubt(t *testing.T) {
 	r.busy(s, l)
 	r.clock.Advance(10 * time.Second)
 	p.onDuty.Store(true)
-	// The record now reserves next to nothing, for the bucket was idle.
+	// The record now reserves next to nothing because the bucket was idle.
 	settled := begin(func() error { return r.settle(s, "id", debit(alice, l, -20)) })
 	<-p.arrived
 	r.waits(settled, s, alice, l, 990)
-	within := r.taking(s, debit(alice, l, 40)) // of the old reservation
+	within := r.taking(s, debit(alice, l, 40)) // within the old reservation
 	r.waits(within, s, alice, l, 950)
 	p.doubt(syscall.EIO)
 	if err := <-settled; !errors.Is(err, syscall.EIO) {
@@ -352,13 +352,13 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestGiveUp: a caller who gives up waiting gets nothing, and what was taken is given back.
+// TestGiveUp checks that a caller who gives up waiting gets nothing, and that what was taken is returned.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
 	l := still("rpm", 100)
 	s, p := r.held()
-	r.allow(s, debit(bob, l, 10)) // so that one of the two is covered
+	r.allow(s, debit(bob, l, 10)) // so that one of the two debits is covered
 	r.allow(s, debit(alice, l, 10))
 	p.onDuty.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -384,7 +384,8 @@ func TestGiveUp(t *testing.T) {
 	r.wantLeft(s, bob, l, 90)
 }
 
-// TestUndoKeepsWhatTheClockIssued: had the take never been made, the bucket would have been full and gained nothing.
+// TestUndoKeepsWhatTheClockIssued checks an undo in a bucket that gained tokens in the meantime. Without the take, the
+// bucket would have been full and gained nothing.
 func TestUndoKeepsWhatTheClockIssued(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -406,13 +407,13 @@ func TestUndoKeepsWhatTheClockIssued(t *testing.T) {
 	if err := <-c; !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
-	r.wantLeft(s, alice, l, 5) // 10 of the burst less 5, not 10
+	r.wantLeft(s, alice, l, 5) // the burst of 10 less 5, not 10
 	p.relieve()
 	r.must(<-mine)
 }
 
-// TestCrashCosts: whatever happened, what a crash leaves is at or above the true level, by at most a stretch, and
-// never past the burst.
+// TestCrashCosts checks that a crash never leaves a level below the true one, more than a stretch above it, or past the
+// burst.
 func TestCrashCosts(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -438,7 +439,7 @@ func TestCrashCosts(t *testing.T) {
 		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 		clock := p.Clock(bucket.Nanos(r.clock.Now()))
 		if len(is.Limits) == 0 || is.Limits[0].Level <= clock {
-			return // full, with nothing to lose
+			return // full: nothing to lose
 		}
 		level := is.Limits[0].Level
 		longest := max(l.Burst/10, p.Clock(bucket.Nanos(r.clock.Now())+int64(time.Second))-clock+1)

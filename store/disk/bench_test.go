@@ -17,11 +17,11 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// callers is how many goroutines call at once.
+// callers is the number of goroutines that call at once.
 const callers = 64
 
-// drive lets the callers call f b.N times in all, each with its own source of chance, and reports how many were
-// admitted a second.
+// drive makes the callers call f b.N times in total, each with its own random source, and reports how many calls were
+// admitted per second.
 func drive(b *testing.B, f func(caller int, rng *rand.Rand) bool) {
 	b.Helper()
 	var left, admitted atomic.Int64
@@ -46,7 +46,7 @@ func drive(b *testing.B, f func(caller int, rng *rand.Rand) bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// takes prepares a brief debit of one token of each key, as the limiter does, with a place to remember the bucket.
+// takes prepares a brief debit of one token for each key, as the limiter does, each with a ref to remember its bucket.
 func takes(keys int, perSecond int64) []store.Take {
 	l := &store.Limit{Name: "rps", Amount: perSecond * 1000, Period: time.Second, Burst: perSecond * 1000}
 	ts := make([]store.Take, keys)
@@ -107,7 +107,7 @@ func BenchmarkOff(b *testing.B) {
 	b.Run("keys=100000/uniform", func(b *testing.B) { benchmark(b, disk.Off, 100_000, 1_000, uniform) })
 }
 
-// BenchmarkAlways is to be read beside its peer: a loop that does nothing but write what arrives.
+// BenchmarkAlways compares mode always with a peer: a loop that does nothing but write what arrives.
 func BenchmarkAlways(b *testing.B) {
 	b.Run("weir", func(b *testing.B) { benchmark(b, disk.Always, 100_000, 1_000, uniform) })
 	b.Run("bare", bare)

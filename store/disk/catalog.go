@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// catalogKey orders as [store.Key.Compare] does: each part ends in 0 0, and a 0 within it is 0 255.
+// catalogKey encodes a key so that bytes sort as [store.Key.Compare] does: each part ends in 0 0, and a 0 within it
+// becomes 0 255.
 func catalogKey(k store.Key) []byte {
 	var buf []byte
 	for _, part := range [...]string{k.Namespace, string(k.Kind), k.ID, k.Sub} {

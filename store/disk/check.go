@@ -13,8 +13,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// validate reads the pages of a file before bbolt maps it for writing: what bbolt finds amiss while it looks for free
-// pages it finds in a goroutine of its own, where it ends the process. The file is locked meanwhile, for sharing.
+// validate reads the pages of a file before bbolt maps it for writing. bbolt searches for free pages in a goroutine of
+// its own, and damage it finds there ends the process. validate holds a shared lock on the file meanwhile.
 func validate(file string) error {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,12 +49,12 @@ func validate(file string) error {
 	return errors.Join(err, lock.Close())
 }
 
-// The layout of bbolt's pages, in the machine's order of bytes.
+// Layout of bbolt's pages, in the machine's byte order.
 const (
 	headSize = 16 // id, flags, count, overflow
 	elemSize = 16
 	metaSize = 64
-	rootSize = 16 // of a bucket: its root page, a sequence
+	rootSize = 16 // of a bucket: its root page, a sequence number
 
 	branchFlag = 0x01
 	leafFlag   = 0x02
@@ -67,19 +67,19 @@ const (
 
 var order = binary.NativeEndian
 
-// pages walks the pages of a file.
+// pages walks the pages of a bbolt file.
 type pages struct {
 	f        *os.File
 	size     int64
 	pageSize int64
 	root     uint64
 	freelist uint64
-	high     uint64 // pages from here on are not in use
+	high     uint64 // pages from this one on are unused
 	txid     uint64
 	seen     []bool
 }
 
-// choose takes the newer of the two meta pages, as bbolt does.
+// choose selects the newer of the two meta pages, as bbolt does.
 func (v *pages) choose() error {
 	head := make([]byte, headSize+metaSize)
 	found := false
@@ -98,7 +98,7 @@ func (v *pages) choose() error {
 		_, _ = sum.Write(m[:56])
 		size := int64(order.Uint32(m[8:]))
 		if sum.Sum64() != order.Uint64(m[56:]) || at != 0 && at != size || size < 1<<9 || size&(size-1) != 0 {
-			found = true // but it is damaged
+			found = true // a meta page, but damaged
 			continue
 		}
 		if txid := order.Uint64(m[48:]); v.pageSize == 0 || txid > v.txid {
@@ -108,11 +108,11 @@ func (v *pages) choose() error {
 	}
 	switch {
 	case v.pageSize == 0 && found:
-		return fmt.Errorf("%w: neither of its first pages is whole", ErrCorrupt)
+		return fmt.Errorf("%w: neither of its first two pages is intact", ErrCorrupt)
 	case v.pageSize == 0:
 		return ErrForeign
 	case v.high < 3 || int64(v.high) > v.size/v.pageSize:
-		return fmt.Errorf("%w: it ends after %d bytes, of %d pages of %d", ErrCorrupt, v.size, v.high, v.pageSize)
+		return fmt.Errorf("%w: it ends after %d bytes, but should hold %d pages of %d bytes", ErrCorrupt, v.size, v.high, v.pageSize)
 	}
 	return nil
 }
@@ -129,10 +129,10 @@ func (v *pages) walk() error {
 	return v.page(v.root, nil, nil, 0)
 }
 
-// read returns a page with what overflows from it, which nothing else may refer to.
+// read returns a page and its overflow pages, and fails if another page refers to any of them.
 func (v *pages) read(id uint64, flags uint16) ([]byte, error) {
 	if id < 2 || id >= v.high {
-		return nil, fmt.Errorf("%w: page %d of %d", ErrCorrupt, id, v.high)
+		return nil, fmt.Errorf("%w: a reference to page %d of %d", ErrCorrupt, id, v.high)
 	}
 	head := make([]byte, headSize)
 	if _, err := v.f.ReadAt(head, int64(id)*v.pageSize); err != nil {
@@ -140,11 +140,11 @@ func (v *pages) read(id uint64, flags uint16) ([]byte, error) {
 	}
 	over := uint64(order.Uint32(head[12:]))
 	if have := order.Uint16(head[8:]); order.Uint64(head) != id || have&flags == 0 || have&^flags != 0 || over >= v.high-id {
-		return nil, fmt.Errorf("%w: page %d is not what it should be", ErrCorrupt, id)
+		return nil, fmt.Errorf("%w: page %d has a wrong header", ErrCorrupt, id)
 	}
 	for i := id; i <= id+over; i++ {
 		if v.seen[i] {
-			return nil, fmt.Errorf("%w: page %d belongs to two", ErrCorrupt, i)
+			return nil, fmt.Errorf("%w: two pages refer to page %d", ErrCorrupt, i)
 		}
 		v.seen[i] = true
 	}
@@ -153,20 +153,20 @@ func (v *pages) read(id uint64, flags uint16) ([]byte, error) {
 	return p, err
 }
 
-// page visits a page and what is below it. Its keys lie from low to below high, if these are not nil.
+// page visits a page and the pages below it. Its keys must begin with low and end before high, where nil means no bound.
 func (v *pages) page(id uint64, low, high []byte, depth int) error {
 	p, err := v.read(id, branchFlag|leafFlag)
 	if err != nil {
 		return err
 	}
 	if depth > maxDepth {
-		return fmt.Errorf("%w: page %d lies too deep", ErrCorrupt, id)
+		return fmt.Errorf("%w: page %d is nested too deep", ErrCorrupt, id)
 	}
 	return v.entries(p, id, low, high, depth)
 }
 
 func (v *pages) entries(p []byte, id uint64, low, high []byte, depth int) error {
-	bad := fmt.Errorf("%w: page %d has entries that are not in order", ErrCorrupt, id)
+	bad := fmt.Errorf("%w: page %d has entries out of order", ErrCorrupt, id)
 	flags, count := order.Uint16(p[8:]), int(order.Uint16(p[10:]))
 	if headSize+count*elemSize > len(p) || flags == branchFlag && count == 0 {
 		return bad
@@ -189,8 +189,9 @@ func (v *pages) entries(p []byte, id uint64, low, high []byte, depth int) error 
 			}
 			bucket = order.Uint32(e) != 0
 		}
+		// The first key is the one that the page above has for this page: by that, bbolt finds its entry there.
 		if cmp := bytes.Compare(key, last); !ok || len(key) == 0 && flags == leafFlag || cmp < 0 || cmp == 0 && i > 0 ||
-			high != nil && bytes.Compare(key, high) >= 0 {
+			cmp > 0 && i == 0 && low != nil || high != nil && bytes.Compare(key, high) >= 0 {
 			return bad
 		}
 		last = key
@@ -215,17 +216,17 @@ func (v *pages) entries(p []byte, id uint64, low, high []byte, depth int) error 
 	return nil
 }
 
-// bucket visits a bucket: a small one lies within its value.
+// bucket visits a bucket. A small bucket is stored inline, within its value.
 func (v *pages) bucket(value []byte, id uint64, depth int) error {
 	if len(value) < rootSize {
-		return fmt.Errorf("%w: page %d has half a bucket", ErrCorrupt, id)
+		return fmt.Errorf("%w: page %d has an incomplete bucket", ErrCorrupt, id)
 	}
 	if root := order.Uint64(value); root != 0 {
 		return v.page(root, nil, nil, depth)
 	}
 	inline := value[rootSize:]
 	if len(inline) < headSize || order.Uint16(inline[8:]) != leafFlag {
-		return fmt.Errorf("%w: page %d has half a bucket", ErrCorrupt, id)
+		return fmt.Errorf("%w: page %d has an incomplete bucket", ErrCorrupt, id)
 	}
 	return v.entries(inline, id, nil, nil, depth)
 }

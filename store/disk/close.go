@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Close implements [store.Store]. It stops admitting, lets finish what waits for a commit, and writes the true
-// levels, so that nothing that was reserved is lost. A store in which nothing was changed leaves its file as it was.
+// Close implements [store.Store]. It stops admitting, completes the commits that callers wait for, and writes the true
+// levels, so that no reserved tokens are lost. A store that was not changed leaves its file unchanged.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.journal.closing.Store(true)
@@ -23,20 +23,20 @@ func (s *Store) Close() error {
 		if s.usage != nil {
 			err = s.usage.close(s.journal.touched.Load())
 		}
-		// Usage that could not be written is counted again by the next Open, unless this end is a clean one.
+		// If usage could not be written, the file is not marked clean, and the next Open counts that usage again.
 		err = errors.Join(err, s.journal.finish(err == nil))
 		s.closeErr = errors.Join(err, guarded(s.db.Close))
 	})
 	return s.closeErr
 }
 
-// finish writes what the file does not say yet. The committer has gone. A take that was on its way when the store was
-// closed either has its bucket before this has, and is written, or finds that it is closed, and is not answered.
+// finish writes everything that the file does not hold yet. The committer has stopped. A take in flight at Close either
+// locks its bucket before finish does, and is written, or finds the store closed, and is not answered.
 func (j *journal) finish(clean bool) error {
 	if !j.touched.Load() {
 		return nil
 	}
-	j.gate.Lock() // an id and what its settle did are both written, or neither
+	j.gate.Lock() // an id and the effects of its settle are written together or not at all
 	defer j.gate.Unlock()
 	j.mu.Lock()
 	w := j.work
@@ -45,7 +45,7 @@ func (j *journal) finish(clean bool) error {
 	if j.mode == Off {
 		j.table.Settled(func(id string, expires time.Time) { w.marks = append(w.marks, mark{id: id, expires: expires}) })
 	}
-	for clean && len(w.gone) > 0 { // before the records, some of which are under the same keys
+	for clean && len(w.gone) > 0 { // before the records, some of which have the same keys
 		n := min(len(w.gone), maxChunk)
 		c := &chunk{at: j.table.Now()}
 		j.unwanted(c, w.gone[:n])
@@ -75,7 +75,7 @@ func (j *journal) finish(clean bool) error {
 	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), clean) })
 }
 
-// exact takes down a bucket's true levels.
+// exact adds a bucket's record with its true levels to c.
 func (j *journal) exact(c *chunk, b *table.Bucket) {
 	b.Lock()
 	defer b.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// TestReopen: a clean end loses nothing, in any mode.
+// TestReopen checks that a clean close loses nothing, in any mode.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	for _, mode := range disk.Modes {
@@ -48,7 +48,7 @@ func TestReopen(t *testing.T) {
 			if _, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{debit(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {
 				t.Fatalf("take after close: %v", err)
 			}
-			r.close(s) // again
+			r.close(s) // a second time
 
 			for range 2 {
 				s = r.open()
@@ -77,7 +77,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestReadOnly: who only reads changes nothing.
+// TestReadOnly checks that a store that is only read does not change its file.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -102,7 +102,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFullAtOpen: buckets that have filled up meanwhile hand over their counters and leave the file in time.
+// TestFullAtOpen checks that buckets that have filled up meanwhile hand over their counters and eventually leave the file.
 func TestFullAtOpen(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -127,7 +127,7 @@ func TestFullAtOpen(t *testing.T) {
 	}
 }
 
-// TestFullMany: of so many that they leave in several transactions, one that is in use again stays.
+// TestFullMany deletes so many full buckets that it takes several transactions. Buckets in use again must stay.
 func TestFullMany(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -151,7 +151,8 @@ func TestFullMany(t *testing.T) {
 	}
 }
 
-// TestIDs: after an unclean end nobody sees counters under an id that others have seen further.
+// TestIDs checks that after an unclean end, a bucket does not show lower counters under an id whose counters had already
+// been seen higher.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	for _, mode := range disk.Modes {
@@ -188,7 +189,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestClockBack: a clock set back an hour between two runs admits nothing more, also of what was full and has gone.
+// TestClockBack checks that a clock set back an hour between two runs admits nothing more, even from buckets that were
+// full and gone.
 func TestClockBack(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -200,7 +202,7 @@ func TestClockBack(t *testing.T) {
 	r.allow(s, debit(bob, l, 10))
 	r.close(s)
 	r.clock.Advance(time.Hour)
-	s = r.open() // both are full, and deleted with the next transaction
+	s = r.open() // both are full and are deleted with the next transaction
 	r.allow(s, debit(alice, l, 10))
 	r.close(s)
 	last := r.clock.Now()
@@ -212,7 +214,7 @@ func TestClockBack(t *testing.T) {
 	if r.take(s, debit(alice, l, 1)) {
 		t.Fatal("admitted again an hour ago")
 	}
-	r.allow(s, debit(bob, l, 10)) // it was full, and is
+	r.allow(s, debit(bob, l, 10)) // it was full and still is
 	if r.take(s, debit(bob, l, 1)) {
 		t.Fatal("two bursts")
 	}
@@ -224,7 +226,7 @@ func TestClockBack(t *testing.T) {
 	r.allow(s, debit(alice, l, 10))
 }
 
-// TestOff: nothing but that the store is in use is written until it is closed.
+// TestOff checks that, until the store is closed, mode off writes only that the store is in use.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Off)
@@ -249,7 +251,7 @@ func TestOff(t *testing.T) {
 	r.wantLeft(s, alice, l, 79)
 }
 
-// TestForget: a forgotten bucket is forgotten for good, and a bucket born in its place is not.
+// TestForget checks that a forgotten bucket stays forgotten, and that a bucket created in its place does not disappear.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	for _, mode := range disk.Modes {

@@ -11,11 +11,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// maxChunk is how many buckets one transaction writes at most, so that it does not hold up what waits behind it.
+// maxChunk is the largest number of buckets in one transaction, so that a transaction does not delay the work behind it.
 const maxChunk = 10_000
 
-// run is the committer. What arrives while it writes forms the next transaction; it waits for no timer but that of
-// the mode Interval.
+// run is the committer. Changes that arrive while it writes form the next transaction. Only [Interval] mode waits for a
+// timer.
 func (j *journal) run() {
 	defer close(j.stopped)
 	var tick <-chan time.Time
@@ -40,10 +40,10 @@ func (j *journal) run() {
 	}
 }
 
-// flush writes what waits; without buckets, only the catalog.
+// flush writes the waiting work; if buckets is false, only the catalog.
 func (j *journal) flush(buckets bool) {
-	runtime.Gosched()                     // lets those whom the last transaction released come along
-	buckets = buckets && j.touched.Load() // the full ones that Open found can wait for a change
+	runtime.Gosched()                     // lets callers released by the last transaction join this one
+	buckets = buckets && j.touched.Load() // the full buckets that Open found can wait for a change
 	j.mu.Lock()
 	w, ticket := j.work, j.next
 	if buckets {
@@ -56,7 +56,7 @@ func (j *journal) flush(buckets bool) {
 	j.mu.Unlock()
 	if !buckets {
 		if len(w.ops) > 0 {
-			_ = j.write(&chunk{ops: w.ops}) // each of them is told
+			_ = j.write(&chunk{ops: w.ops}) // each op gets the error
 		}
 		return
 	}
@@ -65,7 +65,7 @@ func (j *journal) flush(buckets bool) {
 		defer j.behind.Store(false)
 	}
 	if len(w.gone) > 0 && j.usage != nil {
-		_ = j.usage.settle() // if it cannot be written, it is tried again for as long as the process lives
+		_ = j.usage.settle() // if it cannot be written, it is retried for as long as the process lives
 	}
 	slices.SortFunc(w.queue, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
 	c := &chunk{ticket: ticket, ops: w.ops}
@@ -95,25 +95,25 @@ func (j *journal) flush(buckets bool) {
 	close(ticket.done)
 }
 
-// chunk is what one transaction writes.
+// chunk is the content of one transaction.
 type chunk struct {
 	ticket  *batch
 	records []record
 	gone    []string
 	marks   []mark
 	ops     []*op
-	at      int64 // no bucket in it was judged later
+	at      int64 // no earlier than the last decision on any bucket in it
 	buf     []byte
 }
 
 type record struct {
 	entry
 	value      []byte
-	start, end int // of the value in the chunk's buf, while that grows
+	start, end int // position of the value in the chunk's buf, while buf grows
 }
 
-// collect takes the state of buckets down, of those queued and of those of all settles with an id until now. From
-// here on what the records will say is what may be answered.
+// collect records the state of the queued buckets, and of the buckets of all settles with an id so far. From here on,
+// answers may rely on what these records will say.
 func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 	j.gate.Lock()
 	defer j.gate.Unlock()
@@ -132,13 +132,13 @@ func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 		}
 	}
 	c.done()
-	if len(c.marks) > 0 { // else they are in order
+	if len(c.marks) > 0 { // otherwise they are in order
 		slices.SortStableFunc(c.records, func(a, b record) int { return cmp.Compare(a.key, b.key) })
 	}
 	j.unwanted(c, gone)
 }
 
-// unwanted adds the records to delete, but for those of buckets that were born there since, and written.
+// unwanted adds the records to delete, except those whose bucket has since been created again and written.
 func (j *journal) unwanted(c *chunk, gone []string) {
 	for _, key := range gone {
 		stored := false
@@ -149,7 +149,7 @@ func (j *journal) unwanted(c *chunk, gone []string) {
 	}
 }
 
-// take takes a bucket's state down, unless that was done since it was queued.
+// take records a bucket's state, unless another chunk has done so since the bucket was queued.
 func (j *journal) take(c *chunk, b *table.Bucket, marked bool) {
 	b.Lock()
 	defer b.Unlock()
@@ -163,7 +163,7 @@ func (j *journal) take(c *chunk, b *table.Bucket, marked bool) {
 	r.Queued, r.Flight, r.Stored = nil, c.ticket, true
 }
 
-// add takes down a locked bucket's state, with the levels that are to be durable.
+// add records the state of a locked bucket, with the levels to make durable.
 func (c *chunk) add(b *table.Bucket, r *table.Reserve) {
 	head := b.Head()
 	c.at = max(c.at, head.At)
@@ -172,7 +172,7 @@ func (c *chunk) add(b *table.Bucket, r *table.Reserve) {
 	c.records = append(c.records, record{entry: entry{b.Key(), b}, start: start, end: len(c.buf)})
 }
 
-// done cuts the values out of what was taken down.
+// done slices the records' values out of buf.
 func (c *chunk) done() *chunk {
 	for i := range c.records {
 		r := &c.records[i]
@@ -181,7 +181,7 @@ func (c *chunk) done() *chunk {
 	return c
 }
 
-// landed tells the buckets of a chunk what became of it.
+// landed tells the buckets of a chunk whether it was committed.
 func (j *journal) landed(c *chunk, err error) {
 	var again []entry
 	for i := range c.records {
@@ -207,7 +207,7 @@ func (j *journal) landed(c *chunk, err error) {
 	if err == nil {
 		return
 	}
-	// An id that was taken rides with the next transaction: it must never be taken again.
+	// An id that was taken goes into the next transaction: it must never be taken again.
 	j.mu.Lock()
 	j.work.marks = append(j.work.marks, c.marks...)
 	j.work.gone = append(j.work.gone, c.gone...)
@@ -215,7 +215,7 @@ func (j *journal) landed(c *chunk, err error) {
 	j.requeue(again)
 }
 
-// giveUp puts back what a flush did not get to.
+// giveUp puts back the work that a failed flush did not reach.
 func (j *journal) giveUp(w work, ticket *batch) {
 	j.mu.Lock()
 	j.work.gone = append(j.work.gone, w.gone...)
@@ -246,10 +246,10 @@ func (j *journal) requeue(entries []entry) {
 	}
 }
 
-// op is a commit of the catalog that waits to be written.
+// op is a catalog commit that waits to be written.
 type op struct {
-	puts  []pair // without a value: deleted
-	begin bool   // says that the store is in use
+	puts  []pair // a pair without a value deletes the key
+	begin bool   // marks the store as in use
 	err   error
 	done  chan struct{}
 }
@@ -268,7 +268,7 @@ type pair struct {
 	bucket, key, value []byte
 }
 
-// persist writes a commit of the catalog, and returns when it is durable.
+// persist writes a catalog commit and returns when it is durable.
 func (j *journal) persist(records []store.Record, epochs map[string]uint64) error {
 	o := &op{done: make(chan struct{})}
 	for i := range records {
@@ -300,9 +300,9 @@ func (j *journal) persist(records []store.Record, epochs map[string]uint64) erro
 	return o.err
 }
 
-// figures are what Stats tells, beside the work that waits. The journal's mu guards them.
+// figures are what Stats reports, besides the waiting work. The journal's mu guards them.
 type figures struct {
-	flushing         time.Time // since when the oldest change waits that is being written
+	flushing         time.Time // when the oldest change now being written began to wait
 	commits, records uint64
 	last             error
 }

@@ -24,16 +24,16 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// childEnv makes the test binary the child of a crash test: mode, directory and seed.
+// childEnv makes the test binary the child of a crash test. It holds mode, directory and seed.
 const childEnv = "WEIR_DISK_CHILD"
 
 const (
 	crashCallers = 16
 	crashBuckets = 12
-	crashTakes   = 20 // at most so many tokens
+	crashTakes   = 20 // tokens per take, at most
 )
 
-// crashLimit is the limit of a bucket that time refills.
+// crashLimit is the limit of a bucket that refills over time.
 func crashLimit(i int) *store.Limit {
 	return &store.Limit{
 		Name: "rps", Amount: int64(1+i) * 100_000, Period: time.Second, Burst: int64(crashBuckets-i) * 100_000,
@@ -47,9 +47,8 @@ func crashBucket(i int) store.Bucket {
 // onceLimit is the limit of a bucket that only settles refill.
 var onceLimit = still("once", 300)
 
-// childMain is the child: it takes and settles until it is killed, and says each answer on its output: "t bucket at
-// amount" for what was admitted, "o" for what was of the bucket that stands still, "w id" before a settle and "d id"
-// after.
+// childMain is the child: it takes and settles until it is killed, and prints each answer: "t bucket at amount" for an
+// admitted take, "o" for a token from the bucket that only settles refill, "w id" before a settle and "d id" after it.
 func childMain() {
 	parts := strings.Split(os.Getenv(childEnv), "|")
 	if len(parts) != 3 {
@@ -121,7 +120,7 @@ func onceSettle(b store.Bucket, id string) store.Settle {
 	return store.Settle{Debits: []store.Debit{debit(b, onceLimit, -1)}, ID: id, Expires: time.Now().Add(time.Hour)}
 }
 
-// answered is what a child was heard to say.
+// answered is what a child printed.
 type answered struct {
 	takes [crashBuckets][]admission
 	once  int64 // admitted
@@ -153,7 +152,7 @@ func (a *answered) hear(line string) error {
 	return nil
 }
 
-// kill runs a child until it has said so many lines, kills it, and hears what else it had said.
+// kill runs a child until it has printed the given number of lines, kills it, and reads what it printed in the meantime.
 func (a *answered) kill(t *testing.T, mode disk.Mode, dir string, seed uint64, lines int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -170,7 +169,7 @@ func (a *answered) kill(t *testing.T, mode disk.Mode, dir string, seed uint64, l
 	r := bufio.NewReader(out)
 	for n := 0; ; n++ {
 		line, err := r.ReadString('\n')
-		if err != nil { // half a line is one that nobody has heard
+		if err != nil { // half a line does not count as printed
 			if !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
@@ -189,7 +188,7 @@ func (a *answered) kill(t *testing.T, mode disk.Mode, dir string, seed uint64, l
 	}
 }
 
-// check holds what was admitted, by all children, against I1.
+// check checks I1 over everything that all children admitted.
 func (a *answered) check() error {
 	for i := range a.takes {
 		l := crashLimit(i)
@@ -206,7 +205,7 @@ func (a *answered) check() error {
 	return nil
 }
 
-// share is how long to torture a mode: those that promise most are in for most.
+// share is how long to torture a mode: the modes that promise most get the most time.
 func share(t *testing.T, mode disk.Mode) time.Duration {
 	t.Helper()
 	d := storetest.TortureTime(t)
@@ -220,7 +219,7 @@ func share(t *testing.T, mode disk.Mode) time.Duration {
 	}
 }
 
-// TestTortureCrash kills a process under load, over and over, and counts what it had answered.
+// TestTortureCrash repeatedly kills a process under load and checks everything that it had answered.
 func TestTortureCrash(t *testing.T) {
 	t.Parallel()
 	for _, mode := range disk.Modes {
@@ -244,7 +243,7 @@ func TestTortureCrash(t *testing.T) {
 				if rng.IntN(4) > 0 {
 					afterwards(t, mode, dir, child, all, strict)
 				}
-				if rounds%50 == 49 { // time has passed anyway
+				if rounds%50 == 49 { // time has passed in any case
 					all = &answered{}
 				}
 			}
@@ -259,8 +258,8 @@ func TestTortureCrash(t *testing.T) {
 	}
 }
 
-// afterwards opens what the child has left, repeats its settles, and takes what is left of the bucket that stands
-// still: it never comes to more than the burst and what was given back, each settle once.
+// afterwards opens what the child left, repeats its settles, and drains the bucket that only settles refill. In total, no
+// more than the burst and the returns may have been taken, with each settle counted once.
 func afterwards(t *testing.T, mode disk.Mode, dir string, child uint64, all *answered, strict bool) {
 	t.Helper()
 	s, err := disk.Open(dir, &disk.Config{Mode: mode})

@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,7 +44,7 @@ func TestOpenErrors(t *testing.T) {
 			t.Parallel()
 			r := setup(t, disk.Ahead)
 			tt.make(r)
-			if errors.Is(tt.want, fs.ErrInvalid) { // not a directory, which is no fs error of its own
+			if errors.Is(tt.want, fs.ErrInvalid) { // not a directory, for which fs has no error of its own
 				if _, err := disk.Open(r.dir, nil); !errors.As(err, new(*store.Error)) {
 					t.Fatalf("error %v", err)
 				}
@@ -78,7 +79,7 @@ func TestPermission(t *testing.T) {
 	r.fails(fs.ErrPermission)
 }
 
-// TestSecond: a second one gets an error at once, and the first goes on.
+// TestSecond checks that a second process gets an error at once, and that the first continues.
 func TestSecond(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -96,7 +97,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// filled leaves a store with some of everything.
+// filled leaves a store that contains some of everything.
 func (r *rig) filled() {
 	r.Helper()
 	s := r.open()
@@ -114,7 +115,7 @@ func (r *rig) filled() {
 	r.close(s)
 }
 
-// edit changes a filled store's file behind its back.
+// edit changes a filled store's file while it is closed.
 func (r *rig) edit(f func(tx *bolt.Tx) error) {
 	r.Helper()
 	r.filled()
@@ -129,7 +130,7 @@ func (r *rig) format(v string) {
 	r.edit(func(tx *bolt.Tx) error { return tx.Bucket(disk.MetaBucket).Put(disk.FormatKey, []byte(v)) })
 }
 
-// spoil changes one bit of a record: of a counter.
+// spoil flips one bit in a record's counter.
 func spoil(tx *bolt.Tx) error {
 	b := tx.Bucket(disk.RecordBucket)
 	k, v := b.Cursor().First()
@@ -138,8 +139,43 @@ func spoil(tx *bolt.Tx) error {
 	return b.Put(append([]byte(nil), k...), v)
 }
 
-// TestDamage: whatever has happened to the file, Open either finds a store or says what is wrong, and a store that it
-// finds can be used.
+// TestBranchKey checks that a damaged key in an inner page is noticed although all keys are in order: bbolt would add the page
+// below it a second time with the next write.
+func TestBranchKey(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	r.filled()
+	raw, err := os.ReadFile(r.file())
+	r.must(err)
+	order, size, found := binary.NativeEndian, os.Getpagesize(), 0
+	db, err := bolt.Open(r.file(), 0o600, &bolt.Options{ReadOnly: true, NoFreelistSync: true, PreLoadFreelist: true})
+	r.must(err)
+	r.must(db.View(func(tx *bolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+			if p, err := tx.Page(int(b.Root())); err != nil || p == nil || p.Type != "branch" {
+				return err
+			}
+			damaged := append([]byte(nil), raw...)
+			first := damaged[int(b.Root())*size+16:]
+			last := &first[order.Uint32(first)+order.Uint32(first[4:])-1] // of the first key
+			if *last == 0 {
+				return nil
+			}
+			*last--
+			d := setup(t, disk.Ahead)
+			d.write(damaged)
+			d.fails(disk.ErrCorrupt)
+			found++
+			return nil
+		})
+	}))
+	r.must(db.Close())
+	if found == 0 {
+		t.Fatal("the file has no inner page")
+	}
+}
+
+// TestDamage checks that whatever has happened to the file, Open either opens a usable store or says what is wrong.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -154,15 +190,15 @@ func TestDamage(t *testing.T) {
 	for i := range rounds {
 		raw := append([]byte(nil), whole...)
 		switch i % 5 {
-		case 0: // torn off
+		case 0: // cut off
 			raw = raw[:rng.IntN(len(raw))]
-		case 1: // a bit
+		case 1: // one bit flipped
 			raw[rng.IntN(len(raw))] ^= 1 << rng.IntN(8)
-		case 2: // the beginning of a page, where it says what it is
+		case 2: // the start of a page, which says what the page is
 			raw[rng.IntN(len(raw)/4096)*4096+rng.IntN(64)] = byte(rng.Uint32())
-		case 3: // a page as it was not
+		case 3: // a page in an earlier state
 			copy(raw[rng.IntN(len(raw)/4096)*4096:], whole[rng.IntN(len(raw)/4096)*4096:][:4096])
-		case 4: // a stretch that was never written
+		case 4: // a range that was never written
 			at := rng.IntN(len(raw))
 			clear(raw[at:min(len(raw), at+1+rng.IntN(8192))])
 		}

@@ -1,8 +1,8 @@
 // Package disk keeps buckets and catalog in memory and in one file, for one process: the embedded default. A take is
-// one atomic step over all its buckets, decided in memory; [Mode] says what is durable when it is answered. The
+// one atomic step over all its buckets, decided in memory; [Mode] determines what is durable when it is answered. The
 // catalog is always written before a commit returns.
 //
-// The layout of the file, and what a crash may cost in each mode, is described in docs/format/disk.md.
+// docs/format/disk.md describes the layout of the file, and what a crash may cost in each mode.
 package disk
 
 import (
@@ -20,30 +20,30 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Interval is how often [Interval] mode writes what has changed. Defaults to one second.
+	// Interval is how often [Interval] mode writes changes. Defaults to one second.
 	Interval time.Duration
-	// MaxBuckets bounds how many buckets that are not full the store holds; one more is refused with
-	// store.ErrTooManyBuckets, since forgetting a bucket in use would hand out its tokens again. Full buckets are
-	// evicted as others are born. Defaults to 5,000,000.
+	// MaxBuckets limits how many buckets that are not full the store holds. Beyond it, a new bucket is refused with
+	// store.ErrTooManyBuckets, because forgetting a bucket in use would hand out its tokens again. Full buckets are
+	// evicted to make room for new ones. Defaults to 5,000,000.
 	MaxBuckets int
-	// Mode says what is durable when a take is answered. Defaults to [Ahead].
+	// Mode determines what is durable when a take is answered. Defaults to [Ahead].
 	Mode Mode
-	// MustExist makes Open fail with [ErrNotExist] where there is no store, instead of making one. For reading:
-	// opening and closing a store that is not written to does not change its file either. Defaults to false.
+	// MustExist makes Open fail with [ErrNotExist] if there is no store, instead of creating one. It is meant for
+	// reading: opening and closing a store without writing to it does not change its file. Defaults to false.
 	MustExist bool
-	// Now tells the time. A reading before the last one in the file, or before an earlier one, admits no more than
-	// that one did. Defaults to the wall clock when the store was opened, carried on by the monotonic clock, so
-	// that setting the system's clock neither grants nor costs tokens.
+	// Now returns the time. A reading earlier than the last one in the file, or than a previous reading, admits no more
+	// than that one did. Defaults to the wall clock at Open, carried on by the monotonic clock, so that setting the
+	// system clock neither grants nor costs tokens.
 	Now func() time.Time
-	// Retired is handed a bucket's counters before it is evicted or gets a new id: while the store is in use, and
-	// by Open, before it returns, for buckets that have filled up meanwhile or whose counters are not known to be
-	// the last that were seen. It may be handed the same state again after a crash. Defaults to nothing.
+	// Retired receives a bucket's counters before the bucket is evicted or gets a new id: while the store is in use,
+	// and from Open, before it returns, for buckets that have filled up meanwhile or whose counters may lag behind the
+	// last ones seen. After a crash it may receive the same state again. Defaults to nil.
 	Retired store.Retired
-	// UsageInterval is how often usage is written. It is read from the buckets' own counters, so that a crash loses of
-	// it only what it loses of those: see docs/format/disk.md. It is written less often where that would take more than
-	// a thirtieth of a processor. Negative keeps no usage. Defaults to one minute.
+	// UsageInterval is how often usage is written. Usage is read from the buckets' own counters, so a crash loses usage
+	// only where it loses counters: see docs/format/disk.md. Usage is written less often if writing it would take more
+	// than a thirtieth of a processor. A negative value keeps no usage. Defaults to one minute.
 	UsageInterval time.Duration
-	// Retention says how long windows of usage are kept.
+	// Retention is how long windows of usage are kept.
 	Retention store.Retention
 }
 
@@ -59,7 +59,7 @@ type Store struct {
 	table   *table.Table
 	catalog *catalog.Catalog
 	journal *journal
-	usage   *ledger // nil: none is kept
+	usage   *ledger // nil: no usage is kept
 	db      *bolt.DB
 
 	closing  sync.Once
@@ -68,8 +68,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Take implements [store.Store]. When its promise of durability is broken, or the context ends first, the tokens are
-// given back.
+// Take implements [store.Store]. If its changes cannot be made as durable as the mode promises, or the context ends
+// first, the tokens are returned.
 func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx, take.Debits); err != nil {
 		return store.Outcome{}, err
@@ -88,7 +88,7 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 	return out, nil
 }
 
-// Settle implements [store.Store]. What is given back without an ID is not written: after a crash it may be missing.
+// Settle implements [store.Store]. A return without an ID is not written: a crash may lose it.
 func (s *Store) Settle(ctx context.Context, settle store.Settle) (store.Outcome, error) {
 	if err := s.ready(ctx, settle.Debits); err != nil {
 		return store.Outcome{}, err
@@ -106,7 +106,7 @@ func (s *Store) Settle(ctx context.Context, settle store.Settle) (store.Outcome,
 	return out, nil
 }
 
-// settle applies a settle in memory. One with an ID is either wholly in a commit or not at all.
+// settle applies a settle in memory. A settle with an ID is in one commit entirely or not at all.
 func (s *Store) settle(settle store.Settle) (store.Outcome, table.Tickets, error) {
 	if settle.ID != "" {
 		s.journal.gate.RLock()
@@ -149,7 +149,7 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	return s.catalog.Get(keys)
 }
 
-// Commit implements [store.Catalog]. When the context ends first, the writes may still be made.
+// Commit implements [store.Catalog]. If the context ends first, the writes may still be made.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := s.ready(ctx, nil); err != nil {
 		return err
@@ -175,15 +175,15 @@ func (s *Store) List(ctx context.Context, query store.Query) (store.Page, error)
 	return s.catalog.List(query)
 }
 
-// Stats are a store's figures about its file.
+// Stats describe the store's writes to its file.
 type Stats struct {
-	Lag     time.Duration // how old the oldest change is that is waiting to be written
+	Lag     time.Duration // age of the oldest change that waits to be written
 	Commits uint64        // transactions
-	Records uint64        // buckets in them
-	Err     error         // of the last transaction; nil when it was committed
+	Records uint64        // buckets written in them
+	Err     error         // of the last transaction; nil if it was committed
 }
 
-// Stats returns the store's figures.
+// Stats returns the store's current figures.
 func (s *Store) Stats() Stats { return s.journal.stats() }
 
 func (s *Store) ready(ctx context.Context, debits []store.Debit) error {

@@ -2,7 +2,7 @@ package disk
 
 import bolt "go.etcd.io/bbolt"
 
-// NoSync has a store leave its file to the system, for tests that do not end it by a power cut.
+// NoSync makes a store leave syncing its file to the system, for tests that do not simulate a power cut.
 func (s *Store) NoSync() {
 	s.db.NoSync = true
 	if s.usage != nil {
@@ -12,8 +12,7 @@ func (s *Store) NoSync() {
 	}
 }
 
-// Commits lets f decide about each transaction, which it is handed the commit of. To be called before the store is
-// used.
+// Commits makes f handle each transaction's commit, which it gets as a function. Call it before the store is used.
 func (s *Store) Commits(f func(commit func() error) error) {
 	s.journal.commit = func(tx *bolt.Tx) error {
 		tried := false
@@ -30,14 +29,14 @@ func (s *Store) Commits(f func(commit func() error) error) {
 	}
 }
 
-// MaxSize lets the file grow no further than to so many bytes; 0 lifts that. No transaction may be under way.
+// MaxSize limits the file to the given size; 0 lifts the limit. No transaction may be under way.
 func (s *Store) MaxSize(bytes int) { s.db.MaxSize = bytes }
 
-// File format details that tests damage.
+// Details of the file format that tests damage.
 var (
 	MetaBucket, RecordBucket = metaBucket, recordBucket
 	FormatKey                = formatKey
 )
 
-// Reserve is reserve.
+// Reserve exports reserve.
 var Reserve = reserve

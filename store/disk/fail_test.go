@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// failing opens a store whose commits fail with what is in the box, before anything is written.
+// failing opens a store whose commits fail, before anything is written, with the error in the returned box.
 func (r *rig) failing() (*disk.Store, *atomic.Pointer[error]) {
 	r.Helper()
 	s, box := r.open(), new(atomic.Pointer[error])
@@ -40,7 +40,8 @@ func (r *rig) wantFull(err error) {
 	}
 }
 
-// TestDiskFull: what cannot be made durable is not granted and not spent; once there is room all goes on.
+// TestDiskFull checks that what cannot be made durable is neither granted nor spent, and that everything works again once
+// there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []disk.Mode{disk.Ahead, disk.Always} {
@@ -62,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 						_, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{debit(b, l, 30)}})
 						if err != nil {
 							r.wantFull(err)
-						} else if b != alice { // which may have been too busy to be asked
+						} else if b != alice { // alice's bucket may have been too contended to be debited
 							t.Error("granted, though it is not durable")
 						}
 					})
@@ -90,7 +91,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestSettleOnceFailed: an id whose commit failed stays taken, and rides with the next.
+// TestSettleOnceFailed checks that an id whose commit failed stays used, and is written with the next commit.
 func TestSettleOnceFailed(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -104,7 +105,7 @@ func TestSettleOnceFailed(t *testing.T) {
 	}
 	r.wantLeft(s, alice, l, 60)
 	x := r.crashed()
-	r.must(x.settle(x.open(), "id", debit(alice, l, -10))) // it never was
+	r.must(x.settle(x.open(), "id", debit(alice, l, -10))) // the failed commit wrote no id
 	box.Store(nil)
 	r.allow(s, debit(bob, l, 1))
 	x = r.crashed()
@@ -115,7 +116,7 @@ func TestSettleOnceFailed(t *testing.T) {
 	x.wantLeft(xs, alice, l, 60)
 }
 
-// TestGrow: a file that may not grow any more, on the real road.
+// TestGrow tests a file that cannot grow any more, through bbolt's own size limit.
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Always)
@@ -143,7 +144,7 @@ func TestGrow(t *testing.T) {
 	r.close(s)
 }
 
-// TestUnsure: a file that could not be synced is not written any more, for nobody knows what it holds.
+// TestUnsure checks that a file that could not be synced is not written again, because its content is unknown.
 func TestUnsure(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -167,7 +168,7 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestPanic: what bbolt panics about in a damaged file does not end the process.
+// TestPanic checks that a panic of bbolt over a damaged file does not end the process.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -185,7 +186,7 @@ func TestPanic(t *testing.T) {
 	r.open()
 }
 
-// TestHangs: a disk that does not answer holds nobody up past the deadline.
+// TestHangs checks that no call waits past its deadline for a disk that does not answer.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// TestInterval: what has changed is written once an interval, and until then one can see how old it is.
+// TestInterval checks that changes are written once per interval, and that the store reports their age until then.
 func TestInterval(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "weir-data")
@@ -35,7 +35,7 @@ func TestInterval(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if st := s.Stats(); st.Lag != 0 || st.Records != 30 || st.Commits != 2 { // and that the store is in use
+		if st := s.Stats(); st.Lag != 0 || st.Records != 30 || st.Commits != 2 { // and a record that the store is in use
 			t.Errorf("%+v after the interval", st)
 		}
 		time.Sleep(10 * time.Second)
@@ -49,7 +49,8 @@ func TestInterval(t *testing.T) {
 	})
 }
 
-// TestIntervalFails: what could not be written is written when it can be; takes go on, and the lag tells.
+// TestIntervalFails checks that takes continue while writes fail, that the lag shows it, and that the changes are written
+// once they can be.
 func TestIntervalFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "weir-data")
@@ -96,7 +97,8 @@ func TestIntervalFails(t *testing.T) {
 	})
 }
 
-// TestChunks: more than one transaction holds is written in several, and no caller hears of it before its own.
+// TestChunks checks that more changes than one transaction holds are written in several, and that a caller is answered
+// only once its own transaction is committed.
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []disk.Mode{disk.Ahead, disk.Interval, disk.Off} {

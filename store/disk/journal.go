@@ -13,47 +13,47 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// journal makes buckets durable: it collects what has changed, and its committer writes it.
+// journal makes buckets durable: it collects changes, and its committer writes them.
 //
-// Locks are taken in this order: gate, a bucket's, mu. The committer holds no lock while it writes.
+// Lock order: gate, a bucket's lock, mu. The committer holds no lock while it writes.
 type journal struct {
 	mode     Mode
 	interval time.Duration
 	file     string
 	db       *bolt.DB
 	table    *table.Table
-	usage    *ledger // nil: none is kept
-	ids      uint64  // ids of this run are above
+	usage    *ledger // nil: no usage is kept
+	ids      uint64  // ids of this run are above it
 	commit   func(*bolt.Tx) error
 
 	closing atomic.Bool // nothing is admitted any more
 	touched atomic.Bool // something has changed since Open
-	begun   atomic.Bool // the file says so: it was not closed
-	behind  atomic.Bool // nobody waits for the committer, so that callers who keep all processors busy must make way
+	begun   atomic.Bool // the file is marked as not closed
+	behind  atomic.Bool // callers do not wait for the committer, so those that keep all processors busy must yield to it
 
-	// gate is held for reading by a settle with an id, for writing while the committer collects: a settle's
+	// gate is held for reading by a settle with an id, and for writing while the committer collects, so that a settle's
 	// buckets and its id are in one transaction.
 	gate sync.RWMutex
 
 	mu     sync.Mutex
 	work   work
 	next   *batch
-	first  *op  // under way to begun
-	closed bool // the committer has gone
+	first  *op  // in flight; sets begun
+	closed bool // the committer has stopped
 	figures
 
 	wake    chan struct{}
 	stop    chan struct{}
 	stopped chan struct{}
-	broken  error // the file is not to be written any more; the committer's
+	broken  error // why the file must not be written any more; owned by the committer
 }
 
 // work is what waits to be written.
 type work struct {
-	queue []entry  // buckets
-	gone  []string // keys of buckets whose records are to be deleted
+	queue []entry  // changed buckets
+	gone  []string // keys of buckets whose records must be deleted
 	marks []mark   // ids of settles
-	ops   []*op    // commits of the catalog
+	ops   []*op    // catalog commits
 	since time.Time
 }
 
@@ -62,14 +62,14 @@ type entry struct {
 	b   *table.Bucket
 }
 
-// mark is a settle's id. Its buckets are written with it, so that neither is ever durable alone.
+// mark is a settle's id. Its buckets are written with it, so that neither is durable without the other.
 type mark struct {
 	id      string
 	expires time.Time
 	bs      []*table.Bucket
 }
 
-// batch is the ticket of all that is written together.
+// batch is the ticket for everything that is written together.
 type batch struct {
 	done chan struct{}
 	err  error
@@ -87,7 +87,7 @@ func (b *batch) Wait(ctx context.Context) error {
 	}
 }
 
-// refused is the ticket of what comes after the end.
+// refused is the ticket for changes after Close.
 var refused = func() *batch {
 	b := newBatch()
 	b.err = store.ErrClosed
@@ -116,7 +116,7 @@ func (j *journal) Changed(b *table.Bucket, c table.Change) table.Ticket {
 	return or(j.changed(b, r, c), begin)
 }
 
-// changed returns what a change of a bucket has to wait for.
+// changed returns the ticket that a change of a bucket must wait for, if any.
 func (j *journal) changed(b *table.Bucket, r *table.Reserve, c table.Change) table.Ticket {
 	switch {
 	case j.mode == Off || c == table.Undone:
@@ -149,8 +149,7 @@ func or(t, u table.Ticket) table.Ticket {
 	return u
 }
 
-// begin has the file say that the store was not closed, before anybody has seen a counter that is further than the
-// file's.
+// begin marks the file as not closed, before anybody sees a counter that is ahead of the file's.
 func (j *journal) begin() table.Ticket {
 	j.touched.Store(true)
 	j.mu.Lock()
@@ -168,7 +167,7 @@ func (j *journal) begin() table.Ticket {
 	return j.first
 }
 
-// settled waits until what is in memory may be seen.
+// settled waits until the state in memory may be shown to readers.
 func (j *journal) settled(ctx context.Context) {
 	if !j.touched.Load() || j.begun.Load() {
 		return
@@ -177,11 +176,11 @@ func (j *journal) settled(ctx context.Context) {
 	first := j.first
 	j.mu.Unlock()
 	if first != nil {
-		_ = first.Wait(ctx) // whoever changed something is told
+		_ = first.Wait(ctx) // the caller that made the change gets the error
 	}
 }
 
-// covered reports whether all levels lie within what is durable, or within what a commit under way makes so.
+// covered reports whether all levels are within the durable bounds, or within those that a commit in flight makes durable.
 func covered(b *table.Bucket, r *table.Reserve) (durable, underway bool) {
 	durable, underway = true, r.Flight != nil
 	for i := range r.Slots {
@@ -230,7 +229,7 @@ func (j *journal) forgotten(b *table.Bucket) table.Ticket {
 // Once implements [table.Journal].
 func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.Ticket {
 	if j.mode == Off {
-		return nil // Close asks the table
+		return nil // Close gets the ids from the table
 	}
 	there := slices.DeleteFunc(slices.Clone(bs), func(b *table.Bucket) bool { return b == nil })
 	if !j.begun.Load() {
@@ -250,8 +249,8 @@ func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.T
 	return j.next
 }
 
-// Evicted implements [table.Journal]. The record goes with a later transaction; until then, and after a crash, the
-// bucket owes what was reserved of it.
+// Evicted implements [table.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
+// still owes what was reserved.
 func (j *journal) Evicted(b *table.Bucket) {
 	if r := b.Reserve; r != nil && r.Stored {
 		j.mu.Lock()
@@ -260,14 +259,14 @@ func (j *journal) Evicted(b *table.Bucket) {
 	}
 }
 
-// started notes when the oldest change began to wait. The journal is locked.
+// started records when the oldest change began to wait. The journal is locked.
 func (j *journal) started() {
 	if j.work.since.IsZero() {
 		j.work.since = time.Now()
 	}
 }
 
-// kick has the committer look for work.
+// kick wakes the committer.
 func (j *journal) kick() {
 	select {
 	case j.wake <- struct{}{}:

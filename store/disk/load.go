@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// load reads the file into memory. After an unclean end every bucket gets a new id: somebody may have seen counters
-// that are further than those in the file, and under one id they must never go back.
+// load reads the file into memory. After an unclean end every bucket gets a new id: a reader may have seen counters
+// ahead of those in the file, and under one id counters must never go back.
 func (s *Store) load(st state, retired store.Retired) error {
 	return guarded(func() error {
 		return s.db.View(func(tx *bolt.Tx) error {
@@ -73,7 +73,7 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 	st := store.State{
 		Bucket: table.ParseKey(key), ID: rec.ID, At: bucket.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes, Limits: rec.Limits,
 	}
-	// A clean end has counted it, but for what came when it was about to.
+	// A clean close has counted this, except for changes in its last minute.
 	if s.usage != nil && (!clean || rec.At >= file.Clock-int64(time.Minute)) {
 		s.usage.load(&st)
 	}
@@ -87,7 +87,7 @@ func counted(rec *table.Record) bool {
 	return slices.ContainsFunc(rec.Limits, func(l store.LimitState) bool { return l.Debited != 0 || l.Returned != 0 })
 }
 
-// each calls f with every entry of a bucket of the file, and says which one it does not like.
+// each calls f with every entry of a bucket of the file, and names the entry for which f fails.
 func each(tx *bolt.Tx, name []byte, f func(k, v []byte) error) error {
 	b := tx.Bucket(name)
 	if b == nil {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Mode says what is durable when a take is answered.
+// Mode determines what is durable when a take is answered.
 type Mode string
 
 const (
-	// Ahead keeps the durable level of a bucket at or above its true level: takes are answered from memory up to
-	// what is durable, and one commit for all waiting buckets reserves the next stretch. A crash can only
-	// under-admit, by at most one stretch per bucket: the larger of a tenth of the burst and a second of the rate.
+	// Ahead keeps the durable level of a bucket at or above its true level. Takes are answered from memory up to the
+	// durable level, and one commit for all waiting buckets reserves the next stretch. A crash can only under-admit, by
+	// at most one stretch per bucket: the larger of a tenth of the burst and one second of the rate.
 	Ahead Mode = "ahead"
-	// Always makes each debit durable before it is answered, by one commit for all that wait. A crash costs nothing.
+	// Always makes each debit durable before it is answered, with one commit for all that wait. A crash costs nothing.
 	Always Mode = "always"
-	// Interval writes what has changed every [Config.Interval]. A crash forgets what was spent since, which is then
-	// admitted again.
+	// Interval writes changes every [Config.Interval]. A crash forgets what was spent since the last write, and those
+	// tokens are admitted again.
 	Interval Mode = "interval"
-	// Off writes buckets when the store is closed. A crash forgets what was spent since the store was opened.
+	// Off writes buckets only when the store is closed. A crash forgets everything spent since the store was opened.
 	Off Mode = "off"
 )
 
@@ -32,5 +32,5 @@ func (m Mode) check() error {
 	return fmt.Errorf("mode %q: want one of %v", string(m), Modes)
 }
 
-// waits reports whether answers wait for what they changed to be durable.
+// waits reports whether an answer waits until its changes are durable.
 func (m Mode) waits() bool { return m == Ahead || m == Always }

@@ -19,30 +19,30 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// File is the name of the file in a store's directory.
+// File is the name of the store's file within its directory.
 const File = "weir.db"
 
 var (
-	// ErrNotExist says that there is no store where one must exist. It is also an fs.ErrNotExist.
-	ErrNotExist = fmt.Errorf("there is no store: %w", fs.ErrNotExist)
-	// ErrLocked says that another process has the store open.
+	// ErrNotExist reports that there is no store where MustExist requires one. It wraps fs.ErrNotExist.
+	ErrNotExist = fmt.Errorf("the store does not exist: %w", fs.ErrNotExist)
+	// ErrLocked reports that another process has the store open.
 	ErrLocked = errors.New("another process has the store open")
-	// ErrForeign says that the file is not a store's.
+	// ErrForeign reports that the file is not a weir store.
 	ErrForeign = errors.New("not a weir store")
-	// ErrNewer says that the file was written by a later version of weir.
+	// ErrNewer reports that a later version of weir wrote the file.
 	ErrNewer = errors.New("written by a later version of weir")
-	// ErrCorrupt says that the file is damaged.
+	// ErrCorrupt reports that the file is damaged.
 	ErrCorrupt = errors.New("the file is damaged")
 )
 
-// lockTimeout is how long Open waits for another to let go of the file, who perhaps only looks at it.
+// lockTimeout is how long Open waits for another process to unlock the file: that process may only be reading it.
 const lockTimeout = 100 * time.Millisecond
 
-// Open opens the store in the directory path, and makes directory and store where there is none and MustExist does
-// not forbid it. A nil cfg means all defaults. One process at a time can have a store open: another gets [ErrLocked]
-// at once.
+// Open opens the store in the directory path. It creates the directory and the store if they do not exist, unless
+// MustExist is set. A nil cfg means all defaults. Only one process at a time can have a store open: others get
+// [ErrLocked] at once.
 //
-// Errors are a [*store.Error] about the file, around one of this package's errors or the system's.
+// Errors are a [*store.Error] with the file's name, wrapping one of this package's errors or a system error.
 func Open(path string, cfg *Config) (*Store, error) {
 	c := Config{}
 	if cfg != nil {
@@ -90,7 +90,7 @@ func open(dir, file string, cfg *Config) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the directory, or sees to it that the store is there.
+// prepare creates the directory, or checks that the store exists if must is set.
 func prepare(dir, file string, must bool) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -115,7 +115,7 @@ func prepare(dir, file string, must bool) error {
 	return err
 }
 
-// build makes a store of an open file.
+// build builds a store on an open file.
 func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	st, fresh, err := begin(db)
 	if err != nil {
@@ -152,13 +152,13 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	}
 	go j.run()
 	if s.usage != nil {
-		s.usage.read = t.Now() // what was loaded is counted, or pending
+		s.usage.read = t.Now() // everything loaded is counted or pending
 		go s.usage.run()
 	}
 	return s, nil
 }
 
-// begin reads what the file says of itself, or makes a new file a store.
+// begin reads the file's state, or initializes a new file as a store.
 func begin(db *bolt.DB) (st state, fresh bool, err error) {
 	err = guarded(func() error {
 		return db.View(func(tx *bolt.Tx) error {
@@ -210,27 +210,27 @@ func checkFormat(v []byte) error {
 	return nil
 }
 
-// syncDir makes a new file's name durable.
+// syncDir makes the name of a new file durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) { // systems that sync no directories
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) { // systems that cannot sync directories
 		err = nil
 	}
 	return errors.Join(err, d.Close())
 }
 
-// openError says what to do.
+// openError adds a hint on what to do about err.
 func openError(file string, err error) error {
 	var hint string
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		err, hint = ErrLocked, "stop that process, or ask it over HTTP"
+		err, hint = ErrLocked, "stop that process, or use it over HTTP"
 	case errors.Is(err, ErrNotExist):
-		hint = "check the path; commands that write make a new store"
+		hint = "check the path; commands that write create a new store"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "the user that runs weir must own the directory and the file"
 	case errors.Is(err, syscall.ENOTDIR):
@@ -240,11 +240,11 @@ func openError(file string, err error) error {
 	case errors.Is(err, ErrNewer):
 		hint = "use that version of weir"
 	case errors.Is(err, ErrCorrupt):
-		hint = "restore the file from a copy, or move it away to begin anew"
+		hint = "restore the file from a backup, or move it away to start over"
 	case errors.Is(err, errFault):
-		err, hint = fmt.Errorf("%w: %w", ErrCorrupt, err), "restore the file from a copy, or move it away to begin anew"
+		err, hint = fmt.Errorf("%w: %w", ErrCorrupt, err), "restore the file from a backup, or move it away to start over"
 	case errors.Is(err, syscall.ENOSPC):
-		hint = "make room on the disk"
+		hint = "free disk space"
 	}
 	return &store.Error{Op: "open", Key: file, Err: err, Hint: hint}
 }

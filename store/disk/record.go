@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The buckets of the file, in bbolt's sense. See docs/format/disk.md.
+// Buckets of the file, in bbolt's sense. See docs/format/disk.md.
 var (
 	metaBucket    = []byte("meta")
 	recordBucket  = []byte("buckets")
@@ -29,25 +29,25 @@ const (
 	format = 1
 	// magic marks the format record of a weir store.
 	magic = "weir store\n"
-	// maxKey bounds what is looked up by, below bbolt's 32 KiB.
+	// maxKey is the longest key in bytes, below bbolt's 32 KiB.
 	maxKey = 16 << 10
 )
 
-// errDecode says that a record is not what was written.
+// errDecode reports that a record is not as it was written.
 var errDecode = errors.New("the record is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checked appends the checksum of a key and its value.
+// checked appends the checksum of key and value to value.
 func checked(key, value []byte) []byte { return appendSum(value, 0, key) }
 
-// appendSum appends the checksum of a key and of what follows start in buf.
+// appendSum appends the checksum of key and buf[start:] to buf.
 func appendSum(buf []byte, start int, key []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, buf[start:])
 	return binary.LittleEndian.AppendUint32(buf, sum)
 }
 
-// unchecked returns a value without its checksum.
+// unchecked verifies a value's checksum and returns the value without it.
 func unchecked(key, value []byte) ([]byte, error) {
 	n := len(value) - 4
 	if n < 0 || binary.LittleEndian.Uint32(value[n:]) != crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[:n]) {
@@ -56,7 +56,7 @@ func unchecked(key, value []byte) ([]byte, error) {
 	return value[:n], nil
 }
 
-// appendRecord appends a bucket's record, with the levels that are to be durable.
+// appendRecord appends a bucket's record, with the levels to make durable.
 func appendRecord(buf []byte, key string, head *table.Record, b *table.Bucket, levels []table.Reserved) []byte {
 	start := len(buf)
 	buf = binary.LittleEndian.AppendUint64(buf, head.ID)
@@ -105,7 +105,7 @@ func decodeRecord(key, value []byte) (*table.Record, error) {
 			Limit: readLimit(&d), Level: int64(d.Uint64()), Debited: int64(d.Uvarint()), Returned: int64(d.Uvarint()),
 		}
 	}
-	if len(d.Rest) > 0 { // since usage is kept
+	if len(d.Rest) > 0 { // absent in records from before usage was kept
 		rec.Takes = int64(d.Uvarint())
 	}
 	if rec.ID == 0 || d.Failed {
@@ -114,14 +114,14 @@ func decodeRecord(key, value []byte) (*table.Record, error) {
 	return rec, nil
 }
 
-// state is what the file says about the whole store. It is written with every transaction that concerns buckets.
+// state is what the file says about the whole store. Every transaction that writes buckets writes it too.
 type state struct {
 	Clock int64  // no earlier time is ever used
 	IDs   uint64 // ids of the run that wrote it are above, by less than idStride
 	Clean bool   // levels and counters are the true ones
 }
 
-// idStride is how far the ids of one run lie from those of the one before at least.
+// idStride is the least distance between the ids of one run and those of the run before.
 const idStride = 1 << 32
 
 func (s state) encode() []byte {
@@ -143,7 +143,7 @@ func decodeState(value []byte) (state, error) {
 	return state{Clock: int64(d.Uint64()), IDs: d.Uint64(), Clean: value[16] == 1}, nil
 }
 
-// markKey is the key of a settle's id: when it expires, then the id, so that the first expire first.
+// markKey is the key of a settle's id: its expiry, then the id, so that keys sort by expiry.
 func markKey(id string, expires time.Time) []byte {
 	buf := binary.BigEndian.AppendUint64(nil, uint64(expires.Unix())^1<<63)
 	buf = binary.BigEndian.AppendUint32(buf, uint32(expires.Nanosecond()))

@@ -9,12 +9,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// idle is after how long without a commit a bucket counts as rarely used.
+// idle is the time without a commit after which a bucket counts as rarely used.
 const idle = int64(4 * time.Second)
 
-// plan sets what the record of a locked bucket will say of each slot, and until then takes back from what may be
-// answered whatever lies above it: while the commit is under way, and after it has failed in whatever way, the record
-// says the old or the new.
+// plan sets what the record of a locked bucket will say for each slot. Until the commit succeeds, it lowers the bound
+// for answers from memory to that level where it is lower: while the commit is in flight, and after any failure, the
+// file may hold either the old record or the new one.
 func (j *journal) plan(b *table.Bucket, r *table.Reserve, now int64) {
 	n, own := b.Len(), b.Head().Own
 	known := len(r.Slots) == n
@@ -44,8 +44,8 @@ func (j *journal) plan(b *table.Bucket, r *table.Reserve, now int64) {
 	r.At, r.Dirty = now, !exact
 }
 
-// reserve returns the level to make durable: the true one and a stretch that lasts for about a second, judged by how
-// the level has moved since it was at base. The level of a bucket that is nearly full moves with the clock, whatever
+// reserve returns the level to make durable: the true level plus a stretch meant to last about a second, estimated from
+// how far the level has moved since it was at base. The level of a nearly full bucket moves with the clock, however
 // little is taken.
 func reserve(p bucket.Params, level, base, now, since int64, known bool) int64 {
 	clock := p.Clock(now)
@@ -58,10 +58,10 @@ func reserve(p bucket.Params, level, base, now, since int64, known bool) int64 {
 		} else {
 			stretch = longest
 		}
-	} else { // once more what was taken just now
+	} else { // as much again as was taken just now
 		stretch = min(longest, bucket.Outstanding(level, max(clock, base)))
 	}
-	// As far as a debit of now could reach, and not below the true level, which force may have carried further.
+	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised further.
 	return max(level, min(bucket.Spend(level, level, stretch), bucket.Spend(clock, clock, p.Burst)))
 }
 

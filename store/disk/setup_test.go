@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// noon is when tests begin that turn the clock by hand.
+// noon is the start time of tests that advance the clock by hand.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 123_456_789, time.UTC)
 
 var (
@@ -22,7 +22,7 @@ var (
 	bob   = store.Bucket{Namespace: "n", Entity: "bob", Resource: "api"}
 )
 
-// rig is a directory for a store, a clock, and what its stores have retired.
+// rig is a directory for a store, a clock, and the buckets that its stores have retired.
 type rig struct {
 	*testing.T
 
@@ -47,7 +47,7 @@ func setup(t *testing.T, mode disk.Mode) *rig {
 
 func (r *rig) file() string { return filepath.Join(r.dir, disk.File) }
 
-// open opens the store; the test closes it, or the end does.
+// open opens the store. It is closed by the test, or at its end.
 func (r *rig) open() *disk.Store {
 	r.Helper()
 	s, err := disk.Open(r.dir, &r.cfg)
@@ -66,7 +66,7 @@ func (r *rig) close(s *disk.Store) {
 	}
 }
 
-// crashed returns a rig on a copy of the file as it is now: what a crash would leave.
+// crashed returns a rig on a copy of the file in its current state, as a crash would leave it.
 func (r *rig) crashed() *rig {
 	r.Helper()
 	c := setup(r.T, r.cfg.Mode)
@@ -89,7 +89,7 @@ func (r *rig) write(raw []byte) {
 	}
 }
 
-// still returns a limit whose clock all but stands.
+// still returns a limit whose clock practically stands still.
 func still(name string, tokens int64) *store.Limit {
 	return &store.Limit{Name: name, Amount: 1, Period: 366 * 24 * time.Hour, Burst: tokens * 1000}
 }
@@ -143,7 +143,7 @@ func (r *rig) state(s *disk.Store, b store.Bucket) store.State {
 	return snap.States[0]
 }
 
-// left returns how many tokens of a limit may be taken, a whole number unless the clock runs.
+// left returns how many tokens of a limit can be taken, a whole number unless the clock runs.
 func (r *rig) left(s *disk.Store, b store.Bucket, l *store.Limit) int64 {
 	r.Helper()
 	snap, err := s.Peek(r.Context(), b)
@@ -165,7 +165,7 @@ func (r *rig) wantLeft(s *disk.Store, b store.Bucket, l *store.Limit, tokens int
 	}
 }
 
-// fails opens the store and returns the error, which must be typed, name the file, and be target.
+// fails opens the store and returns its error, which must be a *store.Error that names the file and wraps target.
 func (r *rig) fails(target error) *store.Error {
 	r.Helper()
 	s, err := disk.Open(r.dir, &r.cfg)
@@ -180,7 +180,7 @@ func (r *rig) fails(target error) *store.Error {
 	return e
 }
 
-// begin starts f, and returns a channel for its result.
+// begin starts f and returns a channel for its result.
 func begin[T any](f func() T) <-chan T {
 	c := make(chan T, 1)
 	go func() { c <- f() }()

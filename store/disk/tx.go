@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// write writes a chunk in one transaction, and tells its commits of the catalog.
+// write writes a chunk in one transaction and completes its catalog commits.
 func (j *journal) write(c *chunk) error {
 	if len(c.records)+len(c.gone)+len(c.marks)+len(c.ops) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (j *journal) write(c *chunk) error {
 	return err
 }
 
-// put puts a chunk into a transaction.
+// put adds a chunk to a transaction.
 func (j *journal) put(tx *bolt.Tx, c *chunk, clean bool) error {
 	records := tx.Bucket(recordBucket)
 	for _, key := range c.gone {
@@ -63,7 +63,7 @@ func (j *journal) put(tx *bolt.Tx, c *chunk, clean bool) error {
 		begin = begin || o.begin
 	}
 	if len(c.records)+len(c.gone)+len(c.marks) == 0 && !clean && !begin {
-		return nil // of the catalog alone: nothing to say about buckets
+		return nil // only the catalog: nothing to say about buckets
 	}
 	st := state{Clock: c.at, IDs: j.ids, Clean: clean}
 	return tx.Bucket(metaBucket).Put(stateKey, st.encode())
@@ -83,7 +83,7 @@ func (o *op) put(tx *bolt.Tx) error {
 	return nil
 }
 
-// putMarks writes ids of settles, and removes some that have expired: more than it writes, so that this keeps up.
+// putMarks writes ids of settles and removes some expired ones: more than it writes, so that removal keeps up.
 func putMarks(b *bolt.Bucket, marks []mark, now int64) error {
 	for i := range marks {
 		key := markKey(marks[i].id, marks[i].expires)
@@ -104,8 +104,8 @@ func putMarks(b *bolt.Bucket, marks []mark, now int64) error {
 	return nil
 }
 
-// update runs f in a transaction and commits it. After an error nothing was written as a rule; when the file could
-// not be synced nobody knows, and it is not written again.
+// update runs f in a transaction and commits it. After most errors, nothing was written. If the file could not be
+// synced, its content is unknown, and the store does not write it again.
 func (j *journal) update(f func(*bolt.Tx) error) error {
 	if j.broken != nil {
 		return j.trouble(j.broken)
@@ -122,27 +122,27 @@ func (j *journal) update(f func(*bolt.Tx) error) error {
 	})
 	if err != nil && unsure(err) {
 		j.broken = err
-		if tx != nil { // in the middle of which it may have panicked
+		if tx != nil { // it may have panicked in the middle of a transaction
 			_ = guarded(tx.Rollback)
 		}
 	}
 	return j.trouble(err)
 }
 
-// unsure reports whether an error leaves open what the file holds. What the system could not sync it may report as
-// synced the next time.
+// unsure reports whether an error leaves the content of the file unknown. After a failed sync, the system may report
+// the same data as synced the next time.
 func unsure(err error) bool {
-	if _, ok := err.(syscall.Errno); ok { //nolint:errorlint // of fdatasync, which bbolt hands on as it is
+	if _, ok := err.(syscall.Errno); ok { //nolint:errorlint // from fdatasync, which bbolt returns unwrapped
 		return true
 	}
 	var pe *fs.PathError
 	return errors.Is(err, errFault) || errors.As(err, &pe) && pe.Op == "sync"
 }
 
-// errFault says that the file is not what it was when it was opened.
+// errFault reports that the file is not what it was when it was opened.
 var errFault = errors.New("the file is damaged")
 
-// guarded turns a panic of bbolt, or a fault in the mapped file, into an error.
+// guarded turns a panic in bbolt, or a fault in the mapped file, into an error.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -160,9 +160,9 @@ func (j *journal) trouble(err error) error {
 	hint := "nothing was written; the store works again once the file can be written"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		hint = "make room on the disk; the store then works again"
+		hint = "free disk space; the store then works again"
 	case errors.Is(err, errFault), unsure(err):
-		hint = "check the disk, then restart: the file is not written any more"
+		hint = "check the disk, then restart: the file is no longer written"
 	}
 	return &store.Error{Op: "commit", Key: j.file, Err: err, Hint: hint}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// UsageFile is the name of the file with the usage in a store's directory. It is one of its own so that writing it holds
-// up no decision, and its loss costs no limit.
+// UsageFile is the name of the usage file within a store's directory. Usage has its own file so that writing it delays
+// no decision, and losing it affects no limit.
 const UsageFile = "usage.db"
 
 // DefaultUsageInterval is the default of [Config.UsageInterval].
@@ -33,16 +33,16 @@ var (
 
 const (
 	usageMagic = "weir usage 1\n"
-	// usageChunk is how many readings one transaction takes in at most.
+	// usageChunk is the largest number of readings in one transaction.
 	usageChunk = 5000
-	// usageBatch is how many are put in order before: a transaction writes every page in which something changes, whole.
+	// usageBatch is how many readings are sorted before writing: a transaction writes each page that it changes as a whole.
 	usageBatch = 100_000
-	// slack is how far a bucket's time may lie before the moment in which it is changed.
+	// slack is how far a bucket's time may lie before the moment of its change.
 	slack = int64(2e9)
 )
 
-// ledger keeps usage in its file: from readings of the buckets' counters, which it takes in at an interval, when somebody
-// asks, before a bucket's record is deleted, and at the end.
+// ledger keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
+// before a bucket's record is deleted, and at Close.
 type ledger struct {
 	meter     table.Meter
 	table     *table.Table
@@ -55,7 +55,7 @@ type ledger struct {
 	mu      sync.Mutex
 	db      *bolt.DB // nil until there is something to write or read
 	pending []usage.Observation
-	read    int64 // buckets that have not changed since were read
+	read    int64 // buckets that have not changed since this time were read
 	expired int64 // the hour in which windows were last removed
 	closed  bool
 
@@ -70,11 +70,11 @@ func newLedger(dir string, cfg *Config) *ledger {
 	}
 }
 
-// share is the part of a processor that taking readings in may use: where so many buckets change that it would use more,
-// it is done less often.
+// share limits taking readings in to 1/share of a processor: if so many buckets change that it would use more, it runs
+// less often.
 const share = 30
 
-// run takes readings in at the turns of the interval: hours turn with one of them.
+// run takes readings in at multiples of the interval, so that full hours coincide with one of them.
 func (l *ledger) run() {
 	defer close(l.stopped)
 	var took time.Duration
@@ -84,7 +84,7 @@ func (l *ledger) run() {
 		select {
 		case began := <-t.C:
 			l.mu.Lock()
-			_ = l.takeIn(true) // what could not be written is kept and tried again
+			_ = l.takeIn(true) // what could not be written is kept and retried
 			l.mu.Unlock()
 			took = time.Since(began)
 		case <-l.stop:
@@ -94,22 +94,22 @@ func (l *ledger) run() {
 	}
 }
 
-// load takes in what the file told of a bucket.
+// load takes in a bucket's state from the file.
 func (l *ledger) load(st *store.State) {
 	l.pending = append(l.pending, table.ObservationOf(st))
 	if len(l.pending) >= usageBatch {
-		_ = l.write() // it is tried again
+		_ = l.write() // retried later
 	}
 }
 
-// settle makes durable what waits, before the records of buckets are deleted in which it is counted, too.
+// settle makes pending readings durable, before the bucket records that also hold their counts are deleted.
 func (l *ledger) settle() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.takeIn(false)
 }
 
-// close takes everything in, if the store was changed.
+// close takes everything in if the store was changed.
 func (l *ledger) close(touched bool) error {
 	close(l.stop)
 	<-l.stopped
@@ -128,7 +128,7 @@ func (l *ledger) close(touched bool) error {
 	return err
 }
 
-// takeIn writes the readings that wait, and with buckets those of all that have changed. The ledger is locked.
+// takeIn writes the pending readings and, if buckets is set, those of all changed buckets. The ledger is locked.
 func (l *ledger) takeIn(buckets bool) error {
 	l.pending = append(l.pending, l.meter.Drain()...)
 	if err := l.write(); err != nil || !buckets {
@@ -155,7 +155,7 @@ func (l *ledger) takeIn(buckets bool) error {
 
 // write writes the pending readings. They stay pending if it fails.
 func (l *ledger) write() error {
-	if len(l.pending) > usageChunk { // those of one bucket stay in their order
+	if len(l.pending) > usageChunk { // stable: the readings of one bucket keep their order
 		slices.SortStableFunc(l.pending, func(a, b usage.Observation) int { return a.Bucket.Compare(b.Bucket) })
 	}
 	for len(l.pending) > 0 {
@@ -193,7 +193,7 @@ func (l *ledger) parent(namespace, entity string) string {
 	return l.catalog.Parent(store.Key{Namespace: namespace, Kind: store.KindEntity, ID: entity})
 }
 
-// update runs f in a transaction on the file, which it makes if there is none.
+// update runs f in a transaction on the file, which it creates if necessary.
 func (l *ledger) update(f func(usage.Tx) error) error {
 	err := l.open()
 	if err == nil {
@@ -216,7 +216,7 @@ func (l *ledger) update(f func(usage.Tx) error) error {
 	return l.trouble("usage", err)
 }
 
-// open opens or makes the file. The ledger is locked.
+// open opens or creates the file. The ledger is locked.
 func (l *ledger) open() error {
 	if l.db != nil {
 		return nil
@@ -240,7 +240,7 @@ func (l *ledger) open() error {
 	})
 }
 
-// checkUsage says what is wrong with a file that is not one of usage.
+// checkUsage returns an error if the file is not a usage file of this format.
 func checkUsage(tx *bolt.Tx) error {
 	b := tx.Bucket(usageBucket)
 	if b == nil {
@@ -255,7 +255,7 @@ func checkUsage(tx *bolt.Tx) error {
 	return nil
 }
 
-// view calls f with all usage until now, or with what is known of it.
+// view calls f with all usage until now or, if known is set, with what has been taken in so far.
 func (l *ledger) view(known bool, f func(usage.Tx) error) error {
 	l.mu.Lock()
 	if l.closed {
@@ -267,7 +267,7 @@ func (l *ledger) view(known bool, f func(usage.Tx) error) error {
 		err = l.takeIn(true)
 	}
 	if err == nil && l.db == nil {
-		if _, missing := os.Stat(l.file); errors.Is(missing, fs.ErrNotExist) { // looking makes no file
+		if _, missing := os.Stat(l.file); errors.Is(missing, fs.ErrNotExist) { // reading creates no file
 			l.mu.Unlock()
 			return f(new(usage.Mem))
 		}
@@ -295,5 +295,5 @@ func (l *ledger) trouble(op string, err error) error {
 	if err == nil || errors.Is(err, store.ErrBadCursor) || errors.Is(err, store.ErrClosed) || errors.As(err, &already) {
 		return err
 	}
-	return &store.Error{Op: op, Key: l.file, Err: err, Hint: "limits do not depend on this file; if it is damaged, move it away to begin anew"}
+	return &store.Error{Op: op, Key: l.file, Err: err, Hint: "limits do not depend on this file; if it is damaged, move it away to start over"}
 }

@@ -16,22 +16,23 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// usageChildEnv makes the test binary the child of TestTortureUsage: mode, directory, and how many debits each bucket
-// gets.
+// usageChildEnv makes the test binary the child of TestTortureUsage. It holds mode, directory and the number of debits per
+// bucket.
 const usageChildEnv = "WEIR_DISK_USAGE_CHILD"
 
 const (
 	usageBuckets = 10_000
 	usageWorkers = 250
 	usageBurst   = 200 // tokens
-	usageStretch = 20  // what is reserved ahead of it at most
+	usageStretch = 20  // the most that is reserved ahead of it
 )
 
 func usageKey(i int) store.Bucket {
 	return store.Bucket{Namespace: "n", Entity: fmt.Sprintf("e%05d", i), Resource: "api"}
 }
 
-// tallies is a file that counts each bucket's debits before and after: the system keeps it when the process is killed.
+// tallies is a file that counts each bucket's debits before and after each debit. The system keeps it when the process is
+// killed.
 type tallies struct{ f *os.File }
 
 func openTallies(dir string) (tallies, error) {
@@ -59,7 +60,7 @@ func (c tallies) read() (begun, answered [usageBuckets]int64, total int64) {
 	return begun, answered, total
 }
 
-// debitAll debits every bucket until it has had so many, one token at a time.
+// debitAll debits every bucket, one token at a time, until each has had the given number of debits.
 func debitAll(s *disk.Store, c tallies, each int64) error {
 	begun, _, _ := c.read()
 	errs := make(chan error, usageWorkers)
@@ -100,7 +101,7 @@ func usageChild() {
 	if err == nil {
 		var s *disk.Store
 		if s, err = disk.Open(parts[1], &disk.Config{Mode: disk.Mode(parts[0]), UsageInterval: 100 * time.Millisecond}); err == nil {
-			s.NoSync() // what is killed is not the system
+			s.NoSync() // only the process is killed, not the system
 			err = debitAll(s, c, each)
 		}
 	}
@@ -108,7 +109,7 @@ func usageChild() {
 	os.Exit(1) //nolint:revive // this is the child's main
 }
 
-// usageOf returns what each bucket has consumed, by the windows of a type, and what the namespace has.
+// usageOf returns the consumption of each bucket and of the namespace, by windows of one type.
 func usageOf(t *testing.T, s *disk.Store, w store.Window) (each map[string]int64, all int64) {
 	t.Helper()
 	each = map[string]int64{}
@@ -139,8 +140,8 @@ func usageOf(t *testing.T, s *disk.Store, w store.Window) (each map[string]int64
 	return each, all
 }
 
-// TestTortureUsage kills a process in the middle of its debits. What is durable of a bucket's counter is its usage:
-// in mode always every debit that was answered, in mode ahead all but at most what was reserved.
+// TestTortureUsage kills a process in the middle of its debits. The durable part of a bucket's counter is its usage: in
+// mode always every answered debit, in mode ahead all but at most what was reserved.
 func TestTortureUsage(t *testing.T) {
 	t.Parallel()
 	for mode, each := range map[disk.Mode]int64{disk.Ahead: 100, disk.Always: 10} {
@@ -209,7 +210,7 @@ func TestTortureUsage(t *testing.T) {
 	}
 }
 
-// killHalfway runs the child until it has had so many answers.
+// killHalfway runs the child until the given number of debits are answered.
 func killHalfway(t *testing.T, mode disk.Mode, dir string, c tallies, half, each int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -220,7 +221,7 @@ func killHalfway(t *testing.T, mode disk.Mode, dir string, c tallies, half, each
 		t.Fatal(err)
 	}
 	ended := begin(cmd.Wait)
-	tick := time.NewTicker(5 * time.Millisecond) // real time: of another process
+	tick := time.NewTicker(5 * time.Millisecond) // real time: waits for another process
 	defer tick.Stop()
 	for {
 		select {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// boltTx is a transaction as the book of usage needs it.
+// boltTx adapts a bbolt bucket to [usage.Tx].
 type boltTx struct{ *bolt.Bucket }
 
 // Cursor implements [usage.Tx].

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// consumed returns what the namespace has consumed of tpm, and how many requests it took.
+// consumed returns the namespace's consumption of tpm, and in how many requests.
 func (r *rig) consumed(s *disk.Store) (tokens, requests int64) {
 	r.Helper()
 	page, err := s.Usage(r.Context(), store.UsageQuery{
@@ -41,7 +41,7 @@ func (r *rig) wantConsumed(s *disk.Store, tokens, requests int64) {
 	}
 }
 
-// crashedWithUsage is crashed with the file of usage as it is now, too.
+// crashedWithUsage is like crashed, but also copies the usage file.
 func (r *rig) crashedWithUsage() *rig {
 	r.Helper()
 	raw, err := os.ReadFile(filepath.Join(r.dir, disk.UsageFile))
@@ -57,8 +57,8 @@ func (r *rig) crashedWithUsage() *rig {
 	return c
 }
 
-// TestUsageReopened finds the same usage after a clean end, after a crash, and after another before anything was
-// written: nothing is counted twice and nothing that was durable is lost.
+// TestUsageReopened checks that usage is the same after a clean close, after a crash, and after a second crash before
+// anything was written: nothing is counted twice and nothing durable is lost.
 func TestUsageReopened(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Always)
@@ -73,14 +73,14 @@ func TestUsageReopened(t *testing.T) {
 	if err := r.settle(s, "", debit(alice, l, -3)); err != nil {
 		t.Fatal(err)
 	}
-	r.allow(s, debit(alice, l, 1)) // makes the return durable, too
+	r.allow(s, debit(alice, l, 1)) // also makes the return durable
 	c := r.crashedWithUsage()
 	r.wantConsumed(s, 33, 4)
 	after := r.crashedWithUsage()
 
 	s = c.open()
 	c.wantConsumed(s, 33, 4)
-	again := c.crashedWithUsage() // which hands the same counters in again
+	again := c.crashedWithUsage() // which hands in the same counters again
 	s = again.open()
 	again.wantConsumed(s, 33, 4)
 	s = after.open()
@@ -89,7 +89,7 @@ func TestUsageReopened(t *testing.T) {
 	after.wantConsumed(s, 35, 5)
 }
 
-// TestUsageReset counts what a bucket had spent before it was reset, also when a crash comes right after.
+// TestUsageReset checks that what a bucket spent before a reset is counted, even if a crash follows at once.
 func TestUsageReset(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Always)
@@ -106,7 +106,7 @@ func TestUsageReset(t *testing.T) {
 	c.wantConsumed(s, 100, 1)
 }
 
-// TestUsageEvicted counts buckets that fill up, are evicted and reborn, over hours, through a crash.
+// TestUsageEvicted counts buckets that fill up, are evicted and created again, over hours and through a crash.
 func TestUsageEvicted(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -127,7 +127,7 @@ func TestUsageEvicted(t *testing.T) {
 	}
 }
 
-// TestUsageTurns books to each hour what was taken in it, although the readings are taken in later.
+// TestUsageTurns checks that each debit is booked to its own hour, even if the readings are booked later.
 func TestUsageTurns(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -151,7 +151,7 @@ func TestUsageTurns(t *testing.T) {
 	}
 }
 
-// TestUsageLooks asserts that looking makes no file, and that a damaged one costs no limit.
+// TestUsageLooks checks that reading usage creates no file, and that a damaged usage file does not affect limits.
 func TestUsageLooks(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
@@ -184,12 +184,12 @@ func TestUsageLooks(t *testing.T) {
 	r.wantLeft(s, alice, l, 99)
 }
 
-// TestUsageTop ranks many entities over two hours. How long it takes for 100,000 is a row of bench.
+// TestUsageTop ranks many entities over two hours. The time that this takes for 100,000 is a row of bench.
 func TestUsageTop(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Off)
 	s := r.open()
-	const entities, again = 5000, 500 // of them an hour later, too
+	const entities, again = 5000, 500 // also debited an hour later
 	l := still("tpm", 1000)
 	for i := range entities + again {
 		if i == entities {
