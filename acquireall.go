@@ -7,12 +7,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// AcquireAll spends the tokens of several requests, all or none, in one atomic decision where the store can make one.
-// Requests may share buckets. The leases are in the order of the requests. While the store does not answer each goes by
-// its own on_unavailable, and all are admitted if each of them is.
+// AcquireAll spends the tokens of several requests, all or none, in one atomic decision if the store can make one.
+// Requests may share buckets. The leases are in the order of the requests. While the store does not answer, each
+// request follows its own on_unavailable, and all are admitted only if each of them is.
 //
-// The errors are those of [Limiter.Acquire]; an [*ExceededError] has the statuses of all requests, and a
-// [*RequestError] around what is wrong with one of them says with which.
+// The errors are those of [Limiter.Acquire]. An [*ExceededError] has the statuses of all requests. An error about one
+// request is wrapped in a [*RequestError].
 func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
 	began := l.core.beginning()
 	leases, err := l.acquireAll(ctx, reqs)
@@ -53,7 +53,7 @@ func (l *Limiter) acquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 	return l.orDegradeAll(reqs, err)
 }
 
-// askAll has the store decide.
+// askAll makes the store decide.
 func (l *Limiter) askAll(ctx context.Context, reqs []Request) ([]*Lease, error) {
 	within := l.core.deciding(ctx)
 	defer within.end()
@@ -66,7 +66,7 @@ func (l *Limiter) askAll(ctx context.Context, reqs []Request) ([]*Lease, error) 
 			var err error
 			s, p, err = l.plan(within.or(ctx), reqs[i].Entity, reqs[i].Resource, len(reqs[i].Limits) == 0)
 			switch {
-			case errors.Is(err, ErrNoLimits): // who leaves it out and asks again is to find the others read
+			case errors.Is(err, ErrNoLimits): // read the others first: a caller that retries without this request then finds them cached
 				if none == nil {
 					none = &RequestError{i, err}
 				}

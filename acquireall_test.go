@@ -56,7 +56,7 @@ func TestAcquireAll(t *testing.T) {
 			t.Errorf("lease %d: %+v", i, d.Statuses)
 		}
 	}
-	// Each has a life of its own.
+	// Each lease can be ended on its own.
 	must(t, leases[0].Rollback(b.ctx))
 	must(t, leases[1].Adjust(b.ctx, two))
 	must(t, leases[2].Commit(b.ctx))
@@ -79,7 +79,7 @@ func TestAcquireAllOrNone(t *testing.T) {
 	if !errors.As(err, &over) {
 		t.Fatal(err)
 	}
-	// a and b have 1 and 3 of the parent, which has 2 left.
+	// a and b take 1 and 3 from the parent, which has 2 left.
 	want := map[string]struct {
 		requested int64
 		wait      time.Duration
@@ -103,7 +103,7 @@ func TestAcquireAllOrNone(t *testing.T) {
 	b.takeAll(reqs...)
 }
 
-// What no request exceeds alone, all together may.
+// Requests that fit one by one may exceed the burst together.
 func TestAcquireAllOverTheBurst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,7 +121,7 @@ func TestAcquireAllOverTheBurst(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	// Nor may a sum wrap around into what fits.
+	// A sum that overflows must not wrap around to an amount that fits.
 	b.set("a", "", weir.PerDay("rpm", 1).WithBurst(weir.MaxTokens))
 	b.set("parent", "", weir.PerDay("rpm", 1).WithBurst(weir.MaxTokens))
 	for n := 2; n <= 40; n++ {
@@ -162,8 +162,8 @@ func TestAcquireAllWithOverrides(t *testing.T) {
 	wantErr(t, err, weir.ErrExceedsBurst)
 }
 
-// Two requests of one call may have been resolved at different times, when their bucket had different limits: they
-// are resolved again, instead of making the store an offer that contradicts itself.
+// The requests of one call may be resolved at different times, with different limits for the same bucket. They are
+// resolved again, so that the store never receives a take that contradicts itself.
 func TestAcquireAllDuringAChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.Allow })
@@ -176,7 +176,7 @@ func TestAcquireAllDuringAChange(t *testing.T) {
 	b.fake.does(func(f *fakeStore) {
 		f.get = func(ctx context.Context, keys ...store.Key) (store.Got, error) {
 			got, err := f.Store.Get(ctx, keys...)
-			if reads++; reads == 2 { // a and its parent are resolved
+			if reads++; reads == 2 { // a and its parent have been resolved
 				f.does(func(f *fakeStore) { f.get = nil })
 				must(t, b.SetLimits(b.ctx, weir.Scope{Entity: "parent"}, weir.PerHour("rpm", 5)))
 			}

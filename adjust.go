@@ -7,23 +7,25 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// Adjust changes what an entity has spent on a resource, and what its parents have that its chain charges, without a
-// lease: for what is learned after the fact, by somebody who did not acquire. Tokens and Requests that are positive are
-// debited whether they fit or not: a limit may go into debt, which holds later requests back. Negative ones are given
-// back.
+// Adjust changes what an entity has spent on a resource, and what the parents that its chain charges have spent,
+// without a lease: for a caller that did not acquire the tokens but learns of the usage afterwards. Positive Tokens and
+// Requests are debited whether they fit or not: a limit may go into debt, which holds later requests back. Negative
+// ones are given back.
 //
-// Whoever gives back is trusted: no lease says that so much was debited. A bucket is never more than full, so that over
-// any stretch of time at most its burst, what was issued and what was given back is admitted. What somebody else
-// spent may be given back so; use [Lease.Adjust] where there is a lease.
+// Adjust trusts the caller: no lease proves that the returned tokens were ever debited. A bucket is never more than
+// full, so over any stretch of time it admits at most its burst, the tokens issued and the tokens given back. It can
+// give back tokens that another caller spent; if there is a lease, use [Lease.Adjust].
 //
-// It is carried out although ctx may have ended, and takes the store's time, once: after another error than a mistake
-// in the request an amount that was to be debited may or may not be, and one that was to be given back counts as given.
+// Adjust runs to completion even if ctx has ended. The change is one call to the store, bounded by
+// [Config.StoreTimeout]. After an error other than a mistake in the request, an amount to be debited may or may not have
+// been debited, and an amount given back counts as given back.
 //
-// Errors: [*NoLimitsError], [*ConfigError], store trouble as it is, whatever on_unavailable says.
+// Errors: [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, and store errors, regardless
+// of on_unavailable.
 func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	ctx = context.WithoutCancel(ctx)
 	_, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
-	if p == nil { // what was used was used, whatever the share
+	if p == nil { // usage is booked even if the share has expired
 		return err
 	}
 	lease, err := l.prepare(p, &Request{Limits: req.Limits})
@@ -40,14 +42,14 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 					delta[c.Limit.Name] = n
 				}
 			}
-			c.Shadow = false // it is to know what was used
+			c.Shadow = false // usage is booked in shadow, too
 			if n < 0 {
-				c.Amount = bucket.MaxBurst // as if it held so much
+				c.Amount = bucket.MaxBurst // allows a return up to this amount
 			}
 		}
 	}
 	if req.Requests != 0 && len(delta) == 0 {
-		return configErr("requests", "no limit that Tokens does not name counts requests for entity %q on resource %q: it would be named rps, rpm, rph, rpd or requests", req.Entity, req.Resource)
+		return configErr("requests", "entity %q on resource %q has no limit that counts requests (named rps, rpm, rph, rpd or requests), apart from those in Tokens", req.Entity, req.Resource)
 	}
 	maps.Copy(delta, req.Tokens)
 	return lease.Adjust(ctx, delta)

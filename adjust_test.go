@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// counted is a request that names no limit.
+// counted is a request that names no limits.
 func counted(entity string, n int64) weir.Request {
 	return weir.Request{Entity: entity, Resource: "api", Requests: n}
 }
@@ -28,7 +28,7 @@ func TestRequests(t *testing.T) {
 	both.Tokens = weir.Tokens{"rpm": 3, "tpm": 5}
 	lease := b.takeFor(both)
 	b.wantLeft("alice", weir.Tokens{"rpm": 5, "tpm": 995})
-	b.wantLeft("org", weir.Tokens{"requests": 2, "rpm": 95}) // those that are named are as named
+	b.wantLeft("org", weir.Tokens{"requests": 2, "rpm": 95}) // limits that the request names are debited as named
 	must(t, lease.Rollback(b.ctx))
 	b.wantLeft("org", weir.Tokens{"requests": 3, "rpm": 98})
 	if over := b.refusedFor(counted("alice", 4)); len(over.Statuses) != 4 || over.Statuses[2].Entity != "org" || !over.Statuses[2].Refused || over.Statuses[3].Refused {
@@ -52,7 +52,7 @@ func TestRequests(t *testing.T) {
 	wantConfigError(t, err, "requests")
 }
 
-// Who waits for requests stands in line like who waits for tokens.
+// Waiters for requests queue like waiters for tokens.
 func TestWaitForRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -61,7 +61,7 @@ func TestWaitForRequests(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.ctx, 59e9)
 		defer cancel()
 		_, err := b.Wait(ctx, counted("alice", 2))
-		wantErr(t, err, weir.ErrExceeded) // at once
+		wantErr(t, err, weir.ErrExceeded) // returns at once
 		wantErr(t, err, context.DeadlineExceeded)
 		wantErr(t, ctx.Err(), nil)
 		lease, err := b.Wait(b.ctx, counted("alice", 2))
@@ -100,12 +100,12 @@ func TestAdjustWithoutLease(t *testing.T) {
 	b.takeFor(counted("alice", 10))
 	b.refusedFor(counted("alice", 1))
 	b.wantLeft("org", weir.Tokens{"rpm": 0, "tpm": 1000})
-	must(t, b.Adjust(b.ctx, counted("stranger", -3))) // who never spent
+	must(t, b.Adjust(b.ctx, counted("stranger", -3))) // an entity that never spent anything
 	b.wantLeft("stranger", weir.Tokens{"rpm": 10, "tpm": 1000})
 
 	ended, cancel := context.WithCancel(b.ctx)
 	cancel()
-	must(t, b.Adjust(ended, counted("alice", -2))) // what is known must be counted
+	must(t, b.Adjust(ended, counted("alice", -2))) // known consumption must be counted
 	b.wantLeft("alice", weir.Tokens{"rpm": 2, "tpm": 1000})
 
 	own := weir.Request{Entity: "alice", Resource: "api", Requests: -1, Limits: []weir.Limit{weir.PerDay("rpd", 1)}}
@@ -129,7 +129,7 @@ func TestAdjustWithoutLease(t *testing.T) {
 	wantErr(t, b.Adjust(b.ctx, counted("alice", 1)), errDown)
 }
 
-// A refusal of several requests says which of them it is about.
+// If AcquireAll is refused, the error tells which of its requests was refused.
 func TestAcquireAllEach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

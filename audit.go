@@ -13,43 +13,44 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// AuditEvent tells of one change: who made what of what. It was written in the same atomic step as the change.
+// AuditEvent records one change: who changed what, and how. It is written in the same atomic step as the change, except
+// for bucket.reset; see [Limiter.ResetBucket].
 //
 // Actions are entity.create, entity.update, entity.delete, entity.adopt, limits.set, limits.delete, limits.adopt,
-// limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create, namespace.delete, namespace.recover,
-// namespace.purge and secret.create.
+// limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
+// namespace.delete, namespace.recover, namespace.purge and secret.create.
 type AuditEvent struct {
 	ID        string          `json:"id"` // sorts by time: to the millisecond, and strictly among the events of one limiter
 	At        time.Time       `json:"at"`
-	Principal string          `json:"principal"` // who; see [WithPrincipal]
+	Principal string          `json:"principal"` // who made the change; see [WithPrincipal]
 	Action    string          `json:"action"`
 	Subject   string          `json:"subject"`          // see [AuditQuery]
-	Before    json.RawMessage `json:"before,omitempty"` // nil where there was nothing
-	After     json.RawMessage `json:"after,omitempty"`  // nil where nothing is left
+	Before    json.RawMessage `json:"before,omitempty"` // nil if there was nothing before
+	After     json.RawMessage `json:"after,omitempty"`  // nil if nothing is left
 }
 
-// AuditQuery selects the events of the limiter's namespace, or of one subject:
+// AuditQuery selects the events of the limiter's namespace, or those of one subject:
 //
-//   - entity:ID, with the limits of the entity; resource:NAME; system
+//   - entity:ID, including the entity's limits; resource:NAME; system
 //   - manifest:NAME, for its revisions
-//   - what [BucketSubject] returns
-//   - namespace:NAME for what became of a namespace, namespace: for that of all of them, secret:NAME; these are kept
-//     beside the namespaces, so that they outlive them, and any limiter of the store finds them
+//   - the result of [BucketSubject]
+//   - namespace:NAME for the changes of a namespace, namespace: for those of all namespaces, secret:NAME. These are stored
+//     with the registry of namespaces, so they outlive the namespaces, and any limiter of the store finds them.
 type AuditQuery struct {
-	Subject string // "" is all of the limiter's namespace
-	After   string // AuditPage.Next of the page before
-	Max     int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	Subject string // "" selects all of the limiter's namespace
+	After   string // AuditPage.Next of the previous page
+	Max     int    // maximum number of events; 0 means 100, more than 1,000 means 1,000
 }
 
-// AuditPage is one page of events. Next is "" on the last.
+// AuditPage is one page of events. Next is "" on the last page.
 type AuditPage struct {
 	Events []AuditEvent `json:"events"`
 	Next   string       `json:"next,omitempty"`
 }
 
-// Audit returns what was changed, the newest first. Events are kept for [Config.AuditRetention].
+// Audit returns the events that match, newest first. Events are kept for [Config.AuditRetention].
 //
-// Errors: [ErrNotFound] if the namespace does not exist, [ErrBadCursor], store trouble.
+// Errors: [ErrNotFound] if the namespace does not exist, [ErrBadCursor], store errors.
 func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error) {
 	q := store.Query{
 		Namespace: store.Registry, Kind: store.KindAudit, Sub: query.Subject, Reverse: true,
@@ -87,8 +88,8 @@ func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error
 	return out, nil
 }
 
-// BucketSubject is how audit events name a bucket: bucket:ENTITY#RESOURCE, with # and % in either written as %23
-// and %25.
+// BucketSubject returns the subject of a bucket's audit events: bucket:ENTITY#RESOURCE, with # and % in either name
+// written as %23 and %25.
 func BucketSubject(entity, resource string) string {
 	escape := strings.NewReplacer("%", "%25", "#", "%23")
 	return "bucket:" + escape.Replace(entity) + "#" + escape.Replace(resource)
@@ -96,8 +97,8 @@ func BucketSubject(entity, resource string) string {
 
 type principalKey struct{}
 
-// WithPrincipal returns a context whose changes are audited as made by name. Without one they are by "unknown". What
-// is beyond 256 bytes is cut off.
+// WithPrincipal returns a context in which changes are audited as made by name. Without one, they are audited as made
+// by "unknown". Names are cut to 256 bytes.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	if len(name) > maxID {
 		name = name[:maxID]
@@ -110,10 +111,10 @@ func principal(ctx context.Context) string {
 	return cmp.Or(name, "unknown")
 }
 
-// event is what commit tells of a change.
+// event is the audit event of a change, before it is committed.
 type event struct {
 	action, subject string
-	before, after   any // nil: there is none
+	before, after   any // nil if there is none
 }
 
 // auditRecord is an event in the catalog; its id and subject are in the key.
@@ -139,14 +140,14 @@ func (c *core) record(ctx context.Context, space string, e *event) store.Write {
 	return w
 }
 
-// stamp returns the time as records have it.
+// stamp returns the current time in the precision of records.
 func stamp() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // eventIDs makes ids that sort by time: 48 bits of milliseconds, then 80 random bits, which count up within one
 // millisecond and while the clock is set back.
 type eventIDs struct {
 	mu     sync.Mutex
-	hi, lo uint64 // of the last one
+	hi, lo uint64 // of the last id
 }
 
 func (g *eventIDs) next(now time.Time) string {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// White-box: the generator has no way in from outside that turns the clock.
+// White-box: the public API has no way to set the generator's clock.
 func TestEventIDs(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// told is what matters of an event, with the times taken out of before and after.
+// told is the part of an event that tests compare, with the times removed from before and after.
 type told struct{ principal, action, subject, before, after string }
 
 func tell(tb testing.TB, e *weir.AuditEvent) told {
@@ -42,7 +42,7 @@ func tell(tb testing.TB, e *weir.AuditEvent) told {
 	return told{e.Principal, e.Action, e.Subject, plain(e.Before), plain(e.After)}
 }
 
-// events returns all events of a subject, the oldest first.
+// events returns all events of a subject, oldest first.
 func events(tb testing.TB, lim *weir.Limiter, subject string) []told {
 	tb.Helper()
 	var out []told
@@ -64,7 +64,7 @@ func events(tb testing.TB, lim *weir.Limiter, subject string) []told {
 	}
 }
 
-// Each action, with who did it and what was before and after.
+// Each action is recorded with its principal and the values before and after.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	lim := memoryLimiter(t)

@@ -9,17 +9,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Availability is what an entity could spend on a resource at one time.
+// Availability is what an entity could spend on a resource at a given time.
 type Availability struct {
 	At       time.Time
 	Statuses []LimitStatus // every limit that applies: the entity's, then its parents'
 }
 
-// Available returns what an entity can spend on a resource now. It writes nothing, and what it says may be outdated by
-// the time that it is read: to spend, use [Limiter.Acquire].
+// Available returns what an entity can spend on a resource now. It writes nothing, and its result may be out of date as
+// soon as it returns: to spend, use [Limiter.Acquire].
 //
-// Errors: those of [Limiter.Acquire] but for refusals; store trouble is returned as it is, whatever on_unavailable
-// says.
+// Errors: those of [Limiter.Acquire], except refusals. Store errors are returned as they are, regardless of
+// on_unavailable.
 func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
 	_, p, err := l.plan(ctx, entity, resource, true)
 	if p == nil || err != nil && !errors.Is(err, errOldShare) {
@@ -55,8 +55,8 @@ func (l *Limiter) peek(ctx context.Context, buckets ...store.Bucket) (store.Snap
 	return snap, err
 }
 
-// levelNow returns a limit's level as the next debit will find it, and whether it would refuse the charge: of a bucket
-// that still has other parameters, what is outstanding is carried over.
+// levelNow returns a limit's level as the next debit will find it, and whether it would refuse the charge. If the
+// bucket still has other parameters, the outstanding tokens are carried over.
 func levelNow(c store.Charge, s *store.State, now int64) store.Level {
 	lim := c.Limit
 	p := paramsOf(lim)
@@ -74,17 +74,16 @@ func levelNow(c store.Charge, s *store.State, now int64) store.Level {
 	return store.Level{Limit: lim, Level: level, Refused: refused}
 }
 
-// Fits reports whether a request for tokens would have been admitted at that time. Limits in shadow do not count. It does
-// no I/O.
-// A name that no limit has, or a negative amount, is a [*ConfigError].
+// Fits reports whether a request for tokens would have been admitted at that time. It ignores limits in shadow and does
+// no I/O. A name that no limit has, or a negative amount, is a [*ConfigError].
 func (a Availability) Fits(tokens Tokens) (bool, error) {
 	d, err := a.RetryAfter(tokens)
 	return d == 0 && err == nil, err
 }
 
-// RetryAfter returns how long after At a request for tokens will be admitted, if nobody else spends; 0 means that it
-// would have been admitted then. Limits in shadow do not count. It does no I/O. An amount above a burst is a [*BurstError], a name that no limit has,
-// or a negative amount, a [*ConfigError].
+// RetryAfter returns how long after At a request for tokens will be admitted if nobody else spends; 0 means that it
+// would have been admitted at once. It ignores limits in shadow and does no I/O. An amount above a burst is a
+// [*BurstError]; a name that no limit has, or a negative amount, is a [*ConfigError].
 func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
 	for name, n := range tokens {
 		known := false

@@ -50,7 +50,7 @@ func TestAvailable(t *testing.T) {
 			t.Errorf("%v: %v, %v, %v, %v", tt.tokens, d, err, fits, err2)
 		}
 	}
-	b.clock.advance(50 * time.Millisecond) // -59.5 tokens: there are not 59 too few
+	b.clock.advance(50 * time.Millisecond) // -59.5 tokens: the shortfall is not 59
 	if got := b.left("child", "tpm"); got != -60 {
 		t.Errorf("%d left", got)
 	}
@@ -77,7 +77,7 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// must1 returns v, or panics: for what cannot fail.
+// must1 returns v and panics on an error, for calls that cannot fail.
 func must1[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -85,7 +85,7 @@ func must1[T any](v T, err error) T {
 	return v
 }
 
-// What Available says is what Acquire then does, also right after the limits have changed.
+// Acquire does what Available predicts, also right after a limit change.
 func TestAvailableIsTrue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

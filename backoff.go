@@ -13,36 +13,38 @@ import (
 	"time"
 )
 
-// Backoff repeats calls that were refused, or got no answer, so that many clients who do the same make no storm: they
-// do not come back together, none comes back before it was told to, and when nearly all calls fail, nearly none is
-// repeated. The zero value is ready for use, by any number of goroutines; it must not be copied afterwards. All calls to
-// one service share one Backoff, and so its budget.
+// Backoff retries calls that were refused or got no answer, without causing a retry storm: clients do not come back
+// together, none comes back earlier than it was told to, and when nearly all calls fail, almost none is retried. The
+// zero value is ready to use, and safe for concurrent use; it must not be copied afterwards. Use one Backoff for all
+// calls to a service, so that they share its budget.
 type Backoff struct {
-	// Base is how long the first retry is put off at most; each further one is twice as long. Defaults to 100 ms.
+	// Base bounds the delay of the first retry; the bound doubles with each further retry. Defaults to 100 ms.
 	Base time.Duration
-	// Cap bounds that. Defaults to 20 s.
+	// Cap bounds that delay. Defaults to 20 s.
 	Cap time.Duration
-	// Patience is how long a client waits for one retry: told to come back later than that, it gives up. Negative: for
-	// as long as it is told. Defaults to 1 min.
+	// Patience is the longest time that a client waits for one retry; if it is told to come back later than that, it
+	// gives up. If negative, it waits as long as it is told to. Defaults to 1 min.
 	Patience time.Duration
-	// Tries is how often a call is made, the first time included; 1: once. Negative: until ctx ends. Defaults to 4.
+	// Tries is how many times a call is made, including the first; 1 means no retry. If negative, until ctx ends. Defaults
+	// to 4.
 	Tries int
-	// Budget bounds retries of all calls together: there are never more than Budget and a tenth of the calls that
-	// succeeded. Negative: no bound. Defaults to 100.
+	// Budget bounds the retries of all calls together: there are never more than Budget plus a tenth of the calls that
+	// succeeded. If negative, there is no bound. Defaults to 100.
 	Budget int
 
 	mu    sync.Mutex
 	spent int // of the budget, in tenths of a retry
 }
 
-// refund is what a call that succeeds adds to the budget, in tenths of a retry.
+// refund is what a successful call adds to the budget, in tenths of a retry.
 const refund = 1
 
-// Do calls until a call succeeds, fails for good, or is not to be repeated again. Three errors have a call repeated, not
-// before they allow it: an [*ExceededError], one that matches [ErrUnavailable], and a [*RetryError]. Any other is final: a
-// call that is not safe to repeat returns one.
+// Do calls call until it succeeds, fails for good, or may not be retried again. Three errors cause a retry, no earlier
+// than they allow: an [*ExceededError], an error that matches [ErrUnavailable], and a [*RetryError]. Any other error is
+// final; a call that is not safe to repeat returns one.
 //
-// Errors: call's own, if it is final; a [*GaveUpError], which wraps call's last; ctx's, if it ends during a pause.
+// Errors: call's own error if it is final; a [*GaveUpError] that wraps call's last error; ctx's error if ctx ends
+// during a pause.
 func (b *Backoff) Do(ctx context.Context, call func(context.Context) error) error {
 	for try := 1; ; try++ {
 		err := call(ctx)
@@ -77,9 +79,9 @@ func (b *Backoff) Do(ctx context.Context, call func(context.Context) error) erro
 	}
 }
 
-// Pause returns how long to put off a retry, from 1, that is not to come before after has passed: after, and a random
-// part of Base·2^(retry-1), or of a tenth of after if that is more, but of no more than Cap. It is for those who repeat
-// by other means than [Backoff.Do], such as a queue, and spends no budget.
+// Pause returns how long to wait before a retry, counted from 1, that must not come before after has passed: after,
+// plus a random part of Base·2^(retry-1), or of a tenth of after if that is more, but of at most Cap. Pause is for
+// callers that retry by other means than [Backoff.Do], such as a queue. It spends no budget.
 func (b *Backoff) Pause(retry int, after time.Duration) time.Duration {
 	most := cmp.Or(b.Cap, 20*time.Second)
 	after = min(max(after, 0), math.MaxInt64-most-1)
@@ -106,7 +108,7 @@ func (b *Backoff) refund() {
 	b.spent = max(0, b.spent-refund)
 }
 
-// retryable reports whether an error has a call repeated, and how long it is to be put off at least.
+// retryable reports whether an error causes a retry, and the least time to wait before it.
 func retryable(err error) (after time.Duration, again bool) {
 	var told *RetryError
 	var over *ExceededError
@@ -119,14 +121,14 @@ func retryable(err error) (after time.Duration, again bool) {
 	return 0, errors.Is(err, ErrUnavailable)
 }
 
-// RetryError has [Backoff.Do] repeat a call, not before After has passed. It is for calls of other than this package,
-// such as HTTP requests that were answered 429 or 503: see [ParseRetryAfter].
+// RetryError makes [Backoff.Do] retry a call, no earlier than After. Use it for calls outside this package, such as
+// HTTP requests answered with 429 or 503; see [ParseRetryAfter].
 type RetryError struct {
-	After time.Duration // from now; 0: as Backoff sees fit
+	After time.Duration // from now; 0 leaves the delay to Backoff
 	Err   error
 }
 
-// Error returns the error's text, and when to come back.
+// Error returns the text of Err, and when to retry.
 func (e *RetryError) Error() string {
 	if e.After <= 0 {
 		return e.Err.Error()
@@ -134,24 +136,24 @@ func (e *RetryError) Error() string {
 	return fmt.Sprintf("%v; retry in %s", e.Err, e.After)
 }
 
-// Unwrap returns the error.
+// Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// GaveUp is why a [Backoff] gave up.
+// GaveUp is the reason why a [Backoff] gave up.
 type GaveUp uint8
 
-// Why a Backoff gives up.
+// The reasons why a Backoff gives up.
 const (
-	OutOfTries  GaveUp = iota + 1 // the call was made so often
-	OutOfTime                     // ctx would end before the next try, or it is put off for longer than Backoff.Patience
-	OutOfBudget                   // too many calls fail: to repeat them would make it worse
+	OutOfTries  GaveUp = iota + 1 // the call was made as often as Backoff.Tries allows
+	OutOfTime                     // ctx would end before the next try, or the wait would exceed Backoff.Patience
+	OutOfBudget                   // too many calls fail, and retries would make it worse
 )
 
-// String says it.
+// String returns the reason as text.
 func (g GaveUp) String() string {
 	switch g {
 	case OutOfTries:
-		return "tried often enough"
+		return "no tries left"
 	case OutOfTime:
 		return "the next try would come too late"
 	case OutOfBudget:
@@ -160,15 +162,15 @@ func (g GaveUp) String() string {
 	return "GaveUp(" + strconv.Itoa(int(g)) + ")"
 }
 
-// GaveUpError says that a call was not repeated again, and why. It wraps the error that the call last returned.
+// GaveUpError reports that a call was not retried again, and why. It wraps the last error of the call.
 type GaveUpError struct {
 	Reason     GaveUp
-	Tries      int           // calls that were made
-	RetryAfter time.Duration // how long the last error put the next one off at least; 0: it did not say
+	Tries      int           // calls made
+	RetryAfter time.Duration // the least wait that the last error asked for; 0 if it asked for none
 	Err        error
 }
 
-// Error says why, and what the call returned.
+// Error returns the reason, and the call's error.
 func (e *GaveUpError) Error() string {
 	return fmt.Sprintf("gave up after %d tries: %s: %v", e.Tries, e.Reason, e.Err)
 }
@@ -176,8 +178,8 @@ func (e *GaveUpError) Error() string {
 // Unwrap returns the call's error.
 func (e *GaveUpError) Unwrap() error { return e.Err }
 
-// ParseRetryAfter reads the value of an HTTP Retry-After header, seconds or a date, as of now. A date that has passed is
-// 0. It reports false for what is neither, and for "".
+// ParseRetryAfter parses the value of an HTTP Retry-After header, seconds or a date, relative to now. A date in the
+// past is 0. It reports false for anything else, including "".
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if n, err := strconv.ParseUint(value, 10, 63); err == nil {
@@ -191,5 +193,5 @@ func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// maxRetryAfter is the largest that is understood, in seconds; more means as much.
+// maxRetryAfter is the largest delay, in seconds; larger values are cut to it.
 const maxRetryAfter = 1 << 32

@@ -16,7 +16,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// tally counts the calls that a server gets in each tenth of a second.
+// tally counts the calls that reach a server in each tenth of a second.
 type tally struct {
 	mu    sync.Mutex
 	begun time.Time
@@ -37,14 +37,14 @@ func (c *tally) count() (n int) {
 	return n
 }
 
-// TestBackoffStorm: a thousand clients that were refused at the same moment do not come back together, neither when the
-// server says when nor when it does not, and none comes back early.
+// TestBackoffStorm: a thousand clients refused at the same moment do not return together, whether or not the server gives
+// a retry time, and no client returns early.
 func TestBackoffStorm(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		after time.Duration
-		over  time.Duration // over which the first retries are spread
+		over  time.Duration // the first retries are spread over this time
 	}{
 		{"unsaid", 0, time.Second},
 		{"retry after", 20 * time.Second, 2 * time.Second},
@@ -74,8 +74,8 @@ func TestBackoffStorm(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				// Evenly spread, a slot gets clients / slots first retries, and some 0.6 times as many of those who come
-				// for the second and third time. 2.1 times as many in all is four deviations off and more.
+				// Evenly spread, a slot gets clients / slots first retries, and about 0.6 times as many second and third
+				// retries. A total of 2.1 times as many is at least four standard deviations off.
 				most := clients * 21 / 10 / int(tt.over/(100*time.Millisecond))
 				if n := server.calls[0]; n < clients || n > clients+most {
 					t.Errorf("%d calls at first", n)
@@ -88,17 +88,17 @@ func TestBackoffStorm(t *testing.T) {
 	}
 }
 
-// TestBackoffBudget: where all calls fail, a client's callers together repeat as many as the budget has, and where some
-// succeed, a tenth of these more.
+// TestBackoffBudget: if all calls fail, a client's callers together retry as often as the budget allows; if some calls
+// succeed, a tenth of the successes is added to the budget.
 func TestBackoffBudget(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		budget, fails, want int // fails: of ten calls
+		budget, fails, want int // fails: out of ten calls
 	}{
 		{0, 10, 10_000 + 100},
 		{5, 10, 10_000 + 5},
 		{-1, 10, 40_000},
-		{5, 9, 0}, // at most the budget and a tenth of what succeeded
+		{5, 9, 0}, // at most the budget and a tenth of the successes
 	} {
 		t.Run(fmt.Sprintf("%d of %d fail", tt.fails, tt.budget), func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +146,7 @@ func TestBackoffBudget(t *testing.T) {
 	}
 }
 
-// TestBackoffGivesUp: a client does not wait for what comes too late, nor repeat what is final.
+// TestBackoffGivesUp: a client neither waits for a retry that would come too late nor retries a final error.
 func TestBackoffGivesUp(t *testing.T) {
 	t.Parallel()
 	over := func(after time.Duration) error {
@@ -155,11 +155,11 @@ func TestBackoffGivesUp(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		b      *weir.Backoff
-		within time.Duration // of the context; 0: none
+		within time.Duration // the context's timeout; 0: none
 		err    error
 		reason weir.GaveUp // 0: none
 		calls  int
-		least  time.Duration // that it takes
+		least  time.Duration // the least time that it takes
 		most   time.Duration
 	}{
 		{"final", &weir.Backoff{}, 0, errBusy, 0, 1, 0, 0},
@@ -196,7 +196,7 @@ func TestBackoffGivesUp(t *testing.T) {
 	}
 }
 
-// TestBackoffCancelled: a context that ends during a pause ends it, and says so.
+// TestBackoffCancelled: a context that ends during a pause ends the pause, and the error says so.
 func TestBackoffCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestBackoffCancelled(t *testing.T) {
 	})
 }
 
-// TestBackoffPause: pauses lie between what was asked for and Base·2^n, or a tenth, more, and reach up to that.
+// TestBackoffPause: a pause exceeds the requested time by up to Base·2^n, or by a tenth of it, and the whole range is used.
 func TestBackoffPause(t *testing.T) {
 	t.Parallel()
 	b := weir.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second}

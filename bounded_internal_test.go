@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A context that a store has derived looks at the one of its call when that has ended: it must say why, or package context
-// panics, in a goroutine of its own.
+// If a store derives a context, that context reads the error of the call's context once the call has ended. The error
+// must be set, or package context panics in a goroutine of its own.
 func TestBoundedSaysWhyItEnded(t *testing.T) {
 	t.Parallel()
 	for range 1000 {

@@ -9,21 +9,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Bucket is what an entity has spent on a resource. A bucket that is full need not exist: it is born with the next
-// request.
+// Bucket is the state of an entity on a resource. A full bucket need not exist: the next request creates it.
 type Bucket struct {
 	Entity   string        `json:"entity"`
 	Resource string        `json:"resource"`
-	ID       uint64        `json:"id,string"` // another one after each birth; Debited and Returned count from there
+	ID       uint64        `json:"id,string"` // changes with each birth; Debited and Returned count from there
 	At       time.Time     `json:"at"`        // of the last change
 	Limits   []BucketLimit `json:"limits"`
 }
 
-// BucketLimit is the state of one limit of a bucket: one in force, one that was removed but is still owed to, or one
-// that a request brought along.
+// BucketLimit is the state of one limit of a bucket: a limit in force, one that was removed but still has tokens
+// outstanding, or one that a request brought.
 type BucketLimit struct {
 	Limit     Limit `json:"limit"`
-	Override  bool  `json:"override,omitempty"` // of requests that brought it along
+	Override  bool  `json:"override,omitempty"` // brought by a request
 	Available int64 `json:"available"`          // tokens, rounded down; negative in debt
 	Debited   int64 `json:"debited"`            // tokens since the bucket's birth, rounded down
 	Returned  int64 `json:"returned"`           // tokens given back since then, rounded down
@@ -33,20 +32,20 @@ type BucketLimit struct {
 type BucketQuery struct {
 	Entity   string
 	Resource string
-	After    string // BucketPage.Next of the page before
-	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	After    string // BucketPage.Next of the previous page
+	Max      int    // maximum number of buckets; 0 means 100, more than 1,000 means 1,000
 }
 
-// BucketPage is one page of buckets by entity, then resource, which may hold fewer than asked for. Next is "" on the
-// last.
+// BucketPage is one page of buckets, ordered by entity, then resource. It may hold fewer than requested. Next is "" on
+// the last page.
 type BucketPage struct {
 	Buckets []Bucket `json:"buckets"`
 	Next    string   `json:"next,omitempty"`
 }
 
-// Buckets returns buckets of the limiter's namespace as they are now.
+// Buckets returns the buckets of the limiter's namespace as they are now.
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Buckets(ctx context.Context, query BucketQuery) (BucketPage, error) {
 	if err := (Scope{query.Entity, query.Resource}).validate(); err != nil {
 		return BucketPage{}, err
@@ -82,7 +81,7 @@ func (c *core) buckets(ctx context.Context, q store.BucketQuery) (store.BucketPa
 
 // Bucket returns the bucket of an entity on a resource as it is now.
 //
-// Errors: [ErrNotFound] if there is none, which is to say that it is full; [*ConfigError], store trouble.
+// Errors: [ErrNotFound] if there is none, which means that it is full; [*ConfigError], store errors.
 func (l *Limiter) Bucket(ctx context.Context, entity, resource string) (Bucket, error) {
 	b, _, err := l.bucket(ctx, entity, resource)
 	return b, err
@@ -111,11 +110,11 @@ func (l *Limiter) bucket(ctx context.Context, entity, resource string) (Bucket, 
 	return bucketOf(&snap.States[0], snap.At), key, nil
 }
 
-// ResetBucket forgets what an entity has spent on a resource and what it owes: its bucket is full again. A lease that
-// is open can still be rolled back, and then gives back what it took before the reset. The audit event is written first, so that no reset goes without; after an error
-// there may be an event of a reset that was not made.
+// ResetBucket forgets what an entity has spent and owes on a resource: its bucket is full again. An open lease can
+// still be rolled back, and then gives back what it took before the reset. The audit event is written before the reset,
+// so no reset goes unrecorded; after an error there may be an event for a reset that was not made.
 //
-// Errors: [ErrNotFound] if there is no bucket, which is to say that it is full; [*ConfigError], store trouble.
+// Errors: [ErrNotFound] if there is no bucket, which means that it is full; [*ConfigError], store errors.
 func (l *Limiter) ResetBucket(ctx context.Context, entity, resource string) error {
 	before, key, err := l.bucket(ctx, entity, resource)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// No reset goes without an event, whatever fails.
+// Every reset leaves an audit event, whatever fails.
 func TestResetIsTold(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"peek", "commit", "forget"} {

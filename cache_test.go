@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// wantReads checks how often the catalog was read since the last time.
+// wantReads checks how often the catalog was read since the previous check.
 func (b *bundle) wantReads(want int, when string) {
 	b.t.Helper()
 	if reads, _, keys := b.fake.counts(); reads != want {
@@ -47,7 +47,7 @@ func TestCacheTTL(t *testing.T) {
 	}, func(c *weir.Config) { c.CacheTTL = 10 * time.Second })
 }
 
-// That there is nothing is remembered as well.
+// The absence of limits is cached as well.
 func TestCacheNegative(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -99,7 +99,7 @@ func TestCacheOneLoader(t *testing.T) {
 	})
 }
 
-// When a bucket follows newer limits, callers who find out together read the catalog together.
+// When a bucket follows newer limits, concurrent callers that find out share one read of the catalog.
 func TestCacheOneLoaderWhenStale(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -140,7 +140,7 @@ func TestCacheBounded(t *testing.T) {
 			}
 		}
 		if round == 1 {
-			b.refused("e7", one) // buckets are not forgotten with plans
+			b.refused("e7", one) // buckets outlive plans
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestCacheLastKnownGood(t *testing.T) {
 	})
 }
 
-// A change through this limiter holds at once, at every level, for buckets that live.
+// A change through this limiter takes effect at once, at every level, on live buckets.
 func TestChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []weir.Scope{
@@ -203,18 +203,18 @@ func TestChangesAtOnce(t *testing.T) {
 			b.wantLeft(who, weir.Tokens{"rpm": 2})
 			change := func(limits ...weir.Limit) { b.set(scope.Entity, scope.Resource, limits...) }
 
-			change(weir.PerMinute("rpm", 9)) // lower
+			change(weir.PerMinute("rpm", 9)) // lowered
 			b.wantLeft(who, weir.Tokens{"rpm": 1})
 			over := b.refused("child", two)
 			if s := over.Statuses; s[0].Burst != 9 && s[1].Burst != 9 {
 				t.Errorf("%+v", s)
 			}
-			change(weir.PerMinute("rpm", 5)) // below what is spent: that is owed
+			change(weir.PerMinute("rpm", 5)) // below what is spent: the excess is debt
 			b.wantLeft(who, weir.Tokens{"rpm": -3})
 			b.refused("child", nil)
-			change(weir.PerMinute("rpm", 20)) // raise
+			change(weir.PerMinute("rpm", 20)) // raised
 			b.wantLeft(who, weir.Tokens{"rpm": 12})
-			if scope.Entity != "" { // the other one's is as it was
+			if scope.Entity != "" { // the other bucket is unchanged
 				b.refused("child", weir.Tokens{"rpm": 3})
 				b.take("child", two)
 			} else {
@@ -222,13 +222,13 @@ func TestChangesAtOnce(t *testing.T) {
 				b.refused("child", one)
 			}
 
-			// Another limit beside it: full at first, and in force at once.
+			// A second limit: full at first, and enforced at once.
 			change(weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 7))
 			b.take("child", weir.Tokens{"tpm": 7})
 			b.refused("child", weir.Tokens{"tpm": 1})
 			b.wantLeft(who, weir.Tokens{"rpm": b.left(who, "rpm"), "tpm": 0})
 
-			// Removed: no request can name it, nor is held up by it. It comes back with what it owes.
+			// Once removed, no request can name the limit or be refused by it. When it returns, it still has its debt.
 			change(weir.PerMinute("rpm", 100))
 			_, err := b.Acquire(b.ctx, weir.Request{Entity: "child", Resource: "api", Tokens: weir.Tokens{"tpm": 1}})
 			wantConfigError(t, err, "tokens.tpm")
@@ -263,7 +263,7 @@ func (b *bundle) left(entity, limit string) int64 {
 	return 0
 }
 
-// A change through another limiter holds within the TTL, without anybody's help.
+// A change through another limiter takes effect within the TTL, without any notification.
 func TestChangesElsewhereWithinTTL(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -289,7 +289,7 @@ func TestChangesElsewhereWithinTTL(t *testing.T) {
 	}, func(c *weir.Config) { c.CacheTTL = 10 * time.Second })
 }
 
-// Once somebody who knows has debited the bucket, nobody debits it under what was before.
+// Once a limiter that knows the new limits has debited the bucket, no limiter debits it under the old ones.
 func TestChangesElsewhereAtTheNextDebit(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []weir.Scope{{}, {Resource: "api"}, {Entity: "child"}, {Entity: "parent", Resource: "api"}} {
@@ -323,7 +323,7 @@ func TestChangesElsewhereAtTheNextDebit(t *testing.T) {
 	}
 }
 
-// An entity's own limits, changed elsewhere by somebody whose caches are warm, are not taken back by who is stale.
+// If a limiter with a warm cache has changed an entity's own limits, a stale limiter does not revert them.
 func TestStaleDoesNotTakeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -340,16 +340,16 @@ func TestStaleDoesNotTakeBack(t *testing.T) {
 	}
 }
 
-// A limiter that has just read one level, but not those before it, does not pass for one that knows the newest limits.
+// A limiter that has just read one level, but not the levels before it, does not count as knowing the newest limits.
 func TestOldAbsenceIsOld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.set("", "api", weir.PerHour("rpm", 100))
-	b.take("alice", one) // alice has no limits of her own: remembered
+	b.take("alice", one) // the absence of limits for alice is cached
 	other := b.peer()
 	other.set("alice", "", weir.PerHour("rpm", 10))
 	other.take("alice", one)
-	b.set("", "api", weir.PerHour("rpm", 90)) // read again, and newer than what other knows
+	b.set("", "api", weir.PerHour("rpm", 90)) // read again, and newer than what the other limiter has
 	over := b.refused("alice", weir.Tokens{"rpm": 9})
 	if s := over.Statuses[0]; s.Burst != 10 || s.Source != weir.SourceEntityDefault {
 		t.Errorf("%+v", s)
@@ -364,7 +364,7 @@ func TestRefresh(t *testing.T) {
 	b.take("alice", one)
 	other.set("", "", weir.PerMinute("rpm", 5))
 	b.take("alice", weir.Tokens{"rpm": 4})
-	b.take("alice", one) // of the old limit: nobody has told the bucket yet
+	b.take("alice", one) // under the old limit: the bucket does not know the new one yet
 	ns, err := other.CreateNamespace(b.ctx, "alpha")
 	must(t, err)
 	view := b.In("alpha")
@@ -379,7 +379,7 @@ func TestRefresh(t *testing.T) {
 	wantErr(t, err, weir.ErrNotFound)
 }
 
-// A change that lands while a load is under way: what was loaded may be old, and is not remembered.
+// A change lands during a load: the loaded value may be old, and is not cached.
 func TestChangeWhileLoading(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -388,12 +388,12 @@ func TestChangeWhileLoading(t *testing.T) {
 		b.fake.does(func(f *fakeStore) {
 			f.get = func(ctx context.Context, keys ...store.Key) (store.Got, error) {
 				got, err := f.Store.Get(ctx, keys...)
-				<-gate // read, not answered
+				<-gate // read, but not answered yet
 				return got, err
 			}
 		})
 		var wg sync.WaitGroup
-		wg.Go(func() { b.take("alice", one) }) // began before the change: may see either
+		wg.Go(func() { b.take("alice", one) }) // began before the change: may see either value
 		synctest.Wait()
 		b.fake.does(func(f *fakeStore) { f.get = nil })
 		b.set("alice", "", weir.PerMinute("rpm", 10))

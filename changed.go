@@ -6,20 +6,21 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Changed has records read anew that somebody else changed, before the next decision that they concern. What was
-// remembered of them serves on while the store does not answer, and where what it answers cannot be used. It reads
-// nothing itself, and to call it once too often costs a read.
+// Changed makes the limiter read records again that were changed elsewhere, before the next decision that depends on
+// them. The cached contents stay in use while the store does not answer, and if its answer cannot be used. Changed
+// reads nothing itself; an unnecessary call costs one read.
 //
-// Keys are those of the store, with the opaque id of the namespace; records of kinds that decisions do not go by are
-// passed over. Without a Sub all limits of the entity are meant, without a Kind all records of the namespace, and of
-// [store.Registry] the names of all namespaces.
+// Keys are those of the store, with the namespace's opaque id. Records of kinds that decisions do not depend on are
+// ignored. A key without a Sub means all limits of the entity, one without a Kind all records of the namespace, and
+// [store.Registry] without a Kind the names of all namespaces.
 func (l *Limiter) Changed(keys ...store.Key) {
 	l.core.outdated(keys)
 }
 
-// ChangedWithin has all of a namespace, by its opaque id, read anew, because something in it was changed and nobody knows
-// what: the limits of the system and of resources before the next decision, entities and their limits at some time within
-// so long, or a busy namespace would be read as a whole at each change. See [Limiter.Changed].
+// ChangedWithin makes the limiter read everything in a namespace (by its opaque id) again, after a change whose records
+// are not known: the limits of the system and of resources before the next decision, entities and their limits at some
+// time within the given duration, so that a busy namespace is not read as a whole after each change. See
+// [Limiter.Changed].
 func (l *Limiter) ChangedWithin(namespaceID string, within time.Duration) {
 	c := l.core
 	c.views.ExpireWithin(func(v viewKey) (time.Duration, bool) {
@@ -33,7 +34,7 @@ func (l *Limiter) ChangedWithin(namespaceID string, within time.Duration) {
 	}
 }
 
-// NamespaceIDs returns the opaque ids of the namespaces that were used through this limiter, in no order.
+// NamespaceIDs returns the opaque ids of the namespaces used through this limiter, in no particular order.
 func (l *Limiter) NamespaceIDs() []string {
 	c := l.core
 	c.mu.Lock()
@@ -45,8 +46,8 @@ func (l *Limiter) NamespaceIDs() []string {
 	return ids
 }
 
-// CheckRecord reports why decisions could not go by a record of the catalog, as a [*StoreError]. Of kinds that they do not
-// go by, all are good.
+// CheckRecord reports why decisions could not use a catalog record, as a [*StoreError]. It returns nil for records of
+// kinds that decisions do not depend on.
 func CheckRecord(r store.Record) error {
 	if k, ok := viewOf(r.Key); ok {
 		_, err := k.decode(r)
@@ -55,14 +56,14 @@ func CheckRecord(r store.Record) error {
 	return nil
 }
 
-// outdated has what is made of records read anew.
+// outdated makes everything derived from the records be read again.
 func (c *core) outdated(keys []store.Key) {
 	type owner struct{ space, id string }
-	owners, spaces := make(map[owner]bool), make(map[string]bool) // of which much is read anew
+	owners, spaces := make(map[owner]bool), make(map[string]bool) // for which many views are read again
 	var views []viewKey
 	for _, k := range keys {
 		switch {
-		case k.Kind == store.KindEntityLimits && (k.Sub == DefaultResource || k.Sub == ""): // read with those, a plan's epoch is as new
+		case k.Kind == store.KindEntityLimits && (k.Sub == DefaultResource || k.Sub == ""): // the epoch of a plan is only as new as that of its oldest view
 			owners[owner{k.Namespace, k.ID}] = true
 		case k.Kind == "":
 			spaces[k.Namespace] = true
@@ -73,7 +74,7 @@ func (c *core) outdated(keys []store.Key) {
 		}
 	}
 	c.views.Expire(views...)
-	if len(owners)+len(spaces) > 0 { // in one go, since that looks at everything remembered
+	if len(owners)+len(spaces) > 0 { // in one pass, since it looks at everything that is cached
 		c.views.ExpireFunc(func(v viewKey) bool {
 			if v.kind == namespaceView {
 				return spaces[store.Registry]
@@ -81,7 +82,7 @@ func (c *core) outdated(keys []store.Key) {
 			return spaces[v.space] || v.kind == limitsView && owners[owner{v.space, v.id}]
 		})
 	}
-	for _, k := range keys { // plans last, or one might be made of what is about to change
+	for _, k := range keys { // plans last: one made earlier could be based on a view about to change
 		if k.Kind == store.KindNamespace || k.Kind == "" && k.Namespace == store.Registry {
 			c.registry.Add(1)
 		} else if ch, ok := changeOf(k); ok {
@@ -92,7 +93,7 @@ func (c *core) outdated(keys []store.Key) {
 	}
 }
 
-// viewOf returns the view that is made of a record, if there is one.
+// viewOf returns the view that a record is decoded to, if there is one.
 func viewOf(k store.Key) (viewKey, bool) {
 	switch k.Kind {
 	case store.KindEntity:
@@ -105,12 +106,12 @@ func viewOf(k store.Key) (viewKey, bool) {
 		return viewKey{k.Namespace, systemView, "", ""}, true
 	case store.KindNamespace:
 		return viewKey{kind: namespaceView, id: k.ID}, true
-	default: // nothing is remembered of it
+	default: // nothing of it is cached
 		return viewKey{}, false
 	}
 }
 
-// changeOf returns which plans a record's change concerns.
+// changeOf returns which plans the change of a record affects.
 func changeOf(k store.Key) (change, bool) {
 	switch k.Kind {
 	case store.KindEntity:

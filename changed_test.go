@@ -21,7 +21,7 @@ func (b *bundle) wantBurst(entity string, burst int64, when string) {
 	}
 }
 
-// Who is told of a record that changed reads it before the next decision, and nothing else.
+// A process that is told of a changed record reads that record, and nothing else, before the next decision.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// What is read anew in vain is as it was, unlike what this process itself has changed.
+// If a reread fails, the last known value stays in use, unless this process itself changed the record.
 func TestChangedKeepsTheLastKnownGood(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -80,7 +80,7 @@ func TestChangedKeepsTheLastKnownGood(t *testing.T) {
 	})
 }
 
-// Where nothing is remembered, what the configuration knows counts, until the store answers.
+// If nothing is cached, the values from Config.LastGood apply until the store answers.
 func TestLastGood(t *testing.T) {
 	t.Parallel()
 	known := map[store.Kind]string{store.KindSystem: `{"limits":[{"name":"rpm","amount":7,"period":"min"}]}`}
@@ -111,7 +111,7 @@ func TestLastGood(t *testing.T) {
 	})
 }
 
-// Of records that were read together a bad one changes nothing, and the others count.
+// If one of several records read together is bad, its old value stays in use and the other records still take effect.
 func TestUnreadableAmongOthers(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
@@ -142,7 +142,7 @@ func TestUnreadableAmongOthers(t *testing.T) {
 	})
 }
 
-// While a change is rolled out, each entity has the limit as it was or as it is to be, never none and never both.
+// While a change is rolled out, each entity has either the old limit or the new one, never none and never both.
 func TestFormer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// slow makes each call of the store take its time, unless the context ends before.
+// slow makes each call of the store take this long, unless its context ends first.
 func slow(get, take time.Duration) func(*fakeStore) {
 	nap := func(ctx context.Context, d time.Duration) error {
 		timer := time.NewTimer(d)
@@ -39,7 +39,7 @@ func slow(get, take time.Duration) func(*fakeStore) {
 	}
 }
 
-// deciders are the calls that are bounded; each reports whether the answer was degraded.
+// deciders are the calls with a time bound; each reports whether its answer was degraded.
 func (b *bundle) deciders(entity string) map[string]func() (bool, error) {
 	req := weir.Request{Entity: entity, Resource: "api", Tokens: one}
 	lease := func(l *weir.Lease, err error) (bool, error) { return l != nil && l.Decision().Degraded, err }
@@ -61,7 +61,7 @@ func tight(c *weir.Config) {
 	c.StoreTimeout, c.DecideWithin, c.OnUnavailable = time.Second, 12*time.Millisecond, weir.Allow
 }
 
-// The decision is bounded, not each of the calls that it needs: a chain of four is four of them, and one to take.
+// The bound applies to the decision, not to each store call: a chain of four needs four reads and one take.
 func TestDecideWithinBoundsTheWhole(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"Acquire", "Wait", "AcquireAll", "Allow"} {
@@ -78,7 +78,7 @@ func TestDecideWithinBoundsTheWhole(t *testing.T) {
 				if took := time.Since(began); took != 12*time.Millisecond || err != nil || !degraded {
 					t.Fatalf("answered after %s: degraded %v, %v", took, degraded, err)
 				}
-				// What was read meanwhile is there for the next ones: the decision is made in time before long.
+				// What was read meanwhile is cached for later decisions, so a decision soon finishes in time.
 				for range 3 {
 					if _, err = decide(); err != nil {
 						t.Fatal(err)
@@ -100,7 +100,7 @@ func TestDecideWithinBoundsTheWhole(t *testing.T) {
 	}
 }
 
-// A store that is only a little slow decides.
+// A store that is only slightly slow still decides.
 func TestDecideWithinInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -116,7 +116,7 @@ func TestDecideWithinInTime(t *testing.T) {
 	}, tight)
 }
 
-// In doubt, debit: what the store does after the answer stays spent, and deny is an answer, too.
+// When in doubt, debit: what the store does after the answer stays spent, also if the answer was a denial.
 func TestDecideWithinLateTake(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -125,7 +125,7 @@ func TestDecideWithinLateTake(t *testing.T) {
 		b.fake.does(func(f *fakeStore) {
 			f.take = func(ctx context.Context, take store.Take) (store.Outcome, error) {
 				go func() {
-					time.Sleep(50 * time.Millisecond) // the network's, in a bubble
+					time.Sleep(50 * time.Millisecond) // network latency, in a bubble
 					_, _ = f.Store.Take(context.WithoutCancel(ctx), take)
 				}()
 				return store.Outcome{}, hang(ctx)
@@ -141,11 +141,11 @@ func TestDecideWithinLateTake(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		b.fake.does(recovers)
-		b.wantLeft("alice", weir.Tokens{"rpm": 95}) // AcquireAll asks for two
+		b.wantLeft("alice", weir.Tokens{"rpm": 95}) // AcquireAll takes two
 	}, tight, func(c *weir.Config) { c.OnUnavailable = weir.Deny })
 }
 
-// Waiting for tokens, a lease's changes and looking are not decisions, and take the store's time.
+// Wait, lease changes and reads are not decisions: they get the store's full timeout.
 func TestDecideWithinIsNotForTheRest(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {

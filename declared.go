@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Managed says that a manifest declares a record. Whoever changes the record otherwise leaves the mark as it is.
+// Managed marks a record as declared by a manifest. Other changes of the record leave the mark as it is.
 type Managed struct {
 	Manifest string `json:"manifest"` // its name
-	Hash     string `json:"hash"`     // of what it declared; a record of another value was changed by somebody else
+	Hash     string `json:"hash"`     // of the declared value; if the record's value differs, it was changed by other means
 }
 
 func (m *Managed) name() string {
@@ -21,18 +21,18 @@ func (m *Managed) name() string {
 	return m.Manifest
 }
 
-// Declared is a record that a manifest can declare: an entity, or the limits of a scope. One of Entity and Limits is
-// set, or neither where there is no record.
+// Declared is a record that a manifest can declare: an entity, or the limits of a scope. Either Entity or Limits is
+// set, or neither if there is no record.
 type Declared struct {
 	Entity  *Entity
 	Limits  *ScopedLimits
-	Version uint64 // counts changes; 0: there is no record
-	// Deleting says that the deletion of the entity has begun, and did not end. With a zero Created the entity was
-	// never created: what it has, its limits and buckets, is being deleted.
+	Version uint64 // counts changes; 0 means that there is no record
+	// Deleting says that a deletion of the entity has begun and not finished. If Created is zero, the entity was never
+	// created, and its limits and buckets are being deleted.
 	Deleting bool
 }
 
-// Managed returns the mark of the record, or nil.
+// Managed returns the record's mark, or nil.
 func (d *Declared) Managed() *Managed {
 	switch {
 	case d.Entity != nil:
@@ -45,23 +45,23 @@ func (d *Declared) Managed() *Managed {
 
 // DeclaredQuery selects a page of records.
 type DeclaredQuery struct {
-	After string // DeclaredPage.Next of the page before
-	Max   int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	After string // DeclaredPage.Next of the previous page
+	Max   int    // maximum number of records; 0 means 100, more than 1,000 means 1,000
 }
 
-// DeclaredPage is one page of records, which may hold fewer than asked for, even none. Next is "" on the last.
+// DeclaredPage is one page of records. It may hold fewer than requested, even none. Next is "" on the last page.
 type DeclaredPage struct {
 	Records []Declared
 	Next    string
 }
 
-// declarable are the kinds of records that manifests declare, in the order in which they are listed.
+// declarable lists the kinds of records that manifests declare, in the order in which they are listed.
 var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
 
-// Declarable returns all that a manifest could declare of the namespace, managed or not: the limits of the system, of
-// resources, the entities, their limits.
+// Declarable returns all records of the namespace that a manifest could declare, managed or not: the limits of the
+// system, the limits of resources, the entities, and the limits of entities.
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (DeclaredPage, error) {
 	s, err := l.space(ctx, l.core.elapsed())
 	if err != nil {
@@ -106,9 +106,9 @@ func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (Declared
 	return out, nil
 }
 
-// Declared returns the limits of a scope as a record that a manifest can declare; its Version is 0 if there is none.
+// Declared returns the limits of a scope as a record that a manifest can declare. Its Version is 0 if there is none.
 //
-// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Declared(ctx context.Context, scope Scope) (Declared, error) {
 	if err := scope.validate(); err != nil {
 		return Declared{}, err
@@ -125,21 +125,21 @@ func (l *Limiter) Declared(ctx context.Context, scope Scope) (Declared, error) {
 	return Declared{Limits: &sl, Version: r.Version}, err
 }
 
-// DeclaredChange makes a record what a manifest declares.
+// DeclaredChange sets a record to what a manifest declares.
 type DeclaredChange struct {
-	Before Declared // as it was read, and must be still
-	After  Declared // without Entity and Limits: the record is removed. Version is ignored.
+	Before Declared // as it was read; the record must still be so
+	After  Declared // without Entity and Limits, the record is removed. Version is ignored
 }
 
-// Declare makes many changes in few steps of the store. It returns an error for each change, nil for those that were
-// made; some may be made and others not. Each change is audited as one made by itself would be, and a bucket follows
-// at its next debit.
+// Declare makes many changes in few calls to the store. It returns one error per change, nil for those that were made;
+// it may make some changes and not others. Each change is audited like a single one, and buckets follow it at their
+// next debit.
 //
-// A parent must exist: entities are to be declared after their parents, by an earlier call, and removed before them.
-// To remove an entity leaves what was set for it besides, and its buckets.
+// A parent must exist: declare entities after their parents, in a later call, and remove them before their parents.
+// Removing an entity leaves its limits and buckets.
 //
 // Errors: [*ConfigError], [ErrConflict] if a record is not as it was read, [ErrNotFound] if the namespace does not
-// exist, store trouble, upon which the change may have been made.
+// exist, and store errors, after which the change may have been made.
 func (l *Limiter) Declare(ctx context.Context, changes []DeclaredChange) []error {
 	errs := make([]error, len(changes))
 	s, err := l.space(ctx, l.core.elapsed())
@@ -179,7 +179,7 @@ func (ch *DeclaredChange) validate() error {
 		a.Entity != nil && b.Entity != nil && a.Entity.ID != b.Entity.ID,
 		a.Limits != nil && b.Limits != nil && a.Limits.Scope != b.Limits.Scope,
 		(b.Version == 0) != (b.Entity == nil && b.Limits == nil):
-		return configErr("change", "is not one of one record")
+		return configErr("change", "must be about exactly one record")
 	}
 	if m := a.Managed(); m != nil {
 		if err := checkID("manifest", m.Manifest); err != nil {
@@ -195,13 +195,13 @@ func (ch *DeclaredChange) validate() error {
 	return nil
 }
 
-// moves says that an entity that exists gets another parent, which may take steps of its own.
+// moves reports whether an existing entity gets another parent, which may take several steps.
 func (ch *DeclaredChange) moves() bool {
 	b, a := ch.Before.Entity, ch.After.Entity
 	return a != nil && b != nil && a.Parent != "" && a.Parent != b.Parent
 }
 
-// node returns an entity's record as it was, with what it is to be.
+// node returns the entity's record with its new contents, at the version that was read.
 func (ch *DeclaredChange) node(space string, e *Entity) node {
 	n := node{key: entityKey(space, e.ID), version: ch.Before.Version}
 	n.set(e)
@@ -213,7 +213,7 @@ func (ch *DeclaredChange) node(space string, e *Entity) node {
 	return n
 }
 
-// event tells of the change, as the change by itself would be told of.
+// event returns the audit event of the change, the same as for a single change.
 func (ch *DeclaredChange) event() event {
 	b, a := ch.Before, ch.After
 	var ev event
@@ -252,10 +252,11 @@ func (ch *DeclaredChange) event() event {
 	return ev
 }
 
-// Validate reports what the limiter would refuse of an entity, as a [*ConfigError]; not whether its parent exists.
+// Validate reports what the limiter would reject in an entity, as a [*ConfigError]. It does not check that the parent
+// exists.
 func (e *Entity) Validate() error { return e.validate() }
 
-// Validate reports what the limiter would refuse of a scope's limits, as a [*ConfigError].
+// Validate reports what the limiter would reject in a scope's limits, as a [*ConfigError].
 func (sl *ScopedLimits) Validate() error {
 	if err := sl.Scope.Validate(); err != nil {
 		return err
@@ -267,7 +268,7 @@ func (sl *ScopedLimits) Validate() error {
 		return err
 	}
 	if sl.Scope != (Scope{}) && sl.NearLimit != nil {
-		return configErr("near_limit", "is a setting of the system")
+		return configErr("near_limit", "can be set only for the system")
 	}
 	if len(sl.Limits) == 0 && sl.settings() {
 		return nil
@@ -276,15 +277,15 @@ func (sl *ScopedLimits) Validate() error {
 	return err
 }
 
-// Validate reports what the limiter would refuse of a scope, as a [*ConfigError].
+// Validate reports what the limiter would reject in a scope, as a [*ConfigError].
 func (sc Scope) Validate() error { return sc.validate() }
 
-// Validate reports what the limiter would refuse of a limit, as a [*ConfigError].
+// Validate reports what the limiter would reject in a limit, as a [*ConfigError].
 func (l Limit) Validate() error {
 	_, err := l.validate()
 	return err
 }
 
 func hasChildren(id, child string) error {
-	return configErr("entity", "%q has children that stay, %q among them: remove or move them first", id, child)
+	return configErr("entity", "%q has children that stay, including %q: remove or move them first", id, child)
 }

@@ -16,7 +16,7 @@ import (
 
 func mark(name string) *weir.Managed { return &weir.Managed{Manifest: name, Hash: "h"} }
 
-// declarable returns all that could be declared, by what it is about.
+// declarable returns all declarable records, by subject.
 func declarable(t *testing.T, lim *weir.Limiter, pageSize int) map[string]weir.Declared {
 	t.Helper()
 	all := make(map[string]weir.Declared)
@@ -68,7 +68,7 @@ func TestDeclare(t *testing.T) {
 			t.Errorf("change %d: %v", i, err)
 		}
 	}
-	// The live bucket follows: one of two was spent.
+	// The live bucket follows the new limits: one of two tokens is already spent.
 	allowed(t, lim, "alice", "r", true, false)
 	all := declarable(t, lim, 7)
 	if len(all) != 203 {
@@ -81,7 +81,7 @@ func TestDeclare(t *testing.T) {
 	if len(got) != 2 || got[1].action != "limits.set" || got[1].principal != "ann" {
 		t.Errorf("%+v", got)
 	}
-	// Set by hand, it keeps its mark; taken over unchanged, that is told of.
+	// A limit changed by hand keeps its mark. A takeover by another manifest is recorded even if nothing else changes.
 	must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerHour("rph", 3)))
 	sl, err := lim.Limits(ctx, weir.Scope{Resource: "r"})
 	must(t, err)
@@ -93,7 +93,7 @@ func TestDeclare(t *testing.T) {
 	if got := events(t, lim, "resource:r"); got[len(got)-1].action != "limits.adopt" {
 		t.Errorf("%+v", got)
 	}
-	// As it was read before that, it is not any more; others are changed all the same.
+	// The first change is based on an outdated read and conflicts; the others are made all the same.
 	errs := lim.Declare(ctx, []weir.DeclaredChange{{Before: now}, {Before: all["{e7 }"]}, {Before: all["org"]}})
 	if !errors.Is(errs[0], weir.ErrConflict) || errs[1] != nil || errs[2] != nil {
 		t.Errorf("%v", errs)
@@ -131,7 +131,7 @@ func TestDeclareEntities(t *testing.T) {
 		}
 	}
 	all := declarable(t, lim, 0)
-	// A parent that stays somebody's parent stays; a cycle is refused; whom nobody needs goes.
+	// A parent whose children stay cannot be removed; a cycle is refused; entities without children are removed.
 	errs := lim.Declare(ctx, []weir.DeclaredChange{
 		{Before: all["org"]},
 		{Before: all["e1"]},
@@ -153,7 +153,7 @@ func TestDeclareEntities(t *testing.T) {
 	if _, err := lim.Entity(ctx, "e1"); !errors.Is(err, weir.ErrNotFound) {
 		t.Error(err)
 	}
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "more", Parent: "org"})) // the mark of the removal is gone
+	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "more", Parent: "org"})) // the deletion mark has been removed
 }
 
 func TestManifestLock(t *testing.T) {
@@ -176,7 +176,7 @@ func TestManifestLock(t *testing.T) {
 		time.Sleep(time.Second)
 		second, err := lim.LockManifest(bob, "m", 10*time.Second)
 		must(t, err)
-		// Whoever lost it finds out, and cannot record.
+		// A holder that lost the lock gets an error and cannot record.
 		if err := first.Extend(ann); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("lost: %v", err)
 		}
@@ -188,7 +188,7 @@ func TestManifestLock(t *testing.T) {
 		if rev.Revision != 1 || rev.By != "bob" || rev.At.IsZero() {
 			t.Errorf("%+v", rev)
 		}
-		must(t, second.Release(bob)) // nothing is left to release
+		must(t, second.Release(bob)) // the lock ended with Record
 		if _, err := second.Record(bob, rev, nil); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("recorded twice: %v", err)
 		}
@@ -207,7 +207,7 @@ func TestManifestLock(t *testing.T) {
 func TestRevisions(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
-	large := make([]byte, 700<<10) // several parts, for it does not compress
+	large := make([]byte, 700<<10) // several parts, because it does not compress
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(large)
 	texts := [][]byte{[]byte("one"), large, nil}

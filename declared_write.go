@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// declaration is one call of Declare: the steps that are gathered for the next commit.
+// declaration is one call of Declare, with the steps collected for the next commit.
 type declaration struct {
 	core  *core
 	space string
 	errs  []error         // by change
-	nodes map[string]node // entities that were read since the last conflict
+	nodes map[string]node // entities read since the last conflict
 	steps []step
 	size  int // of the next commit
 }
@@ -25,14 +25,14 @@ type step struct {
 	writes []store.Write // the last one is the change's own
 }
 
-// add gathers a change for the next commit, which is made when it would grow too large.
+// add collects a change for the next commit, and commits first if that would become too large.
 func (d *declaration) add(ctx context.Context, at int, ch *DeclaredChange) {
 	writes, err := d.writes(ctx, ch)
 	if err != nil {
 		d.errs[at] = err
 		return
 	}
-	if d.size+len(writes)+1 > store.MaxWrites { // with its event
+	if d.size+len(writes)+1 > store.MaxWrites { // plus its event
 		d.flush(ctx)
 	}
 	d.size += len(writes) + 1
@@ -65,7 +65,7 @@ func (d *declaration) writes(ctx context.Context, ch *DeclaredChange) ([]store.W
 	return []store.Write{remove(r)}, nil
 }
 
-// chain is core.chain that reads no entity twice.
+// chain is core.chain, but reads no entity twice.
 func (d *declaration) chain(ctx context.Context, id string) ([]node, error) {
 	var chain []node
 	for id != "" {
@@ -86,8 +86,7 @@ func (d *declaration) chain(ctx context.Context, id string) ([]node, error) {
 	return chain, nil
 }
 
-// flush commits the steps that were gathered. A change whose record is not as it was read is left out, the others are
-// tried again.
+// flush commits the collected steps. It drops a change whose record is not as it was read, and retries the others.
 func (d *declaration) flush(ctx context.Context) {
 	for try := 0; len(d.steps) > 0; try++ {
 		err := d.commit(ctx)
@@ -112,7 +111,7 @@ func (d *declaration) flush(ctx context.Context) {
 	d.steps, d.size = nil, 0
 }
 
-// again gathers a step anew: a parent may have changed.
+// again collects a step anew: a parent may have changed.
 func (d *declaration) again(ctx context.Context, st step) {
 	writes, err := d.writes(ctx, st.change)
 	if err != nil {
@@ -134,7 +133,7 @@ func (d *declaration) commit(ctx context.Context) error {
 			case !twice:
 				at[w.Record.Key] = len(writes)
 				writes = append(writes, w)
-			case writes[i].Check: // two entities under one parent; a write asserts the same
+			case writes[i].Check: // two entities under one parent, or a write, which asserts the same
 				writes[i] = w
 			}
 		}
@@ -143,7 +142,7 @@ func (d *declaration) commit(ctx context.Context) error {
 	return d.core.commit(ctx, d.space, events, writes...)
 }
 
-// move gives an entity that exists another parent, in commits of its own.
+// move gives an existing entity another parent, in commits of its own.
 func (d *declaration) move(ctx context.Context, at int, ch *DeclaredChange) {
 	n := ch.node(d.space, ch.After.Entity)
 	checks, err := d.core.place(ctx, &n, ch.Before.Entity.Parent)
@@ -157,17 +156,17 @@ func (d *declaration) move(ctx context.Context, at int, ch *DeclaredChange) {
 	clear(d.nodes)
 }
 
-// leaver is an entity that is to be removed.
+// leaver is an entity to be removed.
 type leaver struct {
 	at   int // of the change
 	node node
 }
 
-// maxLeavers is how many entities are removed in one commit, each with its event.
+// maxLeavers is how many entities one commit removes, each with its event.
 const maxLeavers = store.MaxWrites / 2
 
-// remove removes entities as DeleteEntity does: they are marked first, so that nobody can add a child any more, and a
-// child that was added before is found afterwards.
+// remove removes entities like DeleteEntity does: it marks them first, so that no child can be added, and then looks
+// for children that were added before.
 func (d *declaration) remove(ctx context.Context, all []leaver) {
 	for len(all) > 0 {
 		some := all[:min(len(all), maxLeavers)]
@@ -201,7 +200,7 @@ func (d *declaration) remove(ctx context.Context, all []leaver) {
 	}
 }
 
-// each commits a write of every entity together, leaving out those that changed, and returns the others.
+// each commits one write per entity together. It leaves out entities that have changed, and returns the others.
 func (d *declaration) each(ctx context.Context, some []leaver, write func(*node) (store.Write, *event)) []leaver {
 	for len(some) > 0 {
 		next := make([]leaver, len(some))
@@ -234,7 +233,7 @@ func (d *declaration) each(ctx context.Context, some []leaver, write func(*node)
 				rest = append(rest, v)
 			}
 		}
-		if len(rest) == len(some) { // only if the conflict is of none of them
+		if len(rest) == len(some) { // the conflict concerns none of them
 			for _, v := range rest {
 				d.errs[v.at] = err
 			}

@@ -1,18 +1,20 @@
-// Package weir answers one question: may this entity spend these tokens on this resource?
+// Package weir is a rate limiter. It answers one question: may this entity spend these tokens on this resource?
 //
-// An entity is who asks (an API key, a project), a resource what it asks for (a model, an endpoint), and tokens are
-// what is counted (requests, LLM tokens, bytes), each under a named [Limit]. One call decides over several limits, and
-// over the entity's parents, all or none, in one atomic step of a store.
+// An entity is the caller to be limited (an API key, a project), a resource is what the caller uses (a model, an
+// endpoint), and tokens are what is counted (requests, LLM tokens, bytes), each under a named [Limit]. One call decides
+// over several limits, and over the entity's parents, all or none, in one atomic step of a store.
 //
 // # The guarantee
 //
-// A limit of amount tokens per period and a burst admits, between any two instants, at most the burst plus what was
-// issued in between: exactly, under concurrency, crashes and faults. There is no tolerance and no window whose edge
-// admits twice. What is given back counts from when it comes back; amounts that are added afterwards ([Lease.Adjust])
-// are never refused, and hold later requests back instead. Only where an operator chose to admit when the store does
-// not answer is more admitted, and those answers are marked.
+// A limit of amount tokens per period with a burst admits, between any two instants, at most the burst plus the tokens
+// issued in between: exactly, under concurrency, crashes and faults. There is no tolerance, and no window whose edge
+// admits twice. Tokens that are given back can be spent from the moment they come back. Tokens that are added
+// afterwards ([Lease.Adjust]) are never refused; they hold later requests back instead. weir admits more only where the
+// operator chose to admit requests while the store does not answer (see [Unavailable]), and it marks those decisions.
 //
-// # Use
+// # Usage
+//
+// Create a limiter over a store, set limits, and acquire tokens before doing the work:
 //
 //	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 //	…
@@ -26,12 +28,20 @@
 //	if errors.As(err, &over) {
 //		return retryLater(over.RetryAfter)
 //	}
-//	defer lease.Rollback(ctx) // gives back unless committed
+//	…
+//	defer lease.Rollback(ctx) // gives the tokens back unless committed
 //	used, err := callModel(ctx)
 //	…
 //	lease.Adjust(ctx, weir.Tokens{"tpm": used - 500})
 //	lease.Commit(ctx)
 //
-// Stores: [github.com/weirlimits/weir/store/memory] for one process, [github.com/weirlimits/weir/store/disk] for one
-// process that must not forget.
+// [Limiter.Allow] is the short form for limits that count requests, [Limiter.Do] runs a function with a lease,
+// [Limiter.Wait] waits instead of refusing, and [Limiter.AcquireAll] decides over several requests at once.
+//
+// # Stores
+//
+//   - [github.com/weirlimits/weir/store/memory]: one process; the state is lost when it ends.
+//   - [github.com/weirlimits/weir/store/disk]: one process; the state survives crashes.
+//   - [github.com/weirlimits/weir/store/dynamodb]: any number of processes, on one DynamoDB table.
+//   - [github.com/weirlimits/weir/store/redis]: any number of processes, on Redis or Valkey.
 package weir

@@ -11,22 +11,22 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Enforce says whom a limit refuses: everybody (the zero value), nobody ([EnforceShadow]), or that percentage of the
-// entities, from 1 to 99. For those whom it does not refuse it is in shadow: it counts what it would have admitted, and
-// tells of what it would have refused.
+// Enforce says which entities a limit refuses: all (the zero value), none ([EnforceShadow]), or a percentage of them
+// from 1 to 99. For entities that it does not refuse, the limit is in shadow: it counts what it would have admitted,
+// and reports what it would have refused.
 //
-// Which entities belong to a percentage goes by their ids and the limit's name alone: the first eight bytes of
-// SHA-256(id, a zero byte, name) as a big-endian number, modulo 100, are below it. So it is the same for every process,
-// and those of a smaller percentage are among those of a larger one.
+// Whether an entity belongs to a percentage depends only on its id and the limit's name: it does if the first eight
+// bytes of SHA-256(id, a zero byte, name), as a big-endian number modulo 100, are below the percentage. The result is
+// the same in every process, and the entities of a smaller percentage are among those of a larger one.
 type Enforce int8
 
-// Whom a limit refuses, other than a percentage.
+// Values of Enforce other than percentages.
 const (
 	EnforceOn     Enforce = 0
 	EnforceShadow Enforce = -1
 )
 
-// ParseEnforce reads on, shadow, or a percentage from 1% to 99%.
+// ParseEnforce parses on, shadow, or a percentage from 1% to 99%.
 func ParseEnforce(text string) (Enforce, error) {
 	switch text {
 	case "on":
@@ -37,7 +37,7 @@ func ParseEnforce(text string) (Enforce, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(digits)
 	if !percent || err != nil || digits != strconv.Itoa(n) || n < 1 || n > 99 {
-		return 0, configErr("enforce", "%q is none of on, shadow, or 1%% to 99%%", text)
+		return 0, configErr("enforce", "must be on, shadow, or 1%% to 99%%: %q", text)
 	}
 	return Enforce(n), nil
 }
@@ -53,10 +53,10 @@ func (e Enforce) String() string {
 	return strconv.Itoa(int(e)) + "%"
 }
 
-// MarshalText writes what String returns.
+// MarshalText returns what String returns.
 func (e Enforce) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// UnmarshalText reads what [ParseEnforce] does.
+// UnmarshalText parses what [ParseEnforce] does.
 func (e *Enforce) UnmarshalText(text []byte) (err error) {
 	*e, err = ParseEnforce(string(text))
 	return err
@@ -64,13 +64,13 @@ func (e *Enforce) UnmarshalText(text []byte) (err error) {
 
 func (e Enforce) valid() bool { return e >= EnforceShadow && e <= 99 }
 
-// WithEnforce returns the limit with another say in whom it refuses.
+// WithEnforce returns the limit with the given Enforce.
 func (l Limit) WithEnforce(e Enforce) Limit {
 	l.Enforce = e
 	return l
 }
 
-// EnforcedFor reports whether the limit refuses an entity's requests: that it is not in shadow for it.
+// EnforcedFor reports whether the limit refuses requests of an entity, that is, whether it is not in shadow for it.
 func (l Limit) EnforcedFor(entity string) bool { return l.Enforce.covers(entity, l.Name) }
 
 func (e Enforce) covers(entity, limit string) bool {
@@ -81,14 +81,14 @@ func (e Enforce) covers(entity, limit string) bool {
 	return binary.BigEndian.Uint64(sum[:8])%100 < uint64(e)
 }
 
-// shadows are the limits of a set that are in shadow for an entity, a bit for each.
+// shadows is the set of limits that are in shadow for an entity, one bit for each.
 type shadows uint64
 
-const _ = uint(64 - maxLimits) // a bit for each
+const _ = uint(64 - maxLimits) // one bit for each
 
 func (s shadows) has(i int) bool { return s>>i&1 != 0 }
 
-// shadowsOf returns which limits are in shadow for an entity. Of a set that is enforced for all, enforce is nil.
+// shadowsOf returns which limits are in shadow for an entity. If all limits are enforced for everybody, enforce is nil.
 func shadowsOf(entity string, limits []store.Limit, enforce []Enforce) (s shadows) {
 	for i, e := range enforce {
 		if !e.covers(entity, limits[i].Name) {
@@ -98,7 +98,7 @@ func shadowsOf(entity string, limits []store.Limit, enforce []Enforce) (s shadow
 	return s
 }
 
-// leaveOut has the limits be what they were for an entity that their percentages leave out, where they say what that is.
+// leaveOut replaces limits by their former rate, if they have one, for an entity outside their percentage.
 func (lk *link) leaveOut(former []store.Limit) {
 	if former == nil || lk.shadow == 0 {
 		return
@@ -113,11 +113,11 @@ func (lk *link) leaveOut(former []store.Limit) {
 	lk.one = oneCharge(lk.limits)
 }
 
-// leaveOut takes what the store has left out of what the lease holds, once it was decided. What was never taken is
-// never given back, and nothing is forced on a limit that would have refused the request: the lease would not exist. A
-// charge that is in shadow after this was left out.
+// leaveOut removes from a decided lease what the store left out. What was never taken is never given back, and nothing
+// is forced on a limit that would have refused the request: if it were enforced, there would be no lease. From here on,
+// a charge in shadow is one that was left out.
 func (le *Lease) leaveOut() {
-	le.decisionLocked() // from what was asked for
+	le.decisionLocked() // from the amounts that were requested
 	n := 0
 	for i := range le.debits {
 		for j := range le.debits[i].Charges {
@@ -130,7 +130,7 @@ func (le *Lease) leaveOut() {
 	}
 }
 
-// observeShadows counts, and tells of, each limit in shadow that would have refused.
+// observeShadows counts and reports each limit in shadow that would have refused.
 func (l *Limiter) observeShadows(ctx context.Context, s *space, d *Decision) {
 	f := l.core.cfg.Observer.WouldRefuse
 	for i := range d.Statuses {
@@ -163,5 +163,5 @@ func (l *Limiter) observeAllow(ctx context.Context, debits []store.Debit, out st
 	}
 }
 
-// watchesShadows reports whether somebody is to know what limits in shadow would have refused.
+// watchesShadows reports whether anybody wants to know what limits in shadow would have refused.
 func (c *core) watchesShadows() bool { return c.cfg.Observer.WouldRefuse != nil || c.tallies != nil }

@@ -47,10 +47,10 @@ func TestShadow(t *testing.T) {
 		t.Errorf("allowed %t, retry after %v", d.Allowed, d.RetryAfter)
 	}
 	b.take("alice", weir.Tokens{"rpm": 1, "tpm": 10})
-	b.take("alice", weir.Tokens{"rpm": 1, "tpm": 101}) // more than it ever admits
+	b.take("alice", weir.Tokens{"rpm": 1, "tpm": 101}) // more than tpm ever admits
 	b.wantLeft("alice", weir.Tokens{"rpm": 6, "tpm": 0})
 
-	// A refusal is that of others, and says when these let it pass.
+	// Only enforced limits refuse, and RetryAfter is the time until they admit.
 	over := b.refused("alice", weir.Tokens{"rpm": 7, "tpm": 50})
 	if diff := cmp.Diff([]seen{
 		{Refused: true, Requested: 7, Available: 6, RetryAfter: 6 * time.Minute},
@@ -85,13 +85,13 @@ func TestShadowAvailable(t *testing.T) {
 	}
 }
 
-// TestShadowLease: what was left out is neither given back nor forced, whatever becomes of the lease; what fitted is as
-// of an enforced limit.
+// TestShadowLease: a debit that a shadow limit left out is neither returned nor forced, however the lease ends; a debit
+// that fitted is treated as under an enforced limit.
 func TestShadowLease(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
 		end       func(*bundle, *weir.Lease) error
-		in, leave int64 // of 100 tpm, where 60 were asked for: left after it fitted; after it was left out, of 40
+		in, leave int64 // left of 100 tpm if the 60 fitted; left of 40 if they were left out
 	}{
 		"commit":   {func(b *bundle, le *weir.Lease) error { return le.Commit(b.ctx) }, 40, 40},
 		"rollback": {func(b *bundle, le *weir.Lease) error { return le.Rollback(b.ctx) }, 100, 40},
@@ -141,7 +141,7 @@ func (b *bundle) wantLeftTPM(entity string, want int64) {
 	}
 }
 
-// TestShadowAll: requests that share a bucket are left out together, since one decision is made of them.
+// TestShadowAll: requests that share a bucket are left out together, because they are decided as one.
 func TestShadowAll(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -176,7 +176,7 @@ func TestShadowAll(t *testing.T) {
 	}
 }
 
-// TestShadowObserved: by Acquire and by Allow, admitted or not, and of parents.
+// TestShadowObserved: observers are told by Acquire and by Allow, for admitted and refused requests, and for parents.
 func TestShadowObserved(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: noon}
@@ -209,7 +209,7 @@ func TestShadowObserved(t *testing.T) {
 	}
 }
 
-// TestShadowAllow: also where nobody listens, and on the way that is quick for limits that refuse.
+// TestShadowAllow: a shadow limit does not refuse in Allow either, without an observer and after Allow used its quick form.
 func TestShadowAllow(t *testing.T) {
 	t.Parallel()
 	b := direct(t, &memory.Config{})
@@ -226,7 +226,7 @@ func TestShadowAllow(t *testing.T) {
 	b.wantLeft("alice", weir.Tokens{"rpm": 0})
 }
 
-// TestShadowWait: who waits does so for what refuses.
+// TestShadowWait: Wait waits only for limits that refuse.
 func TestShadowWait(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -244,7 +244,8 @@ func TestShadowWait(t *testing.T) {
 	})
 }
 
-// TestEnforcePercent: a stable part of the entities, by what is documented, the same in every process.
+// TestEnforcePercent: a percentage covers a stable part of the entities, chosen by the documented rule, the same in every
+// process.
 func TestEnforcePercent(t *testing.T) {
 	t.Parallel()
 	quarter := weir.PerHour("rpm", 1).WithEnforce(25)
@@ -288,7 +289,7 @@ func TestEnforcePercent(t *testing.T) {
 	}
 }
 
-// pinned are those of user-0 to user-39 that a quarter covers, worked out elsewhere. They must never change.
+// pinned lists which of user-0 to user-39 a quarter covers, computed independently. The list must never change.
 var pinned = []string{"user-0", "user-1", "user-3", "user-5", "user-8", "user-10", "user-13", "user-17", "user-19", "user-23", "user-25", "user-27", "user-30", "user-31", "user-33"}
 
 func TestEnforceText(t *testing.T) {
@@ -322,8 +323,8 @@ func TestEnforceText(t *testing.T) {
 	}
 }
 
-// TestEnforceSet: the limits of a request are enforced; those of a scope keep what they say, and to change it alone is a
-// change.
+// TestEnforceSet: limits of a scope keep their enforce setting, and changing only that setting is a change. A request's own
+// limits must be enforced.
 func TestEnforceSet(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

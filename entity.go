@@ -13,43 +13,43 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Entity is who asks for tokens. One that was never created may ask too, and may have limits; creating it gives it a
-// name, a parent and metadata.
+// Entity is a caller that spends tokens. An entity need not be created to spend tokens or to have limits; creating it
+// gives it a name, a parent and metadata.
 type Entity struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"` // for people; at most 256 bytes
-	// Parent is charged with the entity if Cascade is set, the parent's parent if Cascade is set there, and so on.
-	// It must exist; a chain has at most [MaxDepth] entities.
+	// Parent is charged along with the entity if Cascade is set, the parent's parent if Cascade is set there, and so
+	// on. It must exist. A chain has at most [MaxDepth] entities.
 	Parent   string            `json:"parent,omitempty"`
 	Cascade  bool              `json:"cascade"`
-	Metadata map[string]string `json:"metadata,omitempty"` // at most 16 KiB in all
+	Metadata map[string]string `json:"metadata,omitempty"` // at most 16 KiB in total
 	Created  time.Time         `json:"created"`            // set by CreateEntity
-	Managed  *Managed          `json:"managed,omitempty"`  // set by Declare alone
+	Managed  *Managed          `json:"managed,omitempty"`  // set only by Declare
 }
 
-// EntityUpdate says what becomes of an entity. Nil fields stay as they are.
+// EntityUpdate describes changes to an entity. Nil fields stay as they are.
 type EntityUpdate struct {
 	Name     *string
-	Parent   *string // to "": no parent
+	Parent   *string // "" removes the parent
 	Cascade  *bool
-	Metadata map[string]string // replaces all of it; an empty map clears it
+	Metadata map[string]string // replaces all metadata; an empty map clears it
 }
 
 // EntityQuery selects entities: the children of Parent, or all, whose ids begin with Prefix.
 type EntityQuery struct {
 	Parent string
-	Prefix string // as it is written: A is not a; "" is every id
-	After  string // EntityPage.Next of the page before
-	Max    int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	Prefix string // case-sensitive; "" matches every id
+	After  string // EntityPage.Next of the previous page
+	Max    int    // maximum number of entities; 0 means 100, more than 1,000 means 1,000
 }
 
-// EntityPage is one page of entities by id, which may hold fewer than asked for. Next is "" on the last.
+// EntityPage is one page of entities, ordered by id. It may hold fewer than requested. Next is "" on the last page.
 type EntityPage struct {
 	Entities []Entity `json:"entities"`
 	Next     string   `json:"next,omitempty"`
 }
 
-// maxMetadata is how many bytes all keys and values of an entity's metadata have together.
+// maxMetadata bounds the total size in bytes of an entity's metadata, keys and values.
 const maxMetadata = 16 << 10
 
 func (e *Entity) validate() error {
@@ -99,10 +99,10 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// CreateEntity creates an entity. Created is ignored and set.
+// CreateEntity creates an entity. It ignores e.Created and sets the time of creation itself.
 //
-// Errors: [ErrExists], [*ConfigError] (also for a parent that does not exist or whose chain is too long),
-// [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrExists], [*ConfigError] (also if the parent does not exist or the chain would be too long),
+// [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
 	if err := e.validate(); err != nil {
 		return err
@@ -132,9 +132,9 @@ func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
 	})
 }
 
-// Entity returns an entity that was created. It asks the store.
+// Entity returns an entity that was created. It always asks the store.
 //
-// Errors: [ErrNotFound], also if the namespace does not exist; [*ConfigError], store trouble.
+// Errors: [ErrNotFound], also if the namespace does not exist; [*ConfigError], store errors.
 func (l *Limiter) Entity(ctx context.Context, id string) (Entity, error) {
 	if err := checkID("entity", id); err != nil {
 		return Entity{}, err
@@ -153,11 +153,11 @@ func (l *Limiter) Entity(ctx context.Context, id string) (Entity, error) {
 	return n.entity(), nil
 }
 
-// UpdateEntity changes an entity and returns what it is then. An update that changes nothing writes nothing. Giving an
-// entity another parent moves all its descendants along; what they have spent stays where it was charged.
+// UpdateEntity changes an entity and returns the result. An update that changes nothing writes nothing. If an entity
+// gets another parent, its descendants move with it; tokens already spent stay with the entities that were charged.
 //
-// Errors: [ErrNotFound], [*ConfigError] (also for a parent that does not exist, that is a descendant, or under which
-// a chain would be too long), [ErrConflict] (also while the entity is being deleted), store trouble.
+// Errors: [ErrNotFound], [*ConfigError] (also if the parent does not exist, is a descendant, or the chain would be too
+// long), [ErrConflict] (also while the entity is being deleted), store errors.
 func (l *Limiter) UpdateEntity(ctx context.Context, id string, u EntityUpdate) (Entity, error) {
 	if err := checkID("entity", id); err != nil {
 		return Entity{}, err
@@ -215,10 +215,10 @@ func (e *Entity) equal(o *Entity) bool {
 	return e.Name == o.Name && e.Parent == o.Parent && e.Cascade == o.Cascade && maps.Equal(e.Metadata, o.Metadata)
 }
 
-// Entities returns the entities that were created, by id. A Parent without children, or that does not exist, has an
-// empty page. Of a Prefix the store reads no other entities.
+// Entities returns the entities that were created, ordered by id. A Parent that has no children, or does not exist,
+// yields an empty page. With a Prefix, the store reads only entities that have it.
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, error) {
 	if query.Parent != "" {
 		if err := checkID("parent", query.Parent); err != nil {
@@ -229,7 +229,7 @@ func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, 
 		return EntityPage{}, err
 	}
 	if len(query.Prefix) > maxID {
-		return EntityPage{}, configErr("prefix", "has %d bytes, no id has more than %d", len(query.Prefix), maxID)
+		return EntityPage{}, configErr("prefix", "has %d bytes, ids have at most %d", len(query.Prefix), maxID)
 	}
 	s, err := l.space(ctx, l.core.elapsed())
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// DeleteOptions says how far a deletion goes.
+// DeleteOptions says what to delete along with an entity.
 type DeleteOptions struct {
-	// Children deletes the entity's descendants too, the lowest first. Otherwise an entity with children stays.
+	// Children also deletes the entity's descendants, lowest first. Without it, an entity with children is not deleted.
 	Children bool
 }
 
-// DeleteEntity deletes an entity with its limits and buckets; of one that was never created, its limits and buckets.
-// It takes several steps. Where it was interrupted, deleting again goes on; until then the entity is still there, but
-// nothing can be added below it. Each removal of limits, and each entity's end, is an audit event of its own, in the
-// same atomic step.
+// DeleteEntity deletes an entity with its limits and buckets; for an entity that was never created, its limits and
+// buckets. It takes several steps. If it is interrupted, delete the entity again to finish; until then the entity still
+// exists, but nothing can be added below it. Each removal of limits and each entity's end has its own audit event,
+// written in the same atomic step.
 //
-// Errors: [ErrNotFound] if there is neither the entity nor limits of it, [*ConfigError] if it has children and
-// Children is not set, [ErrConflict], store trouble.
+// Errors: [ErrNotFound] if neither the entity nor any of its limits exist, [*ConfigError] if it has children and
+// Children is not set, [ErrConflict], store errors.
 func (l *Limiter) DeleteEntity(ctx context.Context, id string, opts DeleteOptions) error {
 	if err := checkID("entity", id); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (l *Limiter) DeleteEntity(ctx context.Context, id string, opts DeleteOption
 const chunk = 25
 
 func (c *core) deleteEntity(ctx context.Context, key store.Key, opts DeleteOptions, levels int) error {
-	if levels == 0 { // only if the catalog was written by somebody else
+	if levels == 0 { // only if something else wrote the catalog
 		return tooDeep(key.ID)
 	}
 	return c.retry(ctx, "entity "+strconv.Quote(key.ID), func() error {
@@ -63,7 +63,7 @@ func (c *core) deleteEntity(ctx context.Context, key store.Key, opts DeleteOptio
 	})
 }
 
-// markDeleting makes sure that nobody can add a child any more. A child that was added before is found afterwards.
+// markDeleting prevents that children are added. Children that were added before are found afterwards.
 func (c *core) markDeleting(ctx context.Context, key store.Key, opts DeleteOptions) (node, error) {
 	n, err := c.node(ctx, key.Namespace, key.ID)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *core) markDeleting(ctx context.Context, key store.Key, opts DeleteOptio
 	return n, err
 }
 
-// refuseChildren returns an error if the entity has children, and then takes its mark away.
+// refuseChildren returns an error if the entity has children, and then removes its mark.
 func (c *core) refuseChildren(ctx context.Context, n *node) error {
 	page, err := c.list(ctx, store.Query{Namespace: n.key.Namespace, Kind: store.KindEntity, Parent: n.key.ID, Max: 1})
 	if err != nil || len(page.Records) == 0 {
@@ -103,7 +103,7 @@ func (c *core) refuseChildren(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	return configErr("entity", "%q has children, %q among them: delete them first, or with it", n.key.ID, page.Records[0].Key.ID)
+	return configErr("entity", "%q has children, including %q: delete them first, or delete them with it", n.key.ID, page.Records[0].Key.ID)
 }
 
 func (c *core) deleteChildren(ctx context.Context, n *node, opts DeleteOptions, levels int) error {

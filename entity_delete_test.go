@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// fillTree makes an entity with children, limits and buckets, and a bystander with the same.
+// fillTree makes an entity with children, limits and buckets, and an unrelated entity with the same.
 func fillTree(tb testing.TB, lim *weir.Limiter, limits int) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -34,7 +34,7 @@ func fillTree(tb testing.TB, lim *weir.Limiter, limits int) {
 	}
 }
 
-// remains returns what the store has of an entity: records, limits, buckets.
+// remains returns what the store holds for an entity: records, limits, buckets.
 func remains(tb testing.TB, st store.Store, id string) (n [3]int) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -107,7 +107,7 @@ func TestDeleteEntityWithChildren(t *testing.T) {
 	}
 }
 
-// An entity that was never created may have limits and buckets.
+// An entity that was never created can have limits and buckets.
 func TestDeleteEntityNeverCreated(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -125,8 +125,8 @@ func TestDeleteEntityNeverCreated(t *testing.T) {
 	}
 }
 
-// Killed before or after any call of the store, and run again: everything is gone, the rest is untouched, and nothing
-// was told twice.
+// A deletion killed before or after any store call, and run again, removes everything, leaves the rest untouched, and
+// records no event twice.
 func TestDeleteEntityResumes(t *testing.T) {
 	t.Parallel()
 	died := errors.New("died")
@@ -214,7 +214,7 @@ func TestDeleteEntityResumes(t *testing.T) {
 	}
 }
 
-// While an entity is being deleted it can be seen, but not changed.
+// An entity that is being deleted can be read but not changed.
 func TestHalfDeleted(t *testing.T) {
 	t.Parallel()
 	died := errors.New("died")
@@ -266,7 +266,7 @@ func TestHalfDeleted(t *testing.T) {
 	}
 }
 
-// A catalog in which somebody else wrote a cycle hangs nothing.
+// A cycle written to the catalog by other software does not hang any call.
 func TestForeignCycle(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -279,8 +279,8 @@ func TestForeignCycle(t *testing.T) {
 	}
 	wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "a"}), "parent")
 	wantConfigError(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{Children: true}), "parent")
-	wantConfigError(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{}), "entity") // which takes its mark away
-	_, err := lim.UpdateEntity(ctx, "a", weir.EntityUpdate{Parent: new("")})       // which mends it
+	wantConfigError(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{}), "entity") // clears its deletion mark
+	_, err := lim.UpdateEntity(ctx, "a", weir.EntityUpdate{Parent: new("")})       // repairs it
 	must(t, err)
 	must(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{Children: true}))
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// node is an entity's record. One with a version but without a time of creation only marks that what an entity that
-// was never created has, its limits and buckets, is being deleted.
+// node is an entity's record. A record with a version but no time of creation is only a mark: the limits and buckets of
+// an entity that was never created are being deleted.
 type node struct {
 	key     store.Key
-	version uint64 // 0: there is no record
+	version uint64 // 0 if there is no record
 	rec     entityRecord
 }
 
@@ -55,22 +55,22 @@ func (n *node) check() store.Write {
 	return store.Write{Record: store.Record{Key: n.key, Version: n.version}, Check: true}
 }
 
-// deleting says that the entity cannot be changed any more.
+// deleting returns the error for changing an entity that is being deleted.
 func (n *node) deleting(err error) error {
 	return fmt.Errorf("entity %q is being deleted, delete it again to finish: %w", n.key.ID, err)
 }
 
-// Chains stay free of cycles and within MaxDepth although many processes create and move entities at once, because a
-// commit that gives an entity a parent asserts that all records of the parent's chain are as they were read. So of two
-// changes that concern one chain, the later one fails and looks again.
+// Chains stay free of cycles and within MaxDepth even if many processes create and move entities at once, because a
+// commit that gives an entity a parent asserts that all records of the parent's chain are as they were read. If two
+// changes concern the same chain, the later one fails and checks again.
 //
-// That covers what is above an entity, not what is below: a child that is created under an entity does not change its
-// record. Where the descendants matter, which is when an entity moves to a greater depth, the entity is marked Moving
-// before they are looked at. Who adds something below it in the meantime finds the mark in the chain and takes it
-// away, which makes the move fail and look again. A mark that somebody left behind does no harm.
+// That covers what is above an entity, but not what is below: creating a child does not change its parent's record. If
+// the descendants matter, which is the case when an entity moves to a greater depth, the entity is marked Moving before
+// they are checked. Anyone who adds an entity below it in the meantime finds the mark in the chain and removes it,
+// which makes the move fail and check again. A mark left behind by an interrupted move does no harm.
 
-// place returns what a commit must assert (and do) for n to be put under its parent; from is its parent until now.
-// It may mark n.
+// place returns what a commit must assert (and do) to put n under its parent; from is its current parent. It may mark
+// n.
 func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, error) {
 	to := n.rec.Parent
 	if to == "" {
@@ -96,12 +96,12 @@ func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, 
 	}
 	depth := len(chain) + 1
 	if depth <= len(above)+1 {
-		return writes, nil // its descendants fitted at this depth
+		return writes, nil // its descendants fit at this depth already
 	}
 	return writes, c.makeRoom(ctx, n, MaxDepth-depth)
 }
 
-// under returns what a commit that puts n under a chain, from its parent upwards, must assert and do.
+// under returns what a commit must assert and do to put n under a chain, listed from its parent upwards.
 func (n *node) under(chain []node) ([]store.Write, error) {
 	to := n.rec.Parent
 	var writes []store.Write
@@ -127,7 +127,7 @@ func (n *node) under(chain []node) ([]store.Write, error) {
 	return writes, nil
 }
 
-// makeRoom marks n and makes sure that its descendants lie at most so many levels below it.
+// makeRoom marks n and makes sure that its descendants are at most the given number of levels below it.
 func (c *core) makeRoom(ctx context.Context, n *node, levels int) error {
 	look := func() error {
 		ok, err := c.within(ctx, n.key, levels)
@@ -162,7 +162,7 @@ func tooDeep(parent string) error {
 	return configErr("parent", "under %q a chain would have more than %d entities", parent, MaxDepth)
 }
 
-// chain reads an entity and its parents, from below. Of an id without record it is that alone.
+// chain reads an entity and its parents, from the bottom up. If the id has no record, the chain is that id alone.
 func (c *core) chain(ctx context.Context, space, id string) ([]node, error) {
 	var chain []node
 	for id != "" {
@@ -179,7 +179,7 @@ func (c *core) chain(ctx context.Context, space, id string) ([]node, error) {
 	return chain, nil
 }
 
-// within reports whether all descendants of an entity lie at most so many levels below it.
+// within reports whether all descendants of an entity are at most the given number of levels below it.
 func (c *core) within(ctx context.Context, key store.Key, levels int) (bool, error) {
 	q := store.Query{Namespace: key.Namespace, Kind: store.KindEntity, Parent: key.ID, Max: 1000}
 	if levels == 0 {

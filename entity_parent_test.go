@@ -90,7 +90,7 @@ func TestMaxDepth(t *testing.T) {
 	}
 }
 
-// parents returns the parent of each entity in the store, of which none may be left half deleted.
+// parents returns the parent of each entity in the store, and fails if one was left half deleted.
 func parents(tb testing.TB, st store.Store) map[string]string {
 	tb.Helper()
 	page, err := st.List(tb.Context(), store.Query{Namespace: "default", Kind: store.KindEntity, Max: 1000})
@@ -110,7 +110,7 @@ func parents(tb testing.TB, st store.Store) map[string]string {
 	return out
 }
 
-// checkForest checks that parents exist, that there is no cycle and no chain is too long.
+// checkForest checks that all parents exist, that there is no cycle, and that no chain is too long.
 func checkForest(tb testing.TB, parents map[string]string) {
 	tb.Helper()
 	for id := range parents {
@@ -132,7 +132,7 @@ func depth(parents map[string]string, id string) (n int) {
 	return n
 }
 
-// op is one of two changes that race.
+// op is one of two racing changes.
 type op func(context.Context, *weir.Limiter) error
 
 func moveOp(id, parent string) op {
@@ -166,7 +166,7 @@ func allOps(ops ...op) op {
 	}
 }
 
-// Two changes of the tree at once, through two processes, call by call in every order: the tree stays one.
+// Two processes change the tree at once, with their store calls in every possible order: the tree stays valid.
 func TestTreeUnderRaces(t *testing.T) {
 	t.Parallel()
 	for name, ops := range map[string][2]op{
@@ -217,13 +217,12 @@ func TestTreeUnderRaces(t *testing.T) {
 	}
 }
 
-// race runs two ops at once on limiters of their own. Before each call of the store, swap says whether the other op
-// goes on.
+// race runs two ops at once, each on its own limiter. Before each store call, swap decides whether the other op runs next.
 func race(t *testing.T, st store.Store, ops [2]op, swap func() bool) [2]error {
 	t.Helper()
 	type runner struct {
-		asks  chan struct{} // it is about to make a call
-		turns chan struct{} // it may
+		asks  chan struct{} // the op is about to make a call
+		turns chan struct{} // the op may go on
 		ends  chan struct{}
 	}
 	var runners [2]runner
@@ -264,8 +263,8 @@ func race(t *testing.T, st store.Store, ops [2]op, swap func() bool) [2]error {
 	}
 }
 
-// explore calls run again and again, until swap has answered yes at every combination of at most so many places. It
-// returns how often.
+// explore calls run repeatedly, until swap has returned true at every combination of at most that many positions. It
+// returns the number of runs.
 func explore(swaps int, run func(swap func() bool)) int {
 	var path []bool
 	for n := 1; ; n++ {
@@ -294,7 +293,7 @@ func explore(swaps int, run func(swap func() bool)) int {
 	}
 }
 
-// A mark of a move that never ended does no harm.
+// The mark of a move that never finished does no harm.
 func TestLeftMark(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -324,7 +323,7 @@ func TestLeftMark(t *testing.T) {
 	}
 }
 
-// A short cycle is refused for what it is, not for its depth.
+// A short cycle is reported as a cycle, not as too deep a chain.
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -87,7 +87,7 @@ func TestEntityRefuses(t *testing.T) {
 			wantConfigError(t, lim.CreateEntity(ctx, tt.entity), tt.field)
 		})
 	}
-	t.Cleanup(func() { // when all of them have run
+	t.Cleanup(func() { // after all subtests
 		page, err := lim.Entities(context.Background(), weir.EntityQuery{})
 		if err != nil || len(page.Entities) != 1 {
 			t.Errorf("entities %v, error %v", page.Entities, err)
@@ -171,7 +171,7 @@ func TestUpdateEntity(t *testing.T) {
 	}
 }
 
-// ids returns the ids of a parent's children, or of all entities.
+// ids returns the IDs of a parent's children, or of all entities.
 func ids(tb testing.TB, lim *weir.Limiter, parent string) []string {
 	tb.Helper()
 	var out []string
@@ -211,7 +211,7 @@ func TestEntities(t *testing.T) {
 	if got := ids(t, lim, "nobody"); got != nil {
 		t.Errorf("children of nobody: %q", got)
 	}
-	for _, prefix := range append([]string{"", "_", "none"}, oddIDs...) { // what no id may be, ids may begin with
+	for _, prefix := range append([]string{"", "_", "none"}, oddIDs...) { // these are invalid as IDs, but valid as prefixes
 		want := slices.DeleteFunc(slices.Sorted(slices.Values(oddIDs)), func(id string) bool { return !strings.HasPrefix(id, prefix) })
 		page, err := lim.Entities(ctx, weir.EntityQuery{Prefix: prefix})
 		must(t, err)
@@ -231,7 +231,7 @@ func TestEntities(t *testing.T) {
 	wantConfigError(t, err, "max")
 }
 
-// Who is charged follows the entity's parent and cascade at once.
+// A change of an entity's parent or cascade affects at once which entities are charged.
 func TestCascadeFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
@@ -273,7 +273,7 @@ func TestCascadeFollowsAtOnce(t *testing.T) {
 	charged("e")
 }
 
-// Of entities created at once under one id, one is.
+// If several callers create the same ID at once, one succeeds.
 func TestConcurrentCreate(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -305,7 +305,7 @@ func TestConcurrentCreate(t *testing.T) {
 	}
 }
 
-// Concurrent updates of different fields both hold.
+// Concurrent updates of different fields both take effect.
 func TestConcurrentUpdate(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)

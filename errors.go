@@ -9,39 +9,41 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What errors.Is finds. Each is carried by a type, or wrapped, with what it is about.
+// Errors to test for with errors.Is. The errors that weir returns match or wrap them, and say what they are about.
 var (
 	// ErrExceeded matches every [*ExceededError]: a limit refused the request, which may succeed later.
 	ErrExceeded = errors.New("limit exceeded")
 	// ErrExceedsBurst matches every [*BurstError]: the request is larger than a limit's burst and never succeeds.
 	ErrExceedsBurst = errors.New("larger than the burst")
-	// ErrUnavailable says that the store did not answer and on_unavailable is deny. It wraps the store's error.
+	// ErrUnavailable reports that no decision could be made: as a rule, the store did not answer and on_unavailable is
+	// deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
-	// ErrNoLimits says that no level has limits for a request: neither the entity, nor the resource, nor the system.
+	// ErrNoLimits matches every [*NoLimitsError]: no level has limits for the request.
 	ErrNoLimits = errors.New("no limits apply")
-	// ErrNotFound says that an entity, namespace or set of limits does not exist.
+	// ErrNotFound reports that an entity, namespace or set of limits does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrExists says that what is to be created exists.
-	ErrExists = errors.New("exists already")
-	// ErrConflict says that somebody else changed the same thing meanwhile, again and again.
-	ErrConflict = errors.New("changed meanwhile")
-	// ErrCommitted says that a lease was committed: its tokens are spent.
+	// ErrExists reports that the thing to be created already exists.
+	ErrExists = errors.New("already exists")
+	// ErrConflict reports a conflict with other changes: they kept interfering with this one, or a record is no longer in
+	// the expected state.
+	ErrConflict = errors.New("changed in the meantime")
+	// ErrCommitted reports that the lease was committed: its tokens are spent.
 	ErrCommitted = errors.New("the lease was committed")
-	// ErrRolledBack says that a lease was rolled back: its tokens are given back.
+	// ErrRolledBack reports that the lease was rolled back: its tokens were given back.
 	ErrRolledBack = errors.New("the lease was rolled back")
-	// ErrSettled says that an operation with this id was applied before.
+	// ErrSettled reports that an operation with this id was applied before.
 	ErrSettled = store.ErrSettled
-	// ErrExpired says that a lease has expired: its tokens count as spent.
+	// ErrExpired reports that a lease has expired: its tokens count as spent.
 	ErrExpired = store.ErrExpired
-	// ErrBadCursor says that a cursor is not one of the list.
+	// ErrBadCursor reports a cursor that this list did not issue.
 	ErrBadCursor = store.ErrBadCursor
-	// ErrNoUsage says that the store keeps no usage.
+	// ErrNoUsage reports that the store keeps no usage.
 	ErrNoUsage = store.ErrNoUsage
-	// ErrClosed says that the limiter or its store was closed.
+	// ErrClosed reports that the limiter or its store is closed.
 	ErrClosed = store.ErrClosed
 )
 
-// ConfigError is a caller's mistake: the field and what is wrong with it. Nothing was spent or written.
+// ConfigError reports a caller's mistake: the field, and what is wrong with it. Nothing was spent or written.
 type ConfigError struct {
 	Field  string
 	Reason string
@@ -54,20 +56,21 @@ func configErr(field, format string, args ...any) *ConfigError {
 	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// StoreError is trouble of the store: the operation, the key, the cause, and a hint what to do.
+// StoreError reports a failure of the store: the operation, the key, the cause, and a hint on what to do.
 type StoreError = store.Error
 
-// ExceededError says that a limit refused a request; nothing was spent. Its Decision has the status of every limit
-// that was looked at, and RetryAfter is when the request would pass if nobody else spent.
+// ExceededError reports that a limit refused a request; nothing was spent. Its Decision holds the status of every limit
+// that was checked, and RetryAfter is how long until the request would pass if nobody else spent.
 type ExceededError struct {
 	Decision
-	// Each is what of the Decision each request of [Limiter.AcquireAll] is about, in their order: the limits of its own
-	// chain, with what all requests together asked of them. A request none of whose limits refused is Allowed, though
-	// nothing was spent. Nil after all other calls.
+	// Each holds the part of the Decision that concerns each request of [Limiter.AcquireAll], in their order: the
+	// limits of the request's own chain, with the tokens that all requests together asked of them. A request is Allowed
+	// if none of its limits refused, although nothing was spent. Nil for all other calls, and where on_unavailable
+	// admitted some of the requests without a decision.
 	Each []Decision
 }
 
-// Error names the limits that refused and when to come back.
+// Error names the limits that refused, and says when to retry.
 func (e *ExceededError) Error() string {
 	var b strings.Builder
 	b.WriteString("limit exceeded: ")
@@ -86,10 +89,10 @@ func (e *ExceededError) Error() string {
 	return b.String()
 }
 
-// Is makes errors.Is(err, ErrExceeded) hold.
+// Is reports whether target is [ErrExceeded].
 func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 
-// BurstError says that a request asks for more of a limit than can ever be spent at once.
+// BurstError reports a request for more of a limit than can ever be spent at once.
 type BurstError struct {
 	Entity, Resource, Limit string
 	Requested, Burst        int64
@@ -101,10 +104,10 @@ func (e *BurstError) Error() string {
 		e.Requested, e.Limit, e.Entity, e.Resource, e.Burst)
 }
 
-// Is makes errors.Is(err, ErrExceedsBurst) hold.
+// Is reports whether target is [ErrExceedsBurst].
 func (e *BurstError) Is(target error) bool { return target == ErrExceedsBurst }
 
-// RequestError says which request of [Limiter.AcquireAll] an error is about.
+// RequestError reports which request of [Limiter.AcquireAll] an error is about.
 type RequestError struct {
 	Index int // from 0
 	Err   error
@@ -113,21 +116,21 @@ type RequestError struct {
 // Error returns "request N: " and the error.
 func (e *RequestError) Error() string { return fmt.Sprintf("request %d: %v", e.Index, e.Err) }
 
-// Unwrap returns the error.
+// Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// NoLimitsError says that no limits apply to an entity on a resource, and where they were looked for.
+// NoLimitsError reports that no level (entity, resource or system) has limits for an entity on a resource.
 type NoLimitsError struct{ Entity, Resource string }
 
-// Error names the levels that were looked at.
+// Error names the levels that were checked.
 func (e *NoLimitsError) Error() string {
 	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the system", e.Entity, e.Resource)
 }
 
-// Is makes errors.Is(err, ErrNoLimits) hold.
+// Is reports whether target is [ErrNoLimits].
 func (e *NoLimitsError) Is(target error) bool { return target == ErrNoLimits }
 
-// unavailableError is ErrUnavailable with its cause.
+// unavailableError is ErrUnavailable together with its cause.
 type unavailableError struct{ cause error }
 
 func (e *unavailableError) Error() string   { return "limiter unavailable: " + e.cause.Error() }

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Clients of a limited service share one Backoff. Here the service says when to come back.
+// Clients of a limited service share one Backoff. Here, the service says when to retry.
 func ExampleBackoff() {
 	busy := 2 // requests that are refused
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

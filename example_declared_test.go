@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Make records what a manifest declares, in one step, and mark them.
+// Make records what a manifest declares, in one step, and mark them as managed.
 func ExampleLimiter_Declare() {
 	ctx := weir.WithPrincipal(context.Background(), "ann")
 	lim := exampleLimiter()
@@ -47,7 +47,7 @@ func ExampleLimiter_Declare() {
 	// limits of key-alice are managed by team-a
 }
 
-// Keep others from applying the same manifest, and keep what was applied.
+// Keep others from applying the same manifest, and record what was applied.
 func ExampleManifestLock() {
 	ctx := weir.WithPrincipal(context.Background(), "ann")
 	lim := exampleLimiter()
@@ -58,7 +58,7 @@ func ExampleManifestLock() {
 		fmt.Println(err)
 		return
 	}
-	defer lock.Release(ctx) // nothing is left to release once it is recorded
+	defer lock.Release(ctx) // after Record, there is nothing left to release
 	if _, err := lock.Record(ctx, weir.Revision{Hash: "5f1c", Summary: "first limits"}, []byte("namespace: default\n")); err != nil {
 		fmt.Println(err)
 		return

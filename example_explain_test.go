@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Say why a request is refused: where its limits come from, and which one binds.
+// Explain why a request is refused: where its limits come from, and which one binds.
 func ExampleLimiter_Explain() {
 	ctx := context.Background()
 	lim := exampleLimiter()

@@ -36,7 +36,7 @@ func ExampleEntity() {
 	// key-2 limit exceeded: rpm of project on gpt-4 has 0 of 2 available, 1 requested; retry in 30s
 }
 
-// Work that uses more than was asked for goes into debt, which holds the next request back.
+// Work that uses more than it asked for goes into debt, which holds the next request back.
 func ExampleLease_Adjust() {
 	ctx := context.Background()
 	lim := exampleLimiter()
@@ -47,7 +47,7 @@ func ExampleLease_Adjust() {
 		fmt.Println(err)
 		return
 	}
-	if err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // which the request did not name
+	if err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // a limit that the request did not name
 		fmt.Println(err)
 		return
 	}
@@ -89,7 +89,7 @@ func ExampleLease_Decision() {
 	// tpm: 40000 left, full in 12s
 }
 
-// A server hands a lease out, and takes it back in whichever process the answer arrives.
+// A server hands out a lease, and takes it back in any process.
 func ExampleLimiter_Resume() {
 	ctx := context.Background()
 	lim := exampleLimiter()
@@ -100,7 +100,7 @@ func ExampleLimiter_Resume() {
 		return
 	}
 	expires := lease.Decision().At.Add(5 * time.Minute)
-	ticket, err := json.Marshal(lease.Hold("a-unique-id", expires)) // to be signed
+	ticket, err := json.Marshal(lease.Hold("a-unique-id", expires)) // sign it before handing it out
 	if err != nil {
 		fmt.Println(err)
 		return

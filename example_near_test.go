@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// Tell somebody before an entity is refused.
+// Send a warning before an entity is refused.
 func ExampleObserver_nearLimit() {
 	ctx := context.Background()
 	lim, err := weir.New(weir.Config{

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// exampleLimiter returns a limiter whose clock stands still, so that the examples say the same each time.
+// exampleLimiter returns a limiter whose clock stands still, so that the examples print the same each time.
 func exampleLimiter() *weir.Limiter {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})})
@@ -24,7 +24,7 @@ func exampleLimiter() *weir.Limiter {
 	return lim
 }
 
-// Spend an estimate, correct it once the true cost is known, and give all back if the work fails.
+// Spend an estimate, correct it once the true cost is known, and give everything back if the work fails.
 func Example() {
 	ctx := context.Background()
 	lim := exampleLimiter()
@@ -39,7 +39,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer lease.Rollback(ctx) // gives back unless committed
+	defer lease.Rollback(ctx) // gives the tokens back unless committed
 	used := callModel()
 	if err := lease.Adjust(ctx, weir.Tokens{"tpm": used - 500}); err != nil {
 		fmt.Println(err)
@@ -106,7 +106,7 @@ func ExampleLimiter_Acquire() {
 	// tpm from the resource: 30000 requested, 20000 available, refused true
 }
 
-// Limits that come with the request take the place of the entity's own, for this call.
+// Limits that come with the request replace the entity's own for this call.
 func ExampleLimiter_Acquire_override() {
 	ctx := context.Background()
 	lim := exampleLimiter()
@@ -124,7 +124,7 @@ func ExampleLimiter_Acquire_override() {
 	// limit exceeded: rpm of key-trial on gpt-4 has 0 of 1 available, 1 requested; retry in 1m0s
 }
 
-// A request that can never pass is told from one that may pass later.
+// Distinguish a request that can never pass from one that may pass later.
 func ExampleBurstError() {
 	lim := exampleLimiter()
 	defer lim.Close()
@@ -157,7 +157,7 @@ func ExampleLimiter_AcquireAll() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(av.Statuses[0].Available) // the second time nothing was spent
+	fmt.Println(av.Statuses[0].Available) // the second request spent nothing
 	// Output:
 	// 2 false
 	// 0 true
@@ -190,7 +190,7 @@ func ExampleLimiter_Do() {
 	err := lim.Do(ctx, req, func(context.Context, *weir.Lease) error { return errors.New("the model is down") })
 	fmt.Println(err)
 	av, err := lim.Available(ctx, "key-alice", "gpt-4")
-	fmt.Println(av.Statuses[1].Available, err) // all is given back
+	fmt.Println(av.Statuses[1].Available, err) // everything was given back
 	// Output:
 	// the model is down
 	// 50000 <nil>
@@ -204,7 +204,7 @@ func ExampleLimiter_Wait() {
 	req := weir.Request{Entity: "key-alice", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 50_000}}
 	lease, err := lim.Wait(ctx, req)
 	fmt.Println(lease != nil, err)
-	_, err = lim.Wait(ctx, req) // would take a minute: known at once
+	_, err = lim.Wait(ctx, req) // would take a minute, so it fails at once
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, weir.ErrExceeded))
 	// Output:
 	// true <nil>
@@ -224,7 +224,7 @@ func ExampleLimiter_Available() {
 		fmt.Println(err)
 		return
 	}
-	for _, n := range []int64{5000, 20_000} { // no further question to the store
+	for _, n := range []int64{5000, 20_000} { // without asking the store again
 		fits, _ := av.Fits(weir.Tokens{"rpm": 1, "tpm": n})
 		wait, _ := av.RetryAfter(weir.Tokens{"rpm": 1, "tpm": n})
 		fmt.Println(n, fits, wait)

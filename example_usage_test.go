@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Ask what was spent this month, by whom, and when.
+// Query what was spent this month, by whom, and when.
 func ExampleLimiter_Usage() {
 	ctx := context.Background()
 	lim := exampleLimiter()

@@ -9,70 +9,72 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Explanation says what a request would come to now, and why: which limits apply to it, where each comes from, and
-// which binds. It is a picture of one moment: to spend, use [Limiter.Acquire].
+// Explanation describes how a request would be decided now, and why: which limits apply, where each comes from, and
+// which one binds. It is a snapshot: to spend, use [Limiter.Acquire].
 type Explanation struct {
 	Namespace, Entity, Resource string
 	Tokens                      Tokens
-	At                          time.Time // the store's time of what was looked at
-	// Chain is the entity and then its parents, as far as they are charged.
+	At                          time.Time // the store's time of the snapshot
+	// Chain is the entity, then its parents as far as they are charged.
 	Chain []ExplainedEntity
-	// Err is what [Limiter.Acquire] would return: nil when it would admit the request, else an [*ExceededError], a
+	// Err is what [Limiter.Acquire] would return: nil if it would admit the request, else an [*ExceededError], a
 	// [*BurstError] or a [*NoLimitsError].
 	Err error
-	// OnUnavailable is what is answered when the store does not. OnUnavailableFrom says who says so: "request", the
-	// [Source] of the limits that it is set with, or "config" ([Config.OnUnavailable]). Of a chain it is the strictest.
+	// OnUnavailable is how the request would be decided if the store did not answer. OnUnavailableFrom is where that is
+	// set: "request", the [Source] of the level, or "config" ([Config.OnUnavailable]). In a chain, the strictest
+	// counts.
 	OnUnavailable     Unavailable
 	OnUnavailableFrom string
-	// Cached is how long entities and limits are remembered ([Config.CacheTTL]): so old may be what is told of them, if
-	// they are changed by another process. It is 0 where nothing is remembered.
+	// Cached is how long entities and limits are cached ([Config.CacheTTL]): the explanation may lag behind changes
+	// made by other processes by that much. It is 0 if nothing is cached.
 	Cached time.Duration
-	// Manifests has the last revision of each manifest that declares something of this; none of one that was never
-	// applied to the end.
+	// Manifests holds the last revision of each manifest that declares something in this explanation, except manifests
+	// that were never applied to the end.
 	Manifests []Revision
 }
 
-// ExplainedEntity is one of a chain.
+// ExplainedEntity is one entity of a chain.
 type ExplainedEntity struct {
 	ID       string
-	Exists   bool   // it was created; one that was not may have limits all the same, but no parent
+	Exists   bool   // it was created; an entity that was not may have limits, but no parent
 	Name     string // for people
 	Parent   string
-	Cascade  bool   // the parent is charged, too, and is the next of the chain
-	Manifest string // that declares the entity
-	// Levels are those that limits are looked for at, in the order of preference; the first that has some applies.
+	Cascade  bool   // the parent is charged, too, and is next in the chain
+	Manifest string // the manifest that declares the entity
+	// Levels are the levels at which limits are looked up, in order of precedence; the first that has some applies.
 	Levels []ExplainedLevel
-	// Limits are those that apply. Without any, the entity is not charged.
+	// Limits are those that apply. If there are none, the entity is not charged.
 	Limits []ExplainedLimit
 }
 
-// ExplainedLevel is a place where limits are looked for.
+// ExplainedLevel is a level at which limits are looked up.
 type ExplainedLevel struct {
 	Source  Source
 	Set     bool // it has limits
-	Applies bool // it is the first that has
-	// OnUnavailable is what is set there to be answered when the store does not answer, whichever level applies.
+	Applies bool // it is the first that has limits
+	// OnUnavailable is the setting of this level for when the store does not answer, whichever level's limits apply.
 	OnUnavailable Unavailable
 }
 
 // ExplainedLimit is a limit that applies.
 type ExplainedLimit struct {
 	Limit  Limit       // as it is set
-	Status LimitStatus // now; Refused and RetryAfter are of the request
-	// Binds marks one limit of the explanation: the one that would refuse for longest, else the one of which the request
-	// leaves the least share. Where nothing is asked for and nothing was spent, and among limits in shadow, none binds.
+	Status LimitStatus // now; Refused and RetryAfter are for the request
+	// Binds marks one limit of the explanation: the one that would refuse for longest, or else the one of which the
+	// request leaves the smallest share. Limits in shadow never bind, and neither does a full limit of which nothing is
+	// requested.
 	Binds bool
 }
 
 // Never reports whether the request asks for more of the limit than can ever be spent at once.
 func (l *ExplainedLimit) Never() bool { return !l.Status.Shadow && l.Status.Requested > l.Status.Burst }
 
-// Used returns which share of the burst is spent now: 0 of a full bucket, more than 1 of one in debt.
+// Used returns the share of the burst that is spent now: 0 if the bucket is full, more than 1 if it is in debt.
 func (l *ExplainedLimit) Used() float64 {
 	return float64(l.Status.Burst-l.Status.Available) / float64(l.Status.Burst)
 }
 
-// Binding returns the entity of the limit that binds, and the limit; nil if none does.
+// Binding returns the limit that binds, and its entity; nil if none does.
 func (x *Explanation) Binding() (*ExplainedEntity, *ExplainedLimit) {
 	for i := range x.Chain {
 		for j := range x.Chain[i].Limits {
@@ -84,8 +86,8 @@ func (x *Explanation) Binding() (*ExplainedEntity, *ExplainedLimit) {
 	return nil, nil
 }
 
-// RetryAfter returns when the request would pass if nobody else spent: 0 when it would now, and also when it never
-// will.
+// RetryAfter returns how long until the request would pass if nobody else spent: 0 if it would pass now, and also if it
+// never will.
 func (x *Explanation) RetryAfter() time.Duration {
 	var over *ExceededError
 	if errors.As(x.Err, &over) {
@@ -94,11 +96,11 @@ func (x *Explanation) RetryAfter() time.Duration {
 	return 0
 }
 
-// Explain says what Acquire would make of a request now, and why. It spends and writes nothing. Beside what Acquire
-// has to know it reads the buckets, and the revisions of the manifests that are named.
+// Explain returns how Acquire would decide a request now, and why. It spends and writes nothing. Besides what Acquire
+// needs, it reads the buckets, and the revisions of the manifests involved.
 //
-// That the request would be refused is no error: see [Explanation]. Errors: [*ConfigError], [ErrNotFound] if the
-// namespace does not exist; store trouble is returned as it is, whatever on_unavailable says.
+// It is not an error if the request would be refused; see [Explanation]. Errors: [*ConfigError], [ErrNotFound] if the
+// namespace does not exist, and store errors, regardless of on_unavailable.
 func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return Explanation{}, err
@@ -117,12 +119,12 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 		if !stale || try == maxStale {
 			break
 		}
-		l.core.forget(s, e.plan) // as Acquire finds out by its debit
+		l.core.forget(s, e.plan) // as Acquire would find out by its debit
 	}
 	return e.x, e.addManifests(ctx)
 }
 
-// explainer makes an explanation.
+// explainer builds an explanation.
 type explainer struct {
 	lim       *Limiter
 	req       *Request
@@ -133,7 +135,7 @@ type explainer struct {
 	x         Explanation
 }
 
-// explain asks what there is to know. stale says that a bucket follows newer limits than those.
+// explain reads what there is to know. stale says that a bucket follows newer limits.
 func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	own := len(e.req.Limits) == 0
 	e.x = Explanation{
@@ -165,7 +167,7 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	return stale, err
 }
 
-// see notes what the plan finds of an entity.
+// see records what the plan finds about an entity.
 func (e *explainer) see(id string, vs []view) {
 	rec := &vs[0].entity
 	n := ExplainedEntity{
@@ -200,7 +202,7 @@ func (e *explainer) declaredBy(manifest string) {
 	}
 }
 
-// look peeks at the buckets that a request would debit, and returns what would come of it.
+// look peeks at the buckets that a request would debit, and returns how it would be decided.
 func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decision, err error) {
 	buckets := make([]store.Bucket, len(lease.debits))
 	for i := range buckets {
@@ -218,7 +220,7 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 		debit, st := &lease.debits[i], &snap.States[i]
 		at := slices.IndexFunc(e.x.Chain, func(c ExplainedEntity) bool { return c.ID == debit.Bucket.Entity })
 		for _, c := range debit.Charges {
-			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000 // those that demand came to, and the others
+			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000 // also those that demand did not get to
 			from := lease.originOf(n)
 			n++
 			s := statusOf(debit.Bucket.Entity, e.req.Resource, from, c, levelNow(c, st, now), now)
@@ -233,7 +235,7 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 	return stale, d, nil
 }
 
-// add notes a limit that applies.
+// add records a limit that applies.
 func (e *explainer) add(at int, from origin, c store.Charge, s LimitStatus) {
 	n := &e.x.Chain[at]
 	for i := range n.Levels {
@@ -264,7 +266,7 @@ func (e *explainer) bind() {
 	}
 }
 
-// left is which share of the burst the request leaves, or would leave.
+// left returns the share of the burst that the request leaves, or would leave.
 func (l *ExplainedLimit) left() float64 {
 	return float64(l.Status.Available-l.Status.Requested) / float64(l.Status.Burst)
 }
@@ -279,7 +281,7 @@ func (l *ExplainedLimit) bindsMore(o *ExplainedLimit) bool {
 	return l.left() < o.left()
 }
 
-// addManifests looks up the last revisions of the manifests that were named.
+// addManifests looks up the last revisions of the manifests involved.
 func (e *explainer) addManifests(ctx context.Context) error {
 	if len(e.manifests) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// explanationJSON is an explanation on the wire; docs/guide/http.md tells of it. Durations are seconds.
+// explanationJSON is an explanation on the wire, as described in docs/guide/http.md. Durations are in seconds.
 type explanationJSON struct {
 	Namespace     string              `json:"namespace"`
 	Entity        string              `json:"entity"`
@@ -49,11 +49,11 @@ type explainedLevelJSON struct {
 	Source  Source `json:"source"`
 	Set     bool   `json:"set"`
 	Applies bool   `json:"applies"`
-	// Where it is set.
+	// If set at this level.
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
 }
 
-// explainedLimitJSON has the names of a status in other answers, and more.
+// explainedLimitJSON uses the names of a status in other answers, and adds to them.
 type explainedLimitJSON struct {
 	Limit      string  `json:"limit"`
 	Source     Source  `json:"source"`
@@ -70,7 +70,7 @@ type explainedLimitJSON struct {
 	FullIn     float64 `json:"full_in"`
 	Refused    bool    `json:"refused"`
 	RetryAfter float64 `json:"retry_after"`
-	// Of a limit in shadow.
+	// For a limit in shadow.
 	WouldRefuse bool `json:"would_refuse,omitempty"`
 	Binds       bool `json:"binds"`
 }
@@ -82,7 +82,7 @@ type explainedRevision struct {
 	By       string    `json:"by"`
 }
 
-// MarshalJSON writes what GET /v1/explain answers. The outcome is allowed, refused, exceeds-burst or no-limits.
+// MarshalJSON writes the answer of GET /v1/explain. The outcome is allowed, refused, exceeds-burst or no-limits.
 func (x Explanation) MarshalJSON() ([]byte, error) {
 	j := explanationJSON{
 		Namespace: x.Namespace, Entity: x.Entity, Resource: x.Resource, Tokens: x.Tokens, At: x.At.UTC(),
@@ -142,7 +142,7 @@ func (n *ExplainedEntity) json() explainedJSON {
 	return j
 }
 
-// inSeconds rounds up to milliseconds: whoever waits so long has waited enough.
+// inSeconds rounds up to milliseconds, so that waiting for the result is long enough.
 func inSeconds(d time.Duration) float64 {
 	ms := d.Milliseconds()
 	if d%time.Millisecond > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// explained returns the explanation of a request on "api", and fails the test unless reading is all it did.
+// explained returns the explanation of a request on "api", and fails the test if explaining did more than read.
 func (b *bundle) explained(entity string, tokens weir.Tokens) weir.Explanation {
 	b.t.Helper()
 	x, err := b.Explain(b.ctx, weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
@@ -23,7 +23,8 @@ func (b *bundle) explained(entity string, tokens weir.Tokens) weir.Explanation {
 	return x
 }
 
-// levelsText writes levels as in "entity - resource + system", where + applies and - has none.
+// levelsText formats levels as in "entity - resource + system": + marks the level that applies, - marks a level without
+// limits.
 func levelsText(levels []weir.ExplainedLevel) string {
 	var parts []string
 	for _, l := range levels {
@@ -95,7 +96,7 @@ func TestExplainChain(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 
-	// What the request asks for can make another limit bind.
+	// The requested tokens can make another limit bind.
 	x = b.explained("alice", weir.Tokens{"rpm": 7})
 	if n, l := x.Binding(); n == nil || n.ID != "team" || !l.Status.Refused || x.RetryAfter() != 6*time.Second {
 		t.Errorf("refused: %+v of %+v, %v", l, n, x.Err)
@@ -155,7 +156,7 @@ func TestExplainManifests(t *testing.T) {
 	if n := x.Chain[0]; n.Manifest != "people" || n.Limits[0].Status.Manifest != "plans" {
 		t.Errorf("%+v", n)
 	}
-	// Decisions know it, too, without another read.
+	// Decisions report the binding limit too, without another read.
 	b.take("alice", weir.Tokens{"rpm": 2})
 	b.fake.counts()
 	_, err = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
@@ -190,7 +191,7 @@ func TestExplainErrors(t *testing.T) {
 	wantErr(t, err, weir.ErrNotFound)
 }
 
-// A bucket that follows newer limits than are cached tells of them, as it does to Acquire.
+// If a bucket follows newer limits than the cached ones, Explain reports the newer ones, as Acquire would.
 func TestExplainStale(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -220,7 +221,7 @@ func TestExplainUnavailable(t *testing.T) {
 	}
 }
 
-// What is explained is what Acquire then does.
+// Acquire does what Explain predicts.
 func TestExplainForetells(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// A store that has no room for another bucket has answered: on_unavailable is for one that has not. Otherwise whoever
-// can make up ids fills the table, and is then admitted without any limit.
+// A store without room for another bucket has answered, and on_unavailable applies only to stores that do not answer.
+// Otherwise a caller that invents IDs could fill the table and then be admitted without any limit.
 func TestFullStoreAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{MaxBuckets: 3}), OnUnavailable: weir.Allow})

@@ -11,17 +11,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Held is a lease in a form that can leave the process, as a server hands it to its client. Whoever holds it can have
-// its tokens given back, so it must be authenticated where it comes back in.
+// Held is a lease in a form that can leave the process, for a server to hand to its client. Whoever has it can give its
+// tokens back, so a server must authenticate it when it comes back.
 type Held struct {
 	ID        string       `json:"id"`        // unique per lease
-	Seq       int          `json:"seq"`       // how often it was adjusted; each is good for one change
-	Expires   time.Time    `json:"expires"`   // after that it counts as committed
+	Seq       int          `json:"seq"`       // number of adjustments; each value is valid for one change
+	Expires   time.Time    `json:"expires"`   // after this, the lease counts as committed
 	Namespace string       `json:"namespace"` // the opaque id
 	Entity    string       `json:"entity"`
 	Resource  string       `json:"resource"`
 	Charges   []HeldCharge `json:"charges"`         // every limit that applied
-	Local     bool         `json:"local,omitempty"` // admitted while the store did not answer, from the share of one process
+	Local     bool         `json:"local,omitempty"` // admitted from one process's share, while the store did not answer
 }
 
 // HeldCharge is what a held lease has spent of one limit of one entity.
@@ -29,7 +29,7 @@ type HeldCharge struct {
 	Entity   string `json:"entity"`
 	Limit    Limit  `json:"limit"`
 	Override bool   `json:"override,omitempty"`
-	LeftOut  bool   `json:"left_out,omitempty"` // in shadow, and would have refused: nothing is ever spent of it
+	LeftOut  bool   `json:"left_out,omitempty"` // in shadow, and would have refused: nothing is spent of it
 	Tokens   int64  `json:"tokens"`
 }
 
@@ -39,17 +39,17 @@ type heldLease struct {
 	expires time.Time
 }
 
-// change names the one change that this sequence number is good for.
+// change returns the id of the one change for which this sequence number is valid.
 func (h *heldLease) change() string { return h.id + "#" + strconv.Itoa(h.seq) }
 
-// heldElsewhere reports whether a change was not applied because somebody else had used or outlived the held lease.
+// heldElsewhere reports whether a change was not applied because the held lease was used elsewhere, or has expired.
 func heldElsewhere(err error) bool {
 	return errors.Is(err, ErrSettled) || errors.Is(err, ErrExpired)
 }
 
-// Hold returns the lease as the caller's to carry, under an id that is unique, until expires. A lease that is held
-// already keeps its id and expiry: under two of them it could be given back twice. One that has ended has no id, and
-// cannot be resumed.
+// Hold turns the lease into one that its caller carries until expires, under an id that must be unique. A lease that is
+// held already keeps its id and expiry: under two ids, it could be given back twice. If the lease has ended, the result
+// has no id and cannot be resumed.
 func (le *Lease) Hold(id string, expires time.Time) Held {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -59,8 +59,9 @@ func (le *Lease) Hold(id string, expires time.Time) Held {
 	return le.heldLocked()
 }
 
-// Held returns a lease that was held or resumed as it is now: after an Adjust it has another Seq, and the one before
-// is used up. After an Adjust whose outcome is unknown it has the same Seq, and is good only if that was not applied.
+// Held returns the current form of a lease that was held or resumed. After an Adjust it has another Seq, and the
+// previous form is used up. After an Adjust whose outcome is unknown it has the same Seq, and is valid only if the
+// change was not applied.
 func (le *Lease) Held() Held {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -90,16 +91,16 @@ func (le *Lease) heldLocked() Held {
 	return h
 }
 
-// Resume returns the lease that was held. Its Adjust and Rollback are applied at most once, across all processes on
-// the store: [ErrSettled] when this Seq was used before, [ErrExpired] after Expires. Its Commit does no I/O and is not
-// remembered. It does no I/O itself and does not ask whether the limits have changed since.
+// Resume returns the lease that was held. Its Adjust and Rollback are applied at most once, across all processes on the
+// store: they return [ErrSettled] if this Seq was used before, and [ErrExpired] after Expires. Its Commit does no I/O
+// and is not recorded. Resume does no I/O for the lease, and does not check whether the limits have changed since.
 func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 	s, err := l.space(ctx, l.core.elapsed())
 	if err != nil {
 		return nil, err
 	}
 	if h.Namespace != "" && h.Namespace != s.id {
-		return nil, configErr("lease", "is of another namespace")
+		return nil, configErr("lease", "belongs to another namespace")
 	}
 	if h.ID == "" || h.Expires.IsZero() || h.Seq < 0 {
 		return nil, configErr("lease", "has no id, no expiry or a bad seq")
@@ -116,7 +117,7 @@ func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 			return nil, err
 		}
 		if c.Tokens < 0 || c.Tokens > bucket.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
-			return nil, configErr("lease", "holds a bad amount of %s: %d", lim.Name, c.Tokens)
+			return nil, configErr("lease", "has a bad amount of %s: %d", lim.Name, c.Tokens)
 		}
 		b := store.Bucket{Namespace: s.id, Entity: c.Entity, Resource: h.Resource}
 		at := slices.IndexFunc(le.debits, func(d store.Debit) bool { return d.Bucket == b })

@@ -65,11 +65,11 @@ func TestHeldJSON(t *testing.T) {
 	must(t, resumed.Rollback(b.ctx))
 	b.wantLeft("parent", weir.Tokens{"a b": 9})
 	override := weir.Request{Entity: "child", Resource: "api", Tokens: weir.Tokens{"x": 5}, Limits: []weir.Limit{weir.PerDay("x", 5)}}
-	b.takeFor(override) // the override's token came back as well
+	b.takeFor(override) // the override's token was returned as well
 	b.refusedFor(override)
 }
 
-// A number is good for one change, whoever makes it, in whichever process.
+// A sequence number allows one change, in whichever process it is made.
 func TestHeldOnce(t *testing.T) {
 	t.Parallel()
 	b, h := heldChain(t)
@@ -93,7 +93,7 @@ func TestHeldOnce(t *testing.T) {
 	b.wantChain(100)
 }
 
-// A lease that came too late for its number gives nothing back under the next one either.
+// A lease that lost the race for its sequence number cannot return tokens under the next number either.
 func TestHeldLoserIsOut(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(context.Context, *weir.Lease) error{
@@ -118,7 +118,8 @@ func TestHeldLoserIsOut(t *testing.T) {
 	}
 }
 
-// After an answer that was lost, whoever goes on and whoever starts over from the old value cannot both give back.
+// After a lost answer, a caller that continues and a caller that starts over from the old value cannot both return the
+// tokens.
 func TestHeldLostAnswer(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection lost")
@@ -138,14 +139,14 @@ func TestHeldLostAnswer(t *testing.T) {
 		})
 		wantErr(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -6}), lost)
 		b.fake.does(func(f *fakeStore) { f.settle = nil })
-		// Both, in either order, give back 10 at most.
+		// Both together return 10 at most, in either order.
 		afterwards := lease.Held()
 		for _, l := range []*weir.Lease{lease, b.resume(h), b.resume(afterwards)} {
 			if err := l.Rollback(b.ctx); err != nil && !errors.Is(err, weir.ErrSettled) {
 				t.Fatal(err)
 			}
 		}
-		want := int64(44) // 4 of the 10: that the 6 did not come back is not known
+		want := int64(44) // 4 of the 10: whether the 6 were returned is unknown
 		if applied {
 			want = 46
 		}
@@ -194,11 +195,11 @@ func TestHeldExpires(t *testing.T) {
 	wantErr(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"tpm": 1}), weir.ErrExpired)
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrExpired)
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrExpired)
-	b.wantChain(91) // 1 of an hour's 100 a minute has been issued since
+	b.wantChain(91) // 1 of the hourly 100 has been issued since, at one a minute
 	must(t, b.resume(h).Commit(b.ctx))
 }
 
-// A refused adjustment uses no number up.
+// A refused adjustment does not use up a sequence number.
 func TestHeldBadAdjust(t *testing.T) {
 	t.Parallel()
 	b, h := heldChain(t)
@@ -213,10 +214,10 @@ func TestHeldBadAdjust(t *testing.T) {
 	b.wantChain(100)
 }
 
-// One lease, one life: it cannot be held under two ids, nor after it has ended.
+// A lease can be held under one ID only, and not after it has ended.
 func TestHoldTwice(t *testing.T) {
 	t.Parallel()
-	b, _ := heldChain(t) // which stays spent
+	b, _ := heldChain(t) // the tokens stay spent
 	lease := b.take("child", weir.Tokens{"tpm": 10})
 	a, c := lease.Hold("a", noon.Add(time.Minute)), lease.Hold("c", noon.Add(time.Hour))
 	if diff := cmp.Diff(a, c); diff != "" {
@@ -266,11 +267,11 @@ func TestResumeBad(t *testing.T) {
 	b.wantChain(90)
 }
 
-// The limits may have changed since: what is given back goes to what is in force now, and to no more than that.
+// The limits may have changed since: the return goes to the current limits, and to no others.
 func TestHeldAndChangedLimits(t *testing.T) {
 	t.Parallel()
 	b, h := heldChain(t)
-	b.set("", "", weir.PerHour("tpm", 50)) // lowered, and rpm removed
+	b.set("", "", weir.PerHour("tpm", 50)) // tpm lowered, rpm removed
 	b.wantLeft("child", weir.Tokens{"tpm": 40})
 	lease := b.resume(h)
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -4, "rpm": 3}))

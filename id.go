@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultResource is how the limits of an entity that hold for all resources without their own are stored and shown.
-// No entity, resource, limit or namespace may be called so.
+// DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,
+// resource, limit or namespace can have this name.
 const DefaultResource = "_default_"
 
-// maxID is how many bytes an id may have.
+// maxID is the maximum length of an id in bytes.
 const maxID = 256
 
-// checkID accepts every printable id of 1 to 256 bytes that is not reserved.
+// checkID accepts printable ids of 1 to 256 bytes that are not reserved.
 func checkID(field, id string) error {
 	switch id {
 	case "":

@@ -14,12 +14,12 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// I1 with everybody at once: 1,000 goroutines acquire, adjust, roll back and hold on two children of one parent, while
-// the hand turns the clock. What is kept is never more than burst and clock allow, and in the end it is exact.
+// I1 under concurrency: 1,000 goroutines acquire, adjust, roll back and hold on two children of one parent while the
+// clock is advanced by hand. The tokens kept never exceed what burst and clock allow, and the final total is exact.
 func TestNeverOverAdmits(t *testing.T) {
 	t.Parallel()
 	const burst, perSecond, seconds = 3_000, 1_000, 8
-	patient := func(c *weir.Config) { c.StoreTimeout = time.Minute } // however busy the machine is
+	patient := func(c *weir.Config) { c.StoreTimeout = time.Minute } // even if the machine is busy
 	b := setup(t, patient)
 	b.child("parent", "")
 	children := []string{"a", "b"}
@@ -31,7 +31,7 @@ func TestNeverOverAdmits(t *testing.T) {
 	t.Logf("seed %d", seed)
 	peers := []*bundle{b, b.peer(patient)}
 
-	var kept [2]atomic.Int64 // admitted and not given back, by child
+	var kept [2]atomic.Int64 // admitted and not returned, by child
 	var refused atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 1000 {
@@ -56,7 +56,7 @@ func TestNeverOverAdmits(t *testing.T) {
 					n -= down
 				case 2:
 					h := lease.Hold(fmt.Sprint(g, "/", r.Uint64()), noon.Add(time.Hour))
-					for _, x := range peers { // one of them comes first
+					for _, x := range peers { // one of them is first
 						l, err := x.Resume(b.ctx, h)
 						must(t, err)
 						if err := l.Rollback(b.ctx); err != nil {
@@ -74,7 +74,7 @@ func TestNeverOverAdmits(t *testing.T) {
 	wg.Go(func() {
 		for range seconds {
 			b.clock.advance(time.Second)
-			time.Sleep(time.Millisecond) // real time: so that the goroutines meet different times; none is needed
+			time.Sleep(time.Millisecond) // real time: lets goroutines see different clock readings; not required for correctness
 		}
 	})
 	wg.Wait()
@@ -86,7 +86,7 @@ func TestNeverOverAdmits(t *testing.T) {
 		t.Error("nothing was refused: this shows nothing")
 	}
 
-	// Exact: what was counted is what is kept; and full again, it is one burst and not a token more.
+	// The count equals the tokens kept; once refilled, the buckets hold one burst and not a token more.
 	for i, child := range children {
 		bucket, err := b.Bucket(b.ctx, child, "api")
 		must(t, err)
@@ -104,7 +104,7 @@ func TestNeverOverAdmits(t *testing.T) {
 	b.refused("b", weir.Tokens{"n": 1})
 }
 
-// Without time and returns in between, 1,000 goroutines get exactly the burst: of the child's and of the parent's.
+// With the clock stopped and no returns, 1,000 goroutines get exactly the burst of the child and of the parent.
 func TestExactlyTheBurst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,11 +130,11 @@ func TestExactlyTheBurst(t *testing.T) {
 	b.wantLeft("parent", weir.Tokens{"n": 0})
 }
 
-// account checks I1 from outside: what was taken less what came back, between any two takes, never exceeds the burst
-// and what was issued in between. It does so with the potential of the proof, in floats with room for rounding.
+// account checks I1 from outside: between any two takes, the tokens taken less those returned never exceed the burst and
+// what was issued in between. It uses the potential function of the proof, in floats with an allowance for rounding.
 type account struct {
 	rate, burst float64 // tokens per second
-	level       float64 // spent up to here, in seconds of the clock times rate
+	level       float64 // spent so far, in seconds of the clock times rate
 }
 
 func (a *account) take(now time.Duration, n int64, forced bool) error {
@@ -146,9 +146,9 @@ func (a *account) take(now time.Duration, n int64, forced bool) error {
 	return nil
 }
 
-// A long random life of one bucket, with everything that can happen to it: leases adjusted, rolled back, held,
-// resumed from old values, lost answers, limits changed to and fro by two processes of which one may be stale, buckets
-// evicted, several requests at a time, overrides beside. No token is admitted that I1 forbids.
+// A long random life of one bucket: leases adjusted, rolled back, held and resumed from old values, lost answers, limits
+// changed back and forth by two processes of which one may be stale, evictions, several requests at a time, and
+// overrides. Every admitted token is one that I1 allows.
 func TestNeverOverAdmitsWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for range 8 {
@@ -168,7 +168,7 @@ func life(t *testing.T, r *rand.Rand) {
 	limiters := []*bundle{b, b.peer()}
 	limits := []weir.Limit{weir.PerMinute("n", 60), weir.PerMinute("n", 60).WithBurst(20), weir.PerMinute("n", 600).WithBurst(200)}
 	b.set("", "", limits[2])
-	// However stale a limiter is, it never has more than the largest of the limits.
+	// However stale a limiter is, it never sees more than the largest of the limits.
 	acc := account{rate: 10, burst: 200}
 	elapsed := time.Duration(0)
 	type open struct {
@@ -205,15 +205,15 @@ func life(t *testing.T, r *rand.Rand) {
 			elapsed += d
 			c.advance(d)
 		case 5:
-			b.set("", "", limits[r.IntN(3)]) // which the other limiter is not told
-		case 6: // crowd the store, so that full buckets go
+			b.set("", "", limits[r.IntN(3)]) // the other limiter is not notified
+		case 6: // fill the store, to evict full buckets
 			for range 70 {
 				_, _ = x.Acquire(b.ctx, ask(fmt.Sprint("crowd", r.Int64()), "api", nil))
 			}
 		case 7:
 			req := ask("e", "api", weir.Tokens{"n": 5})
 			req.Limits = []weir.Limit{limits[r.IntN(3)]}
-			_, _ = x.Acquire(b.ctx, req) // another state, which is not accounted here
+			_, _ = x.Acquire(b.ctx, req) // a separate state, not accounted here
 		default:
 			if len(leases) == 0 {
 				continue
@@ -254,7 +254,7 @@ func life(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// counters returns what was ever debited of and returned to the bucket of "e", its own limit.
+// counters returns the totals debited from and returned to the bucket of "e", on its own limit.
 func counters(t *testing.T, b *bundle) (sums [2]int64) {
 	t.Helper()
 	bucket, err := b.Bucket(context.WithoutCancel(b.ctx), "e", "api")

@@ -10,28 +10,28 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Lease holds the tokens that a request has spent, until it is committed or rolled back. A lease that is dropped
-// counts as committed. It is safe for concurrent use.
+// Lease holds the tokens that a request has spent, until it is committed or rolled back. A lease that is dropped counts
+// as committed. It is safe for concurrent use.
 type Lease struct {
 	lim      *Limiter
 	plan     *plan
 	degraded *degradation // nil if the store decided
 
 	mu      sync.Mutex
-	ended   error         // ErrCommitted or ErrRolledBack; of a held lease also ErrSettled or ErrExpired
-	debits  []store.Debit // with what is held now; see leaveOut
+	ended   error         // ErrCommitted or ErrRolledBack; for a held lease also ErrSettled or ErrExpired
+	debits  []store.Debit // with the amounts held now; see leaveOut
 	at      time.Time
 	levels  []store.Level // after the decision, by charge
-	decided *Decision     // once asked for, or adjusted
+	decided *Decision     // set when first asked for, or on an adjustment
 	held    *heldLease    // carried by a caller outside the process
 
-	room struct { // for the usual size, to save allocations
+	room struct { // room for the usual size, to save allocations
 		debits  [2]store.Debit
 		charges [4]store.Charge
 	}
 }
 
-// Decision returns the decision that the lease came of, with the status of every limit right after it.
+// Decision returns the decision that granted the lease, with the status of every limit right after it.
 func (le *Lease) Decision() Decision {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -86,13 +86,13 @@ func (le *Lease) originOf(n int) origin {
 	return origin{}
 }
 
-// Adjust adds to what the lease holds, or with negative amounts gives some of it back, once the true cost is known.
-// It is never refused for lack of tokens: a limit may go into debt, which holds later requests back. It may name
-// limits that the request did not. Giving back more than is held is a [*ConfigError], and nothing is changed. A limit in
-// shadow that would have refused the request is left out here, too.
+// Adjust corrects what the lease holds, once the true cost is known: it debits positive amounts and gives negative ones
+// back. It is never refused for lack of tokens: a limit may go into debt, which holds later requests back. It may name
+// limits that the request did not. Giving back more than the lease holds is a [*ConfigError], and changes nothing. A
+// limit in shadow that would have refused the request is left out here, too.
 //
-// It is carried out although ctx may have ended: what was used must be counted. When it returns another error, an
-// amount that was to be added may or may not be counted, and one given back counts as given.
+// Adjust runs to completion even if ctx has ended, because tokens that were used must be counted. After any other
+// error, an amount to be added may or may not have been counted, and an amount given back counts as given.
 func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -103,10 +103,10 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 	if err != nil || len(debits) == 0 || le.degraded.free() {
 		return err
 	}
-	le.decisionLocked() // from what was held so far
+	le.decisionLocked() // from what was held until now
 	out, err := le.settle(ctx, debits)
 	if heldElsewhere(err) {
-		le.ended = err // what this lease holds is not its to give back any more
+		le.ended = err // another holder has changed the lease, or it expired: nothing is left to give back
 		return err
 	}
 	if err == nil {
@@ -118,7 +118,7 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 	return err
 }
 
-// changes returns the debits of a settle, with signed amounts, for those of the lease's charges that change.
+// changes returns the debits, with signed amounts, for those of the lease's charges that change.
 func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 	for name, n := range delta {
 		if n > MaxTokens || n < -MaxTokens {
@@ -134,12 +134,12 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 		for _, c := range le.debits[i].Charges {
 			n := delta[c.Limit.Name] * 1000
 			switch {
-			case n == 0 || c.Shadow: // was left out; see leaveOut
+			case n == 0 || c.Shadow: // left out; see leaveOut
 				continue
 			case c.Amount+n < 0:
 				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
 			case n > 0 && c.Amount > bucket.MaxLevel-n:
-				return nil, configErr("tokens."+c.Limit.Name, "would carry what the lease holds out of range")
+				return nil, configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
 			}
 			d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: n})
 		}
@@ -150,7 +150,7 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 	return debits, nil
 }
 
-// apply records what a settle changed: additions only when they are known to have been counted, returns always.
+// apply records what a settle changed: additions only if they are known to be counted, returns always.
 func (le *Lease) apply(debits []store.Debit, counted bool) {
 	for _, d := range debits {
 		for i := range le.debits {
@@ -168,8 +168,8 @@ func (le *Lease) apply(debits []store.Debit, counted bool) {
 	}
 }
 
-// Commit ends the lease: what it holds is spent. It does no I/O. Committing twice is fine; after a rollback it is
-// [ErrRolledBack].
+// Commit ends the lease: its tokens are spent. It does no I/O. Committing twice is fine; committing after a rollback
+// returns [ErrRolledBack].
 func (le *Lease) Commit(context.Context) error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -180,11 +180,11 @@ func (le *Lease) Commit(context.Context) error {
 	return nil
 }
 
-// Rollback ends the lease and gives back all that it holds, exactly once. After a commit it returns [ErrCommitted]
-// and gives nothing back, so that it can be deferred; after a rollback, [ErrRolledBack].
+// Rollback ends the lease and gives back all that it holds, exactly once. After a commit it gives nothing back and
+// returns [ErrCommitted], so it can be deferred; after a rollback it returns [ErrRolledBack].
 //
-// It is carried out although ctx may have ended. When the store's answer is lost, so may be the tokens: a return is
-// never repeated.
+// Rollback runs to completion even if ctx has ended. If the store's answer is lost, the tokens may be lost too: a
+// return is never repeated.
 func (le *Lease) Rollback(ctx context.Context) error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -228,8 +228,8 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 	}
 	out, err := le.lim.settle(ctx, s)
 	if err == nil && le.held != nil {
-		// Only now: as long as the change may not have been made, the same number keeps whoever holds the lease as
-		// it was before, and whoever goes on from here, from both giving it back.
+		// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
+		// old state and one that continues from here from giving the same tokens back.
 		le.held.seq++
 	}
 	if err == nil {
@@ -241,7 +241,7 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 	return out, err
 }
 
-// settle changes buckets within the store's time, whatever becomes of the caller.
+// settle changes buckets within StoreTimeout, even if the caller's context ends.
 func (l *Limiter) settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
 	c := l.core
 	ctx = context.WithoutCancel(ctx)
@@ -256,8 +256,8 @@ func (l *Limiter) settle(ctx context.Context, s store.Settle) (store.Outcome, er
 	return out, err
 }
 
-// Do runs f with a lease: it commits when f returns nil, and rolls back when f returns an error or panics. What
-// Acquire refuses, Do returns without running f.
+// Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
+// panics. If Acquire fails, Do returns its error without running f.
 func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *Lease) error) error {
 	lease, err := l.Acquire(ctx, req)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestAdjust(t *testing.T) {
 	left(weir.Tokens{"rpm": 10, "tpm": 1000}, weir.Tokens{"rpm": 10, "tpm": 1000})
 }
 
-// A limit that the request did not name can be adjusted, each time (the ancestor charged it once, then never).
+// A limit that the request did not name can be adjusted, repeatedly. (The ancestor once charged it the first time only.)
 func TestAdjustUnnamedLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,7 +85,7 @@ func TestAdjustOverflow(t *testing.T) {
 	if n < 5 || n > 6 {
 		t.Errorf("refused at %d", n)
 	}
-	// Another lease on the same bucket: the store refuses.
+	// Another lease on the same bucket: the store refuses to settle it.
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -weir.MaxTokens}))
 	other := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
 	third := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
@@ -147,7 +147,7 @@ func TestRollbackOnceConcurrently(t *testing.T) {
 	b.wantLeft("parent", weir.Tokens{"rpm": 50})
 }
 
-// What was used must be counted, and what was not given back, although the caller has gone.
+// Used tokens must be counted, and unused ones returned, even if the caller has gone.
 func TestEndedContext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -161,7 +161,7 @@ func TestEndedContext(t *testing.T) {
 	b.wantLeft("alice", weir.Tokens{"rpm": 10})
 }
 
-// A return after the bucket has filled up again gives nothing: two bursts are never to be had at once.
+// A return after the bucket has refilled gives nothing: two bursts are never available at once.
 func TestLateRollback(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -196,7 +196,7 @@ func TestDo(t *testing.T) {
 		_ = do(func(*weir.Lease) error { panic("boom") })
 	}()
 	b.wantLeft("alice", weir.Tokens{"rpm": 6})
-	// What f did itself stays done.
+	// What f itself did is kept.
 	must(t, do(func(l *weir.Lease) error { return l.Rollback(b.ctx) }))
 	b.wantLeft("alice", weir.Tokens{"rpm": 6})
 	wantErr(t, do(func(l *weir.Lease) error { return errors.Join(l.Commit(b.ctx), failed) }), failed)
@@ -206,7 +206,7 @@ func TestDo(t *testing.T) {
 	wantErr(t, err, weir.ErrExceeded)
 }
 
-// An amount whose fate is unknown is counted against the caller: it may be spent, and is never given back twice.
+// An amount with an unknown fate is counted against the caller: it may be spent, and is never returned twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection lost")
@@ -229,7 +229,7 @@ func TestLostAnswers(t *testing.T) {
 		b.fake.does(lose)
 		wantErr(t, up.Adjust(b.ctx, weir.Tokens{"rpm": 20}), lost)
 		b.fake.does(answer)
-		must(t, up.Rollback(b.ctx)) // of the 50: the 20 may never have been taken
+		must(t, up.Rollback(b.ctx)) // returns 50: the other 20 may never have been taken
 		want := int64(100)
 		if applied {
 			want = 80
@@ -241,7 +241,7 @@ func TestLostAnswers(t *testing.T) {
 		wantErr(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -20}), lost)
 		b.fake.does(answer)
 		wantConfigError(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -31}), "tokens.rpm")
-		must(t, down.Rollback(b.ctx)) // of 30: the 20 may have been given back
+		must(t, down.Rollback(b.ctx)) // returns 30: the other 20 may have been returned already
 		want = 80
 		if applied {
 			want = 100

@@ -13,65 +13,66 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Limit allows Amount tokens per Period, issued evenly, of which at most Burst may be spent at once. Over any stretch
-// of time at most Burst plus what was issued in it is admitted, exactly.
+// Limit allows Amount tokens per Period, issued evenly, of which at most Burst can be spent at once. Over any stretch
+// of time it admits at most Burst plus the tokens issued in that time, exactly.
 //
-// Amount and Burst are whole tokens, at least 1; Period is at most 366 days; a rate above about 4 million tokens a
+// Amount and Burst are whole tokens, at least 1. Period is at most 366 days. A rate above about 4 million tokens a
 // second is refused: count in a coarser unit.
 type Limit struct {
-	Name   string        // of the limit, as requests name it: "rpm"
+	Name   string        // the name by which requests refer to the limit: "rpm"
 	Amount int64         // tokens per Period
-	Period time.Duration // over which Amount is issued
-	Burst  int64         // tokens that may be spent at once; 0 means Amount
-	// Enforce says whom the limit refuses: everybody, nobody, or a percentage of the entities. The others it only
-	// observes. A change is seen elsewhere within [Config.CacheTTL], other than that of what the limit allows.
+	Period time.Duration // the time in which Amount is issued
+	Burst  int64         // tokens that can be spent at once; 0 means Amount
+	// Enforce says which entities the limit refuses: all, none, or a percentage of them. It only observes the others.
+	// Other processes may see a change of Enforce as late as [Config.CacheTTL], unlike a change of Amount, Period or
+	// Burst.
 	Enforce Enforce
-	// Former, with a percentage, is what the limit is for the entities that the percentage leaves out, which it then
-	// refuses, too: for a change that is rolled out by and by. The zero value is none.
+	// Former is only for a limit with a percentage. It is the rate that applies to the entities outside the percentage;
+	// they are then refused, too. Use it to roll out a change in steps. The zero value means none.
 	Former Rate
 }
 
-// Rate is what a limit allows.
+// Rate is how many tokens a limit allows.
 type Rate struct {
 	Amount int64         // tokens per Period
-	Period time.Duration // over which Amount is issued
-	Burst  int64         // tokens that may be spent at once
+	Period time.Duration // the time in which Amount is issued
+	Burst  int64         // tokens that can be spent at once
 }
 
-// Rate returns what the limit allows, by which it can be the Former of another.
+// Rate returns the limit's rate, which can be the Former of another limit.
 func (l Limit) Rate() Rate {
 	return Rate{l.Amount, l.Period, cmp.Or(l.Burst, l.Amount)}
 }
 
-// former returns the limit as it is for those whom its percentage leaves out.
+// former returns the limit as it is for the entities outside its percentage.
 func (l Limit) former() Limit {
 	return Limit{Name: l.Name, Amount: l.Former.Amount, Period: l.Former.Period, Burst: l.Former.Burst}
 }
 
-// PerSecond returns a limit of amount tokens a second, with a burst of as many.
+// PerSecond returns a limit of amount tokens per second, with a burst of the same amount.
 func PerSecond(name string, amount int64) Limit { return per(name, amount, time.Second) }
 
-// PerMinute returns a limit of amount tokens a minute, with a burst of as many.
+// PerMinute returns a limit of amount tokens per minute, with a burst of the same amount.
 func PerMinute(name string, amount int64) Limit { return per(name, amount, time.Minute) }
 
-// PerHour returns a limit of amount tokens an hour, with a burst of as many.
+// PerHour returns a limit of amount tokens per hour, with a burst of the same amount.
 func PerHour(name string, amount int64) Limit { return per(name, amount, time.Hour) }
 
-// PerDay returns a limit of amount tokens in 24 hours, with a burst of as many.
+// PerDay returns a limit of amount tokens per 24 hours, with a burst of the same amount.
 func PerDay(name string, amount int64) Limit { return per(name, amount, 24*time.Hour) }
 
 func per(name string, amount int64, period time.Duration) Limit {
 	return Limit{Name: name, Amount: amount, Period: period, Burst: amount}
 }
 
-// WithBurst returns the limit with another burst. The sustained rate stays as it is; a burst below the amount
-// smooths, one above it lets unused tokens be saved up.
+// WithBurst returns the limit with another burst. The sustained rate does not change. A burst below the amount smooths
+// traffic; a burst above it lets unused tokens accumulate.
 func (l Limit) WithBurst(burst int64) Limit {
 	l.Burst = burst
 	return l
 }
 
-// MaxTokens is the largest burst, and the largest amount of one request.
+// MaxTokens is the largest burst, and the largest amount in one request.
 const MaxTokens = bucket.MaxBurst / 1000
 
 // validate returns the limit with its burst filled in, or a ConfigError that names the field.
@@ -87,13 +88,13 @@ func (l Limit) validate() (Limit, error) {
 	}
 	if l.Former != (Rate{}) {
 		if l.Enforce == EnforceOn || l.Enforce == EnforceShadow {
-			return l, configErr("limit "+l.Name+": former", "goes with a percentage to enforce")
+			return l, configErr("limit "+l.Name+": former", "requires enforce to be a percentage")
 		}
 		if _, err := l.former().validate(); err != nil {
 			return l, err
 		}
 	}
-	// Bounded first: in millitokens a large negative number may come out positive.
+	// Check the bounds first: in millitokens, a large negative number may overflow to a positive one.
 	for _, f := range []struct {
 		field string
 		n     int64
@@ -112,7 +113,7 @@ func (l Limit) validate() (Limit, error) {
 	return l, nil
 }
 
-// validateLimits checks a set of limits: each one, that there is one, and that no name comes twice.
+// validateLimits checks a set of limits: that there is one, that each is valid, and that no name appears twice.
 func validateLimits(ls []Limit) ([]Limit, error) {
 	if len(ls) == 0 {
 		return nil, configErr("limits", "must name at least one limit")
@@ -128,14 +129,14 @@ func validateLimits(ls []Limit) ([]Limit, error) {
 		}
 		for _, o := range out[:i] {
 			if o.Name == l.Name {
-				return nil, configErr("limits", "name %q twice", l.Name)
+				return nil, configErr("limits", "have the duplicate name %q", l.Name)
 			}
 		}
 	}
 	return out, nil
 }
 
-// maxLimits bounds how many limits one bucket has.
+// maxLimits bounds how many limits a bucket has.
 const maxLimits = 64
 
 func (l Limit) stored(override bool) store.Limit {
@@ -158,7 +159,7 @@ func ParseLimit(text string) (Limit, error) {
 	bad := func(format string, args ...any) (Limit, error) {
 		return Limit{}, configErr("limit "+strconv.Quote(text), format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K", args...)
 	}
-	// From the right: a name may hold anything.
+	// Cut from the right: a name may contain any character.
 	name, rest, ok := cutLast(text)
 	if !ok {
 		return bad("has no amount")
@@ -220,7 +221,7 @@ func parseCount(s string) (int64, error) {
 		case r == '.' || r == ',':
 			return 0, fmt.Errorf("must be a whole number")
 		case r < '0' || r > '9':
-			return 0, fmt.Errorf("is not a whole number, perhaps with K or M")
+			return 0, fmt.Errorf("is not a whole number, optionally with K or M")
 		}
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -230,7 +231,7 @@ func parseCount(s string) (int64, error) {
 	return n * unit, nil
 }
 
-// units from the longest to the shortest, each with its names; the first is printed.
+// units are ordered from longest to shortest, each with its names; String prints the first.
 var units = []struct {
 	length time.Duration
 	names  []string
@@ -271,10 +272,10 @@ func parsePeriod(s string) (time.Duration, error) {
 			return time.Duration(n) * u.length, nil
 		}
 	}
-	return 0, fmt.Errorf("has no unit of ms, s, min, h, d, w")
+	return 0, fmt.Errorf("needs a unit: ms, s, min, h, d or w")
 }
 
-// String returns the text form that [ParseLimit] reads. It says nothing of Enforce.
+// String returns the text form that [ParseLimit] reads. It leaves out Enforce and Former.
 func (l Limit) String() string {
 	s := l.Name + ":" + formatCount(l.Amount) + "/" + formatPeriod(l.Period)
 	if l.Burst != 0 && l.Burst != l.Amount {
@@ -311,7 +312,7 @@ type limitJSON struct {
 	Amount int64  `json:"amount"`
 	Period string `json:"period"`
 	Burst  int64  `json:"burst,omitempty"`
-	// Text, left out if it is on.
+	// Text; left out if it is on.
 	Enforce Enforce   `json:"enforce,omitempty"`
 	Former  *rateJSON `json:"former,omitempty"`
 }
@@ -322,8 +323,8 @@ type rateJSON struct {
 	Burst  int64  `json:"burst"`
 }
 
-// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, and "enforce":"shadow" or "25%" where that
-// is not on, with "former" where there is one.
+// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, with "enforce":"shadow" or "25%" if it is
+// not on, and "former" if there is one.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	j := limitJSON{l.Name, l.Amount, formatPeriod(l.Period), l.Burst, l.Enforce, nil}
 	if l.Former != (Rate{}) {

@@ -49,9 +49,9 @@ func TestParseLimit(t *testing.T) {
 		"rpm:K/min":                         "not a number",
 		"rpm:99999999999999999999/min":      "too large",
 		"rpm:9223372036854775807K/min":      "too large",
-		"rpm:1/":                            "no unit",
+		"rpm:1/":                            "needs a unit",
 		"rpm:1/0min":                        "positive",
-		"rpm:1/fortnight":                   "no unit",
+		"rpm:1/fortnight":                   "needs a unit",
 		"rpm:1/99999999999999999999d":       "too long",
 		"rpm:1/367d":                        "366 days",
 		"rpm:1/min:0":                       "burst of 0",
@@ -76,7 +76,7 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
-// Each bound names its field. A negative number that comes out positive in millitokens is negative all the same.
+// Each bound names its field. A negative number that becomes positive in millitokens is still negative.
 func TestLimitBounds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

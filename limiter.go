@@ -14,51 +14,51 @@ import (
 
 // Config configures a [Limiter]. Only Store is required.
 type Config struct {
-	// Store decides and remembers. The limiter owns it: Close closes it.
+	// Store makes the decisions and keeps the state. The limiter owns it: [Limiter.Close] closes it.
 	Store store.Store
-	// Namespace is the isolated world in which ids are looked up. Defaults to "default", which always exists; any
-	// other must have been created.
+	// Namespace is the isolated scope in which ids are looked up. Defaults to "default", which always exists; any other
+	// namespace must have been created.
 	Namespace string
-	// NamespaceID is the namespace's opaque id. With it the registry of namespaces is never read, so that a tenant's
-	// credentials need no access to it.
+	// NamespaceID is the namespace's opaque id. If set, the limiter never reads the registry of namespaces, so a
+	// tenant's credentials need no access to it.
 	NamespaceID string
-	// CacheTTL is how long entities, limits and namespaces are remembered, give or take a tenth. A change through
-	// this limiter is seen at once, one made elsewhere within the TTL or at the bucket's next debit. Negative means
-	// that nothing is remembered. Defaults to 60 s.
+	// CacheTTL is how long entities, limits and namespaces are cached, plus or minus a tenth. A change made through
+	// this limiter takes effect at once; one made elsewhere, within the TTL or at the bucket's next debit, whichever is
+	// first. If negative, nothing is cached. Defaults to 60 s.
 	CacheTTL time.Duration
-	// CacheEntries bounds how many records, and how many pairs of entity and resource, are remembered. Defaults to
-	// 200,000.
+	// CacheEntries bounds how many records, and how many pairs of entity and resource, are cached. Defaults to 200,000.
 	CacheEntries int
-	// StoreTimeout bounds every call of the store. What comes of a late answer is up to OnUnavailable. Defaults
+	// StoreTimeout bounds each call to the store. If a decision gets no answer in time, OnUnavailable decides. Defaults
 	// to 1 s.
 	StoreTimeout time.Duration
-	// DecideWithin bounds a decision as a whole, with all that it has to read: after that OnUnavailable answers. What
-	// the store debits too late stays debited, and what it reads too late is there for the next. It is for as
-	// long as whoever asks waits: [Limiter.Wait] and the changes of a [Lease] take what they take. At most, and by
-	// default, StoreTimeout.
+	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
+	// decides. A debit that the store makes too late stays debited, and a late read is cached for the next decision. It
+	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
 	DecideWithin time.Duration
-	// OnUnavailable says what to answer when the store does not and neither the request nor what is set with the limits
-	// says otherwise; see [Limiter.SetOnUnavailable]. Defaults to Deny.
+	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
+	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to Deny.
 	OnUnavailable Unavailable
-	// Cooldown is how long, and up to a fifth longer, a store that has stopped answering is not asked: after ten failed
-	// calls in a row over four times DecideWithin, or when half of at least ten calls in 2 s failed. Until then OnUnavailable answers, at once; then one
-	// call finds out whether the store answers again. Negative: it is always asked. Defaults to 1 s.
+	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or more
+	// calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During the
+	// cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative, the
+	// store is always called. Defaults to 1 s.
 	Cooldown time.Duration
-	// Instances says how many processes share the limits, this one included, as far as is known: of so many a Local
-	// decision takes one share. In a cell it counts those of the cell, whose store has the cell's limits. It must be fast.
-	// Too few admit more than the limits allow, too many less. Defaults to 1.
+	// Instances returns how many processes share the limits, this one included, as far as is known. A Local decision
+	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's
+	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
+	// less. Defaults to 1.
 	Instances func() int
-	// LastGood, if not nil, is asked for what is known of records, all of one namespace, where the store does not answer,
-	// or what it answers cannot be used, and nothing of them is remembered: what they were when the process that ran
-	// before read them, say. A record of Version 0 is known not to exist; who needs one that cannot be read is refused. It
-	// must be fast.
+	// LastGood, if not nil, returns what is known of records, all of one namespace, when the store does not answer, or
+	// answers with something unusable, and they are not cached: for example, what the previous process last read. A
+	// record of Version 0 is known not to exist. Requests that need a record that cannot be read are refused. It must
+	// be fast.
 	LastGood func(keys []store.Key) (got store.Got, ok bool)
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
 	AuditRetention time.Duration
-	// Observer is told what happens. Defaults to nobody.
+	// Observer receives events. Defaults to none.
 	Observer *Observer
-	// Shares, if not nil, says by which part of the limits this process goes, as one of a cell that shares them with other
-	// cells. Defaults to the whole.
+	// Shares, if not nil, says which part of the limits this process may use, as a member of a cell that shares them
+	// with other cells. Defaults to the whole.
 	Shares Shares
 }
 
@@ -83,7 +83,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	switch {
 	case c.Store == nil:
-		return configErr("Config.Store", "is required: memory.New(nil), disk.Open(…)")
+		return configErr("Config.Store", "is required, such as memory.New(nil) or disk.Open(…)")
 	case c.CacheEntries < 0:
 		return configErr("Config.CacheEntries", "must not be negative")
 	case c.StoreTimeout < 0:
@@ -107,31 +107,31 @@ func (c Config) validate() error {
 }
 
 // Limiter decides whether entities may spend tokens on resources, within one namespace of one store. It never admits
-// more than the limits allow. It is safe for concurrent use. See [New].
+// more than the limits allow. It is safe for concurrent use. Create one with [New].
 type Limiter struct {
 	core   *core
 	name   string // of the namespace
-	pinned *space // of a namespace whose id is known
+	pinned *space // of a namespace whose id is known without a lookup
 	found  atomic.Pointer[foundSpace]
 	owner  bool
 }
 
-// foundSpace is a namespace that was looked up.
+// foundSpace is the result of a namespace lookup.
 type foundSpace struct {
 	space    *space
 	until    int64  // nanoseconds since the limiter's start
-	registry uint64 // core.registry, before the look-up
+	registry uint64 // core.registry, before the lookup
 }
 
-// core is what the views of one limiter share.
+// core is what a limiter and its views of other namespaces share.
 type core struct {
 	cfg       Config
 	store     store.Store
 	immediate store.Immediate  // the store, if it never waits
 	usage     store.Usage      // the store, if it keeps usage
 	tallies   *tallies         // what this process counts itself; nil if the store keeps no usage
-	near      *near            // nil if nobody is to be told
-	breaker   *breaker.Breaker // nil if the store is always asked
+	near      *near            // nil without Observer.NearLimit
+	breaker   *breaker.Breaker // nil if the store is always called
 	local     *local           // nil for a store that never waits
 	coarse    coarseClock
 	start     time.Time
@@ -141,7 +141,7 @@ type core struct {
 	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
 
 	events   eventIDs
-	registry atomic.Uint64 // how many changes of namespaces were made through this process
+	registry atomic.Uint64 // how many changes to namespaces were made through this process
 
 	mu     sync.Mutex
 	spaces map[string]*space // by opaque id
@@ -150,7 +150,7 @@ type core struct {
 	closed error
 }
 
-// New returns a limiter over a store. It reads and writes nothing yet.
+// New returns a limiter over a store. It does not access the store yet.
 func New(cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -179,8 +179,8 @@ func New(cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// In returns a view of another namespace. It is cheap, shares the caches, and need not be closed. That the namespace
-// exists is found out with the first call that needs it.
+// In returns a limiter for another namespace of the same store. It is cheap, shares this limiter's caches, and need not
+// be closed. The first call that needs the namespace checks that it exists.
 func (l *Limiter) In(namespace string) *Limiter {
 	if namespace == l.name {
 		return l
@@ -199,8 +199,8 @@ func (c *core) in(namespace string) *Limiter {
 // Namespace returns the name of the limiter's namespace.
 func (l *Limiter) Namespace() string { return l.name }
 
-// Close waits for what is under way and closes the store. It is idempotent. Closing a view that [Limiter.In]
-// returned does nothing.
+// Close waits for operations in progress and closes the store. It is idempotent. On a limiter that [Limiter.In]
+// returned for another namespace, it does nothing.
 func (l *Limiter) Close() error {
 	if !l.owner {
 		return nil
@@ -215,13 +215,13 @@ func (l *Limiter) Close() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.spaces {
-			s.queues.changed() // whoever waits is to find out
+			s.queues.changed() // waiters must find out
 		}
 	})
 	return c.closed
 }
 
-// Refresh has what is cached of all namespaces read anew, so that changes made elsewhere are seen at once; see
+// Refresh expires everything that is cached, in all namespaces, so that changes made elsewhere take effect at once; see
 // [Limiter.Changed].
 func (l *Limiter) Refresh() {
 	c := l.core
@@ -234,19 +234,19 @@ func (l *Limiter) Refresh() {
 	c.registry.Add(1)
 }
 
-// CacheStats is how the caches of entities, limits and namespaces fare, over all namespaces.
+// CacheStats describes the caches of entities, limits and namespaces, over all namespaces.
 type CacheStats struct {
-	Hits, Misses uint64        // of records; a decision on known limits looks up none
-	Entries      int           // records remembered
-	Plans        int           // pairs of entity and resource whose limits are remembered
-	TTL          time.Duration // as configured; negative: off
-	// NearLimits is of how many limits of entities it is remembered which near-limit events were told, and NearForgotten
-	// of how many that was forgotten for lack of room: their events may be told again.
+	Hits, Misses uint64        // lookups of records; a decision on cached limits is one hit
+	Entries      int           // cached records
+	Plans        int           // cached pairs of entity and resource with their limits
+	TTL          time.Duration // as configured; negative if nothing is cached
+	// NearLimits is the number of limits of entities whose near-limit events are remembered as sent. NearForgotten
+	// counts those that were forgotten for lack of room: their events may be sent again.
 	NearLimits    int
 	NearForgotten uint64
 }
 
-// CacheStats returns how the caches fare.
+// CacheStats returns statistics of the caches.
 func (l *Limiter) CacheStats() CacheStats {
 	c := l.core
 	c.tallies.collect()
@@ -262,10 +262,10 @@ func (l *Limiter) CacheStats() CacheStats {
 	return s
 }
 
-// elapsed returns the time since the limiter was made, by the monotonic clock.
+// elapsed returns the time since the limiter was created, by the monotonic clock.
 func (c *core) elapsed() int64 { return int64(time.Since(c.start)) }
 
-// space returns the one space of a namespace's opaque id.
+// space returns the one space of a namespace's opaque id, creating it if needed.
 func (c *core) space(id string) *space {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +277,7 @@ func (c *core) space(id string) *space {
 	return s
 }
 
-// space returns the limiter's namespace, which it looks up when it must.
+// space returns the limiter's namespace, looking it up if needed.
 func (l *Limiter) space(ctx context.Context, now int64) (*space, error) {
 	if l.pinned != nil {
 		return l.pinned, nil

@@ -14,18 +14,18 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Cause is why the store did not make a decision.
+// Cause is the reason why the store did not make a decision.
 type Cause string
 
-// Why the store did not make a decision.
+// The reasons why the store did not make a decision.
 const (
-	CauseNone    Cause = ""        // it did
+	CauseNone    Cause = ""        // the store made it
 	CauseTimeout Cause = "timeout" // it did not answer in time
 	CauseError   Cause = "error"   // it failed
-	CauseOpen    Cause = "open"    // it has not answered for a while, and was not asked
+	CauseOpen    Cause = "open"    // it has not answered for a while and was not called
 )
 
-// causes are those that are counted.
+// causes lists the causes that are counted.
 var causes = []Cause{CauseTimeout, CauseError, CauseOpen}
 
 func causeOf(err error) Cause {
@@ -38,33 +38,33 @@ func causeOf(err error) Cause {
 	return CauseError
 }
 
-// errOpen says that the store was not asked.
-var errOpen = &StoreError{Op: "take", Err: errors.New("it was not asked, for it has not answered lately"), Hint: "it is asked once every Config.Cooldown until it answers"}
+// errOpen reports that the store was not called.
+var errOpen = &StoreError{Op: "take", Err: errors.New("the store was not called because it has not answered lately"), Hint: "the store is called once every Config.Cooldown until it answers"}
 
 // degradation says why the store did not decide, and what was admitted instead.
 type degradation struct {
 	reason    string
 	cause     Cause
-	local     bool // the tokens are of this process's share, else nothing was spent
-	elsewhere bool // of that of another process, or of one that has ended
-	n         int  // of so many processes
-	guessed   bool // whose limits these are is not known
-	doubted   bool // nor whether they were changed
+	local     bool // the tokens come from this process's share; otherwise nothing was spent
+	elsewhere bool // they come from the share of another process, or of one that has ended
+	n         int  // the number of processes that share the limits
+	guessed   bool // the limits are more general ones, because the entity's own are not known
+	doubted   bool // it is not known whether the limits were changed
 }
 
-// goesBy notes by which plan was decided.
+// goesBy records by which plan the decision was made.
 func (d *degradation) goesBy(p *plan) {
 	if p.guessed && !d.guessed {
 		d.guessed = true
-		d.reason += fmt.Sprintf("; what limits %q has of its own is not known, and more general ones count", p.entity)
+		d.reason += fmt.Sprintf("; the limits of %q itself are not known, so more general ones apply", p.entity)
 	}
 	if p.doubted && !d.doubted {
 		d.doubted = true
-		d.reason += fmt.Sprintf("; a change of the limits of %q may have been made or not, and the stricter count", p.entity)
+		d.reason += fmt.Sprintf("; the limits of %q may have been changed, so the stricter ones apply", p.entity)
 	}
 }
 
-// free reports whether a lease holds nothing, for nothing was spent.
+// free reports whether a lease holds nothing because nothing was spent.
 func (d *degradation) free() bool { return d != nil && !d.local }
 
 func (d *degradation) causeOf() Cause {
@@ -74,14 +74,14 @@ func (d *degradation) causeOf() Cause {
 	return d.cause
 }
 
-// describe makes a status say what applies to the entity: the share is only why.
+// describe makes a status show the limit that applies to the entity; the share only explains the decision.
 func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
 	if d == nil || !d.local {
 		return
 	}
 	st.Amount, st.Period, st.Burst = l.Amount/1000, l.Period, l.Burst/1000
 	share := backstop.Of(l, d.n)
-	if st.Refused && st.Requested*1000 > share.Burst { // it passes when the share is full
+	if st.Refused && st.Requested*1000 > share.Burst { // it passes once the share is full
 		st.RetryAfter, _ = share.RetryAfter(st.level, st.at, share.Burst)
 	}
 	st.Over = math.MaxInt64
@@ -90,7 +90,7 @@ func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
 	}
 }
 
-// degraded marks a decision. Its statuses come after.
+// degraded marks a decision as degraded, before its statuses are added.
 func (d *Decision) degraded(by *degradation) {
 	if by == nil {
 		return
@@ -101,7 +101,7 @@ func (d *Decision) degraded(by *degradation) {
 	}
 }
 
-// over sums up its statuses.
+// over sets Over from the statuses.
 func (d *Decision) over() {
 	if d.Over < 0 {
 		return
@@ -115,15 +115,15 @@ func (d *Decision) over() {
 type local struct {
 	core   *core
 	shares *backstop.Shares
-	wanted atomic.Bool // somebody asks for Local: shares are kept warm
-	begins atomic.Bool // the store has decided nothing yet: what a process admits that begins without it was spent by others
+	wanted atomic.Bool // a request has used Local, so shares are kept warm
+	begins atomic.Bool // the store has decided nothing yet, so nobody knows what other processes have spent
 	owed   owed
 
 	openings, admitted, refused atomic.Uint64
 	causes                      [3]atomic.Uint64 // decisions without the store: timeout, error, open
 }
 
-// guard puts a breaker before a store that may not answer, and shares behind it.
+// guard puts a breaker in front of a store that may not answer, and shares behind it.
 func (c *core) guard() {
 	if c.immediate != nil {
 		return
@@ -136,7 +136,7 @@ func (c *core) guard() {
 	if c.cfg.Cooldown < 0 {
 		return
 	}
-	stopped := false // a probe that fails stops nothing anew
+	stopped := false // a failed probe is not a new opening
 	c.breaker = breaker.New(breaker.Config{
 		Cooldown: c.cfg.Cooldown, Window: 2 * time.Second, Calls: 10, Silence: 4 * c.cfg.DecideWithin,
 		Slow: c.cfg.DecideWithin, Probe: c.cfg.StoreTimeout,
@@ -152,7 +152,7 @@ func (c *core) guard() {
 	})
 }
 
-// begin reports whether the store is to be asked. If so, done is to be called.
+// begin reports whether to call the store. If so, the caller must call done.
 func (c *core) begin() (call breaker.Call, ok bool) {
 	if c.breaker == nil {
 		return call, true
@@ -166,8 +166,8 @@ func (c *core) done(call breaker.Call, r breaker.Result) {
 	}
 }
 
-// answered tells the breaker what came of asking, and reports whether that is the store's trouble, and how the caller is to
-// see it. The caller's end, mistakes, and what the cell does not know say nothing of the store.
+// answered tells the breaker the result of a call, and reports whether it is the store's trouble, and the error to
+// return to the caller. An ended context, a mistake, or a missing share of the cell say nothing about the store.
 func (c *core) answered(ctx context.Context, call breaker.Call, err error) (trouble bool, _ error) {
 	if _, over := err.(*ExceededError); err == nil || over { //nolint:errorlint // a refusal is not wrapped
 		c.done(call, breaker.Succeeded)
@@ -193,14 +193,14 @@ func (c *core) countCause(cause error) {
 // instances returns how many processes share the limits.
 func (c *core) instances() int { return max(1, c.cfg.Instances()) }
 
-// want has shares kept warm from now on.
+// want keeps shares warm from now on.
 func (lo *local) want() {
 	if lo != nil && !lo.wanted.Load() {
 		lo.wanted.Store(true)
 	}
 }
 
-// warm charges what the store has decided to the shares.
+// warm charges to the shares what the store has decided.
 func (lo *local) warm(debits []store.Debit, out *store.Outcome) {
 	if lo == nil {
 		return
@@ -212,7 +212,7 @@ func (lo *local) warm(debits []store.Debit, out *store.Outcome) {
 		return
 	}
 	lo.owed.answered()
-	if n := len(out.Levels); n > 0 { // of a settle there may be fewer
+	if n := len(out.Levels); n > 0 { // a settle may return fewer
 		for i := range debits {
 			n -= len(debits[i].Charges)
 		}
@@ -248,14 +248,14 @@ func (l *Limiter) share(req *Request, p *plan, cause error) (*Lease, error) {
 	return lease, nil
 }
 
-// takeShare decides over this process's shares. What is admitted is to be owed.
+// takeShare decides over this process's shares. The caller must owe what is admitted.
 func (l *Limiter) takeShare(debits []store.Debit, cause error) (store.Outcome, *degradation, error) {
 	lo := l.core.local
 	lo.want()
 	n := l.core.instances()
 	out, ok := lo.shares.Take(debits, n, time.Now())
 	if !ok {
-		return out, nil, &unavailableError{&StoreError{Op: "take", Err: cause, Hint: "and there is no room for more local shares: raise Config.CacheEntries"}}
+		return out, nil, &unavailableError{&StoreError{Op: "take", Err: cause, Hint: "there is no room for more local shares: raise Config.CacheEntries"}}
 	}
 	if !out.Allowed {
 		lo.refused.Add(1)
@@ -263,10 +263,10 @@ func (l *Limiter) takeShare(debits []store.Debit, cause error) (store.Outcome, *
 	return out, &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause), local: true, n: n}, nil
 }
 
-// shared returns why there is no share by a plan, if that is so.
+// shared returns the reason if a plan has no share.
 func shared(entity, resource string, p *plan, cause error) error {
 	if p != nil {
-		if err := p.usable(); errors.Is(err, errNoShare) { // one that is only old is the best there is, as the limits are
+		if err := p.usable(); errors.Is(err, errNoShare) { // a share that has only expired is the best there is, like the limits
 			return &unavailableError{err}
 		}
 		return nil
@@ -279,9 +279,9 @@ func (le *Lease) settleLocal(debits []store.Debit) store.Outcome {
 	lo := le.lim.core.local
 	out := store.Outcome{Allowed: true, At: time.Now()}
 	if lo == nil {
-		return out // a store that always answers: the lease is of a process with another one
+		return out // a store that always answers: the lease comes from a process with another one
 	}
-	if le.degraded.elsewhere { // it may have been given back before: in doubt, debit
+	if le.degraded.elsewhere { // it may have been given back before: if in doubt, debit
 		debits = added(debits)
 	}
 	lo.shares.Settle(debits, lo.core.instances(), out.At)
@@ -292,7 +292,7 @@ func (le *Lease) settleLocal(debits []store.Debit) store.Outcome {
 	return out
 }
 
-// added returns the debits that add.
+// added returns the positive charges of the debits.
 func added(debits []store.Debit) []store.Debit {
 	var all []store.Debit
 	for _, d := range debits {

@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// remote is a store in memory that the limiter takes for one that may wait.
+// remote is an in-memory store that the limiter treats as one that may block.
 type remote struct{ store.Store }
 
-// BenchmarkRemote is what a decision costs beside the store's answer.
+// BenchmarkRemote measures the cost of a decision apart from the store's answer.
 func BenchmarkRemote(b *testing.B) {
 	for _, how := range []weir.Unavailable{weir.Deny, weir.Local} {
 		lim, err := weir.New(weir.Config{Store: remote{memory.New(nil)}, OnUnavailable: how})

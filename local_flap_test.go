@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// A store that flaps, however it does, costs about a burst beyond the limit, not one each time: what was admitted without
-// it is charged, also when it goes again before that.
+// A store that flaps, in any pattern, costs about one burst beyond the limit, not one per flap: tokens admitted without
+// it are charged, even if it fails again before that.
 func TestLocalFlaps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ up, down time.Duration }{
@@ -51,7 +51,7 @@ func TestLocalFlaps(t *testing.T) {
 	}
 }
 
-// fleetOfTwo returns two limiters that share a store which comes and goes, and what closes them.
+// fleetOfTwo returns two limiters that share a store which can go down, and a function that closes them.
 func fleetOfTwo(t *testing.T, o *outage, ttl time.Duration) (fleet []*weir.Limiter, end func()) {
 	t.Helper()
 	for range 2 {

@@ -16,11 +16,11 @@ import (
 
 // outage is a store that a fleet shares and that goes dark.
 type outage struct {
-	store.Store // of which only Take and Settle go dark: the limits are known
+	store.Store // only Take and Settle go dark: the limits are known
 
 	dark atomic.Bool
 	mu   sync.Mutex
-	asks []time.Time // while it is dark
+	asks []time.Time // times of the calls while it is dark
 }
 
 func (o *outage) ask(ctx context.Context) error {
@@ -47,13 +47,13 @@ func (o *outage) Settle(ctx context.Context, s store.Settle) (store.Outcome, err
 	return o.Store.Settle(ctx, s)
 }
 
-// TestFleetOutage: a hundred processes, each of which is asked ten times a second for a limit that allows a hundredth
-// of it, lose their store for a minute.
+// TestFleetOutage: a hundred processes, each asked ten times a second under a limit that allows a hundredth of that, lose
+// their store for a minute.
 func TestFleetOutage(t *testing.T) {
 	t.Parallel()
 	const (
 		instances = 100
-		limit     = 10 * instances // a minute
+		limit     = 10 * instances // per minute
 		every     = 100 * time.Millisecond
 		cooldown  = 5 * time.Second
 		down      = time.Minute
@@ -101,7 +101,7 @@ func TestFleetOutage(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(30 * time.Second) // half a minute of a burst and of the rate: it is all spent
+		time.Sleep(30 * time.Second) // after half a minute, the burst and the rate are all spent
 		before := admitted.Load()
 		o.dark.Store(true)
 		began := time.Now()
@@ -141,7 +141,7 @@ func TestFleetOutage(t *testing.T) {
 		most := 0
 		var perWindow [down / (100 * time.Millisecond)]int
 		for _, at := range o.asks {
-			if since := at.Sub(began); since >= time.Second && since < down { // before that they find out
+			if since := at.Sub(began); since >= time.Second && since < down { // in the first second they detect the outage
 				w := since / (100 * time.Millisecond)
 				perWindow[w]++
 				most = max(most, perWindow[w])
@@ -160,13 +160,13 @@ type lasting struct{ *outage }
 
 func (lasting) Close() error { return nil }
 
-// TestFleetRestarts: processes are replaced again and again while the store is away, as in a rollout. No new one hands out
-// a burst.
+// TestFleetRestarts: processes are replaced repeatedly while the store is away, as in a rollout. A new process does not
+// hand out another burst.
 func TestFleetRestarts(t *testing.T) {
 	t.Parallel()
 	const (
 		instances = 10
-		limit     = 600 // a minute
+		limit     = 600 // per minute
 		down      = time.Minute
 		restarts  = 6
 	)

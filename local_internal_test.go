@@ -1,6 +1,6 @@
 package weir
 
-// OwedLimits returns of how many limits of all buckets it is remembered what is owed, for tests.
+// OwedLimits returns the number of limits, over all buckets, for which debt is remembered, for tests.
 func OwedLimits(l *Limiter) (n int) {
 	o := &l.core.local.owed
 	o.mu.Lock()

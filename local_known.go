@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimits/weir/internal/breaker"
 )
 
-// readUnavailable remembers what the system's record says, as it was read at a generation: nothing, if it may have changed since.
+// readUnavailable remembers the on_unavailable of the system's record as read at a generation, unless it may have
+// changed since.
 func (s *space) readUnavailable(u Unavailable, generation uint64) {
 	if have := s.unavailable.Load(); have != nil && *have == u {
 		return
@@ -22,8 +23,8 @@ func (s *space) readUnavailable(u Unavailable, generation uint64) {
 	}
 }
 
-// knownSpace returns the limiter's namespace as it was looked up last, or as [Config.LastGood] knows it; nil if neither. One
-// that was deleted through this process, or cannot be read, is gone.
+// knownSpace returns the limiter's namespace as it was last looked up, or as [Config.LastGood] knows it; nil if
+// neither. It is gone if it was deleted through this process, or cannot be read.
 func (l *Limiter) knownSpace() (s *space, gone bool) {
 	if l.pinned != nil {
 		return l.pinned, false
@@ -44,8 +45,8 @@ func (l *Limiter) knownSpace() (s *space, gone bool) {
 	return l.core.space(vs[0].namespace.ID), false
 }
 
-// known returns what applies to requests as far as is known, however old that is, without asking the store; nil if it is
-// not known.
+// known returns the plan for requests as far as it is known, however old, without asking the store; nil if it is not
+// known.
 func (l *Limiter) known(entity, resource string, own bool) *plan {
 	s, _ := l.knownSpace()
 	if s == nil {
@@ -66,23 +67,23 @@ func (l *Limiter) known(entity, resource string, own bool) *plan {
 			switch {
 			case unknown[systemView], unknown[resourceView]:
 				return nil, time.Time{}, errUnknown
-			case slices.ContainsFunc(vs, func(v view) bool { return v.unreadable }): // who has limits that nobody can read is no stranger
+			case slices.ContainsFunc(vs, func(v view) bool { return v.unreadable }): // an entity whose limits cannot be read is not an unknown one
 				return nil, time.Time{}, errUnreadable
 			}
 			guessed = guessed || len(unknown) > 0
-			return vs, l.core.start, nil // it has expired
+			return vs, l.core.start, nil // already expired
 		},
 	})
 	if err != nil {
 		return nil
 	}
-	if p.guessed = guessed; !guessed && l.core.cfg.CacheTTL > 0 { // the next may know better
+	if p.guessed = guessed; !guessed && l.core.cfg.CacheTTL > 0 { // the next lookup may know better
 		plans.put(p)
 	}
 	return p
 }
 
-// viewsKnown returns the views that are known, and of which kinds some is not.
+// viewsKnown returns the views that are known, and the kinds of those that are not.
 func (c *core) viewsKnown(keys []viewKey) (vs []view, unknown map[viewKind]bool) {
 	for i := range keys {
 		v, ok := c.views.Known(keys[i : i+1])
@@ -98,7 +99,8 @@ func (c *core) viewsKnown(keys []viewKey) (vs []view, unknown map[viewKind]bool)
 	return vs, unknown
 }
 
-// knownPolicy is what to do without the store, as far as it is known, where the limits are not: the strictest of the chain.
+// knownPolicy returns the on_unavailable of requests whose limits are not known, as far as it is known: the strictest
+// of the chain.
 func (l *Limiter) knownPolicy(entity, resource string, own bool) Unavailable {
 	s, gone := l.knownSpace()
 	switch {
@@ -124,7 +126,7 @@ func (l *Limiter) knownPolicy(entity, resource string, own bool) Unavailable {
 	return p.onUnavailable
 }
 
-// mistake returns what is wrong with a request: nobody knows, if the limits are guessed.
+// mistake returns the error in a request, unless the limits are guessed: then nobody knows whether it is one.
 func (p *plan) mistake(err, cause error) error {
 	if err == nil || !p.guessed && !p.doubted {
 		return err
@@ -135,11 +137,11 @@ func (p *plan) mistake(err, cause error) error {
 func unknownLimits(entity, resource string, cause error) error {
 	return &unavailableError{&StoreError{
 		Op: "take", Key: fmt.Sprintf("entity %q on resource %q", entity, resource), Err: cause,
-		Hint: "the limits are not known here, so that no share of them can be admitted",
+		Hint: "the limits are not known to this process, so it cannot admit a share of them",
 	}}
 }
 
-// planOrKnown returns what applies as plan does, or without asking a store that does not answer.
+// planOrKnown returns the plan as plan does, or without asking a store that does not answer.
 func (l *Limiter) planOrKnown(ctx context.Context, entity, resource string, own bool) (*space, *plan, error) {
 	if b := l.core.breaker; b != nil && b.State() != breaker.Closed {
 		if p := l.known(entity, resource, own); p != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// An entity that the process has never seen goes by the limits of the resource or the system, without a bound: it may have
-// others.
+// An entity that the process has never seen uses the limits of the resource or the system. Over is -1 (no bound is known),
+// because the entity may have limits of its own.
 func TestLocalStranger(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -20,12 +20,12 @@ func TestLocalStranger(t *testing.T) {
 		other := b.peer()
 		other.chain("alice", "team")
 		other.set("alice", "", weir.PerHour("rpm", 8), weir.PerHour("tpm", 500))
-		other.take("alice", nil) // who knows her
+		other.take("alice", nil) // the other process knows alice
 		b.take("bob", nil)
 		b.fake.does(dark)
 		d := b.take("alice", weir.Tokens{"rpm": 3}).Decision()
 		if st := d.Statuses; !d.Degraded || d.Over != -1 || len(st) != 1 || st[0].Burst != 40 || st[0].Source != weir.SourceSystem ||
-			!strings.Contains(d.Reason, `"alice" has of its own is not known`) {
+			!strings.Contains(d.Reason, `limits of "alice" itself are not known`) {
 			t.Errorf("%+v", d)
 		}
 		if ok, err := b.Allow(b.ctx, "alice", "api"); !ok || err != nil {
@@ -39,7 +39,7 @@ func TestLocalStranger(t *testing.T) {
 		if !over.Degraded || over.Over != -1 {
 			t.Errorf("%+v", over.Decision)
 		}
-		// What would be a mistake by these limits need not be one by her own.
+		// A request that is invalid under these limits may be valid under the entity's own.
 		for name, tokens := range map[string]weir.Tokens{"more than the burst": {"rpm": 41}, "another limit": {"tpm": 1}} {
 			req := weir.Request{Entity: "alice", Resource: "api", Tokens: tokens}
 			_, err := b.Acquire(b.ctx, req)
@@ -70,7 +70,7 @@ func TestLocalStranger(t *testing.T) {
 	}, backstopped(4))
 }
 
-// Where the resource counts no requests nobody knows whether the entity's own limits do.
+// If the resource does not count requests, the entity's own limits may or may not.
 func TestLocalStrangerAllow(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -82,14 +82,14 @@ func TestLocalStrangerAllow(t *testing.T) {
 	}, backstopped(1))
 }
 
-// Whoever makes up ids in an outage gets no more shares than there is room for, and nothing is remembered of them besides.
+// Invented IDs in an outage get no more shares than there is room for, and nothing else is remembered for them.
 func TestLocalStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerHour("rpm", 1))
 		b.take("bob", nil)
 		b.fake.does(dark)
-		for range 20 { // each waits as long as it may
+		for range 20 { // each waits as long as possible
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api"})
 		}
 		before := b.CacheStats()
@@ -112,8 +112,8 @@ func TestLocalStrangersAreBounded(t *testing.T) {
 	}, backstopped(1), func(c *weir.Config) { c.CacheEntries, c.Cooldown = 128, time.Hour })
 }
 
-// A process that begins without the store has a token, and then its share of the rate: its share of the burst is spent, by
-// itself before it began anew, or by others.
+// A process that starts without the store has one token, and then its share of the rate: its share of the burst counts as
+// spent, by itself before a restart or by others.
 func TestLocalBegins(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -126,17 +126,18 @@ func TestLocalBegins(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.take("alice", weir.Tokens{"rpm": 5})
 		b.refused("alice", one)
-		b.take("bob", weir.Tokens{"rpm": 6}) // since the process began, not since it was asked
+		b.take("bob", weir.Tokens{"rpm": 6}) // counted from the start of the process, not from the first request
 		b.refused("bob", one)
 		b.fake.does(recovers)
 		b.eventually("it is asked", func() bool { return !b.take("carol", nil).Decision().Degraded })
 		b.fake.does(takesAreDark)
-		b.take("dave", weir.Tokens{"rpm": 30}) // of a process that the store has answered before
+		b.take("dave", weir.Tokens{"rpm": 30}) // in a process that the store has answered before
 		b.refused("dave", one)
 	}, backstopped(2))
 }
 
-// A guess does not outlive the outage: who only waits finds out that the store answers, and is answered as Acquire would.
+// A guess does not outlive the outage: a caller of Wait finds out that the store answers, and gets the same answer as
+// from Acquire.
 func TestLocalStrangerWaits(t *testing.T) {
 	t.Parallel()
 	for _, u := range []weir.Unavailable{weir.Local, weir.Allow} {
@@ -157,7 +158,7 @@ func TestLocalStrangerWaits(t *testing.T) {
 			}
 			b.fake.does(recovers)
 			time.Sleep(time.Minute)
-			for i := range 2 { // the second waits for tokens, by limits that are known now
+			for i := range 2 { // the second waits for tokens, under limits that are known by then
 				began := time.Now()
 				lease, err := b.Wait(b.ctx, req)
 				if err != nil || lease.Decision().Degraded || (time.Since(began) > time.Minute) != (i > 0) {
@@ -168,7 +169,8 @@ func TestLocalStrangerWaits(t *testing.T) {
 	}
 }
 
-// Who has limits that cannot be read is refused with the store, and without it: no stranger, who goes by others.
+// An entity whose limits cannot be read is refused, with the store and without it. It is not an unknown entity, which
+// would use other limits.
 func TestLocalUnreadableIsNoStranger(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -194,13 +196,13 @@ func TestLocalUnreadableIsNoStranger(t *testing.T) {
 		bad.Version, bad.Value = 2, []byte(`{"limits":5}`)
 		must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
 		time.Sleep(time.Hour)
-		must(t, ask()) // by what was good before, as without the store
+		must(t, ask()) // by the last good values, as without the store
 		b.fake.does(dark)
 		b.eventually("it opens", func() bool {
 			_ = ask()
 			return b.BackstopStats().Breaker == "open"
 		})
-		b.SharesChanged() // so that it is looked up again
+		b.SharesChanged() // forces another lookup
 		must(t, ask())
 	}, backstopped(1))
 }

@@ -8,19 +8,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What was changed through this process counts in an outage that begins before it is read again: views are noted from the
-// writes themselves. While the store answers nothing goes by them, since nobody knows their epoch.
+// Changes made through this process count in an outage that begins before they are read back: views are noted from the
+// writes themselves. While the store answers, decisions do not use these views, because their epoch is not known.
 
-// doubt is what is not known of a view, for a change of it may have been made or not. What it says is the stricter of both.
+// doubt is what is not known about a view, because a change of it may or may not have been made. The view is then the
+// stricter of both versions.
 type doubt struct {
-	limits bool   // it may have none
-	others bool   // it may have others
-	policy bool   // it may say nothing of on_unavailable
-	parent string // which may be charged, too
+	limits bool   // it may have no limits
+	others bool   // it may have other limits
+	policy bool   // it may have no on_unavailable
+	parent string // a second parent that may be charged
 }
 
-// follow has what this process knows be as the writes have it; after an error that leaves it open whether they were made,
-// the stricter of both.
+// follow updates what this process knows to match the writes. After an error that leaves it open whether they were
+// made, it notes the stricter of both versions.
 func (c *core) follow(writes []store.Write, err error) {
 	keys := make([]store.Key, 0, len(writes))
 	for i := range writes {
@@ -53,7 +54,7 @@ func (c *core) follow(writes []store.Write, err error) {
 			if v.doubt.policy {
 				u = stricter(u, c.cfg.OnUnavailable)
 			}
-			if was := s.unavailable.Load(); err != nil && was != nil { // of the record itself nothing may be remembered
+			if was := s.unavailable.Load(); err != nil && was != nil { // the record itself is possibly not cached
 				u = stricter(cmp.Or(u, c.cfg.OnUnavailable), cmp.Or(*was, c.cfg.OnUnavailable))
 			}
 			s.unavailable.Store(&u)
@@ -61,7 +62,8 @@ func (c *core) follow(writes []store.Write, err error) {
 	}
 }
 
-// written returns the view of a record that was, or in doubt may have been, written; false if nothing is known of it as before.
+// written returns the view of a record that was written, or in doubt may have been; false if nothing is known of it, as
+// before.
 func (k viewKey) written(w *store.Write, now view, known, inDoubt bool) (view, bool) {
 	r := w.Record
 	if r.Version++; w.Delete {
@@ -72,7 +74,7 @@ func (k viewKey) written(w *store.Write, now view, known, inDoubt bool) (view, b
 	if v.version = r.Version; w.Delete {
 		v.version = w.Record.Version + 1
 	}
-	switch newer := now.version > w.Record.Version && (now.exists || w.Record.Version > 0); { // than what this write is based on
+	switch newer := now.version > w.Record.Version && (now.exists || w.Record.Version > 0); { // newer than the version that this write is based on
 	case w.Delete && !known:
 		return view{}, false
 	case known && (inDoubt || newer):
@@ -83,7 +85,7 @@ func (k viewKey) written(w *store.Write, now view, known, inDoubt bool) (view, b
 	return v, true
 }
 
-// offer notes a record that was read for a change of it, if less is known.
+// offer notes a record that was read in order to change it, if it is newer than what is known.
 func (c *core) offer(r store.Record) {
 	k, ok := viewOf(r.Key)
 	if !ok {
@@ -102,7 +104,7 @@ func (c *core) offer(r store.Record) {
 	})
 }
 
-// or returns what to go by while it is not known which of two views of a record is true.
+// or returns the view to use while it is not known which of two versions of a record is true.
 func (v view) or(o *view, kind viewKind) view {
 	both := *o
 	both.version, both.noted, both.unreadable = v.version, true, v.unreadable || o.unreadable
@@ -126,7 +128,7 @@ func (v view) or(o *view, kind viewKind) view {
 	return both
 }
 
-// orParent returns an entity with the parent that both charge, or either, and the other one.
+// orParent returns an entity with the parent that both versions or either of them charge, and the other parent, if any.
 func (v *view) orParent(o *view) (e entityRecord, other string) {
 	charged := func(v *view) string {
 		if v.entity.Cascade {
@@ -142,12 +144,12 @@ func (v *view) orParent(o *view) (e entityRecord, other string) {
 	}
 	e.Parent, e.Cascade = all[0], true
 	if i := slices.IndexFunc(all, func(id string) bool { return id != all[0] }); i > 0 {
-		other = all[i] // of three, after two changes in doubt, one is not charged
+		other = all[i] // after two changes in doubt there may be three parents; one is then not charged
 	}
 	return e, other
 }
 
-// stricter returns a view with the limits of both, of those that both have the stricter.
+// stricter returns a view with the limits of both; for a limit that both have, the stricter version.
 func (v *view) stricter(o *view) *view {
 	switch {
 	case len(v.limits) == 0:
@@ -156,7 +158,7 @@ func (v *view) stricter(o *view) *view {
 		return v
 	}
 	both := *v
-	both.limits, both.enforce, both.former = slices.Clone(v.limits), make([]Enforce, len(v.limits)), nil // nil: what is former is laxer
+	both.limits, both.enforce, both.former = slices.Clone(v.limits), make([]Enforce, len(v.limits)), nil // nil, because former rates are more lenient
 	for i := range both.limits {
 		both.enforce[i] = v.enforced(i)
 	}
@@ -188,7 +190,8 @@ func (v *view) sameLimits(o *view) bool {
 	return slices.Equal(v.limits, o.limits) && slices.Equal(v.enforce, o.enforce) && slices.Equal(v.former, o.former)
 }
 
-// enforced returns for whom a limit is enforced. Of a percentage with a former rate it is not said who has which.
+// enforced returns the Enforce of a limit. For a percentage with a former rate, it is not known which entity has which
+// rate.
 func (v *view) enforced(i int) Enforce {
 	switch {
 	case v.enforce == nil, len(v.former) > 0 && v.former[i].Name != "":

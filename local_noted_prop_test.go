@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// TestNotedAnyhow: whatever is set at whatever levels through a process, and comes of it, in an outage it answers by the strictest
-// of what may be set, and by what is set once it could read it.
+// TestNotedAnyhow: whatever is set through a process, at any levels and with any outcome, in an outage the process
+// answers by the strictest value that may be set, or by the actual value once it could read it.
 func TestNotedAnyhow(t *testing.T) {
 	t.Parallel()
 	unset := weir.UnavailableDefault
@@ -25,7 +25,7 @@ func TestNotedAnyhow(t *testing.T) {
 		changing(t, func(b *bundle, w *writes) {
 			b.set("", "", weir.PerSecond("rps", 1000))
 			b.take("bob", nil)
-			may := make([]map[weir.Unavailable]bool, len(scopes)) // from the most general on
+			may := make([]map[weir.Unavailable]bool, len(scopes)) // from the most general scope to the most specific
 			for i := range may {
 				may[i] = map[weir.Unavailable]bool{unset: true}
 			}
@@ -47,11 +47,11 @@ func TestNotedAnyhow(t *testing.T) {
 				}
 				return best
 			}
-			made := make(map[int]weir.Unavailable) // though it is in doubt
-			gone := make([]bool, len(scopes))      // a record was: of one made anew in doubt the versions do not tell, and the stricter counts
+			made := make(map[int]weir.Unavailable) // by level: applied, although the change reported an error
+			gone := make([]bool, len(scopes))      // a record existed once: if one is re-created in doubt, versions cannot tell, and the stricter value counts
 			read := func() {
 				clear(made)
-				b.eventually("it is asked", func() bool { // what hangs is over
+				b.eventually("it is asked", func() bool { // calls that hang have ended
 					lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 					return err == nil && !lease.Decision().Degraded
 				})
@@ -74,7 +74,7 @@ func TestNotedAnyhow(t *testing.T) {
 				if outcome > 0 {
 					w.fails.Store(&fails)
 				}
-				if u, ok := made[level]; ok { // which the change finds out, for it begins by reading
+				if u, ok := made[level]; ok { // the change finds out, because it reads first
 					may[level] = map[weir.Unavailable]bool{u: true}
 					delete(made, level)
 				}
@@ -82,7 +82,7 @@ func TestNotedAnyhow(t *testing.T) {
 				err := b.SetOnUnavailable(b.ctx, scopes[level], policy)
 				w.fails.Store(nil)
 				switch {
-				case w.commits.Load() == before: // it is so
+				case w.commits.Load() == before: // already set: nothing was committed
 					read()
 				case err != nil:
 					may[level][policy] = true
@@ -90,7 +90,7 @@ func TestNotedAnyhow(t *testing.T) {
 					switch {
 					case outcome == 2 && policy != unset:
 						made[level] = policy
-					case outcome == 2: // of a record that is gone nobody knows which it was: what is stricter may count for longer
+					case outcome == 2: // for a deleted record, the applied value cannot be determined; the stricter value may count for longer
 						vague = true
 					}
 				default:
@@ -108,7 +108,7 @@ func TestNotedAnyhow(t *testing.T) {
 					r.Errorf("%s, want %s of %v, else %s", got, want, may, config)
 				}
 				b.fake.does(recovers)
-				if then == 1 { // nor does the next change know more than this one
+				if then == 1 { // the next change does not know more than this one either
 					continue
 				}
 				read()
@@ -117,7 +117,7 @@ func TestNotedAnyhow(t *testing.T) {
 	})
 }
 
-// TestFlapsAndChanges: a store that comes and goes while the limits change, and changes fail, costs a few bursts at most.
+// TestFlapsAndChanges: a store that comes and goes while limits change, and some changes fail, costs a few bursts at most.
 func TestFlapsAndChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -154,7 +154,7 @@ func TestFlapsAndChanges(t *testing.T) {
 			const most = 20
 			set(0, 10, 0)
 			allowed, admitted, rate := 10., 0, int64(10)
-			run := func(d time.Duration, may int64) { // at most so many a second
+			run := func(d time.Duration, may int64) { // may is the highest rate allowed, a second
 				for end := time.Now().Add(d); time.Now().Before(end); {
 					began := time.Now()
 					for _, lim := range fleet {
@@ -172,7 +172,7 @@ func TestFlapsAndChanges(t *testing.T) {
 				if s.outcome != 1 {
 					rate = s.rate
 				}
-				may := max(was, rate) // the other has heard of it after a second
+				may := max(was, rate) // the other limiter has read the change within a second
 				run(s.up, may)
 				o.dark.Store(true)
 				run(s.down, may)

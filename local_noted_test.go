@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// writes is a store whose commits can fail.
+// writes is a store whose commits can be made to fail.
 type writes struct {
 	store.Store
 
@@ -33,7 +33,7 @@ func (w *writes) Commit(ctx context.Context, ws ...store.Write) error {
 	return apply()
 }
 
-// changing runs f with a limiter over such a store, in a bubble.
+// changing runs f with a limiter over a writes store, in a bubble.
 func changing(t *testing.T, f func(b *bundle, w *writes), change ...func(*weir.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func changing(t *testing.T, f func(b *bundle, w *writes), change ...func(*weir.C
 	})
 }
 
-// otherwise has changes through another process.
+// otherwise makes changes through another process.
 func otherwise(b *bundle, change func(other *bundle)) {
 	other := setupOn(b.t, &fakeStore{Store: b.fake.Store.(*writes).Store}, nil)
 	change(other)
@@ -51,7 +51,8 @@ func otherwise(b *bundle, change func(other *bundle)) {
 
 var scopes = []weir.Scope{{}, {Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}}
 
-// What is set through a process it knows in an outage that begins at once, whether it has decided by it before or not.
+// A process knows what was set through it, also in an outage that begins right afterwards, whether or not it has used it
+// in a decision.
 func TestNotedPolicy(t *testing.T) {
 	t.Parallel()
 	for _, scope := range scopes {
@@ -77,7 +78,7 @@ func TestNotedPolicy(t *testing.T) {
 	}
 }
 
-// The same of limits, those that are replaced and deleted as well.
+// The same for limits, including limits that are replaced or deleted.
 func TestNotedLimits(t *testing.T) {
 	t.Parallel()
 	for _, scope := range scopes {
@@ -99,7 +100,7 @@ func TestNotedLimits(t *testing.T) {
 			must(t, err)
 			must(t, b.ReplaceLimits(b.ctx, was, weir.PerHour("rpm", 9)))
 			burst(9)
-			b.says(scope.Entity, scope.Resource, weir.Local) // the record stays
+			b.says(scope.Entity, scope.Resource, weir.Local) // the record itself stays
 			if scope == (weir.Scope{}) {
 				return
 			}
@@ -113,7 +114,7 @@ func TestNotedLimits(t *testing.T) {
 	}
 }
 
-// declare makes one record what it is to be, as a manifest does.
+// declare sets one record, as a manifest does.
 func declare(b *bundle, scope weir.Scope, u weir.Unavailable, limits ...weir.Limit) error {
 	b.t.Helper()
 	before, err := b.Declared(b.ctx, scope)
@@ -144,8 +145,8 @@ func TestNotedManifest(t *testing.T) {
 	}
 }
 
-// A change that certainly was not made changes nothing, and one that may have been, or not, makes nothing laxer: what is
-// stricter of both counts, until the store says which it is.
+// A change that certainly failed changes nothing. A change that may or may not have been made relaxes nothing: the
+// stricter of both values counts until the store says which one is set.
 func TestNotedInDoubt(t *testing.T) {
 	t.Parallel()
 	conflicts := func(func() error) error {
@@ -153,9 +154,9 @@ func TestNotedInDoubt(t *testing.T) {
 	}
 	applied := func(apply func() error) error { return errors.Join(context.DeadlineExceeded, apply()) }
 	lost := func(func() error) error { return context.DeadlineExceeded }
-	all := []weir.Unavailable{weir.Allow, weir.Local, weir.Deny} // the strictest last
+	all := []weir.Unavailable{weir.Allow, weir.Local, weir.Deny} // strictest last
 	strictness := func(u weir.Unavailable) int {
-		return slices.Index(all, cmp.Or(u, weir.Local)) // where nothing is said, what is configured: a share
+		return slices.Index(all, cmp.Or(u, weir.Local)) // unset means the configured default: a share
 	}
 	for name, fails := range map[string]func(func() error) error{"conflicts": conflicts, "applied": applied, "lost": lost} {
 		for _, scope := range scopes {
@@ -164,7 +165,7 @@ func TestNotedInDoubt(t *testing.T) {
 					for _, is := range append(all, weir.UnavailableDefault) {
 						changing(t, func(b *bundle, w *writes) {
 							what := fmt.Sprintf("%s, %+v, by manifest %v, from %q to %q", name, scope, manifest, was, is)
-							otherwise(b, func(other *bundle) { // this process has seen nothing of it
+							otherwise(b, func(other *bundle) { // this process has not seen it
 								other.set("", "", weir.PerHour("rpm", 1000))
 								other.set("", "api", weir.PerHour("rpm", 1000))
 								if was != weir.UnavailableDefault {
@@ -207,7 +208,7 @@ func TestNotedInDoubt(t *testing.T) {
 	}
 }
 
-// Of limits each is the stricter of both, and so are those of the next level where there may be none.
+// For limits, each limit is the stricter of both versions. If the record may be gone, the next level's limits are included.
 func TestNotedLimitsInDoubt(t *testing.T) {
 	t.Parallel()
 	rpm, tpm := weir.PerHour("rpm", 10), weir.PerHour("tpm", 50)
@@ -255,7 +256,7 @@ func TestNotedLimitsInDoubt(t *testing.T) {
 					}
 					b.refused("alice", weir.Tokens{"rpm": 10})
 					_, err = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 11}})
-					if !errors.Is(err, weir.ErrUnavailable) { // by the other limits it may be none
+					if !errors.Is(err, weir.ErrUnavailable) { // under the other version, the request may have no limits
 						t.Errorf("%+v, %s: a mistake that need not be one: %v", scope, name, err)
 					}
 				})
@@ -264,7 +265,7 @@ func TestNotedLimitsInDoubt(t *testing.T) {
 	}
 }
 
-// Of a parent that was changed as well: who may be charged is.
+// The same for a parent that was changed: every entity that may be charged is.
 func TestNotedParents(t *testing.T) {
 	t.Parallel()
 	lost := func(func() error) error { return context.DeadlineExceeded }
@@ -324,7 +325,7 @@ func TestNotedParents(t *testing.T) {
 	}, func(c *weir.Config) { c.Cooldown = -1 })
 }
 
-// A namespace that was deleted through the process admits nothing more, nor one of which that is in doubt.
+// A namespace deleted through the process admits nothing more, and neither does one whose deletion is in doubt.
 func TestNotedNamespace(t *testing.T) {
 	t.Parallel()
 	for _, doubt := range []bool{false, true} {
@@ -338,9 +339,9 @@ func TestNotedNamespace(t *testing.T) {
 				return err
 			}
 			b.fake.does(dark)
-			must(t, ask()) // as is configured: it was just created
+			must(t, ask()) // admitted as configured: it was just created
 			b.fake.does(recovers)
-			time.Sleep(time.Minute) // real time: none, it is in a bubble
+			time.Sleep(time.Minute) // real time: none; this is a bubble
 			must(t, ask())
 			if doubt {
 				lost := func(func() error) error { return context.DeadlineExceeded }
@@ -351,16 +352,16 @@ func TestNotedNamespace(t *testing.T) {
 			}
 			b.fake.does(dark)
 			wantErr(t, ask(), weir.ErrUnavailable)
-			time.Sleep(time.Hour) // real time: none, it is in a bubble
+			time.Sleep(time.Hour) // real time: none; this is a bubble
 			wantErr(t, ask(), weir.ErrUnavailable)
 		}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
 	}
 }
 
-// Also where nothing is remembered but what the system says.
+// The same if only the system's record is cached.
 func TestNotedInDoubtUncached(t *testing.T) {
 	t.Parallel()
-	for _, after := range []weir.Unavailable{weir.Allow, weir.UnavailableDefault} { // the latter has the record removed
+	for _, after := range []weir.Unavailable{weir.Allow, weir.UnavailableDefault} { // the latter removes the record
 		changing(t, func(b *bundle, w *writes) {
 			b.set("", "api", weir.PerMinute("rpm", 1000))
 			b.says("", "", weir.Deny)

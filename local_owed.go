@@ -12,55 +12,56 @@ import (
 )
 
 const (
-	// maxOwed is of how many buckets it is remembered what is owed.
+	// maxOwed bounds the number of buckets whose debts are remembered.
 	maxOwed = 65_536
-	// owedFor is how long the store remembers that a debt was paid, and how long that may be tried.
+	// owedFor is how long the store remembers that a debt was paid, and how long payment may be tried.
 	owedFor  = 24 * time.Hour
-	payEvery = time.Second // give or take a half, and twice that after each payment that failed in a row, up to maxWaits
+	payEvery = time.Second // plus or minus a half; doubled after each failed payment in a row, up to maxWaits times
 	maxWaits = 4
 	// payers is how many debts are paid at a time.
 	payers = 4
-	// maxOwedLimits is of how many limits of a bucket it is remembered what is owed: its own, and those that there are
-	// shares of, which requests brought along.
+	// maxOwedLimits bounds the number of limits of a bucket whose debts are remembered: its own, and those brought by
+	// requests for which there are shares.
 	maxOwedLimits = maxLimits + store.MaxOverrides
 )
 
-// owed is what was admitted from the shares and the store does not know of yet. It is charged to the store once that
-// answers again: as much as the share's clock has not covered since, for so much would be outstanding in the store.
+// owed is what was admitted from the shares and is not known to the store yet. It is charged to the store once the
+// store answers again: only the part that the share's clock has not covered since, because that is what would be
+// outstanding in the store.
 type owed struct {
 	mu     sync.Mutex
 	debts  map[store.Bucket]*debt
-	due    []store.Bucket // those that owe, and are not paying
+	due    []store.Bucket // buckets with debts that are not being paid
 	armed  bool
-	wait   atomic.Bool // for the timer
+	wait   atomic.Bool // the timer is pending
 	timer  *time.Timer
 	closed bool
-	failed int    // payments in a row, for the store did not answer
+	failed int    // failed payments in a row
 	paid   uint64 // millitokens
 	lost   uint64
 
 	payments sync.WaitGroup
 }
 
-// debt is what a bucket is owed.
+// debt is what is owed for a bucket.
 type debt struct {
 	limits  []owedLimit
 	epoch   uint64
 	queued  bool
 	paying  bool
-	sending *store.Settle // whose outcome is not known yet
+	sending *store.Settle // its outcome is not known yet
 }
 
-// owedLimit is what one limit of a bucket is owed, in millitokens.
+// owedLimit is what is owed for one limit of a bucket, in millitokens.
 type owedLimit struct {
 	limit    *store.Limit
 	admitted int64 // since the last payment
-	paid     int64 // of which nothing was given back, with what is being paid
-	sent     int64 // is being paid: the outcome is not known
+	paid     int64 // charged to the store and not given back, including what is being paid
+	sent     int64 // being paid, with unknown outcome
 	back     int64 // to be given back
 }
 
-// of returns what is owed of a limit; nil if there is no room. A limit that has changed is the same one, as in the store.
+// of returns the debt of a limit; nil if there is no room. A limit that has changed is the same one, as in the store.
 func (lo *local) of(d *debt, b store.Bucket, l *store.Limit) *owedLimit {
 	same := func(o owedLimit) bool {
 		return o.limit.Name == l.Name && o.limit.Override == l.Override && (!l.Override || *o.limit == *l)
@@ -68,7 +69,7 @@ func (lo *local) of(d *debt, b store.Bucket, l *store.Limit) *owedLimit {
 	i := slices.IndexFunc(d.limits, same)
 	if i < 0 && len(d.limits) >= maxOwedLimits {
 		d.limits = slices.DeleteFunc(d.limits, func(o owedLimit) bool {
-			return o.sent == 0 && o.back == 0 && !lo.shares.Has(b, o.limit) // full, so that its share made room for another
+			return o.sent == 0 && o.back == 0 && !lo.shares.Has(b, o.limit) // full: its share made room for another
 		})
 	}
 	switch {
@@ -83,7 +84,8 @@ func (lo *local) of(d *debt, b store.Bucket, l *store.Limit) *owedLimit {
 	return &d.limits[i]
 }
 
-// owe notes what was taken from the shares or, negative, came back. No more comes back to the store than it was paid.
+// owe records what was taken from the shares or, if negative, came back. The store is never given back more than it was
+// paid.
 func (lo *local) owe(debits []store.Debit) {
 	o := &lo.owed
 	o.mu.Lock()
@@ -91,7 +93,7 @@ func (lo *local) owe(debits []store.Debit) {
 	for i := range debits {
 		b := debits[i].Bucket
 		d := o.debts[b]
-		if o.closed { // nobody pays any more
+		if o.closed { // no payments are made any more
 			o.lose(debits[i].Charges)
 			continue
 		}
@@ -124,7 +126,7 @@ func (lo *local) owe(debits []store.Debit) {
 	lo.armLocked()
 }
 
-// owe reports whether the store is to be told something.
+// owe reports whether there is something to tell the store.
 func (ol *owedLimit) owe(amount int64) bool {
 	if amount > 0 {
 		ol.admitted = min(bucket.MaxLevel, ol.admitted+amount)
@@ -136,7 +138,7 @@ func (ol *owedLimit) owe(amount int64) bool {
 	return back > 0
 }
 
-// settled notes what became of what was being paid. Of what never will be nothing comes back.
+// settled records the outcome of a payment. Tokens of a payment that was never made are not given back.
 func (ol *owedLimit) settled(paid bool) {
 	if !paid {
 		ol.back = max(0, ol.back-max(0, ol.sent-ol.paid))
@@ -145,7 +147,7 @@ func (ol *owedLimit) settled(paid bool) {
 	ol.sent = 0
 }
 
-// drop makes room by forgetting a debt that is paid: what comes back of it later is lost.
+// drop makes room by forgetting a debt that is paid: tokens that come back for it later are lost.
 func (o *owed) drop() bool {
 	n := 0
 	for b, d := range o.debts {
@@ -173,8 +175,8 @@ func (o *owed) queue(b store.Bucket, d *debt) {
 	}
 }
 
-// armLocked has debts paid soon: at random, or a fleet would ask in step; and later the longer the store has not answered, or
-// all that owe to one bucket would ask at once when it does.
+// armLocked schedules the payment of debts: at random, so that a fleet does not pay in step, and later the longer the
+// store has not answered, so that not all payments for one bucket arrive when it does.
 func (lo *local) armLocked() {
 	o := &lo.owed
 	if o.armed || o.closed || len(o.due) == 0 {
@@ -195,7 +197,8 @@ func (lo *local) armLocked() {
 	})
 }
 
-// answered has debts paid soon, for the store answers: until then it admits what it believes to be left, and it may go again.
+// answered brings the payment of debts forward: until they are paid, the store admits tokens it believes are left, and
+// it may fail again.
 func (o *owed) answered() {
 	if !o.wait.Load() || !o.wait.CompareAndSwap(true, false) {
 		return

@@ -12,18 +12,18 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// takesAreDark makes a store answer nothing but what the limits are.
+// takesAreDark makes a store answer only reads of the limits.
 func takesAreDark(f *fakeStore) {
 	f.take = func(ctx context.Context, _ store.Take) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
 	f.settle = func(ctx context.Context, _ store.Settle) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
 }
 
-// sluggish is a limit of which time covers nothing while a test runs.
+// sluggish is a limit that refills next to nothing while a test runs.
 func sluggish(burst int64) weir.Limit {
 	return weir.Limit{Name: "rpd", Amount: 1, Period: 366 * 24 * time.Hour, Burst: burst}
 }
 
-// What the store never was charged does not come back to it: neither when the lease ends after that is known, nor before.
+// Tokens that the store was never charged are not returned to it, whether the lease ends after the loss is known or before.
 func TestLocalLostIsNotReturned(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"after it is known": false, "before": true} {
@@ -40,7 +40,7 @@ func TestLocalLostIsNotReturned(t *testing.T) {
 					f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
 						switch n := tries.Add(1); {
 						case n == 1:
-							return store.Outcome{}, errDown // nobody knows what became of it
+							return store.Outcome{}, errDown // whether it was applied is unknown
 						case n == 2 || s.Debits[0].Charges[0].Amount > 0:
 							return store.Outcome{}, store.ErrTooManyBuckets
 						}
@@ -65,7 +65,7 @@ func TestLocalLostIsNotReturned(t *testing.T) {
 	}
 }
 
-// However many limits requests bring along in an outage, it is remembered of few what is owed: the others are full again.
+// However many request limits come up in an outage, debt is remembered for only a few: the others are full again.
 func TestLocalOwedIsBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -87,13 +87,13 @@ func TestLocalOwedIsBounded(t *testing.T) {
 	}, backstopped(1))
 }
 
-// A limit that changes is owed as one, and charged as it is then.
+// A limit that changes is owed as one limit, and charged in its latest form.
 func TestLocalOwedOfChangedLimit(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerDay("rpd", 1000))
 		b.take("alice", nil)
-		for i := range 200 { // an outage of the takes, while the limits can be changed
+		for i := range 200 { // only takes fail; the limits can still be changed
 			b.fake.does(takesAreDark)
 			b.take("alice", weir.Tokens{"rpd": 1})
 			b.fake.does(func(f *fakeStore) { f.take = nil })
@@ -104,13 +104,13 @@ func TestLocalOwedOfChangedLimit(t *testing.T) {
 		}
 		b.fake.does(recovers)
 		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
-		if left := b.left("alice", "rpd"); left < 1000-2 || left > 1000 { // 1200 less 200, and those that time has covered
+		if left := b.left("alice", "rpd"); left < 1000-2 || left > 1000 { // 1200 less 200; time has covered some of the debt
 			t.Errorf("%d are left", left)
 		}
 	}, backstopped(1), func(c *weir.Config) { c.Cooldown = -1 })
 }
 
-// What is owed to a namespace that was purged meanwhile is charged where nobody looks: not to the one that has its name now.
+// Debt to a namespace that was purged meanwhile is not charged to the new namespace of the same name.
 func TestLocalOwedToPurged(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -138,8 +138,9 @@ func TestLocalOwedToPurged(t *testing.T) {
 	}, backstopped(1))
 }
 
-// The longer the store is away, the more seldom who owes asks it: a fleet that owes to one bucket does not ask in one second
-// once it answers. Who decides then pays at once all the same, and the others soon.
+// The longer the store is away, the less often debtors retry, so a fleet that owes to one bucket does not charge it
+// within the same second once the store answers. A process that makes a decision still pays at once, and the others
+// follow soon.
 func TestLocalOwedIsPaidMoreSeldom(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"busy": true, "idle": false} {
@@ -176,7 +177,7 @@ func TestLocalOwedIsPaidMoreSeldom(t *testing.T) {
 	}
 }
 
-// A limiter that was closed admits nothing from its shares, and knows that what changes then is lost.
+// A closed limiter admits nothing from its shares, and counts as lost what can no longer be charged.
 func TestLocalAfterClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

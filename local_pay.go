@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// pay charges what is owed to the store, if that answers: one debt finds out, which makes it the probe of an open breaker.
+// pay charges debts to the store if it answers. The first payment finds out; it serves as the probe of an open breaker.
 func (lo *local) pay() {
 	call, ok := lo.core.begin()
 	if !ok {
@@ -32,7 +32,7 @@ func (lo *local) pay() {
 	lo.payAll()
 }
 
-// payAll pays what is owed, for as long as the store answers.
+// payAll pays debts for as long as the store answers.
 func (lo *local) payAll() {
 	var all sync.WaitGroup
 	for range payers {
@@ -45,8 +45,8 @@ func (lo *local) payAll() {
 	all.Wait()
 }
 
-// payOne pays a debt, if there is one, and reports whether the store has answered. In doubt it is tried again, under the same
-// id: the store applies it once.
+// payOne pays a debt, if there is one, and reports whether the store answered. A payment in doubt is retried under the
+// same id, and the store applies it once.
 func (lo *local) payOne() (answered, some bool) {
 	o := &lo.owed
 	b, d := lo.bill()
@@ -81,7 +81,7 @@ func (lo *local) payOne() (answered, some bool) {
 	return true, true
 }
 
-// isAnswer reports whether a store that returns the error has answered: the same settle will not fare better.
+// isAnswer reports whether a store that returned err has answered, so that repeating the settle is pointless.
 func isAnswer(err error) bool {
 	return slices.ContainsFunc([]error{
 		store.ErrExpired, store.ErrOverflow, store.ErrTooManyOverrides, store.ErrTooManyBuckets, store.ErrInvalid,
@@ -98,7 +98,7 @@ func (lo *local) settle(s store.Settle) (store.Outcome, error) {
 	return out, err
 }
 
-// bill takes a debt that is due, with what the store is to be told; nil if there is none.
+// bill returns a debt that is due, with the settle to send; nil if there is none.
 func (lo *local) bill() (store.Bucket, *debt) {
 	o := &lo.owed
 	now := time.Now()
@@ -121,7 +121,7 @@ func (lo *local) bill() (store.Bucket, *debt) {
 	return store.Bucket{}, nil
 }
 
-// bill returns what the store is to be told; nil if the shares' clocks have covered it all.
+// bill returns the settle to send; nil if the shares' clocks have covered everything.
 func (d *debt) bill(b store.Bucket, now time.Time, due func(l *store.Limit, admitted int64) int64) *store.Settle {
 	var charges []store.Charge
 	for i := range d.limits {
@@ -160,7 +160,7 @@ func (lo *local) close() {
 	}
 	o.mu.Unlock()
 	o.payments.Wait()
-	lo.payAll() // it may answer again, though nobody has asked
+	lo.payAll() // the store may answer again although no request has found out
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, b := range o.due {

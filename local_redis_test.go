@@ -17,9 +17,9 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// TestRedisOutage kills a real server, and freezes it, under load. What is asserted is that every call was answered and
-// that no more was admitted than is said; the times are told. WEIR_OUTAGE=full takes 5 s and 15 s with 64 callers, as
-// make outage does.
+// TestRedisOutage kills a real server, and freezes it, under load. It asserts that every call was answered and that no
+// more was admitted than the decisions said; times are only logged. WEIR_OUTAGE=full runs 5 s and 15 s with 64 callers,
+// as make outage does.
 func TestRedisOutage(t *testing.T) {
 	t.Parallel()
 	killed, frozen, callers := 500*time.Millisecond, time.Second, 16
@@ -32,7 +32,7 @@ func TestRedisOutage(t *testing.T) {
 	lim, err := weir.New(weir.Config{Store: st, OnUnavailable: weir.Local, DecideWithin: 12 * time.Millisecond})
 	must(t, err)
 	defer func() { must(t, lim.Close()) }()
-	const rate = 1000 // a second, and the burst
+	const rate = 1000 // per second, and the burst
 	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
 
 	var admitted, degraded, unanswered atomic.Int64
@@ -61,11 +61,11 @@ func TestRedisOutage(t *testing.T) {
 					unanswered.Add(1)
 					t.Log(err)
 				}
-				time.Sleep(time.Millisecond) // real time: it is a server
+				time.Sleep(time.Millisecond) // real time: the server is real
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond) // real time: it is a server
+	time.Sleep(200 * time.Millisecond) // real time: the server is real
 	_, port, _ := net.SplitHostPort(srv.Addr)
 	n, _ := strconv.Atoi(port)
 	breakFor(t, lim, &degraded, "frozen", frozen,
@@ -75,7 +75,7 @@ func TestRedisOutage(t *testing.T) {
 		must(t, err)
 		t.Cleanup(again.Stop)
 	})
-	time.Sleep(200 * time.Millisecond) // real time: it is a server
+	time.Sleep(200 * time.Millisecond) // real time: the server is real
 	stop.Store(true)
 	all.Wait()
 	took := time.Since(began)
@@ -95,7 +95,8 @@ func TestRedisOutage(t *testing.T) {
 	if unanswered.Load() > 0 {
 		t.Errorf("%d calls were not answered", unanswered.Load())
 	}
-	// The burst, what the decision says for either outage, and another burst: a server that was killed has forgotten.
+	// The burst, the bound stated in the decisions for each of the two outages, and another burst: a killed server has
+	// forgotten its buckets.
 	if most := int64(rate*took.Seconds()) + 4*rate; admitted.Load() > most {
 		t.Errorf("admitted %d, at most %d", admitted.Load(), most)
 	}
@@ -106,14 +107,14 @@ func breakFor(t *testing.T, lim *weir.Limiter, degraded *atomic.Int64, name stri
 	t.Helper()
 	degraded.Store(0)
 	begin()
-	time.Sleep(broken) // real time: it is a server
+	time.Sleep(broken) // real time: the server is real
 	end()
 	back := time.Now()
 	for lim.BackstopStats().Breaker != "closed" {
 		if time.Since(back) > time.Minute {
 			t.Fatalf("%s: not asked again: %+v", name, lim.BackstopStats())
 		}
-		time.Sleep(time.Millisecond) // real time: it is a server
+		time.Sleep(time.Millisecond) // real time: the server is real
 	}
 	t.Logf("%s for %v: %d degraded answers, asked again after %v", name, broken, degraded.Load(), time.Since(back).Round(time.Millisecond))
 	if degraded.Load() == 0 {

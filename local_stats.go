@@ -1,24 +1,27 @@
 package weir
 
-// BackstopStats is what happens while the store does not answer, over all namespaces since the limiter was made.
+// BackstopStats describes what happens while the store does not answer, over all namespaces since the limiter was
+// created.
 type BackstopStats struct {
-	// Breaker says whether the store is asked: "closed", "open" or "half-open"; "" for one that is always asked.
+	// Breaker is the breaker's state: "closed", "open" or "half-open"; "" if the store is always called.
 	Breaker string
-	// Openings is how often the limiter has stopped asking.
+	// Openings counts how often the limiter stopped calling the store.
 	Openings uint64
-	// Decisions without the store, whatever they came to, by cause.
+	// The decisions made without the store, admitted or not, by cause.
 	TimedOut, Failed, NotAsked uint64
-	// Shares is of how many buckets this process keeps its share of the limits, and Instances of how many processes it is.
+	// Shares is the number of buckets for which this process keeps a share; Instances is the number of processes that
+	// share the limits.
 	Shares, Instances int
-	// Admitted is how many tokens were admitted from shares, of all limits, and Refused how many requests were refused by them.
+	// Admitted counts the tokens admitted from shares, over all limits; Refused counts the requests that shares
+	// refused.
 	Admitted, Refused uint64
-	// Owing is how many buckets owe the store what was admitted; Charged and Lost are how many tokens were charged to it, and
-	// how many never will be. The others have been covered by time.
+	// Owing is the number of buckets with tokens admitted but not yet charged to the store. Charged and Lost count the
+	// tokens that were charged to it, and those that never will be. Time has covered the rest.
 	Owing         int
 	Charged, Lost uint64
 }
 
-// BackstopStats returns what happens, or has happened, while the store does not answer.
+// BackstopStats returns statistics of what happens while the store does not answer.
 func (l *Limiter) BackstopStats() BackstopStats {
 	lo := l.core.local
 	if lo == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// dark makes a store answer nothing at all.
+// dark makes a store fail every call.
 func dark(f *fakeStore) {
 	f.take = func(ctx context.Context, _ store.Take) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
 	f.settle = func(ctx context.Context, _ store.Settle) (store.Outcome, error) { return store.Outcome{}, hang(ctx) }
@@ -24,7 +24,7 @@ func dark(f *fakeStore) {
 	}
 }
 
-// backstopped is for a fleet of n with a store that is given 10 ms.
+// backstopped configures a fleet of n, with 10 ms for the store.
 func backstopped(n int) func(*weir.Config) {
 	return func(c *weir.Config) {
 		c.OnUnavailable, c.DecideWithin = weir.Local, 10*time.Millisecond
@@ -32,7 +32,7 @@ func backstopped(n int) func(*weir.Config) {
 	}
 }
 
-// A share of one of four: a quarter of what the limit has left, then a quarter of its rate, and no answer is late.
+// A share of one in four: a quarter of what the limit has left, then a quarter of its rate, and no answer is late.
 func TestLocalShare(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -59,10 +59,10 @@ func TestLocalShare(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if admitted != 0 { // what this process was admitted was its own share of the 20, twice
+		if admitted != 0 { // this process admitted its own share of the 20, twice
 			t.Errorf("admitted %d at once", admitted)
 		}
-		time.Sleep(6 * time.Second) // 40 a minute over four are one in six seconds
+		time.Sleep(6 * time.Second) // 40 a minute over four processes: one in six seconds
 		b.take("alice", one)
 		b.refused("alice", one)
 		st := b.BackstopStats()
@@ -72,7 +72,7 @@ func TestLocalShare(t *testing.T) {
 	}, backstopped(4), func(c *weir.Config) { c.Cooldown = time.Hour })
 }
 
-// What others have spent counts, as far as the store has said so.
+// What others have spent counts, as far as the store has reported it.
 func TestLocalStartsAsTheStoreWas(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -81,7 +81,7 @@ func TestLocalStartsAsTheStoreWas(t *testing.T) {
 		other.take("alice", weir.Tokens{"rpm": 39})
 		b.take("alice", weir.Tokens{"rpm": 1})
 		other.take("carol", weir.Tokens{"rpm": 20})
-		if ok, err := b.Allow(b.ctx, "carol", "api"); !ok || err != nil { // whose answer has no levels
+		if ok, err := b.Allow(b.ctx, "carol", "api"); !ok || err != nil { // an answer without levels
 			t.Error(ok, err)
 		}
 		b.take("bob", nil)
@@ -94,7 +94,7 @@ func TestLocalStartsAsTheStoreWas(t *testing.T) {
 	}, backstopped(4))
 }
 
-// Few tokens for many processes: one each, at their share of the rate.
+// Few tokens for many processes: one each, then their share of the rate.
 func TestLocalHasAToken(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -110,7 +110,7 @@ func TestLocalHasAToken(t *testing.T) {
 		if d.RetryAfter < 299*time.Second || d.RetryAfter > 300*time.Second {
 			t.Errorf("retry after %v, want a fiftieth of 10 a minute", d.RetryAfter)
 		}
-		b.take("bob", weir.Tokens{"rpm": 8}) // more than a share: while it is full
+		b.take("bob", weir.Tokens{"rpm": 8}) // more than a share: allowed while the bucket is full
 		b.refused("bob", nil)
 	}, backstopped(50))
 }
@@ -119,7 +119,7 @@ func (b *bundle) eventually(what string, f func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for range 300 { // longer than who owes waits at most
+	for range 300 { // longer than a debtor's longest pause
 		if f() {
 			return
 		}
@@ -128,7 +128,7 @@ func (b *bundle) eventually(what string, f func() bool) {
 	b.t.Errorf("not within 30 s: %s: %+v", what, b.BackstopStats())
 }
 
-// When the store answers again it is charged what time has not covered, once, and without traffic.
+// When the store answers again it is charged what time has not covered: once, and without traffic.
 func TestLocalIsCharged(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -158,7 +158,7 @@ func TestLocalIsCharged(t *testing.T) {
 						}
 					}
 				}
-				if lost { // the first answer
+				if lost { // only the first answer
 					lost = false
 					return store.Outcome{}, hang(ctx)
 				}
@@ -166,18 +166,18 @@ func TestLocalIsCharged(t *testing.T) {
 			}
 		})
 		b.eventually("all is charged", func() bool { return b.BackstopStats().Owing == 0 })
-		b.wantLeft("child", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100}) // a second has long covered the rest
+		b.wantLeft("child", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100}) // rps refilled long ago, within a second
 		b.wantLeft("parent", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100})
 		st := b.BackstopStats()
 		if st.Lost != 0 || st.Charged < 500 {
 			t.Errorf("%+v", st)
 		}
-		// What was charged can still come back, and no more.
+		// Tokens that were charged can still be returned, and no more than those.
 		must(t, kept.Rollback(b.ctx))
 		b.eventually("it is given back", func() bool { return b.left("child", "rpd") == 2400-100-100 })
 		time.Sleep(5 * time.Second)
 		b.wantLeft("parent", weir.Tokens{"rpd": 2400 - 100 - 100, "rps": 100})
-		if mu.Lock(); returned["rpd"] != 2*150 || returned["rps"] != 0 { // which time had covered: nothing was charged
+		if mu.Lock(); returned["rpd"] != 2*150 || returned["rps"] != 0 { // time had covered rps: nothing was charged
 			t.Errorf("gave back %v", returned)
 		}
 		mu.Unlock()
@@ -187,7 +187,7 @@ func TestLocalIsCharged(t *testing.T) {
 	}, backstopped(1))
 }
 
-// Of limits that nobody knows there is no share.
+// If the limits are unknown, there is no share.
 func TestLocalUnknown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -205,7 +205,7 @@ func TestLocalUnknown(t *testing.T) {
 	}, backstopped(1))
 }
 
-// What was known serves on, however old, at once, in each way to ask.
+// The last known limits stay in use, however old, at once, in every kind of call.
 func TestLocalFromWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -213,9 +213,9 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 		for _, id := range []string{"a", "b", "c", "d"} {
 			b.take(id, nil)
 		}
-		time.Sleep(time.Hour) // all that is cached has expired
+		time.Sleep(time.Hour) // all cached entries have expired
 		b.fake.does(dark)
-		for range 10 { // each waits as long as it may
+		for range 10 { // each waits as long as possible
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
 		}
 		b.eventually("it opens", func() bool {
@@ -259,7 +259,7 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 	}, backstopped(3), func(c *weir.Config) { c.Cooldown = time.Hour })
 }
 
-// A lease that left the process gives nothing back when it returns: nobody knows whether it did already.
+// A lease that left the process returns nothing if it comes back: it may have been returned already.
 func TestLocalHeld(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -275,7 +275,7 @@ func TestLocalHeld(t *testing.T) {
 	}, backstopped(1))
 }
 
-// What is still owed is charged when the limiter is closed.
+// Debt that remains is charged when the limiter is closed.
 func TestLocalCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -292,7 +292,7 @@ func TestLocalCharge(t *testing.T) {
 	})
 }
 
-// A probe that fails is no new opening, and no bound is as good as one that does not fit.
+// A failed probe does not count as another opening, and Over saturates if it does not fit its type.
 func TestLocalOpenings(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {

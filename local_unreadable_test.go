@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What an entity has by default is known from one resource on the others.
+// An entity's default limits, read for one resource, are known for the others.
 func TestKnownByDefault(t *testing.T) {
 	t.Parallel()
 	for _, u := range []weir.Unavailable{weir.Deny, weir.Local, weir.Allow} {
@@ -29,20 +29,21 @@ func TestKnownByDefault(t *testing.T) {
 				return
 			}
 			if d := b.take("alice", nil).Decision(); d.Over != -1 || d.Statuses[0].Burst != 7 || d.Statuses[0].Source != weir.SourceEntityDefault {
-				t.Errorf("%+v", d) // it may have others on the resource
+				t.Errorf("%+v", d) // it may have other limits on the resource
 			}
 			b.fake.does(recovers)
 			b.eventually("it is asked", func() bool { return !b.take("alice", nil).Decision().Degraded })
 			b.fake.counts()
 			b.takeFor(weir.Request{Entity: "alice", Resource: "third"})
-			if _, _, keys := b.fake.counts(); len(keys) != 2 { // nor is it read again
+			if _, _, keys := b.fake.counts(); len(keys) != 2 { // and it is not read again
 				t.Errorf("read %v", keys)
 			}
 		})
 	}
 }
 
-// Default limits that cannot be read are passed over by who has others, and so is not what they may say of outages.
+// Unreadable default limits do not matter if the entity has limits for the resource. But in an outage they deny, because
+// they may say what on_unavailable is.
 func TestUnreadableByDefault(t *testing.T) {
 	t.Parallel()
 	changing(t, func(b *bundle, _ *writes) {
@@ -74,7 +75,8 @@ func TestUnreadableByDefault(t *testing.T) {
 	})
 }
 
-// A record that nobody can read is known to be one: who needs it is refused in an outage, by whatever it is known from.
+// An unreadable record is remembered as such: requests that need it are refused in an outage, wherever the record was
+// learned from.
 func TestUnreadableDenies(t *testing.T) {
 	t.Parallel()
 	for _, k := range []store.Key{
@@ -118,18 +120,18 @@ func TestUnreadableDenies(t *testing.T) {
 				wantErr(t, err, weir.ErrUnavailable)
 				req.OnUnavailable = weir.Allow
 				_, err = b.Acquire(b.ctx, req)
-				must(t, err) // it says so itself
+				must(t, err) // the request itself sets on_unavailable
 			}, func(c *weir.Config) { c.OnUnavailable = weir.Allow }, from)
 		}
 	}
 }
 
-// A process whose first call times out knows nothing of what was spent, as one that begins in an outage.
+// A process whose first call times out does not know what was spent, like one that starts in an outage.
 func TestFirstCallTimesOut(t *testing.T) {
 	t.Parallel()
 	changing(t, func(b *bundle, _ *writes) {
 		b.set("", "", weir.PerMinute("rpm", 60))
-		time.Sleep(time.Minute) // real time: none, it is in a bubble
+		time.Sleep(time.Minute) // real time: none; this is a bubble
 		fresh := b.peer(backstopped(2))
 		fresh.fake.does(takesAreDark)
 		if !fresh.take("alice", one).Decision().Degraded {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// ManifestLock keeps others from applying a manifest at the same time. It spares them work that would be refused:
-// that no record is overwritten which somebody else changed is up to the versions that [Limiter.Declare] asserts.
+// ManifestLock keeps others from applying the same manifest at the same time. It only saves them work that would be
+// refused: records changed by others are protected by the versions that [Limiter.Declare] asserts.
 type ManifestLock struct {
 	core  *core
 	space string
@@ -21,7 +21,7 @@ type ManifestLock struct {
 	m     manifestState
 }
 
-// manifestState is a manifest's record.
+// manifestState is a manifest's record, decoded.
 type manifestState struct {
 	key     store.Key
 	version uint64
@@ -37,7 +37,7 @@ type manifestRecord struct {
 	By       string      `json:"by,omitempty"`
 	Summary  string      `json:"summary,omitempty"`
 	Lock     *lockRecord `json:"lock,omitempty"`
-	// Rollout is what whoever rolls a change out by and by has to know to go on, or to go back.
+	// Rollout is the state needed to continue or undo a gradual rollout.
 	Rollout json.RawMessage `json:"rollout,omitempty"`
 }
 
@@ -70,11 +70,11 @@ func manifestOf(r store.Record) (manifestState, error) {
 	return m, nil
 }
 
-// LockManifest takes the lock of a manifest for ttl, at least a second. Whoever stops without [ManifestLock.Release]
-// keeps others waiting for so long, by this process's clock.
+// LockManifest takes the lock of a manifest for ttl, at least a second. If the process ends without
+// [ManifestLock.Release], others must wait until ttl has passed, by this process's clock.
 //
-// Errors: [*LockedError] while somebody else has it, [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace
-// does not exist, store trouble.
+// Errors: [*LockedError] while another process holds the lock, [*ConfigError], [ErrConflict], [ErrNotFound] if the
+// namespace does not exist, store errors.
 func (l *Limiter) LockManifest(ctx context.Context, name string, ttl time.Duration) (*ManifestLock, error) {
 	if err := checkID("manifest", name); err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func (l *Limiter) LockManifest(ctx context.Context, name string, ttl time.Durati
 	return k, nil
 }
 
-// Last returns the manifest's last revision when the lock was taken; Revision is 0 if there is none.
+// Last returns the manifest's last revision at the time the lock was taken. Its Revision is 0 if there is none.
 func (k *ManifestLock) Last() Revision { return k.m.Last }
 
 // Extend makes the lock last for its ttl from now.
 //
-// Errors: [ErrConflict] if it was lost, store trouble.
+// Errors: [ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Extend(ctx context.Context) error { return k.lost(k.extend(ctx)) }
 
 func (k *ManifestLock) extend(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (k *ManifestLock) extend(ctx context.Context) error {
 	return k.put(ctx, nil)
 }
 
-// put writes the manifest's record; that nobody else did since is what the lock rests upon.
+// put writes the manifest's record. The lock relies on nobody else having written it since.
 func (k *ManifestLock) put(ctx context.Context, events []event, more ...store.Write) error {
 	err := k.core.commit(ctx, k.space, events, append(more, put(k.m.key, k.m.version, k.m.rec))...)
 	if err == nil {
@@ -125,13 +125,13 @@ func (k *ManifestLock) put(ctx context.Context, events []event, more ...store.Wr
 	return err
 }
 
-// Rollout returns what [ManifestLock.SetRollout] left: nil if nothing is being rolled out.
+// Rollout returns the state stored by [ManifestLock.SetRollout]; nil if no rollout is in progress.
 func (k *ManifestLock) Rollout() json.RawMessage { return k.m.rec.Rollout }
 
-// SetRollout keeps with the manifest what whoever rolls a change out has to know, for whoever has the lock next; nil ends
-// it, and so does Record. At most 200 KiB. It makes the lock last for its ttl from now.
+// SetRollout stores the state of a gradual rollout with the manifest, for the next holder of the lock. The state is at
+// most 200 KiB; nil removes it, and so does Record. SetRollout makes the lock last for its ttl from now.
 //
-// Errors: [*ConfigError], [ErrConflict] if the lock was lost, store trouble.
+// Errors: [*ConfigError], [ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) error {
 	if len(state) > maxRollout {
 		return configErr("rollout", "of %d bytes is too large: roll out fewer changes at a time", len(state))
@@ -145,9 +145,9 @@ func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) er
 
 const maxRollout = 200 << 10
 
-// Record adds a revision that was applied to the end, and releases the lock. Manifest, Revision, At and By are set.
+// Record adds a revision that was applied to the end, and releases the lock. It sets Manifest, Revision, At and By.
 //
-// Errors: [ErrConflict] if the lock was lost, store trouble.
+// Errors: [ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (Revision, error) {
 	if k.m.rec.Lock == nil {
 		return rev, fmt.Errorf("record a revision: the lock was released: %w", ErrConflict)
@@ -167,9 +167,9 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 	return rev, k.lost(k.put(ctx, []event{ev}, put(revisionKey(k.space, rev.Manifest, rev.Revision), 0, rr)))
 }
 
-// Release gives the lock back. After Record it does nothing.
+// Release releases the lock. After Record it does nothing.
 //
-// Errors: [ErrConflict] if it was lost, store trouble.
+// Errors: [ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Release(ctx context.Context) error {
 	if k.m.rec.Lock == nil {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// merged is one take for several leases: a store wants each bucket once.
+// merged is one take for several leases: a store accepts each bucket only once.
 type merged struct {
 	debits []store.Debit
-	from   [][]position // by lease, by its charges in order: where they went
+	from   [][]position // by lease, by its charges in order: their place in debits
 	by     *degradation // why the store did not decide
-	stale  bool         // two leases know different limits of one bucket
+	stale  bool         // two leases know different limits of the same bucket
 }
 
 type position struct{ debit, charge int }
@@ -27,7 +27,7 @@ func merge(leases []*Lease) merged {
 	}
 	m := merged{debits: make([]store.Debit, 0, debits), from: make([][]position, len(leases))}
 	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first lease knows them
-	room := make([]store.Charge, charges)    // for what the buckets that are not shared are charged
+	room := make([]store.Charge, charges)    // for the charges of buckets that are not shared
 	places := make([]position, 0, charges)
 	for i, le := range leases {
 		from := len(places)
@@ -39,7 +39,7 @@ func merge(leases []*Lease) merged {
 				room = room[len(d.Charges):]
 				own = append(own, nil)
 			}
-			if !d.Charges[0].Limit.Override { // then none of them is
+			if !d.Charges[0].Limit.Override { // then none of them overrides
 				m.stale = m.stale || own[at] != nil && !slices.EqualFunc(own[at], d.Charges, sameLimit)
 				own[at] = d.Charges
 			}
@@ -51,7 +51,7 @@ func merge(leases []*Lease) merged {
 					j = len(to.Charges)
 					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow})
 				}
-				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*bucket.MaxBurst) // a sum must not wrap around
+				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*bucket.MaxBurst) // the sum must not overflow
 				places = append(places, position{at, j})
 			}
 		}
@@ -74,7 +74,8 @@ func (m *merged) check() error {
 	return nil
 }
 
-// spread hands the outcome to the leases, and returns the decision over all, if anybody is to see it.
+// spread distributes the outcome to the leases, and returns the decision over all of them, with statuses if seen is
+// set.
 func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision {
 	first := make([]int, len(m.debits))
 	for i := 1; i < len(first); i++ {
@@ -112,7 +113,7 @@ func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision 
 	return d
 }
 
-// each divides the decision over all among the leases.
+// each splits the decision over all requests into one for each lease.
 func (m *merged) each(d *Decision) []Decision {
 	first := make([]int, len(m.debits))
 	for i := 1; i < len(first); i++ {
@@ -134,7 +135,7 @@ func (m *merged) each(d *Decision) []Decision {
 	return all
 }
 
-// origin finds a charge's origin in the first lease that has it.
+// origin returns a charge's origin from the first lease that has it.
 func (m *merged) origin(leases []*Lease, at position) origin {
 	for i, le := range leases {
 		if n := slices.Index(m.from[i], at); n >= 0 {

@@ -31,7 +31,7 @@ func TestMerge(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	a, b := m.debits[0], m.debits[1]
-	if a.Epoch != 3 || b.Epoch != 4 { // equal limits: the newer epoch is true of them
+	if a.Epoch != 3 || b.Epoch != 4 { // equal limits: the newer epoch applies
 		t.Errorf("epochs %d and %d", a.Epoch, b.Epoch)
 	}
 	want := []store.Charge{{Limit: &over, Amount: 1250}, {Limit: &own, Amount: 2500}, {Limit: &own2, Amount: 2500}}
@@ -45,7 +45,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A bucket cannot have two sets of limits: one of the leases was made of what is not true any more.
+// A bucket cannot have two sets of limits: one of the leases was resolved from outdated records.
 func TestMergeStale(t *testing.T) {
 	t.Parallel()
 	rpm, tpm, lower := limit("rpm", 5000, false), limit("tpm", 7000, false), limit("rpm", 3000, false)

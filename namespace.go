@@ -12,22 +12,22 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Namespace is an isolated world of entities, limits and buckets.
+// Namespace is an isolated set of entities, limits and buckets.
 type Namespace struct {
 	Name    string     `json:"name"`
-	ID      string     `json:"id"`                // opaque, never used again; under it the store keeps the data
+	ID      string     `json:"id"`                // opaque and never reused; the store keeps the data under it
 	Created time.Time  `json:"created,omitzero"`  // zero for "default" and for orphans
-	Deleted *time.Time `json:"deleted,omitempty"` // since when it can only be recovered or purged
+	Deleted *time.Time `json:"deleted,omitempty"` // when it was deleted; since then, it can only be recovered or purged
 }
 
 // NamespaceQuery selects namespaces.
 type NamespaceQuery struct {
-	Deleted bool   // also those that were deleted and not purged yet
-	After   string // NamespacePage.Next of the page before
-	Max     int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	Deleted bool   // includes namespaces that were deleted and not yet purged
+	After   string // NamespacePage.Next of the previous page
+	Max     int    // maximum number of namespaces; 0 means 100, more than 1,000 means 1,000
 }
 
-// NamespacePage is one page of namespaces, which may hold fewer than asked for, even none. Next is "" on the last.
+// NamespacePage is one page of namespaces. It may hold fewer than requested, even none. Next is "" on the last page.
 type NamespacePage struct {
 	Namespaces []Namespace `json:"namespaces"`
 	Next       string      `json:"next,omitempty"`
@@ -53,8 +53,8 @@ func namespaceOf(r store.Record) (Namespace, error) {
 
 // CreateNamespace creates a namespace under a new opaque id. "default" exists in every store.
 //
-// Errors: [ErrExists] (also if it was deleted and is not purged: recover it, or purge it first), [*ConfigError],
-// [ErrConflict], store trouble.
+// Errors: [ErrExists] (also if it was deleted and not yet purged: recover or purge it first), [*ConfigError],
+// [ErrConflict], store errors.
 func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, error) {
 	if err := checkID("namespace", name); err != nil {
 		return Namespace{}, err
@@ -78,7 +78,7 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 		}
 		ns = Namespace{Name: name, ID: "n" + strings.ToLower(rand.Text()[:16]), Created: stamp()}
 		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{name})
-		id.Record.Parent = name // so that the ids that a name had can be found
+		id.Record.Parent = name // so that the ids of a name can be found
 		ev := event{action: "namespace.create", subject: "namespace:" + name, after: ns}
 		return l.core.commit(ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id)
 	})
@@ -88,9 +88,9 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 	return ns, nil
 }
 
-// NamespaceByName returns a namespace, also one that was deleted and not purged yet. It asks the store.
+// NamespaceByName returns a namespace, including one that was deleted and not yet purged. It always asks the store.
 //
-// Errors: [ErrNotFound], [*ConfigError], store trouble.
+// Errors: [ErrNotFound], [*ConfigError], store errors.
 func (l *Limiter) NamespaceByName(ctx context.Context, name string) (Namespace, error) {
 	if name == DefaultNamespace {
 		return Namespace{Name: name, ID: name}, nil
@@ -102,12 +102,12 @@ func (l *Limiter) NamespaceByName(ctx context.Context, name string) (Namespace, 
 	return ns, err
 }
 
-// firstNamed is the cursor behind "default", which is on no store's list.
+// firstNamed is the cursor after "default", which no store lists.
 const firstNamed = "*"
 
 // Namespaces returns the namespaces of the store: "default", then the others by name.
 //
-// Errors: [ErrBadCursor], [*ConfigError], store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], store errors.
 func (l *Limiter) Namespaces(ctx context.Context, query NamespaceQuery) (NamespacePage, error) {
 	var out NamespacePage
 	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespace, After: query.After, Max: query.Max}
@@ -141,10 +141,10 @@ func (l *Limiter) Namespaces(ctx context.Context, query NamespaceQuery) (Namespa
 	return out, nil
 }
 
-// DeleteNamespace closes a namespace. Its requests fail with [ErrNotFound], through this process at once, elsewhere
-// within [Config.CacheTTL]; those of limiters with a [Config.NamespaceID] go on. Its data stays until it is purged.
+// DeleteNamespace closes a namespace. Its requests fail with [ErrNotFound]: at once through this process, elsewhere
+// within [Config.CacheTTL]. Limiters with a [Config.NamespaceID] continue to work. The data stays until it is purged.
 //
-// Errors: [ErrNotFound] (also if it was deleted before), [*ConfigError] for "default", [ErrConflict], store trouble.
+// Errors: [ErrNotFound] (also if it is deleted already), [*ConfigError] for "default", [ErrConflict], store errors.
 func (l *Limiter) DeleteNamespace(ctx context.Context, name string) error {
 	_, err := l.changeNamespace(ctx, name, "namespace.delete", func(ns *Namespace) error {
 		if ns.Deleted != nil {
@@ -157,10 +157,10 @@ func (l *Limiter) DeleteNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// RecoverNamespace opens a namespace that was deleted and not purged yet, with all that was in it. One that was not
-// deleted is returned as it is.
+// RecoverNamespace reopens a namespace that was deleted and not yet purged, with everything in it. If the namespace was
+// not deleted, RecoverNamespace returns it as it is.
 //
-// Errors: [ErrNotFound], [*ConfigError], [ErrConflict], store trouble.
+// Errors: [ErrNotFound], [*ConfigError], [ErrConflict], store errors.
 func (l *Limiter) RecoverNamespace(ctx context.Context, name string) (Namespace, error) {
 	if name == DefaultNamespace {
 		return Namespace{Name: name, ID: name}, nil
@@ -201,15 +201,16 @@ func (l *Limiter) changeNamespace(ctx context.Context, name, action string, f fu
 // checkNamespace accepts the names of namespaces that can be changed.
 func checkNamespace(name string) error {
 	if name == DefaultNamespace {
-		return configErr("namespace", "%q is part of every store and stays", name)
+		return configErr("namespace", "%q is part of every store and cannot be deleted", name)
 	}
 	return checkID("namespace", name)
 }
 
-// OrphanNamespaces returns namespaces without a name, by opaque id: what purges left behind that did not end. Purging
-// the id ends them. Name is what they were called; it may be in use again. Deleted of the query has no meaning here.
+// OrphanNamespaces returns namespaces without a name, by opaque id: the remains of purges that did not finish. To
+// finish one, purge its id. Name is the namespace's former name, which may be in use again. The query's Deleted field
+// is ignored.
 //
-// Errors: [ErrBadCursor], [*ConfigError], store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], store errors.
 func (l *Limiter) OrphanNamespaces(ctx context.Context, query NamespaceQuery) (NamespacePage, error) {
 	page, err := l.core.list(ctx, store.Query{
 		Namespace: store.Registry, Kind: store.KindNamespaceID, After: query.After, Max: query.Max,
@@ -232,10 +233,10 @@ func (l *Limiter) OrphanNamespaces(ctx context.Context, query NamespaceQuery) (N
 
 type orphan struct {
 	Namespace
-	record store.Record // of its id
+	record store.Record // the record of its id
 }
 
-// orphans returns those of the records of ids to which no name leads.
+// orphans returns those of the id records that no name refers to.
 func (c *core) orphans(ctx context.Context, ids []store.Record) ([]orphan, error) {
 	if len(ids) == 0 {
 		return nil, nil

@@ -8,15 +8,15 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// PurgeNamespace removes for good what a deleted namespace holds. It takes the name of one that was deleted, or the
-// opaque id of an orphan; a live one is refused.
+// PurgeNamespace permanently removes the contents of a deleted namespace. It takes the name of a deleted namespace, or
+// the opaque id of an orphan; it refuses a live namespace.
 //
-// It begins with the name, so that nobody recovers half of a namespace, and ends with the id; in between the namespace
-// is an orphan. Where it was interrupted, purging the name again goes on, unless it is in use again; purging the id
-// always does. Other processes may use the namespace until their [Config.CacheTTL] has passed since it was deleted:
-// what they spend in the meantime is left behind, unseen.
+// It removes the name first, so that nobody can recover half a namespace, and the id last; in between, the namespace is
+// an orphan. To resume an interrupted purge, purge the name again, unless it is in use again; purging the id always
+// works. Other processes may use the namespace until their [Config.CacheTTL] has passed since it was deleted: what they
+// spend in the meantime is left behind, out of sight.
 //
-// Errors: [ErrNotFound], [*ConfigError] for a live namespace, [ErrConflict], store trouble.
+// Errors: [ErrNotFound], [*ConfigError] for a live namespace, [ErrConflict], store errors.
 func (l *Limiter) PurgeNamespace(ctx context.Context, nameOrID string) error {
 	if err := checkNamespace(nameOrID); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (l *Limiter) PurgeNamespace(ctx context.Context, nameOrID string) error {
 	})
 }
 
-// purgeable returns what a name or id stands for, as orphans: it takes the name away if need be.
+// purgeable returns the orphans that a name or id refers to. If needed, it removes the name to make an orphan.
 func (c *core) purgeable(ctx context.Context, nameOrID string) ([]orphan, error) {
 	r, ns, err := c.namespace(ctx, nameOrID)
 	switch {
@@ -56,7 +56,7 @@ func (c *core) purgeable(ctx context.Context, nameOrID string) ([]orphan, error)
 	return []orphan{o}, c.commit(ctx, store.Registry, []event{ev}, remove(r))
 }
 
-// findOrphans looks for an orphan's id, then for the orphans that had a name.
+// findOrphans looks for an orphan with the id, then for orphans that had the name.
 func (c *core) findOrphans(ctx context.Context, nameOrID string) ([]orphan, error) {
 	id, err := c.get(ctx, namespaceIDKey(nameOrID))
 	if err != nil {
@@ -77,12 +77,12 @@ func (c *core) findOrphans(ctx context.Context, nameOrID string) ([]orphan, erro
 	case len(ids) == 0:
 		return nil, notFound("namespace", nameOrID)
 	case len(orphans) == 0:
-		return nil, configErr("namespace", "%q is the id of a namespace that has a name: delete and purge that", nameOrID)
+		return nil, configErr("namespace", "%q is the id of a named namespace: delete and purge it by name", nameOrID)
 	}
 	return orphans, nil
 }
 
-// purge removes what an orphan holds, then its id.
+// purge removes the contents of an orphan, then its id.
 func (c *core) purge(ctx context.Context, o *orphan) error {
 	for _, kind := range store.Kinds {
 		if err := c.sweep(ctx, store.Query{Namespace: o.ID, Kind: kind, Max: chunk}); err != nil {
@@ -96,13 +96,13 @@ func (c *core) purge(ctx context.Context, o *orphan) error {
 		return err
 	}
 	ev := event{action: "namespace.purge", subject: "namespace:" + o.Name, before: o.Namespace}
-	if o.record.Version == 0 { // only if the catalog was written by somebody else
+	if o.record.Version == 0 { // only if something else wrote the catalog
 		return c.commit(ctx, store.Registry, []event{ev})
 	}
 	return c.commit(ctx, store.Registry, []event{ev}, remove(o.record))
 }
 
-// sweep deletes all records that a query finds, without a word.
+// sweep deletes all records that match a query, without audit events.
 func (c *core) sweep(ctx context.Context, q store.Query) error {
 	for {
 		page, err := c.list(ctx, q)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// fillNamespace creates a namespace with some of everything and returns its id.
+// fillNamespace creates a namespace with records of every kind and returns its ID.
 func fillNamespace(tb testing.TB, st store.Store, name string, n int) string {
 	tb.Helper()
 	ctx, lim := tb.Context(), limiterOn(tb, st)
@@ -29,7 +29,7 @@ func fillNamespace(tb testing.TB, st store.Store, name string, n int) string {
 	return ns.ID
 }
 
-// holds returns how many records and buckets a namespace has.
+// holds returns the number of records and buckets in a namespace.
 func holds(tb testing.TB, st store.Store, id string) (n int) {
 	tb.Helper()
 	for _, kind := range store.Kinds {
@@ -87,8 +87,8 @@ func TestPurgeNamespace(t *testing.T) {
 	}
 }
 
-// Killed before or after any call of the store, and run again by name or by id: everything is gone. In between it is
-// an orphan or still deleted, and never recovered by half.
+// A purge killed before or after any store call, and run again by name or by ID, removes everything. In between, the
+// namespace is an orphan or still deleted, and is never half recovered.
 func TestPurgeResumes(t *testing.T) {
 	t.Parallel()
 	died := errors.New("died")
@@ -162,7 +162,8 @@ func TestPurgeResumes(t *testing.T) {
 	}
 }
 
-// A purge and a recovery at once, call by call in every order: one of them wins, and the winner's is whole.
+// A purge and a recovery run at once, with their store calls in every possible order: one of them wins, and its result is
+// complete.
 func TestPurgeAgainstRecover(t *testing.T) {
 	t.Parallel()
 	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }
@@ -186,7 +187,7 @@ func TestPurgeAgainstRecover(t *testing.T) {
 	})
 }
 
-// Two purges at once: both end, and nothing is left.
+// Two purges at once: both finish, and nothing is left.
 func TestPurgeTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }

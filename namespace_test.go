@@ -106,7 +106,7 @@ func TestNamespaceRefuses(t *testing.T) {
 	wantConfigError(t, err, "max")
 }
 
-// Through this process, a deletion and a recovery are seen at once, also by views that used the namespace before.
+// A deletion and a recovery through this process take effect at once, also in views that used the namespace before.
 func TestDeletedNamespaceAtOnce(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()

@@ -12,47 +12,49 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// NearLimitEvent says that an entity has used much of a limit, or that the limit refused it.
+// NearLimitEvent reports that an entity has used much of a limit, or that the limit refused it.
 //
-// It is told once per window and not again until usage was below the threshold in a later one, as far as this process
-// has seen. Of the same event every process has the same ID, so that a receiver can tell a fleet's repetitions.
+// An event is sent once per window, and only again in a later window after usage was below the threshold, as far as
+// this process has seen. The same event has the same ID in every process, so a receiver can recognize repetitions from
+// a fleet.
 type NearLimitEvent struct {
 	ID                          string // 32 hexadecimal digits
-	Namespace, Entity, Resource string // of the limit: the entity may be a parent of who asked
+	Namespace, Entity, Resource string // of the limit: the entity may be a parent of the one in the request
 	Limit                       string
 	Override                    bool // the limit came with the request
 	Shadow                      bool // the limit does not refuse this entity; see [Enforce]
 	Kind                        NearLimitKind
-	// Percent is the threshold that was reached; of a refusal, how much of the burst was used, rounded down.
+	// Percent is the threshold that was reached; for a refusal, the used percentage of the burst, rounded down.
 	Percent int
-	Used    int64 // tokens of the burst, rounded up; more than Of in debt
-	Of      int64 // tokens: the burst
-	// WindowStart and WindowLength are the window in which it is told once: of a threshold the limit's period, at least
-	// a minute; of a refusal an hour. Windows are aligned to 2024-01-01T00:00:00Z, so to minutes, hours and days UTC.
+	Used    int64 // tokens used of the burst, rounded up; more than Of in debt
+	Of      int64 // the burst in tokens
+	// WindowStart and WindowLength are the window in which the event is sent once: for a threshold the limit's period,
+	// at least a minute; for a refusal an hour. Windows are aligned to 2024-01-01T00:00:00Z, so to minutes, hours and
+	// days in UTC.
 	WindowStart  time.Time
 	WindowLength time.Duration
 	At           time.Time // the store's time
 }
 
-// NearLimitKind is what a [NearLimitEvent] tells of.
+// NearLimitKind is the kind of a [NearLimitEvent].
 type NearLimitKind string
 
-// What a NearLimitEvent tells of.
+// The kinds of NearLimitEvent.
 const (
-	NearThreshold NearLimitKind = "threshold" // so much of the burst is used
+	NearThreshold NearLimitKind = "threshold" // usage of the burst has reached a threshold
 	NearRefused   NearLimitKind = "refused"   // the first refusal in an hour
 )
 
 // Thresholds are the percentages of a limit's burst at which [Observer.NearLimit] is called: from 1 to 100, ascending,
-// at most 8. Nil is the default, 80, 95 and 100; empty but not nil is none.
+// at most 8. Nil means the default of 80, 95 and 100; empty but not nil means none.
 type Thresholds []int
 
-// maxThresholds is how many thresholds there are at most.
+// maxThresholds is the maximum number of thresholds.
 const maxThresholds = 8
 
 var defaultThresholds = Thresholds{80, 95, 100}
 
-// ParseThresholds reads percentages with commas between them, none (or "") for none, and default for the default.
+// ParseThresholds parses percentages separated by commas, none (or "") for none, and default for the default.
 func ParseThresholds(text string) (Thresholds, error) {
 	switch text {
 	case "default":
@@ -86,7 +88,7 @@ func (t Thresholds) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Validate reports what the limiter would refuse of thresholds, as a [*ConfigError].
+// Validate reports what the limiter would reject in thresholds, as a [*ConfigError].
 func (t Thresholds) Validate() error {
 	if len(t) > maxThresholds {
 		return configErr("near_limit", "has %d thresholds, at most %d are allowed", len(t), maxThresholds)
@@ -102,12 +104,12 @@ func (t Thresholds) Validate() error {
 	return nil
 }
 
-// Equal reports whether both say the same: the default is not equal to a list that is the same now.
+// Equal reports whether both mean the same. The default is not equal to a list of the same values.
 func (t Thresholds) Equal(o Thresholds) bool { return slices.Equal(t, o) && (t == nil) == (o == nil) }
 
-// SetNearLimit sets at which shares of the namespace's limits [Observer.NearLimit] is called.
+// SetNearLimit sets the thresholds at which [Observer.NearLimit] is called for the namespace's limits.
 //
-// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) SetNearLimit(ctx context.Context, t Thresholds) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -118,7 +120,7 @@ func (l *Limiter) SetNearLimit(ctx context.Context, t Thresholds) error {
 	})
 }
 
-// id returns what names the event to receivers. Ids hold no zero byte.
+// id returns the event's ID for receivers. Ids of entities and limits contain no zero byte.
 func (e *NearLimitEvent) id(space string) string {
 	percent := e.Percent
 	if e.Kind == NearRefused {
@@ -131,7 +133,7 @@ func (e *NearLimitEvent) id(space string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// observeNear tells of the limits that a decision has brought near their end, or that refused it.
+// observeNear reports the limits that a decision has brought near their end, and those that refused.
 func (l *Limiter) observeNear(ctx context.Context, t Thresholds, debits []store.Debit, out store.Outcome) {
 	n := l.core.near
 	if n == nil {
@@ -163,13 +165,13 @@ func (le *Lease) nearAdjusted(ctx context.Context, debits []store.Debit, out sto
 		charges += len(debits[i].Charges)
 	}
 	if charges != len(out.Levels) {
-		return // something came back to a bucket that is gone: the next decision tells of the others
+		return // tokens came back to a bucket that is gone: the next decision reports the others
 	}
 	p := le.plan
-	if p.chain == nil { // of a lease that was held
+	if p.chain == nil { // the plan of a lease that was held
 		var err error
 		if _, p, err = le.lim.plan(context.WithoutCancel(ctx), p.entity, p.resource, !le.overrides()); err != nil {
-			return // the next decision tells
+			return // the next decision reports it
 		}
 	}
 	o := nearLook{thresholds: p.nearLimit.orDefault(), at: out.At, now: nanosOf(out.At)}
@@ -190,14 +192,14 @@ func (t Thresholds) orDefault() Thresholds {
 	return t
 }
 
-// overrides reports whether the request brought its entity's limits along.
+// overrides reports whether the request brought its own limits.
 func (le *Lease) overrides() bool {
 	return slices.ContainsFunc(le.debits, func(d store.Debit) bool {
 		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Limit.Override })
 	})
 }
 
-// shadowed reports whether a limit is in shadow for its bucket's entity.
+// shadowed reports whether a limit is in shadow for the bucket's entity.
 func (p *plan) shadowed(b store.Bucket, limit string) bool {
 	for i := range p.links {
 		if p.links[i].bucket == b {

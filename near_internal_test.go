@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What was told is bounded: of more limits than fit, those whose windows ended first are told again, and counted.
+// The memory of reported events is bounded: if more limits come up than fit, those whose windows ended first are
+// forgotten, reported again, and counted.
 func TestNearForgets(t *testing.T) {
 	t.Parallel()
 	n := newNear(func(context.Context, NearLimitEvent) {})
@@ -19,7 +20,7 @@ func TestNearForgets(t *testing.T) {
 	const all = fit + fit/4
 	o := nearLook{thresholds: Thresholds{80}}
 	tell := func(i int) bool {
-		window := told{start: int64(i), end: int64(i + 1)} // each later than those before
+		window := told{start: int64(i), end: int64(i + 1)} // each window is later than those before
 		return n.see(nearKey{bucket: store.Bucket{Entity: fmt.Sprint(i)}, limit: "tpm"}, &o, window, 0, 90) != 0
 	}
 	for i := range all {
@@ -38,7 +39,7 @@ func TestNearForgets(t *testing.T) {
 	}
 }
 
-// TestNearModel holds what is told against the rule, word for word, over histories of shares used.
+// TestNearModel compares the reports with a literal implementation of the rule, over histories of shares used.
 func TestNearModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -50,7 +51,7 @@ func TestNearModel(t *testing.T) {
 			low, high int
 		}
 		var looks []look
-		fired := map[int]int{} // by threshold: the look
+		fired := map[int]int{} // by threshold: the look at which it fired
 		for i := range rapid.IntRange(1, 30).Draw(rt, "looks") {
 			l := look{high: rapid.IntRange(0, 120).Draw(rt, "high")}
 			l.low = rapid.IntRange(0, l.high).Draw(rt, "low")

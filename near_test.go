@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// nearLog is what an observer was told of limits near their end.
+// nearLog records the near-limit events that an observer receives.
 type nearLog struct {
 	mu     sync.Mutex
 	events []weir.NearLimitEvent
@@ -29,7 +29,7 @@ func (n *nearLog) observe(cfg *weir.Config) {
 	}}
 }
 
-// drain returns the events since the last time, in a short form.
+// drain returns the events since the last call, in a short form.
 func (n *nearLog) drain() (texts []string) {
 	for _, e := range n.take() {
 		var marks string
@@ -78,13 +78,13 @@ func TestNearLimit(t *testing.T) {
 	near.want(t, "all at once",
 		"alice api tpm threshold 95% 100/100 12:00+1h0m0s", "alice api tpm threshold 100% 100/100 12:00+1h0m0s")
 
-	// It falls, and is reached again, in the same window.
+	// Usage falls and reaches the threshold again in the same window.
 	b.clock.advance(30 * time.Minute)
 	b.take("alice", weir.Tokens{"tpm": 1})
 	b.take("alice", weir.Tokens{"tpm": 45})
 	near.want(t, "the same window")
 
-	// In a later one, 80 and 95 without a fall below: only 100 was.
+	// In a later window: usage has not fallen below 80 and 95 before, only below 100.
 	b.clock.advance(27 * time.Minute)
 	b.take("alice", weir.Tokens{"tpm": 49})
 	b.clock.advance(3 * time.Minute)
@@ -94,7 +94,7 @@ func TestNearLimit(t *testing.T) {
 	near.want(t, "a fall under 100 only", "alice api tpm threshold 100% 100/100 13:00+1h0m0s")
 }
 
-// A fall counts in a later window only, also one that nobody has seen.
+// A fall counts only in a later window, even if no call has observed it.
 func TestNearLimitArmedAgain(t *testing.T) {
 	t.Parallel()
 	var near nearLog
@@ -104,13 +104,13 @@ func TestNearLimitArmedAgain(t *testing.T) {
 	b.take("alice", weir.Tokens{"tpm": 60})
 	near.want(t, "60", "alice api tpm threshold 50% 60/100 12:00+1h0m0s")
 	b.clock.advance(59 * time.Minute)
-	b.take("alice", weir.Tokens{"tpm": 79}) // 1 was used still
+	b.take("alice", weir.Tokens{"tpm": 79}) // 1 was still used
 	near.want(t, "a fall in the same window")
 	b.clock.advance(2 * time.Minute)
-	b.take("alice", weir.Tokens{"tpm": 0}) // 76.7: has not fallen in this window
+	b.take("alice", weir.Tokens{"tpm": 0}) // 76.7 used: no fall within this window
 	near.want(t, "a later window without a fall")
 	b.clock.advance(58 * time.Minute)
-	b.take("alice", weir.Tokens{"tpm": 60}) // 18.3 were used, which nobody has seen
+	b.take("alice", weir.Tokens{"tpm": 60}) // 18.3 were used, which no call has observed
 	near.want(t, "a fall that nobody has seen", "alice api tpm threshold 50% 60/100 13:00+1h0m0s")
 	b.clock.advance(3 * time.Hour)
 	b.take("alice", weir.Tokens{"tpm": 1})
@@ -118,7 +118,7 @@ func TestNearLimitArmedAgain(t *testing.T) {
 	near.want(t, "a fall", "alice api tpm threshold 50% 50/100 16:00+1h0m0s")
 }
 
-// A limit that was given a longer period is told of in its first window, too, which began before what was told.
+// A limit whose period was lengthened is reported in its first window too, although that window began before the last report.
 func TestNearLimitPeriodChanged(t *testing.T) {
 	t.Parallel()
 	var near nearLog
@@ -167,7 +167,7 @@ func TestNearLimitWindowOfAMinute(t *testing.T) {
 	near.want(t, "the next minute", "alice api rps threshold 100% 10/10 12:01+1m0s")
 }
 
-// The parent's limits count for all of its children together, and it is the parent who is named.
+// The parent's limits count for all its children together, and the event names the parent.
 func TestNearLimitParent(t *testing.T) {
 	t.Parallel()
 	var near nearLog
@@ -202,7 +202,7 @@ func TestNearLimitAdjust(t *testing.T) {
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 200}))
 	near.want(t, "another in the window")
 
-	// One that was held is adjusted by a process that has seen nothing of it.
+	// A held lease is adjusted by a process that has no history of it.
 	held := lease.Hold("id", noon.Add(time.Hour))
 	peer := b.peer(near.observe)
 	must(t, peer.resume(held).Adjust(b.ctx, weir.Tokens{"tpm": 1}))
@@ -265,7 +265,7 @@ func TestNearLimitAcquireAll(t *testing.T) {
 		"bob api tpm refused override 83% 5/6 12:00+1h0m0s", "alice api tpm refused 82% 82/100 12:00+1h0m0s")
 }
 
-// Every process names the same event alike, and different ones differently.
+// Every process gives the same event the same ID, and different events different IDs.
 func TestNearLimitID(t *testing.T) {
 	t.Parallel()
 	var near nearLog
@@ -293,7 +293,7 @@ func TestNearLimitID(t *testing.T) {
 	if len(first) != 4 || len(ids) != 10 {
 		t.Errorf("%d events have %d ids, want 10", len(first)+6, len(ids))
 	}
-	// It is part of the format: receivers may keep ids for longer than a version of weir lasts.
+	// The ID is part of the format: receivers may keep IDs for longer than a weir version is in use.
 	if got, want := first[0].ID, "fa6e8bac0237e4663b7e7aae1cd37ae6"; got != want {
 		t.Errorf("id %s, want %s", got, want)
 	}
@@ -316,7 +316,7 @@ func TestNearLimitSettings(t *testing.T) {
 	if got := get(); !slices.Equal(got, weir.Thresholds{80, 95}) {
 		t.Errorf("80, 95 is read as %v", got)
 	}
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow)) // leaves it as it is
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow)) // no change
 	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{80, 95}))
 	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, ""))
 	must(t, b.SetNearLimit(b.ctx, nil))
@@ -356,7 +356,7 @@ func TestNearLimitSettings(t *testing.T) {
 	}
 }
 
-// Many who spend at a time are told of once.
+// If many callers spend at once, the event is reported once.
 func TestNearLimitConcurrently(t *testing.T) {
 	t.Parallel()
 	var near nearLog

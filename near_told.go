@@ -16,13 +16,13 @@ import (
 
 const (
 	nearShards = 16
-	// maxNear is of how many limits of buckets a shard remembers what was told.
+	// maxNear is the number of limits of buckets for which a shard remembers the events sent.
 	maxNear = 4096
 	// refusedEvery is the window of refusals.
 	refusedEvery = time.Hour
 )
 
-// near remembers what was told of limits that are near their end.
+// near remembers the near-limit events that were sent.
 type near struct {
 	tell      func(context.Context, NearLimitEvent)
 	seed      maphash.Seed
@@ -36,16 +36,16 @@ type nearShard struct {
 	told map[nearKey][]told
 }
 
-// nearKey is a limit of a bucket.
+// nearKey identifies a limit of a bucket.
 type nearKey struct {
 	bucket   store.Bucket
 	limit    string
 	override bool
 }
 
-// told is an event that is not to be repeated.
+// told is an event that was sent and must not be repeated.
 type told struct {
-	percent    int   // the threshold; 0 of a refusal
+	percent    int   // the threshold; 0 for a refusal
 	start, end int64 // of the window, in nanoseconds since the epoch of limits' clocks
 }
 
@@ -54,14 +54,14 @@ func (t told) length() int64 { return t.end - t.start }
 // nearLook is one look at a limit.
 type nearLook struct {
 	thresholds Thresholds
-	at         time.Time // the store's
+	at         time.Time // the store's time
 	now        int64     // the same
 	shadow     bool
 	refused    bool
-	moved      int64 // millitokens that were just debited, or given back
+	moved      int64 // millitokens just debited or, if negative, given back
 }
 
-// due are the events that a look leads to: a bit for each threshold, and one for a refusal.
+// due is a set of events to send: one bit for each threshold, and one for a refusal.
 type due uint16
 
 const refusalDue due = 1 << maxThresholds
@@ -72,11 +72,11 @@ func newNear(tell func(context.Context, NearLimitEvent)) *near {
 
 func percentOf(used, burst int64) int {
 	hi, lo := bits.Mul64(uint64(max(used, 0)), 100)
-	q, _ := bits.Div64(hi, lo, uint64(burst)) // hi is at most 50, and a burst at least a token
+	q, _ := bits.Div64(hi, lo, uint64(burst)) // hi is at most 50, and a burst at least one token
 	return int(min(q, 1<<31-1))
 }
 
-// look tells what there is to tell of a limit.
+// look sends the events that are due for a limit.
 func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.Level, o *nearLook) {
 	lim := lv.Limit
 	p := paramsOf(lim)
@@ -108,7 +108,7 @@ func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.L
 	}
 }
 
-// windowAt returns the window of a length that now lies in.
+// windowAt returns the window of the given length that contains now.
 func windowAt(now int64, length time.Duration) told {
 	start := now - now%int64(length)
 	if start > now {
@@ -117,9 +117,9 @@ func windowAt(now int64, length time.Duration) told {
 	return told{start: start, end: start + int64(length)}
 }
 
-// see finds out, and remembers, what is to be told of a limit of which this share is used, and was just before or after at the
-// lowest. A limit that was given another period has windows of its own; overrides, which may differ from request to
-// request, have not.
+// see returns the events that are due for a limit, and remembers them as sent. high is the used percentage now, low the
+// lower of the percentages just before and after. A limit whose period has changed has windows of its own; overrides,
+// which may differ from request to request, do not.
 func (n *near) see(k nearKey, o *nearLook, window told, low, high int) (d due) {
 	s := &n.shards[maphash.Comparable(n.seed, k)%nearShards]
 	quiet := !o.refused && (len(o.thresholds) == 0 || high < o.thresholds[0])
@@ -157,7 +157,7 @@ func (n *near) see(k nearKey, o *nearLook, window told, low, high int) (d due) {
 	return d
 }
 
-// keep remembers what was told of a limit. The shard is locked.
+// keep remembers the events sent for a limit. The shard is locked.
 func (n *near) keep(s *nearShard, k nearKey, has []told, known bool) {
 	switch {
 	case len(has) == 0:
@@ -176,7 +176,7 @@ func (n *near) keep(s *nearShard, k nearKey, has []told, known bool) {
 	s.size.Store(int64(len(s.told)))
 }
 
-// forget drops an eighth of a shard: what ended first.
+// forget drops an eighth of a shard: the entries whose windows ended first.
 func (n *near) forget(s *nearShard) {
 	type entry struct {
 		key nearKey
@@ -194,7 +194,7 @@ func (n *near) forget(s *nearShard) {
 	}
 }
 
-// stats returns of how many limits it is remembered what was told, and of how many that had to be forgotten.
+// stats returns the number of limits whose events are remembered, and of those that had to be forgotten.
 func (n *near) stats() (size int, forgotten uint64) {
 	if n == nil {
 		return 0, 0

@@ -8,32 +8,33 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Observer is told what happens, for metrics and traces. Its functions are called on the caller's goroutine, must be
-// fast and safe for concurrent use, and may be nil.
+// Observer receives events, for metrics and traces. Its functions are called on the caller's goroutine, so they must be
+// fast and safe for concurrent use. Any of them may be nil.
 type Observer struct {
-	// Decided is called for each decision, also of a degraded one.
+	// Decided is called for each decision, including degraded ones.
 	Decided func(ctx context.Context, e DecidedEvent)
-	// Called is called after each call of the store, with how long it took.
+	// Called is called after each call to the store, with its duration.
 	Called func(ctx context.Context, e CalledEvent)
-	// Adjusted is called when an adjustment or a rollback of a lease was made.
+	// Adjusted is called after a lease was adjusted or rolled back.
 	Adjusted func(ctx context.Context, e AdjustedEvent)
-	// WouldRefuse is called for each limit in shadow that would have refused a request, had it been enforced. Allow
-	// asks the store for more where it is set and a limit is in shadow.
+	// WouldRefuse is called for each limit in shadow that would have refused a request had it been enforced. If it is
+	// set and a limit is in shadow, Allow also asks the store for the levels of the limits.
 	WouldRefuse func(ctx context.Context, e WouldRefuseEvent)
-	// NearLimit is called when so much of a limit is used as [Limiter.SetNearLimit] says, and for the first refusal of an
-	// hour; also of parents' limits, and of those in shadow, which do not refuse. Each event is told once per window,
-	// as far as this process remembers; see [CacheStats]. Allow asks the store for more where it is set.
+	// NearLimit is called when the used part of a limit reaches a threshold (see [Limiter.SetNearLimit]), and for the
+	// first refusal in an hour. It is also called for parents' limits, and for limits in shadow, which do not refuse.
+	// Each event is sent once per window, as far as this process remembers; see [CacheStats]. If it is set, Allow also
+	// asks the store for the levels of the limits.
 	NearLimit func(ctx context.Context, e NearLimitEvent)
-	// Unreadable is called when a record of the catalog was read that cannot be used. What was known before serves on,
-	// and it is read again within seconds.
+	// Unreadable is called when the limiter reads a catalog record that it cannot use. The last known contents stay in
+	// use, and the record is read again within seconds.
 	Unreadable func(ctx context.Context, e UnreadableEvent)
-	// Breaker is called when the limiter stops asking a store that does not answer, when it asks it once to find out
-	// whether it does again, and when it asks it as usual again. It must not call the limiter.
+	// Breaker is called when the limiter stops calling a store that does not answer, when it probes the store with one
+	// call, and when it resumes normal calls. It must not call the limiter.
 	Breaker func(ctx context.Context, e BreakerEvent)
 }
 
-// JoinObservers returns an observer that tells all of obs, in their order. Those that are nil count for nothing, and a
-// function that none of them has stays nil, so that nothing is done for it. Functions that are set later do not count.
+// JoinObservers returns an observer that passes events to all of obs, in order, ignoring nil ones. A function that none
+// of them has stays nil, so it costs nothing. Functions that are set later are not called.
 func JoinObservers(obs ...*Observer) *Observer {
 	return &Observer{
 		Decided:     join(obs, func(o *Observer) func(context.Context, DecidedEvent) { return o.Decided }),
@@ -67,32 +68,35 @@ func join[E any](obs []*Observer, of func(*Observer) func(context.Context, E)) f
 	}
 }
 
-// DecidedEvent is one decision.
+// DecidedEvent describes one decision.
 type DecidedEvent struct {
 	Namespace, Entity, Resource string
 	Allowed                     bool
 	Degraded                    bool  // the store did not make it
-	Cause                       Cause // why it did not
-	Err                         error // the error that the caller got, if not allowed; nil where Allow reports a refusal
+	Cause                       Cause // why the store did not make it
+	Err                         error // the error that the caller got if not allowed; nil if Allow reports a refusal
 	Took                        time.Duration
-	// Part is the request's place among those that [Limiter.AcquireAll] decided together; they have the same error.
+	// Part is the index of the request in the call of [Limiter.AcquireAll] that decided it. All its requests have the
+	// same error.
 	Part int
 
 	debits *[]store.Debit // one word, and comparable
 	share  *Share
 }
 
-// Debits returns what the decision debited, parents included, as [DecidedEvent.Spent] does, and of which share of the
-// limits: those that it names are the cell's part. It is good until Decided returns, and is not to be changed.
+// Debits returns what the decision debited, parents included, under the same conditions as [DecidedEvent.Spent]. The
+// limits in it are scaled to the cell's share, which is the second result. The result is valid until Decided returns and
+// must not be modified.
 func (e DecidedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
 
-// Spent returns the tokens that the decision debited, by the name of the limit: nothing unless it was allowed, by the
-// store or, of a local share, without. What parents are charged besides is not counted again. Limits in shadow may be missing. It is good until Decided returns.
+// Spent returns the tokens that the decision debited, by limit name. It is empty unless the request was allowed by the
+// store or by a local share. Charges to parents are not counted again. Limits in shadow may be missing. The result is
+// valid until Decided returns.
 func (e DecidedEvent) Spent() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) { spent(e.debits, yield) }
 }
 
-// AdjustedEvent is a change of what a lease holds: an adjustment, or a rollback.
+// AdjustedEvent describes a change of what a lease holds: an adjustment or a rollback.
 type AdjustedEvent struct {
 	Namespace, Entity, Resource string
 
@@ -100,8 +104,8 @@ type AdjustedEvent struct {
 	share  *Share
 }
 
-// Debits returns what was debited or, negative, given back, as [DecidedEvent.Debits] does; of a lease that was resumed the
-// share is not known, and zero. It is good until Adjusted returns, and is not to be changed.
+// Debits returns what was debited or, if negative, given back, as [DecidedEvent.Debits] does. For a lease that was
+// resumed, the share is unknown and zero. The result is valid until Adjusted returns and must not be modified.
 func (e AdjustedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
 
 func debited(from *[]store.Debit, of *Share) ([]store.Debit, Share) {
@@ -111,13 +115,13 @@ func debited(from *[]store.Debit, of *Share) ([]store.Debit, Share) {
 	return *from, *of
 }
 
-// Spent returns the tokens that were debited or, negative, given back, as [DecidedEvent.Spent] does. It is good until
-// Adjusted returns.
+// Spent returns the tokens that were debited or, if negative, given back, as [DecidedEvent.Spent] does. The result is
+// valid until Adjusted returns.
 func (e AdjustedEvent) Spent() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) { spent(e.debits, yield) }
 }
 
-// spent tells each limit's name once, of the first bucket that has it.
+// spent yields each limit's name once, with the amount from the first bucket that has it.
 func spent(from *[]store.Debit, yield func(string, int64) bool) {
 	if from == nil {
 		return
@@ -132,7 +136,7 @@ func spent(from *[]store.Debit, yield func(string, int64) bool) {
 	}
 }
 
-// charges reports whether a debit charges a limit of the name.
+// charges reports whether a debit charges a limit of that name.
 func charges(debits []store.Debit, limit string) bool {
 	for i := range debits {
 		for _, c := range debits[i].Charges {
@@ -144,23 +148,23 @@ func charges(debits []store.Debit, limit string) bool {
 	return false
 }
 
-// WouldRefuseEvent is a request that a limit in shadow would have refused.
+// WouldRefuseEvent describes a request that a limit in shadow would have refused.
 type WouldRefuseEvent struct {
-	Namespace, Entity, Resource string // of the limit: the entity may be a parent of who asked
+	Namespace, Entity, Resource string // of the limit: the entity may be a parent of the one in the request
 	Limit                       string
 	Requested                   int64 // tokens
-	Allowed                     bool  // it was admitted: no other limit refused it
+	Allowed                     bool  // the request was admitted: no other limit refused it
 }
 
-// UnreadableEvent is a record that cannot be used. Err is a [*StoreError] that names it.
+// UnreadableEvent reports a record that cannot be used. Err is a [*StoreError] that names it.
 type UnreadableEvent struct{ Err error }
 
-// BreakerEvent is a change of whether the store is asked.
-type BreakerEvent struct{ State string } // "closed": it is, "open": not, "half-open": once
+// BreakerEvent reports a change in whether the store is called.
+type BreakerEvent struct{ State string } // "closed": it is; "open": it is not; "half-open": one probe
 
-// CalledEvent is one call of the store.
+// CalledEvent describes one call to the store.
 type CalledEvent struct {
-	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget"
+	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget", "usage", "count"
 	Took time.Duration
 	Err  error
 }
@@ -171,7 +175,7 @@ func (c *core) observeCall(ctx context.Context, op string, began time.Time, err 
 	}
 }
 
-// beginning is when a decision begins, if somebody is to be told how long it takes.
+// beginning returns the start time of a decision if an observer wants its duration.
 func (c *core) beginning() (began time.Time) {
 	if c.cfg.Observer.Decided != nil {
 		began = time.Now()
@@ -197,7 +201,7 @@ func (l *Limiter) observeDecision(ctx context.Context, began time.Time, req *Req
 	}
 }
 
-// observeAllowed tells of a decision of Allow. The plan is nil if the store did not make it.
+// observeAllowed reports a decision of Allow. The plan is nil if the store did not make it.
 func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, resource string, p *plan, allowed bool, cause Cause, err error) {
 	e := DecidedEvent{
 		Namespace: l.name, Entity: entity, Resource: resource,
@@ -211,7 +215,7 @@ func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, r
 
 func (le *Lease) tellAdjusted(ctx context.Context, debits []store.Debit) {
 	if f := le.lim.core.cfg.Observer.Adjusted; f != nil && len(debits) > 0 {
-		told := debits // or the parameter would be on the heap, told or not
+		told := debits // a copy, so that the parameter stays off the heap if nobody is told
 		f(ctx, AdjustedEvent{le.lim.name, le.plan.entity, le.plan.resource, &told, &le.plan.share})
 	}
 }

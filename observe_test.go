@@ -28,7 +28,7 @@ func TestJoinObservers(t *testing.T) {
 	}
 }
 
-// TestJoinObserversLeavesOutNone fails when a field is added to Observer and not to what joins them.
+// TestJoinObserversLeavesOutNone fails if a field is added to Observer but not to JoinObservers.
 func TestJoinObserversLeavesOutNone(t *testing.T) {
 	t.Parallel()
 	calls := make([]int, reflect.TypeFor[weir.Observer]().NumField())

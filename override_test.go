@@ -15,14 +15,14 @@ func with(limits ...weir.Limit) func(weir.Tokens) weir.Request {
 	}
 }
 
-// Calls that pass an equal limit share its state; different ones, and the entity's own, do not disturb each other.
+// Calls that pass an equal limit share its state. Different limits, and the entity's own, do not affect each other.
 func TestOverrideState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.set("alice", "", weir.PerMinute("rpm", 5))
 	one := weir.Tokens{"rpm": 1}
 	small, large := with(weir.PerMinute("rpm", 2)), with(weir.PerMinute("rpm", 100))
-	sameName := with(weir.PerMinute("rpm", 2).WithBurst(3)) // another burst is another limit
+	sameName := with(weir.PerMinute("rpm", 2).WithBurst(3)) // another burst makes another limit
 	b.takeFor(small(one))
 	b.takeFor(small(one))
 	over := b.refusedFor(small(one))
@@ -39,7 +39,7 @@ func TestOverrideState(t *testing.T) {
 	b.takeFor(small(one))
 	b.refusedFor(small(one))
 
-	// Two in one request: the same bucket, all or none.
+	// Two requests in one call: the same bucket, all or nothing.
 	two := with(weir.PerMinute("rpm", 2), weir.PerMinute("tpm", 10))
 	b.refusedFor(two(weir.Tokens{"rpm": 1, "tpm": 1}))
 	b.takeFor(two(weir.Tokens{"tpm": 10}))
@@ -57,7 +57,7 @@ func TestOverrideAppliesToLiveBuckets(t *testing.T) {
 func TestOverrideIsNotStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.takeFor(with(weir.PerMinute("rpm", 2))(weir.Tokens{"rpm": 1})) // no limits anywhere, nor are they needed
+	b.takeFor(with(weir.PerMinute("rpm", 2))(weir.Tokens{"rpm": 1})) // no limits are set anywhere, and none are needed
 	_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 	wantErr(t, err, weir.ErrNoLimits)
 	for _, kind := range store.Kinds {
@@ -67,7 +67,7 @@ func TestOverrideIsNotStored(t *testing.T) {
 	}
 }
 
-// The entity's limits are not read; its parents are charged by their own.
+// The entity's limits are not read; its parents are charged under their own limits.
 func TestOverrideAndParents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,7 +95,7 @@ func TestOverrideAndParents(t *testing.T) {
 	if over.Statuses[0].Refused || !over.Statuses[1].Refused {
 		t.Errorf("%+v", over.Statuses)
 	}
-	fresh.takeFor(with(weir.PerMinute("rpm", 100))(weir.Tokens{"rpm": 20})) // the refusal took nothing of the override
+	fresh.takeFor(with(weir.PerMinute("rpm", 100))(weir.Tokens{"rpm": 20})) // the refused request debited nothing from the override
 }
 
 func TestTooManyOverrides(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTooManyOverrides(t *testing.T) {
 	_, err = b.Wait(b.ctx, req(16))
 	wantConfigError(t, err, "limits")
 	r := req(16)
-	r.OnUnavailable = weir.Allow // a mistake is no trouble of the store
+	r.OnUnavailable = weir.Allow // a caller's mistake is not a store failure
 	_, err = b.Acquire(b.ctx, r)
 	wantConfigError(t, err, "limits")
 	b.take("alice", weir.Tokens{"rpm": 1})

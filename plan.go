@@ -7,45 +7,44 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// plan is what there is to know about requests of one entity on one resource: whom they charge and which limits
-// apply. It is made from cached records and lives as long as they do, or until one of them changes through this
-// process.
+// plan is what is needed to decide requests of one entity on one resource: which buckets they charge, and which limits
+// apply. It is made from cached records, and lives until they expire or one of them changes through this process.
 type plan struct {
 	entity, resource string
 	expires          int64         // nanoseconds since the limiter's start
-	generation       atomic.Uint64 // of the space, up to which the plan is known to be good
+	generation       atomic.Uint64 // of the space, up to which the plan is known to be valid
 
 	space         *space
 	chain         []string      // the entity and its parents as far as they are charged
-	links         []link        // those of the chain that have limits
-	own           link          // of a plan for requests that bring limits along: the entity, without limits
+	links         []link        // the members of the chain that have limits
+	own           link          // in a plan for requests that bring limits: the entity, without limits
 	allow         []store.Debit // the debits of Allow; nil if no limit counts requests
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
-	onUnavailable Unavailable   // where the request does not say it
-	guessed       bool          // it goes by more general limits, for those of an entity are not known
-	doubted       bool          // whether what it goes by was changed is not known, and the stricter counts
-	nearLimit     Thresholds    // of the system's record; nil: the default
+	onUnavailable Unavailable   // unless the request sets it
+	guessed       bool          // it uses more general limits, because an entity's own are not known
+	doubted       bool          // its records may have been changed; the stricter version counts
+	nearLimit     Thresholds    // from the system's record; nil for the default
 	shadows       bool          // some limit is in shadow
-	share         Share         // by which the limits are
-	forgotten     sync.Once     // what it was made of
-	refusals      atomic.Int64  // of Allow, not handed to the tallies yet
-	quick         atomic.Int64  // of its quick form, which are hits of the space, too
+	share         Share         // the share that the limits are scaled by
+	forgotten     sync.Once     // for the cached records that it was made from
+	refusals      atomic.Int64  // by Allow, not yet handed to the tallies
+	quick         atomic.Int64  // refusals by the quick form of Allow, which are also hits of the space
 }
 
 // link is one bucket of a plan.
 type link struct {
 	bucket   store.Bucket
 	source   Source
-	manifest string // that declares the limits
+	manifest string // the manifest that declares the limits
 	limits   []store.Limit
-	shadow   shadows       // which of them are in shadow for the entity
-	one      *store.Charge // of the view that the limits are from
+	shadow   shadows       // the limits that are in shadow for the entity
+	one      *store.Charge // of the view that the limits come from
 	epoch    uint64
 	ref      *store.Ref
 }
 
-// countsRequests says which limits [Limiter.Allow] charges.
+// countsRequests reports whether [Limiter.Allow] charges a limit of that name.
 func countsRequests(name string) bool {
 	switch name {
 	case "rps", "rpm", "rph", "rpd", "requests":
@@ -54,7 +53,7 @@ func countsRequests(name string) bool {
 	return false
 }
 
-// oneCharge returns what Allow charges if these are all the limits, and there is one.
+// oneCharge returns what Allow charges if these are all the limits and there is exactly one; otherwise nil.
 func oneCharge(limits []store.Limit) *store.Charge {
 	if len(limits) != 1 || !countsRequests(limits[0].Name) {
 		return nil
@@ -62,7 +61,7 @@ func oneCharge(limits []store.Limit) *store.Charge {
 	return &store.Charge{Limit: &limits[0], Amount: 1000}
 }
 
-// prepareAllow makes the debits of [Limiter.Allow], once for all calls.
+// prepareAllow makes the debits of [Limiter.Allow] once for all calls.
 func (p *plan) prepareAllow() {
 	counts := false
 	debits := make([]store.Debit, len(p.links))

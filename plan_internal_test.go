@@ -47,7 +47,7 @@ func TestPlansConcurrently(t *testing.T) {
 func TestPlansFindsAll(t *testing.T) {
 	t.Parallel()
 	p := newPlans(10_000)
-	for round := range 2 { // the second replaces
+	for round := range 2 { // the second round replaces
 		for i := range 5000 {
 			pl := &plan{entity: fmt.Sprint("e", i), resource: "r"}
 			p.put(pl)
@@ -64,7 +64,7 @@ func TestPlansFindsAll(t *testing.T) {
 			t.Fatalf("plan %d is gone", i)
 		}
 	}
-	// Names that run together are different.
+	// Keys whose names concatenate to the same string are different.
 	p.put(&plan{entity: "ab", resource: "c"})
 	if p.get("a", "bc") != nil || p.get("c", "ab") != nil || p.get("ab", "c") == nil {
 		t.Error("mixed up")
@@ -118,7 +118,7 @@ func TestChangeConcerns(t *testing.T) {
 	}
 }
 
-// A plan that missed more changes than are remembered counts as changed; one that missed none that concern it does not.
+// A plan that missed more changes than are remembered counts as changed. A plan that missed only unrelated changes does not.
 func TestChangesOverflow(t *testing.T) {
 	t.Parallel()
 	s := newSpace("n", 10)

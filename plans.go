@@ -11,21 +11,21 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// plans is a map from entity and resource to plan that is read without locks: it stands before every decision.
-// A reader that meets a change under way may miss a plan; it is then made again.
+// plans maps entity and resource to a plan. It is read without locks, because every decision goes through it. A reader
+// that meets a concurrent change may miss a plan, which is then made again.
 type plans struct {
 	limit int
 	seed  maphash.Seed
-	heads atomic.Pointer[[]atomic.Pointer[planNode]] // a power of two
-	mu    sync.Mutex                                 // of writers
+	heads atomic.Pointer[[]atomic.Pointer[planNode]] // the length is a power of two
+	mu    sync.Mutex                                 // held by writers
 	size  int
 	// One copy of each resource's name, which stays in the processor's caches however many entities use it.
 	resources map[string]*string
 }
 
-// planNode is a plan's place in the map. With many keys every decision finds it outside the processor's caches, so
-// that what the quick form of Allow needs is here, on one cache line, and what it leads to beside the bucket is shared
-// between entities.
+// planNode is a plan's entry in the map. With many keys, it is outside the processor's caches at every decision. What
+// the quick form of Allow needs is therefore in the node, on one cache line, and what the node refers to, except the
+// bucket, is shared between entities.
 type planNode struct {
 	entity     string
 	resource   *string
@@ -33,8 +33,8 @@ type planNode struct {
 	ref        store.Ref     // of the plan's first link
 	one        *store.Charge // of the plan
 	plan       *plan
-	expires    uint32        // in ticks; the quick form is not for later
-	generation atomic.Uint32 // of the space, its low bits: the plan was good then
+	expires    uint32        // in ticks; after this, the quick form is not used
+	generation atomic.Uint32 // low bits of the space's generation at which the plan was valid
 }
 
 func newPlans(limit int) *plans {
@@ -68,7 +68,7 @@ func (p *plans) get(entity, resource string) *plan {
 	return nil
 }
 
-// put adds a plan that is in no map yet, in the place of the one that there was.
+// put adds a plan that is in no map yet, and replaces the previous one.
 func (p *plans) put(pl *plan) {
 	h := p.hash(pl.entity, pl.resource)
 	p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *plans) put(pl *plan) {
 	if p.size > p.limit {
 		p.drop(heads)
 	}
-	if 2*p.size > len(heads) { // short chains: each step is a cache miss
+	if 2*p.size > len(heads) { // keep chains short: each step is a cache miss
 		p.grow(heads)
 	}
 }
@@ -117,7 +117,7 @@ func (p *plans) intern(resource string) *string {
 	return &resource
 }
 
-// drop forgets about an eighth of the plans, a random run of the map. They are made again when needed.
+// drop removes about an eighth of the plans, from a random run of the map. They are made again when needed.
 func (p *plans) drop(heads []atomic.Pointer[planNode]) {
 	at := rand.N(len(heads))
 	for i := 0; i < len(heads) && p.size > p.limit-p.limit/8; i++ {
@@ -129,7 +129,7 @@ func (p *plans) drop(heads []atomic.Pointer[planNode]) {
 	}
 }
 
-// grow doubles the map. A node's next only ever leads to nodes that were moved before it, so no reader runs in circles.
+// grow doubles the map. A node's next only leads to nodes that were moved before it, so readers never loop.
 func (p *plans) grow(heads []atomic.Pointer[planNode]) {
 	grown := make([]atomic.Pointer[planNode], 2*len(heads))
 	for i := range heads {

@@ -9,8 +9,8 @@ import (
 // tick is the unit of the coarse clock, in nanoseconds.
 const tick = int64(100 * time.Millisecond)
 
-// coarseClock tells how many ticks have passed, without asking the system each time. While it is used it is at most
-// about a tick behind; while it is not, nothing runs.
+// coarseClock returns the number of ticks passed without asking the system each time. In use, it is at most about one
+// tick behind; when it is not used, nothing runs.
 type coarseClock struct{ now atomic.Uint32 }
 
 // read returns the ticks since start, at least 1.
@@ -25,8 +25,8 @@ func (c *coarseClock) read(start time.Time) uint32 {
 	return now
 }
 
-// allowQuick is the usual decision of Allow on a store that never waits: one limit of one bucket, both known. Where
-// anything is not as usual there is no node, and nothing was done.
+// allowQuick is the common case of Allow on a store that never waits: one limit of one bucket, both cached. In any
+// other case it returns no node and has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed bool, _ *planNode) {
 	c := l.core
 	if c.immediate == nil || c.cfg.Observer.Called != nil || c.near != nil || ctx.Err() != nil {
@@ -52,7 +52,7 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	case allowed || c.tallies == nil:
 		s.hits.add()
 	default:
-		c.tallies.refused(n.plan, &n.plan.quick) // counts the hit, too: one atomic step for both
+		c.tallies.refused(n.plan, &n.plan.quick) // also counts the hit, in the same atomic step
 	}
 	return allowed, n
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// direct returns a limiter right on a store in memory, where Allow takes its quick form.
+// direct returns a limiter directly on a store in memory, where Allow takes its quick form.
 func direct(t *testing.T, cfg *memory.Config, change ...func(*weir.Config)) *bundle {
 	t.Helper()
 	c := &clock{now: noon}
@@ -29,7 +29,7 @@ func directOn(t *testing.T, st *memory.Store, c *clock, change ...func(*weir.Con
 	return b
 }
 
-// allows calls Allow until it refuses, and returns how often it did not.
+// allows calls Allow until it refuses, and returns the number of admitted calls.
 func (b *bundle) allows(entity string) (n int) {
 	b.t.Helper()
 	for {
@@ -97,7 +97,7 @@ func TestAllowQuickFollowsChanges(t *testing.T) {
 	b.set("alice", "", weir.PerHour("rpm", 30))
 	b.wantAllows("alice", 4, "a parent")
 
-	other.wantAllows("carol", 8, "through the other") // which now knows
+	other.wantAllows("carol", 8, "through the other") // the other limiter now knows the new limits
 	b.wantAllows("carol", 0, "spent")
 	b.set("carol", "", weir.PerHour("rpm", 10))
 	b.wantAllows("carol", 2, "raised here")
@@ -128,11 +128,11 @@ func TestAllowQuickWithinTTL(t *testing.T) {
 		for range 11 {
 			time.Sleep(time.Second)
 			if ok, _ := b.Allow(b.ctx, "bob", "api"); !ok {
-				break // knows
+				break // it knows
 			}
 		}
 		b.wantAllows("alice", 2, "after the TTL")
-		time.Sleep(time.Second) // what the coarse clock has left to do
+		time.Sleep(time.Second) // lets the coarse clock finish its work
 	})
 }
 
@@ -180,7 +180,7 @@ func TestAllowQuickEnds(t *testing.T) {
 	wantErr(t, err, weir.ErrClosed)
 }
 
-// Everybody at once, on known and unknown entities, while unrelated limits change: exactly the burst.
+// Concurrent callers on known and unknown entities, while unrelated limits change: exactly the burst is admitted.
 func TestAllowQuickConcurrently(t *testing.T) {
 	t.Parallel()
 	b := direct(t, &memory.Config{}, func(c *weir.Config) { c.CacheEntries = 40 })

@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What the catalog holds, as JSON; see docs/format/catalog.md.
+// The catalog's records, as JSON; see docs/format/catalog.md.
 
 type entityRecord struct {
 	Name     string            `json:"name,omitempty"`
@@ -14,7 +14,7 @@ type entityRecord struct {
 	Cascade  bool              `json:"cascade,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Created  time.Time         `json:"created"`
-	Deleting bool              `json:"deleting,omitempty"` // no child may be added any more
+	Deleting bool              `json:"deleting,omitempty"` // no child may be added
 	Moving   bool              `json:"moving,omitempty"`   // about to get another parent; see entity_parent.go
 	Managed  *Managed          `json:"managed,omitempty"`
 }
@@ -22,7 +22,7 @@ type entityRecord struct {
 type limitsRecord struct {
 	Limits        []Limit     `json:"limits,omitempty"`
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
-	NearLimit     Thresholds  `json:"near_limit,omitzero"` // of the system's record only; [] is off
+	NearLimit     Thresholds  `json:"near_limit,omitzero"` // only in the system's record; [] is off
 	Managed       *Managed    `json:"managed,omitempty"`
 }
 

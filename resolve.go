@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// MaxDepth is how many entities a chain has at most: an entity, its parent, and so on.
+// MaxDepth is the maximum number of entities in a chain: an entity, its parent, and so on.
 const MaxDepth = 8
 
-// plan returns what applies to requests of an entity on a resource; own says whether with the entity's own limits.
+// plan returns the plan for requests of an entity on a resource; own says whether it includes the entity's own limits.
 func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (*space, *plan, error) {
 	now := l.core.elapsed()
 	s, err := l.space(ctx, now)
@@ -39,7 +39,8 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 	return s, p, p.usable()
 }
 
-// makePlan walks the chain, one call of the store per entity at most. It shows seen, if not nil, what it finds.
+// makePlan walks the chain, with at most one call to the store per entity. If seen is not nil, it is called with what
+// is found.
 func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity, resource string, own bool, seen func(id string, vs []view)) (*plan, error) {
 	return c.planOf(s, entity, resource, own, seen, lookup{
 		share: func() Share { return c.shareOf(ctx, namespace) },
@@ -47,7 +48,7 @@ func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity,
 	})
 }
 
-// lookup is where what a plan is made of comes from.
+// lookup is the source of the contents of a plan.
 type lookup struct {
 	share func() Share
 	views func([]viewKey) ([]view, time.Time, error)
@@ -64,14 +65,14 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 	var more []string // parents in doubt
 	for id := entity; id != ""; {
 		if len(p.chain) == MaxDepth {
-			return nil, configErr("entity", "%q has a chain of parents deeper than %d", entity, MaxDepth)
+			return nil, configErr("entity", "%q has a chain of more than %d entities", entity, MaxDepth)
 		}
 		keys := viewsOf(s, id, resource)
 		if id == entity && !own {
 			keys = keys[:3]
 		}
 		vs, good, err := from.views(keys)
-		if err != nil && len(keys) == 5 && errors.Is(err, errUnreadable) { // whatever is wrong with default limits that are passed over
+		if err != nil && len(keys) == 5 && errors.Is(err, errUnreadable) { // an error in default limits does not matter if they are not used
 			if vs, good, _ = from.views(keys[:4]); len(vs) == 4 && len(vs[3].limits) > 0 {
 				vs, err = append(vs, view{exists: true, unreadable: true}), nil
 			}
@@ -111,7 +112,7 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 	return p, nil
 }
 
-// addLink adds the limits of an entity, from the first level that has some. An entity without any is not charged.
+// addLink adds the limits of an entity, from the first level that has some. An entity without limits is not charged.
 func (c *core) addLink(p *plan, id string, vs []view) {
 	lk := link{
 		bucket: store.Bucket{Namespace: p.space.id, Entity: id, Resource: p.resource},
@@ -125,7 +126,7 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	}
 	v := &view{}
 	for _, level := range []*view{&vs[3], &vs[4], &vs[2], &vs[1]} {
-		lk.epoch = min(lk.epoch, level.epoch) // also of a level that has none: it might have some since
+		lk.epoch = min(lk.epoch, level.epoch) // including levels without limits: they may have some by now
 		if len(level.limits) > 0 {
 			p.doubted = p.doubted || level.doubt.others
 			if v = v.stricter(level); !level.doubt.limits {
@@ -138,7 +139,7 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	}
 	lk.limits, lk.one = c.parts.of(p.share, v.limits, v.one)
 	lk.source, lk.manifest = v.source, v.manifest
-	lk.epoch += p.share.Epoch // both only grow
+	lk.epoch += p.share.Epoch // neither ever decreases
 	lk.shadow = shadowsOf(id, v.limits, v.enforce)
 	lk.leaveOut(v.former)
 	p.shadows = p.shadows || lk.shadow != 0
@@ -146,8 +147,8 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	p.onUnavailable = stricter(p.onUnavailable, c.onUnavailable(vs).value)
 }
 
-// viewsOf returns what applies to an entity on a resource: the entity, the system, the resource, and last the entity's own
-// limits, on the resource and by default.
+// viewsOf returns the views that concern an entity on a resource: the entity, the system, the resource, and the
+// entity's own limits, first on the resource, then the default ones.
 func viewsOf(s *space, entity, resource string) []viewKey {
 	return []viewKey{
 		{s.id, entityView, entity, ""},
@@ -158,7 +159,7 @@ func viewsOf(s *space, entity, resource string) []viewKey {
 	}
 }
 
-// above returns who is charged next: the parent, and both where it is not known which of two it is.
+// above returns the entity that is charged next: the parent, or, if it is not known which of two it is, both in turn.
 func (p *plan) above(v *view, more *[]string) (id string) {
 	if v.entity.Cascade {
 		id = v.entity.Parent
@@ -179,8 +180,8 @@ func (p *plan) above(v *view, more *[]string) (id string) {
 	return ""
 }
 
-// forget drops what is remembered of a plan's records, because a bucket follows newer ones. Of many callers that find
-// this out at a time, one does it: the others are to share what it then loads.
+// forget expires the cached records of a plan, because a bucket follows newer ones. If many callers find this out at
+// the same time, only one expires them, so that the others share what it then loads.
 func (c *core) forget(s *space, p *plan) {
 	p.forgotten.Do(func() {
 		c.staleShare.Store(p.share.Epoch)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Each entity's own flag says whether its parent is charged.
+// Each entity's own flag determines whether its parent is charged.
 func TestCascade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -45,12 +45,12 @@ func TestCascade(t *testing.T) {
 	b.wantLeft("stop", weir.Tokens{"rpm": 8})
 }
 
-// The chain is read anew after a change: a bucket does not remember whom it charged when it was born.
+// The chain is reread after a change: a bucket does not remember which entities it charged when it was created.
 func TestCascadeFollowsTheEntity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10))
-	b.take("leaf", weir.Tokens{"rpm": 1}) // not created yet
+	b.take("leaf", weir.Tokens{"rpm": 1}) // leaf is not created yet
 	b.child("old", "")
 	b.child("new", "")
 	b.child("leaf", "old")
@@ -92,7 +92,7 @@ func TestDepth(t *testing.T) {
 	for _, id := range ids {
 		b.wantLeft(id, weir.Tokens{"rpm": 10})
 	}
-	// A catalog that another tool made too deep, or into a ring, is a mistake to report, not to follow for ever.
+	// A catalog in which other software made a chain too deep, or a cycle, is reported as an error and not followed forever.
 	space := func(id, parent string) store.Write {
 		return store.Write{Record: store.Record{
 			Key:   store.Key{Namespace: "default", Kind: store.KindEntity, ID: id},
@@ -107,7 +107,7 @@ func TestDepth(t *testing.T) {
 	b.wantLeft("e0", weir.Tokens{"rpm": 10})
 }
 
-// A link without limits is not charged, but those above it are.
+// A level without limits is not charged, but the levels above it are.
 func TestLinkWithoutLimits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,7 +121,7 @@ func TestLinkWithoutLimits(t *testing.T) {
 	}
 }
 
-// Limits that only the parent has can be asked for, and belong to the parent.
+// Limits that only the parent has can be requested, and belong to the parent.
 func TestLimitsOfTheParentOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -134,7 +134,7 @@ func TestLimitsOfTheParentOnly(t *testing.T) {
 	b.wantLeft("top", weir.Tokens{"tpm": 60})
 }
 
-// Neither side of a chain loses anything by the other's refusal, however often it refuses.
+// A refusal by one level of a chain costs the other levels nothing, however often it happens.
 func TestRefusalsOfAChain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -179,7 +179,7 @@ func TestRefusalsOfAChain(t *testing.T) {
 	}
 }
 
-// One RetryAfter is true for all links: before it at least one refuses, then none.
+// One RetryAfter holds for the whole chain: until then at least one level refuses, after that none does.
 func TestRetryAfterOfAChain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -219,7 +219,7 @@ func TestIn(t *testing.T) {
 		t.Error("wrong names")
 	}
 	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 1}}
-	_, err = alpha.Acquire(b.ctx, req) // the limits of default are not alpha's
+	_, err = alpha.Acquire(b.ctx, req) // limits of the default namespace do not apply in alpha
 	wantErr(t, err, weir.ErrNoLimits)
 	must(t, alpha.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 2)))
 	b.take("alice", weir.Tokens{"rpm": 1})
@@ -231,7 +231,7 @@ func TestIn(t *testing.T) {
 	wantErr(t, err, weir.ErrExceeded)
 	b.refused("alice", weir.Tokens{"rpm": 1})
 
-	// Who knows the opaque id sees the same bucket, and never reads the registry.
+	// A caller that uses the opaque ID sees the same bucket, and never reads the registry.
 	pinned := b.peer(func(c *weir.Config) { c.Namespace, c.NamespaceID = "alpha", ns.ID })
 	_, err = pinned.Acquire(b.ctx, req)
 	wantErr(t, err, weir.ErrExceeded)
@@ -277,14 +277,14 @@ func TestInUnknown(t *testing.T) {
 	_, err := b.In("bad\nname").Acquire(b.ctx, req)
 	wantConfigError(t, err, "namespace")
 
-	// Once it is created, every view sees it, also those that were told that there is none.
+	// Once a namespace is created, every view sees it, including views that were told that it does not exist.
 	_, err = b.CreateNamespace(b.ctx, "ghost")
 	must(t, err)
 	must(t, ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
 	must(t, calls["Acquire"]())
 }
 
-// A namespace that is deleted stops deciding at once, in every view of it; its successor is another world.
+// A deleted namespace stops deciding at once, in every view of it. Its successor shares no state with it.
 func TestInDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

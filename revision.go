@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Revision is one application of a manifest, from beginning to end.
+// Revision is one complete application of a manifest.
 type Revision struct {
 	Manifest string    `json:"manifest"`
 	Revision int       `json:"revision"` // 1, 2, …
@@ -23,14 +23,14 @@ type Revision struct {
 	Summary  string    `json:"summary"` // for people
 }
 
-// RevisionQuery selects the revisions of a manifest, or the last one of each.
+// RevisionQuery selects the revisions of one manifest, or the last revision of each manifest.
 type RevisionQuery struct {
-	Manifest string // "" is the last revision of every manifest, by name
-	After    string // RevisionPage.Next of the page before
-	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	Manifest string // "" selects the last revision of every manifest, by name
+	After    string // RevisionPage.Next of the previous page
+	Max      int    // maximum number of revisions; 0 means 100, more than 1,000 means 1,000
 }
 
-// RevisionPage is one page of revisions, which may hold fewer than asked for. Next is "" on the last.
+// RevisionPage is one page of revisions. It may hold fewer than requested. Next is "" on the last page.
 type RevisionPage struct {
 	Revisions []Revision `json:"revisions"`
 	Next      string     `json:"next,omitempty"`
@@ -50,7 +50,7 @@ type textRecord struct {
 	Gzip []byte `json:"gzip"` // base64
 }
 
-// maxPart is how many bytes of compressed text a record holds, which base64 makes a third more.
+// maxPart is the number of bytes of compressed text in one record; base64 adds a third.
 const maxPart = store.MaxValue * 11 / 16
 
 func revisionKey(space, manifest string, revision int) store.Key {
@@ -61,10 +61,10 @@ func textKey(space, manifest string, revision, part int) store.Key {
 	return store.Key{Namespace: space, Kind: store.KindRevisionText, ID: manifest, Sub: fmt.Sprintf("%09d.%04d", revision, part)}
 }
 
-// Revisions returns the revisions of a manifest, the newest first, or the last one of each manifest. A manifest that
+// Revisions returns the revisions of a manifest, newest first, or the last revision of each manifest. A manifest that
 // was never applied to the end has none.
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Revisions(ctx context.Context, query RevisionQuery) (RevisionPage, error) {
 	q := store.Query{Kind: store.KindManifest, After: query.After, Max: query.Max}
 	if query.Manifest != "" {
@@ -115,9 +115,9 @@ func revisionOf(r store.Record) (Revision, revisionRecord, error) {
 	return Revision{r.Key.ID, n, rr.Hash, rr.At, rr.By, rr.Summary}, rr, nil
 }
 
-// Revision returns a revision of a manifest, and its text. Revision 0 is the last one.
+// Revision returns a revision of a manifest, and its text. Revision 0 means the last one.
 //
-// Errors: [ErrNotFound], [*ConfigError], store trouble.
+// Errors: [ErrNotFound], [*ConfigError], store errors.
 func (l *Limiter) Revision(ctx context.Context, manifest string, revision int) (Revision, []byte, error) {
 	if err := checkID("manifest", manifest); err != nil {
 		return Revision{}, nil, err
@@ -167,7 +167,7 @@ func (l *Limiter) Revision(ctx context.Context, manifest string, revision int) (
 	return rev, text, nil
 }
 
-// putText writes the text of a revision that is about to be: what an interrupted writer left is replaced.
+// putText writes the text of a revision to be recorded. It overwrites what an interrupted writer left.
 func (c *core) putText(ctx context.Context, space, manifest string, revision int, text []byte) (parts int, err error) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -191,25 +191,25 @@ func (c *core) putText(ctx context.Context, space, manifest string, revision int
 	return parts, nil
 }
 
-// LockedError says that somebody else is applying a manifest.
+// LockedError reports that another process is applying the manifest.
 type LockedError struct {
 	Manifest string
-	By       string    // who; see WithPrincipal
-	Until    time.Time // then whoever comes may go on
+	By       string    // the holder of the lock; see WithPrincipal
+	Until    time.Time // when the lock expires
 }
 
-// Error names the manifest, who holds it and until when.
+// Error names the manifest, the holder of the lock, and when it expires.
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("manifest %q is being applied by %s: try again when they are done, at %s at the latest",
+	return fmt.Sprintf("manifest %q is being applied by %s: retry when they are done, or at %s when the lock expires",
 		e.Manifest, strings.TrimSpace(e.By), e.Until.UTC().Format(time.RFC3339))
 }
 
-// Is makes errors.Is(err, ErrConflict) hold.
+// Is reports whether target is [ErrConflict].
 func (e *LockedError) Is(target error) bool { return target == ErrConflict }
 
-// LastRevision returns the last revision of a manifest; its Revision is 0 if it was never applied to the end.
+// LastRevision returns the last revision of a manifest. Its Revision is 0 if the manifest was never applied to the end.
 //
-// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) LastRevision(ctx context.Context, manifest string) (Revision, error) {
 	if err := checkID("manifest", manifest); err != nil {
 		return Revision{}, err

@@ -9,34 +9,34 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Scope says whose limits are meant: with both fields an entity's on a resource; with Entity alone what holds for the
-// entity on resources without limits of their own; with Resource alone a resource's for all entities; with neither
-// those of the whole namespace. The entity and the resource need not exist.
+// Scope selects limits. With both fields set, it is the limits of an entity on a resource; with Entity alone, those of
+// the entity on all resources without limits of their own; with Resource alone, those of the resource for all entities;
+// with neither, those of the whole namespace. The entity and the resource need not exist.
 type Scope struct {
 	Entity   string `json:"entity,omitempty"`
 	Resource string `json:"resource,omitempty"`
 }
 
-// ScopedLimits are the limits of one scope, which are not merged with those of any other.
+// ScopedLimits are the limits of one scope. They are not merged with those of any other scope.
 type ScopedLimits struct {
 	Scope
 	Source        Source      `json:"source"`
 	Limits        []Limit     `json:"limits,omitempty"`
 	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
-	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // of the namespace's scope only; see SetNearLimit
-	Managed       *Managed    `json:"managed,omitempty"`        // set by Declare alone
+	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // only in the namespace's scope; see SetNearLimit
+	Managed       *Managed    `json:"managed,omitempty"`        // set only by Declare
 }
 
-// LimitsQuery selects limits: with Entity those of the entity, with Resource those that entities have of their own on
-// it ([DefaultResource]: on resources in general), with neither those of resources.
+// LimitsQuery selects limits: with Entity set, those of the entity; with Resource set, those that entities have of
+// their own on it ([DefaultResource] for their default limits); with neither, those of resources.
 type LimitsQuery struct {
 	Entity   string
 	Resource string
-	After    string // LimitsPage.Next of the page before
-	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	After    string // LimitsPage.Next of the previous page
+	Max      int    // maximum number of scopes; 0 means 100, more than 1,000 means 1,000
 }
 
-// LimitsPage is one page of limits. Next is "" on the last.
+// LimitsPage is one page of limits. Next is "" on the last page.
 type LimitsPage struct {
 	Limits []ScopedLimits `json:"limits"`
 	Next   string         `json:"next,omitempty"`
@@ -78,7 +78,7 @@ func (sc Scope) source() Source {
 	return SourceSystem
 }
 
-// subject returns how audit events name what the limits belong to.
+// subject returns the subject of audit events about the limits.
 func (sc Scope) subject() string {
 	switch {
 	case sc.Entity != "":
@@ -126,11 +126,12 @@ func scopedLimits(r store.Record) (ScopedLimits, error) {
 	return ScopedLimits{sc, sc.source(), lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}, nil
 }
 
-// SetLimits replaces the limits of a scope. Requests through this process see it at once, also if the store goes; after an
-// error that leaves it open whether they were replaced the stricter count while it is away. Requests elsewhere see it within
-// [Config.CacheTTL] or at the bucket's next debit; what was spent stays spent. Setting what is set changes nothing.
+// SetLimits replaces the limits of a scope. Requests through this process follow the new limits at once, even if the
+// store then stops answering. After an error that leaves it open whether the limits were replaced, the stricter ones
+// apply while the store does not answer. Requests elsewhere follow within [Config.CacheTTL], or at the bucket's next
+// debit. Tokens already spent stay spent. Setting limits that are equal to the current ones changes nothing.
 //
-// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) SetLimits(ctx context.Context, scope Scope, limits ...Limit) error {
 	valid, err := validateLimits(limits)
 	if err != nil {
@@ -142,10 +143,10 @@ func (l *Limiter) SetLimits(ctx context.Context, scope Scope, limits ...Limit) e
 	})
 }
 
-// DeleteLimits removes the limits of a scope, so that those of the next more general one apply. Its on_unavailable and
-// near_limit stay.
+// DeleteLimits removes the limits of a scope, so that those of the next more general scope apply. The scope's
+// on_unavailable and near_limit stay.
 //
-// Errors: [ErrNotFound] if there are none, [*ConfigError], [ErrConflict], store trouble.
+// Errors: [ErrNotFound] if there are none, [*ConfigError], [ErrConflict], store errors.
 func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
 	return l.changeLimits(ctx, scope, "limits.delete", func(lr *limitsRecord) error {
 		if len(lr.Limits) == 0 {
@@ -156,12 +157,12 @@ func (l *Limiter) DeleteLimits(ctx context.Context, scope Scope) error {
 	})
 }
 
-// ReplaceLimits is SetLimits, or without limits DeleteLimits, if the record of the scope is still as it was read: was is
-// what Limits returned, or has nothing but a Scope where there was none. Who changed the record in between is not
-// overwritten.
+// ReplaceLimits is SetLimits (or DeleteLimits, if there are no limits), provided that the scope's record has not
+// changed since it was read: was is the result of Limits, or only a Scope if there was none. It never overwrites a
+// change made in between.
 //
-// Errors: [ErrConflict] if the record is another, [ErrNotFound] if there are no limits to delete, [*ConfigError], store
-// trouble.
+// Errors: [ErrConflict] if the record has changed, [ErrNotFound] if there are no limits to delete, [*ConfigError],
+// store errors.
 func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ...Limit) error {
 	var valid []Limit
 	action := "limits.delete"
@@ -176,7 +177,7 @@ func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ..
 		now := ScopedLimits{was.Scope, was.Source, lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}
 		switch {
 		case !now.equal(&was), (now.Managed == nil) != (was.Managed == nil), now.Managed != nil && *now.Managed != *was.Managed:
-			return fmt.Errorf("limits of %q: are not those that were read: %w", was.Scope.subject(), ErrConflict)
+			return fmt.Errorf("limits of %q: differ from those that were read: %w", was.Scope.subject(), ErrConflict)
 		case len(limits)+len(lr.Limits) == 0:
 			return was.Scope.missing()
 		}
@@ -185,13 +186,13 @@ func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ..
 	})
 }
 
-// SetOnUnavailable sets what is answered of a scope when the store does not answer, to requests that do not say it
-// themselves. Of the scopes that limits are looked for at, the first that says it counts, whichever has the limits; where
-// none does, [Config.OnUnavailable]. Of a chain of entities that differ the strictest counts: [Deny], then [Local], then
-// [Allow]. A request that brings limits along passes over those of its entity. [UnavailableDefault] leaves it to the next
-// more general scope.
+// SetOnUnavailable sets how requests of a scope are decided when the store does not answer, unless a request says so
+// itself. Of the scopes in which limits are looked up, the first that sets it counts, whichever has the limits; if none
+// does, [Config.OnUnavailable] counts. In a chain of entities with different settings, the strictest counts: [Deny],
+// then [Local], then [Allow]. A request that brings its own limits ignores the settings of its entity.
+// [UnavailableDefault] leaves the decision to the next more general scope.
 //
-// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u Unavailable) error {
 	if err := u.validate("on_unavailable"); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u Unavailab
 	})
 }
 
-// changeLimits reads the record of a scope, lets f change it, and writes it if it is another then.
+// changeLimits reads the record of a scope, applies f, and writes the record if it has changed.
 func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, f func(*limitsRecord) error) error {
 	if err := scope.validate(); err != nil {
 		return err
@@ -246,7 +247,7 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 
 func (sl *ScopedLimits) empty() bool { return len(sl.Limits) == 0 && !sl.settings() }
 
-// settings reports whether something but limits is set.
+// settings reports whether anything other than limits is set.
 func (sl *ScopedLimits) settings() bool { return sl.OnUnavailable != "" || sl.NearLimit != nil }
 
 // equal reports whether both set the same.
@@ -254,10 +255,9 @@ func (sl *ScopedLimits) equal(o *ScopedLimits) bool {
 	return slices.Equal(sl.Limits, o.Limits) && sl.OnUnavailable == o.OnUnavailable && sl.NearLimit.Equal(o.NearLimit)
 }
 
-// Limits returns the limits of exactly this scope, as they are stored. They may be empty while OnUnavailable or NearLimit
-// is set.
+// Limits returns the limits of exactly this scope, as stored. They may be empty if OnUnavailable or NearLimit is set.
 //
-// Errors: [ErrNotFound] if there are none, [*ConfigError], store trouble.
+// Errors: [ErrNotFound] if there are none, [*ConfigError], store errors.
 func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error) {
 	if err := scope.validate(); err != nil {
 		return ScopedLimits{}, err
@@ -276,9 +276,10 @@ func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error)
 	return scopedLimits(r)
 }
 
-// ListLimits returns limits by entity, then resource, where an entity's defaults count as on [DefaultResource].
+// ListLimits returns limits ordered by entity, then resource. An entity's default limits are listed under
+// [DefaultResource].
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) ListLimits(ctx context.Context, query LimitsQuery) (LimitsPage, error) {
 	sc := Scope{query.Entity, query.Resource}
 	if sc.Resource == DefaultResource {

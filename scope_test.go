@@ -53,7 +53,7 @@ func TestLimitsOfEachScope(t *testing.T) {
 	}
 }
 
-// The namespace's limits and its on_unavailable do not disturb each other.
+// The namespace's limits and its on_unavailable do not affect each other.
 func TestSystemKeepsBoth(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
@@ -88,7 +88,7 @@ func TestSystemKeepsBoth(t *testing.T) {
 	check("local", 0, weir.Local)
 }
 
-// A change takes effect on the next request, on buckets in use, whatever the level.
+// A change takes effect on the next request, on live buckets, at every level.
 func TestChangedLimitsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	rph := func(n int64) weir.Limit { return weir.PerHour("rph", n) }
@@ -126,7 +126,7 @@ func TestChangedLimitsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// The first level that has limits is used, as soon as it has them and until it has none.
+// The first level that has limits applies, as soon as it has them and until it has none.
 func TestLevelsComeAndGo(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
@@ -275,7 +275,7 @@ func TestListLimits(t *testing.T) {
 	wantConfigError(t, err, "max")
 }
 
-// Of changes at once none is lost: each event's before is another's after.
+// Of concurrent changes none is lost: each event's before is another event's after.
 func TestConcurrentLimits(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -325,7 +325,7 @@ func TestForeignRecord(t *testing.T) {
 	}
 }
 
-// ReplaceLimits of several who have read the same: one of them changes it, the others hear that it did.
+// If several callers of ReplaceLimits have read the same value, one succeeds and the others get a conflict.
 func TestReplaceLimits(t *testing.T) {
 	t.Parallel()
 	lim, ctx, scope := memoryLimiter(t), t.Context(), weir.Scope{Entity: "e", Resource: "r"}

@@ -18,9 +18,9 @@ type secretRecord struct {
 const signingKeySize = 32
 
 // SigningKey returns the store's key for signing leases that leave the process, 32 bytes. The first call on a store
-// makes it; all limiters of the store get the same one.
+// creates it; all limiters of the store get the same key.
 //
-// Errors: [ErrConflict], store trouble.
+// Errors: [ErrConflict], store errors.
 func (l *Limiter) SigningKey(ctx context.Context) ([]byte, error) {
 	key := store.Key{Namespace: store.Registry, Kind: store.KindSecret, ID: "leases"}
 	var s secretRecord

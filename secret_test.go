@@ -21,7 +21,7 @@ func TestSigningKey(t *testing.T) {
 	if len(key) != 32 || bytes.Equal(key, make([]byte, 32)) {
 		t.Errorf("got %x", key)
 	}
-	key[0]++ // a caller's own copy
+	key[0]++ // changes the caller's copy
 	again, err := lim.In("nowhere").SigningKey(ctx)
 	must(t, err)
 	other, err := limiterOn(t, st).SigningKey(ctx)
@@ -39,7 +39,7 @@ func TestSigningKey(t *testing.T) {
 	}
 }
 
-// Who asks first at once gets what all others get.
+// Concurrent first callers all get the same secret.
 func TestConcurrentSigningKey(t *testing.T) {
 	t.Parallel()
 	ask := func(key *[]byte) op {

@@ -10,40 +10,40 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Share is the part of a namespace's limits that this process's cell has: Num of Den, of the amount as of the burst, both
-// rounded down. The zero value is nothing.
+// Share is the part of a namespace's limits that this process's cell has: Num out of Den, both of the amount and of the
+// burst, each rounded down. The zero value is no share at all.
 type Share struct {
-	Num, Den int64 // 0 ≤ Num ≤ Den; with Num 0 no request is admitted
-	// Epoch is raised with each change of any share in the cell, and is the same for all of the cell's processes: a
+	Num, Den int64 // 0 ≤ Num ≤ Den; if Num is 0, no request is admitted
+	// Epoch increases with each change of any share in the cell, and is the same in all of the cell's processes. A
 	// bucket follows the newest.
 	Epoch uint64
-	// Least leaves a burst at least one token. The bursts of all cells may then be more than that of the limit, by less
-	// than a token for each.
+	// Least keeps at least one token in a burst. The bursts of all cells together may then exceed that of the limit, by
+	// less than a token for each cell.
 	Least bool
-	// Until is how long the share is known to be good; the zero time is for ever. After that it is as if the store did
-	// not answer, until there is a share with a later one.
+	// Until is the time up to which the share is known to be valid; the zero time means for ever. After it, requests
+	// are decided as if the store did not answer, until there is a share with a later time.
 	Until time.Time
 }
 
-// Shares knows the part of the limits that a cell has. See [Config.Shares].
+// Shares returns the part of the limits that a cell has. See [Config.Shares].
 type Shares interface {
-	// Share returns the part of a namespace's limits, by its name. It is asked when limits are looked up, and must be
+	// Share returns the part of a namespace's limits, by its name. It is called when limits are looked up, and must be
 	// fast; see [Limiter.SharesChanged].
 	Share(namespace string) Share
-	// Stale says that a bucket follows newer limits than those of a decision that went by a share of this epoch, so
-	// that there may be a newer one. What it finds before it returns is used at once. It ends with ctx.
+	// Stale reports that a bucket follows newer limits than a decision that used a share of this epoch, so that there
+	// may be a newer share. A share that Stale finds before it returns is used at once. It must end when ctx does.
 	Stale(ctx context.Context, epoch uint64)
 }
 
-// whole is the share of who shares with nobody.
+// whole is the share of a process that shares limits with no other cell.
 var whole = Share{Num: 1, Den: 1}
 
 var (
 	errNoShare  = errors.New("the cell has no share of the limits yet")
-	errOldShare = errors.New("the cell's share of the limits is not known to be good any more")
+	errOldShare = errors.New("the cell's share of the limits has expired")
 )
 
-// SharesChanged has [Config.Shares] asked anew. What is under way goes by what was.
+// SharesChanged makes the limiter ask [Config.Shares] again. Decisions in progress use the previous shares.
 func (l *Limiter) SharesChanged() {
 	c := l.core
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func (l *Limiter) SharesChanged() {
 	}
 }
 
-// shareOf returns which part of a namespace's limits applies.
+// shareOf returns the part of a namespace's limits that applies.
 func (c *core) shareOf(ctx context.Context, namespace string) Share {
 	if c.cfg.Shares == nil {
 		return whole
@@ -64,7 +64,7 @@ func (c *core) shareOf(ctx context.Context, namespace string) Share {
 	return c.lastShare(namespace)
 }
 
-// lastShare returns which part applies as far as is known.
+// lastShare returns the part that applies as far as is known.
 func (c *core) lastShare(namespace string) Share {
 	if c.cfg.Shares == nil {
 		return whole
@@ -76,10 +76,10 @@ func (c *core) lastShare(namespace string) Share {
 	return sh
 }
 
-// shareRetry is how soon a share is asked for again that is not good any more.
+// shareRetry is how soon to ask again for a share that has expired.
 const shareRetry = 100 * time.Millisecond
 
-// usable returns why nothing may be decided by the plan's share, if that is so.
+// usable returns the error if the plan's share allows no decision.
 func (p *plan) usable() error {
 	switch {
 	case p.share.Num == 0:
@@ -94,8 +94,8 @@ func oldShare() error {
 	return &StoreError{Op: "take", Err: errOldShare, Hint: "the cell's store does not answer: see the log of weir serve"}
 }
 
-// late returns why a decision does not count that is so late that another cell may have had its part of the limits: the
-// process was stopped after it had looked at its share.
+// late returns an error if a decision came so late that another cell may already have this cell's part of the limits,
+// because the process was stopped after it had checked its share. Such a decision does not count.
 func (c *core) late(sh Share) error {
 	if sh.Until.IsZero() || time.Since(sh.Until) < c.cfg.DecideWithin {
 		return nil
@@ -103,8 +103,9 @@ func (c *core) late(sh Share) error {
 	return oldShare()
 }
 
-// step returns the largest of a half, a quarter and so on that is at most the share. A limit that a request brings along
-// is another one with other parameters, which begins anew and needs room: a share that moves must not move it each time.
+// step returns the largest of one half, one quarter and so on that is at most the share. A limit that a request brings
+// is a different limit once its parameters change: it starts afresh and needs room. A share that moves must not cause
+// that each time.
 func (sh Share) step() Share {
 	if sh.Num == 0 || sh.Num == sh.Den {
 		return sh
@@ -117,7 +118,7 @@ func (sh Share) step() Share {
 	return sh
 }
 
-// of returns the part of a limit. One of which nothing is left admits no token.
+// of returns the share's part of a limit. A part that rounds to nothing admits no token.
 func (sh Share) of(l store.Limit) store.Limit {
 	if sh.Num == sh.Den {
 		return l
@@ -136,7 +137,7 @@ func (sh Share) of(l store.Limit) store.Limit {
 	return l
 }
 
-// parts remembers the parts of sets of limits, so that the plans that share a set share its part as well.
+// parts caches the parts of sets of limits, so that plans that have a set in common also have its part in common.
 type parts struct {
 	mu sync.Mutex
 	m  map[*store.Limit]*part // by the first limit of the set
@@ -149,10 +150,10 @@ type part struct {
 	one      *store.Charge
 }
 
-// maxParts bounds them; past it they are made anew.
+// maxParts bounds the cached parts; beyond it, they are made anew.
 const maxParts = 1 << 14
 
-// of returns a set's part, and what Allow charges of it.
+// of returns the share's part of a set of limits, and what Allow charges of it.
 func (ps *parts) of(sh Share, limits []store.Limit, one *store.Charge) ([]store.Limit, *store.Charge) {
 	if sh.Num == sh.Den {
 		return limits, one

@@ -2,5 +2,5 @@ package weir
 
 import "github.com/weirlimits/weir/store"
 
-// PartOf is a share's part of a limit, for tests.
+// PartOf returns the share's part of a limit, for tests.
 func PartOf(l Limit, sh Share) store.Limit { return sh.of(l.stored(false)) }

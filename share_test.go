@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// fixed are shares that a test sets.
+// fixed is a source of shares that a test sets.
 type fixed struct {
 	share weir.Share
 	stale func(epoch uint64)
@@ -41,7 +41,7 @@ func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
 	return lim
 }
 
-// admitted returns how many of the requests that come at once are admitted, by Allow in its two forms.
+// admitted returns how many of the concurrent requests are admitted, for Allow in both its forms.
 func admitted(t *testing.T, lim *weir.Limiter) (n int) {
 	t.Helper()
 	for range 200 {
@@ -56,7 +56,7 @@ func admitted(t *testing.T, lim *weir.Limiter) (n int) {
 	return n
 }
 
-// A change of the share hands out no fresh burst: what is outstanding is kept.
+// A change of share hands out no fresh burst: what is outstanding is kept.
 func TestShareChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestShareChanges(t *testing.T) {
 		if n := admitted(t, lim); n != 0 {
 			t.Errorf("%d are admitted by a bucket in debt", n)
 		}
-		time.Sleep(9 * time.Hour) // what was spent by larger shares is worked off by the share
+		time.Sleep(9 * time.Hour) // debt from larger shares is worked off at the rate of the share
 		if n := admitted(t, lim); n != 0 {
 			t.Errorf("%d are admitted after nine hours, of ten that it takes", n)
 		}
@@ -101,7 +101,7 @@ func TestShareOfRequestsLimits(t *testing.T) {
 	}
 }
 
-// The share of a request's own limits follows in steps: few enough that a share that moves all day, as by what is offered,
+// The share of a request's own limits follows in steps: few enough that a share that moves all day, as with offered load,
 // neither hands out a burst each time nor runs out of room.
 func TestShareOfRequestsLimitsMoves(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,8 @@ func TestShareOfRequestsLimitsMoves(t *testing.T) {
 	}
 }
 
-// Without a share nothing is admitted, whatever on_unavailable says; with an old one it is as if the store did not answer.
+// Without a share nothing is admitted, whatever on_unavailable says; an outdated share counts as a store that does not
+// answer.
 func TestNoShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestNoShare(t *testing.T) {
 		if _, err := lim.Allow(t.Context(), "e", "r"); !errors.Is(err, weir.ErrUnavailable) {
 			t.Errorf("with an old share, Allow: %v", err)
 		}
-		f.share.Until = time.Now().Add(3 * time.Second) // found out without being told
+		f.share.Until = time.Now().Add(3 * time.Second) // the process finds out without a notification
 		time.Sleep(200 * time.Millisecond)
 		if le, err := ask(); err != nil || le.Decision().Degraded {
 			t.Errorf("with a new one: %v", err)
@@ -162,7 +163,7 @@ func TestNoShare(t *testing.T) {
 	})
 }
 
-// A process that is stopped when it has looked at its share, and goes on when others count on that share, admits nothing.
+// A process that is paused after reading its share, and resumes when other cells already use that share, admits nothing.
 func TestShareStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestShareStopped(t *testing.T) {
 		st := &fakeStore{Store: memory.New(nil)}
 		st.take = func(_ context.Context, t store.Take) (store.Outcome, error) {
 			time.Sleep(stopped)
-			return st.Store.Take(context.Background(), t) // whatever the context says
+			return st.Store.Take(context.Background(), t) // even if the context has ended
 		}
 		lim, err := weir.New(weir.Config{Store: st, Shares: f, DecideWithin: time.Second})
 		if err != nil {
@@ -201,7 +202,7 @@ func TestShareStopped(t *testing.T) {
 	})
 }
 
-// A process that still has the old share is refused by a bucket that was debited by the new one, and asks for it.
+// If a bucket was debited under a new share, it refuses a process with the old one, and the process fetches the new share.
 func TestShareStale(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -243,7 +244,7 @@ func TestShareStale(t *testing.T) {
 	if err := spend(1); !errors.Is(err, weir.ErrExceeded) || asked != 1 {
 		t.Errorf("the old share still admits: %v, asked %d times", err, asked)
 	}
-	// Without a newer one it does not admit either.
+	// Without a newer share it does not admit either.
 	two[0].share = weir.Share{Num: 1, Den: 10, Epoch: 3}
 	lims[0].SharesChanged()
 	_ = spend(0)
@@ -253,7 +254,7 @@ func TestShareStale(t *testing.T) {
 	}
 }
 
-// The parts of a limit are together never more than it, of the burst as of what is issued.
+// The parts of a limit never add up to more than the limit, in burst or in rate.
 func TestShareParts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -269,13 +270,13 @@ func TestShareParts(t *testing.T) {
 		if den == 0 {
 			return
 		}
-		var amount, burst float64 // in tokens; exact up to 2^53 millitokens is not needed here
+		var amount, burst float64 // in tokens; float64 is exact up to 2^53 millitokens, and exactness is not needed here
 		for _, n := range nums {
 			l := weir.PartOf(limit, weir.Share{Num: n, Den: den})
 			if l.Burst < 1 || l.Amount < 1 {
 				rt.Fatalf("%d/%d of %v is %v", n, den, limit, l)
 			}
-			if l.Burst >= 1000 { // it admits something
+			if l.Burst >= 1000 { // it can admit requests
 				amount += float64(l.Amount) / 1000
 				burst += float64(l.Burst) / 1000
 			}

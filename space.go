@@ -7,36 +7,36 @@ import (
 	"unsafe"
 )
 
-// space is a namespace as this process knows it: the plans made so far, what changed since, and who waits.
+// space is what this process knows of a namespace: the plans made so far, recent changes, and the waiters.
 type space struct {
 	id     string
 	plans  *plans // with the entity's own limits
-	chains *plans // without: for requests that bring limits along
+	chains *plans // without the entity's own limits: for requests that bring limits
 	hits   counter
 	queues queues
-	// unavailable is what the system's record says of that, as it was read last.
+	// unavailable is the on_unavailable of the system's record, as last read.
 	unavailable atomic.Pointer[Unavailable]
 
-	generation atomic.Uint64 // how many changes were made through this process
+	generation atomic.Uint64 // number of changes made through this process
 	mu         sync.Mutex
-	changes    []change // the last ones
+	changes    []change // the most recent ones
 }
 
-// change is what a change of the catalog concerns.
+// change is the scope of a change of the catalog.
 type change struct {
 	all      bool   // every plan
 	entity   string // plans that charge this entity…
-	resource string // …or that are of this resource; with both: plans that charge the entity and are of the resource
+	resource string // …or that are for this resource; if both are set, plans that charge the entity and are for the resource
 }
 
 func newSpace(id string, entries int) *space {
 	return &space{id: id, plans: newPlans(entries), chains: newPlans(entries)}
 }
 
-// maxChanges is how many changes are remembered one by one; a plan that missed more is made again.
+// maxChanges is how many changes are remembered individually; a plan that missed more is made again.
 const maxChanges = 256
 
-// changed invalidates the plans that a change concerns.
+// changed invalidates the plans that a change affects.
 func (s *space) changed(c change) {
 	defer s.queues.changed()
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (s *space) changed(c change) {
 	s.generation.Add(1)
 }
 
-// current reports whether nothing that concerns a plan has changed through this process since it was made.
+// current reports whether nothing that affects a plan has changed through this process since the plan was made.
 func (s *space) current(p *plan) bool {
 	g := s.generation.Load()
 	if p.generation.Load() == g {
@@ -78,13 +78,13 @@ func (c change) concerns(p *plan) bool {
 		slices.Contains(p.chain, c.entity)
 }
 
-// counter counts on several cache lines, since every decision counts.
+// counter counts on several cache lines, because every decision counts.
 type counter [16]struct {
 	n atomic.Uint64
 	_ [56]byte
 }
 
-// add counts one on the line of the goroutine, going by where its stack lies.
+// add increments the cache line of the goroutine, chosen by the address of its stack.
 func (c *counter) add() {
 	var here byte
 	c[uintptr(unsafe.Pointer(&here))>>12%uintptr(len(c))].n.Add(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// TestSpentIsTheLedger: over any history, what observers are told of a limit is what its bucket counts.
+// TestSpentIsTheLedger: over any history, the spending of a limit that observers are told equals what its bucket counts.
 func TestSpentIsTheLedger(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -27,7 +27,7 @@ func TestSpentIsTheLedger(t *testing.T) {
 			Decided:  func(_ context.Context, e weir.DecidedEvent) { note(e.Entity, e.Spent()) },
 			Adjusted: func(_ context.Context, e weir.AdjustedEvent) { note(e.Entity, e.Spent()) },
 		}
-		if rapid.Bool().Draw(rt, "slow") { // Allow has no quick form then
+		if rapid.Bool().Draw(rt, "slow") { // then Allow has no quick form
 			obs.Called = func(context.Context, weir.CalledEvent) {}
 		}
 		now := noon
@@ -50,7 +50,7 @@ func TestSpentIsTheLedger(t *testing.T) {
 				leases = append(leases, ls...)
 			}
 		}
-		keep(lim.AcquireAll(ctx, []weir.Request{{Entity: "a", Resource: "api"}, {Entity: "b", Resource: "api"}})) // there is something to return to
+		keep(lim.AcquireAll(ctx, []weir.Request{{Entity: "a", Resource: "api"}, {Entity: "b", Resource: "api"}})) // leases to return to
 		rt.Repeat(map[string]func(*rapid.T){
 			"acquire": func(*rapid.T) { l, err := lim.Acquire(ctx, request()); keep([]*weir.Lease{l}, err) },
 			"all":     func(*rapid.T) { keep(lim.AcquireAll(ctx, []weir.Request{request(), request(), request()})) },
@@ -68,7 +68,7 @@ func TestSpentIsTheLedger(t *testing.T) {
 			"settle": func(*rapid.T) {
 				l := rapid.SampledFrom(leases).Draw(rt, "lease")
 				if n := rapid.Int64Range(-3, 3).Draw(rt, "delta"); n != 0 {
-					_ = l.Adjust(ctx, weir.Tokens{"rpm": n}) // it may have ended, or not hold so much
+					_ = l.Adjust(ctx, weir.Tokens{"rpm": n}) // it may have ended, or hold fewer tokens
 				} else {
 					_ = l.Rollback(ctx)
 				}

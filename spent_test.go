@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// spending are the events of decisions and adjustments, in short.
+// spending records the events of decisions and adjustments, in short form.
 type spending struct{ got []string }
 
 func (s *spending) observe(c *weir.Config) {
@@ -35,7 +35,7 @@ func (s *spending) want(t *testing.T, want ...string) {
 	s.got = nil
 }
 
-// TestSpent: observers learn what was spent, once for each limit's name, and what came back.
+// TestSpent: observers learn what was spent, once per limit name, and what was returned.
 func TestSpent(t *testing.T) {
 	t.Parallel()
 	var s spending
@@ -52,7 +52,7 @@ func TestSpent(t *testing.T) {
 	must(t, lease.Rollback(b.ctx))
 	s.want(t, "default alice api map[gpm:-5 rpm:-1 tpm:-37]")
 
-	for range 3 { // by looking up, and by what is known
+	for range 3 { // by lookup, then from the cache
 		if ok, err := b.Allow(b.ctx, "bob", "api"); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -68,10 +68,10 @@ func TestSpent(t *testing.T) {
 	b.fake.does(takeFails(errDown))
 	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}, OnUnavailable: weir.Allow})
 	must(t, err)
-	s.want(t, "bob 0 map[]", "bob 0 map[]") // refused, and admitted without the store
+	s.want(t, "bob 0 map[]", "bob 0 map[]") // refused, then admitted without the store
 }
 
-// TestSpentQuick: what Allow decides in its quick form is told as well; what a limit in shadow left out is not.
+// TestSpentQuick: decisions in Allow's quick form are reported too; debits left out by a shadow limit are not.
 func TestSpentQuick(t *testing.T) {
 	t.Parallel()
 	var s spending
@@ -92,7 +92,7 @@ func TestSpentQuick(t *testing.T) {
 	s.want(t, "carol 0 map[rpm:1 spm:1]", "carol 0 map[rpm:1]")
 }
 
-// TestSpentElsewhere: a lease that was held is told of where it comes back in.
+// TestSpentElsewhere: the process that settles a held lease reports it.
 func TestSpentElsewhere(t *testing.T) {
 	t.Parallel()
 	var s spending
@@ -105,7 +105,8 @@ func TestSpentElsewhere(t *testing.T) {
 	s.want(t, "default alice api map[rpm:3]")
 }
 
-// TestDebits: observers learn what each bucket was debited, parents' too, of which share, and what came back.
+// TestDebits: observers learn what each bucket was debited, parents' buckets included, under which share, and what was
+// returned.
 func TestDebits(t *testing.T) {
 	t.Parallel()
 	var got []string

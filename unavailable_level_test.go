@@ -10,14 +10,14 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// says sets what is answered of a scope when the store does not answer.
+// says sets on_unavailable of a scope.
 func (b *bundle) says(entity, resource string, u weir.Unavailable) {
 	b.t.Helper()
 	must(b.t, b.SetOnUnavailable(b.ctx, weir.Scope{Entity: entity, Resource: resource}, u))
 }
 
-// answer returns what becomes of requests of an entity on "api" by what is set, and fails the test unless that is the same
-// in each way to ask.
+// answer returns the outcome of requests of an entity on "api" under the current settings, and fails the test unless
+// every kind of call agrees.
 func (b *bundle) answer(entity string) weir.Unavailable {
 	b.t.Helper()
 	req := weir.Request{Entity: entity, Resource: "api"}
@@ -42,7 +42,7 @@ func (b *bundle) answer(entity string) weir.Unavailable {
 	return got
 }
 
-// Of the levels at which limits are looked for the first that says it counts, whichever has the limits.
+// Of the levels at which limits are looked up, the first that sets on_unavailable counts, whichever has the limits.
 func TestOnUnavailableLevels(t *testing.T) {
 	t.Parallel()
 	const unset = weir.UnavailableDefault
@@ -75,7 +75,7 @@ func TestOnUnavailableLevels(t *testing.T) {
 	}
 }
 
-// Of a chain whose entities differ the strictest counts; of those that are not charged nothing does.
+// If the entities of a chain differ, the strictest setting counts; entities that are not charged do not count.
 func TestOnUnavailableOfChain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -95,7 +95,7 @@ func TestOnUnavailableOfChain(t *testing.T) {
 			}
 		}
 		want(weir.Allow, "config")
-		b.says("team", "", weir.Deny) // it has no limits: it is not charged
+		b.says("team", "", weir.Deny) // it has no limits, so it is not charged
 		want(weir.Allow, "config")
 		b.says("org", "", weir.Local)
 		want(weir.Local, "entity-default")
@@ -108,7 +108,7 @@ func TestOnUnavailableOfChain(t *testing.T) {
 	}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.Allow, -1 })
 }
 
-// A request that brings limits along goes by what the resource says: those of the entity are passed over, and not read.
+// A request with its own limits uses the resource's setting; the entity's records are skipped, and not read.
 func TestOnUnavailableOfOverride(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -127,7 +127,7 @@ func TestOnUnavailableOfOverride(t *testing.T) {
 	}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
 }
 
-// What was read serves on when it has expired, and of an entity that was never seen what the resource says.
+// A cached setting stays in use after it expires; for an entity that was never seen, the resource's setting applies.
 func TestOnUnavailableIsRemembered(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -146,13 +146,13 @@ func TestOnUnavailableIsRemembered(t *testing.T) {
 		if got := b.answer("vip"); got != weir.Allow {
 			t.Errorf("vip: %s", got)
 		}
-		if _, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"}); err != nil { // as is configured
+		if _, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"}); err != nil { // as configured
 			t.Error(err)
 		}
 	}, func(c *weir.Config) { c.OnUnavailable, c.DecideWithin = weir.Allow, 10*time.Millisecond })
 }
 
-// What a file of the last known configuration says counts from the start.
+// A file with the last known configuration counts from the start.
 func TestOnUnavailableFromLastGood(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -192,7 +192,7 @@ func TestOnUnavailableFromLastGood(t *testing.T) {
 	})
 }
 
-// Where a level says local, shares are kept warm from then on: an outage hands out no fresh burst.
+// If a level sets local, shares are kept warm from then on, so an outage hands out no fresh burst.
 func TestOnUnavailableLocalIsWarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -204,7 +204,7 @@ func TestOnUnavailableLocalIsWarm(t *testing.T) {
 	})
 }
 
-// Limits and what is set with them do not disturb each other, at any level.
+// Limits and on_unavailable do not affect each other, at any level.
 func TestOnUnavailableAndLimits(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []weir.Scope{{Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}} {
@@ -238,7 +238,7 @@ func TestOnUnavailableAndLimits(t *testing.T) {
 	}
 }
 
-// A record that a newer weir has written, with an answer that this one does not know, refuses.
+// A record written by a newer weir, with an on_unavailable value that this version does not know, denies.
 func TestOnUnavailableOfNewerWeir(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {

@@ -26,7 +26,7 @@ func takeFails(err error) func(*fakeStore) {
 
 func recovers(f *fakeStore) { f.take, f.settle, f.get, f.peek = nil, nil, nil, nil }
 
-// witness records what an observer is told.
+// witness records the events that an observer receives.
 type witness struct {
 	mu      sync.Mutex
 	decided []weir.DecidedEvent
@@ -56,7 +56,7 @@ func (e *witness) drain() ([]weir.DecidedEvent, []weir.CalledEvent) {
 	return d, c
 }
 
-// The request says first, then the system's record, then the limiter's configuration.
+// The request's setting comes first, then the system's record, then the limiter's configuration.
 func TestOnUnavailable(t *testing.T) {
 	t.Parallel()
 	const unset = weir.UnavailableDefault
@@ -98,13 +98,13 @@ func TestOnUnavailable(t *testing.T) {
 			ok, err := b.Allow(b.ctx, "alice", "api")
 			check("Allow", ok, err)
 		}
-		if _, err := b.Available(b.ctx, "alice", "api"); err != nil { // the store answers that
+		if _, err := b.Available(b.ctx, "alice", "api"); err != nil { // the store answers this call
 			t.Error(err)
 		}
 	}
 }
 
-// Of several requests all must be such that may be admitted.
+// Several requests are admitted only if every one of them may be.
 func TestAcquireAllUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,7 +121,7 @@ func TestAcquireAllUnavailable(t *testing.T) {
 			t.Error("not marked")
 		}
 	}
-	b.fake.does(func(f *fakeStore) { // nor can the catalog be read
+	b.fake.does(func(f *fakeStore) { // the catalog cannot be read either
 		f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errDown }
 	})
 	fresh := allow
@@ -157,7 +157,7 @@ func TestDegradedLease(t *testing.T) {
 		t.Errorf("called %+v", called)
 	}
 
-	// Nothing was spent: nothing comes back, now or later, here or through whoever holds it.
+	// Nothing was spent, so nothing is returned, now or later, here or by a process that holds the lease.
 	b.fake.does(recovers)
 	b.take("alice", weir.Tokens{"rpm": 10})
 	h := lease.Hold("x", noon.Add(time.Hour))
@@ -168,7 +168,7 @@ func TestDegradedLease(t *testing.T) {
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrRolledBack)
 	b.wantLeft("alice", weir.Tokens{"rpm": 0})
 
-	// The store may be gone before the limits are known.
+	// The store may fail before the limits are known.
 	b.fake.does(func(f *fakeStore) {
 		f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errDown }
 	})
@@ -185,7 +185,7 @@ func TestDegradedLease(t *testing.T) {
 	}
 }
 
-// Only trouble of the store admits, not whatever goes wrong.
+// Only store failures admit, not other errors.
 func TestAllowIsNotForMistakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
@@ -207,7 +207,7 @@ func TestAllowIsNotForMistakes(t *testing.T) {
 	}
 }
 
-// A record with limits that are none must neither admit nor panic.
+// A record with malformed limits must neither admit nor panic.
 func TestBadRecord(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -233,7 +233,7 @@ func TestBadRecord(t *testing.T) {
 	}
 }
 
-// A store that does not answer holds nobody longer than StoreTimeout.
+// A store that does not answer blocks no caller longer than StoreTimeout.
 func TestStoreTimeout(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]func(*fakeStore){
@@ -255,7 +255,7 @@ func TestStoreTimeout(t *testing.T) {
 				req := weir.Request{Entity: "alice", Resource: "api", Tokens: one}
 				within := func(want time.Duration, how string, call func() error) {
 					t.Helper()
-					synctest.Wait() // what the call before has begun to load ends at the same time
+					synctest.Wait() // the load that the previous call started ends at the same time
 					began := time.Now()
 					err := call()
 					if took := time.Since(began); took != want {
@@ -285,7 +285,7 @@ func TestStoreTimeout(t *testing.T) {
 					wantErr(t, err, weir.ErrUnavailable)
 					return errors.Join(err, fmt.Errorf("allowed: %v", ok))
 				})
-				// The caller's own end is not the store's trouble, and admits nobody.
+				// If the caller's own context ends, that is not a store failure, and nothing is admitted.
 				req.OnUnavailable = weir.Allow
 				within(3*time.Second, "Acquire, allowed", func() error {
 					lease, err := b.Acquire(b.ctx, req)
@@ -331,7 +331,7 @@ func TestSettleAndPeekTimeout(t *testing.T) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		cancel()
 		began := time.Now()
-		wantErr(t, lease.Rollback(ctx), context.DeadlineExceeded) // although the caller has gone, and no longer
+		wantErr(t, lease.Rollback(ctx), context.DeadlineExceeded) // runs although the caller has gone, but no longer
 		_, err := b.Available(b.ctx, "alice", "api")
 		wantErr(t, err, context.DeadlineExceeded)
 		if took := time.Since(began); took != 2*time.Second {
@@ -354,15 +354,15 @@ func TestTooManyBuckets(t *testing.T) {
 	if !strings.Contains(err.Error(), "MaxBuckets") {
 		t.Errorf("%q does not say what to turn", err)
 	}
-	b.refused("0", one) // nobody was forgotten for it
+	b.refused("0", one) // entity 0 was not evicted for it
 	c.advance(time.Minute)
 	b.take("3", one)
 }
 
-// Answers that are lost leave tokens spent. Whatever is done then, no token is handed out twice.
+// Lost answers leave tokens spent. Whatever happens next, no token is handed out twice.
 func TestLostTakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config) { c.Cooldown = -1 }) // it is asked each time
+	b := setup(t, func(c *weir.Config) { c.Cooldown = -1 }) // no cooldown: the store is asked each time
 	b.chain("child", "parent")
 	b.set("", "", weir.PerHour("rpm", 100))
 	admitted := int64(0)
@@ -414,7 +414,7 @@ func TestStaleForEver(t *testing.T) {
 	}
 }
 
-// The observer is told of everything, with the namespace, and once.
+// The observer is told of every event once, with the namespace.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen witness

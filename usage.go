@@ -25,7 +25,7 @@ func (w Window) validate() error {
 	case Hourly, Daily, Monthly:
 		return nil
 	}
-	return configErr("window", "%q is none of hourly, daily, monthly", string(w))
+	return configErr("window", "must be hourly, daily or monthly: %q", string(w))
 }
 
 // Start returns the start of the window that t lies in.
@@ -34,17 +34,17 @@ func (w Window) Start(t time.Time) time.Time { return usage.Start(store.Window(w
 // Next returns the start of the window after the one that starts at start.
 func (w Window) Next(start time.Time) time.Time { return usage.Next(store.Window(w), start) }
 
-// UsageBy says whose usage is asked for.
+// UsageBy says how usage is grouped.
 type UsageBy string
 
-// Whose usage there is.
+// The groupings of usage.
 const (
-	ByEntity    UsageBy = "entity"    // of each entity on each resource
-	ByParent    UsageBy = "parent"    // of each entity that has children: of all below it, and its own
-	ByResource  UsageBy = "resource"  // of each resource, over all entities
-	ByLimit     UsageBy = "limit"     // of each limit's name, over all of the namespace; only to rank
-	ByNamespace UsageBy = "namespace" // of the whole namespace
-	ByStore     UsageBy = "store"     // of all namespaces together
+	ByEntity    UsageBy = "entity"    // each entity on each resource
+	ByParent    UsageBy = "parent"    // each entity that has children: everything below it, and its own
+	ByResource  UsageBy = "resource"  // each resource, over all entities
+	ByLimit     UsageBy = "limit"     // each limit name, over the whole namespace; only for rankings
+	ByNamespace UsageBy = "namespace" // the whole namespace
+	ByStore     UsageBy = "store"     // all namespaces together
 )
 
 func (b UsageBy) of() store.UsageOf {
@@ -64,63 +64,63 @@ func (b UsageBy) of() store.UsageOf {
 }
 
 // Usage is what was counted in one window. Counts of refusals, adjustments and degraded decisions come from the
-// processes that decided, some seconds late; all others are read from the buckets, and are exact.
+// processes that made the decisions, some seconds late. All others are read from the buckets and are exact.
 type Usage struct {
 	Window   Window       `json:"window"`
-	Start    time.Time    `json:"start"`              // UTC; of a sum over several windows, the first
-	Entity   string       `json:"entity,omitempty"`   // by parent, the parent
-	Resource string       `json:"resource,omitempty"` // "" in sums over all
+	Start    time.Time    `json:"start"`              // UTC; for a sum over several windows, the start of the first
+	Entity   string       `json:"entity,omitempty"`   // when grouped by parent, the parent
+	Resource string       `json:"resource,omitempty"` // "" for sums over all
 	Requests int64        `json:"requests"`           // admitted
 	Refused  int64        `json:"refused"`            // requests
-	Degraded int64        `json:"degraded"`           // admitted since the store did not answer
+	Degraded int64        `json:"degraded"`           // admitted because the store did not answer
 	Limits   []LimitUsage `json:"limits"`             // by name
-	Own      *OwnUsage    `json:"own,omitempty"`      // by parent only
+	Own      *OwnUsage    `json:"own,omitempty"`      // only when grouped by parent
 }
 
-// OwnUsage is what a parent's own buckets have counted, beside what those below it have. Where these cascade, what they
-// spent of a limit that the parent has, too, is in both.
+// OwnUsage is what a parent's own buckets have counted, apart from the entities below it. If these cascade, what they
+// spent of a limit that the parent has too is in both.
 type OwnUsage struct {
 	Requests int64        `json:"requests"`
 	Limits   []LimitUsage `json:"limits"`
 }
 
-// LimitUsage is what was counted of one limit, or of all that share its name. All but counts of requests are tokens,
-// rounded down.
+// LimitUsage is what was counted for one limit, or for all limits of the same name. Everything except counts of
+// requests is in tokens, rounded down.
 type LimitUsage struct {
 	Limit         string `json:"limit"`
-	Consumed      int64  `json:"consumed"` // debited less returned; negative where more came back than was spent
+	Consumed      int64  `json:"consumed"` // debited less returned; negative if more came back than was spent
 	Debited       int64  `json:"debited"`
 	Returned      int64  `json:"returned"`
 	Peak          int64  `json:"peak,omitempty"` // the most that one bucket debited in one minute; not in rollups
 	Refused       int64  `json:"refused"`        // requests that this limit refused
-	RefusedTokens int64  `json:"refused_tokens"` // what they asked for
+	RefusedTokens int64  `json:"refused_tokens"` // tokens that they asked for
 	Adjustments   int64  `json:"adjustments"`    // changes of what a lease held
-	// WouldRefuse counts requests that the limit, in shadow, would have refused, whatever became of them. They are not
-	// among Refused.
+	// WouldRefuse counts requests that the limit, in shadow, would have refused, whether they were admitted or not.
+	// They are not included in Refused.
 	WouldRefuse       int64 `json:"would_refuse,omitempty"`
-	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // what these asked for
+	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // tokens that they asked for
 }
 
 // UsageQuery selects windows of one type.
 type UsageQuery struct {
 	By       UsageBy // defaults to ByEntity
-	Entity   string  // "" is all; by parent, the parent
-	Resource string  // "" is all
+	Entity   string  // "" selects all; when grouped by parent, the parent
+	Resource string  // "" selects all
 	Window   Window  // defaults to Daily
-	// From and To select the windows from the one that From lies in, to before To. To defaults to the end of the window
-	// that runs; From to a day, 30 days or 12 months before, by the type of window.
+	// From and To select the windows from the one that contains From up to, but not including, To. To defaults to the
+	// end of the current window; From defaults to a day, 30 days or 12 months earlier, depending on the type of window.
 	From, To time.Time
-	After    string // UsagePage.Next of the page before; From and To must be the same
-	Max      int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	After    string // UsagePage.Next of the previous page; From and To must be the same
+	Max      int    // maximum number of windows; 0 means 100, more than 1,000 means 1,000
 }
 
-// UsagePage is one page of windows by start, then entity, then resource. Next is "" on the last.
+// UsagePage is one page of windows, ordered by start, then entity, then resource. Next is "" on the last page.
 type UsagePage struct {
 	Windows []Usage `json:"windows"`
 	Next    string  `json:"next,omitempty"`
 }
 
-// period fills a query's period in, and validates it.
+// period fills in the defaults of a query's period, and validates it.
 func period(w *Window, from, to *time.Time) error {
 	*w = cmp.Or(*w, Daily)
 	if err := w.validate(); err != nil {
@@ -147,7 +147,7 @@ func period(w *Window, from, to *time.Time) error {
 	return nil
 }
 
-// prepare validates a query and returns the store's form of it.
+// prepareUsage validates a query and returns the store's form of it.
 func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQuery, error) {
 	q.By = cmp.Or(q.By, ByEntity)
 	of := q.By.of()
@@ -155,13 +155,13 @@ func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQ
 	case l.core.usage == nil:
 		return store.UsageQuery{}, ErrNoUsage
 	case of == 0 || q.By == ByLimit:
-		return store.UsageQuery{}, configErr("by", "%q is none of entity, parent, resource, namespace, store", string(q.By))
+		return store.UsageQuery{}, configErr("by", "must be entity, parent, resource, namespace or store: %q", string(q.By))
 	case q.Max < 0:
 		return store.UsageQuery{}, configErr("max", "must not be negative: %d", q.Max)
 	case q.Entity != "" && of != store.OfBucket && of != store.OfChildren:
-		return store.UsageQuery{}, configErr("entity", "does not go with usage by %s", q.By)
+		return store.UsageQuery{}, configErr("entity", "cannot be combined with usage by %s", q.By)
 	case q.Resource != "" && (of == store.OfNamespace || of == store.OfStore):
-		return store.UsageQuery{}, configErr("resource", "does not go with usage by %s", q.By)
+		return store.UsageQuery{}, configErr("resource", "cannot be combined with usage by %s", q.By)
 	}
 	if err := (Scope{q.Entity, q.Resource}).validate(); err != nil {
 		return store.UsageQuery{}, err
@@ -183,9 +183,9 @@ func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQ
 	return sq, nil
 }
 
-// Usage lists windows: what was spent, by whom, on what, when.
+// Usage returns the windows that match: what was spent, by whom, on what, and when.
 //
-// Errors: [ErrNoUsage], [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store trouble.
+// Errors: [ErrNoUsage], [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error) {
 	q, err := l.prepareUsage(ctx, &query)
 	if err != nil {
@@ -220,7 +220,7 @@ func (c *core) usagePage(ctx context.Context, q store.UsageQuery) (page store.Us
 	return page, err
 }
 
-// own sums up what an entity's own buckets have counted.
+// own adds up what an entity's own buckets have counted.
 func (c *core) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
 	q.Known, q.After, q.Max = true, "", 1000
 	var counts []store.LimitFigures

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// BenchmarkAdmitted is what usage must not slow down: decisions that admit. It is measured without usage as well, and
-// with somebody to be told of limits near their end.
+// BenchmarkAdmitted measures admitting decisions, which usage must not slow down. It also runs without usage, and with an
+// observer of near-limit events.
 func BenchmarkAdmitted(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -15,21 +15,21 @@ import (
 
 const (
 	tallyShards = 16
-	// maxTallies is how many buckets a shard counts for at once. For more it counts under the name of others.
+	// maxTallies is how many buckets a shard counts individually. It counts further ones under otherEntity.
 	maxTallies = 4096
-	// tallyEvery is how long what was counted waits before it is handed to the store.
+	// tallyEvery is how long counts wait before they are handed to the store.
 	tallyEvery = 5 * time.Second
-	// idleTally is after how long without a change a tally goes.
+	// idleTally is how long a tally without changes is kept.
 	idleTally = 10 * time.Minute
 	// tallyChunk is how many readings are handed over at once.
 	tallyChunk = 1000
 )
 
-// otherEntity stands for entities that were refused while there was no room to count for each.
+// otherEntity stands for entities that were refused when there was no room to count them individually.
 const otherEntity = DefaultResource
 
-// tallies are what only this process knows: refusals, adjustments, degraded decisions. They are growing counters under an
-// id, as those of a bucket, so that the store may be handed them twice.
+// tallies counts what only this process knows: refusals, adjustments, degraded decisions. Like a bucket's, the counters
+// only grow under an id, so the store may receive them twice.
 type tallies struct {
 	core   *core
 	source string
@@ -41,16 +41,16 @@ type tallies struct {
 	order  sync.Mutex // of flushes
 
 	mu    sync.Mutex
-	plans []*plan // whose refusals are not 0
+	plans []*plan // those with refusals
 }
 
 type tallyShard struct {
 	mu    sync.Mutex
 	m     map[store.Bucket]*tally
-	queue []store.Reading // of hours that are over
+	queue []store.Reading // of past hours
 }
 
-// tally counts for one bucket. Its shard's lock guards it.
+// tally holds the counts of one bucket. Its shard's lock guards it.
 type tally struct {
 	id     uint64
 	at     time.Time // of the last change
@@ -68,7 +68,7 @@ func newTallies(c *core) *tallies {
 	return t
 }
 
-// count changes the counters of a bucket.
+// count updates the counters of a bucket.
 func (t *tallies) count(b store.Bucket, at time.Time, f func(*tally)) {
 	if t == nil {
 		return
@@ -98,7 +98,7 @@ func (t *tallies) count(b store.Bucket, at time.Time, f func(*tally)) {
 	t.arm()
 }
 
-// arm has what was counted handed over soon.
+// arm schedules a flush.
 func (t *tallies) arm() {
 	if !t.closed.Load() && !t.armed.Load() && t.armed.CompareAndSwap(false, true) {
 		time.AfterFunc(tallyEvery, func() {
@@ -121,7 +121,7 @@ func (t *tallies) reading(b store.Bucket, ta *tally) store.Reading {
 	return store.Reading{Bucket: b, Source: t.source, ID: ta.id, At: ta.at, Counts: slices.Clone(ta.counts)}
 }
 
-// flush hands what was counted to the store. What it does not take is handed over again with the next.
+// flush hands the counts to the store. What the store does not take is handed over again next time.
 func (t *tallies) flush(ctx context.Context) {
 	if t == nil {
 		return
@@ -133,7 +133,7 @@ func (t *tallies) flush(ctx context.Context) {
 	for i := range t.shards {
 		overs[i], readings[i] = t.gather(&t.shards[i])
 	}
-	for rest := slices.Concat(readings...); len(rest) > 0; { // a store may write as many as it is handed in one go
+	for rest := slices.Concat(readings...); len(rest) > 0; { // a store may write everything it receives in one step
 		n := min(len(rest), tallyChunk)
 		if err := t.core.call(ctx, "count", func(ctx context.Context) error { return t.core.usage.Count(ctx, rest[:n]...) }); err != nil {
 			for i := range t.shards {
@@ -145,7 +145,8 @@ func (t *tallies) flush(ctx context.Context) {
 	}
 }
 
-// gather returns what is to be handed over of a shard: what could not be before, and that with what has changed since.
+// gather returns the readings of a shard to hand over: over holds those that could not be before, readings holds these
+// and the changed ones.
 func (t *tallies) gather(s *tallyShard) (over, readings []store.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ func (t *tallies) gather(s *tallyShard) (over, readings []store.Reading) {
 	return over, readings
 }
 
-// keep has readings handed over again.
+// keep puts readings back, to be handed over again.
 func (t *tallies) keep(s *tallyShard, over, readings []store.Reading) {
 	if len(readings) == 0 {
 		return
@@ -172,7 +173,7 @@ func (t *tallies) keep(s *tallyShard, over, readings []store.Reading) {
 	defer s.mu.Unlock()
 	defer t.arm()
 	s.queue = append(over, s.queue...)
-	if n := len(s.queue); n > maxTallies { // the later ones make up for them
+	if n := len(s.queue); n > maxTallies { // later readings make up for the dropped ones
 		s.queue = s.queue[n-maxTallies:]
 	}
 	for i := range readings {
@@ -189,10 +190,10 @@ func (t *tallies) close() {
 	t.flush(context.Background())
 }
 
-// refused counts a refusal of Allow, whose levels nobody has asked for, with one of its plan's counters.
+// refused counts a refusal of Allow, for which no levels were requested, in one of its plan's counters.
 func (t *tallies) refused(p *plan, n *atomic.Int64) {
 	if t == nil || n.Add(1) > 1 {
-		return // somebody has put the plan on the list
+		return // the plan is on the list already
 	}
 	t.mu.Lock()
 	t.plans = append(t.plans, p)
@@ -200,8 +201,8 @@ func (t *tallies) refused(p *plan, n *atomic.Int64) {
 	t.arm()
 }
 
-// collect counts what Allow has refused since the last time. Nobody has asked the store when that was, so that it goes by
-// this process's clock, as of now.
+// collect counts the refusals of Allow since the last time. Their store times are not known, so they are counted at the
+// current time of this process's clock.
 func (t *tallies) collect() {
 	if t == nil {
 		return
@@ -215,11 +216,11 @@ func (t *tallies) collect() {
 		n := p.quick.Swap(0)
 		p.space.hits[0].n.Add(uint64(n))
 		if n += p.refusals.Swap(0); n == 0 {
-			continue // it was on the list for both
+			continue // it was on the list twice, once for each counter
 		}
 		t.count(store.Bucket{Namespace: p.space.id, Entity: p.entity, Resource: p.resource}, now, func(ta *tally) {
 			ta.of("").Refused += n
-			if p.one != nil { // else it may have been any of them
+			if p.one != nil { // otherwise any of the limits may have refused
 				f := ta.of(p.one.Limit.Name)
 				f.Refused += n
 				f.RefusedTokens += n * p.one.Amount
@@ -237,7 +238,7 @@ func (t *tallies) countWouldRefuse(b store.Bucket, at time.Time, limit string, m
 	})
 }
 
-// tally counts what came of a request, other than that it was admitted.
+// tally counts the outcome of a request, except that it was admitted.
 func (l *Limiter) tally(ctx context.Context, req *Request, lease *Lease, err error) {
 	if lease != nil && lease.degraded != nil {
 		l.countDegraded(req.Entity, req.Resource)
@@ -256,13 +257,13 @@ func (l *Limiter) tallyAll(ctx context.Context, reqs []Request, leases []*Lease,
 	l.countRefused(ctx, reqs, err)
 }
 
-// countRefused counts the refusal of requests that were refused together.
+// countRefused counts requests that were refused together.
 func (l *Limiter) countRefused(ctx context.Context, reqs []Request, err error) {
-	over, ok := err.(*ExceededError) //nolint:errorlint // nobody has wrapped it yet, and refusals are many
+	over, ok := err.(*ExceededError) //nolint:errorlint // nothing has wrapped it yet, and refusals are frequent
 	if !ok || l.core.tallies == nil {
 		return
 	}
-	s, err := l.space(ctx, l.core.elapsed()) // known: there was a decision
+	s, err := l.space(ctx, l.core.elapsed()) // cached, because there was a decision
 	if err != nil {
 		return
 	}
@@ -282,13 +283,13 @@ func (l *Limiter) countRefused(ctx context.Context, reqs []Request, err error) {
 	}
 }
 
-// countDegraded counts a request that was admitted though the store did not answer.
+// countDegraded counts a request that was admitted although the store did not answer.
 func (l *Limiter) countDegraded(entity, resource string) {
 	s := l.pinned
 	if f := l.found.Load(); s == nil && f != nil {
 		s = f.space
 	}
-	if s != nil { // else nobody knows where to count it
+	if s != nil { // otherwise the namespace is not known
 		l.core.tallies.count(store.Bucket{Namespace: s.id, Entity: entity, Resource: resource}, time.Now(), func(ta *tally) { ta.of("").Degraded++ })
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// UsageSummary is what all windows that a query selects come to. It holds windows of one type only.
+// UsageSummary is the sum of all windows that a query selects. All its windows are of one type.
 type UsageSummary struct {
-	From    time.Time `json:"from"`    // the first window's start
+	From    time.Time `json:"from"`    // start of the first window
 	To      time.Time `json:"to"`      // windows start before it
-	Total   Usage     `json:"total"`   // over all windows; a peak is the highest of any
-	Windows []Usage   `json:"windows"` // each over all that was selected; where nothing was counted there is none
+	Total   Usage     `json:"total"`   // over all windows; Peak is the highest of any
+	Windows []Usage   `json:"windows"` // each over everything selected; windows without counts are left out
 }
 
-// SummarizeUsage adds up all windows that a query selects, however many pages they are: After and Max are not looked
-// at. Without Entity it reads the sums that the store keeps.
+// SummarizeUsage adds up all windows that a query selects, over all pages; it ignores After and Max. Without an Entity,
+// it reads the sums that the store keeps.
 //
-// Errors: as of [Limiter.Usage].
+// Errors: those of [Limiter.Usage].
 func (l *Limiter) SummarizeUsage(ctx context.Context, query UsageQuery) (UsageSummary, error) {
 	query.After, query.Max = "", 1000
 	if query.By == "" && query.Entity == "" {
@@ -67,20 +67,20 @@ func (l *Limiter) SummarizeUsage(ctx context.Context, query UsageQuery) (UsageSu
 	return s, nil
 }
 
-// TopQuery ranks what was spent in a period.
+// TopQuery selects a ranking of what was spent in a period.
 type TopQuery struct {
-	By       UsageBy // ByEntity, the default, ByParent, ByResource or ByLimit
-	Limit    string  // by what was consumed of it; "" is by requests. Not by limit: all are ranked
-	Resource string  // "" is all; by entity or parent only
+	By       UsageBy // ByEntity (the default), ByParent, ByResource or ByLimit
+	Limit    string  // rank by what was consumed of it, or by requests if ""; with ByLimit, show only this limit
+	Resource string  // "" selects all; with ByEntity, ByParent or ByLimit
 	Window   Window  // the type of window that is added up; defaults to Daily
 	From, To time.Time
-	Max      int // at most so many; 0 means 10, more than 1,000 is 1,000
+	Max      int // maximum number of rows; 0 means 10, more than 1,000 means 1,000
 }
 
-// TopUsage returns those who spent most, first, each with all that it spent in the period. It adds up windows of one
-// type; see [UsageQuery] for the defaults of From and To.
+// TopUsage returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of
+// one type; see [UsageQuery] for the defaults of From and To.
 //
-// Errors: as of [Limiter.Usage].
+// Errors: those of [Limiter.Usage].
 func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error) {
 	query.By = cmp.Or(query.By, ByEntity)
 	query.Max = cmp.Or(query.Max, 10)
@@ -91,7 +91,7 @@ func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error)
 		return nil, configErr("by", "%q cannot be ranked: use entity, parent, resource or limit", string(query.By))
 	}
 	if query.By == ByResource && query.Resource != "" {
-		return nil, configErr("resource", "does not go with a ranking of resources")
+		return nil, configErr("resource", "cannot be combined with a ranking of resources")
 	}
 	uq := UsageQuery{By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max}
 	q, err := l.prepareUsage(ctx, &uq)

@@ -17,10 +17,10 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// names collide with nothing.
+// names are names of entities and resources that must not collide with other parts of a key or record.
 var names = []string{"ttl", "window", "resource", "a#b", "a/b", "entity"}
 
-// TestUsageNames spends under names that other parts of a key or record bear, and finds each where it belongs.
+// TestUsageNames spends under names that also occur in other parts of a key or record, and finds each where it belongs.
 func TestUsageNames(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) store.Store{
@@ -73,7 +73,7 @@ func TestUsageNames(t *testing.T) {
 	}
 }
 
-// limitsOf returns the figures of a summary's total by limit.
+// limitsOf returns the totals of a summary by limit.
 func limitsOf(u weir.Usage) map[string]weir.LimitUsage {
 	m := map[string]weir.LimitUsage{}
 	for _, l := range u.Limits {
@@ -82,7 +82,7 @@ func limitsOf(u weir.Usage) map[string]weir.LimitUsage {
 	return m
 }
 
-// TestUsageLife follows a child and its parent over a midnight: debits, an adjustment, a rollback, refusals.
+// TestUsageLife follows a child and its parent across midnight: debits, an adjustment, a rollback, refusals.
 func TestUsageLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestUsageLife(t *testing.T) {
 			t.Errorf("windows (-want +got):\n%s", diff)
 		}
 
-		// Own is what cascaded, for the parent has the same limits.
+		// Own equals Cascaded, because the parent has the same limits.
 		parents, err := lim.TopUsage(ctx, weir.TopQuery{By: weir.ByParent, Limit: "tph"})
 		must(t, err)
 		if len(parents) != 1 || parents[0].Entity != "org" || limitsOf(parents[0])["tph"].Consumed != 150 ||
@@ -149,7 +149,7 @@ func TestUsageLife(t *testing.T) {
 	})
 }
 
-// TestUsageRefused counts what Allow refuses, by its limit where there is one.
+// TestUsageRefused: refusals by Allow are counted, by limit if there is one.
 func TestUsageRefused(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
@@ -166,7 +166,7 @@ func TestUsageRefused(t *testing.T) {
 	}
 }
 
-// TestUsageShadow counts what limits in shadow would have refused, apart from what was refused.
+// TestUsageShadow: what shadow limits would have refused is counted separately from refusals.
 func TestUsageShadow(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
@@ -176,11 +176,11 @@ func TestUsageShadow(t *testing.T) {
 	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "org"}, weir.PerDay("tpd", 100).WithEnforce(weir.EnforceShadow), weir.PerDay("rpd", 2).WithEnforce(weir.EnforceShadow)))
 	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key"}, weir.PerDay("tpd", 250)))
 	req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"tpd": 80}}
-	for range 3 { // the second and third would be refused by the parent's
+	for range 3 { // the parent's limit would refuse the second and third
 		_, err := lim.Acquire(ctx, req)
 		must(t, err)
 	}
-	_, err := lim.Acquire(ctx, req) // is refused, and would be by the parent's
+	_, err := lim.Acquire(ctx, req) // refused; the parent's limit would refuse it too
 	wantErr(t, err, weir.ErrExceeded)
 	_, err = lim.AcquireAll(ctx, []weir.Request{req})
 	wantErr(t, err, weir.ErrExceeded)
@@ -237,7 +237,7 @@ func TestUsageDegraded(t *testing.T) {
 	}
 }
 
-// TestUsageDegradedWait: also one who would have waited, had it been known for what.
+// TestUsageDegradedWait: a Wait call admitted without the store, before its limits are known, is counted too.
 func TestUsageDegradedWait(t *testing.T) {
 	t.Parallel()
 	m := memory.New(nil)
@@ -263,7 +263,7 @@ func TestUsageDegradedWait(t *testing.T) {
 	}
 }
 
-// TestUsagePages reads windows in pages of any size, and finds each once, in order.
+// TestUsagePages: reading windows in pages of any size finds each once, in order.
 func TestUsagePages(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
@@ -327,7 +327,7 @@ func TestUsageMistakes(t *testing.T) {
 	}
 }
 
-// TestUsagePurged forgets a namespace's usage with the namespace.
+// TestUsagePurged: purging a namespace removes its usage.
 func TestUsagePurged(t *testing.T) {
 	t.Parallel()
 	m := memory.New(nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// viewKey names what the limiter remembers of the catalog as one piece: a record.
+// viewKey identifies a record of the catalog that the limiter caches.
 type viewKey struct {
 	space    string
 	kind     viewKind
@@ -23,35 +23,35 @@ type viewKind byte
 
 const (
 	entityView    viewKind = iota // an entity's own record
-	limitsView                    // its limits on a resource; its default ones are those on DefaultResource
+	limitsView                    // its limits on a resource; its default limits are on DefaultResource
 	resourceView                  // a resource's limits
 	systemView                    // the namespace's limits and settings
 	namespaceView                 // a namespace by name
 )
 
-// view is a piece of the catalog, decoded.
+// view is a record of the catalog, decoded.
 type view struct {
 	exists        bool
-	version       uint64 // of the record; of one that was removed through this process, that which no older write can have
+	version       uint64 // of the record; for one removed through this process, a version that no older write can have
 	entity        entityRecord
 	limits        []store.Limit
 	enforce       []Enforce     // of the limits; nil if all are enforced
-	former        []store.Limit // what they are for those whom a percentage leaves out; nil if no limit has one
+	former        []store.Limit // the limits for entities outside a percentage; nil if no limit has a former rate
 	one           *store.Charge // see oneCharge
 	source        Source
-	manifest      string // that declares the limits
+	manifest      string // the manifest that declares the limits
 	onUnavailable Unavailable
 	nearLimit     Thresholds
 	namespace     namespaceRecord
 	epoch         uint64
 
-	// Of those below decisions go by none while the store answers.
-	noted      bool  // it is made of what was written through this process, or read for that
-	unreadable bool  // it was not written by weir, or by a newer one
-	doubt      doubt // whether it was changed
+	// While the store answers, decisions use no view for which one of these is set.
+	noted      bool  // made from what was written through this process, or read for a write
+	unreadable bool  // not written by weir, or written by a newer version
+	doubt      doubt // whether the record was changed
 }
 
-// key returns the record that a view is made of.
+// key returns the key of the record that a view is made from.
 func (k viewKey) key() store.Key {
 	switch k.kind {
 	case entityView:
@@ -67,10 +67,10 @@ func (k viewKey) key() store.Key {
 	}
 }
 
-// good reports whether decisions may go by the view while the store answers.
+// good reports whether decisions may use the view while the store answers.
 func (v view) good() bool { return !v.noted && !v.unreadable }
 
-// loadViews reads views of one namespace in one call of the store.
+// loadViews reads views of one namespace in one call to the store.
 func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 	wanted := make([]store.Key, len(keys))
 	for i, k := range keys {
@@ -102,7 +102,7 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 	return views, nil
 }
 
-// lastGood returns a view as Config.LastGood knows it, which may be that nobody can read it.
+// lastGood returns a view as Config.LastGood knows it, possibly one that is unreadable.
 func (c *core) lastGood(k viewKey) (view, bool) {
 	if c.cfg.LastGood == nil {
 		return view{}, false
@@ -136,7 +136,7 @@ func (k viewKey) decode(r store.Record) (v view, err error) {
 	return v, nil
 }
 
-// decodeLimits reads limits and what is set with them.
+// decodeLimits decodes limits and the settings stored with them.
 func (v *view) decodeLimits(k viewKey, r store.Record) error {
 	var lr limitsRecord
 	if err := decodeRecord(r, &lr); err != nil {
@@ -180,9 +180,9 @@ func decodeRecord(r store.Record, into any) error {
 	return nil
 }
 
-// errUnreadable tells what the store answered, and cannot be used, from no answer.
+// errUnreadable marks an answer of the store that cannot be used, as opposed to no answer.
 var errUnreadable = errors.New("unreadable")
 
 func unreadable(r store.Record, err error) error {
-	return &StoreError{Op: "read", Key: r.Key.String(), Err: fmt.Errorf("%w: %w", errUnreadable, err), Hint: "the record was not written by weir, or by a newer one"}
+	return &StoreError{Op: "read", Key: r.Key.String(), Err: fmt.Errorf("%w: %w", errUnreadable, err), Hint: "the record was written by a later version of weir, or not by weir"}
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Wait is [Limiter.Acquire] that, when a limit refuses, waits until the request is admitted. Waiters on a bucket are
-// served first come, first served, within this process; a request that does not wait may still come before them.
+// Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
+// are served first come, first served, within this process; requests that do not wait may still be admitted before
+// them.
 //
-// When ctx has a deadline that cannot be met, going by those who wait before it, Wait fails at once, with an error
-// that is both an [*ExceededError] and context.DeadlineExceeded. When ctx ends, it returns its error.
+// If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
+// [*ExceededError] and context.DeadlineExceeded. If ctx ends while it waits, Wait returns ctx's error.
 func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
@@ -36,15 +37,15 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 		return lease, err
 	}
 	would, err := l.prepare(p, &req)
-	if err != nil && (p.guessed || p.doubted) { // nobody knows whether it can never pass: the store is to be asked, when it is time
+	if err != nil && (p.guessed || p.doubted) { // it is not known whether the request can ever pass: the store must decide when it answers
 		lease, err := l.Acquire(ctx, req)
-		if errors.Is(err, ErrExceeded) { // it is known now
+		if errors.Is(err, ErrExceeded) { // now it is known
 			return l.Wait(ctx, req)
 		}
 		return lease, err
 	}
 	if err != nil {
-		return nil, err // what can never pass does not wait its turn
+		return nil, err // a request that can never pass does not queue
 	}
 	w := s.queues.newWaiter(would.debits, would.asked())
 	defer s.queues.leave(w)
@@ -66,7 +67,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 			return lease, err
 		}
 		if !s.queues.join(w, over) {
-			continue // somebody with an older claim waits there
+			continue // an earlier waiter is in that queue
 		}
 		if err := s.queues.tooLate(ctx, w); err != nil {
 			return nil, err
@@ -74,7 +75,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 		timer := time.NewTimer(min(over.RetryAfter, l.core.nap()))
 		select {
 		case <-timer.C:
-		case <-w.turn: // what refused may have changed
+		case <-w.turn: // the reason for the refusal may be gone
 			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
@@ -83,12 +84,12 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	}
 }
 
-// nap is how long a waiter waits at most before it asks again: limits may have been raised, or tokens given back,
+// nap is the longest time that a waiter sleeps before it asks again: limits may have been raised, or tokens given back,
 // elsewhere.
 func (c *core) nap() time.Duration { return max(c.cfg.CacheTTL, time.Second) }
 
-// queues are the waiters of a space, by the place that refused them. A waiter stands in one queue at a time, in the
-// order of arrival; only the first of a queue asks the store.
+// queues holds the waiters of a space, by the place that refused them. A waiter is in one queue at a time, in order of
+// arrival; only the first in a queue asks the store.
 type queues struct {
 	some     atomic.Bool // whether anybody waits
 	mu       sync.Mutex
@@ -96,7 +97,7 @@ type queues struct {
 	by       map[place]*queue
 }
 
-// place is what a queue waits for: a bucket's own limits, or overriding ones, which have a state of their own.
+// place is what a queue waits for: a bucket's own limits, or overriding limits, which have separate state.
 type place struct {
 	bucket    store.Bucket
 	overrides string
@@ -114,7 +115,7 @@ func placeOf(d *store.Debit) place {
 
 type queue struct {
 	waiters []*waiter // by ticket
-	// What the bucket's limits were like when they last refused somebody.
+	// The state of the bucket's limits when they last refused a waiter.
 	seen map[string]LimitStatus
 	at   time.Time
 }
@@ -123,7 +124,7 @@ type waiter struct {
 	ticket uint64
 	places []place // of its chain
 	tokens Tokens
-	in     place // the queue in which it stands
+	in     place // the queue that it is in
 	turn   chan struct{}
 }
 
@@ -139,8 +140,8 @@ func (q *queues) newWaiter(debits []store.Debit, tokens Tokens) *waiter {
 	return w
 }
 
-// behind puts the waiter in the queue of a place of its chain where somebody who came before it waits, and returns
-// what tells its turn; nil if there is none.
+// behind puts the waiter in the queue of a place in its chain where an earlier waiter waits, and returns the channel
+// that signals its turn; nil if there is no such place.
 func (q *queues) behind(w *waiter) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,7 +154,7 @@ func (q *queues) behind(w *waiter) <-chan struct{} {
 	return nil
 }
 
-// join puts a refused waiter in the queue of the place that makes it wait longest, and reports whether it is first.
+// join puts a refused waiter in the queue of the place with the longest wait, and reports whether it is first.
 func (q *queues) join(w *waiter, over *ExceededError) bool {
 	last := over.Statuses[0]
 	for _, s := range over.Statuses {
@@ -218,11 +219,11 @@ func (q *queues) remove(w *waiter) {
 func (w *waiter) wake() {
 	select {
 	case w.turn <- struct{}{}:
-	default: // told already
+	default: // signaled already
 	}
 }
 
-// returned wakes those who are first in line where something was given back.
+// returned wakes the first waiter of each place to which tokens were given back.
 func (q *queues) returned(debits []store.Debit) {
 	if !q.some.Load() {
 		return
@@ -236,7 +237,7 @@ func (q *queues) returned(debits []store.Debit) {
 	}
 }
 
-// changed wakes all who are first in line: their limits may be others now, or the limiter closed.
+// changed wakes the first waiter of every queue: its limits may have changed, or the limiter was closed.
 func (q *queues) changed() {
 	if !q.some.Load() {
 		return
@@ -254,7 +255,7 @@ func (q *queues) leave(w *waiter) {
 	q.remove(w)
 }
 
-// tooLate returns an error if the context ends before the waiter and all before it in its queue can be served.
+// tooLate returns an error if the context ends before the waiter and all ahead of it in its queue can be served.
 func (q *queues) tooLate(ctx context.Context, w *waiter) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -290,13 +291,13 @@ func (q *queues) tooLate(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// waitError says that a deadline cannot be met.
+// waitError reports that a deadline cannot be met.
 type waitError struct{ *ExceededError }
 
-// Error says so, and what refuses.
+// Error says that the deadline cannot be met, and what refuses.
 func (e *waitError) Error() string {
 	return "wait: the deadline cannot be met: " + e.ExceededError.Error()
 }
 
-// Unwrap makes errors.Is and errors.As find both.
+// Unwrap lets errors.Is and errors.As find both errors.
 func (e *waitError) Unwrap() []error { return []error{e.ExceededError, context.DeadlineExceeded} }

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// line starts waiters one after the other, and records in which order and when they are served.
+// line starts waiters one after the other, and records the order and time in which they are served.
 type line struct {
 	*bundle
 
@@ -73,13 +73,13 @@ func TestWaitIsFair(t *testing.T) {
 		l.wait(b.ctx, "a", "alice", one)
 		l.wait(b.ctx, "b", "alice", three)
 		l.wait(b.ctx, "c", "alice", one)
-		l.wait(b.ctx, "bob", "bob", one) // others are not held up
+		l.wait(b.ctx, "bob", "bob", one) // other entities are not held up
 		l.wg.Wait()
 		l.want("all 0s", "bob 0s", "a 10s", "b 40s", "c 50s")
 	})
 }
 
-// Small requests that come later do not starve a large one.
+// Later small requests do not starve a large one.
 func TestWaitLargeIsNotStarved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -98,7 +98,7 @@ func TestWaitLargeIsNotStarved(t *testing.T) {
 	})
 }
 
-// Waiters of several entities queue at the parent that refuses them; one that its own limit refuses holds nobody up.
+// Waiters of several entities queue at the parent that refuses them. A waiter that its own limit refuses blocks no others.
 func TestWaitAtTheParent(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -121,7 +121,7 @@ func TestWaitAtTheParent(t *testing.T) {
 	})
 }
 
-// Whom two links refuse waits where it takes longest, and so keeps its turn there.
+// A waiter refused by two levels queues at the level with the longest wait, and so keeps its turn there.
 func TestWaitAtTheLongest(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -135,7 +135,7 @@ func TestWaitAtTheLongest(t *testing.T) {
 		var want []string
 		for i := range 10 {
 			time.Sleep(20*time.Second - time.Since(l.began)%(20*time.Second))
-			l.wait(b.ctx, fmt.Sprint("drain", i), "a", one) // a waits for 1 s then, the parent for 10
+			l.wait(b.ctx, fmt.Sprint("drain", i), "a", one) // then a waits for 1 s, the parent for 10
 			l.wait(b.ctx, fmt.Sprint("a", i), "a", one)
 			l.wait(b.ctx, fmt.Sprint("b", i), "b", one)
 			want = append(want, fmt.Sprint("a", i), fmt.Sprint("b", i))
@@ -153,7 +153,7 @@ func TestWaitAtTheLongest(t *testing.T) {
 	})
 }
 
-// Requests that bring different limits along have states of their own, and queues of their own.
+// Requests with different limits of their own have separate states and separate queues.
 func TestWaitWithOverrides(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -188,7 +188,7 @@ func TestWaitDeadline(t *testing.T) {
 		l.wait(in(10*time.Second-1), "alone", "alice", one)
 		l.want("alone 0s too late")
 		l.wait(in(11*time.Second), "a", "alice", one)
-		l.wait(in(30*time.Second-1), "behind", "alice", two) // going by the one before
+		l.wait(in(30*time.Second-1), "behind", "alice", two) // follows from the waiter before it
 		l.want("alone 0s too late", "behind 0s too late")
 		l.wait(in(31*time.Second), "b", "alice", two)
 		l.wg.Wait()
@@ -207,7 +207,7 @@ func TestWaitDeadline(t *testing.T) {
 	})
 }
 
-// Whoever gives up leaves no trace, and the next one's turn comes.
+// A waiter that gives up leaves no trace, and the next one gets its turn.
 func TestWaitCancel(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -233,7 +233,7 @@ func TestWaitCancel(t *testing.T) {
 		l.want("second 1s wait: context canceled", "first 2s wait: context canceled")
 		l.wg.Wait()
 		l.want("second 1s wait: context canceled", "first 2s wait: context canceled", "third 10s")
-		l.wait(b.ctx, "last", "alice", one) // nobody is before it any more
+		l.wait(b.ctx, "last", "alice", one) // no waiter is ahead any more
 		l.wg.Wait()
 		if got := l.served[3]; got != "last 20s" {
 			t.Error(got)
@@ -241,7 +241,7 @@ func TestWaitCancel(t *testing.T) {
 	})
 }
 
-// What can never pass does not wait its turn.
+// A request that can never pass fails without waiting its turn.
 func TestWaitBadRequest(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -263,7 +263,7 @@ func TestWaitBadRequest(t *testing.T) {
 	})
 }
 
-// Tokens that are given back, and limits that are raised, serve whoever waits at once.
+// Returned tokens and raised limits serve waiters at once.
 func TestWaitIsWoken(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(b *bundle, spent *weir.Lease) error{
@@ -297,7 +297,7 @@ func TestWaitIsWoken(t *testing.T) {
 	}
 }
 
-// What changes elsewhere is noticed within the TTL.
+// Changes made elsewhere are noticed within the TTL.
 func TestWaitNoticesOthers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -327,7 +327,7 @@ func TestWaitEndsWithTheLimiter(t *testing.T) {
 	})
 }
 
-// A storm of waiters of one parent, some of whom give up: everybody is served or gone, nothing is lost on the way.
+// A storm of waiters on one parent, some of which give up: every waiter is served or gone, and no turn is lost.
 func TestWaitStorm(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -335,7 +335,7 @@ func TestWaitStorm(t *testing.T) {
 		for i := range 5 {
 			b.child(fmt.Sprint("c", i), "parent")
 		}
-		b.set("", "", weir.PerMinute("rpm", 180).WithBurst(7)) // of each child: more than its parent's in the long run
+		b.set("", "", weir.PerMinute("rpm", 180).WithBurst(7)) // for each child: in the long run more than the parent's
 		b.set("parent", "", weir.PerMinute("rpm", 120).WithBurst(10))
 		b.take("parent", weir.Tokens{"rpm": 10})
 		var wg sync.WaitGroup
@@ -365,7 +365,7 @@ func TestWaitStorm(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// 2 a second for the parent: whoever waited was served as soon as could be, and no sooner.
+		// 2 a second for the parent: each waiter was served as early as possible, and no earlier
 		took := time.Since(began)
 		if allowed := 2 * took.Seconds(); float64(admitted) > allowed || float64(admitted) < allowed-10 {
 			t.Errorf("admitted %d in %v", admitted, took)

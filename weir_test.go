@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when tests begin: clocks of whole tokens a minute then read a whole token.
+// noon is the start time of tests, at which clocks of whole tokens a minute read a whole token.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is a store's time, turned by hand.
+// clock is a store's clock, advanced by hand.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -39,18 +39,18 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// bundle is a limiter over a store in memory whose clock is turned by hand, and which can be made to fail.
+// bundle is a limiter over a store in memory with a manual clock, which can be made to fail.
 type bundle struct {
 	*weir.Limiter
 
 	t     *testing.T
-	ctx   context.Context //nolint:containedctx // of the test
+	ctx   context.Context //nolint:containedctx // the test's
 	clock *clock
 	fake  *fakeStore
 	cfg   weir.Config
 }
 
-// setup returns a limiter, closed when the test ends. Its store waits for nothing, as memory does.
+// setup returns a limiter, closed when the test ends. Like the memory store, its store never blocks.
 func setup(t *testing.T, change ...func(*weir.Config)) *bundle {
 	t.Helper()
 	c := &clock{now: noon}
@@ -75,7 +75,7 @@ func setupOn(t *testing.T, fake *fakeStore, c *clock, change ...func(*weir.Confi
 	return &bundle{Limiter: lim, t: t, ctx: t.Context(), clock: c, fake: fake, cfg: cfg}
 }
 
-// peer returns another limiter on the same store: another process, as far as caches go.
+// peer returns another limiter on the same store, with its own caches, like another process.
 func (b *bundle) peer(change ...func(*weir.Config)) *bundle {
 	b.t.Helper()
 	return setupOn(b.t, &fakeStore{Store: b.fake.Store}, b.clock, change...)
@@ -96,7 +96,7 @@ func (b *bundle) child(id, parent string) {
 	}
 }
 
-// chain creates entities of which each charges the next.
+// chain creates entities, each of which charges the next.
 func (b *bundle) chain(ids ...string) {
 	b.t.Helper()
 	for i := len(ids) - 1; i >= 0; i-- {
@@ -108,7 +108,7 @@ func (b *bundle) chain(ids ...string) {
 	}
 }
 
-// take acquires on the resource "api" and fails the test unless that is admitted.
+// take acquires on the resource "api" and fails the test unless the request is admitted.
 func (b *bundle) take(entity string, tokens weir.Tokens) *weir.Lease {
 	b.t.Helper()
 	return b.takeFor(weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
@@ -139,7 +139,7 @@ func (b *bundle) refusedFor(req weir.Request) *weir.ExceededError {
 	return over
 }
 
-// wantLeft checks what each limit of an entity on "api" has available.
+// wantLeft checks the tokens available for each limit of an entity on "api".
 func (b *bundle) wantLeft(entity string, want weir.Tokens) {
 	b.t.Helper()
 	b.wantLeftOn(entity, "api", want)
@@ -169,7 +169,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// fakeStore is a store that can be made to misbehave. Nil functions leave the call to the store behind it.
+// fakeStore is a store that can be made to misbehave. If a function is nil, the call goes to the wrapped store.
 type fakeStore struct {
 	store.Store
 
@@ -178,7 +178,7 @@ type fakeStore struct {
 	settle func(context.Context, store.Settle) (store.Outcome, error)
 	get    func(context.Context, ...store.Key) (store.Got, error)
 	peek   func(context.Context, ...store.Bucket) (store.Snapshot, error)
-	gets   []store.Key // that were asked for
+	gets   []store.Key // the keys that were requested
 	reads  int         // calls of Get
 	takes  int
 }
@@ -228,14 +228,14 @@ func (f *fakeStore) Peek(ctx context.Context, buckets ...store.Bucket) (store.Sn
 	return f.Store.Peek(ctx, buckets...)
 }
 
-// does changes what the store does from now on.
+// does changes the store's behavior from now on.
 func (f *fakeStore) does(change func(*fakeStore)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// counts returns how often Get and Take were called, and the keys that were asked for, since the last time.
+// counts returns the number of Get and Take calls, and the requested keys, since the previous call.
 func (f *fakeStore) counts() (reads, takes int, keys []store.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -244,13 +244,13 @@ func (f *fakeStore) counts() (reads, takes int, keys []store.Key) {
 	return reads, takes, keys
 }
 
-// hang waits for the end of the context, as a store that is gone does.
+// hang blocks until the context ends, like a store that has gone.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// bubble runs f in a bubble of synctest, over a store in memory that lives by the bubble's time.
+// bubble runs f in a synctest bubble, over a store in memory that uses the bubble's time.
 func bubble(t *testing.T, f func(b *bundle), change ...func(*weir.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,11 +12,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// commit is the one way in which weir writes to the catalog: the writes, and the events that tell of them, become
-// visible in one atomic step. What this process knows of the records follows before it returns: also after an error, where
+// commit is the only way in which weir writes to the catalog. The writes and their audit events become visible in one
+// atomic step. What this process knows of the records is updated before commit returns, also after an error, because
 // the step may have been made.
 //
-// Without events come only the steps of a longer change that is told of when it ends: marks, and the sweep of a purge.
+// Only the steps of a longer change come without events: marks, and the sweep of a purge. The end of the change has
+// one.
 func (c *core) commit(ctx context.Context, space string, events []event, writes ...store.Write) error {
 	for i := range events {
 		writes = append(writes, c.record(ctx, space, &events[i]))
@@ -33,10 +34,10 @@ func (c *core) known(id string) *space {
 	return c.spaces[id]
 }
 
-// maxTries is how often a change is tried again because somebody else was faster.
+// maxTries is how often a change is attempted when others change the same records.
 const maxTries = 12
 
-// retry repeats a change that begins with reading until nobody else changes the same records in between.
+// retry repeats a change that starts with a read, until nobody else changes the same records in between.
 func (c *core) retry(ctx context.Context, what string, try func() error) error {
 	for i := range maxTries {
 		err := try()
@@ -54,7 +55,7 @@ func (c *core) retry(ctx context.Context, what string, try func() error) error {
 	return fmt.Errorf("%s: %w", what, ErrConflict)
 }
 
-// call bounds and observes one call of the store.
+// call bounds and observes one call to the store.
 func (c *core) call(ctx context.Context, op string, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
 	defer cancel()
@@ -72,7 +73,7 @@ func (c *core) call(ctx context.Context, op string, f func(context.Context) erro
 	return err
 }
 
-// get reads one record; one that does not exist has Version 0.
+// get reads one record. If it does not exist, its Version is 0.
 func (c *core) get(ctx context.Context, key store.Key) (store.Record, error) {
 	rs, err := c.getAll(ctx, key)
 	if err != nil {
@@ -103,23 +104,23 @@ func (c *core) list(ctx context.Context, q store.Query) (store.Page, error) {
 	return page, err
 }
 
-// put writes value as a record that must have this version now; 0: must not exist.
+// put returns a write of value to a record that must have this version now; 0 means that it must not exist.
 func put(key store.Key, version uint64, value any) store.Write {
 	return store.Write{Record: store.Record{Key: key, Version: version, Value: encode(value)}}
 }
 
-// remove deletes a record as it was read.
+// remove returns the deletion of a record, provided it is as it was read.
 func remove(r store.Record) store.Write {
 	return store.Write{Record: store.Record{Key: r.Key, Version: r.Version}, Delete: true}
 }
 
-// encode returns the JSON of a record, in which < and > stay readable.
+// encode returns a record's JSON, in which < and > stay readable.
 func encode(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(value); err != nil {
-		panic(err) // only types of this package come here, and they always encode
+		panic(err) // only types of this package are encoded, and they always succeed
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
 }

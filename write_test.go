@@ -15,11 +15,11 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// hooked is a store whose calls pass through functions, which may be nil.
+// hooked is a store whose calls pass through hooks, which may be nil.
 type hooked struct {
 	store.Store
-	before func(ctx context.Context, op string) error // its error takes the place of the call
-	after  func(op string) error                      // its error takes the place of the answer
+	before func(ctx context.Context, op string) error // its error replaces the call
+	after  func(op string) error                      // its error replaces the answer
 }
 
 var _ store.Store = (*hooked)(nil)
@@ -82,7 +82,7 @@ func memoryLimiter(tb testing.TB) *weir.Limiter {
 	return limiterOn(tb, memory.New(nil))
 }
 
-// must fails the test at once if a step of its preparation does not work.
+// must fails the test at once if a setup step fails.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -103,7 +103,7 @@ func wantConfigError(tb testing.TB, err error, field string) {
 	}
 }
 
-// badIDs are what no id may be, by what is wrong.
+// badIDs are invalid IDs, by defect.
 var badIDs = map[string]string{
 	"empty":           "",
 	"257 bytes":       strings.Repeat("x", 257),
@@ -116,7 +116,7 @@ var badIDs = map[string]string{
 	"a reserved name": "wcu",
 }
 
-// oddIDs are legal.
+// oddIDs are unusual but valid.
 var oddIDs = []string{
 	"openai/gpt-4o", "a#b", "a%23b", "<script>", "a b", "ключ", "日本", `"quoted"\`, "_default", "*", "🙂", "..", "a:b",
 	strings.Repeat("y", 256), "default",
@@ -160,7 +160,7 @@ var changes = map[string]func(context.Context, *weir.Limiter) error{
 	},
 }
 
-// prepare fills a store so that each of changes can be made.
+// prepare fills a store so that each of the changes can be made.
 func prepare(tb testing.TB, st store.Store) {
 	tb.Helper()
 	ctx, l := tb.Context(), limiterOn(tb, st)
@@ -179,7 +179,7 @@ func prepare(tb testing.TB, st store.Store) {
 	must(tb, l.DeleteNamespace(ctx, "dead"))
 }
 
-// Trouble at any call of the store comes out as it is, and the same change succeeds once the trouble is over, or had
+// An error at any store call is returned unchanged, and the same change succeeds once the failure is over, or had already
 // succeeded.
 func TestTroubleAtEveryCall(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestTroubleAtEveryCall(t *testing.T) {
 	}
 }
 
-// Whatever is changed, the events of it come in the same commit.
+// Every change is committed together with its audit events.
 func TestNoChangeWithoutEvent(t *testing.T) {
 	t.Parallel()
 	for name, change := range changes {
@@ -309,7 +309,7 @@ func TestConflicts(t *testing.T) {
 	})
 }
 
-// Each call has the store's time, and is told to the observer.
+// Each store call gets its own timeout, and is reported to the observer.
 func TestCallsAreBoundedAndObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestCallsAreBoundedAndObserved(t *testing.T) {
 	})
 }
 
-// A commit whose answer was lost has happened: what was remembered is forgotten all the same.
+// A commit whose answer was lost may have happened: the cached value is forgotten anyway.
 func TestLostAnswerEvicts(t *testing.T) {
 	t.Parallel()
 	h := &hooked{Store: memory.New(nil)}
@@ -358,7 +358,7 @@ func TestLostAnswerEvicts(t *testing.T) {
 	allowed(t, lim, "e", "r", true, true, false)
 }
 
-// allowed asks for a token again and again and checks the answers.
+// allowed asks for a token repeatedly and checks the answers.
 func allowed(tb testing.TB, lim *weir.Limiter, entity, resource string, want ...bool) {
 	tb.Helper()
 	for i, w := range want {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/governor"
 )
 
-// What governing adds to a call: warm, and in budget.
+// The overhead of governing a call: warm, and within budget.
 func BenchmarkOverhead(b *testing.B) {
 	item := map[string]types.AttributeValue{
 		"pk": &types.AttributeValueMemberS{Value: "customer#1234"}, "sk": &types.AttributeValueMemberS{Value: "order#2026-11-21"},
@@ -49,8 +49,8 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// The budget of overhead is three allocations; time is for the benchmark.
-func TestOverheadAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all goroutines
+// The overhead budget is three allocations; the benchmark measures time.
+func TestOverheadAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts allocations of all goroutines
 	out := &dynamodb.GetItemOutput{ConsumedCapacity: &types.ConsumedCapacity{TableName: aws.String("t"), CapacityUnits: aws.Float64(1)}}
 	in := &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key}
 	next := middleware.HandlerFunc(func(context.Context, any) (any, middleware.Metadata, error) { return out, middleware.Metadata{}, nil })

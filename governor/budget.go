@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// Direction tells reads from writes.
+// Direction distinguishes reads from writes.
 type Direction int
 
 // The directions.
@@ -26,31 +26,31 @@ func (d Direction) String() string {
 	return "read"
 }
 
-// budget is a rate and who waits for it. Amounts are in thousandths of a unit, times in nanoseconds since the governor
-// began.
+// budget is a rate and the calls that wait for it. Amounts are in thousandths of a unit, times in nanoseconds since the
+// governor was created.
 type budget struct {
-	table, index string // "": of the account
+	table, index string // "" for the account
 	dir          Direction
-	rank         uint64        // in which order calls lock and wait: the narrow before the wide
+	rank         uint64        // the order in which calls lock and wait: narrow budgets before wide ones
 	limit        int64         // configured
-	hold         time.Duration // what it holds, as time
-	jitter       bool          // begin out of step with others
-	implied      bool          // not configured: nobody waits for it until DynamoDB throttles the table
+	hold         time.Duration // what it holds, as time at its rate
+	jitter       bool          // whether to begin out of step with other processes
+	implied      bool          // not configured: calls do not wait for it until DynamoDB throttles the table
 	lowered      atomic.Bool   // there is a ceiling
 
 	mu     sync.Mutex
 	params bucket.Params
 	level  int64
-	share  int64 // of the limit; 0: closed until there is one
+	share  int64 // of the limit; 0 if closed until there is one
 	opened bool
 
-	// After throttling: see feedback.go.
-	ceiling, step   int64 // 0: none
+	// Set by throttling: see feedback.go.
+	ceiling, step   int64 // 0 if there is none
 	cutAt, raisedAt int64
 
-	turn   bool // a call holds the turn: it alone debits, others queue
+	turn   bool // a call holds the turn: only it debits, others queue
 	queue  []*waiter
-	queued int64 // what those in the queue will debit
+	queued int64 // what the calls in the queue will debit
 	poke   chan struct{}
 
 	meter meter
@@ -69,7 +69,7 @@ func newBudget(limit int64, hold, start time.Duration) *budget {
 	return b
 }
 
-// newShared returns a budget that is closed until it has a share.
+// newShared returns a budget that is closed until it gets a share.
 func newShared(limit int64, hold time.Duration) *budget {
 	b := newBudget(limit, hold, hold)
 	b.params = bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1}
@@ -77,7 +77,7 @@ func newShared(limit int64, hold time.Duration) *budget {
 	return b
 }
 
-// rate returns what is issued a second. The lock is held, as in all methods below until it is said otherwise.
+// rate returns the amount issued per second. The lock is held, as in all methods below unless stated otherwise.
 func (b *budget) rate() int64 {
 	if b.ceiling > 0 {
 		return min(b.share, b.ceiling)
@@ -87,11 +87,11 @@ func (b *budget) rate() int64 {
 
 func (b *budget) available(now int64) int64 { return b.params.Available(b.level, b.params.Clock(now)) }
 
-// follow makes the bucket issue the rate. What is available is kept, cut to the new burst: a change never gives.
+// follow makes the bucket issue the rate. It keeps what is available, cut to the new burst: a change never adds tokens.
 func (b *budget) follow(now int64) {
 	b.lowered.Store(b.ceiling > 0)
 	left := b.available(now)
-	p := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1} // closed: one in a year
+	p := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1} // closed: one a year
 	if rate := b.rate(); rate > 0 {
 		p = rateParams(rate, b.hold)
 		if !b.opened && b.jitter {
@@ -104,7 +104,7 @@ func (b *budget) follow(now int64) {
 	b.wake()
 }
 
-// wake lets whoever has the turn look again.
+// wake makes the call that has the turn check again.
 func (b *budget) wake() {
 	if !b.turn {
 		return
@@ -115,7 +115,7 @@ func (b *budget) wake() {
 	}
 }
 
-// free reports whether a debit of a fits now, ahead of nobody.
+// free reports whether a debit of a fits now without overtaking a waiter.
 func (b *budget) free(now, a int64) bool {
 	b.raise(now)
 	return !b.turn && b.share > 0 && b.params.Fits(b.level, b.params.Clock(now), a)
@@ -123,7 +123,7 @@ func (b *budget) free(now, a int64) bool {
 
 func (b *budget) debit(now, a int64) { b.level = bucket.Spend(b.level, b.params.Clock(now), a) }
 
-// wait returns how long until what was debited is covered, 0 when it is; false when that cannot be said.
+// wait returns how long until what was debited is covered, 0 if it is already; false if that is not known.
 func (b *budget) wait(now, more int64) (time.Duration, bool) {
 	if b.share == 0 {
 		return 0, false
@@ -135,7 +135,7 @@ func (b *budget) wait(now, more int64) (time.Duration, bool) {
 	return time.Duration(max(0, b.params.At(level, 0)-now)), true
 }
 
-// settle corrects a debit by what the call cost.
+// settle corrects a debit to what the call cost.
 func (b *budget) settle(now, estimate, cost int64, reported bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *budget) settle(now, estimate, cost int64, reported bool) {
 	}
 }
 
-// setShare is told what of the limit this process may use. It takes the lock.
+// setShare sets the part of the limit that this process may use. It takes the lock.
 func (b *budget) setShare(now, share int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// operation is one that reports what it consumed.
+// operation is a kind of operation that reports what it consumed.
 type operation int
 
 const (
@@ -27,7 +27,7 @@ const (
 	operations
 )
 
-// call is one that is governed, from its estimate to its settlement.
+// call is a governed call, from its estimate to its settlement.
 type call struct {
 	g      *Governor
 	op     operation
@@ -35,7 +35,7 @@ type call struct {
 	parts  []part
 	claims []claim
 
-	unknown int // attempts of which nobody knows whether they were carried out
+	unknown int // attempts that may or may not have been carried out
 
 	partsBuf  [3]part
 	claimsBuf [4]claim
@@ -44,11 +44,11 @@ type call struct {
 // part is what a call does to one table or index.
 type part struct {
 	t      *table
-	x      *index // nil: the table
+	x      *index // nil for the table
 	dir    Direction
-	weight int64 // what it seems to cost
-	cost   int64 // what it did cost
-	known  bool  // the cost is
+	weight int64 // the cost by the look of the request
+	cost   int64 // the actual cost
+	known  bool  // whether cost is known
 }
 
 func (p *part) ratio(op operation) *ratio {
@@ -75,7 +75,7 @@ func newCall(g *Governor, op operation, dir Direction) *call {
 	return c
 }
 
-// touch adds what the call seems to cost on a table, and for a write on those of its indexes that have a budget.
+// touch adds the expected cost of the call on a table and, for a write, on those of its indexes that have a budget.
 func (c *call) touch(name string, dir Direction, weight int64) {
 	t := c.g.tableOf(name)
 	c.add(t, nil, dir, weight)
@@ -110,7 +110,7 @@ func (c *call) add(t *table, x *index, dir Direction, weight int64) {
 	c.parts = append(c.parts, part{t: t, x: x, dir: dir, weight: weight})
 }
 
-// claim turns the estimates into what is taken of the budgets, in the order of their rank.
+// claim turns the estimates into claims on the budgets, in the order of their rank.
 func (c *call) claim() {
 	for i := range c.parts {
 		p := &c.parts[i]

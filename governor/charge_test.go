@@ -107,7 +107,7 @@ func TestCharges(t *testing.T) {
 	}
 }
 
-// What a call costs is learned, for each operation on each table.
+// The cost of a call is learned for each operation on each table.
 func TestEstimatesFollowCosts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// page is the most that a page of a Query or Scan costs: 1 MB, eventually consistent.
+// page is the highest cost of a page of a Query or Scan: 1 MB, eventually consistent.
 const page = 128 * milli
 
-// classify returns the call that an input stands for, and a copy of it that asks for the capacity that it consumes; nil
-// for what is not governed.
+// classify returns the call for an input, and a copy of the input that asks for the consumed capacity; nil if the call
+// is not governed.
 func (g *Governor) classify(input any) (*call, any) {
 	switch in := input.(type) {
 	case *dynamodb.GetItemInput:
@@ -90,7 +90,7 @@ func (c *call) touchTransaction(items []types.TransactWriteItem) {
 	}
 }
 
-// reading is what a read of up to 4 KB costs.
+// reading returns the cost of a read of up to 4 KB.
 func reading(consistent *bool) int64 {
 	if aws.ToBool(consistent) {
 		return milli
@@ -98,7 +98,7 @@ func reading(consistent *bool) int64 {
 	return milli / 2
 }
 
-// paging is what a page seems to cost at most: a unit for each item it may look at, or a full page.
+// paging returns the highest expected cost of a page: one unit for each item that it may read, or a full page.
 func paging(limit *int32, consistent *bool) int64 {
 	units := int64(page)
 	if limit != nil && *limit > 0 {
@@ -121,12 +121,12 @@ func batchWeight(writes []types.WriteRequest) (sum int64) {
 	return sum
 }
 
-// blocks is what writing an item costs: a unit for each KB of it.
+// blocks returns the cost of writing an item: one unit per KB.
 func blocks(item map[string]types.AttributeValue) int64 {
 	return max(1, (int64(itemSize(item))+1023)/1024) * milli
 }
 
-// itemSize is the size that DynamoDB charges: names and values.
+// itemSize returns the size that DynamoDB charges for: names and values.
 func itemSize(item map[string]types.AttributeValue) (size int) {
 	for name, v := range item {
 		size += len(name) + valueSize(v)
@@ -156,7 +156,7 @@ func valueSize(v types.AttributeValue) int {
 	return 1 // BOOL, NULL
 }
 
-// numberSize is about a byte for two digits, and one.
+// numberSize is about one byte for two digits, plus one.
 func numberSize(s string) int { return (len(s)+1)/2 + 1 }
 
 func sum[T any](all []T, size func(T) int) (n int) {

@@ -13,50 +13,51 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// Unlimited is the rate of what is not limited.
+// Unlimited is the rate that means no limit.
 var Unlimited = math.Inf(1)
 
-// Config says what a governor allows. Rates are in capacity units a second; they need not be whole. A rate is positive or
-// [Unlimited]; 0 is an error unless the rate beside it is 0 too: then there is no budget at that level.
+// Config configures a governor. Rates are in capacity units per second and need not be whole. A rate is positive or
+// [Unlimited]. A rate of 0 is an error, unless both rates of a level are 0: then there is no budget at that level.
 type Config struct {
-	// ReadUnits and WriteUnits are what all calls together may consume. A table without limits of its own has these.
+	// ReadUnits and WriteUnits limit all calls together. They are also the limits of tables without limits of their
+	// own.
 	ReadUnits, WriteUnits float64
-	// Tables are limits of single tables, by name. See [Discover].
+	// Tables are limits of individual tables, by name. See [Discover].
 	Tables map[string]Limits
 
-	// Burst is how much a budget holds, as the time in which its rate issues that. Defaults to 2 s, with a
-	// Coordinator to 50 ms, which is then the most.
+	// Burst is how much a budget holds, as the time in which its rate issues that amount. Defaults to 2 s; with a
+	// Coordinator to 50 ms, which is then also the maximum.
 	Burst time.Duration
-	// Start is what a budget holds at first, likewise. At most Burst; defaults to 1 s or Burst, what is less. With a
-	// Coordinator budgets start empty.
+	// Start is how much a budget holds at first, expressed like Burst. At most Burst; defaults to the lesser of 1 s and
+	// Burst. With a Coordinator, budgets start empty.
 	Start time.Duration
-	// MaxWait is how long a call waits for its budgets. One that would wait longer fails at once with a [*WaitError].
-	// Defaults to as long as its context allows.
+	// MaxWait is the longest time that a call waits for its budgets. A call that would have to wait longer fails at
+	// once with a [*WaitError]. Defaults to as long as its context allows.
 	MaxWait time.Duration
 
-	// Coordinator makes the limits those of all processes that name the same one. Defaults to none.
+	// Coordinator makes the limits apply to all processes with the same coordinator together. Defaults to none.
 	Coordinator fleet.Coordinator
 	// Worker, Refresh and Forget are those of [fleet.Config].
 	Worker          string
 	Refresh, Forget time.Duration
 }
 
-// Limits are those of a table or index.
+// Limits are the limits of a table or index.
 type Limits struct {
 	ReadUnits, WriteUnits float64
-	// Indexes are limits of a table's global secondary indexes, by name. What calls consume of these does not count
-	// for the table's own limits; that of other indexes does.
+	// Indexes are limits of the table's global secondary indexes, by name. The consumption of these indexes does not
+	// count against the table's own limits; that of other indexes does.
 	Indexes map[string]Limits
 }
 
-// ConfigError says which field of a [Config] or which argument is wrong.
+// ConfigError reports which field of a [Config], or which argument, is wrong.
 type ConfigError struct {
 	Field  string // "ReadUnits", "Tables[orders].WriteUnits", …
 	Reason string
-	Err    error // the cause, if there is one
+	Err    error // the cause, if any
 }
 
-// Error names the field.
+// Error names the field and what is wrong with it.
 func (e *ConfigError) Error() string { return fmt.Sprintf("governor: %s %s", e.Field, e.Reason) }
 
 // Unwrap returns the cause.
@@ -69,7 +70,7 @@ const (
 	milli        = 1000
 )
 
-// check fills in the defaults and returns everything that is wrong.
+// check fills in the defaults and returns all errors.
 func (c *Config) check() error {
 	var errs []error
 	wrong := func(field, format string, args ...any) {
@@ -131,7 +132,7 @@ func checkRate(wrong func(string, string, ...any), field string, units float64) 
 	}
 }
 
-// rateParams are a bucket's that issues so many thousandths a second.
+// rateParams returns the parameters of a bucket that issues rate thousandths per second.
 func rateParams(rate int64, burst time.Duration) bucket.Params {
 	held := int64(float64(rate) * burst.Seconds())
 	return bucket.Params{Amount: rate, Period: int64(time.Second), Burst: max(1, held)}

@@ -10,26 +10,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// TableDescriber is what [Discover] needs of a client.
+// TableDescriber is the part of a client that [Discover] needs.
 type TableDescriber interface {
-	// DescribeTable is that of the DynamoDB client.
+	// DescribeTable is the method of the DynamoDB client.
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
 }
 
-// What a new on-demand table bears, for want of any figure of its own.
+// The capacity of a new on-demand table, used if nothing else is known.
 const (
 	onDemandRead  = 12_000
 	onDemandWrite = 4_000
 )
 
-// Discover returns limits for tables and their global secondary indexes: a share, above 0 and at most 1, of what each is
-// provisioned for; of the maximum of an on-demand table if it has one, else of its warm throughput. It asks once: what
-// changes later is not followed.
+// Discover returns limits for tables and their global secondary indexes: a share, above 0 and at most 1, of the
+// provisioned throughput of each; for an on-demand table, of its maximum throughput if it has one, otherwise of its
+// warm throughput. It asks once, and does not follow later changes.
 //
-// Errors: one or more [*ConfigError], joined: of the share, and of tables that do not exist or cannot be described.
+// Errors: one or more [*ConfigError], joined: for the share, and for tables that do not exist or cannot be described.
 func Discover(ctx context.Context, client TableDescriber, share float64, tables ...string) (map[string]Limits, error) {
-	if !(share > 0 && share <= 1) { // also NaN
-		return nil, &ConfigError{Field: "share", Reason: fmt.Sprintf("%v is not above 0 and at most 1", share)}
+	if !(share > 0 && share <= 1) { // also rejects NaN
+		return nil, &ConfigError{Field: "share", Reason: fmt.Sprintf("must be above 0 and at most 1: %v", share)}
 	}
 	if len(tables) == 0 {
 		return nil, &ConfigError{Field: "tables", Reason: "must name at least one"}
@@ -93,7 +93,8 @@ func limitsOf(p *types.ProvisionedThroughputDescription, d *types.OnDemandThroug
 	}
 }
 
-// first returns the first figure that is one: on-demand tables are provisioned for 0, and a maximum of -1 is none.
+// first returns the first figure that is set: the provisioned figures of on-demand tables are 0, and a maximum of -1
+// means none.
 func first(otherwise float64, figures ...*int64) float64 {
 	for _, f := range figures {
 		if f != nil && *f > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// newTable makes a table with a client that nobody governs.
+// newTable makes a table, with an ungoverned client.
 func newTable(t *testing.T, endpoint string) string {
 	t.Helper()
 	name := dynamotest.Table(t)
@@ -38,7 +38,8 @@ func itemOf(i int) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: strconv.Itoa(i)}, "n": &types.AttributeValueMemberN{Value: strconv.Itoa(i)}}
 }
 
-// Against an engine: every kind of operation costs what the engine says, and goroutines together keep to the budget.
+// Against an engine: the cost of every kind of operation is what the engine reports, and concurrent goroutines stay
+// within the budget.
 func TestAgainstAnEngine(t *testing.T) {
 	t.Parallel()
 	endpoint := dynamotest.Engine(t)
@@ -125,7 +126,7 @@ func TestGoroutinesKeepToTheBudget(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait() // real time: an engine has no other
+	wg.Wait() // real time: the engine has no other clock
 	took := time.Since(began)
 	if took < 1500*time.Millisecond {
 		t.Errorf("250 units at 100 a second, of which 100 were there, took %v", took)

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// ErrClosed says that the governor was closed and has no share of its fleet's limits any more.
+// ErrClosed reports that the governor was closed, and no longer has a share of its fleet's limits.
 var ErrClosed = errors.New("governor closed")
 
-// WaitError says that a call did not begin, and consumed nothing, because its budget would not allow it in time.
+// WaitError reports that a call did not begin, and consumed nothing, because its budget would not allow it in time.
 type WaitError struct {
-	Table, Index string // "": the budget is the account's, or the table's
+	Table, Index string // "" if the budget is the account's, or the table's
 	Direction    Direction
-	// Wait is how long the call would have had to wait; 0 when it gave up while waiting.
+	// Wait is how long the call would have had to wait; 0 if it gave up while waiting.
 	Wait time.Duration
-	// MaxWait is that of the [Config] if it was exceeded, else 0.
+	// MaxWait is that of the [Config] if it was exceeded, otherwise 0.
 	MaxWait time.Duration
-	// Err is why else: context.DeadlineExceeded, also when the deadline has not passed yet but would; the context's
-	// cause; [ErrClosed]; or nil.
+	// Err is any other cause: context.DeadlineExceeded, also if the deadline had not passed yet but would have; the
+	// context's error; [ErrClosed]; or nil.
 	Err error
 }
 
-// Error names the budget and why the call did not begin.
+// Error names the budget, and why the call did not begin.
 func (e *WaitError) Error() string {
 	what := e.Direction.String() + " budget of " + subject(e.Table, e.Index)
 	switch {

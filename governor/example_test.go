@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// inPlaceOfAWS lets the examples run without a network: every read costs 50 units.
+// inPlaceOfAWS lets the examples run without a network. Every read costs 50 units.
 var inPlaceOfAWS = &stub{answer: answering(200, consumed("50"))}
 
 func Example() {
@@ -25,7 +25,7 @@ func Example() {
 		panic(err)
 	}
 	cfg.APIOptions = append(cfg.APIOptions, g.Middleware())
-	client := dynamodb.NewFromConfig(cfg) // use it as ever
+	client := dynamodb.NewFromConfig(cfg) // use it as usual
 
 	for range 3 {
 		_, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key})
@@ -46,7 +46,7 @@ func Example() {
 
 // Two processes, here two governors, share 1,000 write units a second.
 func ExampleNew_fleet() {
-	coordinator := &fleet.Memory{} // across processes: package s3coord or storecoord
+	coordinator := &fleet.Memory{} // across processes, use package s3coord or storecoord
 	cfg := governor.Config{ReadUnits: governor.Unlimited, WriteUnits: 1000, Coordinator: coordinator}
 	one, err := governor.New(cfg)
 	if err != nil {

@@ -2,7 +2,7 @@ package governor
 
 import "context"
 
-// Spend takes units of the account's budget and uses them, as a call whose cost is known would.
+// Spend takes units from the account's budget and uses them, like a call of known cost.
 func (g *Governor) Spend(ctx context.Context, dir Direction, units float64) error {
 	settle, err := g.Begin(ctx, "", dir, units)
 	if err == nil {
@@ -11,7 +11,8 @@ func (g *Governor) Spend(ctx context.Context, dir Direction, units float64) erro
 	return err
 }
 
-// Begin takes what a call on a table ("": only of the account) is thought to cost. The function is told what it did.
+// Begin takes the estimated cost of a call on a table ("": only from the account). The returned function reports the
+// actual cost.
 func (g *Governor) Begin(ctx context.Context, table string, dir Direction, units float64) (func(cost float64), error) {
 	c := newCall(g, putItem, dir)
 	c.add(g.tableOf(table), nil, dir, int64(units*milli))

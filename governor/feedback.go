@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	cutEvery   = int64(time.Second)     // throttles of calls in flight together count as one
+	cutEvery   = int64(time.Second)     // throttled calls that were in flight together count as one
 	raiseEvery = 100 * time.Millisecond // while a ceiling rises
 )
 
-// cut lowers what the budget issues to 70 % of what was just used, at most once a second.
+// cut lowers the rate to 70 % of what was just used, at most once a second.
 func (b *budget) cut(now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,10 +28,10 @@ func (b *budget) cut(now int64) {
 	b.step = max(base/20, b.share/50, 1)
 	b.cutAt, b.raisedAt = now, now
 	b.follow(now)
-	b.level += max(0, b.available(now)) // what was saved up is not there
+	b.level += max(0, b.available(now)) // what had been saved up is lost
 }
 
-// raise lets a ceiling rise by its step a second, until there is none. The lock is held.
+// raise lets a ceiling rise by its step per second, until it is gone. The lock is held.
 func (b *budget) raise(now int64) {
 	passed := now - b.raisedAt
 	if b.ceiling == 0 || passed < int64(raiseEvery) {
@@ -45,7 +45,7 @@ func (b *budget) raise(now int64) {
 	b.follow(now)
 }
 
-// throttled returns the reasons of a throttling error; not ok when it is none.
+// throttled returns the reasons of a throttling error. ok is false if err is not one.
 func throttled(err error) (reasons []types.ThrottlingReason, ok bool) {
 	var provisioned *types.ProvisionedThroughputExceededException
 	var rate *types.ThrottlingException
@@ -76,7 +76,7 @@ func throttled(err error) (reasons []types.ThrottlingReason, ok bool) {
 	return nil, false
 }
 
-// feedback lowers the budgets that a throttled attempt concerns: those that the reasons name, else the call's own.
+// feedback lowers the budgets that a throttled attempt concerns: those that the reasons name, otherwise the call's own.
 func (c *call) feedback(reasons []types.ThrottlingReason) {
 	now := c.g.now()
 	if len(reasons) == 0 {
@@ -112,7 +112,7 @@ func (c *call) feedback(reasons []types.ThrottlingReason) {
 	}
 }
 
-// cutAll lowers the narrow budgets of a call, of one table only if it is named.
+// cutAll lowers the narrow budgets of a call; if a table is named, only those of that table.
 func (c *call) cutAll(now int64, table string) {
 	var done *budget
 	for _, p := range c.parts {
@@ -124,7 +124,7 @@ func (c *call) cutAll(now int64, table string) {
 	}
 }
 
-// resourceNames returns the table and index of arn:aws:dynamodb:region:account:table/NAME/index/NAME, or of a name.
+// resourceNames returns the table and index from arn:aws:dynamodb:region:account:table/NAME/index/NAME, or from a name.
 func resourceNames(resource string) (table, index string) {
 	if strings.HasPrefix(resource, "arn:") {
 		_, rest, ok := strings.Cut(resource, ":table/")

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/governor"
 )
 
-// throttling is the body of an error, with reasons as REASON RESOURCE.
+// throttling is the body of an error, with reasons of the form REASON RESOURCE.
 func throttling(code string, reasons ...string) string {
 	var all []string
 	for _, r := range reasons {
@@ -71,7 +71,7 @@ func TestThrottlingLowersTheBudgetConcerned(t *testing.T) {
 	}
 }
 
-// Every attempt that the SDK makes is seen, and the call is settled once.
+// Every attempt that the SDK makes is observed, and the call is settled once.
 func TestRetriesAreSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestUnprocessedItemsAreThrottling(t *testing.T) {
 	})
 }
 
-// A table that bears less than the budget: calls settle near what it bears, and rise again when it bears more.
+// A table that sustains less than the budget: calls settle near its capacity, and rise again when the capacity grows.
 func TestRateFindsWhatTheTableBears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestRateFindsWhatTheTableBears(t *testing.T) {
 		g := mustNew(t, governor.Config{ReadUnits: governor.Unlimited, WriteUnits: 100})
 		c := s.client(g)
 		for began := time.Now(); time.Since(began) < 60*time.Second; {
-			_ = put(t.Context(), c) // some are throttled to the end
+			_ = put(t.Context(), c) // some are throttled until the end
 		}
 		if rate := float64(done) / 60; rate < 16 || float64(refused)/float64(done) > 0.05 {
 			t.Errorf("%.1f of 20 a second were used, %d calls refused, %d done", rate, refused, done)

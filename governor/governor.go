@@ -10,11 +10,11 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// Governor keeps DynamoDB clients under a budget. It is safe for concurrent use. See [New].
+// Governor keeps DynamoDB clients within a budget. It is safe for concurrent use. Create one with [New].
 type Governor struct {
 	cfg     Config
 	began   time.Time
-	account [2]*budget // nil: not limited
+	account [2]*budget // nil if not limited
 	member  *fleet.Member
 	shared  []*budget // in the order of the fleet's budgets
 
@@ -27,11 +27,11 @@ type Governor struct {
 	budgets []*budget
 }
 
-// New returns a governor. With a Coordinator it joins the fleet, for which it waits at most 30 s; until it has a share,
-// calls wait.
+// New returns a governor. With a Coordinator, it joins the fleet, which takes at most 30 s. Calls wait until the
+// governor has a share.
 //
-// Errors: one or more [*ConfigError], joined; [*fleet.ConfigError]; [*fleet.JoinError] when the coordinator cannot be read
-// or written.
+// Errors: one or more [*ConfigError], joined; [*fleet.ConfigError]; [*fleet.JoinError] if the coordinator cannot be
+// read or written.
 func New(cfg Config) (*Governor, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func New(cfg Config) (*Governor, error) {
 
 func (l Limits) rates() [2]float64 { return [2]float64{l.ReadUnits, l.WriteUnits} }
 
-// configured returns the budget of a rate, or nil when there is none.
+// configured returns the budget for a rate, or nil if there is none.
 func (g *Governor) configured(units float64, table, index string, dir Direction) *budget {
 	if units == 0 || math.IsInf(units, 1) {
 		return nil
@@ -78,7 +78,7 @@ func (g *Governor) configured(units float64, table, index string, dir Direction)
 	return b
 }
 
-// add ranks a budget: indexes first, then tables, the account last, so that what is most narrow is waited for first.
+// add ranks a budget: indexes first, then tables, then the account, so that calls wait for the narrowest first.
 func (g *Governor) add(b *budget, table, index string, dir Direction) *budget {
 	b.table, b.index, b.dir = table, index, dir
 	class := uint64(2)
@@ -95,7 +95,7 @@ func (g *Governor) add(b *budget, table, index string, dir Direction) *budget {
 
 func (g *Governor) now() int64 { return int64(time.Since(g.began)) }
 
-// joinTimeout is how long New may take.
+// joinTimeout is the longest time that New may take.
 const joinTimeout = 30 * time.Second
 
 func (g *Governor) join() error {
@@ -116,7 +116,7 @@ func (g *Governor) join() error {
 	return err
 }
 
-// name is what a budget is called in a fleet.
+// name returns the budget's name in a fleet.
 func (b *budget) name() string {
 	n := "account"
 	if b.table != "" {
@@ -134,7 +134,7 @@ func (g *Governor) demand(i int) (want, used int64) {
 	defer b.mu.Unlock()
 	want, used = b.meter.demand(g.now(), b.turn)
 	if b.ceiling > 0 && (want < 0 || want > b.ceiling) {
-		want = b.ceiling // no more than DynamoDB bears
+		want = b.ceiling // no more than DynamoDB can take
 	}
 	return want, used
 }
@@ -146,8 +146,8 @@ func (g *Governor) granted(shares []int64) {
 	}
 }
 
-// Close ends the governor. It leaves its fleet, if it is in one: its share is free for others at once, and calls that
-// wait for it or come later fail with [ErrClosed]. Without a fleet it does nothing. It is idempotent.
+// Close ends the governor. If it is in a fleet, it leaves it: its share is free for others at once, and calls that wait
+// for the share or come later fail with [ErrClosed]. Without a fleet, Close does nothing. It is idempotent.
 func (g *Governor) Close() error {
 	g.closing.Do(func() {
 		if g.member == nil {
@@ -157,7 +157,7 @@ func (g *Governor) Close() error {
 		g.err = g.member.Close()
 	})
 	if errors.Is(g.err, context.DeadlineExceeded) {
-		return nil // what it holds is over by itself
+		return nil // its share expires by itself
 	}
 	return g.err
 }

@@ -2,10 +2,10 @@ package governor
 
 import "time"
 
-// meter counts what a budget's calls did. It is guarded by the budget's lock.
+// meter counts what the calls of a budget did. It is guarded by the budget's lock.
 type meter struct {
 	slots [slots]int64 // consumed in the last tenths of a second
-	last  int64        // the slot that is being counted in, since the governor began
+	last  int64        // the current slot, counted since the governor was created
 	first int64        // when something was first consumed
 	began bool
 
@@ -13,17 +13,17 @@ type meter struct {
 	throttles, hotKeys, refused  int64
 	waiting                      int64
 	waited                       time.Duration
-	busySince                    int64         // when somebody began to wait, if somebody does
-	busy                         time.Duration // for how long somebody waited since the fleet was told last
+	busySince                    int64         // when calls began to wait, if any wait
+	busy                         time.Duration // how long calls waited since the last report to the fleet
 	reportedAt, reportedConsumed int64
 }
 
 const (
-	slots    = 11 // ten whole ones and the one that is being counted in
+	slots    = 11 // ten complete ones and the current one
 	slotTime = int64(100 * time.Millisecond)
 )
 
-// advance empties the slots of the time since the last call.
+// advance clears the slots of the time since the last call.
 func (m *meter) advance(now int64) {
 	at := now / slotTime
 	if at-m.last >= slots {
@@ -44,7 +44,7 @@ func (m *meter) add(now, amount int64) {
 	m.consumed += amount
 }
 
-// lastSecond returns what was consumed in the last ten whole tenths of a second.
+// lastSecond returns what was consumed in the last ten complete tenths of a second.
 func (m *meter) lastSecond(now int64) (sum int64) {
 	m.advance(now)
 	for i, n := range m.slots {
@@ -55,7 +55,7 @@ func (m *meter) lastSecond(now int64) (sum int64) {
 	return sum
 }
 
-// average returns what was consumed a second since something first was.
+// average returns what was consumed per second since the first consumption.
 func (m *meter) average(now int64) float64 {
 	if passed := time.Duration(now - m.first); m.began && passed > 0 {
 		return float64(m.consumed) / passed.Seconds()
@@ -63,8 +63,8 @@ func (m *meter) average(now int64) float64 {
 	return 0
 }
 
-// demand returns what to ask of the fleet: all there is if somebody waited half of the time, else a quarter more than
-// was used. At first nothing is known, and all is asked for.
+// demand returns what to ask of the fleet: everything if calls waited at least half of the time, otherwise a quarter
+// more than was used. The first time nothing is known, and demand asks for everything.
 func (m *meter) demand(now int64, waits bool) (want, used int64) {
 	m.pause(now, waits)
 	passed := time.Duration(now - m.reportedAt)
@@ -79,7 +79,7 @@ func (m *meter) demand(now int64, waits bool) (want, used int64) {
 	return want, used
 }
 
-// pause adds up the time in which somebody waited, who does so no more or is counted up to now.
+// pause adds up the time in which calls waited, when they stop waiting or the time is read.
 func (m *meter) pause(now int64, waited bool) {
 	if waited {
 		m.busy += time.Duration(now - m.busySince)

@@ -8,8 +8,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// Middleware returns what makes a client governed: append it to the APIOptions of an aws.Config, from which any number
-// of clients may be made, or to those of a single client. Clients of other services are not touched.
+// Middleware returns the option that puts a client under the governor. Append it to the APIOptions of an aws.Config,
+// from which you may create any number of clients, or to those of a single client. It does not affect clients of other
+// services.
 func (g *Governor) Middleware() func(*middleware.Stack) error {
 	return func(s *middleware.Stack) error {
 		id := fmt.Sprintf("CapacityGovernor%p", g)
@@ -26,12 +27,12 @@ func (g *Governor) Middleware() func(*middleware.Stack) error {
 	}
 }
 
-const retryID = "Retry" // the SDK's step: what comes after it runs once for each attempt
+const retryID = "Retry" // the SDK's step: what comes after it runs once per attempt
 
-// callKey carries a call to its attempts. It is as large as a pointer, so that it costs no allocation.
+// callKey carries a call to its attempts. It has the size of a pointer, so it needs no allocation.
 type callKey struct{ g *Governor }
 
-// operationStep sees each operation once, whatever the SDK repeats.
+// operationStep sees each operation once, regardless of the SDK's retries.
 type operationStep struct {
 	g  *Governor
 	id string
@@ -55,7 +56,7 @@ func (o operationStep) HandleInitialize(ctx context.Context, in middleware.Initi
 	}
 	settled := false
 	defer func() {
-		if !settled { // a panic further in
+		if !settled { // a panic in an inner step
 			c.unknown = max(c.unknown, 1)
 			c.settle(nil, errPanic)
 		}
@@ -88,7 +89,7 @@ func (a attemptStep) HandleFinalize(ctx context.Context, in middleware.FinalizeI
 	return out, md, err
 }
 
-// attempted takes note of an attempt that failed.
+// attempted records a failed attempt.
 func (c *call) attempted(err error) {
 	if reasons, ok := throttled(err); ok {
 		c.feedback(reasons)

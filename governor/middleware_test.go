@@ -18,7 +18,7 @@ import (
 
 var key = map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "a"}}
 
-// consumed is an answer that reports units of table t.
+// consumed is a response that reports units of table t.
 func consumed(units string) string {
 	return `{"ConsumedCapacity":{"TableName":"t","CapacityUnits":` + units + `}}`
 }
@@ -136,7 +136,7 @@ func TestWaitsThatAreTooLongFailAtOnce(t *testing.T) {
 	}
 }
 
-// A call that is cancelled while it waits leaves the tokens, and the turn, to the next.
+// A call cancelled while it waits leaves its tokens, and its turn, to the next.
 func TestCancelledWaitsLeakNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// Half of the workers, the leader among them, cannot reach the coordinator for a minute; the others can. What the lost
-// ones fall back to stays reserved for them.
+// Half of the workers, including the leader, cannot reach the coordinator for a minute; the others can. The fallback rate
+// of the cut-off workers stays reserved for them.
 func TestHalfOfAFleetIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestHalfOfAFleetIsCutOff(t *testing.T) {
 	})
 }
 
-// Workers come and go, by half without a word: the limit holds, and what the dead had is used again.
+// Workers come and go, half of them without closing: the limit holds, and the shares of dead workers are reused.
 func TestFleetChurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,8 +59,7 @@ func TestFleetChurns(t *testing.T) {
 	})
 }
 
-// A coordinator whose answers take long, so that what a worker reads is old: leases that were counted from the
-// wrong end would overlap.
+// A coordinator with slow answers, so that a worker reads old data: leases counted from the wrong end would overlap.
 func TestFleetWithASlowCoordinator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +88,7 @@ func TestFleetWithASlowCoordinator(t *testing.T) {
 	})
 }
 
-// leaders is a coordinator that notes down every grants record that was written.
+// leaders is a coordinator that records every grants record written.
 type leaders struct {
 	fleet.Memory
 	t       *testing.T
@@ -114,12 +113,12 @@ func (l *leaders) Put(ctx context.Context, name string, value []byte, version st
 		if err := json.Unmarshal(value, &w); err != nil {
 			l.t.Error(err)
 		}
-		l.written = append(l.written, w) // one at a time: it succeeded
+		l.written = append(l.written, w) // writes run one at a time, and this one succeeded
 	}
 	return v, err
 }
 
-// However many begin at once, each epoch has one leader, and nobody ever grants more than there is.
+// However many workers start at once, each epoch has one leader, and the grants never add up to more than the limit.
 func TestOneLeaderAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 				t.Errorf("epoch %d, seq %d: %d may be used of %d", w.Epoch, w.Seq, out, w.Limits[0])
 			}
 		}
-		if len(led) != 19 { // the last had no time to
+		if len(led) != 19 { // the last leader had no time to
 			t.Errorf("%d epochs", len(led))
 		}
 	})

@@ -31,7 +31,7 @@ func (g *Governor) classifyPartiQL(input any) (*call, any) {
 		}
 		for _, one := range in.TransactStatements {
 			s := parse(aws.ToString(one.Statement))
-			s.dir = c.dir // reads are charged as a part of a transaction that writes
+			s.dir = c.dir // reads are charged as part of a transaction that writes
 			c.touchStatement(s, 2*milli)
 		}
 		copied.ReturnConsumedCapacity = c.reporting(in.ReturnConsumedCapacity)
@@ -51,14 +51,14 @@ func (c *call) touchStatement(s statement, read int64) {
 	}
 }
 
-// statement is what matters of a PartiQL statement.
+// statement is what matters in a PartiQL statement.
 type statement struct {
 	table, index string
 	dir          Direction
 }
 
-// parse finds the verb and the table: SELECT … FROM t, INSERT INTO t, UPDATE t, DELETE FROM t. What it does not know
-// is a write to a table without a name, so that it is limited as a whole.
+// parse finds the verb and the table: SELECT … FROM t, INSERT INTO t, UPDATE t, DELETE FROM t. Anything else counts as
+// a write to a table without a name, so that it is limited by the account's budget.
 func parse(text string) statement {
 	verb, rest := word(text)
 	s := statement{dir: Write}
@@ -87,7 +87,7 @@ func parse(text string) statement {
 	return s
 }
 
-// word returns the next word, quoted text or sign.
+// word returns the next word, quoted text or character.
 func word(text string) (w, rest string) {
 	text = strings.TrimLeft(text, " \t\r\n")
 	if text == "" {

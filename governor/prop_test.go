@@ -15,25 +15,25 @@ import (
 	"github.com/weirlimits/weir/governor"
 )
 
-// load is what goroutines do to a governor with two tables, one of which has a budget of its own.
+// load describes what goroutines do to a governor with two tables, one of which has its own budget.
 type load struct {
 	account, table float64
 	burst          time.Duration
 	workers        int
 	cost           float64 // at most
 	constant       bool
-	errors         float64 // by how much a call costs more than was thought, at most
+	errors         float64 // by how much a call costs more than estimated, at most
 	seed           uint64
 }
 
-// event is a call that began.
+// event is the start of a call.
 type event struct {
 	at    time.Duration
 	units float64
 	table string
 }
 
-// run returns the calls that began within some time, and for how long.
+// run returns the calls that began during the run, and how long it ran.
 func (l load) run(t *testing.T) (events []event, took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustNew(t, governor.Config{
@@ -74,7 +74,7 @@ func (l load) run(t *testing.T) (events []event, took time.Duration) {
 	return events, took
 }
 
-// exceeds returns the first window in which more began than a rate and a burst allow, and so much more.
+// exceeds returns the first window in which more began than a rate and a burst allow, and the excess.
 func exceeds(events []event, rate float64, burst time.Duration, more float64) error {
 	for i := range events {
 		var sum float64
@@ -93,7 +93,8 @@ func of(events []event, table string) []event {
 	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.table != table })
 }
 
-// Any mix of calls, in any window: the rate times the time, one burst, and the errors of the calls in flight.
+// For any mix of calls, in any window: at most the rate times the time, one burst, and the estimation errors of calls in
+// flight.
 func TestBudgetHoldsInAnyWindow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -118,7 +119,7 @@ func TestBudgetHoldsInAnyWindow(t *testing.T) {
 	})
 }
 
-// Under demand the budget is used, to the unit.
+// Under demand the whole budget is used, to the unit.
 func TestBudgetIsUsed(t *testing.T) {
 	t.Parallel()
 	for _, l := range []load{

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// reference simulates, in tenths of a second, the S3-coordinated rate limiter of a public bulk executor: workers report
-// what they consumed, an aggregator sums it up, and each worker scales its own rate by limit over sum. Demand is without
-// end unless it says otherwise. Times are in tenths of a second.
+// reference simulates the S3-coordinated rate limiter of a public bulk executor: workers report what they consumed, an
+// aggregator sums it up, and each worker scales its own rate by limit over sum. Demand is unlimited unless set. Times are
+// in tenths of a second.
 type reference struct {
 	limit, workerMax float64
 	rng              *rand.Rand
 	workers          []*refWorker
-	dead             func() bool // the aggregator
+	dead             func() bool // whether the aggregator is dead
 	died             bool
 	nextSum          int
-	summary          float64 // of rates
+	summary          float64 // sum of rates
 	have             bool
-	admitted         []float64 // in each tenth
+	admitted         []float64 // per tenth of a second
 }
 
 type refWorker struct {
@@ -85,13 +85,14 @@ func (r *reference) sync(w *refWorker, at int) {
 	}
 	rate := 0.6*w.rate + 0.4*min(r.workerMax, factor*w.rate)
 	if rate < 1 {
-		return // its setter refuses, and the worker goes on as it was
+		return // its setter refuses, and the worker keeps its rate
 	}
 	w.tokens *= rate / w.rate
 	w.rate = rate
 }
 
-// peak returns the busiest second from a time on, average what was admitted a second, both as parts of the limit.
+// peak returns the busiest second from the given time on, and average the mean admitted per second, both as fractions of
+// the limit.
 func (r *reference) peak(from int) float64 {
 	var most float64
 	for i := from; i+10 <= len(r.admitted); i++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// settle charges what the call cost. Attempts of which nobody knows whether they were carried out cost the estimate.
+// settle charges what the call cost. Attempts that may or may not have been carried out cost the estimate.
 func (c *call) settle(result any, err error) {
 	slow := false
 	if err == nil {
@@ -21,7 +21,7 @@ func (c *call) settle(result any, err error) {
 		p := &c.parts[i]
 		cost := p.cost
 		if err == nil && !p.known {
-			cost = p.estimate(c.op) // it did not say
+			cost = p.estimate(c.op) // it was not reported
 		}
 		if c.unknown > 0 {
 			cost += int64(c.unknown) * p.estimate(c.op)
@@ -32,13 +32,13 @@ func (c *call) settle(result any, err error) {
 	}
 	for _, cl := range c.claims {
 		if slow && cl.b.table != "" {
-			cl.estimate = min(cl.estimate, cl.cost) // nothing comes back: who is throttled does not try again sooner
+			cl.estimate = min(cl.estimate, cl.cost) // nothing is given back: a throttled call must not be retried sooner
 		}
 		cl.b.settle(now, cl.estimate, cl.cost, cl.known)
 	}
 }
 
-// failed takes down what an error says of the cost, and returns whether it is throttling.
+// failed records what an error says about the cost, and reports whether it is throttling.
 func (c *call) failed(err error) bool {
 	var condition *types.ConditionalCheckFailedException
 	var cancelled *types.TransactionCanceledException
@@ -67,7 +67,7 @@ func (c *call) spend(b *budget, cost int64, known bool) {
 	c.claims = append(c.claims, claim{b: b, cost: cost, known: known})
 }
 
-// reported takes down what a successful call says that it consumed.
+// reported records the consumption that a successful call reports.
 func (c *call) reported(result any) {
 	switch out := result.(type) {
 	case *dynamodb.GetItemOutput:
@@ -116,8 +116,8 @@ func (c *call) consumedAll(all []types.ConsumedCapacity) {
 	}
 }
 
-// consumed takes down what was consumed of one table: what its indexes with budgets consumed on these, all the rest on
-// the table, or on the index that was read.
+// consumed records the consumption on one table: that of indexes with budgets on these indexes, the rest on the table,
+// or on the index that was read.
 func (c *call) consumed(cc *types.ConsumedCapacity) {
 	if cc == nil {
 		return
@@ -127,7 +127,7 @@ func (c *call) consumed(cc *types.ConsumedCapacity) {
 		t = c.parts[0].t
 	}
 	for i := range c.parts {
-		if c.parts[i].t == t || c.parts[i].t.name == "" { // "": of a statement that was not understood
+		if c.parts[i].t == t || c.parts[i].t.name == "" { // "" for a statement that was not understood
 			c.parts[i].known = true
 		}
 	}
@@ -155,7 +155,7 @@ func (c *call) consumed(cc *types.ConsumedCapacity) {
 	c.cost(t, nil, Write, write)
 }
 
-// units splits what was consumed. Where it is not split, it is of the operation's direction.
+// units splits the consumption into reads and writes. If it is not split, it has the operation's direction.
 func units(dir Direction, all, read, write *float64) (r, w int64) {
 	if read == nil && write == nil {
 		read, write = all, nil
@@ -194,8 +194,8 @@ func (c *call) cost(t *table, x *index, dir Direction, amount int64) {
 	c.parts[only].cost += amount
 }
 
-// conditionFailed charges a failed condition: the item's size, which the error has if the caller asked for it; else
-// what the write seemed to cost. Indexes are not written.
+// conditionFailed charges a failed condition: the item's size, which the error contains if the caller asked for it;
+// otherwise the expected cost of the write. Indexes are not written.
 func (c *call) conditionFailed(failed *types.ConditionalCheckFailedException) {
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -211,7 +211,7 @@ func (c *call) conditionFailed(failed *types.ConditionalCheckFailedException) {
 	}
 }
 
-// unprocessed is the throttling of a part of a batch. What was not carried out did not cost anything.
+// unprocessed handles the throttling of a part of a batch. What was not carried out costs nothing.
 func (c *call) unprocessed(name string, n int) {
 	if n > 0 {
 		c.cutAll(c.g.now(), c.g.tableOf(name).name)

@@ -16,26 +16,26 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// world is a fleet in virtual time. Its workers spend single units, as many as they may while there is demand.
+// world is a fleet in virtual time. Its workers spend single units, as many as allowed while there is demand.
 type world struct {
 	t      *testing.T
 	limit  float64
 	began  time.Time
 	coord  *flaky
 	idle   atomic.Bool
-	ctx    context.Context //nolint:containedctx // of the bubble
+	ctx    context.Context //nolint:containedctx // the bubble's
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	mu     sync.Mutex
 	govs   []*governor.Governor
-	events []time.Duration // when units were spent
+	events []time.Duration // times at which units were spent
 }
 
-// flaky is a coordinator that may be out of reach: for all, or for some calls.
+// flaky is a coordinator that can be made unreachable: for all workers, or for some calls.
 type flaky struct {
 	fleet.Memory
 	down atomic.Bool
-	slow time.Duration // what a call takes at most, before and after it takes effect
+	slow time.Duration // the longest delay of a call, before and after it takes effect
 }
 
 func (f *flaky) wait() {
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, limit float64) *world {
 	return w
 }
 
-// join adds workers. Each has a view of its own on the coordinator, that can be cut off alone.
+// join adds workers. Each has its own view of the coordinator, which can be cut off separately.
 func (w *world) join(n int) (views []*view) {
 	for range n {
 		v := &view{flaky: w.coord}
@@ -111,7 +111,7 @@ func (w *world) work(g *governor.Governor) {
 			time.Sleep(sec) // virtual time: all of this runs in a bubble
 		}
 		if g.Spend(w.ctx, governor.Write, 1) != nil {
-			return // the end, or closed
+			return // the test ended, or the governor was closed
 		}
 		w.mu.Lock()
 		w.events = append(w.events, time.Since(w.began))
@@ -132,7 +132,8 @@ func (w *world) end() {
 	slices.Sort(w.events)
 }
 
-// peak returns the most that was spent within a time, from a time on, as part of what the limit issues in it.
+// peak returns the most that was spent within any window of the given length, from a time on, as a fraction of what the
+// limit issues in it.
 func (w *world) peak(from, within time.Duration) float64 {
 	var most, first int
 	for i, e := range w.events {
@@ -158,7 +159,7 @@ func (w *world) average(from, to time.Duration) float64 {
 
 func always(int) float64 { return math.Inf(1) }
 
-// after is a demand that is next to nothing at first.
+// after is a demand that is near zero at first.
 func after(begin int) func(int) float64 {
 	return func(at int) float64 {
 		if at < begin {
@@ -188,7 +189,7 @@ func TestFleetsStartTogether(t *testing.T) {
 	}
 }
 
-// holds asserts that the limit was never exceeded, and that it was used in a time.
+// holds asserts that the limit was never exceeded, and that it was used within the given period.
 func (w *world) holds(from, usedFrom, usedTo time.Duration) {
 	w.t.Helper()
 	if p := w.peak(from, sec); p > 1.05 {
@@ -261,7 +262,7 @@ func TestFleetOutlivesItsCoordinator(t *testing.T) {
 		}
 		t.Logf("coordinator gone for 2 min: peak second %.3f, at least %.3f, average %.3f, 5 s after its return %.3f; reference for ever %.2f or %.2f",
 			w.peak(60*sec, sec), dip, w.average(60*sec, 180*sec), w.average(190*sec, 195*sec), low.average(2000, 3000), high.average(2000, 3000))
-		w.holds(0, 210*sec, 270*sec) // it comes nearer and nearer, at times from a new leader's first grants
+		w.holds(0, 210*sec, 270*sec) // it comes ever closer, sometimes from a new leader's first grants
 		if dip < 0.45 {
 			t.Errorf("only %.3f of the limit was used while the coordinator was gone", dip)
 		}

@@ -12,37 +12,37 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// Status is how a governor stands.
+// Status is the state of a governor.
 type Status struct {
-	// Budgets are those that are configured, the account's first, then by table and index; and those of tables that
+	// Budgets are those that are configured, first the account's, then by table and index, and those of tables that
 	// were throttled.
 	Budgets []BudgetStatus
-	// Fleet is how the governor stands in its fleet; the zero value without one.
+	// Fleet is the state of the governor in its fleet; the zero value if it has none.
 	Fleet fleet.Status
 }
 
-// BudgetStatus is how one budget stands. Units are capacity units, counted when the calls that consume them end.
+// BudgetStatus is the state of one budget. Units are capacity units, counted when the calls that consume them end.
 type BudgetStatus struct {
-	Table, Index string // "": of the account; of the table
+	Table, Index string // "" for the account, or for the table
 	Direction    Direction
 
-	Limit     float64 // units a second, as configured
-	Rate      float64 // units a second now: the share of the fleet's limit, less what throttling took
-	Available float64 // units that may be used at once; negative: in debt
+	Limit     float64 // units per second, as configured
+	Rate      float64 // units per second now: the share of the fleet's limit, less the effect of throttling
+	Available float64 // units that can be used at once; negative in debt
 
-	Consumed  float64 // units, since the governor began
-	Estimated float64 // units of these that DynamoDB did not report
+	Consumed  float64 // units since the governor was created
+	Estimated float64 // the part of Consumed that DynamoDB did not report
 	Second    float64 // units in the last second
-	Average   float64 // units a second since the first call
+	Average   float64 // units per second since the first call
 
-	Waiting   int           // calls that wait now
-	Waited    time.Duration // how long calls have waited, in all
+	Waiting   int           // calls waiting now
+	Waited    time.Duration // total time that calls have waited
 	Refused   int64         // calls that did not begin: see WaitError
-	Throttles int64         // throttled attempts and batches that were not processed in full
-	HotKeys   int64         // attempts throttled for a hot key range: more throughput will not help
+	Throttles int64         // throttled attempts, and batches that were not processed in full
+	HotKeys   int64         // attempts throttled because of a hot key range: more throughput will not help
 }
 
-// Status returns how the governor stands.
+// Status returns the state of the governor.
 func (g *Governor) Status() Status {
 	now := g.now()
 	g.mu.RLock()
@@ -79,7 +79,7 @@ func (b *budget) status(now int64) BudgetStatus {
 
 func whole(thousandths int64) float64 { return float64(thousandths) / milli }
 
-// String returns one line, of the budgets that were used.
+// String returns one line about the budgets that were used.
 func (s Status) String() string {
 	var parts []string
 	for _, b := range s.Budgets {
@@ -103,7 +103,7 @@ func (s Status) String() string {
 	return strings.Join(parts, " | ")
 }
 
-// String returns what was consumed in the last second and on average, the budget, and what waits: one line.
+// String returns one line: consumption in the last second and on average, the budget, and waiting calls.
 func (b BudgetStatus) String() string {
 	var s strings.Builder
 	if b.Table != "" {
@@ -123,7 +123,7 @@ func (b BudgetStatus) String() string {
 	return s.String()
 }
 
-// Report writes a line on how the governor stands, every so often, until the context ends.
+// Report writes a line about the governor's state to w at the given interval, until the context ends.
 func (g *Governor) Report(ctx context.Context, w io.Writer, every time.Duration) {
 	t := time.NewTicker(max(every, time.Millisecond))
 	defer t.Stop()

@@ -25,7 +25,7 @@ type stub struct {
 	mu     sync.Mutex
 	calls  []request
 	answer func(request) (status int, body string)
-	took   time.Duration // what an answer takes
+	took   time.Duration // how long an answer takes
 }
 
 // request is one attempt of an operation.
@@ -36,7 +36,7 @@ type request struct {
 
 var errNoNetwork = errors.New("connection reset")
 
-// Do implements the SDK's HTTP client. A status of 0 is no answer at all.
+// Do implements the SDK's HTTP client. A status of 0 means no answer at all.
 func (s *stub) Do(r *http.Request) (*http.Response, error) {
 	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	req := request{op: op}
@@ -51,7 +51,7 @@ func (s *stub) Do(r *http.Request) (*http.Response, error) {
 	s.calls = append(s.calls, req)
 	s.mu.Unlock()
 	if s.took > 0 {
-		time.Sleep(s.took) // virtual time: only bubbles set it
+		time.Sleep(s.took) // virtual time: set only in bubbles
 	}
 	status, body := s.answer(req)
 	if status == 0 {
@@ -63,12 +63,12 @@ func (s *stub) Do(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// always answers everything alike.
+// always answers every request the same way.
 func answering(status int, body string) func(request) (int, string) {
 	return func(request) (int, string) { return status, body }
 }
 
-// client returns a client of the stub, governed by all governors, whose retries do not wait.
+// client returns a client of the stub, governed by all governors, that retries without pauses.
 func (s *stub) client(govs ...*governor.Governor) *dynamodb.Client {
 	cfg := aws.Config{
 		Region: "eu-west-1", HTTPClient: s, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
@@ -93,7 +93,7 @@ func mustNew(t testing.TB, cfg governor.Config) *governor.Governor {
 	return g
 }
 
-// budget returns the status of a governor's budget; the zero value if it has none.
+// budget returns the status of a governor's budget, or the zero value if it has none.
 func budgetOf(g *governor.Governor, table, index string, dir governor.Direction) governor.BudgetStatus {
 	for _, b := range g.Status().Budgets {
 		if b.Table == table && b.Index == index && b.Direction == dir {

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// table is what a governor knows of a table.
+// table is what a governor knows about a table.
 type table struct {
 	name    string
-	budgets [2]*budget // nil: not limited
+	budgets [2]*budget // nil if not limited
 	split   bool       // an index has a budget of its own
 	learned
 
@@ -18,17 +18,17 @@ type table struct {
 	indexes map[string]*index
 }
 
-// index is what it knows of a table's index.
+// index is what it knows about an index of a table.
 type index struct {
 	name    string
-	budgets [2]*budget // nil: the table's count
+	budgets [2]*budget // nil if the table's apply
 	learned
 }
 
-// learned are, for each operation, how much more or less than it seems a call costs.
+// learned is, for each operation, the ratio of actual to expected cost.
 type learned [operations]ratio
 
-// ratio is a moving average of cost over what the request looks like. The first observation replaces the guess, 1.
+// ratio is a moving average of the actual cost over the expected cost. The first observation replaces the initial 1.
 type ratio struct{ bits atomic.Uint64 }
 
 const weight = 0.2 // of a new observation
@@ -48,14 +48,14 @@ func (r *ratio) observe(x float64) {
 			was := math.Float64frombits(^old)
 			next = was + weight*(x-was)
 		}
-		// The complement, so that a ratio of 0 is not taken for none.
+		// Stored as the complement, so that a ratio of 0 differs from no ratio.
 		if r.bits.CompareAndSwap(old, ^math.Float64bits(next)) {
 			return
 		}
 	}
 }
 
-// tableOf returns a table, which may be named by its ARN. One that was never seen has the account's limits.
+// tableOf returns a table, which may be named by its ARN. A table that was never seen has the account's limits.
 func (g *Governor) tableOf(name string) *table {
 	if strings.HasPrefix(name, "arn:") {
 		name, _ = resourceNames(name)
@@ -101,7 +101,7 @@ func (t *table) index(name string) *index {
 	return x
 }
 
-// budget returns the narrowest budget of an index ("": of the table), or nil.
+// budget returns the narrowest budget of an index ("" for the table), or nil.
 func (t *table) budget(index string, dir Direction) *budget {
 	if index != "" {
 		if b := t.index(index).budgets[dir]; b != nil {

@@ -8,16 +8,17 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// claim is what a call takes of one budget.
+// claim is what a call takes from one budget.
 type claim struct {
 	b        *budget
 	estimate int64
 	cost     int64
-	known    bool // the cost was reported
+	known    bool // whether the cost was reported
 }
 
-// reserve debits all claims, or waits until it can: of the budgets in the order of their rank, on each in turn. Who
-// has waited for one keeps its turn there while it waits for the next, so that at most one call is on its way through.
+// reserve debits all claims, or waits until it can: in the order of the budgets' ranks, on each in turn. A call that
+// has waited for one budget keeps its turn there while it waits for the next, so at most one call is on its way
+// through.
 func (g *Governor) reserve(ctx context.Context, claims []claim) error {
 	now := g.now()
 	if allFree(claims, now) {
@@ -38,7 +39,8 @@ func (g *Governor) reserve(ctx context.Context, claims []claim) error {
 	now = g.now()
 	for _, c := range claims {
 		c.b.mu.Lock()
-		// The debit was made when the turn came. It counts as made now: what was issued beyond the burst since is lost.
+		// The debit was made when the turn came, and counts as made now: what was issued beyond the burst since is
+		// lost.
 		clock := c.b.params.Clock(now)
 		c.b.level = max(c.b.level, clock+min(c.estimate, c.b.params.Burst))
 		c.b.meter.waited += time.Since(until.began)
@@ -48,7 +50,7 @@ func (g *Governor) reserve(ctx context.Context, claims []claim) error {
 	return nil
 }
 
-// allFree debits all claims if every one fits, in one step.
+// allFree debits all claims in one step, if every one fits.
 func allFree(claims []claim, now int64) bool {
 	fits := true
 	for _, c := range claims {
@@ -64,13 +66,13 @@ func allFree(claims []claim, now int64) bool {
 	return fits
 }
 
-// patience is until when a call waits. Zero times are without end.
+// patience is how long a call waits. Zero times mean no limit.
 type patience struct {
 	began, until time.Time
 	max          time.Duration
 }
 
-// deadline refuses a call at once that would have to wait longer than it may.
+// deadline refuses a call at once if it would have to wait longer than it may.
 func (g *Governor) deadline(ctx context.Context, claims []claim, now int64) (patience, error) {
 	p := patience{began: time.Now(), max: g.cfg.MaxWait}
 	if p.max > 0 {
@@ -103,8 +105,8 @@ func (b *budget) refuse(wait, most time.Duration, err error) *WaitError {
 	return &WaitError{Table: b.table, Index: b.index, Direction: b.dir, Wait: wait, MaxWait: most, Err: err}
 }
 
-// enter waits for the turn, debits, and waits until the debit is covered. The caller then has the turn and passes it, or
-// leaves. After an error nothing is debited and the turn is another's.
+// enter waits for the turn, debits, and waits until the debit is covered. The caller then has the turn, and must call
+// pass or leave. After an error nothing is debited, and the turn belongs to another call.
 func (b *budget) enter(ctx context.Context, g *Governor, a int64, until patience) error {
 	var expired <-chan time.Time
 	if !until.until.IsZero() {
@@ -148,7 +150,7 @@ func (b *budget) enter(ctx context.Context, g *Governor, a int64, until patience
 	return nil
 }
 
-// covered waits, with the turn, until what was debited is covered.
+// covered waits, holding the turn, until the debit is covered.
 func (b *budget) covered(ctx context.Context, g *Governor, until patience, expired <-chan time.Time) error {
 	for {
 		now := g.now()
@@ -184,7 +186,7 @@ func (b *budget) covered(ctx context.Context, g *Governor, until patience, expir
 	}
 }
 
-// abandon takes a waiter away, which may have got the turn just now.
+// abandon removes a waiter, which may have got the turn in the meantime.
 func (b *budget) abandon(w *waiter, now int64) {
 	b.meter.waiting--
 	b.meter.refused++
@@ -196,20 +198,20 @@ func (b *budget) abandon(w *waiter, now int64) {
 	b.next(now)
 }
 
-// giveUp returns what was debited, and the turn.
+// giveUp returns the debited amount and the turn.
 func (b *budget) giveUp(a, now int64) {
 	b.level = bucket.Credit(b.level, a)
 	b.pass(now)
 }
 
-// leave is giveUp with the lock to be taken.
+// leave is giveUp, but takes the lock.
 func (b *budget) leave(a, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.giveUp(a, now)
 }
 
-// pass gives the turn to the next.
+// pass gives the turn to the next waiter.
 func (b *budget) pass(now int64) {
 	b.meter.waiting--
 	b.next(now)

@@ -74,7 +74,7 @@ func TestUnaryCost(t *testing.T) {
 	}
 }
 
-// repeat answers each message with itself.
+// repeat sends each message back.
 func repeat(ss grpc.ServerStream) error {
 	for {
 		in := new(wrapperspb.StringValue)
@@ -89,8 +89,8 @@ func repeat(ss grpc.ServerStream) error {
 	}
 }
 
-// chat sends messages one after another, each after the answer to the one before, and returns how many were answered,
-// and the call's header, or trailer if it failed.
+// chat sends messages one after another, each after the answer to the previous one. It returns the number of answers, and
+// the call's header, or its trailer if the call failed.
 func chat(t *testing.T, conn *grpc.ClientConn, key string, messages ...string) (answered int, md metadata.MD, err error) {
 	t.Helper()
 	ss, err := conn.NewStream(as(t, key), &chatDesc, chatMethod)
@@ -207,7 +207,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesDegraded: that a message passed without the store is told once, and logged.
+// TestMessagesDegraded: a message that passed without the store is reported once, and logged.
 func TestMessagesDegraded(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 10), weir.PerMinute("bytes", 10))
@@ -245,7 +245,7 @@ func TestKeys(t *testing.T) {
 	bearer, header := grpclimit.ByBearer(), grpclimit.ByMetadata("X-Api-Key")
 	for name, tt := range map[string]struct {
 		key  grpclimit.KeyFunc
-		ctx  context.Context //nolint:containedctx // a case's
+		ctx  context.Context //nolint:containedctx // the case's
 		want string
 		code codes.Code
 	}{

@@ -12,20 +12,21 @@
 //		grpc.ChainStreamInterceptor(limit.StreamServerInterceptor()),
 //	)
 //
-// A call spends its tokens before the handler runs. One that a limit refuses never reaches the handler: it ends with
-// RESOURCE_EXHAUSTED, with google.rpc.RetryInfo and QuotaFailure among the details. Metadata named ratelimit and
-// ratelimit-policy have the values of the HTTP fields of draft-ietf-httpapi-ratelimit-headers-10: in the header of calls
-// that pass, in the trailer of those that do not, there with retry-after and with grpc-retry-pushback-ms, which gRPC
-// clients that retry by themselves heed.
+// A call spends its tokens before the handler runs. A call that a limit refuses never reaches the handler: it ends with
+// RESOURCE_EXHAUSTED, with google.rpc.RetryInfo and QuotaFailure among the details. The metadata ratelimit and
+// ratelimit-policy have the values of the HTTP fields of draft-ietf-httpapi-ratelimit-headers-10. They are in the
+// header of calls that pass, and in the trailer of calls that do not, together with retry-after and
+// grpc-retry-pushback-ms, which gRPC clients with automatic retries respect.
 //
-// # What a call truly cost
+// # Cost known afterwards
 //
-// Where that is known only afterwards, [Config].Tokens returns an estimate, and the handler says [SetCost] once it
-// knows, or [Config].After does: what was too much is given back, what was too little is added, without being refused,
-// and holds later calls back. A handler that panics before it answered costs nothing.
+// If the true cost of a call is known only afterwards, let [Config].Tokens return an estimate, and correct it by
+// calling [SetCost] in the handler or by setting [Config].After. Tokens that were not needed are given back. Additional
+// tokens are debited without being refused, and hold later calls back. A handler that panics before it answers costs
+// nothing.
 //
 // # Trust
 //
-// This package counts, it does not authenticate: whoever can make up entities can make up fresh limits. Chain it after
-// what checks the keys, or limit by [ByPeer] before that.
+// This package counts; it does not authenticate. A client that can invent entities can give itself fresh limits. Chain
+// the interceptor after whatever checks the keys, or limit by [ByPeer] before it.
 package grpclimit

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// exampleLimiter returns a limiter whose clock stands still, so that the examples say the same each time.
+// exampleLimiter returns a limiter whose clock stands still, so that the examples print the same each time.
 func exampleLimiter(limits ...weir.Limit) *weir.Limiter {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})})
@@ -33,16 +33,16 @@ func exampleLimiter(limits ...weir.Limit) *weir.Limiter {
 	return lim
 }
 
-// A completion spends an estimate before it is handled, and what it truly took in the end.
+// A completion spends an estimate before it is handled, and its true cost in the end.
 func Example() {
-	lim := exampleLimiter(weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)) // of the system: for all on all
+	lim := exampleLimiter(weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)) // of the system: for all entities on all resources
 	defer lim.Close()
 	limit, err := grpclimit.New(grpclimit.Config{
 		Limiter:  lim,
 		Entity:   grpclimit.ByMetadata("x-api-key"),
 		Resource: grpclimit.ByMethod,
 		Tokens: func(_ context.Context, call *grpclimit.Call) (weir.Tokens, error) {
-			prompt, _ := call.Request.(*wrapperspb.StringValue) // nil of a stream
+			prompt, _ := call.Request.(*wrapperspb.StringValue) // nil for a stream
 			return weir.Tokens{"rpm": 1, "tpm": int64(len(prompt.GetValue())/4) + 900}, nil
 		},
 	})
@@ -57,7 +57,7 @@ func Example() {
 	used := int64(42)
 	srv.RegisterService(&echoDesc, &echo{
 		say: func(ctx context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
-			return in, grpclimit.SetCost(ctx, weir.Tokens{"tpm": used}) // what the model says it took
+			return in, grpclimit.SetCost(ctx, weir.Tokens{"tpm": used}) // the usage that the model reports
 		},
 	})
 	conn, stop := dial(srv)

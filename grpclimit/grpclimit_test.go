@@ -28,7 +28,7 @@ import (
 	"github.com/weirlimits/weir/weirtest"
 )
 
-// echo is a service: say what was said, once or as often as asked.
+// echo is a service that repeats a message, once or as often as requested.
 type echo struct {
 	say  func(context.Context, *wrapperspb.StringValue) (*wrapperspb.StringValue, error)
 	chat func(grpc.ServerStream) error
@@ -60,7 +60,7 @@ var echoDesc = grpc.ServiceDesc{
 	}},
 }
 
-// buffer is a log that several goroutines write.
+// buffer is a log that several goroutines write to.
 type buffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -78,7 +78,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// setup serves an echo that is limited by x-api-key, one rpm each, as change says, and returns a client.
+// setup serves an echo limited by x-api-key, at one rpm each, configured by change, and returns a client.
 func setup(t *testing.T, l *weirtest.Limiter, e *echo, change func(*grpclimit.Config), opts ...grpc.DialOption) (*grpc.ClientConn, *buffer) {
 	t.Helper()
 	log := new(buffer)
@@ -93,7 +93,7 @@ func setup(t *testing.T, l *weirtest.Limiter, e *echo, change func(*grpclimit.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A panic that went on is told to the client.
+	// A panic that propagates is reported to the client.
 	recovered := func(v any) error { return status.Errorf(codes.DataLoss, "panicked: %v", v) }
 	srv := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (_ any, err error) {
@@ -225,7 +225,7 @@ func TestUnary(t *testing.T) {
 	}
 }
 
-// A client that retries by itself waits as long as it is told.
+// A client with built-in retries waits as long as it is told.
 func TestRetriesWhenTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestRetriesWhenTold(t *testing.T) {
 			"maxAttempts":2,"initialBackoff":"0.001s","maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]}`))
 		began := time.Now()
 		for range 2 {
-			if err := say(as(t, "alice"), conn); err != nil { // the second waits a minute and somewhat more, not 1 ms
+			if err := say(as(t, "alice"), conn); err != nil { // the second waits slightly more than a minute, not 1 ms
 				t.Error(err)
 			}
 		}
@@ -309,7 +309,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// fine is an error whose status says that there is none.
+// fine is an error whose status is OK.
 type fine struct{}
 
 func (fine) Error() string              { return "fine" }
@@ -376,7 +376,7 @@ func TestHealthIsSkipped(t *testing.T) {
 	}
 }
 
-// What clients are not told of is neither in metadata nor in details.
+// Internal details appear neither in metadata nor in status details.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 5))

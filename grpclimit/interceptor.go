@@ -20,8 +20,8 @@ type Interceptor struct {
 	log middleware.Log
 }
 
-// New returns an interceptor. It asks nothing of the limiter yet. What is missing in cfg is a [*weir.ConfigError] for
-// each field, joined.
+// New returns an interceptor. It does not call the limiter yet. For each missing field of cfg there is a
+// [*weir.ConfigError]; they are joined.
 func New(cfg Config) (*Interceptor, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func New(cfg Config) (*Interceptor, error) {
 	return i, nil
 }
 
-// UnaryServerInterceptor returns what limits unary calls.
+// UnaryServerInterceptor returns an interceptor that limits unary calls.
 func (i *Interceptor) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		call := &Call{Method: info.FullMethod, Request: req}
@@ -50,15 +50,15 @@ func (i *Interceptor) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { i.end(ctx, x) }() // also when the handler panics, which goes on
+		defer func() { i.end(ctx, x) }() // also if the handler panics; the panic continues
 		x.result.Response, x.result.Err = handler(x.with(ctx), req)
 		x.result.Panicked = false
 		return x.result.Response, x.result.Err
 	}
 }
 
-// StreamServerInterceptor returns what limits streams: each when it begins, and each message that it receives if
-// [Config].MessageTokens says so.
+// StreamServerInterceptor returns an interceptor that limits streams: each stream when it begins, and each message that
+// it receives if [Config].MessageTokens is set.
 func (i *Interceptor) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx, call := ss.Context(), &Call{Method: info.FullMethod}
@@ -70,7 +70,7 @@ func (i *Interceptor) StreamServerInterceptor() grpc.StreamServerInterceptor {
 			return err
 		}
 		limited := &stream{ServerStream: ss, i: i, x: x, ctx: x.with(ctx)}
-		defer func() { // also when the handler panics, which goes on
+		defer func() { // also if the handler panics; the panic continues
 			x.result.Received, x.result.Sent = int(limited.received.Load()), int(limited.sent.Load())
 			i.end(ctx, x)
 		}()
@@ -80,11 +80,11 @@ func (i *Interceptor) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// exchange is a call that is handled.
+// exchange holds the state of a call that is handled.
 type exchange struct {
 	call   *Call
 	req    weir.Request
-	charge *middleware.Charge // nil: no limits apply
+	charge *middleware.Charge // nil if no limits apply
 	began  time.Time
 	result Result
 }
@@ -97,7 +97,7 @@ func (x *exchange) with(ctx context.Context) context.Context {
 	return middleware.With(ctx, x.charge)
 }
 
-// sender is where metadata of an answer go.
+// sender sends the metadata of an answer.
 type sender interface {
 	SetHeader(metadata.MD) error
 	SetTrailer(metadata.MD)
@@ -112,7 +112,7 @@ func (u unaryMetadata) SetHeader(md metadata.MD) error { return grpc.SetHeader(u
 // SetTrailer implements sender.
 func (u unaryMetadata) SetTrailer(md metadata.MD) { _ = grpc.SetTrailer(u.ctx, md) }
 
-// begin charges a call, or returns the error that it ends with.
+// begin charges a call, or returns the error that ends it.
 func (i *Interceptor) begin(ctx context.Context, call *Call, to sender) (*exchange, error) {
 	x := &exchange{call: call, result: Result{Panicked: true}} // until the handler returns
 	req := &x.req
@@ -149,7 +149,7 @@ func (i *Interceptor) tell(ctx context.Context, x *exchange, to sender, d weir.D
 		i.trouble(ctx, x.call, "admitted without the store", errors.New(d.Reason))
 	}
 	if len(md) > 0 {
-		_ = to.SetHeader(md) // the call has ended
+		_ = to.SetHeader(md) // an error means that the call has ended
 	}
 }
 
@@ -160,7 +160,7 @@ func (i *Interceptor) setFields(md metadata.MD, entity string, statuses []weir.L
 	}
 }
 
-// end settles what a call cost.
+// end settles the cost of a call.
 func (i *Interceptor) end(ctx context.Context, x *exchange) {
 	if x.charge == nil {
 		return
@@ -180,17 +180,17 @@ func (i *Interceptor) trouble(ctx context.Context, call *Call, what string, err 
 	i.log.Trouble(ctx, "grpclimit: "+what, err, slog.String("method", call.Method))
 }
 
-// Lease returns the lease of the call that a handler's context belongs to; nil if the call was not limited. The
-// interceptor ends it when the handler returns: it is not for goroutines that go on. Who adjusts it does not use
-// [SetCost].
+// Lease returns the lease of the call that the handler's context belongs to; nil if the call was not limited. The
+// interceptor ends the lease when the handler returns, so do not use it in goroutines that outlive the handler. If you
+// adjust the lease, do not also call [SetCost].
 func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease() }
 
-// SetCost says what the call that a handler's context belongs to truly cost, without its messages: of each limit named
-// the tokens in all, whatever was asked for, or said before. It may be called again as the cost grows. More than was asked
-// for is never refused, but may carry a limit into debt, which holds later calls back. If the call was not limited, it
-// does nothing.
+// SetCost sets the true cost, without messages, of the call that the handler's context belongs to: for each named limit
+// the total amount, which replaces the requested amount and that of earlier calls. It may be called again as the cost
+// grows. A cost above the requested amount is never refused, but may put a limit into debt, which holds later calls
+// back. If the call was not limited, SetCost does nothing.
 //
-// Errors are those of [weir.Lease.Adjust]; a handler may leave them alone, as at worst the estimate stands.
+// Errors are those of [weir.Lease.Adjust]. A handler may ignore them: at worst the estimate stands.
 func SetCost(ctx context.Context, cost weir.Tokens) error {
 	return middleware.From(ctx).SetCost(ctx, cost)
 }

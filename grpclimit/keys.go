@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimits/weir/internal/middleware"
 )
 
-// KeyFunc makes an entity or a resource of a call: 1 to 256 bytes of printable text. An error with a gRPC status other
-// than OK ends the call with that; any other error is INTERNAL, and logged.
+// KeyFunc returns the entity or the resource of a call: 1 to 256 bytes of printable text. An error with a gRPC status
+// other than OK ends the call with that status. Any other error ends it with INTERNAL, and is logged.
 type KeyFunc func(context.Context, *Call) (string, error)
 
 // Fixed returns a KeyFunc that returns id for all calls.
@@ -27,11 +27,11 @@ func Fixed(id string) KeyFunc {
 // ByMethod returns the full method of a call: "/package.Service/Method".
 func ByMethod(_ context.Context, call *Call) (string, error) { return call.Method, nil }
 
-// ByMetadata returns a KeyFunc that makes an entity of the secret under a key of the metadata, as [KeyID] does, so that
-// neither the store nor a log ever holds the secret. A call without it is [ErrNoKey]; one that has it twice is
-// INVALID_ARGUMENT, since who checks the key might look at the other one.
+// ByMetadata returns a KeyFunc that derives an entity from the secret under a metadata key by [KeyID], so neither the
+// store nor any log contains the secret. A call without the key is [ErrNoKey]. A call that has it twice is
+// INVALID_ARGUMENT, because the code that checks the key might use the other value.
 //
-// A value with more than the secret, as authorization has, is not for it: see [ByBearer].
+// ByMetadata is not for values that contain more than the secret, such as authorization: see [ByBearer].
 func ByMetadata(key string) KeyFunc {
 	return func(ctx context.Context, _ *Call) (string, error) {
 		secret, err := only(ctx, key)
@@ -42,8 +42,8 @@ func ByMetadata(key string) KeyFunc {
 	}
 }
 
-// ByBearer returns a KeyFunc that makes an entity of the token in authorization: Bearer, as [ByMetadata] does of its
-// value. Another scheme is [ErrNoKey].
+// ByBearer returns a KeyFunc that derives an entity from the token in authorization: Bearer, like [ByMetadata]. Any
+// other scheme is [ErrNoKey].
 func ByBearer() KeyFunc {
 	return func(ctx context.Context, _ *Call) (string, error) {
 		value, err := only(ctx, "authorization")
@@ -58,11 +58,11 @@ func ByBearer() KeyFunc {
 	}
 }
 
-// only returns the one value of a key.
+// only returns the single value of a key.
 func only(ctx context.Context, key string) (string, error) {
 	switch values := metadata.ValueFromIncomingContext(ctx, key); {
 	case len(values) > 1:
-		return "", status.Errorf(codes.InvalidArgument, "%s is there %d times", key, len(values))
+		return "", status.Errorf(codes.InvalidArgument, "%s appears %d times", key, len(values))
 	case len(values) == 0 || values[0] == "":
 		return "", ErrNoKey
 	default:
@@ -70,18 +70,18 @@ func only(ctx context.Context, key string) (string, error) {
 	}
 }
 
-// KeyID returns the entity that [ByMetadata] and [ByBearer] make of a secret: key- and the first 32 hexadecimal digits of
-// its SHA-256. It is the same as that of package httplimit, is stable, and cannot be turned back if the secret is long
-// and random, as keys are.
+// KeyID returns the entity that [ByMetadata] and [ByBearer] derive from a secret: key- and the first 32 hexadecimal
+// digits of its SHA-256. It is the same as in package httplimit. It is stable, and cannot be reversed if the secret is
+// long and random, as keys are.
 func KeyID(secret string) string { return middleware.SecretID(secret) }
 
-// ByPeer returns a KeyFunc that makes an entity of the client's address: ip-203.0.113.7, or for IPv6 the /64 that it lies
-// in, ip-2001:db8:0:1::/64, since a customer has at least that many.
+// ByPeer returns a KeyFunc that derives an entity from the client's address: ip-203.0.113.7, or for IPv6 the /64 that
+// contains it, ip-2001:db8:0:1::/64, because a customer has at least that many addresses.
 //
-// Behind proxies, name their networks: if the peer is in one, the client is the last address under x-forwarded-for that is
-// not. What stands before that was written by the client, and is not looked at; neither is any of it when the peer
-// is not trusted. Every proxy that is named must append to it. Without an IP address, as on a Unix socket, it is
-// [ErrNoKey].
+// Behind proxies, pass their networks. If the peer is in one of them, the client is the last address in x-forwarded-for
+// that is in none. The client wrote everything before that address, so it is ignored; if the peer is not trusted, all
+// of it is ignored. Every proxy in these networks must append to it. Without an IP address, as on a Unix socket, the
+// result is [ErrNoKey].
 func ByPeer(trusted ...netip.Prefix) KeyFunc {
 	trusted = middleware.Trusted(trusted)
 	return func(ctx context.Context, _ *Call) (string, error) {
@@ -97,8 +97,8 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc {
 	}
 }
 
-// First returns a KeyFunc that returns what the first of keys returns that finds a key: any that does not return
-// [ErrNoKey]. If none does, neither does it.
+// First returns a KeyFunc that returns the result of the first of keys that finds a key, that is, does not return
+// [ErrNoKey]. If none does, it returns ErrNoKey.
 func First(keys ...KeyFunc) KeyFunc {
 	return func(ctx context.Context, call *Call) (string, error) {
 		for _, key := range keys {
@@ -110,7 +110,7 @@ func First(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// Each returns a function for [Config].Tokens: one token of each limit named.
+// Each returns a function for [Config].Tokens that asks for one token of each named limit.
 func Each(limits ...string) func(context.Context, *Call) (weir.Tokens, error) {
 	tokens := make(weir.Tokens, len(limits))
 	for _, name := range limits {
@@ -119,8 +119,8 @@ func Each(limits ...string) func(context.Context, *Call) (weir.Tokens, error) {
 	return func(context.Context, *Call) (weir.Tokens, error) { return tokens, nil }
 }
 
-// SkipInfrastructure reports whether a call is of the health or the reflection service, which load balancers and tools call
-// without a key. It is the default of [Config].Skip, for those who skip more to call.
+// SkipInfrastructure reports whether a call is to the health or reflection service, which load balancers and tools call
+// without a key. It is the default of [Config].Skip; call it from functions that skip more.
 func SkipInfrastructure(_ context.Context, call *Call) bool {
 	return strings.HasPrefix(call.Method, "/grpc.health.") || strings.HasPrefix(call.Method, "/grpc.reflection.")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
-// refuse returns the error that a call ends with, and sets its trailer.
+// refuse returns the error that ends a call, and sets its trailer.
 func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err error) error {
 	o := middleware.OutcomeOf(err, i.cfg.Tell)
 	md := make(metadata.MD, 4)
@@ -49,7 +49,7 @@ func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err er
 		code = codes.Internal
 	}
 	st := status.New(code, o.Detail)
-	if with, err := st.WithDetails(details...); err == nil { // text and numbers: always
+	if with, err := st.WithDetails(details...); err == nil { // never fails: the details are text and numbers
 		st = with
 	}
 	if o.Kind == middleware.Unforeseen {
@@ -60,7 +60,7 @@ func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err er
 		}
 	}
 	if len(md) > 0 {
-		to.SetTrailer(md) // a call that has header metadata is not retried by gRPC clients
+		to.SetTrailer(md) // gRPC clients do not retry a call that has header metadata
 	}
 	if i.cfg.OnRefused != nil {
 		if err := i.cfg.OnRefused(ctx, x.call, &Refusal{Status: st, RetryAfter: o.RetryAfter, Err: err}); err != nil {
@@ -77,10 +77,10 @@ func chosenStatus(err error) (*status.Status, bool) {
 		return nil, false
 	}
 	st := chosen.GRPCStatus()
-	return st, st.Code() != codes.OK // which would let the call end well
+	return st, st.Code() != codes.OK // OK would end the call successfully
 }
 
-// quotaFailure tells of the limits that refused.
+// quotaFailure describes the limits that refused.
 func quotaFailure(statuses []weir.LimitStatus) *errdetails.QuotaFailure {
 	q := new(errdetails.QuotaFailure)
 	for k := range statuses {
@@ -99,5 +99,5 @@ func quotaFailure(statuses []weir.LimitStatus) *errdetails.QuotaFailure {
 	return q
 }
 
-// milliseconds rounds up.
+// milliseconds returns d in milliseconds, rounded up.
 func milliseconds(d time.Duration) int64 { return int64((d-1)/time.Millisecond) + 1 }

@@ -17,7 +17,7 @@ type stream struct {
 	ctx context.Context //nolint:containedctx // that of the stream
 
 	received, sent atomic.Int64
-	degraded       atomic.Bool // it was told that a message was admitted without the store
+	degraded       atomic.Bool // the trailer says that a message was admitted without the store
 }
 
 // Context returns a context that carries the lease.
@@ -29,7 +29,7 @@ func (s *stream) SendMsg(msg any) error {
 	return s.ServerStream.SendMsg(msg)
 }
 
-// RecvMsg implements grpc.ServerStream. A message that is refused is not given to the handler.
+// RecvMsg implements grpc.ServerStream. The handler does not get a message that is refused.
 func (s *stream) RecvMsg(msg any) error {
 	if err := s.ServerStream.RecvMsg(msg); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (i *Interceptor) charge(s *stream, msg any) error {
 	}
 	if d := lease.Decision(); d.Degraded {
 		if !s.degraded.Swap(true) {
-			s.SetTrailer(metadata.Pairs("weir-degraded", "store-unavailable")) // the header may be gone
+			s.SetTrailer(metadata.Pairs("weir-degraded", "store-unavailable")) // the header may have been sent
 		}
 		i.trouble(s.ctx, s.x.call, "admitted a message without the store", errors.New(d.Reason))
 	}

@@ -68,10 +68,10 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 		if rec.status != 0 {
 			return
 		}
-	} // which wrote nothing: the server would make it 200
+	} // it wrote nothing, and the server would answer 200
 	body := p.Append(nil)
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Kind.Status)
-	_, _ = w.Write(body) // the client has gone
+	_, _ = w.Write(body) // an error means that the client has gone
 }

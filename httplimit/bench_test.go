@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// BenchmarkWrap is what the middleware adds to a handler that does nothing.
+// BenchmarkWrap measures what the middleware adds to a handler that does nothing.
 func BenchmarkWrap(b *testing.B) {
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/weirtest"
 )
 
-// llm returns a limiter and a configuration in which each request is estimated at 500 tpm.
+// llm returns a limiter, and a configuration that estimates each request at 500 tpm.
 func llm(t *testing.T) (*weirtest.Limiter, httplimit.Config) {
 	t.Helper()
 	l := weirtest.New(t, weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 10_000))
@@ -69,7 +69,7 @@ func TestSetCostWrong(t *testing.T) {
 			t.Error("no error although the store was away")
 		}
 		l.Fail(nil)
-		if err := httplimit.SetCost(r.Context(), weir.Tokens{"tpm": 600}); err != nil { // from 500, still
+		if err := httplimit.SetCost(r.Context(), weir.Tokens{"tpm": 600}); err != nil { // still relative to 500
 			t.Error(err)
 		}
 	})
@@ -92,7 +92,7 @@ func TestLease(t *testing.T) {
 			l, cfg := llm(t)
 			var log strings.Builder
 			cfg.Log = config(l, &log).Log
-			if name != "adjust" { // then the lease has ended, and After comes too late
+			if name != "adjust" { // otherwise the lease has ended, and After comes too late
 				cfg.After = func(*http.Request, *httplimit.Result) weir.Tokens { return weir.Tokens{"tpm": 7} }
 			}
 			var lease *weir.Lease
@@ -146,7 +146,7 @@ func TestAfter(t *testing.T) {
 	})
 }
 
-// discard is a writer that can do nothing but what it must.
+// discard is a writer with only the required methods.
 type discard struct{}
 
 func (discard) Header() http.Header         { return make(http.Header) }
@@ -209,7 +209,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A middleware within another: both charge, and the handler sees the inner.
+// One middleware inside another: both charge, and the handler sees the inner one.
 func TestNested(t *testing.T) {
 	t.Parallel()
 	l, cfg := llm(t)

@@ -9,18 +9,20 @@
 //	…
 //	mux.Handle("POST /v1/orders", limit.Wrap(orders))
 //
-// A request spends its tokens before the handler runs. One that a limit refuses never reaches the handler: it is answered
-// with 429, a Retry-After that is never too early, the RateLimit fields of draft-ietf-httpapi-ratelimit-headers-10 and a
-// problem+json body, as weir serve does. Answers of requests that pass have the RateLimit fields, too.
+// A request spends its tokens before the handler runs. A request that a limit refuses never reaches the handler: it is
+// answered with 429, a Retry-After that is never too early, the RateLimit fields of
+// draft-ietf-httpapi-ratelimit-headers-10, and a problem+json body, like the answers of weir serve. Answers to requests
+// that pass have the RateLimit fields, too.
 //
-// # What a request truly cost
+// # Cost known afterwards
 //
-// Where that is known only afterwards, [Config].Tokens returns an estimate, and the handler says [SetCost] once it
-// knows, or [Config].After does: what was too much is given back, what was too little is added, without being refused,
-// and holds later requests back. A handler that panics before it answered costs nothing.
+// If the true cost of a request is known only afterwards, let [Config].Tokens return an estimate, and correct it by
+// calling [SetCost] in the handler or by setting [Config].After. Tokens that were not needed are given back. Additional
+// tokens are debited without being refused, and hold later requests back. A handler that panics before it answers costs
+// nothing.
 //
 // # Trust
 //
-// This package counts, it does not authenticate: whoever can make up entities can make up fresh limits. Put it behind
-// what checks the keys, or limit by [ByRemoteAddr] in front of that.
+// This package counts; it does not authenticate. A client that can invent entities can give itself fresh limits. Put
+// the middleware behind whatever checks the keys, or limit by [ByRemoteAddr] in front of it.
 package httplimit

@@ -12,13 +12,14 @@ import (
 	"github.com/weirlimits/weir/httplimit"
 )
 
-// completion is what clients ask an LLM endpoint for.
+// completion is a client's request to an LLM endpoint.
 type completion struct {
 	Prompt    string `json:"prompt"`
 	MaxTokens int64  `json:"max_tokens"`
 }
 
-// estimate is what a completion takes at most: the prompt, at some four bytes a token, and all that it may answer.
+// estimate is the most that a completion takes: the prompt, at about four bytes a token, and the longest possible
+// answer.
 func estimate(r *http.Request) (weir.Tokens, error) {
 	body, err := httplimit.PeekBody(r, 1<<20)
 	if err != nil {
@@ -31,12 +32,12 @@ func estimate(r *http.Request) (weir.Tokens, error) {
 	return weir.Tokens{"rpm": 1, "tpm": int64(len(c.Prompt)/4) + c.MaxTokens}, nil
 }
 
-// model stands for a model that streams, and says at the end what it took.
+// model stands for a model that streams, and reports its usage at the end.
 func model(completion) []string {
 	return []string{`{"text":"Hello"}`, `{"text":" there"}`, `{"usage":{"total_tokens":42}}`}
 }
 
-// complete passes on what the model says, and accounts for what it took.
+// complete passes on the model's answer, and accounts for its usage.
 func complete(w http.ResponseWriter, r *http.Request) {
 	var c completion
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
@@ -52,18 +53,18 @@ func complete(w http.ResponseWriter, r *http.Request) {
 			} `json:"usage"`
 		}
 		if err := json.Unmarshal([]byte(event), &chunk); err == nil && chunk.Usage != nil {
-			// The estimate becomes what it truly was. Should the store not answer now, the estimate stands.
+			// Replace the estimate by the true cost. If the store does not answer now, the estimate stands.
 			_ = httplimit.SetCost(r.Context(), weir.Tokens{"tpm": chunk.Usage.TotalTokens})
 		}
 		fmt.Fprintf(w, "data: %s\n\n", event)
 		if rc.Flush() != nil {
-			return // the client has gone: what was asked for is spent
+			return // the client has gone: the requested tokens are spent
 		}
 	}
 }
 
-// An LLM endpoint spends what a completion may take before it calls the model, and once the stream has told the usage,
-// gives back what was not taken.
+// An LLM endpoint spends the most that a completion may take before it calls the model. Once the stream has reported
+// the usage, it gives back the rest.
 func Example_llm() {
 	ctx := context.Background()
 	lim := exampleLimiter(weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000))
@@ -85,7 +86,7 @@ func Example_llm() {
 	}
 
 	post(`{"prompt":"Say hello","max_tokens":900}`) // spends 902, then 42
-	post(`{"prompt":"Say hello","max_tokens":900}`) // so that there is room for another
+	post(`{"prompt":"Say hello","max_tokens":900}`) // so there is room for another
 	post(`{"prompt":"Say hello"}`)
 
 	av, err := lim.Available(ctx, httplimit.KeyID("sk-alice"), "gpt-4")

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// exampleLimiter returns a limiter whose clock stands still, so that the examples say the same each time.
+// exampleLimiter returns a limiter whose clock stands still, so that the examples print the same each time.
 func exampleLimiter(limits ...weir.Limit) *weir.Limiter {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})})
@@ -37,7 +37,7 @@ func get(h http.Handler, path, key string) {
 
 // Each key may send two requests a minute to each endpoint.
 func Example() {
-	lim := exampleLimiter(weir.PerMinute("rpm", 2)) // limits of the system: for all on all
+	lim := exampleLimiter(weir.PerMinute("rpm", 2)) // limits of the system: for all entities on all resources
 	defer lim.Close()
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter:  lim,
@@ -64,7 +64,7 @@ func Example() {
 	// 200 "rpm";r=1;t=30
 }
 
-// With an address for those who send no key, behind a load balancer.
+// Limit requests without a key by address, behind a load balancer.
 func ExampleFirst() {
 	key := httplimit.First(
 		httplimit.ByHeader("X-Api-Key"),
@@ -81,7 +81,7 @@ func ExampleFirst() {
 	// key-099295a3784e1bd368dc348843a7398c <nil>
 }
 
-// Where to set the limits of one key.
+// Find the entity on which to set the limits of one key.
 func ExampleKeyID() {
 	ctx := context.Background()
 	lim := exampleLimiter(weir.PerMinute("rpm", 2))
@@ -91,7 +91,7 @@ func ExampleKeyID() {
 	// Output: key-099295a3784e1bd368dc348843a7398c <nil>
 }
 
-// A request costs as many bytes as it was answered with, which nobody knows before.
+// A request costs as many bytes as its answer has, which is known only afterwards.
 func ExampleConfig_after() {
 	lim := exampleLimiter(weir.PerMinute("bytes", 1000))
 	defer lim.Close()

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/weirtest"
 )
 
-// config returns one that limits all by the header X-Api-Key, one rpm each, and logs to log.
+// config returns a configuration that limits each entity by the header X-Api-Key, at one rpm, and logs to log.
 func config(l *weirtest.Limiter, log *strings.Builder) httplimit.Config {
 	return httplimit.Config{
 		Limiter: l.Limiter, Entity: httplimit.ByHeader("X-Api-Key"), Resource: httplimit.Fixed("api"), Tokens: httplimit.Each("rpm"),
@@ -46,7 +46,7 @@ func request(t *testing.T, key string) *http.Request {
 	return r
 }
 
-// answer is what a client gets.
+// answer is the response that a client gets.
 type answer struct {
 	status int
 	header http.Header
@@ -166,7 +166,7 @@ func TestRefusals(t *testing.T) {
 		detail string
 		logged bool
 	}{
-		"no key": {func(*httplimit.Config, *weirtest.Limiter) {}, "", 400, "does not say who", false},
+		"no key": {func(*httplimit.Config, *weirtest.Limiter) {}, "", 400, "does not identify its sender", false},
 		"key function": {func(c *httplimit.Config, _ *weirtest.Limiter) {
 			c.Entity = func(*http.Request) (string, error) { return "", secret }
 		}, "alice", 500, "logged", true},
@@ -271,7 +271,7 @@ func TestDegraded(t *testing.T) {
 	wantSpent(t, l, "rpm", 0)
 }
 
-// A client that has gone is nobody's trouble.
+// A client that has gone is not an error to report.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 1))
@@ -306,7 +306,7 @@ func TestOnRefused(t *testing.T) {
 	}
 }
 
-// Who writes nothing does not let a refused request look well.
+// A handler that writes nothing must not turn a refused request into a success.
 func TestOnRefusedSilent(t *testing.T) {
 	t.Parallel()
 	cfg := config(weirtest.New(t, weir.PerMinute("rpm", 1)), new(strings.Builder))
@@ -317,7 +317,8 @@ func TestOnRefusedSilent(t *testing.T) {
 	problemOf(t, res)
 }
 
-// However many come at once, exactly as many are handled as the limit allows; those whose handler panics do not count.
+// However many requests arrive at once, exactly as many are handled as the limit allows; those whose handler panics do
+// not count.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	const all, most = 300, 40
@@ -333,14 +334,14 @@ func TestExact(t *testing.T) {
 	var wg sync.WaitGroup
 	for range all {
 		wg.Go(func() {
-			defer func() { _ = recover() }() // the abort
+			defer func() { _ = recover() }() // http.ErrAbortHandler
 			if send(h, request(t, "alice")).status == http.StatusTooManyRequests {
 				refused.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	for range all { // what was rolled back, others may spend
+	for range all { // others may spend what was rolled back
 		func() {
 			defer func() { _ = recover() }()
 			do(t, h, "alice")
@@ -352,7 +353,7 @@ func TestExact(t *testing.T) {
 	wantSpent(t, l, "rpm", most)
 }
 
-// What clients are not told of is neither in fields nor in bodies.
+// Internal details appear neither in fields nor in bodies.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 5))

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/internal/middleware"
 )
 
-// KeyFunc makes an entity or a resource of a request: 1 to 256 bytes of printable text. A [*StatusError] chooses the
-// answer; any other error is answered with 500.
+// KeyFunc returns the entity or the resource of a request: 1 to 256 bytes of printable text. A [*StatusError] sets the
+// status of the answer; any other error is answered with 500.
 type KeyFunc func(*http.Request) (string, error)
 
 // Fixed returns a KeyFunc that returns id for all requests.
@@ -24,7 +24,8 @@ func Fixed(id string) KeyFunc {
 var errNoPattern = errors.New("the request matched no pattern: wrap the handlers that are registered in a ServeMux, not the mux")
 
 // ByPattern returns the pattern of [http.ServeMux] that the request matched, with its method: "POST /v1/orders/{id}".
-// The wrapped handler must be registered in the mux: in front of it no pattern is known yet, which is answered with 500.
+// The wrapped handler must be registered in the mux. In front of the mux the pattern is not known yet, and requests are
+// answered with 500.
 func ByPattern(r *http.Request) (string, error) {
 	if r.Pattern == "" {
 		return "", errNoPattern
@@ -32,11 +33,11 @@ func ByPattern(r *http.Request) (string, error) {
 	return r.Pattern, nil
 }
 
-// ByHeader returns a KeyFunc that makes an entity of the secret in a header field, as [KeyID] does, so that neither
-// the store nor a log ever holds the secret. A request without the field is [ErrNoKey]; one that has it twice is answered
-// with 400, since who checks the key might look at the other one.
+// ByHeader returns a KeyFunc that derives an entity from the secret in a header field by [KeyID], so neither the store
+// nor any log contains the secret. A request without the field is [ErrNoKey]. A request that has the field twice is
+// answered with 400, because the code that checks the key might use the other value.
 //
-// A field with more than the secret, as Authorization has, is not for it: see [ByBearer].
+// ByHeader is not for fields that contain more than the secret, such as Authorization: see [ByBearer].
 func ByHeader(name string) KeyFunc {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -48,8 +49,8 @@ func ByHeader(name string) KeyFunc {
 	}
 }
 
-// ByBearer returns a KeyFunc that makes an entity of the token in Authorization: Bearer, as [ByHeader] does of
-// its field. Another scheme is [ErrNoKey].
+// ByBearer returns a KeyFunc that derives an entity from the token in Authorization: Bearer, like [ByHeader]. Any other
+// scheme is [ErrNoKey].
 func ByBearer() KeyFunc {
 	return func(r *http.Request) (string, error) {
 		field, err := only(r, "Authorization")
@@ -64,11 +65,11 @@ func ByBearer() KeyFunc {
 	}
 }
 
-// only returns the one value of a field.
+// only returns the single value of a field.
 func only(r *http.Request, name string) (string, error) {
 	switch values := r.Header[name]; {
 	case len(values) > 1:
-		return "", &StatusError{http.StatusBadRequest, fmt.Sprintf("%s is there %d times", name, len(values))}
+		return "", &StatusError{http.StatusBadRequest, fmt.Sprintf("%s appears %d times", name, len(values))}
 	case len(values) == 0 || values[0] == "":
 		return "", ErrNoKey
 	default:
@@ -76,20 +77,20 @@ func only(r *http.Request, name string) (string, error) {
 	}
 }
 
-// KeyID returns the entity that [ByHeader] and [ByBearer] make of a secret: key- and the first 32 hexadecimal digits
-// of its SHA-256. It is stable, and cannot be turned back if the secret is long and random, as keys are. Set the
-// limits of a key on it:
+// KeyID returns the entity that [ByHeader] and [ByBearer] derive from a secret: key- and the first 32 hexadecimal
+// digits of its SHA-256. It is stable, and cannot be reversed if the secret is long and random, as keys are. Set a
+// key's limits on this entity:
 //
 //	weir entity limits set key-$(printf %s "$KEY" | sha256sum | cut -c1-32) -l rpm:600/min
 func KeyID(secret string) string { return middleware.SecretID(secret) }
 
-// ByRemoteAddr returns a KeyFunc that makes an entity of the client's address: ip-203.0.113.7, or for IPv6 the /64 that
-// it lies in, ip-2001:db8:0:1::/64, since a customer has at least that many.
+// ByRemoteAddr returns a KeyFunc that derives an entity from the client's address: ip-203.0.113.7, or for IPv6 the /64
+// that contains it, ip-2001:db8:0:1::/64, because a customer has at least that many addresses.
 //
-// Behind proxies, name their networks: if the peer is in one, the client is the last address in X-Forwarded-For that is
-// not. What stands before that was written by the client, and is not looked at; neither is the whole field when the
-// peer is not trusted. Every proxy that is named must append to the field. Without an IP address, as on a Unix socket, it
-// is [ErrNoKey].
+// Behind proxies, pass their networks. If the peer is in one of them, the client is the last address in X-Forwarded-For
+// that is in none. The client wrote everything before that address, so it is ignored; if the peer is not trusted, the
+// whole field is ignored. Every proxy in these networks must append to the field. Without an IP address, as on a Unix
+// socket, the result is [ErrNoKey].
 func ByRemoteAddr(trusted ...netip.Prefix) KeyFunc {
 	trusted = middleware.Trusted(trusted)
 	return func(r *http.Request) (string, error) {
@@ -101,8 +102,8 @@ func ByRemoteAddr(trusted ...netip.Prefix) KeyFunc {
 	}
 }
 
-// First returns a KeyFunc that returns what the first of keys returns that finds a key: any that does not return
-// [ErrNoKey]. If none does, neither does it.
+// First returns a KeyFunc that returns the result of the first of keys that finds a key, that is, does not return
+// [ErrNoKey]. If none does, it returns ErrNoKey.
 //
 //	Entity: httplimit.First(httplimit.ByHeader("X-Api-Key"), httplimit.ByRemoteAddr())
 func First(keys ...KeyFunc) KeyFunc {
@@ -116,7 +117,7 @@ func First(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// Each returns a function for [Config].Tokens: one token of each limit named.
+// Each returns a function for [Config].Tokens that asks for one token of each named limit.
 func Each(limits ...string) func(*http.Request) (weir.Tokens, error) {
 	tokens := make(weir.Tokens, len(limits))
 	for _, name := range limits {
@@ -125,8 +126,8 @@ func Each(limits ...string) func(*http.Request) (weir.Tokens, error) {
 	return func(*http.Request) (weir.Tokens, error) { return tokens, nil }
 }
 
-// PeekBody returns the body of a request, for [Config].Tokens, and leaves it for the handler to read. A body of more
-// than limit bytes is a [*StatusError] of 413, one that cannot be read, of 400.
+// PeekBody returns the body of a request, for use in [Config].Tokens, and leaves it for the handler to read. A body of
+// more than limit bytes is a [*StatusError] of 413, a body that cannot be read one of 400.
 func PeekBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil

@@ -36,7 +36,8 @@ func TestByHeader(t *testing.T) {
 	}
 }
 
-// However a token is sent, it is one entity: else a client would have as many limits as there are ways.
+// However a token is sent, it identifies one entity. Otherwise a client would have as many limits as there are ways to
+// send it.
 func TestByBearer(t *testing.T) {
 	t.Parallel()
 	key := httplimit.ByBearer()

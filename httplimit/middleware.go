@@ -17,8 +17,8 @@ type Middleware struct {
 	log middleware.Log
 }
 
-// New returns a middleware. It asks nothing of the limiter yet. What is missing in cfg is a [*weir.ConfigError] for each
-// field, joined.
+// New returns a middleware. It does not call the limiter yet. For each missing field of cfg there is a
+// [*weir.ConfigError]; they are joined.
 func New(cfg Config) (*Middleware, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ func New(cfg Config) (*Middleware, error) {
 }
 
 // Wrap returns a handler that runs next for requests that the limits let pass. One middleware may wrap any number of
-// handlers. A handler that is wrapped twice is charged twice, by the outer first; the answer's fields and the
-// context's lease are the inner's.
+// handlers. A handler that is wrapped twice is charged twice, by the outer middleware first; the fields of the answer
+// and the lease in the context are those of the inner one.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.cfg.Skip != nil && m.cfg.Skip(r) {
@@ -71,7 +71,7 @@ func (m *Middleware) request(r *http.Request) (req weir.Request, err error) {
 	return req, err
 }
 
-// exchange is a request that is handled, in one allocation.
+// exchange holds the state of a request that is handled, in one allocation.
 type exchange struct {
 	recorder
 	charge middleware.Charge
@@ -86,16 +86,16 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, next http.Han
 		w.Header().Set("Weir-Degraded", "store-unavailable")
 		m.trouble(r, "admitted without the store", errors.New(d.Reason))
 	}
-	x := &exchange{recorder: recorder{ResponseWriter: w}, result: Result{Panicked: true}} // until it returns
+	x := &exchange{recorder: recorder{ResponseWriter: w}, result: Result{Panicked: true}} // until the handler returns
 	x.charge.Hold(lease, req.Tokens)
 	r = r.WithContext(middleware.With(r.Context(), &x.charge))
 	began := time.Now()
-	defer func() { m.end(r, x, time.Since(began)) }() // also when the handler panics, which goes on
+	defer func() { m.end(r, x, time.Since(began)) }() // also if the handler panics; the panic continues
 	next.ServeHTTP(&x.recorder, r)
 	x.result.Panicked = false
 }
 
-// end settles what a request cost.
+// end settles the cost of a request.
 func (m *Middleware) end(r *http.Request, x *exchange, took time.Duration) {
 	if !x.result.Panicked {
 		x.answered()
@@ -115,16 +115,17 @@ func (m *Middleware) trouble(r *http.Request, what string, err error) {
 	m.log.Trouble(r.Context(), "httplimit: "+what, err, slog.String("method", r.Method), slog.String("pattern", r.Pattern))
 }
 
-// Lease returns the lease of the request that a handler's context belongs to; nil if the request was not limited. The
-// middleware ends it when the handler returns: it is not for goroutines that go on. Who adjusts it does not use [SetCost].
+// Lease returns the lease of the request that the handler's context belongs to; nil if the request was not limited. The
+// middleware ends the lease when the handler returns, so do not use it in goroutines that outlive the handler. If you
+// adjust the lease, do not also call [SetCost].
 func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease() }
 
-// SetCost says what the request that a handler's context belongs to truly cost: of each limit named the tokens in all,
-// whatever was asked for, or said before. It may be called again as the cost grows. More than was asked for is never
-// refused, but may carry a limit into debt, which holds later requests back. If the request was not limited, it does
-// nothing.
+// SetCost sets the true cost of the request that the handler's context belongs to: for each named limit the total
+// amount, which replaces the requested amount and that of earlier calls. It may be called again as the cost grows. A
+// cost above the requested amount is never refused, but may put a limit into debt, which holds later requests back. If
+// the request was not limited, SetCost does nothing.
 //
-// Errors are those of [weir.Lease.Adjust]; a handler may leave them alone, as at worst the estimate stands.
+// Errors are those of [weir.Lease.Adjust]. A handler may ignore them: at worst the estimate stands.
 func SetCost(ctx context.Context, cost weir.Tokens) error {
 	return middleware.From(ctx).SetCost(ctx, cost)
 }

@@ -8,20 +8,20 @@ import (
 	"net/http"
 )
 
-// recorder notes what a handler answers. Whatever else the server's writer can do, it can: directly what
-// handlers look for themselves, the rest through http.ResponseController.
+// recorder records what a handler answers. It supports everything that the server's writer does: what handlers look for
+// themselves directly, the rest through http.ResponseController.
 type recorder struct {
 	http.ResponseWriter
-	status int // 0: not answered yet
+	status int // 0 if not answered yet
 	bytes  int64
 }
 
-// Unwrap is what http.ResponseController looks for.
+// Unwrap is used by http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *recorder) WriteHeader(status int) {
-	w.ResponseWriter.WriteHeader(status) // which panics at what is no status: that is no answer
+	w.ResponseWriter.WriteHeader(status) // panics at an invalid status, which is not an answer
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}
@@ -49,7 +49,7 @@ func (w *recorder) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements io.ReaderFrom, so that a file goes out without being copied.
+// ReadFrom implements io.ReaderFrom, so that a file is sent without being copied.
 func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 	w.answered()
 	n, err := io.Copy(w.ResponseWriter, src)
@@ -57,7 +57,7 @@ func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// FlushError is what http.ResponseController looks for.
+// FlushError is used by http.ResponseController.
 func (w *recorder) FlushError() error {
 	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
@@ -66,10 +66,10 @@ func (w *recorder) FlushError() error {
 	return err
 }
 
-// Flush implements http.Flusher. Where the server's writer cannot flush, it does nothing.
+// Flush implements http.Flusher. If the server's writer cannot flush, it does nothing.
 func (w *recorder) Flush() { _ = w.FlushError() }
 
-// Hijack implements http.Hijacker. Where the connection cannot be taken over, it says so.
+// Hijack implements http.Hijacker. If the connection cannot be taken over, it returns an error.
 func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil && w.status == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/httplimit"
 )
 
-// serve runs a wrapped handler on a server, and returns what it answers and what became of it.
+// serve runs a wrapped handler on a server, and returns its response and the outcome.
 func serve(t *testing.T, h http.HandlerFunc) (answer, <-chan httplimit.Result) {
 	t.Helper()
 	_, cfg := llm(t)
@@ -37,7 +37,7 @@ func serve(t *testing.T, h http.HandlerFunc) (answer, <-chan httplimit.Result) {
 	return answer{res.StatusCode, res.Header, res.Body}, results
 }
 
-// A stream reaches the client event by event: each is sent only once the client has the one before.
+// A stream reaches the client event by event: each event is sent only after the client has read the previous one.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	received := make(chan struct{})
@@ -112,7 +112,7 @@ func TestCopies(t *testing.T) {
 		if _, ok := w.(io.ReaderFrom); !ok {
 			t.Error("not a ReaderFrom")
 		}
-		_, _ = io.Copy(w, strings.NewReader("12345")) // by WriteTo, and that by WriteString
+		_, _ = io.Copy(w, strings.NewReader("12345")) // uses WriteTo, which uses WriteString
 		_, _ = io.Copy(w, io.LimitReader(strings.NewReader("6789"), 3))
 	})
 	if body, err := io.ReadAll(res.body); string(body) != "12345678" || err != nil {
@@ -123,7 +123,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Over a writer that can do little, what it cannot is an error, not a panic.
+// If the underlying writer lacks a feature, using it returns an error and does not panic.
 func TestPoorWriter(t *testing.T) {
 	t.Parallel()
 	_, cfg := llm(t)
@@ -141,7 +141,7 @@ func TestPoorWriter(t *testing.T) {
 	h.ServeHTTP(discard{}, request(t, "alice"))
 }
 
-// A flush that the writer cannot do is no answer: a handler that then panics costs nothing.
+// A flush that the writer does not support is not a response: a handler that then panics costs nothing.
 func TestPoorWriterPanics(t *testing.T) {
 	t.Parallel()
 	l, cfg := llm(t)

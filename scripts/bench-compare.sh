@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the benchmarks of a git reference and of the tree by turns, so that what else the machine does falls on both,
-# and compares them: bench-compare.sh REF BENCH-REGEXP PACKAGES
+# Runs the benchmarks of a git reference and of the working tree in alternation, so that other load on the machine affects
+# both alike, and compares them: bench-compare.sh REF BENCH-REGEXP PACKAGES
 set -eu
 ref=${1:?which reference? make bench-compare REF=main}
 bench=${2:-.}

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Shows what weir does: builds it, serves a fresh store, drives it over HTTP, replays an access log. Needs only Go.
+# Demonstrates weir: builds it, serves a new store, drives it over HTTP, and replays an access log. Needs only Go.
 # LOG=FILE replays another log.
 set -eu
 case ${LOG:-} in
 "") log=internal/replay/testdata/access.log ;;
 /*) log=$LOG ;;
-*) log=$PWD/$LOG ;; # as seen from where this was called
+*) log=$PWD/$LOG ;; # relative to the caller's directory
 esac
 cd "$(dirname "$0")/.."
 log=${log#"$PWD/"}
@@ -16,7 +16,7 @@ fi
 tags=grpcnotrace
 data=$(mktemp -d)
 server=
-# A tidy end also when interrupted: the server stops, the store is removed.
+# Cleans up, also when interrupted: stops the server and removes the store.
 finish() {
 	if [ -n "$server" ]; then
 		kill -INT "$server" 2>/dev/null || true
@@ -30,7 +30,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 title() { printf '\n# %s\n' "$1"; }
-# run shows a command as it can be typed, and runs it.
+# run prints a command as it would be typed, and runs it.
 run() {
 	printf '$ weir %s\n' "$*"
 	.bin/weir "$@"
@@ -40,12 +40,12 @@ echo "building .bin/weir"
 CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$tags" -o .bin/weir ./cmd/weir
 "${GO:-go}" build -o "$data/drive" ./internal/demo
 
-# Nothing of the user's own configuration is used or touched.
+# Neither use nor change the user's own configuration.
 for name in $(env | sed -n 's/^\(WEIR_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 : >"$data/weir.yaml"
 export WEIR_CONFIG="$data/weir.yaml" WEIR_STORE="disk:$data/store"
 
-title "limits for everybody on gpt-4, and for a team that shares its own"
+title "limits for everybody on gpt-4, and for a team that shares its own limits"
 run resource set gpt-4 -l rpm:10/min -l tpm:5K/min
 run entity create team-red
 run entity limits set team-red -l rpm:12/min -l tpm:20K/min
@@ -71,7 +71,7 @@ echo "serving $address"
 
 "$data/drive" "$address"
 
-title "stop it: the store is written and closed, and can be looked at"
+title "stop it: the store is written and closed, and can be inspected"
 kill -INT "$server"
 wait "$server"
 server=
@@ -82,7 +82,7 @@ run replay "$log" --limit rpm:10/min --entity client
 
 cat <<END
 
-# go on by hand
+# continue by hand
 export WEIR_STORE=disk:.bin/try
 .bin/weir system set -l rpm:5/min
 .bin/weir acquire key-alice gpt-4 rpm=3

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzes each target of the module for so long: fuzz.sh 30s
+# Fuzzes each target of the module for the given time: fuzz.sh 30s
 set -eu
 time=${1:-30s}
 # FILE:func FuzzNAME

@@ -2,12 +2,12 @@ package store
 
 import "fmt"
 
-// invalid says what is wrong with a call.
+// invalid returns an ErrInvalid that says what is wrong with a call.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Check finds the mistakes of a take that no store may act on, for drivers. Errors: [ErrInvalid], [ErrDuplicateBucket].
+// Check reports mistakes in a take that no store may act on, for drivers. Errors: [ErrInvalid], [ErrDuplicateBucket].
 func (t *Take) Check() error {
 	if len(t.Debits) == 0 {
 		return invalid("a take without debits")
@@ -23,11 +23,11 @@ func (t *Take) Check() error {
 		for j := range charges {
 			c := &charges[j]
 			if c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow {
-				return invalid("a charge of a take on %s is negative, of no limit, or both forced and a shadow", bucket)
+				return invalid("a charge on %s in a take is negative, has no limit, or is both forced and shadow", bucket)
 			}
 			for _, o := range charges[:j] {
 				if o.Limit.Name == c.Limit.Name && o.Limit.Override == c.Limit.Override && (!c.Limit.Override || *o.Limit == *c.Limit) {
-					return invalid("limit %q twice in one debit of %s", c.Limit.Name, bucket)
+					return invalid("limit %q appears twice in one debit of %s", c.Limit.Name, bucket)
 				}
 			}
 		}
@@ -35,10 +35,10 @@ func (t *Take) Check() error {
 	return nil
 }
 
-// Check finds the mistakes of a settle that no store may act on, for drivers. Errors: [ErrInvalid], [ErrDuplicateBucket].
+// Check reports mistakes in a settle that no store may act on, for drivers. Errors: [ErrInvalid], [ErrDuplicateBucket].
 func (t *Settle) Check() error {
 	if len(t.Debits) == 0 && t.ID == "" || t.ID != "" && t.Expires.IsZero() {
-		return invalid("a settle of nothing, or one with an ID and without an end")
+		return invalid("a settle without debits or an ID, or with an ID but no expiry")
 	}
 	for i := range t.Debits {
 		if err := checkBucket(t.Debits, i); err != nil {
@@ -46,7 +46,7 @@ func (t *Settle) Check() error {
 		}
 		for j := range t.Debits[i].Charges {
 			if c := &t.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 {
-				return invalid("a charge of a settle on %s is forced, a shadow, too negative or of no limit", t.Debits[i].Bucket)
+				return invalid("a charge on %s in a settle is forced, shadow or too negative, or has no limit", t.Debits[i].Bucket)
 			}
 		}
 	}

@@ -1,16 +1,16 @@
 package store
 
-// Measured is implemented by stores that know something of themselves that is worth watching.
+// Measured is implemented by stores that have measures of their own worth watching.
 type Measured interface {
-	// Measures returns the store's measures as they are now. It is cheap, and makes no call to what is outside the process.
+	// Measures returns the current measures of the store. It is cheap, and makes no call outside the process.
 	Measures() []Measure
 }
 
 // Measure is one figure of a store.
 type Measure struct {
-	// Name is in lower case with underscores, without a prefix, with the unit last: buckets, clock_skew_seconds.
+	// Name is in lower case with underscores, without a prefix, and ends in the unit: buckets, clock_skew_seconds.
 	Name  string
 	Help  string // one sentence
-	Total bool   // it only grows, from when the store was opened
+	Total bool   // whether it only grows, from when the store was opened
 	Value float64
 }

@@ -5,21 +5,22 @@ import (
 	"unsafe"
 )
 
-// Ref is a place beside a caller's prepared debit where a driver remembers where the bucket lives, so that it need
-// not look it up again. What it holds is a hint: a driver must find it out when the bucket is no longer there.
+// Ref is a place next to a caller's prepared debit in which a driver remembers where the bucket is, so that it need not
+// look it up again. Its contents are a hint: a driver must detect that the bucket is no longer there.
 //
-// A Ref belongs to one bucket of one store. The zero value is empty. It is one word, since it is read, out of the
-// processor's caches, with every decision: [Remember] and [Recall] are its typed access.
+// A Ref belongs to one bucket of one store. The zero value is empty. It is a single word, because every decision reads
+// it from outside the processor's caches. [Remember] and [Recall] give typed access.
 type Ref struct{ p unsafe.Pointer }
 
-// Remember puts where a bucket lives into a Ref; into a nil one, nothing. A driver uses one type T for all its Refs.
+// Remember stores the place of a bucket in a Ref; if the Ref is nil, it does nothing. A driver uses one type T for all
+// its Refs.
 func Remember[T any](r *Ref, place *T) {
 	if r != nil {
 		atomic.StorePointer(&r.p, unsafe.Pointer(place))
 	}
 }
 
-// Recall returns what [Remember] put into a Ref last, or nil. T must be the type that was remembered.
+// Recall returns what [Remember] last stored in a Ref, or nil. T must be the type that was stored.
 func Recall[T any](r *Ref) *T {
 	if r == nil {
 		return nil

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Usage is implemented by stores that keep usage: what was spent and refused, by hour, day and month. A store reads its
-// own buckets' counters; what only the deciding process knows it is told with Count.
+// Usage is implemented by stores that keep usage: what was spent and refused, by hour, day and month. A store reads the
+// counters of its own buckets; what only the deciding process knows is handed to it by Count.
 //
-// Both are readings of counters that only grow under one id. A store keeps the highest reading of each, and books what
-// is new in it, so that a reading which comes twice, late or out of order changes nothing, and one that never comes is
-// made up by the next. Writing usage raises no epoch.
+// Both are readings of counters that only grow under one id. A store keeps the highest reading of each counter, and
+// books the increase. A reading that arrives twice, late or out of order therefore changes nothing, and the next
+// reading makes up for one that never arrives. Writing usage does not raise an epoch.
 type Usage interface {
-	// Count hands in readings of a process's own counters. After an error they may or may not be counted, and are to
-	// be handed in again.
+	// Count takes readings of a process's own counters. After an error they may or may not have been counted, and must
+	// be passed again.
 	Count(ctx context.Context, readings ...Reading) error
 
-	// Usage lists windows by their start, ID, Sub, with all that was debited until now. It is [ErrNoUsage] where
-	// somebody else has to book usage, and it is known that nobody does.
+	// Usage lists windows by start, ID and Sub, with everything debited so far. It returns [ErrNoUsage] if usage is
+	// booked by a separate reader and it is known that none runs.
 	Usage(ctx context.Context, query UsageQuery) (UsagePage, error)
 
-	// TopUsage adds up the windows of each ID and returns those with most, first. It holds no more than query.Max of
-	// them in memory. Errors are as of Usage.
+	// TopUsage adds up the windows of each ID and returns the IDs with the largest sums first. It holds at most
+	// query.Max of them in memory. Its errors are those of Usage.
 	TopUsage(ctx context.Context, query TopQuery) ([]UsageRecord, error)
 
-	// ForgetUsage removes all windows of a namespace. What the whole store has counted stays.
+	// ForgetUsage removes all windows of a namespace. The counts of the whole store stay.
 	ForgetUsage(ctx context.Context, namespace string) error
 }
 
@@ -41,43 +41,43 @@ const (
 // Windows lists the types of windows, the shortest first.
 var Windows = []Window{Hourly, Daily, Monthly}
 
-// Figures are what is counted. Amounts are millitokens.
+// Figures are the counts of a window. Amounts are in millitokens.
 type Figures struct {
 	Requests      int64 // admitted takes of a bucket
-	Debited       int64 // charged, forced or not
+	Debited       int64 // charged, whether forced or not
 	Returned      int64 // given back
-	Peak          int64 // the most that was debited in one minute, of one bucket
-	Refused       int64 // refused requests; of a limit, those that it refused
-	RefusedTokens int64 // what these asked for
+	Peak          int64 // the most that one bucket debited in one minute
+	Refused       int64 // refused requests; for a limit, those that it refused
+	RefusedTokens int64 // amounts that they requested
 	Adjustments   int64 // changes of what a lease holds
 	Degraded      int64 // requests admitted because the store did not answer
-	WouldRefuse   int64 // of a limit in shadow: requests that it would have refused, whatever became of them
-	WouldTokens   int64 // what these asked for
+	WouldRefuse   int64 // for a limit in shadow: requests that it would have refused, whether they were admitted or not
+	WouldTokens   int64 // amounts that they requested
 }
 
-// Consumed is what was debited less what was given back. It is negative where more came back than was debited.
+// Consumed returns what was debited less what was given back. It is negative if more came back than was debited.
 func (f *Figures) Consumed() int64 { return f.Debited - f.Returned }
 
-// LimitFigures are the figures of one limit, or with Limit "" those that concern the bucket as a whole: Requests,
-// Refused and Degraded.
+// LimitFigures are the figures of one limit. With Limit "", they are those of the bucket as a whole: Requests, Refused
+// and Degraded.
 type LimitFigures struct {
 	Limit string
 	Figures
 }
 
-// Reading is what a process's counters for a bucket were at one time.
+// Reading is the state of a process's counters for a bucket at one time.
 type Reading struct {
 	Bucket Bucket
 	Source string    // the process; never ""
-	ID     uint64    // of the counters' birth, unique within the process and greater than those before
+	ID     uint64    // of the counters' birth; unique within the process, and greater than earlier ones
 	At     time.Time // of the last change
 	Counts []LimitFigures
 }
 
-// UsageOf says what the windows of a record are about, and what ID and Sub are.
+// UsageOf says what the windows of a record are about, and thereby what ID and Sub mean.
 type UsageOf byte
 
-// What usage is kept of.
+// The subjects of usage.
 const (
 	OfBucket    UsageOf = 'b' // ID: the entity, Sub: the resource
 	OfChildren  UsageOf = 'c' // all descendants of an entity. ID: the entity, Sub: the resource
@@ -94,36 +94,36 @@ type UsageRecord struct {
 	Counts  []LimitFigures
 }
 
-// UsageQuery selects windows of one type that start from From on and before To. Empty ID and Sub select all.
+// UsageQuery selects windows of one type that start at From or later, and before To. Empty ID and Sub select all.
 type UsageQuery struct {
 	Namespace string
 	Of        UsageOf
 	ID, Sub   string
 	Window    Window
 	From, To  time.Time
-	Known     bool   // what the store has taken in already is enough; a page after the first is so
-	After     string // the cursor of the page before, of the same query
-	Max       int    // at most so many; 0 means 100, more than 1,000 is 1,000
+	Known     bool   // what the store has taken in already is enough; later pages always work this way
+	After     string // the cursor of the previous page of the same query
+	Max       int    // maximum number of windows; 0 means 100, more than 1,000 means 1,000
 }
 
-// UsagePage is one page of windows. Next is "" on the last.
+// UsagePage is one page of windows. Next is "" on the last page.
 type UsagePage struct {
 	Records []UsageRecord
 	Next    string
 }
 
-// TopQuery ranks subjects by what they consumed of Limit, or by their requests if it is "".
+// TopQuery ranks subjects by what they consumed of Limit, or by their requests if Limit is "".
 type TopQuery struct {
 	Namespace string
 	Of        UsageOf
-	Sub       string // only of these
+	Sub       string // restricts the ranking to this Sub
 	Window    Window
 	From, To  time.Time
 	Limit     string
-	Max       int // at most so many; 0 means 100, more than 1,000 is 1,000
+	Max       int // maximum number of subjects; 0 means 100, more than 1,000 means 1,000
 }
 
-// Retention says how long windows are kept after their end. Zero is the default, negative for ever.
+// Retention says how long windows are kept after their end. Zero means the default, negative means for ever.
 type Retention struct {
 	Hourly  time.Duration // defaults to 90 days
 	Daily   time.Duration // defaults to 2 years

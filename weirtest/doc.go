@@ -1,5 +1,5 @@
-// Package weirtest makes limiters for tests of code that is limited: real ones, on a store in memory, with a clock that
-// the test turns by hand and faults that the test asks for.
+// Package weirtest provides limiters for tests of code that is limited: real limiters on an in-memory store, with a
+// clock that the test advances and faults that the test injects.
 //
 //	func TestRefusesTheSecond(t *testing.T) {
 //		l := weirtest.New(t, weir.PerMinute("rpm", 1))
@@ -8,5 +8,5 @@
 //		l.Advance(time.Minute) // and the limit has been issued anew
 //	}
 //
-// Nothing is faked above the store: what a test sees admitted and refused is what production would.
+// Nothing above the store is faked: what a test sees admitted and refused is what production would admit and refuse.
 package weirtest

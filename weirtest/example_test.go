@@ -22,7 +22,7 @@ func (g *greeter) greet(ctx context.Context, name string) (string, error) {
 	return "hello " + name, nil
 }
 
-// A test turns the clock by hand, and looks at what was spent.
+// A test advances the clock, and checks what was spent.
 func Example() {
 	test(func(t testing.TB) {
 		l := weirtest.New(t, weir.PerMinute("rpm", 1))
@@ -33,7 +33,7 @@ func Example() {
 		var over *weir.ExceededError
 		fmt.Println(errors.As(err, &over), over.RetryAfter)
 
-		l.Advance(over.RetryAfter) // to the nanosecond
+		l.Advance(over.RetryAfter) // exact to the nanosecond
 		fmt.Println(g.greet(t.Context(), "alice"))
 		fmt.Println(l.Spent("alice", "greetings", "rpm"), "spent")
 	})
@@ -44,7 +44,7 @@ func Example() {
 	// 2 spent
 }
 
-// A store that is away is a case like any other.
+// Test what happens when the store does not answer.
 func ExampleLimiter_Fail() {
 	test(func(t testing.TB) {
 		l := weirtest.New(t, weir.PerMinute("rpm", 1))
@@ -64,8 +64,8 @@ func ExampleLimiter_Fail() {
 
 func ExampleLimiter_SetLimits() {
 	test(func(t testing.TB) {
-		l := weirtest.New(t, weir.PerMinute("rpm", 1))             // for everybody, but
-		l.SetLimits("alice", "greetings", weir.PerHour("rpm", 60)) // not for alice
+		l := weirtest.New(t, weir.PerMinute("rpm", 1))             // for everybody,
+		l.SetLimits("alice", "greetings", weir.PerHour("rpm", 60)) // except alice
 		g := &greeter{l.Limiter}
 
 		for range 2 {

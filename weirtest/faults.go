@@ -8,11 +8,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// clock stands still until it is turned, or runs with time.Now.
+// clock stands still until it is advanced, or runs with time.Now.
 type clock struct {
 	mu      sync.Mutex
 	at      time.Time
-	running time.Time // by time.Now, when it showed at; zero: it stands
+	running time.Time // the time.Now at which it showed at; zero if it stands still
 }
 
 func newClock() *clock { return &clock{at: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)} }
@@ -40,10 +40,10 @@ func (c *clock) run() {
 	}
 }
 
-// ledger is what keeps usage, under another name than its method's.
+// ledger is an alias under which the usage store can be embedded: its own name is that of a method.
 type ledger = store.Usage
 
-// faults is a store that fails and is slow when told to. It hides that a store in memory is a store.Immediate.
+// faults is a store that fails or is slow on demand. It hides that a store in memory is a store.Immediate.
 type faults struct {
 	store.Store
 	ledger
@@ -53,7 +53,7 @@ type faults struct {
 	delay time.Duration
 }
 
-// sparedKey marks contexts of the test's own calls, which neither fail nor wait.
+// sparedKey marks contexts of the test's own calls, which neither fail nor are slow.
 type sparedKey struct{}
 
 func (f *faults) fail(err error) {
@@ -68,7 +68,7 @@ func (f *faults) slow(d time.Duration) {
 	f.delay = d
 }
 
-// trouble waits and fails as it was told.
+// trouble waits and fails as configured.
 func (f *faults) trouble(ctx context.Context) error {
 	if ctx.Value(sparedKey{}) != nil {
 		return nil
@@ -88,7 +88,7 @@ func (f *faults) trouble(ctx context.Context) error {
 	return err
 }
 
-// try carries out a call unless there is trouble.
+// try makes a call unless there is trouble.
 func try[T any](ctx context.Context, f *faults, call func() (T, error)) (T, error) {
 	if err := f.trouble(ctx); err != nil {
 		var none T

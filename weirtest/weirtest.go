@@ -11,9 +11,9 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// Limiter is a limiter under a test's control; its field Limiter goes to the code that is tested. Whatever can fail ends
-// the test, so that its methods are for the test's own goroutine, except that Advance, Now, Fail and Slow may be called
-// from any.
+// Limiter is a limiter under a test's control. Pass its field Limiter to the code under test. Its methods end the test
+// if something fails, so call them from the test's own goroutine, except Advance, Now, Fail and Slow, which may be
+// called from any goroutine.
 type Limiter struct {
 	*weir.Limiter
 
@@ -22,16 +22,16 @@ type Limiter struct {
 	faults *faults
 }
 
-// New returns a limiter of the default namespace, with limits for all entities on all resources; without any, SetLimits
-// sets them. Its clock stands at midnight of January 1, 2026, UTC, until Advance turns it: tests that go by it never
-// depend on how fast they are. (Who asks for usage says From and To, whose defaults go by today.) It is closed when the
-// test ends. A test that goes on in a bubble of testing/synctest makes it there.
+// New returns a limiter of the default namespace, with limits for all entities on all resources; without any, use
+// SetLimits. Its clock stands at midnight of January 1, 2026, UTC, until Advance moves it, so tests that use it never
+// depend on how fast they run. (Queries for usage must set From and To, whose defaults depend on today's date.) The
+// limiter is closed when the test ends. If the test uses a testing/synctest bubble, call New inside it.
 func New(t testing.TB, limits ...weir.Limit) *Limiter {
 	t.Helper()
 	l := &Limiter{t: t, clock: newClock()}
 	st := memory.New(&memory.Config{Now: l.clock.now})
 	l.faults = &faults{Store: st, ledger: st}
-	lim, err := weir.New(weir.Config{Store: l.faults, Cooldown: -1}) // faults show at once, and end at once
+	lim, err := weir.New(weir.Config{Store: l.faults, Cooldown: -1}) // faults take effect and end at once
 	if err != nil {
 		t.Fatalf("weirtest: %v", err)
 	}
@@ -47,9 +47,9 @@ func New(t testing.TB, limits ...weir.Limit) *Limiter {
 	return l
 }
 
-// SetLimits sets the limits of an entity on a resource; with an empty entity those of all entities on the resource, with
-// an empty resource those of the entity on all resources, with both empty those of all on all. It works while the store
-// fails. See [weir.Limiter.SetLimits], which it hides.
+// SetLimits sets the limits of an entity on a resource. With an empty entity, it sets those of all entities on the
+// resource; with an empty resource, those of the entity on all resources; with both empty, those of all entities on all
+// resources. It works while the store fails. It hides [weir.Limiter.SetLimits].
 func (l *Limiter) SetLimits(entity, resource string, limits ...weir.Limit) {
 	l.t.Helper()
 	if err := l.Limiter.SetLimits(spared(l.t.Context()), weir.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
@@ -57,9 +57,9 @@ func (l *Limiter) SetLimits(entity, resource string, limits ...weir.Limit) {
 	}
 }
 
-// Spent returns how many tokens of a limit an entity has spent on a resource in all, less what was given back; time
-// does not change it. It is 0 before the first request. It works while the store fails. A limit that the bucket does not
-// have ends the test.
+// Spent returns how many tokens of a limit an entity has spent on a resource in total, less those given back. It does
+// not change with time, and is 0 before the first request. It works while the store fails. If the bucket does not have
+// the limit, Spent ends the test.
 func (l *Limiter) Spent(entity, resource, limit string) int64 {
 	l.t.Helper()
 	b, err := l.Bucket(spared(l.t.Context()), entity, resource)
@@ -84,11 +84,11 @@ func (l *Limiter) Spent(entity, resource, limit string) int64 {
 	return spent
 }
 
-// Now returns what the limiter's clock shows.
+// Now returns the time on the limiter's clock.
 func (l *Limiter) Now() time.Time { return l.clock.now() }
 
-// Advance turns the limiter's clock on by d, which must not be negative: time has passed, and tokens were issued. It wakes
-// nobody who waits: see RunClock.
+// Advance moves the limiter's clock forward by d, which must not be negative: time has passed, and tokens were issued.
+// It does not wake waiters: see RunClock.
 func (l *Limiter) Advance(d time.Duration) {
 	l.t.Helper()
 	if d < 0 {
@@ -98,21 +98,22 @@ func (l *Limiter) Advance(d time.Duration) {
 	l.clock.advance(d)
 }
 
-// RunClock lets the limiter's clock run on with time.Now from what it shows. It is for tests in a bubble of
-// testing/synctest, where sleeping then turns it, and [weir.Limiter.Wait] waits in no time. Outside, a test would depend
-// on how fast it is.
+// RunClock makes the limiter's clock run with time.Now, from the time that it shows. It is for tests in a
+// testing/synctest bubble, where sleeping then advances it, and [weir.Limiter.Wait] takes no real time. Outside a
+// bubble, a test would depend on how fast it runs.
 func (l *Limiter) RunClock() { l.clock.run() }
 
-// Fail makes every call of the store fail with err from now on; nil makes it answer again. Requests then come to what
-// on_unavailable says: [weir.ErrUnavailable], unless SetOnUnavailable, before the store fails, or the request itself chose
-// to admit.
+// Fail makes every call to the store fail with err from now on; nil makes the store answer again. Requests are then
+// decided by on_unavailable: they fail with [weir.ErrUnavailable], unless the request itself chose to admit, or
+// SetOnUnavailable did before the store failed.
 func (l *Limiter) Fail(err error) { l.faults.fail(err) }
 
-// Slow makes every call of the store take d from now on, or until its context ends: the limiter gives up after
-// a second. 0 makes it answer at once again. The time is that of time.Now, which a bubble of testing/synctest spares.
+// Slow makes every call to the store take d from now on, or until its context ends: the limiter gives up after a
+// second. 0 makes the store answer at once again. The delay is measured by time.Now, so it takes no real time in a
+// testing/synctest bubble.
 func (l *Limiter) Slow(d time.Duration) { l.faults.slow(d) }
 
-// spared returns a context whose calls of the store do not fail.
+// spared returns a context whose calls to the store do not fail.
 func spared(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), sparedKey{}, true)
 }

@@ -89,7 +89,7 @@ func TestFail(t *testing.T) {
 	lease := acquire(t, l, one("alice"))
 	broken := errors.New("broken")
 	l.Fail(broken)
-	for range 20 { // more than any breaker bears
+	for range 20 { // more than any breaker tolerates
 		if _, err := l.Acquire(t.Context(), one("alice")); !errors.Is(err, weir.ErrUnavailable) || !errors.Is(err, broken) {
 			t.Fatalf("got %v", err)
 		}
@@ -111,7 +111,7 @@ func TestFail(t *testing.T) {
 	wantSpent(t, l, 2)
 }
 
-// What the store does besides deciding fails, too.
+// Store operations other than decisions fail too.
 func TestFailAll(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 100))
@@ -191,7 +191,7 @@ func TestRunClock(t *testing.T) {
 	})
 }
 
-// report is a test that was told of a mistake.
+// report is a testing.T that records the failure reported to it.
 type report struct {
 	testing.TB
 	said []string

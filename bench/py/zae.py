@@ -1,7 +1,7 @@
-"""Drives zae-limiter for the benchmarks: a JSON command a line in, a JSON answer a line out.
+"""Drives zae-limiter for the benchmarks: reads one JSON command per line and writes one JSON answer per line.
 
-Nothing of it is changed or replaced; what it calls is counted by botocore's own events. Clocks are shifted where it
-says that tests may: Repository._now_ms.
+It changes and replaces nothing in zae-limiter. Calls are counted through botocore's own events. Clocks are shifted where
+zae-limiter says that tests may: Repository._now_ms.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ AMOUNTS = [1, 100, 1, 1, 1]
 
 
 class Bench:
-    """One process of a user: a repository of each kind, on one table."""
+    """A user's process: a repository of each kind, on one table."""
 
     def __init__(self, url, table):
         self.url, self.table = url, table
@@ -40,7 +40,7 @@ class Bench:
         self.later = None
 
     def instance(self):
-        """Another process's repository, as far as one process can have several."""
+        """The repository of another process, as far as one process can have several."""
         repo = SyncRepository.open(stack=self.table, region="us-east-1", endpoint_url=self.url, auto_update=False)
         repo._get_client().meta.events.register("before-send.dynamodb", self.count)
         return repo
@@ -73,7 +73,7 @@ class Bench:
     def threads(self, shape, ids, target, consume, seconds):
         ops = {"acquire": self.acquire, "adjust": self.adjust, "reject": self.reject, "available": self.available}
         op = ops[shape["op"]]
-        for name in ids:  # its bucket is born, and known
+        for name in ids:  # creates its bucket and makes it known
             for _ in range(2):
                 self.warm(name, target, consume)
         took = [[] for _ in range(shape["workers"])]
@@ -147,10 +147,10 @@ class Bench:
     def available(self, name, target, _):
         self.sync.available(name, target)
 
-    # Probes: each answers with what it saw, and judges nothing.
+    # Probes: each reports what it observed, without judging it.
 
     def tries(self, limiter, entity, target, times):
-        """Asks for a token so many times."""
+        """Asks for a token the given number of times."""
         seen = {"admitted": 0, "refused": 0, "failed": 0, "error": ""}
         for _ in range(times):
             try:
@@ -208,7 +208,7 @@ class Bench:
         return seen
 
     def hammer(self, run, rate, burst, idle, seconds, drain):
-        """Drains a bucket, waits, and asks for as long as said: between which instants each was admitted, in seconds."""
+        """Drains a bucket, waits, and asks for the given time. Returns the interval of each admission, in seconds."""
         self.custom(run, (burst, rate, 1))
         self.tries(self.sync, run, run, drain)
         time.sleep(idle)
@@ -219,7 +219,7 @@ class Bench:
         return {"at": at}
 
     def skew(self, run, tokens, ahead):
-        """A fleet's clocks agree but for one, which asks after the others have taken all there is."""
+        """All clocks of a fleet agree except one, which asks after the others have taken all tokens."""
         self.custom(run, (tokens, 1, 1))
         began = time.perf_counter()
         first = self.tries(self.sync, run, run, tokens)
@@ -235,7 +235,7 @@ class Bench:
         return self.tries(self.sync, run, run, asks)
 
     def usage(self, run, entities, asks, extra):
-        """Books the table's stream by its own function, and returns what was spent and what was booked."""
+        """Books the table's stream with zae-limiter's own function. Returns what was spent and what was booked."""
         import boto3
         from botocore.config import Config
         from zae_limiter_aggregator.processor import process_stream_records
@@ -247,7 +247,7 @@ class Bench:
                 lease.adjust(rpm=extra)
             spent += 1 + extra
         arn = self.repo._get_client().describe_table(TableName=self.table)["Table"]["LatestStreamArn"]
-        unchecked = Config(parameter_validation=False)  # an engine's ids may be shorter than AWS's
+        unchecked = Config(parameter_validation=False)  # an engine's IDs may be shorter than AWS's
         streams = boto3.client("dynamodbstreams", endpoint_url=self.url, config=unchecked)
         records = []
         for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
@@ -256,7 +256,7 @@ class Bench:
                 got = streams.get_records(ShardIterator=at, Limit=1000)
                 at = got.get("NextShardIterator") if got["Records"] else None
                 records += got["Records"]
-        for r in records:  # a function is given seconds, not a datetime
+        for r in records:  # a Lambda function receives seconds, not a datetime
             made = r["dynamodb"].get("ApproximateCreationDateTime")
             r["dynamodb"]["ApproximateCreationDateTime"] = made.timestamp() if made else time.time()
         os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = self.url
@@ -270,7 +270,7 @@ class Bench:
 
 
 class Meter:
-    """What a stretch of work took of this process."""
+    """The resources that a piece of work took in this process."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -303,7 +303,7 @@ def cpu():
 
 
 def main():
-    out, sys.stdout = sys.stdout, open(os.devnull, "w")  # what it prints itself is no answer
+    out, sys.stdout = sys.stdout, open(os.devnull, "w")  # what zae-limiter prints is not an answer
     bench = Bench(sys.argv[1], sys.argv[2])
     print(json.dumps({"ready": True}), file=out, flush=True)
     for line in sys.stdin:

@@ -10,11 +10,11 @@ import (
 	"github.com/weirlimits/weir/internal/archive"
 )
 
-// streamHandler answers for a batch of the table's stream.
+// streamHandler handles a batch of the table's stream.
 type streamHandler = func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
 
-// archiving has the audit events of a batch archived, too. To do either again changes nothing, so a batch is delivered
-// again from the first record on that one of them could not do.
+// archiving returns a handler that also archives the audit events of each batch. Both steps are idempotent, so a
+// batch is redelivered from the first record that either of them failed on.
 func archiving(next streamHandler, a *archive.Archiver, log *slog.Logger) streamHandler {
 	if a == nil {
 		return next

@@ -27,7 +27,8 @@ type broken struct{}
 
 func (broken) Put(context.Context, string, []byte) error { return errors.New("no bucket") }
 
-// A batch is delivered again from what either could not do; without an archive it is as the next one says.
+// A batch is redelivered from the first record on which either task failed; without an archive, the other handler's
+// result stands.
 func TestArchiving(t *testing.T) {
 	t.Parallel()
 	next := func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
@@ -70,7 +71,7 @@ func event(number string) events.DynamoDBEventRecord {
 	}
 }
 
-// The function counts what was spent and archives what has expired, delivered twice as well as once.
+// The function books what was spent and archives what has expired, and a second delivery changes nothing.
 func TestAggregate(t *testing.T) {
 	t.Parallel()
 	endpoint, table := newTable(t)

@@ -20,18 +20,18 @@ import (
 // env is the function's environment.
 type env struct {
 	get func(string) string
-	// anywhere has answers go to whatever address an event names, for tests.
+	// anywhere lets responses go to any address that an event names, for tests.
 	anywhere bool
 }
 
-// modes are what WEIR_LAMBDA may say.
+// modes maps the values of WEIR_LAMBDA to their handlers.
 var modes = map[string]func(env, context.Context, *slog.Logger) (any, error){
 	"aggregate": env.aggregate,
 	"config":    env.config,
 	"provision": env.provision,
 }
 
-// handlerOf returns what answers the function's invocations.
+// handlerOf returns the handler of the function's invocations.
 func handlerOf(ctx context.Context, e env, log *slog.Logger) (any, error) {
 	mode, ok := modes[e.get("WEIR_LAMBDA")]
 	if !ok {
@@ -43,8 +43,8 @@ func handlerOf(ctx context.Context, e env, log *slog.Logger) (any, error) {
 	return mode(e, ctx, log)
 }
 
-// aws returns the configuration that Lambda gives a function: its region and its role's credentials, which stay while
-// the process does. The SDK's own loader knows all the places that others have it from, and is a megabyte.
+// aws returns the AWS configuration that Lambda gives a function: its region and its role's credentials, which are
+// fixed for the life of the process. The SDK's own loader supports every other source too, and adds a megabyte.
 func (e env) aws(service string) aws.Config {
 	cfg := aws.Config{
 		Region: cmp.Or(e.get("AWS_REGION"), e.get("AWS_DEFAULT_REGION")),

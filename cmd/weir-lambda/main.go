@@ -1,4 +1,4 @@
-// Command weir-lambda is weir as a Lambda function on a table. WEIR_LAMBDA says what the function does; see
+// Command weir-lambda runs weir as a Lambda function on a table. WEIR_LAMBDA selects what the function does; see
 // docs/guide/lambda.md.
 package main
 

@@ -15,15 +15,15 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// maxPayload is how much Lambda hands over at once, at most, whatever the batch size.
+// maxPayload is the most that Lambda delivers at once, whatever the batch size.
 const maxPayload = 6 << 20
 
-// mostMemory is what the function takes at most: half of what it is given by default.
+// mostMemory is the most that the function may use: half of its default memory size.
 const mostMemory = 128 << 20
 
-// TestMemory hands the function batches as large as Lambda's, in which every record is of another bucket: the worst for what it
-// remembers. What it takes is what the process was largest by, so that it says something of the function without the race
-// detector alone.
+// TestMemory gives the function batches as large as Lambda's, in which every record is of a different bucket: the worst
+// case for what it remembers. It measures the peak size of the process, which is meaningful for the function only without
+// the race detector.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" || raceOn {
@@ -51,7 +51,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// memory returns the most that the function's process was resident with.
+// memory returns the function's peak resident memory.
 func (f *function) memory() int64 {
 	f.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.pid))
@@ -63,7 +63,7 @@ func (f *function) memory() int64 {
 	return kb << 10
 }
 
-// emptyTable answers as a table that takes everything, and in which nothing but its version is found.
+// emptyTable answers like a table that accepts every write and contains only its version.
 func emptyTable(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
@@ -78,7 +78,7 @@ func emptyTable(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// batchOf returns as many records as fit, from a number on, and how many these are.
+// batchOf returns as many records as fit, starting at a number, and their count.
 func batchOf(from int) ([]byte, int) {
 	const image = `{"PK":{"S":"%[1]s"},"SK":{"S":"#STATE"},"id":{"N":"%[2]d"},"at":{"N":"%[3]d"},"wc":{"N":"%[4]d"},"tc":{"N":"%[4]d"},"e":{"N":"1234"},` +
 		`"s":{"S":"AbCdEfGhIjKl"},"ttl":{"N":"1890000000"},"GP":{"S":"n7f3k2q9/IDX#7"},"GS":{"S":"bucket\u0000customer-%[2]d\u0000chat-completions"},` +

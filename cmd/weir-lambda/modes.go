@@ -21,10 +21,10 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// storeTimeout is of each call of the provisioner: nobody waits for a decision.
+// storeTimeout is the timeout of each store call of the provisioner. It can be long because no decision depends on it.
 const storeTimeout = 10 * time.Second
 
-// provision applies manifests.
+// provision returns the handler that applies manifests.
 func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 	table := e.get("WEIR_TABLE")
 	kept, err := e.days("WEIR_AUDIT_RETENTION")
@@ -48,14 +48,14 @@ func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 	return (&lambdafn.Provisioner{Open: open, Table: table, Log: log, Anywhere: e.anywhere}).Handle, nil
 }
 
-// forever is longer than anybody asks what was changed.
+// forever is longer than anyone needs the audit trail.
 const forever = 100 * 365 * 24 * time.Hour
 
-// heap is how much memory the aggregator's collector tries to do with: a batch and what is remembered of others are some
-// 60 MB, and what the function takes besides is half as much. So it fits the least memory that a function can be given.
+// heap is the memory limit of the aggregator's garbage collector. A batch and the state kept of earlier ones take about 60
+// MB, and everything else in the function half of that, so the function fits the smallest Lambda memory size.
 const heap = 88 << 20
 
-// aggregate counts usage, and archives audit events whose time is up if WEIR_ARCHIVE_BUCKET says where.
+// aggregate counts usage. If WEIR_ARCHIVE_BUCKET is set, it also archives expired audit events to that bucket.
 func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 	debug.SetMemoryLimit(heap)
 	cfg := aggregate.Config{Log: log}
@@ -78,7 +78,7 @@ func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 	return archiving(aggregate.Handler(cfg), to, log), nil
 }
 
-// config publishes changes of the configuration to the topic that WEIR_TOPIC names by its ARN.
+// config publishes configuration changes to the topic whose ARN is in WEIR_TOPIC.
 func (e env) config(_ context.Context, log *slog.Logger) (any, error) {
 	topic := e.get("WEIR_TOPIC")
 	if topic == "" {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// The test binary is the function, where it is started as Lambda starts one.
+// The test binary is the function when it is started as Lambda starts one.
 func TestMain(m *testing.M) {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
 		if os.Getenv("WEIR_TEST_ANYWHERE") != "" { // the test's own CloudFormation
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// function is a process of the function, and Lambda's side of it.
+// function is a process of the function, with Lambda's side of it.
 type function struct {
 	t       *testing.T
 	next    chan []byte
@@ -46,7 +46,7 @@ type answer struct {
 	body []byte
 }
 
-// start starts the function with an environment; the test ends it.
+// start starts the function with an environment, and stops it when the test ends.
 func start(t *testing.T, environment ...string) *function {
 	t.Helper()
 	f := &function{t: t, next: make(chan []byte), answers: make(chan answer, 1)}
@@ -107,7 +107,7 @@ func invoke[T any](f *function, event any) (out T) {
 		text, err = json.Marshal(event)
 		must(f.t, err)
 	}
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute) // real time: another process starts
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute) // real time: this starts another process
 	defer cancel()
 	select {
 	case f.next <- text:
@@ -133,7 +133,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A function whose environment is wrong says so and ends.
+// A function with an invalid environment says so and exits.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

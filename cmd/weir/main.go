@@ -1,4 +1,4 @@
-// Command weir limits rates: it serves decisions, configures limits, and replays logs against them.
+// Command weir is a rate limiter: it serves decisions, configures limits, and replays logs against them.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// The same as http.js over weir's gRPC API, which answers a refusal as a response with allowed false.
+// The same as http.js, over weir's gRPC API. A refusal is a response with allowed set to false.
 //
 //   k6 run -e WEIR=127.0.0.1:8081 contrib/k6/grpc.js
 //
-// Limits are configured over HTTP or with the command: weir resource set gpt-4 -l rpm:1000/min -l tpm:800K/min
+// Configure limits over HTTP or with the command: weir resource set gpt-4 -l rpm:1000/min -l tpm:800K/min
 import grpc from 'k6/net/grpc';
 import { check, sleep } from 'k6';
 import { Counter } from 'k6/metrics';
@@ -39,7 +39,7 @@ function invoke(method, message, call) {
 export default function () {
   if (!connected) {
     client.connect(address, { plaintext: __ENV.WEIR_TLS !== '1' });
-    connected = true; // a connection of each virtual user, kept
+    connected = true; // each virtual user keeps one connection
   }
   const entity = `apikey-${__VU}`;
   const tokens = { rpm: 1, tpm: estimate };

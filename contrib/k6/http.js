@@ -1,8 +1,8 @@
-// Keys that ask models for an estimate and settle what it took, over weir's HTTP API.
+// API keys that acquire an estimate for a model and settle the actual usage, over weir's HTTP API.
 //
 //   k6 run -e WEIR=http://127.0.0.1:8080 contrib/k6/http.js
 //
-// Admissions, refusals and degraded answers are counted apart; a refusal is no failure. WEIR_TOKEN is sent if it is set.
+// Admissions, refusals and degraded answers are counted separately; a refusal is not a failure. WEIR_TOKEN is sent if set.
 import http from 'k6/http';
 import { check, sleep } from 'k6';
 import { Counter, Trend } from 'k6/metrics';
@@ -55,12 +55,12 @@ export default function () {
   if (answer.status === 429) {
     refused.add(1);
     retryAfter.add(said.retry_after * 1000);
-    return; // to keep the rate; a client would sleep(said.retry_after) and ask again
+    return; // keeps the rate; a real client would sleep(said.retry_after) and retry
   }
   admitted.add(1);
   sleep(0.05); // the work
   const took = 200 + Math.floor(Math.random() * 1801);
-  // The lease of the answer is the one to go on with. A commit writes nothing and need not be sent.
+  // From here on, use the lease in this answer. A commit writes nothing and need not be sent.
   const adjusted = post(`/v1/leases/${said.lease}/adjust`, { tokens: { tpm: took - estimate } }, 'adjust');
   check(adjusted, { 'the lease is adjusted': (r) => r.status === 200 });
 }

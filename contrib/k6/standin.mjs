@@ -1,10 +1,10 @@
-// Runs http.js once under Node against a real server, for tests: k6's modules are stood in for by what is here.
+// Runs http.js once under Node against a real server, for tests. This file replaces k6's modules.
 //
 //   node standin.mjs http://127.0.0.1:8080
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-// k6's requests block, Node's do not: another process makes them.
+// k6's requests block and Node's do not, so another process makes them.
 const fetching = `
   const [url, init] = JSON.parse(process.argv[1]);
   fetch(url, init).then(async (r) => console.log(JSON.stringify({ status: r.status, body: await r.text() })));

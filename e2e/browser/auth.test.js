@@ -1,4 +1,4 @@
-// The dashboard of a server that asks for tokens.
+// The dashboard of a server that requires tokens.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -71,7 +71,7 @@ test('a token that may only read', () => visit(browser, server.url, async (page)
   assert.equal(await page.locator('button.admin').count(), 0, 'what it may not do is not offered');
   assert.equal(await page.getByRole('link', { name: 'Namespaces', exact: true }).count(), 0);
   await page.goto(`${server.url}/#/overview?ns=tenant-beta`);
-  await page.getByText('You may not see this').waitFor();
+  await page.getByText('You do not have permission to see this').waitFor();
 }));
 
 test('a role that is taken away while the page is open', () => visit(browser, server.url, async (page) => {
@@ -82,10 +82,10 @@ test('a role that is taken away while the page is open', () => visit(browser, se
   await edit.click();
   await page.evaluate((read) => sessionStorage.setItem('weir.token', read), tokens.read);
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-  await page.getByRole('dialog').getByText('You may not do this').waitFor();
+  await page.getByRole('dialog').getByText('You do not have permission to do this').waitFor();
   await page.keyboard.press('Escape');
   assert.ok(await edit.isDisabled(), 'what was denied is not offered again');
-  assert.match(await edit.getAttribute('title') ?? '', /Needs the role admin/);
+  assert.match(await edit.getAttribute('title') ?? '', /Requires the admin role/);
 }));
 
 test('a token for one namespace is shown that one, under its name', () => visit(browser, server.url, async (page) => {
@@ -95,7 +95,7 @@ test('a token for one namespace is shown that one, under its name', () => visit(
   assert.equal(await page.locator('#namespace').inputValue(), 'tenant-beta');
   assert.deepEqual(await page.locator('#namespace option').allTextContents(), ['tenant-beta']);
   await page.goto(`${server.url}/#/limits?ns=default`);
-  await page.getByText('You may not see this').waitFor();
+  await page.getByText('You do not have permission to see this').waitFor();
 }));
 
 test('a token for some namespaces begins in one of them', () => visit(browser, server.url, async (page) => {

@@ -1,4 +1,4 @@
-// The dashboard in a browser, over a server where nobody is authenticated.
+// The dashboard in a browser, on a server without authentication.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -59,10 +59,10 @@ test('a limit that is edited is enforced', () => visit(browser, server.url, asyn
   await page.getByRole('button', { name: 'Set limits of key-edit on gpt-4' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('rpm');
-  // What is wrong is said at the field, by the page and by the server.
+  // Errors appear at the field, both the page's own and the server's.
   await dialog.getByLabel('Tokens').fill('many');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await dialog.getByText('must be a whole number, as 500, 50K or 1.5M').waitFor();
+  await dialog.getByText('must be a whole number, such as 500, 50K or 1.5M').waitFor();
   assert.equal(await dialog.getByLabel('Tokens').getAttribute('aria-invalid'), 'true');
   await dialog.getByLabel('Tokens').fill('0');
   await dialog.getByRole('button', { name: 'Save' }).click();
@@ -133,7 +133,7 @@ test('what data says is never markup', () => visit(browser, server.url, async (p
   }
   await go(page, `entity?id=${id}`);
   await page.locator('dl.facts').getByText(hostile).first().waitFor();
-  // And if somebody forgot, the policy would not let them.
+  // If the code assigned HTML by mistake, the content security policy would block it.
   const stopped = await page.evaluate(() => {
     try {
       document.body.innerHTML = '<p>';
@@ -150,7 +150,7 @@ test('the keyboard is enough', () => visit(browser, server.url, async (page) => 
   await page.locator('main h1').waitFor();
   const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim() || document.activeElement?.id);
   await page.keyboard.press('Tab');
-  assert.equal(await focused(), 'Skip to the content');
+  assert.equal(await focused(), 'Skip to content');
   await page.keyboard.press('Enter');
   assert.equal(await page.evaluate(() => document.activeElement?.id), 'main');
   await page.keyboard.press('Tab');
@@ -211,23 +211,23 @@ test('settings of a namespace', () => visit(browser, server.url, async (page) =>
   await page.getByRole('button', { name: 'Change the settings of this namespace' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('When the store does not answer').selectOption('allow');
-  await dialog.getByLabel('Tell when').fill('50, 150');
+  await dialog.getByLabel('Send events at').fill('50, 150');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.locator('.field-error').getByText(/150/).waitFor();
-  await dialog.getByLabel('Tell when').fill('50, 90');
+  await dialog.getByLabel('Send events at').fill('50, 90');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Events are sent at 50, 90 % of a limit.').waitFor();
+  await page.getByText('Events are sent at 50, 90% of a limit.').waitFor();
   const system = await ask('GET', '/v1/system?namespace=tenant-beta');
   assert.deepEqual([system.on_unavailable, system.near_limit], ['allow', [50, 90]]);
 
-  // A form that was opened empty does not replace limits that are there.
+  // A form that was opened empty does not replace existing limits.
   await go(page, 'limits');
   await page.getByRole('button', { name: 'New resource' }).click();
   await dialog.getByLabel('Resource').fill('gpt-4');
   await dialog.getByLabel('Name').fill('rpm');
   await dialog.getByLabel('Tokens').fill('1');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await dialog.getByText('has limits already').waitFor();
+  await dialog.getByText('already has limits').waitFor();
 }));
 
 test('what is answered in an outage', () => visit(browser, server.url, async (page) => {
@@ -243,30 +243,30 @@ test('what is answered in an outage', () => visit(browser, server.url, async (pa
   await ask('PUT', '/v1/limits?resource=login&namespace=tenant-beta', { limits: ['rpm:10/min'] });
   await go(page, 'limits?ns=tenant-beta');
   await choose('Change the settings of this namespace', 'local');
-  await page.locator('.foot').getByText('held to local shares').waitFor();
+  await page.locator('.foot').getByText('limited to local shares').waitFor();
   await choose('Outage of login', 'deny');
   const row = page.getByRole('row', { name: 'login' });
-  await row.getByText('in an outage denied').waitFor();
+  await row.getByText('in an outage: denied').waitFor();
   const login = await ask('GET', '/v1/limits?resource=login&namespace=tenant-beta');
   assert.deepEqual([login.on_unavailable, login.limits.length], ['deny', 1], 'the limits stay');
 
-  // A level may say it without limits.
+  // A level can set on_unavailable without limits.
   await choose('Outage of a resource', 'allow', 'search');
-  await page.getByRole('row', { name: 'search' }).getByText('in an outage allowed, unmetered').waitFor();
+  await page.getByRole('row', { name: 'search' }).getByText('in an outage: allowed, unmetered').waitFor();
   assert.equal(await page.getByRole('row', { name: 'search' }).getByRole('button', { name: 'Remove' }).count(), 0);
 
   await go(page, 'entity?id=key-dan&resource=login&ns=tenant-beta');
   await page.getByText('requests are denied. Set at: Resource.').waitFor();
   await choose('Outage of this entity', 'local', '');
-  await page.getByText('requests are held to local shares. Set at: Entity, by default.').waitFor();
-  await page.locator('.steps').getByText('in an outage held to local shares').first().waitFor();
-  await choose('Outage of every other resource', 'default');
+  await page.getByText('requests are limited to local shares. Set at: Entity default.').waitFor();
+  await page.locator('.steps').getByText('in an outage: limited to local shares').first().waitFor();
+  await choose('Outage of all other resources', 'default');
   await page.getByText('requests are denied. Set at: Resource.').waitFor();
   await ask('GET', '/v1/limits?entity=key-dan&namespace=tenant-beta', undefined, 404);
 
   await go(page, 'limits?ns=tenant-beta');
   await choose('Change the settings of this namespace', 'default');
-  await page.getByText('answered as the server is configured').waitFor();
+  await page.getByText('decided by the server’s configuration').waitFor();
 }));
 
 test('manifests: history, drift and rollback', () => visit(browser, server.url, async (page) => {

@@ -1,4 +1,4 @@
-// How the pages look: at two widths and in two themes, readable by everybody, and kept as pictures.
+// The appearance of the pages, at two widths and in two themes: accessible, and saved as screenshots.
 
 import assert from 'node:assert/strict';
 import { mkdir, readFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-// What the tests stand on: a weir server on a free port, a browser, and a page that tells on whoever misbehaves.
+// Helpers for the tests: a weir server on a free port, a browser, and a page that reports every error.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -12,7 +12,7 @@ const root = new URL('../..', import.meta.url).pathname;
 /** The command under test. */
 export const binary = process.env.WEIR_BIN ?? join(root, '.bin/weir');
 
-/** Where screenshots are kept, outside of version control. */
+/** Screenshots are kept here, outside of version control. */
 export const artifacts = join(root, '.artifacts', 'browser');
 
 /**
@@ -45,7 +45,7 @@ export async function serve({ http = '127.0.0.1:0', args = [] } = {}) {
 }
 
 /**
- * Asks the API as a client does; throws unless the status is expected.
+ * Calls the API as a client does; throws unless the status is expected.
  * @param {string} url
  */
 export function client(url, token = '') {
@@ -61,7 +61,7 @@ export function client(url, token = '') {
 
 export const hostile = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
 
-/** Entities, limits, a little traffic: what every page has something to show of. */
+/** Creates entities, limits and a little traffic, so that every page has something to show. */
 export async function seed(ask) {
   await ask('PUT', '/v1/limits?resource=gpt-4', { limits: ['rpm:600/min', 'tpm:50K/min:75K'] });
   await ask('PUT', '/v1/limits?resource=embeddings', { limits: [{ name: 'rps', amount: 50, period: 's', burst: 100, enforce: 'shadow' }] });
@@ -80,7 +80,7 @@ export async function seed(ask) {
   await spend(ask, hostile, 3, { rpm: 1, tpm: 100 });
 }
 
-/** Sends n requests for tokens, whatever becomes of them. */
+/** Sends n requests for tokens; each may be admitted or refused. */
 export async function spend(ask, entity, n, tokens, resource = 'gpt-4') {
   await Promise.all(Array.from({ length: n }, () => ask('POST', '/v1/acquire', { entity, resource, tokens }, [200, 429])));
 }
@@ -95,15 +95,15 @@ export function launch() {
   });
 }
 
-/** What a browser itself logs of an answer that is not 2xx; those are told to the reader in the page. */
+/** The browser's own log messages for responses other than 2xx, which the page shows to the user. */
 const answered = /^Failed to load resource: (the server responded with a status of (400|401|403|404|409|412|422)|net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE))/;
 
 /**
- * Opens a page, runs a test in it, and fails if something was logged as an error, thrown, or asked of another origin.
+ * Opens a page, runs a test in it, and fails if something was logged as an error, thrown, or requested from another origin.
  * @param {import('playwright-core').Browser} browser
  * @param {string} url
  * @param {(page: import('playwright-core').Page) => Promise<void>} run
- * @param {import('playwright-core').BrowserContextOptions & {expected?: RegExp}} [options] expected is what it may log
+ * @param {import('playwright-core').BrowserContextOptions & {expected?: RegExp}} [options] expected matches messages that may be logged
  */
 export async function visit(browser, url, run, { expected, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, locale: 'en-GB', ...options });

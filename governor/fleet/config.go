@@ -5,51 +5,52 @@ import (
 	"time"
 )
 
-// Config says what a worker shares.
+// Config configures a worker and the budgets that it shares.
 type Config struct {
-	// Coordinator is where the workers' records are. Required. One coordinator holds one fleet.
+	// Coordinator keeps the workers' records. Required. One coordinator holds one fleet.
 	Coordinator Coordinator
-	// Worker is what the worker is called, for people: letters, digits and -. Something random is added to it.
-	// Defaults to "worker".
+	// Worker is the worker's name, for people: letters, digits and -. A random part is added to it. Defaults to
+	// "worker".
 	Worker string
-	// Refresh is how often a worker reports and reads its shares. A share holds for four refreshes. At least
-	// 100 ms; defaults to 5 s.
+	// Refresh is how often a worker reports and reads its shares. A share is valid for four refreshes. At least 100 ms;
+	// defaults to 5 s.
 	Refresh time.Duration
-	// Forget is after how long without a report a worker is taken for dead: its safe share is then given to
-	// others. A worker that was cut off from the coordinator alone, for longer than that, and still runs, exceeds the
-	// limit by its safe share. At least eight refreshes; defaults to 5 min.
+	// Forget is how long a worker may be without a report before it counts as dead and its safe share goes to others. A
+	// worker that was cut off only from the coordinator, for longer than that, and still runs, exceeds the limit by its
+	// safe share. At least eight refreshes; defaults to 5 min.
 	Forget time.Duration
-	// Budgets are what is shared. Required.
+	// Budgets are the budgets to share. Required.
 	Budgets []Budget
-	// Demand is asked with every report what the worker wants of a budget, by its index, and has used on average since the
-	// report before, in thousandths of a unit a second. A want of -1 is as much as there is.
+	// Demand is called for every report. It returns what the worker wants of a budget, given by its index, and what it
+	// has used on average since the previous report, in thousandths of a unit per second. A want of -1 means as much as
+	// possible.
 	Demand func(budget int) (want, used int64)
-	// Granted is told the shares, in the order of the budgets and in thousandths of a unit a second, whenever they
-	// may have changed. It is called by one goroutine at a time and must not call the member.
+	// Granted is called with the shares whenever they may have changed, in the order of the budgets and in thousandths
+	// of a unit per second. It is called by one goroutine at a time, and must not call the member.
 	Granted func(shares []int64)
 }
 
-// Budget is a rate that the workers of a fleet share. Where they state different limits, the lowest holds.
+// Budget is a rate that the workers of a fleet share. If they state different limits, the lowest applies.
 type Budget struct {
 	Name  string
-	Limit int64 // thousandths of a unit a second
+	Limit int64 // thousandths of a unit per second
 }
 
-// ConfigError says which field of a [Config] is wrong.
+// ConfigError reports which field of a [Config] is wrong.
 type ConfigError struct {
 	Field, Reason string
 }
 
-// Error names the field.
+// Error names the field and what is wrong with it.
 func (e *ConfigError) Error() string { return fmt.Sprintf("fleet: %s %s", e.Field, e.Reason) }
 
-// JoinError says that a worker could not join: the records cannot be read or written.
+// JoinError reports that a worker could not join, because the records cannot be read or written.
 type JoinError struct {
 	Op  string // "write report", "read grants", …
 	Err error
 }
 
-// Error says what did not work, and what is needed.
+// Error says what failed, and what is needed.
 func (e *JoinError) Error() string {
 	return fmt.Sprintf("join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err)
 }

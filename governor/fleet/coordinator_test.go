@@ -28,14 +28,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// coordinators are those that every test of this file runs on.
+// coordinators are the implementations that every test of this file runs on.
 func coordinators(t *testing.T) map[string]fleet.Coordinator {
 	inStore, err := storecoord.New(memory.New(nil), "nightly")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]fleet.Coordinator{"memory": &fleet.Memory{}, "store": inStore, "s3": inS3(t, fakeS3(t), "jobs/nightly")}
-	// A server of another make, such as moto's, as a cross-check: it must have no bucket that is called weir-fleet.
+	// Another S3 implementation, such as moto, as a cross-check. It must not have a bucket named weir-fleet.
 	if url := os.Getenv("WEIR_TEST_S3"); url != "" {
 		all["server"] = inS3(t, url, "jobs/"+t.Name())
 	}
@@ -54,7 +54,7 @@ const bucketName = "weir-fleet"
 func inS3(t *testing.T, url, prefix string) *s3coord.Coordinator {
 	t.Helper()
 	client := s3Client(t, url)
-	_, _ = client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucketName)}) // it may be there
+	_, _ = client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucketName)}) // it may exist already
 	c, err := s3coord.New(client, bucketName, prefix)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestCoordinators(t *testing.T) {
 	}
 }
 
-// Of many who write at once on the same condition, one succeeds.
+// If many write at once on the same condition, one succeeds.
 func TestOneWriterWins(t *testing.T) {
 	t.Parallel()
 	for name, c := range coordinators(t) {

@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// idleParts is the part of an equal share, one in so many, that a worker keeps which wants nothing, to begin with.
+// idleParts is the fraction (one in idleParts) of an equal share that a worker keeps when it wants nothing, to begin
+// with.
 const idleParts = 10
 
-// divide shares pool among those who want: nobody gets more than it wants while another wants more than it gets. What
-// nobody wants is spread evenly, so that an idle fleet can begin at once. A want of -1 is without end.
+// divide shares pool among those who want it: nobody gets more than it wants while another gets less than it wants.
+// What nobody wants is spread evenly, so that an idle fleet can begin at once. A want of -1 is unbounded.
 func divide(pool int64, wants []int64) []int64 {
 	n := int64(len(wants))
 	shares := make([]int64, n)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// leads reports whether it is this worker's to write the grants: it leads, nobody does, or who does has not written
-// for too long.
+// leads reports whether this worker must write the grants: it is the leader, there is none, or the leader has not
+// written for too long.
 func (m *Member) leads(rec Record, g *grants) bool {
 	now := time.Now()
 	switch {
@@ -27,14 +27,14 @@ func (m *Member) leads(rec Record, g *grants) bool {
 	return true
 }
 
-// lead writes the next grants, on condition that they are those of rec.
+// lead writes the next grants, on condition that the record is still rec.
 func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	reports, err := readReports(ctx, m.cfg.Coordinator)
 	if err != nil {
 		return &JoinError{"read reports", err}
 	}
 	if rec.Version == "" {
-		for _, r := range reports { // grants that somebody removed must not be mistaken for newer ones
+		for _, r := range reports { // if the grants were removed, the new ones must still be newer than any that were acknowledged
 			m.epoch = max(m.epoch, r.Ack.Epoch+1)
 		}
 	}
@@ -47,7 +47,7 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	m.hurry = newcomer || m.ledger.starving(next, now)
 	version, err := m.cfg.Coordinator.Put(ctx, grantsName, encode(next), rec.Version)
 	if err != nil {
-		m.ledger = nil // they may have been written or not: what is there will show
+		m.ledger = nil // they may or may not have been written: the next read will show
 		m.setLeads(false)
 		if errors.Is(err, ErrConflict) {
 			return nil // another leads
@@ -89,7 +89,7 @@ func readReports(ctx context.Context, c Coordinator) (map[string]*report, error)
 	return reports, nil
 }
 
-// resign lets another lead at once.
+// resign lets another worker lead at once.
 func (m *Member) resign(ctx context.Context) error {
 	if m.ledger == nil {
 		return nil
@@ -103,27 +103,28 @@ func (m *Member) resign(ctx context.Context) error {
 	return nil
 }
 
-// View is a fleet as its records show it.
+// View is the state of a fleet as its records show it.
 type View struct {
-	Leader  string // "": nobody leads at the moment
+	Leader  string // "" if there is currently no leader
 	Epoch   uint64
 	Lease   time.Duration
 	Workers []WorkerView // by name, then budget
 }
 
-// WorkerView is a worker's part in a budget. Rates are in thousandths of a unit a second.
+// WorkerView is a worker's part in a budget. Rates are in thousandths of a unit per second.
 type WorkerView struct {
 	Worker string
 	Budget string
-	Seq    uint64 // of its last report: one that stays the same is missing
+	Seq    uint64 // of its last report; if it does not change, the worker is missing
 	Limit  int64  // of the whole fleet
 	Share  int64
-	Safe   int64 // what it falls to when its lease is over
-	Want   int64 // -1: as much as there is
+	Safe   int64 // what it falls back to when its lease ends
+	Want   int64 // -1 means as much as possible
 	Used   int64
 }
 
-// Look reads what a fleet's records say now. It writes nothing and is no worker. A place without a fleet is an empty view.
+// Look reads the current records of a fleet. It writes nothing and does not join. If there is no fleet, the view is
+// empty.
 func Look(ctx context.Context, c Coordinator) (View, error) {
 	rec, err := c.Get(ctx, grantsName)
 	if err != nil {

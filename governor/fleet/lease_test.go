@@ -13,12 +13,12 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// late is a coordinator whose reads arrive four seconds after they were made.
+// late is a coordinator whose reads return data that is four seconds old.
 type late struct {
 	*fleet.Memory
 	cut      atomic.Bool
 	reported map[uint64]time.Time // when each report was sent
-	answered time.Time            // when the report was sent that the grants answer which were read last
+	answered time.Time            // when the report was sent that the last grants read answer
 }
 
 var errCut = errors.New("cut off")
@@ -51,7 +51,7 @@ func (l *late) Get(ctx context.Context, name string) (fleet.Record, error) {
 	return rec, err
 }
 
-// A lease counts from the report that it answers, not from when the answer was read: by then it may be old.
+// A lease counts from the report that it answers, not from when the answer was read: by then the answer may be old.
 func TestLeaseCountsFromTheReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestLeaseCountsFromTheReport(t *testing.T) {
 		cfg.Worker = "late"
 		var share int64
 		var since time.Time
-		cfg.Granted = func(shares []int64) { // after the cut by the timer only
+		cfg.Granted = func(shares []int64) { // after the cut, called by the timer only
 			if shares[0] != share {
 				share, since = shares[0], time.Now()
 			}
@@ -95,7 +95,7 @@ func TestLeaseCountsFromTheReport(t *testing.T) {
 	})
 }
 
-// Grants that were removed and written anew are taken up, though they are the first again.
+// Grants that were deleted and written again are used, although the record is a new one.
 func TestGrantsThatWereRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

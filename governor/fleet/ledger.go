@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// ledger is a leader's account of what every worker may be going by. It is pure: the time is passed in.
+// ledger is a leader's account of what every worker may be using. It is pure: the time is passed in.
 type ledger struct {
 	lease, forget time.Duration
 	last          grants
 	workers       map[string]*account
 }
 
-// account is a worker's.
+// account is what the ledger knows about one worker.
 type account struct {
 	seen   time.Time // when the report with this seq was first read
 	report report
-	issued []issue // those that the worker may be going by, oldest first
+	issued []issue // those that the worker may be following, oldest first
 }
 
 // issue is a grant that was published.
@@ -26,7 +26,7 @@ type issue struct {
 	rate, safe []int64
 }
 
-// newLedger takes over from what another leader published. Everything in it is outstanding for a whole lease.
+// newLedger continues from what another leader published. Everything in it is outstanding for a whole lease.
 func newLedger(g *grants, lease, forget time.Duration, now time.Time) *ledger {
 	l := &ledger{lease: lease, forget: forget, last: *g, workers: make(map[string]*account, len(g.Workers))}
 	expires := now.Add(max(lease, time.Duration(g.LeaseMS)*time.Millisecond))
@@ -43,8 +43,8 @@ func newLedger(g *grants, lease, forget time.Duration, now time.Time) *ledger {
 	return l
 }
 
-// observe takes note of the reports, which were read before now, and returns the workers to be forgotten, and whether
-// there is a newcomer. Who has no report has left.
+// observe records the reports, which were read before now. It returns the workers to forget, and whether there is a new
+// one. A worker without a report has left.
 func (l *ledger) observe(reports map[string]*report, now time.Time) (forgotten []string, newcomer bool) {
 	for id := range l.workers {
 		if reports[id] == nil {
@@ -83,7 +83,7 @@ func (a *account) outstanding(budget int, now time.Time) (most int64) {
 	return most
 }
 
-// issue works out the next grants. They count once they are published: see commit.
+// issue computes the next grants. They count once they are published: see commit.
 func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 	g := &grants{
 		version: version{epoch, l.last.Seq + 1}, Leader: leader, LeaseMS: l.lease.Milliseconds(),
@@ -116,7 +116,7 @@ func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 	return g
 }
 
-// share divides one budget. The limit is the lowest that a worker knows.
+// share divides one budget. The limit is the lowest that a worker states.
 func (l *ledger) share(g *grants, budget int, now time.Time) {
 	var living []*grant
 	var wants, has []int64
@@ -149,7 +149,8 @@ func (l *ledger) share(g *grants, budget int, now time.Time) {
 	for i, w := range living {
 		rate := min(targets[i], has[i])
 		if !urgent {
-			// Reports come one after another: who has not told yet that it wants more keeps half of what it may lose.
+			// Reports arrive one after another: a worker that may yet report a higher demand keeps half of what it may
+			// lose.
 			rate += (has[i] - rate) / 2
 		}
 		if lack := targets[i] - has[i]; lack > 0 && free > 0 {
@@ -160,8 +161,8 @@ func (l *ledger) share(g *grants, budget int, now time.Time) {
 	}
 }
 
-// starving reports whether somebody has nothing of a budget that has something for everybody: until others confirm that
-// they go by less.
+// starving reports whether a worker has nothing of a budget that is large enough for everybody: it waits for others to
+// confirm that they use less.
 func (l *ledger) starving(g *grants, now time.Time) bool {
 	for id, a := range l.workers {
 		for b, name := range g.Budgets {
@@ -173,7 +174,7 @@ func (l *ledger) starving(g *grants, now time.Time) bool {
 	return false
 }
 
-// commit takes grants as published: from now on they are outstanding.
+// commit records grants as published: from now on they are outstanding.
 func (l *ledger) commit(g *grants) {
 	l.last = *g
 	for id, w := range g.Workers {
@@ -186,10 +187,10 @@ func (l *ledger) commit(g *grants) {
 	}
 }
 
-// maxIssued bounds what a ledger keeps of a worker that does not say what it goes by.
+// maxIssued bounds the issues kept for a worker that does not acknowledge any.
 const maxIssued = 8
 
-// merged stands for two issues, of which b is the newer.
+// merged combines two issues, of which b is the newer.
 func merged(a, b issue) issue {
 	m := issue{version: b.version, expires: b.expires}
 	if a.expires.After(m.expires) {

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Member is a worker in a fleet. See [Join].
+// Member is a worker in a fleet. Create one with [Join].
 type Member struct {
 	cfg   Config
 	id    string
 	lease time.Duration
 
-	// Of the goroutine that runs, and of Join before it and Close after it.
+	// Used only by the running goroutine, by Join before it and by Close after it.
 	seq       uint64
 	sent      map[uint64]time.Time // when the reports were sent that grants may still answer
 	written   string               // version of the own report
 	changed   time.Time            // when the grants were last seen to change
-	patience  time.Duration        // how long unchanged grants are bided
-	last      string               // version of the record of the grants, as read last
+	patience  time.Duration        // how long the worker waits for unchanged grants to change
+	last      string               // version of the grants record, as last read
 	ledger    *ledger              // while leading
 	epoch     uint64
-	published string // version of the record that the ledger stands for
-	hurry     bool   // newcomers wait
-	lowered   bool   // others wait for the confirmation that this worker goes by less
+	published string // version of the record that the ledger matches
+	hurry     bool   // new workers are waiting
+	lowered   bool   // others are waiting for this worker to confirm a lower share
 
 	mu      sync.Mutex
 	status  Status
@@ -42,25 +42,25 @@ type Member struct {
 	done chan struct{}
 }
 
-// share is what the worker goes by.
+// share is what the worker may use.
 type share struct {
 	version
 	rate, safe []int64 // in the order of the worker's budgets
 	expires    time.Time
 }
 
-// Status is how a member stands.
+// Status is the state of a member.
 type Status struct {
 	Worker  string    // its full name
-	Workers int       // known to be in the fleet; 0 before the first grants
-	Epoch   uint64    // of the grants that it goes by
+	Workers int       // workers known to be in the fleet; 0 before the first grants
+	Epoch   uint64    // of the grants that it follows
 	Leads   bool      // it writes the grants
-	Granted bool      // its shares are its own; else it has nothing yet, or the safe share
+	Granted bool      // it has a valid share; otherwise it has nothing yet, or its safe share
 	Contact time.Time // when it last read the grants
-	Err     error     // why the last refresh did not work; nil when it did
+	Err     error     // why the last refresh failed; nil if it did not
 }
 
-// Join enters a fleet: it writes a first report and reads the grants. Until the member is granted a share it has none.
+// Join enters a fleet: it writes a first report and reads the grants. The member has no share until it is granted one.
 //
 // Errors: [*ConfigError], [*JoinError].
 func Join(ctx context.Context, cfg Config) (*Member, error) {
@@ -78,7 +78,7 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 	cfg.Granted(m.current)
 	if err := m.cycle(ctx); err != nil {
 		m.expiry.Stop()
-		_ = m.drop(ctx) // what was written, if anything was
+		_ = m.drop(ctx) // remove what was written, if anything
 		return nil, err
 	}
 	var running context.Context
@@ -87,7 +87,7 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// Status returns how the member stands.
+// Status returns the state of the member.
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Member) Status() Status {
 	return s
 }
 
-// Close leaves the fleet: the shares are 0 from now on, and free for others at once. It is idempotent.
+// Close leaves the fleet: the member's shares become 0, and are free for others at once. It is idempotent.
 func (m *Member) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -140,7 +140,7 @@ func (m *Member) run(ctx context.Context) {
 	}
 }
 
-// pause is the time to the next refresh: a fifth as long for who waits for its first share, and for its leader.
+// pause returns the time to the next refresh: a fifth for a worker that waits for its first share, and for its leader.
 func (m *Member) pause() time.Duration {
 	d := m.cfg.Refresh
 	if m.hurry {
@@ -149,7 +149,7 @@ func (m *Member) pause() time.Duration {
 	return d*9/10 + mrand.N(d/5)
 }
 
-// cycle is one refresh: report, read the grants, and write them if it is this worker's to lead.
+// cycle is one refresh: report, read the grants, and write them if this worker must lead.
 func (m *Member) cycle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.Refresh, minTimeout))
 	defer cancel()
@@ -178,10 +178,10 @@ func (m *Member) cycle(ctx context.Context) error {
 	return m.lead(ctx, rec, g)
 }
 
-// minTimeout is for fleets that refresh faster than their coordinator answers at worst.
+// minTimeout is for fleets that refresh faster than their coordinator's slowest answers.
 const minTimeout = time.Second
 
-// bide starts the time after which a leader that does not write is no leader.
+// bide restarts the time after which a leader that does not write is replaced.
 func (m *Member) bide(now time.Time) {
 	m.changed, m.patience = now, m.cfg.Refresh*5/2+mrand.N(m.cfg.Refresh)
 }
@@ -203,7 +203,7 @@ func (m *Member) report(ctx context.Context) error {
 	name := reportPrefix + m.id
 	written, err := m.cfg.Coordinator.Put(ctx, name, encode(r), m.written)
 	if errors.Is(err, ErrConflict) {
-		// An answer was lost, or the worker was forgotten: nobody else writes this record.
+		// An answer was lost, or the worker was forgotten: no other process writes this record.
 		var rec Record
 		if rec, err = m.cfg.Coordinator.Get(ctx, name); err == nil {
 			written, err = m.cfg.Coordinator.Put(ctx, name, encode(r), rec.Version)
@@ -215,7 +215,7 @@ func (m *Member) report(ctx context.Context) error {
 	return err
 }
 
-// adopt goes by grants from now on.
+// adopt makes the worker follow the grants from now on.
 func (m *Member) adopt(g *grants) {
 	now := time.Now()
 	m.mu.Lock()
@@ -246,14 +246,14 @@ func (m *Member) adopt(g *grants) {
 	m.apply(now)
 }
 
-// lapse is called when the lease may be over.
+// lapse is called when the lease may have ended.
 func (m *Member) lapse() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apply(time.Now())
 }
 
-// apply tells the shares as they are now. The lock is held.
+// apply passes the current shares to Granted. The lock is held.
 func (m *Member) apply(now time.Time) {
 	for i := range m.current {
 		switch {

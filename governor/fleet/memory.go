@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Memory is a coordinator in this process's memory, for tests and for several governors in one process. The zero
-// value is empty and ready.
+// Memory is a coordinator in this process's memory, for tests and for several governors in one process. The zero value
+// is empty and ready to use.
 type Memory struct {
 	mu      sync.Mutex
 	writes  uint64

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// version orders grants: a later epoch, and within it a later seq, is newer.
+// version orders grants: a later epoch is newer, and within an epoch a later seq.
 type version struct {
 	Epoch uint64 `json:"epoch"`
 	Seq   uint64 `json:"seq"`
@@ -17,18 +17,18 @@ func (v version) compare(o version) int {
 	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
 }
 
-// report is what a worker writes about itself. Rates are in thousandths of a unit a second.
+// report is what a worker writes about itself. Rates are in thousandths of a unit per second.
 type report struct {
 	Seq     uint64   `json:"seq"`
-	Ack     version  `json:"ack"` // the grants that it goes by
+	Ack     version  `json:"ack"` // the grants that it follows
 	Budgets []demand `json:"budgets"`
 }
 
-// demand is what a worker says of one budget.
+// demand is what a worker reports about one budget.
 type demand struct {
 	Name  string `json:"name"`
 	Limit int64  `json:"limit"`
-	Want  int64  `json:"want"` // -1: as much as there is
+	Want  int64  `json:"want"` // -1 means as much as possible
 	Used  int64  `json:"used"`
 }
 
@@ -40,11 +40,11 @@ func (r *report) demand(name string) *demand {
 	return &r.Budgets[i]
 }
 
-// grants is what the leader writes. The slices of a grant follow Budgets; what they lack is 0.
+// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0.
 type grants struct {
 	version
-	Leader  string            `json:"leader"`   // "": it has resigned
-	LeaseMS int64             `json:"lease_ms"` // how long shares hold
+	Leader  string            `json:"leader"`   // "" if it has resigned
+	LeaseMS int64             `json:"lease_ms"` // how long shares are valid
 	Budgets []string          `json:"budgets"`
 	Limits  []int64           `json:"limits"`
 	Workers map[string]*grant `json:"workers"`
@@ -53,9 +53,9 @@ type grants struct {
 // grant is what a worker may use.
 type grant struct {
 	Seq  uint64  `json:"seq"`  // of the report that this answers: the lease counts from it
-	Rate []int64 `json:"rate"` // until the lease is over
-	Safe []int64 `json:"safe"` // after that
-	// What the worker may still be going by, from grants before these.
+	Rate []int64 `json:"rate"` // until the lease ends
+	Safe []int64 `json:"safe"` // after the lease
+	// What the worker may still be using, from earlier grants.
 	HeldRate []int64 `json:"held_rate,omitempty"`
 	HeldSafe []int64 `json:"held_safe,omitempty"`
 }

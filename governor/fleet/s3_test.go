@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/governor/s3coord"
 )
 
-// Three workers share through S3, whose clock is their own or a minute off.
+// Three workers share through S3, with clocks that agree with its clock or are a minute off.
 func TestFleetInS3(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -52,7 +52,7 @@ func TestFleetInS3(t *testing.T) {
 				select {
 				case g := <-grants:
 					shares[g.worker] = g.share
-				case <-patience: // real time: S3 has no other
+				case <-patience: // real time: S3 has no other clock
 					t.Fatalf("shares are %v", shares)
 				}
 			}

@@ -1,5 +1,5 @@
-// Package s3coord keeps a fleet's records as objects in S3, written on condition (If-None-Match, If-Match). Nothing else
-// is needed: no table, no server, no clocks that agree.
+// Package s3coord keeps a fleet's records as objects in S3, with conditional writes (If-None-Match, If-Match). It needs
+// nothing else: no table, no server, no synchronized clocks.
 package s3coord
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/weirlimits/weir/governor/fleet"
 )
 
-// API is what a [Coordinator] needs of an S3 client, and of its permissions: s3:GetObject, s3:PutObject,
-// s3:DeleteObject on PREFIX/*, s3:ListBucket on the bucket.
+// API is the part of an S3 client that a [Coordinator] needs. The client needs these permissions: s3:GetObject,
+// s3:PutObject and s3:DeleteObject on PREFIX/*, and s3:ListBucket on the bucket.
 type API interface {
-	// GetObject is that of the S3 client, as the others are.
+	// GetObject is the method of the S3 client, like the others.
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
-	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)             // on condition
-	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)    // without
-	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // by pages
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)             // conditional
+	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)    // unconditional
+	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // page by page
 }
 
 // Coordinator keeps the records of one fleet. It is safe for concurrent use.
@@ -37,8 +37,8 @@ type Coordinator struct {
 
 var _ fleet.Coordinator = (*Coordinator)(nil)
 
-// New returns a coordinator for the fleet whose objects are bucket/prefix/*.json. Whether they can be written shows when
-// a governor joins. Errors: a bucket without a name.
+// New returns a coordinator for the fleet whose objects are bucket/prefix/*.json. Whether they can be written is found
+// out when a governor joins. It returns an error if the bucket has no name.
 func New(api API, bucket, prefix string) (*Coordinator, error) {
 	if bucket == "" {
 		return nil, errors.New("s3 coordinator: the bucket has no name")
@@ -57,7 +57,7 @@ func (c *Coordinator) wrap(op, name string, err error) error {
 	return fmt.Errorf("%s s3://%s/%s: %w", op, c.bucket, c.prefix+name, err)
 }
 
-// maxObject bounds what is read of an object, which may be anything.
+// maxObject bounds how much is read of an object, which may contain anything.
 const maxObject = 64 << 20
 
 // Get implements fleet.Coordinator.
@@ -98,7 +98,8 @@ func (c *Coordinator) Put(ctx context.Context, name string, value []byte, versio
 	return aws.ToString(out.ETag), nil
 }
 
-// refused reports whether a write failed for its condition: the object is another, is being written, or is gone.
+// refused reports whether a write failed because of its condition: the object has changed, is being written, or is
+// gone.
 func refused(err error, version string) bool {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -121,7 +122,7 @@ func (c *Coordinator) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// readers is how many objects are read at once.
+// readers is how many objects are read concurrently.
 const readers = 16
 
 // List implements fleet.Coordinator.
@@ -153,7 +154,7 @@ func (c *Coordinator) List(ctx context.Context, prefix string) ([]fleet.Record, 
 	}
 	found := records[:0]
 	for _, r := range records {
-		if r.Version != "" { // else removed meanwhile
+		if r.Version != "" { // otherwise it was removed meanwhile
 			found = append(found, r)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package storecoord keeps a fleet's records in the catalog of a weir store: any store that the workers can all reach.
+// Package storecoord keeps a fleet's records in the catalog of a weir store, which can be any store that all workers
+// can reach.
 package storecoord
 
 import (
@@ -21,14 +22,14 @@ type Coordinator struct {
 
 var _ fleet.Coordinator = (*Coordinator)(nil)
 
-// kind is that of the records: ID is the name of one.
+// kind is the kind of the records; their ID is the record's name.
 const kind store.Kind = "governor"
 
-// expiry is after how long a store may forget what nobody writes any more. It only tidies up: nothing is decided by it.
+// expiry is how long a store keeps records that nobody writes any more. It only tidies up: no decision depends on it.
 const expiry = 24 * time.Hour
 
-// New returns a coordinator for a named fleet, in a namespace that is its own and appears nowhere else in the store.
-// Errors: a name that is empty, or holds anything but letters, digits, ., _ and -.
+// New returns a coordinator for a named fleet, in a namespace of its own that is listed nowhere else in the store. It
+// returns an error if the name is empty or contains anything but letters, digits, ., _ and -.
 func New(catalog store.Catalog, name string) (*Coordinator, error) {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)

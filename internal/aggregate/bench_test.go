@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// BenchmarkHandler books a synthetic stream of 1,000 buckets in batches of 5,000 on one processor, in a table in memory.
+// BenchmarkHandler books a synthetic stream of 1,000 buckets in batches of 5,000, on one processor, with the table in memory.
 func BenchmarkHandler(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := newSynthetic(1, 1000, evening)

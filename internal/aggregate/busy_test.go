@@ -20,8 +20,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// busy is a table of the engine, with a stream, whose buckets are debited by many callers of several processes, and what
-// was admitted. Its clock goes on with each debit.
+// busy is an engine's table with a stream, whose buckets are debited by many callers of several processes, and the record
+// of what was admitted. Its clock advances with each debit.
 type busy struct {
 	*testing.T
 
@@ -29,8 +29,8 @@ type busy struct {
 	table   string
 	streams *dynamodbstreams.Client
 	arn     string
-	callers int // at once
-	chains  int // one debit of so many has a parent
+	callers int // concurrent callers
+	chains  int // one debit in this many has a parent
 
 	mu       sync.Mutex
 	now      time.Time
@@ -38,13 +38,13 @@ type busy struct {
 	want     map[synWindow]int64 // consumed
 	requests map[synWindow]int64
 
-	operator *dynamodb.Store // who splits and resets
+	operator *dynamodb.Store // splits and resets buckets
 	acting   sync.Mutex
 	splits   int
 	births   int
 	refused  atomic.Int64
-	faults   atomic.Int64 // of what the readers ask
-	again    atomic.Int64 // records that they were handed a second time
+	faults   atomic.Int64 // in the readers' calls
+	again    atomic.Int64 // records delivered a second time
 }
 
 func newBusy(t *testing.T) *busy {
@@ -70,7 +70,7 @@ func newBusy(t *testing.T) *busy {
 	return b
 }
 
-// open opens the table as another process.
+// open opens the table as another process would.
 func (b *busy) open(client dynamodb.API) *dynamodb.Store {
 	b.Helper()
 	s, err := dynamodb.New(dynamodb.Config{Client: client, Table: b.table, CallTimeout: time.Minute, WriteTimeout: time.Minute, Now: func() time.Time {
@@ -85,7 +85,7 @@ func (b *busy) open(client dynamodb.API) *dynamodb.Store {
 	return s
 }
 
-// read has a process read the stream until it is ended, or killed.
+// read reads the stream in a separate process until it is ended or killed.
 func (b *busy) read(batch int) (end, kill func()) {
 	client := &lossy{API: b.client, faults: &b.faults}
 	s := b.open(client)
@@ -103,8 +103,8 @@ func (b *busy) read(batch int) (end, kill func()) {
 	return func() { stop(); wg.Wait() }, func() { client.dead.Store(true); stop(); wg.Wait() }
 }
 
-// lossy is the connection of a reader to the table: of some transactions it is not known whether they happened, and once
-// the process is dead nothing does.
+// lossy is a reader's connection to the table. The outcome of some transactions is unknown, and once the process is dead
+// nothing takes effect.
 type lossy struct {
 	dynamodb.API
 
@@ -128,18 +128,18 @@ func (l *lossy) TransactWriteItems(ctx context.Context, in *sdk.TransactWriteIte
 }
 
 func (l *lossy) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, fns ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {
-	if l.dead.Load() { // which does not give up its leases, nor tries for long
+	if l.dead.Load() { // it neither gives up its leases nor retries for long
 		return nil, context.Canceled
 	}
 	return l.API.UpdateItem(ctx, in, fns...)
 }
 
-// forgetful is a stream that hands out again what it has told, now and then.
+// forgetful is a stream that sometimes delivers again what it has delivered.
 type forgetful struct {
 	aggregate.Streams
 
 	mu    sync.Mutex
-	told  map[string][]streamtypes.Record // what came before an iterator
+	told  map[string][]streamtypes.Record // the records before each iterator
 	asked int
 	again *atomic.Int64
 }
@@ -172,7 +172,7 @@ func (b *busy) tick() {
 	b.now = b.now.Add(b.step)
 }
 
-// year is a limit of which nothing comes back while the test runs, so that what is undone is given back in full.
+// year is a limit that does not refill while the test runs, so that undone debits are returned in full.
 func year(tokens int64) *store.Limit {
 	return &store.Limit{Name: "tpm", Amount: 1, Period: 366 * 24 * time.Hour, Burst: 1000 * tokens}
 }
@@ -187,7 +187,7 @@ func one(entity string, l *store.Limit, amount int64) store.Debit {
 	return store.Debit{Bucket: store.Bucket{Namespace: "n", Entity: entity, Resource: "r"}, Charges: []store.Charge{{Limit: l, Amount: amount}}}
 }
 
-// hour has callers make debits until so many were asked for, and returns once all of them are settled.
+// hour makes callers debit until the given number of debits was requested, and returns once all are settled.
 func (b *busy) hour(from, debits int) {
 	deciders := []*dynamodb.Store{b.open(b.client), b.open(b.client)}
 	var next atomic.Int64
@@ -211,8 +211,8 @@ func (b *busy) hour(from, debits int) {
 	}
 }
 
-// debit makes one debit, of one of three kinds: of buckets that are split, reset and deleted, of those that are split and
-// given back to, and of children whose parents refuse most.
+// debit makes one debit of one of three kinds: on buckets that are split, reset and deleted, on buckets that are split
+// and get returns, and on children whose parents refuse most.
 func (b *busy) debit(s *dynamodb.Store, i int) {
 	amount := int64(1 + i%50_000)
 	debits := []store.Debit{one(fmt.Sprint("plain-", i%9), ample, amount)}
@@ -249,7 +249,7 @@ func (b *busy) debit(s *dynamodb.Store, i int) {
 	}
 }
 
-// count notes what was admitted, in all windows in which it belongs.
+// count records what was admitted, in all windows to which it belongs.
 func (b *busy) count(in map[synWindow]int64, at time.Time, k *store.Bucket, amount int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +265,7 @@ func (b *busy) count(in map[synWindow]int64, at time.Time, k *store.Bucket, amou
 	}
 }
 
-// operate splits buckets, resets others and deletes items, while they are debited.
+// operate splits buckets, resets others and deletes items while they are debited.
 func (b *busy) operate(i int) {
 	b.acting.Lock()
 	defer b.acting.Unlock()
@@ -287,7 +287,7 @@ func (b *busy) operate(i int) {
 	if err := b.operator.Forget(b.Context(), bucket("plain-", i%2), bucket("plain-", 2+i%3)); err != nil {
 		b.Error(err)
 	}
-	pk := fmt.Sprint("n/BUCKET#plain-", 5+i%4, "#r#0") // as when its time was up
+	pk := fmt.Sprint("n/BUCKET#plain-", 5+i%4, "#r#0") // as if it had expired
 	_, err := b.client.DeleteItem(b.Context(), &sdk.DeleteItemInput{TableName: &b.table, Key: map[string]types.AttributeValue{
 		"PK": &types.AttributeValueMemberS{Value: pk}, "SK": &types.AttributeValueMemberS{Value: "#STATE"},
 	}})

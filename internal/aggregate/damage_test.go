@@ -25,7 +25,7 @@ func (st *stage) deliver(t *testing.T, handle handler, records []events.DynamoDB
 	return resp
 }
 
-// remove takes items away whose hash key contains some text, which the stream does not tell.
+// remove deletes items whose hash key contains the text, without a record in the stream.
 func (st *stage) remove(t *testing.T, text string) {
 	t.Helper()
 	n := 0
@@ -43,14 +43,14 @@ func (st *stage) remove(t *testing.T, text string) {
 	st.taken()
 }
 
-// What a bucket had counted before anybody kept usage is never booked: not when its next write is hours later, and not
-// when that write changes no counter.
+// What a bucket counted before usage was kept is never booked, neither when its next write comes hours later nor when
+// that write changes no counter.
 func TestBeginsLater(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		after   time.Duration
-		amounts []int64 // of the writes since
+		amounts []int64 // of the later writes
 		want    []int64
 	}{
 		{"in a later hour", 3 * time.Hour, []int64{5}, []int64{5}},
@@ -76,7 +76,7 @@ func TestBeginsLater(t *testing.T) {
 	}
 }
 
-// A bucket of a long period that expires, or is written to again, after its account has expired counts nothing twice.
+// If the account of a long-period bucket has expired before the bucket expires or is written again, nothing is counted twice.
 func TestOutlivesItsAccount(t *testing.T) {
 	t.Parallel()
 	yearly := &store.Limit{Name: "tpm", Amount: 1000, Period: 365 * 24 * time.Hour, Burst: 1000}
@@ -119,7 +119,7 @@ func TestOutlivesItsAccount(t *testing.T) {
 	}
 }
 
-// An account that somebody has spoilt, or that cannot be written, is the trouble of its bucket alone.
+// An account that is corrupt, or that cannot be written, affects only its own bucket.
 func TestBadAccount(t *testing.T) {
 	t.Parallel()
 	bob := store.Bucket{Namespace: "n", Entity: "bob", Resource: "api"}
@@ -171,7 +171,7 @@ func TestBadAccount(t *testing.T) {
 	}
 }
 
-// A process whose clock is far ahead does not book there, and what it says later counts too.
+// A process whose clock is far ahead does not book into the future, and its later records count too.
 func TestTallyOfAWrongClock(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -222,7 +222,7 @@ func TestManyBirths(t *testing.T) {
 	}
 }
 
-// An item that somebody has left nothing of but its key is no bucket, and no trouble.
+// An item reduced to its bare key is not a bucket, and causes no error.
 func TestBareItem(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -246,8 +246,8 @@ func TestBareItem(t *testing.T) {
 	}
 }
 
-// What a process tells of buckets that there cannot be is left out before anything is asked of the table: a key that is
-// too long would have the calls fail in which the others are, too.
+// Reports about buckets that cannot exist are dropped before any call to the table: a key that is too long would fail the
+// calls that carry the other reports too.
 func TestTallyOfNonsense(t *testing.T) {
 	t.Parallel()
 	for name, entity := range map[string]string{"too long": strings.Repeat("e", 3000), "no text": "a\xffb"} {

@@ -1,9 +1,9 @@
 // Package aggregate books usage from the stream of a DynamoDB table, and splits shards that are written to too often.
 //
-// A [Handler] is handed batches by Lambda's event source mapping. A [Reader] reads the stream itself: any number of
-// processes share its shards by leases in the table. Both only decide what to repeat: what a record counts for, and that
-// it counts once however often it is delivered, is the store's [dynamodb.Ledger].
+// A [Handler] receives batches from Lambda's event source mapping. A [Reader] reads the stream itself: any number of
+// processes share its shards through leases in the table. Both decide only what to retry. [dynamodb.Ledger] decides
+// what a record counts for, and counts it once however often it is delivered.
 //
-// Nothing here ever refills a bucket: a level is compared with a clock that goes on by itself, so that no debit waits
-// for anybody's write.
+// Nothing here refills a bucket: a bucket's level is compared with a clock that advances by itself, so no debit waits
+// for a write.
 package aggregate

@@ -25,7 +25,7 @@ const table = "t"
 
 var evening = time.Date(2026, time.March, 31, 22, 47, 0, 0, time.UTC)
 
-// open returns a store on a fake table, at a time.
+// open returns a store on a fake table, with the given clock.
 func open(tb testing.TB, fake *dynamotest.Fake, now func() time.Time) *dynamodb.Store {
 	tb.Helper()
 	if fake.Items(table) == nil {
@@ -41,7 +41,7 @@ func open(tb testing.TB, fake *dynamotest.Fake, now func() time.Time) *dynamodb.
 	return s
 }
 
-// family makes e#0 and e#1 children of team, and that one of org.
+// family makes e#0 and e#1 children of team, and team a child of org.
 func family(tb testing.TB, s *dynamodb.Store) {
 	tb.Helper()
 	for child, parent := range map[string]string{"e#0": "team", "e#1": "team", "team": "org"} {
@@ -52,13 +52,13 @@ func family(tb testing.TB, s *dynamodb.Store) {
 	}
 }
 
-// booked returns all that was consumed of tpm.
+// booked returns the total consumption of tpm.
 func booked(tb testing.TB, s *dynamodb.Store) map[synWindow]int64 {
 	tb.Helper()
 	return figures(tb, s, "tpm", func(f *store.LimitFigures) int64 { return f.Consumed() })
 }
 
-// figures returns some figure of a limit, of all windows.
+// figures returns one figure of a limit, for all windows.
 func figures(tb testing.TB, s *dynamodb.Store, limit string, figure func(*store.LimitFigures) int64) map[synWindow]int64 {
 	tb.Helper()
 	got := make(map[synWindow]int64)
@@ -86,11 +86,11 @@ func figures(tb testing.TB, s *dynamodb.Store, limit string, figure func(*store.
 	return got
 }
 
-// crash is the end of a process: nothing is tried again, and whether a call happened is not known.
+// crash simulates the end of a process: nothing is retried, and the outcome of a call in flight is unknown.
 var errCrash = errors.New("the process ended")
 
-// TestExact holds what was booked against what was debited, window by window, though readers crash before and after
-// their writes, batches come twice, in halves and late, two functions read each shard, buckets are split and born again.
+// TestExact compares what was booked with what was debited, window by window, although readers crash before and after
+// their writes, batches arrive twice, split and late, two functions read each shard, and buckets are split and recreated.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	debits, buckets := 50_000, 1000
@@ -100,7 +100,7 @@ func TestExact(t *testing.T) {
 		debits = 10_000
 	}
 	s := newSynthetic(1, buckets, evening)
-	s.debits(debits, 2*time.Hour+20*time.Minute) // over the end of a day and of a month
+	s.debits(debits, 2*time.Hour+20*time.Minute) // across the end of a day and of a month
 	var crashes atomic.Int64
 	var mu sync.Mutex
 	dice := rand.New(rand.NewPCG(3, 4))

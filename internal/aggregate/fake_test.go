@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// admin is the fake with what it takes to make a table.
+// admin is the fake with the methods needed to make a table.
 type admin struct{ *dynamotest.Fake }
 
-// Scan finds nothing in a table that was just made.
+// Scan finds nothing, as in a new table.
 func (admin) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
 	return &sdk.ScanOutput{}, nil
 }

@@ -15,17 +15,17 @@ import (
 
 // Config configures a [Handler] or a [Reader]. Store is required.
 type Config struct {
-	// Store is that of the table whose stream is read.
+	// Store is the store on the table whose stream is read.
 	Store *dynamodb.Store
-	// Retention says how long windows are kept.
+	// Retention is how long usage windows are kept.
 	Retention store.Retention
-	// NoSplit only warns of shards that are written to too often.
+	// NoSplit warns about shards that are written to too often, but does not split them.
 	NoSplit bool
-	// Log is told of hot buckets and of what could not be booked. Defaults to nowhere.
+	// Log receives hot buckets and records that could not be booked. Nil discards them.
 	Log *slog.Logger
 }
 
-// booker books batches, and looks after buckets that are hot.
+// booker books batches, and handles hot buckets.
 type booker struct {
 	cfg    Config
 	ledger *dynamodb.Ledger
@@ -40,7 +40,7 @@ func newBooker(cfg Config) *booker {
 	return b
 }
 
-// book books records, and returns those that were not counted by their place in the batch.
+// book books records. It returns the errors of those that were not counted, by index in the batch.
 func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecord]) (map[int]error, error) {
 	booked, err := b.ledger.Book(ctx, records)
 	if err != nil {
@@ -52,8 +52,8 @@ func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecor
 	return booked.Failed, nil
 }
 
-// cool splits a shard that is written to too often, or says why not. That it fails is no reason to read anything again:
-// it stays hot, or the processes that write to it split it.
+// cool splits a shard that is written to too often, or logs why it does not. A failure is no reason to read records
+// again: the shard stays hot, or the processes that write to it split it.
 func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
 	attrs := []slog.Attr{
 		slog.String("namespace", h.Bucket.Namespace), slog.String("entity", h.Bucket.Entity), slog.String("resource", h.Bucket.Resource),
@@ -69,9 +69,9 @@ func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
 	b.log.LogAttrs(ctx, slog.LevelWarn, "hot bucket", append(attrs, slog.Bool("split", split))...)
 }
 
-// Handler returns what books the batches that an event source mapping hands over, with partial responses: the records
-// that could not be counted are delivered again with all that come after them, which counts nothing twice. One that
-// cannot be read fails alone. An error says that nothing was counted.
+// Handler returns a function that books the batches of an event source mapping and returns partial responses: if a
+// record could not be counted, it and all later records are delivered again, which counts nothing twice. A record
+// that cannot be read fails alone. If the function returns an error, nothing was counted.
 func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 	b := newBooker(cfg)
 	return func(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
@@ -84,14 +84,14 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 			if err, ok := failed[i]; ok {
 				number := e.Records[i].Change.SequenceNumber
 				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: number})
-				b.log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("record", number), slog.String("error", err.Error()))
+				b.log.LogAttrs(ctx, slog.LevelError, "a record was not counted", slog.String("record", number), slog.String("error", err.Error()))
 			}
 		}
 		return resp, nil
 	}
 }
 
-// converted yields records in the store's form, one at a time: all of them would take as much memory once more.
+// converted yields records in the store's form, one at a time; converting all of them would double the memory.
 func converted(records []events.DynamoDBEventRecord) iter.Seq[dynamodb.StreamRecord] {
 	return func(yield func(dynamodb.StreamRecord) bool) {
 		for i := range records {
@@ -108,13 +108,13 @@ func converted(records []events.DynamoDBEventRecord) iter.Seq[dynamodb.StreamRec
 	}
 }
 
-// concerns reports whether an item may have to do with usage: what else there is in the table need not be converted.
+// concerns reports whether an item may affect usage. Other items in the table need not be converted.
 func concerns(keys map[string]events.DynamoDBAttributeValue) bool {
 	sk, ok := keys["SK"]
 	return ok && sk.DataType() == events.DataTypeString && slices.Contains([]string{"#STATE", "#COUNTS"}, sk.String())
 }
 
-// attributes converts an image to the SDK's form. Kinds that weir does not write become what no reader takes.
+// attributes converts an image to the SDK's form. Types that weir does not write become a value that no reader accepts.
 func attributes(image map[string]events.DynamoDBAttributeValue) map[string]types.AttributeValue {
 	if len(image) == 0 {
 		return nil

@@ -65,7 +65,7 @@ func wire(image map[string]types.AttributeValue) map[string]events.DynamoDBAttri
 	return out
 }
 
-// taken returns the records since the last time.
+// taken returns the records since the previous call.
 func (st *stage) taken() []events.DynamoDBEventRecord {
 	records := st.records
 	st.records = nil
@@ -104,13 +104,13 @@ var (
 	bounty = &store.Limit{Name: "tpm", Amount: 1e6, Period: time.Minute, Burst: 1e6}
 )
 
-// A bucket that expires, is born again, and is reset counts all that it was debited, each in its hour, though the batch
-// comes again, and again in another order.
+// A bucket that expires, is recreated and is reset counts everything debited from it, each debit in its hour, although
+// the batch is redelivered, and redelivered again out of order.
 func TestBirths(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	handle := aggregate.Handler(aggregate.Config{Store: st.store})
-	if _, err := handle(t.Context(), events.DynamoDBEvent{}); err != nil { // from now on
+	if _, err := handle(t.Context(), events.DynamoDBEvent{}); err != nil { // usage is kept from now on
 		t.Fatal(err)
 	}
 	st.take(t, alice, bounty, 10)
@@ -141,7 +141,7 @@ func TestBirths(t *testing.T) {
 	}
 }
 
-// One that cannot be read fails alone; what it would have told, the next record tells.
+// An unreadable record fails alone; the next record carries its information.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -168,7 +168,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A table that was used before anybody kept usage begins at zero.
+// A table that was in use before usage was kept starts at zero.
 func TestBeginsNow(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -185,7 +185,7 @@ func TestBeginsNow(t *testing.T) {
 	}
 }
 
-// What is written to at four fifths of what one item can be, for two seconds, is warned of and split, once.
+// An item written at four fifths of one item's maximum rate for two seconds causes a warning, and is split once.
 func TestSplitsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -198,7 +198,7 @@ func TestSplitsWhatIsHot(t *testing.T) {
 			st.clock.Advance(time.Second / time.Duration(n))
 		}
 	}
-	for _, writes := range []int{700, 700, 700, 900} { // seconds of so many: not hot for long enough
+	for _, writes := range []int{700, 700, 700, 900} { // writes in each second: not hot for long enough
 		hot(writes)
 	}
 	batch := st.taken()
@@ -239,15 +239,15 @@ func TestSplitsWhatIsHot(t *testing.T) {
 	}
 }
 
-// The seed's aggregator refills a bucket before the batch's consumption exhausts what was last written, since its fast
-// write compares with tokens that only a slow write or the aggregator adds to. Here the same traffic, 10 requests a
-// second of a limit that gives as many, is admitted with one write each, none refused, none read, and nobody
-// else writing to the bucket.
+// The original aggregator refills a bucket before the batch's consumption exhausts what was last written, because its
+// fast write compares with tokens that only a slow write or the aggregator adds. Here the same traffic, 10 requests a
+// second under a limit that issues as many, is admitted with one write each: no refusals, no reads, and no other writer
+// to the bucket.
 func TestNoDebitWaitsForARefill(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	limit := &store.Limit{Name: "rps", Amount: 10_000, Period: time.Second, Burst: 20_000}
-	st.take(t, alice, limit, 20_000) // all there is
+	st.take(t, alice, limit, 20_000) // everything available
 	st.clock.Advance(time.Second)
 	before := st.fake.Calls()
 	const requests = 2000

@@ -5,13 +5,13 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 )
 
-// streamed is concerns for what the streams' client reads.
+// streamed is [concerns] for the types of the streams client.
 func streamed(keys map[string]streamtypes.AttributeValue) bool {
 	sk, ok := keys["SK"].(*streamtypes.AttributeValueMemberS)
 	return ok && (sk.Value == "#STATE" || sk.Value == "#COUNTS")
 }
 
-// image is attributes for what the streams' client reads.
+// image is [attributes] for the types of the streams client.
 func image(in map[string]streamtypes.AttributeValue) map[string]types.AttributeValue {
 	if len(in) == 0 {
 		return nil

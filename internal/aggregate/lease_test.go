@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Who reads a shard of the stream, and how far, is remembered while somebody reads it, and for longer than the stream has any
-// record of it: not for ever, though the shard was never read to its end.
+// Each reader's position in a shard is kept while the shard is read, and for longer than the stream retains records. It
+// is not kept forever, even if the shard was never read to its end.
 func TestLeasesEnd(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

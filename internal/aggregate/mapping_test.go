@@ -11,22 +11,23 @@ import (
 
 type handler = func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
 
-// mapping delivers the shards of a stream as Lambda's event source mapping does, with partial responses and bisection:
-// in order, one batch at a time; from the first record that failed, all again, in halves where there is more than one,
-// which costs no retry; one that fails alone as often as it may be retried goes to the failure destination. What is
-// throttled was never invoked and is no try; what was answered may be delivered again all the same.
+// mapping delivers the shards of a stream as Lambda's event source mapping does, with partial responses and bisection: in
+// order, one batch at a time. After a failure it redelivers from the first failed record, split in halves if there is
+// more than one, which uses no retry. A record that fails alone is retried up to the limit, and then goes to the failure
+// destination. A throttled invocation never happened and uses no retry; a batch that was answered may still be
+// redelivered.
 type mapping struct {
 	handle  handler
 	batch   int
 	retries int
 
-	again, throttled float64 // how probable
+	again, throttled float64 // probabilities
 
 	dice      *rand.Rand
 	throttles int
 	repeats   int
 	bisected  int
-	lost      []string // what the failure destination was handed
+	lost      []string // records sent to the failure destination
 }
 
 func (m *mapping) deliver(t *testing.T, shard []events.DynamoDBEventRecord) {
@@ -69,7 +70,7 @@ func (m *mapping) invoke(ctx context.Context, batch []events.DynamoDBEventRecord
 	}
 }
 
-// The mapping is what the tests of others stand on.
+// Other tests rely on the mapping.
 func TestMapping(t *testing.T) {
 	t.Parallel()
 	var calls []int

@@ -17,41 +17,41 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// Streams is what a reader calls of the streams' client.
+// Streams is the part of the streams client that a reader calls.
 type Streams interface {
 	// DescribeStream lists the shards of a stream.
 	DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error)
-	// GetShardIterator tells where to read on in one.
+	// GetShardIterator returns an iterator from which to read a shard.
 	GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error)
-	// GetRecords reads on.
+	// GetRecords reads the next records.
 	GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error)
 }
 
-// Reader reads the stream of a table and books it, together with the readers of other processes: each shard has one of
-// them, by a lease in the table, after the shard from which it was split was read to its end. One that dies leaves its
-// shards to the others within LeaseFor, which read on where it has counted to.
+// Reader reads the stream of a table and books it, together with the readers of other processes. Each shard is read
+// by one of them at a time, which holds a lease in the table, and only after its parent shard was read to the end. If
+// a reader dies, others take over its shards within LeaseFor, from the last record it counted.
 type Reader struct {
-	// Config is what is booked, and how.
+	// Config says what is booked, and how.
 	Config
 
-	// Streams makes the calls, of the stream ARN.
+	// Streams makes the calls. ARN is the stream's.
 	Streams Streams
 	ARN     string
-	// LeaseFor is for how long a reader that is not heard of keeps its shards. Defaults to 30 s.
+	// LeaseFor is how long a silent reader keeps its shards. The default is 30 s.
 	LeaseFor time.Duration
-	// Poll is how long to wait after a look that found nothing new. Defaults to 1 s.
+	// Poll is how long to wait after a read that found nothing new. The default is 1 s.
 	Poll time.Duration
-	// Batch is how many records are booked at once, at most. The more, the fewer writes. Defaults to 5,000.
+	// Batch is the maximum number of records booked at once. Larger batches need fewer writes. The default is 5,000.
 	Batch int
 
 	owner string
 	book  *booker
 	mu    sync.Mutex
-	mine  map[string]context.CancelFunc // shards that are being read
+	mine  map[string]context.CancelFunc // shards being read
 	wg    sync.WaitGroup
 }
 
-// Run reads until ctx ends, which is no error. What was counted by then is kept; the leases are given up.
+// Run reads until ctx is done, which is not an error. Everything counted by then is kept; the leases are released.
 func (r *Reader) Run(ctx context.Context) error {
 	if r.LeaseFor == 0 {
 		r.LeaseFor = 30 * time.Second
@@ -74,7 +74,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		case err != nil && first:
 			return err
 		case err != nil:
-			r.book.log.LogAttrs(ctx, slog.LevelError, "read the stream", slog.String("error", err.Error()))
+			r.book.log.LogAttrs(ctx, slog.LevelError, "the stream could not be read", slog.String("error", err.Error()))
 		}
 		if !wait(ctx, min(5*r.Poll, r.LeaseFor/3)) {
 			return nil
@@ -82,7 +82,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// wait reports whether ctx is still there after a while.
+// wait sleeps for d and reports whether ctx is still alive.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -94,7 +94,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// share looks which shards there are, and takes this reader's part of those that can be read.
+// share lists the shards, and takes this reader's share of those that can be read.
 func (r *Reader) share(ctx context.Context) error {
 	shards, err := r.shards(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Reader) share(ctx context.Context) error {
 		}
 		held[r.owner]++
 	}
-	// One at a time from who has more than their part.
+	// Take one shard at a time from a reader that holds more than its share.
 	for _, id := range open {
 		if from := leases[id].Owner; from != r.owner && held[r.owner] < fair && held[from] > fair && leases[id].Until.After(now) {
 			return r.take(ctx, id, from)
@@ -137,7 +137,7 @@ func (r *Reader) share(ctx context.Context) error {
 	return nil
 }
 
-// shards returns the shards of the stream with the one that each was split from.
+// shards returns the shards of the stream, each with its parent.
 func (r *Reader) shards(ctx context.Context) (map[string]string, error) {
 	parents := make(map[string]string)
 	in := &dynamodbstreams.DescribeStreamInput{StreamArn: &r.ARN}
@@ -155,7 +155,7 @@ func (r *Reader) shards(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// take leases a shard, if it is still to be had, and begins to read it.
+// take leases a shard if it is still available, and starts reading it.
 func (r *Reader) take(ctx context.Context, id, from string) error {
 	r.mu.Lock()
 	_, reading := r.mine[id]
@@ -180,7 +180,7 @@ func (r *Reader) take(ctx context.Context, id, from string) error {
 		}()
 		s := &shardReader{Reader: r, lease: lease, kept: time.Now()}
 		if err := s.read(ctx); err != nil && ctx.Err() == nil {
-			r.book.log.LogAttrs(ctx, slog.LevelError, "read a shard", slog.String("shard", id), slog.String("error", err.Error()))
+			r.book.log.LogAttrs(ctx, slog.LevelError, "a shard could not be read", slog.String("shard", id), slog.String("error", err.Error()))
 		}
 	})
 	return nil
@@ -195,10 +195,10 @@ type shardReader struct {
 	iterator *string
 }
 
-// errLost says that another reader has the shard.
+// errLost reports that another reader has taken the shard.
 var errLost = errors.New("another reader has taken the shard")
 
-// read reads until the shard's end, or until the lease is lost.
+// read reads until the end of the shard, or until the lease is lost.
 func (s *shardReader) read(ctx context.Context) error {
 	defer s.leave(ctx)
 	for {
@@ -227,7 +227,7 @@ func (s *shardReader) read(ctx context.Context) error {
 	}
 }
 
-// keep tells how far the shard was read, and keeps it.
+// keep stores how far the shard was read, and renews the lease.
 func (s *shardReader) keep(ctx context.Context) error {
 	_, ok, err := s.Store.KeepStream(ctx, s.lease, s.LeaseFor)
 	if err == nil && !ok {
@@ -237,17 +237,17 @@ func (s *shardReader) keep(ctx context.Context) error {
 	return err
 }
 
-// leave gives the lease up, so that others need not wait.
+// leave releases the lease, so that other readers need not wait for it to expire.
 func (s *shardReader) leave(ctx context.Context) {
 	if s.lease.Done {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.LeaseFor/3)
 	defer cancel()
-	_, _, _ = s.Store.KeepStream(ctx, s.lease, -time.Second) // else its time runs out
+	_, _, _ = s.Store.KeepStream(ctx, s.lease, -time.Second) // if this fails, the lease expires
 }
 
-// gather reads what there is, at most a batch. last is the sequence number of the last record.
+// gather reads the available records, at most one batch. last is the sequence number of the last record.
 func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamRecord, last string, ended bool, err error) {
 	seen := 0
 	for seen < s.Batch {
@@ -264,8 +264,8 @@ func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamReco
 			s.iterator = nil
 			continue
 		case errors.As(err, &trimmed):
-			// What is gone is made up by what comes.
-			s.book.log.LogAttrs(ctx, slog.LevelWarn, "records were lost: the stream keeps them for a day", slog.String("shard", s.lease.Shard))
+			// Later records make up for the lost ones.
+			s.book.log.LogAttrs(ctx, slog.LevelWarn, "records were lost: a stream keeps records for only a day", slog.String("shard", s.lease.Shard))
 			s.lease.After, s.iterator = "", nil
 			continue
 		case err != nil:
@@ -292,7 +292,7 @@ func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamReco
 	return records, last, false, nil
 }
 
-// seek sets the iterator behind the last record that was read.
+// seek sets the iterator to just after the last record read.
 func (s *shardReader) seek(ctx context.Context, last string) error {
 	in := &dynamodbstreams.GetShardIteratorInput{
 		StreamArn: &s.ARN, ShardId: &s.lease.Shard, ShardIteratorType: streamtypes.ShardIteratorTypeTrimHorizon,
@@ -316,7 +316,7 @@ func (s *shardReader) seek(ctx context.Context, last string) error {
 	return nil
 }
 
-// bookAll books records, again and again until all are counted but those that nobody can read.
+// bookAll books records, and retries until all are counted except those that cannot be read at all.
 func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamRecord) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, s.LeaseFor/6) {
 		failed, err := s.book.book(ctx, slices.Values(records))
@@ -328,7 +328,7 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 			switch cause := failed[i]; {
 			case cause == nil:
 			case errors.Is(cause, dynamodb.ErrPoison):
-				s.book.log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("shard", s.lease.Shard), slog.String("error", cause.Error()))
+				s.book.log.LogAttrs(ctx, slog.LevelError, "a record was not counted", slog.String("shard", s.lease.Shard), slog.String("error", cause.Error()))
 			default:
 				left, err = append(left, records[i]), cause
 			}
@@ -336,7 +336,7 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 		if len(left) == 0 {
 			return nil
 		}
-		s.book.log.LogAttrs(ctx, slog.LevelWarn, "repeat", slog.String("shard", s.lease.Shard), slog.Int("records", len(left)), slog.String("error", err.Error()))
+		s.book.log.LogAttrs(ctx, slog.LevelWarn, "booking failed: trying again", slog.String("shard", s.lease.Shard), slog.Int("records", len(left)), slog.String("error", err.Error()))
 		records = left
 		if !wait(ctx, pause) {
 			return ctx.Err()

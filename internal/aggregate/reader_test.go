@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestReader holds what readers book of a real stream against what stores admitted, in total and window by window: debits of
-// many callers that share writes, over the end of a day and of a month, with shards that split, items that are born again,
-// takes that another bucket refuses, tokens that are given back, a reader that dies with its leases, records that come
-// twice, and transactions of which it is not known whether they happened.
+// TestReader compares what readers book from a real stream with what stores admitted, in total and window by window:
+// debits by many callers that share writes, across the end of a day and of a month, with shards that split, items that
+// are recreated, takes that another bucket refuses, returned tokens, a reader that dies holding its leases, records that
+// arrive twice, and transactions with unknown outcome.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	b := newBusy(t)
@@ -55,7 +55,7 @@ func TestReader(t *testing.T) {
 	t.Logf("%d debits in %v, booked after %v: %d splits, %d births, %d refused, %d faults, %d records twice",
 		debits, took, time.Since(began), b.splits, b.births, b.refused.Load(), b.faults.Load(), b.again.Load())
 
-	// Read all over again, it is what it was.
+	// Reading everything again changes nothing.
 	end()
 	leases := b.forgetLeases()
 	end, _ = b.read(batch)
@@ -75,21 +75,21 @@ func TestReader(t *testing.T) {
 	b.awaitBooked()
 }
 
-// before reports whether one sequence number comes before another.
+// before reports whether one sequence number precedes another.
 func before(a, b string) bool { return len(a) < len(b) || len(a) == len(b) && a < b }
 
-// until waits until something is so, or a test has no time for it.
+// until waits until a condition holds, and fails the test if that takes too long.
 func (b *busy) until(so func() bool) bool {
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline) && !b.Failed(); { // real time: the stream is another process's
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline) && !b.Failed(); { // real time: another process provides the stream
 		if so() {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond) // real time: the stream is another process's
+		time.Sleep(20 * time.Millisecond) // real time: another process provides the stream
 	}
 	return false
 }
 
-// awaitBooked waits until all that was admitted is booked, and nothing else.
+// awaitBooked waits until exactly what was admitted is booked.
 func (b *busy) awaitBooked() {
 	b.Helper()
 	var got, requests map[synWindow]int64
@@ -123,14 +123,14 @@ func (b *busy) awaitBooked() {
 	report(b.T, requests, b.requests)
 }
 
-// booked reads what was consumed of tpm, and how many requests were counted.
+// booked reads the consumption of tpm and the number of requests counted.
 func (b *busy) booked(got, requests *map[synWindow]int64) map[synWindow]int64 {
 	b.Helper()
 	*got, *requests = booked(b, b.operator), figures(b, b.operator, "", func(f *store.LimitFigures) int64 { return f.Requests })
 	return *got
 }
 
-// forgetLeases has nobody know how far the stream was read, and returns what was known.
+// forgetLeases removes all read positions of the stream, and returns what they were.
 func (b *busy) forgetLeases() map[string]dynamodb.StreamLease {
 	b.Helper()
 	leases, err := b.operator.StreamLeases(b.Context())

@@ -20,10 +20,9 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestRequests holds the requests that are booked against the takes that were admitted: of callers that share writes, on
-// buckets that are split, with parents that refuse most, calls that are never made, callers that give up, and answers that
-// are lost. A request whose answer was lost may be counted twice, as its tokens are: then and always, a request is counted if
-// its tokens are.
+// TestRequests compares booked requests with admitted takes: callers share writes, buckets are split, parents refuse most
+// requests, calls are never made, callers give up, and answers are lost. A request whose answer was lost may be counted
+// twice, like its tokens: a request is counted exactly when its tokens are.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -47,7 +46,7 @@ func requests(t *testing.T, lost bool) {
 		return dice.IntN(n)
 	}
 	fails := func(op string, err error) error {
-		time.Sleep(time.Duration(1+roll(3)) * time.Millisecond) // real time: none, this is a bubble
+		time.Sleep(time.Duration(1+roll(3)) * time.Millisecond) // real time: none; this is a bubble
 		if op == "UpdateItem" && roll(10) == 0 {
 			return err
 		}
@@ -81,7 +80,7 @@ func requests(t *testing.T, lost bool) {
 					}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				if caller == 3 { // who has no time
+				if caller == 3 { // this caller gives up early
 					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(roll(6))*time.Millisecond)
 				}
 				out, err := s.Take(ctx, store.Take{Debits: debits})

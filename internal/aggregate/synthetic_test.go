@@ -12,15 +12,15 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// epoch is what an item's times are counted from.
+// epoch is the origin of item times.
 var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// synthetic makes the stream of a table whose buckets are debited, split, expired and born again, as docs/format says
-// that items are, and keeps count of what was debited.
+// synthetic makes the stream of a table whose buckets are debited, split, expired and recreated, with items as described
+// in docs/format, and totals what was debited.
 type synthetic struct {
 	dice    *rand.Rand
 	now     time.Time
-	shards  [][]events.DynamoDBEventRecord // of the stream
+	shards  [][]events.DynamoDBEventRecord // shards of the stream
 	number  int
 	buckets []*synBucket
 	want    map[synWindow]int64 // debited less returned, in millitokens
@@ -69,7 +69,7 @@ func (s *synthetic) born(b *synBucket, shard, shards int) *synItem {
 	return &synItem{bucket: b, shard: shard, shards: shards, id: s.dice.Uint64() >> 1}
 }
 
-// debits makes n debits over a time.
+// debits makes n debits spread over a duration.
 func (s *synthetic) debits(n int, over time.Duration) {
 	step := over / time.Duration(n)
 	for range n {
@@ -80,7 +80,7 @@ func (s *synthetic) debits(n int, over time.Duration) {
 		case p < 2 && len(b.items) < 8:
 			s.split(it)
 		case p < 4 && len(b.items) == 1 && it.image != nil:
-			s.emit(it, nil) // its time was up
+			s.emit(it, nil) // the item had expired
 			*it = *s.born(b, 0, 1)
 			s.births++
 		}
@@ -102,7 +102,7 @@ func (s *synthetic) debits(n int, over time.Duration) {
 	}
 }
 
-// split has half of an item's shard go over to another.
+// split gives half of an item's shard to a new item.
 func (s *synthetic) split(it *synItem) {
 	if it.image == nil {
 		return
@@ -158,7 +158,7 @@ func (s *synthetic) emit(it *synItem, image map[string]events.DynamoDBAttributeV
 	s.shards[at] = append(s.shards[at], r)
 }
 
-// count books a debit where it belongs.
+// count adds a debit to the windows where it belongs.
 func (s *synthetic) count(in map[synWindow]int64, b *synBucket, amount int64) {
 	day := time.Date(s.now.Year(), s.now.Month(), s.now.Day(), 0, 0, 0, 0, time.UTC)
 	for w, start := range map[store.Window]time.Time{

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// undocumented reports exported names without a comment: functions, types, their methods and those of interfaces, and
-// constants and variables, for which the comment of their group will do.
+// undocumented reports exported names without a comment: functions, types, their methods, interface methods, and
+// constants and variables, for which a comment on their group is enough.
 func undocumented(s source) []string {
 	if !s.isPublic() || s.isGenerated() {
 		return nil
@@ -56,7 +56,7 @@ func methods(spec *ast.TypeSpec) []*ast.Field {
 	return slices.DeleteFunc(slices.Clone(iface.Methods.List), func(f *ast.Field) bool { return len(f.Names) == 0 })
 }
 
-// receiver returns the name in T, *T, T[P] and T[P, Q].
+// receiver returns the type name in T, *T, T[P] and T[P, Q].
 func receiver(expr ast.Expr) *ast.Ident {
 	switch x := expr.(type) {
 	case *ast.StarExpr:

@@ -1,7 +1,7 @@
-// Package arch holds the rules of the tree as tests: who may link whom (imports_test.go, its table in rules_test.go),
-// what a source file owes its readers (source_test.go), what a tracked file must not say (tracked_test.go) and what the
-// linker must still be able to prune (prune_test.go).
+// Package arch holds the rules of the source tree as tests: which package may link which (imports_test.go, with its
+// table in rules_test.go), what every source file must do for its readers (source_test.go), what a tracked file must
+// not say (tracked_test.go), and what the linker must still be able to prune (prune_test.go).
 //
-// Each rule is a function from facts to violations, fed with the tree by one test and with a violation by another, so
-// that none is a check that cannot fail.
+// Each rule is a function from facts to violations. One test feeds it the tree and another feeds it a violation, so
+// that no check is one that cannot fail.
 package arch

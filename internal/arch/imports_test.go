@@ -16,14 +16,14 @@ import (
 
 const (
 	module = "github.com/weirlimits/weir"
-	// root is where the module lies, seen from here.
+	// root is the module's directory, relative to this package.
 	root = "../.."
 	// shipped are the build tags of the binaries.
 	shipped = "grpcnotrace,lambda.norpc"
 )
 
-// graph maps a package to what it imports outside of tests. The module's own packages go by their directory, the root
-// by "."; the standard library's import nothing here.
+// graph maps a package to its imports outside of tests. The module's own packages are named by directory, the root by
+// "."; standard library packages have no imports here.
 type graph map[string][]string
 
 func (g graph) std(pkg string) bool { return g[pkg] == nil }
@@ -40,7 +40,7 @@ func (g graph) own(pattern string) []string {
 	return pkgs
 }
 
-// linked returns the shortest road from pkg to each package that it links.
+// linked returns, for each package that pkg links, the shortest import path to it.
 func (g graph) linked(pkg string) map[string]string {
 	road := map[string]string{pkg: pkg}
 	for queue := []string{pkg}; len(queue) > 0; queue = queue[1:] {
@@ -56,7 +56,7 @@ func (g graph) linked(pkg string) map[string]string {
 	return road
 }
 
-// check returns how the packages of a rule break it.
+// check returns the violations of a rule.
 func (g graph) check(r rule) []string {
 	var broken []string
 	for _, pkg := range g.own(r.room) {
@@ -78,7 +78,7 @@ func (g graph) check(r rule) []string {
 	return broken
 }
 
-// matches reports whether a package is meant by a pattern: itself, or by x/... x and all beneath; by ... all.
+// matches reports whether a pattern matches a package: x matches itself, x/... also everything below, and ... everything.
 func matches(pattern, pkg string) bool {
 	prefix, deep := strings.CutSuffix(pattern, "...")
 	if !deep {
@@ -91,7 +91,7 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
 }
 
-// load reads the graph of the module as it is shipped.
+// load reads the import graph of the module as shipped.
 func load(t *testing.T) graph {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags="+shipped, "-json=ImportPath,Imports,Standard", "./...")
@@ -127,7 +127,7 @@ func load(t *testing.T) graph {
 	}
 }
 
-// local names a package as the rules do.
+// local converts a package path to the form that the rules use.
 func local(path string) string {
 	if path == module {
 		return "."
@@ -151,7 +151,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Each rule reports its own example, directly and through a package that it allows, and nothing in what it allows.
+// Each rule reports its own example, directly and through a package that it allows, and reports nothing that it allows.
 func TestImportRulesCatch(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules {
@@ -179,7 +179,7 @@ func TestImportRulesCatch(t *testing.T) {
 				t.Errorf("allowed: %q", got)
 			}
 			if g.std(g[pkg][0]) {
-				return // allows the standard library alone
+				return // only the standard library is allowed
 			}
 
 			g[g[pkg][0]] = []string{r.catches}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// callers links a program as it is shipped and returns the reachable functions that call methods by name. One of them
-// is enough for the linker to keep every method of every type, which doubles the binary.
+// callers links a program as shipped and returns the reachable functions that call methods by name. A single one makes
+// the linker keep every method of every type, which doubles the binary.
 func callers(t *testing.T, dir, pkg string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags="+shipped, "-ldflags=-dumpdep",

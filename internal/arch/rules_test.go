@@ -2,19 +2,19 @@ package arch_test
 
 import "slices"
 
-// rule says what the packages of a room may link. Exactly one of only and never decides; with neither, the standard
-// library alone.
+// rule says which packages the packages of a room may link. Of only and never, exactly one applies; with neither, only
+// the standard library is allowed.
 type rule struct {
-	room    string   // a pattern, as of the graph
-	only    []string // all that it may link beside the standard library
-	never   []string // what it must not link
-	except  []string // packages of the room that are free to
-	direct  bool     // what it imports itself counts, not what that links
+	room    string   // a pattern, as in matches
+	only    []string // all that it may link besides the standard library
+	never   []string // must not be linked
+	except  []string // packages of the room that are exempt
+	direct  bool     // the rule covers direct imports only
 	why     string
-	catches string // something that it must not link
+	catches string // an example of a forbidden package
 }
 
-// Groups of packages that several rules name. x/sync is allowed wherever the standard library is.
+// Groups of packages that several rules use. x/sync is allowed wherever the standard library is.
 var (
 	core      = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
 	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalog", "internal/table", "golang.org/x/sync/..."}

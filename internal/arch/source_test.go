@@ -40,7 +40,7 @@ func (s source) isGenerated() bool {
 	return strings.HasSuffix(s.path, ".pb.go") || strings.HasSuffix(s.path, "_templ.go") || ast.IsGenerated(s.file)
 }
 
-// isPublic reports whether users can import what the file declares.
+// isPublic reports whether users can import the file's package.
 func (s source) isPublic() bool {
 	return s.file.Name.Name != "main" && !strings.HasSuffix(s.path, "_test.go") &&
 		!slices.Contains(strings.Split(s.path, "/"), "internal")
@@ -50,7 +50,7 @@ func (s source) at(n ast.Node, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: ", s.path, s.fset.Position(n.Pos()).Line) + fmt.Sprintf(format, args...)
 }
 
-// tooLong reports a file that should be two.
+// tooLong reports a file that should be split.
 func tooLong(s source) []string {
 	if s.isGenerated() || s.lines <= maxLines {
 		return nil
@@ -60,8 +60,8 @@ func tooLong(s source) []string {
 
 var excused = regexp.MustCompile(`^// (real|virtual) time: \S`)
 
-// sleeps reports tests that wait in real time without saying why. Inside a synctest bubble a sleep costs nothing: one
-// made in place or by a helper called bubble. Where neither is in sight the line says "// virtual time:".
+// sleeps reports tests that wait in real time without saying why. A sleep inside a synctest bubble costs nothing, if the
+// bubble is made in place or by a helper named bubble. Where neither is visible, the line says "// virtual time:".
 func sleeps(s source) []string {
 	if !s.isTest() {
 		return nil
@@ -111,7 +111,7 @@ func isSelector(expr ast.Expr, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// opensDriver reports files of the command, but those that open stores and doctor.go, that know a durable driver.
+// opensDriver reports files of the command that import a durable driver, except those that open stores and doctor.go.
 func opensDriver(s source) []string {
 	base := path.Base(s.path)
 	if path.Dir(s.path) != "internal/cli" || s.isTest() || base == "open.go" || strings.HasPrefix(base, "open_") || base == "doctor.go" {
@@ -127,7 +127,7 @@ func opensDriver(s source) []string {
 	return found
 }
 
-// uncommented reports the directories of sources, tests apart, in which no file has a package comment.
+// uncommented reports source directories, tests aside, in which no file has a package comment.
 func uncommented(all []source) []string {
 	has := make(map[string]bool)
 	for _, s := range all {
@@ -144,7 +144,7 @@ func uncommented(all []source) []string {
 	return found
 }
 
-// sources parses every Go file of the repository, the nested modules' too.
+// sources parses every Go file of the repository, including the nested modules.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source

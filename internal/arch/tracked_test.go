@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// unspeakable is what is true of one machine only, and so has no place in the repository.
+// unspeakable is text that is true of one machine only, and so must not be in the repository.
 var unspeakable = []struct {
 	what string
 	re   *regexp.Regexp
@@ -21,7 +21,7 @@ var unspeakable = []struct {
 	{"the setting of a package registry", regexp.MustCompile(`(?i)\bgoproxy=\S|index[-]url|^registry=|"resolved": *"https?:`)},
 }
 
-// says reports the lines of a text that say what they should not. A NUL makes a file binary.
+// says reports the lines of a text that match unspeakable. A file with a NUL is binary.
 func says(name string, text []byte) []string {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return nil
@@ -54,7 +54,7 @@ func TestTrackedFiles(t *testing.T) {
 	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if os.IsNotExist(err) {
-			continue // deleted, not yet staged
+			continue // deleted, but not staged yet
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestUnspeakableCaught(t *testing.T) {
 		text string
 		want int
 	}{
-		// Put together here, lest this file be reported.
+		// Concatenated here, so that this file is not reported itself.
 		{"cd /wor" + "k/main", 1},
 		{"/ro" + "ot/go/pkg", 1},
 		{`"/ho` + `me/ann/weir"`, 1},

@@ -30,7 +30,7 @@ func shortens(s source) (names []string) {
 	return names
 }
 
-// What the race detector has no time for in the DynamoDB store is tested without it: make test says by name what.
+// Tests of the DynamoDB store that are too slow for the race detector also run without it: make test lists them by name.
 func TestUnracedAreRun(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))

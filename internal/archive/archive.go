@@ -1,9 +1,9 @@
-// Package archive keeps audit events beyond their time in the table: as gzipped lines of JSON in a bucket or a folder,
-// divided by namespace and by the day of each event. docs/guide/lambda.md is the manual.
+// Package archive keeps audit events after they expire from the table, as gzipped lines of JSON in a bucket or a
+// directory, partitioned by namespace and by the day of each event. docs/guide/lambda.md is the manual.
 //
-// An object is named after what is in it, so that whatever is archived again overwrites itself. Where a batch is
-// delivered again with other bounds, an event may lie in two objects; its namespace and id tell, and [Read] returns it
-// once.
+// An object is named after its content, so archiving the same events again overwrites the same object. If a batch is
+// redelivered with other boundaries, an event may be in two objects; [Read] recognizes it by its namespace and ID,
+// and returns it once.
 package archive
 
 import (
@@ -24,13 +24,13 @@ import (
 
 // Event is one line of the archive.
 type Event struct {
-	Namespace string `json:"namespace"` // the opaque id; "_" for what became of namespaces and of secrets
+	Namespace string `json:"namespace"` // the opaque ID; "_" for events about namespaces and secrets
 	weir.AuditEvent
 }
 
-// Putter is where objects are written.
+// Putter is a place where objects are written.
 type Putter interface {
-	// Put writes an object, over one of that name.
+	// Put writes an object, overwriting any of that name.
 	Put(ctx context.Context, name string, content []byte) error
 }
 
@@ -43,7 +43,7 @@ type Bucket interface {
 	Get(ctx context.Context, name string) ([]byte, error)
 }
 
-// FromRecord returns the event that a record of [store.KindAudit] holds.
+// FromRecord returns the event held by a record of [store.KindAudit].
 func FromRecord(k store.Key, value []byte) (Event, error) {
 	e := Event{Namespace: k.Namespace}
 	if err := json.Unmarshal(value, &e.AuditEvent); err != nil {
@@ -56,7 +56,7 @@ func FromRecord(k store.Key, value []byte) (Event, error) {
 	return e, nil
 }
 
-// root is what all names begin with.
+// root is the prefix of all names.
 const root = "audit/"
 
 const suffix = ".jsonl.gz"
@@ -66,13 +66,13 @@ var (
 	unescaper = strings.NewReplacer("%2F", "/", "%5C", "\\", "%25", "%")
 )
 
-// day is what the names of a namespace's events of one day begin with.
+// day returns the name prefix of a namespace's events of one day.
 func day(namespace string, at time.Time) string {
 	return root + "namespace=" + escaper.Replace(namespace) + "/dt=" + at.UTC().Format(time.DateOnly) + "/"
 }
 
-// Write writes events, an object for each namespace and day. Objects are written although others failed; the events of
-// those that failed are returned with the error.
+// Write writes events, one object for each namespace and day. If some objects fail, the others are still written; the
+// events of the failed objects are returned with the error.
 func Write(ctx context.Context, to Putter, events []Event) (failed []Event, err error) {
 	slices.SortFunc(events, func(a, b Event) int {
 		return strings.Compare(day(a.Namespace, a.At)+a.ID, day(b.Namespace, b.At)+b.ID)
@@ -91,14 +91,14 @@ func Write(ctx context.Context, to Putter, events []Event) (failed []Event, err 
 	return failed, err
 }
 
-// put writes an object of events of one day.
+// put writes an object with events of one day.
 func put(ctx context.Context, to Putter, part string, events []Event) error {
 	var lines, packed bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
 	for i := range events {
 		if i > 0 && events[i].ID == events[i-1].ID {
-			continue // the same batch holds it twice
+			continue // the batch holds this event twice
 		}
 		if err := enc.Encode(events[i]); err != nil {
 			return fmt.Errorf("archive audit event %s: %w", events[i].ID, err)

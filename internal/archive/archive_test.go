@@ -26,7 +26,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// folder is a bucket in memory. Puts of names that contain broken fail.
+// folder is a bucket in memory. Puts to names that contain broken fail.
 type folder struct {
 	objects map[string][]byte
 	puts    int
@@ -45,7 +45,7 @@ func (f *folder) Put(_ context.Context, name string, content []byte) error {
 	return nil
 }
 
-// lines returns all lines by the names of their objects, cut after the day.
+// lines returns all lines by object name, cut after the day.
 func (f *folder) lines(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)
@@ -67,7 +67,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// expired is the record of the stream about an event whose time is up.
+// expired is the stream record of an event that has expired.
 func expired(number, pk, sk, value string) events.DynamoDBEventRecord {
 	return events.DynamoDBEventRecord{
 		EventName:    "REMOVE",
@@ -82,7 +82,7 @@ func expired(number, pk, sk, value string) events.DynamoDBEventRecord {
 
 const value = `{"at":"2026-08-01T23:59:59.999Z","principal":"ann","action":"limits.set","after":{"limits":["<&>"]}}`
 
-// Each event is in the partition of its own day, and to archive a batch again writes the same objects.
+// Each event is in the partition of its own day, and archiving a batch again writes the same objects.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	batch := []events.DynamoDBEventRecord{
@@ -118,7 +118,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// Only what DynamoDB removes since its time is up is archived.
+// Only items that DynamoDB removed because they expired are archived.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	byHand := expired("1", "n1/AUDIT#system", "#AUDIT#01A", value)
@@ -136,7 +136,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// What cannot be archived is delivered again, and nothing else.
+// Exactly the events that could not be archived are redelivered.
 func TestFailed(t *testing.T) {
 	t.Parallel()
 	bare := expired("2", "n1/AUDIT#system", "#AUDIT#01B", value)
@@ -158,7 +158,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// unscanned is a fake as a table is created on: with nothing in it.
+// unscanned is a fake for creating tables: its Scan finds nothing.
 type unscanned struct{ *dynamotest.Fake }
 
 func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
@@ -178,7 +178,7 @@ func newTable(t *testing.T) (*dynamotest.Fake, *weir.Limiter, *dynamodb.Store) {
 	return fake, lim, st
 }
 
-// What was archived of a real table's items reads as the live events did, whichever way they were archived.
+// Events archived from a real table read like the live events, whichever way they were archived.
 func TestReadBack(t *testing.T) {
 	t.Parallel()
 	fake, lim, st := newTable(t)
@@ -246,7 +246,7 @@ func mustJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Buckets of both kinds are read alike: the newest first, each event once, and only what is asked for.
+// Both kinds of bucket are read alike: newest first, each event once, and only what the query asks for.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -271,7 +271,7 @@ func TestRead(t *testing.T) {
 			t.Parallel()
 			b := open(t)
 			ctx := t.Context()
-			for _, some := range [][]archive.Event{all[:5], all[3:], all[:2]} { // in batches of other bounds
+			for _, some := range [][]archive.Event{all[:5], all[3:], all[:2]} { // in batches with different bounds
 				_, err := archive.Write(ctx, b, slices.Clone(some))
 				must(t, err)
 			}

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Dir is a folder as a [Bucket]. It is made when something is first written to it.
+// Dir is a directory as a [Bucket]. The first write creates it.
 type Dir string
 
-// Put writes an object: beside its place first, so that it is whole or not there.
+// Put writes to a temporary file and renames it, so that the object is either complete or absent.
 func (d Dir) Put(_ context.Context, name string, content []byte) error {
 	path := filepath.Join(string(d), filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -33,7 +33,7 @@ func (d Dir) Put(_ context.Context, name string, content []byte) error {
 	return nil
 }
 
-// List returns the objects below the folder that prefix names.
+// List returns the objects below the directory that prefix names.
 func (d Dir) List(_ context.Context, prefix string) ([]string, error) {
 	if _, err := os.Stat(string(d)); err != nil {
 		return nil, fmt.Errorf("archive: %w", err)

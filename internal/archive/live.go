@@ -7,11 +7,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// writeAt is how many live events are gathered before they are written: an object has that many lines at most.
+// writeAt is how many live events are gathered before they are written, and so the maximum number of lines in an object.
 const writeAt = 10_000
 
-// Live writes the audit events of a namespace that are still in the store, from since on, the newest first, and returns
-// how many. It changes nothing in the store.
+// Live archives the audit events of a namespace that are still in the store, back to since, newest first, and returns
+// how many there were. It changes nothing in the store.
 func Live(ctx context.Context, from store.Catalog, to Putter, namespace string, since time.Time) (n int, err error) {
 	q := store.Query{Namespace: namespace, Kind: store.KindAudit, Reverse: true, Max: 1000}
 	var events []Event

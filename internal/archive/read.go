@@ -17,14 +17,14 @@ import (
 
 // Query selects events of one namespace.
 type Query struct {
-	Namespace string // the opaque id
-	Subject   string // "" is all
+	Namespace string // the opaque ID
+	Subject   string // "" matches all
 	From, To  time.Time
-	After     string // only events older than that of this id
-	Max       int    // at most so many; 0 is all
+	After     string // only events older than the one with this ID
+	Max       int    // maximum number of events; 0 means all
 }
 
-// Namespaces returns the opaque ids of namespaces that an archive has events of.
+// Namespaces returns the opaque IDs of the namespaces that have events in an archive.
 func Namespaces(ctx context.Context, b Bucket) ([]string, error) {
 	names, err := b.List(ctx, root)
 	if err != nil {
@@ -40,7 +40,7 @@ func Namespaces(ctx context.Context, b Bucket) ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// parse returns of which namespace and day an object is; ok is false for one that the archive did not write.
+// parse returns the namespace and day of an object, and ok=false if the archive did not write it.
 func parse(name string) (namespace string, from, to time.Time, ok bool) {
 	rest, ok := strings.CutPrefix(name, root+"namespace=")
 	parts := strings.Split(rest, "/")
@@ -51,7 +51,7 @@ func parse(name string) (namespace string, from, to time.Time, ok bool) {
 	return unescaper.Replace(parts[0]), from, from.AddDate(0, 0, 1), err == nil
 }
 
-// Read returns archived events, the newest first, each once. It reads a day at a time, and no more days than it needs.
+// Read returns archived events, newest first, each once. It reads one day at a time, and no more days than it needs.
 func Read(ctx context.Context, b Bucket, q Query) ([]Event, error) {
 	names, err := b.List(ctx, root+"namespace="+escaper.Replace(q.Namespace)+"/")
 	if err != nil {
@@ -83,7 +83,7 @@ func Read(ctx context.Context, b Bucket, q Query) ([]Event, error) {
 	return all, nil
 }
 
-// day returns the events of some objects that the query selects, in order.
+// day returns the events in some objects that match the query, in order.
 func (q *Query) day(ctx context.Context, b Bucket, names []string) ([]Event, error) {
 	var found []Event
 	for _, name := range names {

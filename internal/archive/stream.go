@@ -10,20 +10,19 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Archiver archives the audit events that DynamoDB removes from a table since their time is up. What somebody deletes,
-// such as a purge, is not archived.
+// Archiver archives the audit events that DynamoDB removes from a table because they expired. Events that are
+// deleted otherwise, for example by a purge, are not archived.
 type Archiver struct {
 	To Putter
-	// KeyOf returns the key of the audit event that an item is, by the item's; false if it is none.
+	// KeyOf maps an item's key to the key of the audit event it holds, or returns false if it holds none.
 	KeyOf func(pk, sk string) (store.Key, bool)
 }
 
-// Archive writes the events that records of the table's stream tell of, and leaves every other record alone. It returns
-// the sequence numbers of the records that are to be delivered again, with the reason: to archive again what was
-// archived changes nothing.
+// Archive writes the expired events found in records of the table's stream, and ignores all other records. It returns
+// the sequence numbers of the records to be redelivered, with the reason. Archiving an event again changes nothing.
 func (a Archiver) Archive(ctx context.Context, records []events.DynamoDBEventRecord) (failed []string, err error) {
 	var expired []Event
-	numbers := make(map[[2]string]string) // of records, by namespace and id
+	numbers := make(map[[2]string]string) // sequence numbers of records, by namespace and ID
 	var errs []error
 	for i := range records {
 		r := &records[i]
@@ -31,7 +30,7 @@ func (a Archiver) Archive(ctx context.Context, records []events.DynamoDBEventRec
 		switch {
 		case err != nil:
 			failed = append(failed, r.Change.SequenceNumber)
-			errs = append(errs, fmt.Errorf("record %s of the stream: %w", r.Change.SequenceNumber, err))
+			errs = append(errs, fmt.Errorf("stream record %s: %w", r.Change.SequenceNumber, err))
 		case ok:
 			expired = append(expired, e)
 			numbers[[2]string{e.Namespace, e.ID}] = r.Change.SequenceNumber
@@ -44,7 +43,7 @@ func (a Archiver) Archive(ctx context.Context, records []events.DynamoDBEventRec
 	return failed, errors.Join(append(errs, err)...)
 }
 
-// expired returns the audit event that a record says has expired.
+// expired returns the audit event whose expiry a record reports.
 func (a Archiver) expired(r *events.DynamoDBEventRecord) (e Event, ok bool, err error) {
 	by := r.UserIdentity
 	if r.EventName != string(events.DynamoDBOperationTypeRemove) || by == nil || by.Type != "Service" || by.PrincipalID != "dynamodb.amazonaws.com" {
@@ -56,7 +55,7 @@ func (a Archiver) expired(r *events.DynamoDBEventRecord) (e Event, ok bool, err 
 	}
 	value, ok := r.Change.OldImage["d"]
 	if !ok || value.DataType() != events.DataTypeBinary {
-		return e, false, fmt.Errorf("audit event %s has no old image: the stream must have the view NEW_AND_OLD_IMAGES", k)
+		return e, false, fmt.Errorf("audit event %s has no old image: the stream's view type must be NEW_AND_OLD_IMAGES", k)
 	}
 	e, err = FromRecord(k, value.Binary())
 	return e, err == nil, err

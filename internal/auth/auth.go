@@ -1,9 +1,9 @@
-// Package auth says who a request comes from and what it may do.
+// Package auth determines who a request comes from and what it may do.
 //
-// A [Book] holds the tokens of a file. Whoever answers requests asks it for the [Principal] of a token, puts that into
-// the request's context with [With], and asks the principal before anything is done. A context without a principal has
-// one that may do nothing: a way in that forgets to authenticate is closed, not open. Where nobody is authenticated,
-// on the loopback address, everyone is [Anybody], and that is put into the context, too.
+// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, puts that into the request's
+// context with [With], and checks the principal before it does anything. A context without a principal may do
+// nothing, so an entry point that forgets to authenticate is closed, not open. Without authentication, on the
+// loopback address, every caller is [Anybody], and that is put into the context, too.
 package auth
 
 import (
@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// Role is a kind of things that a token may do in its namespaces.
+// Role is a set of operations that a token may perform in its namespaces.
 type Role string
 
 // The roles. Admin implies the others; Acquire and Read do not imply each other.
 const (
 	Acquire Role = "acquire" // spend tokens, adjust and roll back leases
-	Read    Role = "read"    // look at all there is in a namespace
+	Read    Role = "read"    // view everything in a namespace
 	Admin   Role = "admin"   // change limits, entities, buckets and manifests
 )
 
-// Roles are all roles.
+// Roles returns all roles.
 func Roles() []Role { return []Role{Acquire, Read, Admin} }
 
-// every stands for all namespaces, now and later.
+// every stands for all namespaces, including future ones.
 const every = "*"
 
-// Principal is who a request comes from. A nil one may do nothing.
+// Principal is the sender of a request. A nil Principal may do nothing.
 type Principal struct {
-	Name string // of its token; "" is anybody
+	Name string // of its token; "" for [Anybody]
 
 	roles      []Role
 	namespaces []string
@@ -38,10 +38,10 @@ type Principal struct {
 
 var anybody = &Principal{roles: []Role{Admin}, namespaces: []string{every}}
 
-// Anybody is what everyone is where nobody is authenticated: it may do everything.
+// Anybody returns the principal of every request when authentication is off. It may do everything.
 func Anybody() *Principal { return anybody }
 
-// Has reports whether the principal has a role, in whatever namespaces.
+// Has reports whether the principal has a role, in any namespaces.
 func (p *Principal) Has(role Role) bool {
 	return p != nil && (slices.Contains(p.roles, role) || slices.Contains(p.roles, Admin))
 }
@@ -51,17 +51,17 @@ func (p *Principal) May(role Role, namespace string) bool {
 	return p.Has(role) && (slices.Contains(p.namespaces, namespace) && namespace != every || slices.Contains(p.namespaces, every))
 }
 
-// Everywhere reports whether the principal has a role in all namespaces, and so for what belongs to none.
+// Everywhere reports whether the principal has a role in all namespaces, and so for what belongs to no namespace.
 func (p *Principal) Everywhere(role Role) bool {
 	return p.Has(role) && slices.Contains(p.namespaces, every)
 }
 
-// Roles returns all that the principal has: who has Admin has every one.
+// Roles returns all roles of the principal. A principal with Admin has every role.
 func (p *Principal) Roles() []Role {
 	return slices.DeleteFunc(Roles(), func(r Role) bool { return !p.Has(r) })
 }
 
-// Namespaces returns those in which the principal has its roles: ["*"] is all, now and later.
+// Namespaces returns the namespaces in which the principal has its roles. ["*"] means all, including future ones.
 func (p *Principal) Namespaces() []string {
 	switch {
 	case p == nil:
@@ -72,8 +72,8 @@ func (p *Principal) Namespaces() []string {
 	return slices.Clone(p.namespaces)
 }
 
-// Namespace returns the namespace of a request that names none: the principal's if it is bound to exactly one, else
-// otherwise.
+// Namespace returns the namespace of a request that names none: the principal's if it is bound to exactly one, and
+// otherwise the argument.
 func (p *Principal) Namespace(otherwise string) string {
 	if p != nil && len(p.namespaces) == 1 && p.namespaces[0] != every {
 		return p.namespaces[0]
@@ -81,7 +81,7 @@ func (p *Principal) Namespace(otherwise string) string {
 	return otherwise
 }
 
-// Audit returns the name under which changes are audited: token:NAME, or anybody where nobody is authenticated.
+// Audit returns the name to record in audit events: token:NAME, or the argument if nobody is authenticated.
 func (p *Principal) Audit(anybody string) string {
 	if p == nil || p.Name == "" {
 		return anybody
@@ -91,17 +91,17 @@ func (p *Principal) Audit(anybody string) string {
 
 type key struct{}
 
-// With returns a context of a request that comes from a principal.
+// With returns the context of a request that comes from p.
 func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
-// From returns the principal of a request: nil, who may do nothing, if none was set.
+// From returns the principal of a request, or nil, which may do nothing, if none was set.
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(key{}).(*Principal)
 	return p
 }
 
-// Bearer returns the token of a request with these values of the field Authorization, or "": also of one that has two, of
-// which a proxy may have looked at another.
+// Bearer returns the token in the values of a request's Authorization field, or "". A request with two values has
+// none, because a proxy may have checked the other one.
 func Bearer(authorization []string) string {
 	if len(authorization) != 1 {
 		return ""

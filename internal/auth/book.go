@@ -12,15 +12,15 @@ import (
 	"github.com/weirlimits/weir/internal/reload"
 )
 
-// maxToken is how long a token may be. Ours are far shorter; what is longer is not worth hashing.
+// maxToken is the maximum length of a token. Ours are far shorter; longer ones are not worth hashing.
 const maxToken = 512
 
-// Book knows the tokens of a file, and follows it: a change is in force within a second. It is safe for concurrent use.
-// In a nil book everybody is [Anybody].
+// Book holds the tokens of a file and follows the file: a change takes effect within a second. It is safe for
+// concurrent use. In a nil Book, every token belongs to [Anybody].
 type Book struct{ tokens *reload.Value[tokens] }
 
-// tokens are by the hash of the token. A look-up by hash takes as long whatever part of a token is right: who guesses
-// cannot steer the hash.
+// tokens maps the hash of a token to its holder. The time of a look-up by hash does not depend on how much of a guess
+// is right, because a guesser cannot control the hash.
 type tokens map[[sha256.Size]byte]holder
 
 type holder struct {
@@ -28,8 +28,8 @@ type holder struct {
 	expires   time.Time // zero: never
 }
 
-// Open reads a file of tokens. When the file is bad later, or gone, the tokens stay as they were and the log says so
-// once. Errors name the line and the remedy.
+// Open reads a token file. If the file later becomes invalid or disappears, the tokens stay as they were and the log
+// says so once. Errors name the line and the remedy.
 func Open(path string, log *slog.Logger) (*Book, error) {
 	load := func() (tokens, error) {
 		entries, info, err := read(path)
@@ -38,13 +38,13 @@ func Open(path string, log *slog.Logger) (*Book, error) {
 		}
 		ts, err := index(path, entries)
 		if err == nil && loose(info) {
-			log.Warn("others can read the token file", slog.String("file", path), slog.String("mode", info.Mode().String()),
+			log.Warn("the token file is open to other users", slog.String("file", path), slog.String("mode", info.Mode().String()),
 				slog.String("remedy", "chmod 600 "+path))
 		}
 		return ts, err
 	}
 	failed := func(err error) {
-		log.Error("the token file cannot be used: the tokens stay as they were", slog.Any("error", err))
+		log.Error("the token file cannot be used: the previous tokens stay in force", slog.Any("error", err))
 	}
 	v, err := reload.Open(load, failed, path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(path string, log *slog.Logger) (*Book, error) {
 	return &Book{v}, nil
 }
 
-// loose reports whether a file can be read by others than its owner and group, or written by others than its owner.
+// loose reports whether users other than the owner and group can read a file, or users other than the owner can write it.
 func loose(info fs.FileInfo) bool {
 	return runtime.GOOS != "windows" && info.Mode().Perm()&0o037 != 0
 }
@@ -65,10 +65,10 @@ func index(path string, entries []Entry) (tokens, error) {
 		e := &entries[i]
 		hash, err := e.check()
 		if err == nil && names[e.Name] {
-			err = fmt.Errorf("name: %q comes twice: each token needs its own, so that it can be revoked", e.Name)
+			err = fmt.Errorf("name: %q is a duplicate: each token needs its own name, so that it can be revoked", e.Name)
 		}
 		if _, twice := ts[hash]; err == nil && twice {
-			err = fmt.Errorf("hash: %q has the token of another entry: make one with weir token create", e.Name)
+			err = fmt.Errorf("hash: %q has the same token as another entry: make a new one with weir token create", e.Name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("token file %s:%d: %w", path, e.line, err)
@@ -85,7 +85,7 @@ func (b *Book) Authenticate(token string) (*Principal, bool) {
 		return anybody, true
 	}
 	if len(token) > maxToken {
-		token = "" // takes as long as any other that is wrong
+		token = "" // takes as long as any other wrong token
 	}
 	h, ok := b.tokens.Get()[sha256.Sum256([]byte(token))]
 	if !ok || token == "" || !h.expires.IsZero() && !time.Now().Before(h.expires) {

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ErrNoToken says that a file has no token of a name.
+// ErrNoToken reports that a file has no token of that name.
 var ErrNoToken = errors.New("no such token")
 
 // List returns the entries of a token file.
@@ -24,8 +24,8 @@ func List(path string) ([]Entry, error) {
 	return entries, err
 }
 
-// Add adds an entry to a token file, which it makes if there is none. The file is replaced at once: who reads it
-// finds the old one or the new one.
+// Add adds an entry to a token file, and creates the file if needed. The file is replaced atomically: a reader sees
+// either the old one or the new one.
 func Add(path string, e Entry) error {
 	return change(path, true, func(list *yaml.Node) error {
 		var n yaml.Node
@@ -37,7 +37,7 @@ func Add(path string, e Entry) error {
 	})
 }
 
-// Revoke takes the token of a name out of a token file, as [Add] adds one. Errors: [ErrNoToken].
+// Revoke removes the token of that name from a token file, as atomically as [Add]. Errors: [ErrNoToken].
 func Revoke(path, name string) error {
 	return change(path, false, func(list *yaml.Node) error {
 		i := slices.IndexFunc(list.Content, func(n *yaml.Node) bool {
@@ -52,10 +52,10 @@ func Revoke(path, name string) error {
 	})
 }
 
-// change rewrites a token file, with its comments.
+// change rewrites a token file and keeps its comments.
 func change(path string, create bool, f func(list *yaml.Node) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link stays one
+		path = target // a symlink stays a symlink
 	}
 	mode := fs.FileMode(0o600)
 	var doc yaml.Node

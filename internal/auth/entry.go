@@ -16,14 +16,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Entry is a token as its file has it: all but the token itself.
+// Entry is a token as stored in its file: everything except the token itself.
 type Entry struct {
 	Name string `yaml:"name" json:"name"`
-	// Hash is "sha256:" and the SHA-256 of the token in hex. Tokens are 256 random bits, which nobody finds by trying:
-	// a slow hash, as passwords need, would only make each request slow.
+	// Hash is "sha256:" and the SHA-256 of the token in hex. Tokens are 256 random bits, which cannot be guessed: a
+	// slow hash, as passwords need, would only slow down each request.
 	Hash       string    `yaml:"hash" json:"hash"`
 	Roles      []Role    `yaml:"roles,flow" json:"roles"`
-	Namespaces []string  `yaml:"namespaces,flow" json:"namespaces"`         // ["*"] is all; left out: ["default"]
+	Namespaces []string  `yaml:"namespaces,flow" json:"namespaces"`         // ["*"] means all; default ["default"]
 	Expires    time.Time `yaml:"expires,omitempty" json:"expires,omitzero"` // zero: never
 
 	line int
@@ -31,10 +31,10 @@ type Entry struct {
 
 const hashPrefix = "sha256:"
 
-// nameForm is that of names: they stand in audits and logs.
+// nameForm is the pattern of names, which appear in audit events and logs.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// NewEntry makes a token and its entry. The token is nowhere else.
+// NewEntry generates a token and its entry. The token is stored nowhere else.
 func NewEntry(name string, roles []Role, namespaces []string, expires time.Time) (token string, e Entry, err error) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -55,21 +55,21 @@ func (e *Entry) check() (hash [sha256.Size]byte, err error) {
 		return hash, errors.New("hash: must be sha256: and 64 hex digits, as weir token create prints it")
 	}
 	if len(e.Roles) == 0 {
-		return hash, errors.New("roles: names none: acquire, read or admin")
+		return hash, errors.New("roles: must not be empty: list acquire, read or admin")
 	}
 	for _, r := range e.Roles {
 		if !slices.Contains(Roles(), r) {
-			return hash, fmt.Errorf("roles: %q is none of acquire, read, admin", r)
+			return hash, fmt.Errorf("roles: must be acquire, read or admin: %q", r)
 		}
 	}
 	if e.Namespaces == nil {
 		e.Namespaces = []string{"default"}
 	}
 	if len(e.Namespaces) == 0 {
-		return hash, errors.New(`namespaces: names none: leave it out for default, or write ["*"] for all`)
+		return hash, errors.New(`namespaces: must not be empty: leave it out for default, or write ["*"] for all`)
 	}
 	if slices.Contains(e.Namespaces, "") {
-		return hash, errors.New("namespaces: a name is empty")
+		return hash, errors.New("namespaces: a name must not be empty")
 	}
 	return hash, nil
 }
@@ -85,7 +85,7 @@ func decode(path string, r io.Reader) ([]Entry, error) {
 	}
 	var nodes []yaml.Node
 	var entries []Entry
-	err = yaml.Unmarshal(text, &nodes) // which takes no document for none
+	err = yaml.Unmarshal(text, &nodes) // accepts an empty file as no document
 	if err == nil && nodes != nil {
 		err = yaml.Load(text, &entries, yaml.WithKnownFields())
 	}
@@ -93,7 +93,7 @@ func decode(path string, r io.Reader) ([]Entry, error) {
 	case err != nil:
 		return nil, fmt.Errorf("token file %s: %s: write a list of entries with name, hash, roles and namespaces",
 			path, strings.ReplaceAll(err.Error(), "\n", " "))
-	case nodes == nil: // perhaps it is being written
+	case nodes == nil: // perhaps the file is being written
 		return nil, fmt.Errorf("token file %s is empty: write [] for no tokens, or make one with weir token create --file %s", path, path)
 	}
 	for i := range entries {
@@ -105,7 +105,7 @@ func decode(path string, r io.Reader) ([]Entry, error) {
 	return entries, nil
 }
 
-// blank returns a key of an entry without a value. What was to be filled in, and was not, must not stand for the default.
+// blank returns a key of an entry that has no value. A field left blank by mistake must not mean the default.
 func blank(n *yaml.Node) string {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i+1].ShortTag() == "!!null" {

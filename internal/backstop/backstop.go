@@ -1,11 +1,11 @@
-// Package backstop decides over this process's share of limits while the store does not answer.
+// Package backstop decides over this process's share of each limit while the store does not answer.
 //
-// Of a limit that h processes share, each has a token clock of its own: the limit's amount per h of its periods, and an
-// h-th of its burst, but at least one token. While the store is healthy the shares are kept warm: what it decides is
-// charged to them, and they are never fuller, for their size, than the store last said that the limit is. So an outage
-// hands out no fresh burst: all shares together begin with a burst at most, or with a token each if that is more.
+// If h processes share a limit, each has its own token clock: the limit's amount per h of its periods, and 1/h of its
+// burst, but at least one token. While the store is healthy, the shares are kept warm: the store's decisions are charged to
+// them, and a share is never fuller, relative to its size, than the limit was when the store last answered. So an outage
+// hands out no fresh burst: together, the shares begin with at most one burst, or with one token each if that is more.
 //
-// A request for more than the burst of a share passes while the share is full, which then owes the rest.
+// A request for more than a share's burst is admitted while the share is full; the share then owes the rest.
 package backstop
 
 import (
@@ -21,14 +21,14 @@ import (
 
 const (
 	shards = 64
-	// look is how many buckets are looked at for one that may go.
+	// look is how many buckets are examined to find one to remove.
 	look = 16
 )
 
 // Shares are this process's shares of the limits of buckets. See [New].
 type Shares struct {
 	seed   maphash.Seed
-	max    int // buckets of a shard
+	max    int // buckets per shard
 	shards [shards]shard
 	size   atomic.Int64
 	began  atomic.Int64 // see Begin
@@ -39,16 +39,16 @@ type shard struct {
 	m  map[store.Bucket]*entry
 }
 
-// New returns shares that are full, of at most so many buckets. Only full ones make room for others. A bucket for which
-// there is no room is not kept warm, and not decided over.
+// New returns shares of at most so many buckets, all full. Only full buckets make room for others. A bucket for which
+// there is no room is neither kept warm nor decided.
 func New(most int) *Shares {
 	s := &Shares{seed: maphash.MakeSeed(), max: max(1, most/shards)}
 	s.began.Store(never)
 	return s
 }
 
-// Begin has shares that are made from now on be those of a process that began then, without a store to ask: they have had a
-// token at that time, and what their clocks have issued since. The zero time has them full again.
+// Begin sets how shares created from now on start: like those of a process that began at the given time without a store to
+// ask. They hold one token at that time, plus what their clocks have issued since. With the zero time they start full again.
 func (s *Shares) Begin(at time.Time) {
 	if at.IsZero() {
 		s.began.Store(never)
@@ -57,11 +57,11 @@ func (s *Shares) Begin(at time.Time) {
 	}
 }
 
-// Len returns how many buckets there are.
+// Len returns the number of buckets.
 func (s *Shares) Len() int { return int(s.size.Load()) }
 
-// Take decides all debits or none over the shares of one of n processes. It says false, and decides nothing, when there is
-// no room for a bucket. The levels are those of the shares, whose parameters their limits have.
+// Take decides all debits or none, over the shares of one of n processes. If there is no room for a bucket, it decides
+// nothing and returns false. The levels are those of the shares, and their limits have the shares' parameters.
 func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outcome, ok bool) {
 	held := s.lock(debits)
 	defer s.unlock(held)
@@ -82,9 +82,9 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 				return out, false
 			}
 		}
-		for j := range debits[i].Charges { // now the slice grows no more
+		for j := range debits[i].Charges { // now the slice no longer grows
 			at := e.find(debits[i].Charges[j].Limit)
-			if at < 0 { // one that came after it took its place
+			if at < 0 { // a share added later took its place
 				return out, false
 			}
 			shares = append(shares, &e.limits[at])
@@ -120,13 +120,13 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 	return out, true
 }
 
-// passes reports whether a debit may be. One of more than the burst may when the share is full.
+// passes reports whether a debit is admitted. A debit of more than the burst is admitted if the share is full.
 func passes(p bucket.Params, level, clock, amount int64) bool {
 	return p.Fits(level, clock, min(amount, p.Burst))
 }
 
-// Warm charges what the store decided, or settled, to the shares of one of n processes, as of now: never below empty, for
-// an instance may have more than its share while the store sees to the whole. The outcome may be brief.
+// Warm charges a decision or settle of the store to the shares of one of n processes, as of now. It never charges them
+// below empty: an instance may use more than its share while the store enforces the whole. The outcome may be brief.
 func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.Time) {
 	now, then := bucket.Nanos(at), bucket.Nanos(out.At)
 	known := len(out.Levels) > 0
@@ -154,7 +154,8 @@ func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.T
 	}
 }
 
-// Settle changes shares without asking: what a lease holds of them has changed. What is not there is full, and stays so.
+// Settle changes shares without checking whether the tokens fit: the amounts that a lease holds have changed. A missing
+// share is full, and stays so.
 func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
 	now := bucket.Nanos(at)
 	for i := range debits {
@@ -176,7 +177,7 @@ func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
 	}
 }
 
-// Has reports whether there is a share of a limit. Of one that is not there nothing is to be billed.
+// Has reports whether there is a share of a limit. If there is none, there is nothing to bill.
 func (s *Shares) Has(b store.Bucket, l *store.Limit) bool {
 	sh := s.shard(&b)
 	sh.mu.Lock()
@@ -185,8 +186,8 @@ func (s *Shares) Has(b store.Bucket, l *store.Limit) bool {
 	return e != nil && e.find(l) >= 0
 }
 
-// Bill returns what the store is to be charged of the millitokens admitted since the last bill: what the share's clock had
-// not covered when the store answered again, or has not now. It is 0 of a share that is not there.
+// Bill returns how many of the millitokens admitted since the last bill the store must be charged: those that the
+// share's clock had not covered when the store answered again, or has not covered by now. It is 0 for a missing share.
 func (s *Shares) Bill(b store.Bucket, l *store.Limit, n int, at time.Time, admitted int64) int64 {
 	now := bucket.Nanos(at)
 	sh := s.shard(&b)
@@ -206,7 +207,7 @@ func (s *Shares) index(b *store.Bucket) uint64 {
 
 func (s *Shares) shard(b *store.Bucket) *shard { return &s.shards[s.index(b)] }
 
-// lock locks the shards of buckets, in their order.
+// lock locks the shards of buckets, in order.
 func (s *Shares) lock(debits []store.Debit) (held uint64) {
 	for i := range debits {
 		held |= 1 << s.index(&debits[i].Bucket)
@@ -223,7 +224,7 @@ func (s *Shares) unlock(held uint64) {
 	}
 }
 
-// entry returns a bucket, which it makes if there is room. Its shard is locked.
+// entry returns a bucket, and creates it if there is room. Its shard is locked.
 func (s *Shares) entry(b store.Bucket, now int64) *entry {
 	sh := s.shard(&b)
 	if e := sh.m[b]; e != nil {
@@ -231,7 +232,7 @@ func (s *Shares) entry(b store.Bucket, now int64) *entry {
 	}
 	if len(sh.m) >= s.max {
 		n := 0
-		for k, e := range sh.m { // from a place of its own each time
+		for k, e := range sh.m { // map order varies, so each search starts elsewhere
 			if e.full(now) {
 				delete(sh.m, k)
 				s.size.Add(-1)

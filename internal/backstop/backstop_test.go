@@ -32,7 +32,7 @@ func take(t *testing.T, s *backstop.Shares, n int, at time.Time, ds ...store.Deb
 	return out.Allowed
 }
 
-// However many share a limit, together they have its rate to the millitoken, and its burst or a token each.
+// However many processes share a limit, together they have its rate to the millitoken, and its burst or one token each.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -55,7 +55,7 @@ func TestOf(t *testing.T) {
 	})
 }
 
-// All or none, over the buckets of a chain.
+// All or nothing, across the buckets of a chain.
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
 	s := backstop.New(1000)
@@ -69,7 +69,7 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// What is warm is never below empty, whatever a process was admitted by the store.
+// A warm share is never below empty, whatever the store admitted to the process.
 func TestWarmIsNotInDebt(t *testing.T) {
 	t.Parallel()
 	s, l := backstop.New(1000), limit("rpm", 60, time.Minute)
@@ -81,7 +81,7 @@ func TestWarmIsNotInDebt(t *testing.T) {
 	}
 }
 
-// A share is as empty as the store says that the limit is, also in debt, whoever spent it; by the store's own clock.
+// A share is as empty as the store says the limit is, debt included, whoever spent the tokens, and by the store's clock.
 func TestWarmFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	l := limit("rpm", 60, time.Minute)
@@ -99,13 +99,13 @@ func TestWarmFollowsTheStore(t *testing.T) {
 		}
 	}
 	s := backstop.New(1000)
-	s.Warm([]store.Debit{debit("a", l, 3)}, &store.Outcome{At: noon}, 10, noon) // refused, and the answer was brief
+	s.Warm([]store.Debit{debit("a", l, 3)}, &store.Outcome{At: noon}, 10, noon) // refused, with a brief answer
 	if take(t, s, 10, noon, debit("a", l, 3)) || !take(t, s, 10, noon, debit("a", l, 2)) {
 		t.Error("a refusal is not known")
 	}
 }
 
-// When there are more processes or fewer, or other limits, a share keeps the part that is spent.
+// If the number of processes or the limits change, the spent fraction of a share stays.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,7 +125,7 @@ func TestChange(t *testing.T) {
 	})
 }
 
-// There is room for so many buckets, and only for one that is full does another go.
+// There is room for a fixed number of buckets, and a bucket is evicted only if it is full.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	s, l := backstop.New(64), limit("rpm", 10, time.Minute)
@@ -154,7 +154,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Limits that requests bring along are as many as a store holds.
+// Limits given with requests are bounded in number, as in a store.
 func TestOverrides(t *testing.T) {
 	t.Parallel()
 	s := backstop.New(1000)
@@ -193,13 +193,13 @@ func TestSettleAndBill(t *testing.T) {
 	if got := spent().Bill(b, l, 2, noon, 40_000); got != 40_000 {
 		t.Errorf("owes %d", got)
 	}
-	if got := spent().Bill(b, l, 2, noon.Add(minute), 40_000); got != 10_000 { // at half the rate
+	if got := spent().Bill(b, l, 2, noon.Add(minute), 40_000); got != 10_000 { // covered at half the rate
 		t.Errorf("owes %d a minute later", got)
 	}
 	if got := spent().Bill(store.Bucket{Entity: "b"}, l, 2, noon, 40_000); got != 0 {
 		t.Errorf("a stranger owes %d", got)
 	}
-	s := spent() // the store answers, goes and answers again before it is told
+	s := spent() // the store answers, fails and answers again before it is charged
 	out := &store.Outcome{Allowed: true, At: noon.Add(minute)}
 	s.Warm([]store.Debit{debit("a", l, 30)}, out, 2, out.At)
 	take(t, s, 2, noon.Add(2*minute), debit("a", l, 15))
@@ -216,7 +216,7 @@ func TestSettleAndBill(t *testing.T) {
 	}
 }
 
-// Of a process that began without a store no share is full, also one that a lease of another process brings along.
+// In a process that began without a store no share is full, not even one that arrives with another process's lease.
 func TestBeginThenSettle(t *testing.T) {
 	t.Parallel()
 	s, rpm, tpm := backstop.New(1000), limit("rpm", 60, time.Minute), limit("tpm", 60, time.Minute)

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// entry is a bucket: its limits, and those that requests brought along.
+// entry is a bucket: its limits, and the overriding limits of requests.
 type entry struct{ limits []share }
 
 // share is this process's share of one limit.
@@ -16,26 +16,27 @@ type share struct {
 	limit *store.Limit
 	of    int   // how many processes share the limit
 	level int64 // a reading of the share's clock
-	// fresh is what was admitted here, and not billed, since the store answered last; kept is what of the outages before
-	// that is to be billed. The clock covers it only after the level.
+	// fresh is what was admitted here since the store last answered and is not billed yet; kept is what remains to be
+	// billed from earlier outages. The clock covers kept only after the level.
 	fresh, kept int64
 }
 
-// spend takes what the store does not know of.
+// spend debits tokens that the store does not know of.
 func (x *share) spend(clock, amount int64) {
 	x.cover(clock)
 	x.level = min(bucket.MaxLevel, bucket.Spend(x.level, clock, amount))
 	x.fresh = min(bucket.MaxLevel, x.fresh+amount)
 }
 
-// back takes back what was spent so.
+// back returns tokens debited by spend.
 func (x *share) back(amount int64) {
 	x.level = bucket.Credit(x.level, amount)
 	late := max(0, amount-x.fresh)
 	x.fresh, x.kept = max(0, x.fresh-amount), max(0, x.kept-late)
 }
 
-// answered keeps what is owed as the store, which answers, does not know it: from now on it hands out what the clock covers.
+// answered moves what the store does not know of from fresh to kept. The store answers again, so from now on it hands
+// out what the clock covers.
 func (x *share) answered(clock int64) {
 	x.cover(clock)
 	if x.fresh > 0 {
@@ -44,7 +45,7 @@ func (x *share) answered(clock int64) {
 	}
 }
 
-// cover has the clock cover what is kept, once it has covered the level.
+// cover lets the clock cover what is kept, once it has covered the level.
 func (x *share) cover(clock int64) {
 	if x.kept > 0 && x.level < clock {
 		x.kept = max(0, x.kept-bucket.Outstanding(clock, x.level))
@@ -52,7 +53,7 @@ func (x *share) cover(clock int64) {
 	}
 }
 
-// bill takes what is to be charged of what was admitted.
+// bill returns the part of the admitted amount to charge, and removes it from the share.
 func (x *share) bill(clock, admitted int64) int64 {
 	x.cover(clock)
 	fresh := min(x.fresh, admitted) // more is about to be owed
@@ -61,13 +62,13 @@ func (x *share) bill(clock, admitted int64) int64 {
 	return due
 }
 
-// idle reports whether the share is full, and nothing is to be billed.
+// idle reports whether the share is full and nothing remains to be billed.
 func (x *share) idle(now int64) bool {
 	clock := Of(x.limit, x.of).Clock(now)
 	return x.level <= clock && x.kept <= bucket.Outstanding(clock, x.level)
 }
 
-// Of returns what one of n processes has of a limit.
+// Of returns the share of a limit that one of n processes has.
 func Of(l *store.Limit, n int) bucket.Params {
 	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	h := int64(max(n, 1))
@@ -80,7 +81,7 @@ func Of(l *store.Limit, n int) bucket.Params {
 	return p
 }
 
-// warm brings a share to where the store's answer has it. Alone says that no other charge can be why it refused.
+// warm brings a share in line with the store's answer. alone means that no other charge can have caused a refusal.
 func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now, then int64) {
 	p := Of(x.limit, x.of)
 	clock := p.Clock(now)
@@ -105,7 +106,7 @@ func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now,
 	x.level = max(x.level, clock+scaled(used, p.Burst, whole.Burst))
 }
 
-// full reports whether nothing would be forgotten with the bucket.
+// full reports whether removing the bucket would lose nothing.
 func (e *entry) full(now int64) bool {
 	return !slices.ContainsFunc(e.limits, func(x share) bool { return !x.idle(now) })
 }
@@ -119,11 +120,11 @@ func (e *entry) find(l *store.Limit) int {
 	return -1
 }
 
-// share returns where the share of a limit is, as that of one of n processes now; -1 if there are too many already. A
-// share that changes keeps what part of its burst is spent, so that no change hands out another.
+// share returns the index of the share of a limit, adjusted to one of n processes; -1 if there are too many already. A
+// share that changes keeps the spent fraction of its burst, so that no change hands out another.
 func (e *entry) share(l *store.Limit, n int, now int64) int { return e.shareOf(l, n, now, never) }
 
-// never is the time when a process began that has had a store to ask.
+// never marks a process that had a store to ask when it began.
 const never = math.MinInt64
 
 // shareOf is share for a process that began without a store to ask.
@@ -171,7 +172,7 @@ func (e *entry) add(l *store.Limit, n int, now int64) int {
 	return idle
 }
 
-// scaled returns ceil(a * to / from), of what is not negative; at most what no level passes.
+// scaled returns ceil(a * to / from), where a negative a counts as 0, capped at [bucket.MaxBurst].
 func scaled(a, to, from int64) int64 {
 	return min(bucket.MulDivCeil(max(a, 0), to, from), bucket.MaxBurst)
 }

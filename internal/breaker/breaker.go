@@ -1,8 +1,8 @@
-// Package breaker stops calls to what does not answer, and finds out with one call at a time whether it does again.
+// Package breaker stops calls to a service that does not answer, and probes with one call at a time whether it has recovered.
 //
 //	closed → open for Cooldown + U(0, Cooldown/5) → one probe → closed, or open again
 //
-// The jitter is drawn anew for each opening, so that the probes of many instances spread.
+// A new jitter is drawn for each opening, so that the probes of many instances spread out.
 package breaker
 
 import (
@@ -14,27 +14,27 @@ import (
 
 // Config configures a [Breaker].
 type Config struct {
-	// Cooldown is how long no call is made at least after the breaker opened. Defaults to 1 s.
+	// Cooldown is the minimum time without calls after the breaker opens. Defaults to 1 s.
 	Cooldown time.Duration
-	// Window is how far back calls are counted, to a tenth. Defaults to 10 s.
+	// Window is how far back calls are counted, to within a tenth of it. Defaults to 10 s.
 	Window time.Duration
-	// Calls is how many calls within the Window it takes to open. Defaults to 10.
+	// Calls is the minimum number of calls within the Window for the breaker to open. Defaults to 10.
 	Calls int
-	// Ratio is the share of them that failed from which on it opens, above 0. Defaults to 0.5.
+	// Ratio is the fraction of failed calls at which the breaker opens, above 0. Defaults to 0.5.
 	Ratio float64
-	// Silence is how long all calls may fail, Calls of them at least, before it opens, however many the Window has from
-	// before. Defaults to off.
+	// Silence is how long all calls may fail, if there are at least Calls of them, before the breaker opens, no matter
+	// how many earlier calls are in the Window. Defaults to off.
 	Silence time.Duration
-	// Slow is how long a call may take; one that took longer has failed, whatever it brought. Defaults to any time.
+	// Slow is how long a call may take; a slower call counts as failed, whatever its result. Defaults to no limit.
 	Slow time.Duration
-	// Probe is how long a probe may take; one that is not done by then is lost, and has failed. Defaults to 1 s.
+	// Probe is how long a probe may take; after that it counts as lost and failed. Defaults to 1 s.
 	Probe time.Duration
-	// Changed is called after each change of state, in order, on the goroutine that caused it, and must not call the
-	// breaker. Defaults to nobody.
+	// Changed is called after each change of state, in order, on the goroutine that caused it. It must not call the
+	// breaker. Defaults to nil.
 	Changed func(State)
-	// Uniform draws from [0, 1). Defaults to the process's source.
+	// Uniform draws from [0, 1). Defaults to [rand.Float64].
 	Uniform func() float64
-	// Now tells the time, for who turns it by hand. Defaults to the machine's.
+	// Now returns the time. Defaults to [time.Now].
 	Now func() time.Time
 }
 
@@ -56,70 +56,70 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// State is whether calls are made.
+// State determines whether calls are made.
 type State uint8
 
-// The states.
+// States of a breaker.
 const (
 	Closed   State = iota // calls are made
-	Open                  // none is made
-	HalfOpen              // one is under way, and its result decides
+	Open                  // no calls are made
+	HalfOpen              // one call is in flight, and its result decides
 )
 
 // String returns the state's name.
 func (s State) String() string { return [...]string{"closed", "open", "half-open"}[s] }
 
-// Result is what became of a call.
+// Result is the outcome of a call.
 type Result uint8
 
-// What can become of a call.
+// Results of a call.
 const (
-	Succeeded Result = iota // there was an answer, also one that refuses
+	Succeeded Result = iota // there was an answer, even a refusal
 	Failed
-	Unknown // it says nothing of who was called: the caller gave up, or asked for nonsense
+	Unknown // it says nothing about the service: the caller gave up, or the request was invalid
 )
 
-// slots divide the window.
+// slots is the number of parts of the window.
 const slots = 10
 
-// slot counts the calls of a tenth of the window.
+// slot counts the calls in a tenth of the window.
 type slot struct {
-	number        int64 // since start
+	number        int64 // counted from start
 	calls, failed int
 }
 
-// Breaker is safe for concurrent use.
+// Breaker is a circuit breaker. It is safe for concurrent use.
 type Breaker struct {
 	cfg   Config
 	start time.Time
 
 	mu    sync.Mutex
 	state State
-	// generation grows with each change of state. A result of an earlier one says nothing of now.
+	// generation increases with each change of state. Results of calls from an earlier generation are ignored.
 	generation uint64
-	// until is when a probe may be made, of an open breaker; by when it must be done, of one that is half open.
+	// until is when an open breaker may probe, or by when the probe of a half-open one must be done.
 	until time.Time
 	ring  [slots]slot
-	// row is how many calls have failed since the last that did not, and silent when the first of them had.
+	// row is how many calls have failed since the last success, and silent the time of the first of those failures.
 	row    int
 	silent time.Time
 }
 
-// New returns a breaker that is closed.
+// New returns a closed breaker.
 func New(cfg Config) *Breaker {
 	cfg = cfg.withDefaults()
 	return &Breaker{cfg: cfg, start: cfg.Now()}
 }
 
-// Call is a call that is under way. It must be done with, once.
+// Call is a call in flight. Call Done exactly once.
 type Call struct {
 	b          *Breaker
 	generation uint64
 	began      time.Time
 }
 
-// Begin reports whether a call may be made now. If so it counts from now on, and its result is awaited; if it is the
-// probe, it should be given up after [Config.Probe].
+// Begin reports whether a call may be made now. If so, it counts from now on, and its result must be reported with
+// Done; if it is the probe, give it up after [Config.Probe].
 func (b *Breaker) Begin() (c Call, ok bool) {
 	now := b.cfg.Now()
 	b.mu.Lock()
@@ -137,7 +137,7 @@ func (b *Breaker) Begin() (c Call, ok bool) {
 	return Call{b, b.generation, now}, true
 }
 
-// Done says what became of a call.
+// Done reports the result of a call.
 func (c Call) Done(r Result) {
 	b, now := c.b, c.b.cfg.Now()
 	b.mu.Lock()
@@ -160,7 +160,7 @@ func (c Call) Done(r Result) {
 		b.ring, b.row = [slots]slot{}, 0
 		b.change(Closed)
 	default:
-		b.until = now // who comes next probes
+		b.until = now // the next call probes
 		b.change(Open)
 	}
 }
@@ -172,7 +172,7 @@ func (b *Breaker) State() State {
 	return b.state
 }
 
-// count books a result of a closed breaker, and opens it if that was one failure too many.
+// count records a result while the breaker is closed, and opens it if there are too many failures.
 func (b *Breaker) count(now time.Time, r Result) {
 	if r == Unknown {
 		return

@@ -14,7 +14,7 @@ import (
 
 const cooldown = time.Second
 
-// call makes a call that takes no time, and reports whether it was made.
+// call makes a call that takes no time, and reports whether it was let through.
 func call(b *breaker.Breaker, r breaker.Result) bool {
 	c, ok := b.Begin()
 	if ok {
@@ -64,7 +64,7 @@ func TestRound(t *testing.T) {
 		if probe, next := call(b, breaker.Succeeded), call(b, breaker.Succeeded); !probe || !next {
 			t.Error("not called after a probe that succeeded")
 		}
-		for range 9 { // what was before it opened is forgotten
+		for range 9 { // results from before it opened are forgotten
 			call(b, breaker.Failed)
 		}
 		wantState(t, b, breaker.Open)
@@ -75,7 +75,7 @@ func TestRound(t *testing.T) {
 	})
 }
 
-// TestOneProbe: of a thousand callers that come when the cooldown is over, one is let through.
+// TestOneProbe: of a thousand callers that arrive when the cooldown ends, one is let through.
 func TestOneProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
-// TestLostProbe: a probe that is never done with gives its place up, and counts as failed.
+// TestLostProbe: a probe that never reports gives its place up, and counts as failed.
 func TestLostProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestLostProbe(t *testing.T) {
 	})
 }
 
-// TestLateProbe: a probe that is done too late has failed although nobody came meanwhile.
+// TestLateProbe: a probe that reports too late has failed, even if no other caller came meanwhile.
 func TestLateProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestLateProbe(t *testing.T) {
 	})
 }
 
-// TestEarlierGeneration: results of calls from before a change of state do not count.
+// TestEarlierGeneration: results of calls made before a state change do not count.
 func TestEarlierGeneration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		results []breaker.Result
-		pause   time.Duration // after each
+		pause   time.Duration // after each call
 		want    breaker.State
 	}{
 		{"too few", of(9, failed), 0, breaker.Closed},
@@ -198,7 +198,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestSlow: who answers, but later than is of use, does not answer.
+// TestSlow: an answer that comes too late to be useful counts as no answer.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// TestProbeGivenUp: a caller that gives up says nothing; the next one probes.
+// TestProbeGivenUp: a probe whose caller gives up has no result; the next caller probes.
 func TestProbeGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestJitter(t *testing.T) {
 	})
 }
 
-// TestFleet: 100 instances over an outage of a minute do not probe together, and are back soon.
+// TestFleet: 100 instances in a one-minute outage do not probe together, and recover soon after it.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -279,8 +279,8 @@ func TestFleet(t *testing.T) {
 		)
 		begun := time.Now()
 		var mu sync.Mutex
-		probes := make(map[time.Duration]int) // by the slot
-		var back []time.Duration              // after the outage
+		probes := make(map[time.Duration]int) // by time slot
+		var back []time.Duration              // delays after the outage
 		var wg sync.WaitGroup
 		for i := range instances {
 			b := breaker.New(breaker.Config{Cooldown: pause, Uniform: rand.New(rand.NewPCG(uint64(i), 3)).Float64})
@@ -336,7 +336,7 @@ func BenchmarkClosed(b *testing.B) {
 	})
 }
 
-// TestSilence: what was answered before counts for nothing once nothing is, but a single pause of all is no silence.
+// TestSilence: if all answers stop, earlier answers no longer count. A single pause of all callers is not silence.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,7 +358,7 @@ func TestSilence(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		call(b, breaker.Unknown)
-		wantState(t, b, breaker.Closed) // they were too few
+		wantState(t, b, breaker.Closed) // too few failures so far
 		call(b, breaker.Failed)
 		wantState(t, b, breaker.Open)
 	})
@@ -367,6 +367,6 @@ func TestSilence(t *testing.T) {
 func TestTinyWindow(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Window: 1})
-	call(b, breaker.Failed) // the window has tenths of less than a nanosecond
+	call(b, breaker.Failed) // a tenth of the window is less than a nanosecond
 	wantState(t, b, breaker.Closed)
 }

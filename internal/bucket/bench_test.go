@@ -7,23 +7,23 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// perMinute is the limit of most benchmarks: its clock is a 128-bit product, as that of any real limit is.
+// perMinute is the limit of most benchmarks. Like any realistic limit, its clock needs a 128-bit product.
 var perMinute = bucket.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
 
-// Results that the compiler must not find unused.
+// Results that the compiler must not optimize away.
 var (
 	sinkLevel int64
 	sinkOK    bool
 	sinkWait  time.Duration
 )
 
-// start is two years after Epoch: the products of an instant near it would fit into 64 bits.
+// start is two years after Epoch: near Epoch the products would fit into 64 bits.
 const start = int64(2 * 365 * 24 * time.Hour)
 
 func BenchmarkDebit(b *testing.B) {
 	for _, bb := range []struct {
 		name string
-		step int64 // nanoseconds between debits of what is issued in 60 µs
+		step int64 // nanoseconds between debits of the tokens issued in 60 µs
 	}{
 		{"admitted", 60_000},
 		{"refused", 0},
@@ -48,7 +48,7 @@ func BenchmarkRetryAfter(b *testing.B) {
 	}
 }
 
-func TestAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of the whole process
+func TestAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts the allocations of the whole process
 	p, level := perMinute, int64(0)
 	slower := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1}
 	for name, f := range map[string]func(){

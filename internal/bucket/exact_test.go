@@ -10,22 +10,22 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// exact is the reference: the token clock in numbers without bounds, written from the definition. It shares no
-// arithmetic with the package; what leaves int64 saturates where the package says that it does.
+// exact is the reference: the token clock in arbitrary precision, written from the definition. It shares no arithmetic
+// with the package. Values outside int64 saturate where the package says so.
 type exact struct{ amount, period, burst *big.Int }
 
 func exactly(p bucket.Params) exact {
 	return exact{big.NewInt(p.Amount), big.NewInt(p.Period), big.NewInt(p.Burst)}
 }
 
-// issued returns what was issued since Epoch as a fraction.
+// issued returns what was issued since Epoch, as a fraction.
 func (e exact) issued(now int64) *big.Rat {
 	return new(big.Rat).Mul(big.NewRat(now, 1), new(big.Rat).SetFrac(e.amount, e.period))
 }
 
 func (e exact) clock(now int64) *big.Int { return floor(e.issued(now)) }
 
-// at returns the first instant at which level + a - burst was issued. No clock reads more than int64 holds.
+// at returns the first instant at which level + a - burst had been issued. No clock reads more than int64 holds.
 func (e exact) at(level, a int64) *big.Int {
 	target := new(big.Int).Add(big.NewInt(level), big.NewInt(a))
 	return e.when(big.NewInt(saturate(target.Sub(target, e.burst))))
@@ -35,8 +35,8 @@ func (e exact) when(clock *big.Int) *big.Int {
 	return ceil(new(big.Rat).Mul(new(big.Rat).SetInt(clock), new(big.Rat).SetFrac(e.period, e.amount)))
 }
 
-// compare checks every function of the package on one input against the reference. Any int64 will do for the level,
-// the instant and the amount.
+// compare checks every function of the package against the reference on one input. Level, instant and amount may be any
+// int64.
 func compare(t rapid.TB, p bucket.Params, level, now, a int64) {
 	t.Helper()
 	e := exactly(p)
@@ -56,7 +56,7 @@ func compare(t rapid.TB, p bucket.Params, level, now, a int64) {
 	clock := p.Clock(now)
 	want("Clock", clock, e.clock(now))
 
-	// From here on the clock is as good as it fits into int64.
+	// From here on, results are valid only if the clock fits into int64.
 	lvl, c, amt := big.NewInt(level), big.NewInt(clock), big.NewInt(a)
 	outstanding := new(big.Int).Sub(lvl, c)
 	if outstanding.Sign() < 0 {
@@ -87,7 +87,7 @@ func compare(t rapid.TB, p bucket.Params, level, now, a int64) {
 
 	want("Full", p.Full(level), e.when(lvl))
 	if a < 0 {
-		p.RetryAfter(level, now, a) // means nothing, but must not panic
+		p.RetryAfter(level, now, a) // the result is meaningless, but the call must not panic
 		return
 	}
 	at := e.at(level, a)
@@ -114,7 +114,7 @@ func compareRebase(t rapid.TB, from, to bucket.Params, level, now int64) {
 	}
 }
 
-// model is a bucket that knows nothing of levels: it counts what is outstanding and lets it drain.
+// model is a bucket without levels: it counts what is outstanding and lets it drain.
 type model struct {
 	exact
 	outstanding, clock *big.Int
@@ -125,7 +125,7 @@ func newModel(p bucket.Params, now int64) *model {
 	return &model{e, new(big.Int), e.clock(now)}
 }
 
-// to lets the bucket drain until an instant that is not before the last.
+// to drains the bucket until an instant that is not before the previous one.
 func (m *model) to(now int64) {
 	c := m.exact.clock(now)
 	m.outstanding.Sub(m.outstanding, new(big.Int).Sub(c, m.clock))
@@ -139,14 +139,14 @@ func (m *model) available() int64 { return saturate(new(big.Int).Sub(m.burst, m.
 
 func (m *model) spend(a int64) { m.outstanding.Add(m.outstanding, big.NewInt(a)) }
 
-// credit gives back at most what is outstanding: a full bucket takes no more.
+// credit returns at most what is outstanding: a full bucket accepts no more.
 func (m *model) credit(a int64) {
 	if m.spend(-a); m.outstanding.Sign() < 0 {
 		m.outstanding.SetInt64(0)
 	}
 }
 
-// maxAmount returns the greatest legal amount for a period: its clock stays below 2^62 until 2060.
+// maxAmount returns the greatest valid amount for a period: its clock stays below 2^62 until 2060.
 func maxAmount(period int64) int64 {
 	until2060 := time.Date(2060, time.January, 1, 0, 0, 0, 0, time.UTC).Sub(bucket.Epoch)
 	// floor(until2060 * amount / period) < 2^62

@@ -8,14 +8,14 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// extremes are the numbers at which int64 arithmetic goes wrong, if it does.
+// extremes are the numbers at which int64 arithmetic is most likely to fail.
 var extremes = []int64{
 	math.MinInt64, math.MinInt64 + 1, -bucket.MaxLevel, -1 << 62, -bucket.MaxBurst, -int64(bucket.MaxPeriod), -1 << 32, -1000, -1,
 	0, 1, 1000, 1 << 32, int64(bucket.MaxPeriod), bucket.MaxBurst, 1 << 62, bucket.MaxLevel, bucket.MaxLevel + 1, math.MaxInt64 - bucket.MaxBurst,
 	math.MaxInt64 - 1, math.MaxInt64,
 }
 
-// extremeParams are the corners of what is legal.
+// extremeParams are the extreme valid parameters.
 func extremeParams() []bucket.Params {
 	bursts := []int64{1, 100_000, bucket.MaxBurst}
 	var ps []bucket.Params
@@ -67,7 +67,7 @@ func FuzzDebit(f *testing.F) {
 	})
 }
 
-// legal turns any numbers into legal parameters.
+// legal turns any numbers into valid parameters.
 func legal(amount, period, burst int64) bucket.Params {
 	within := func(n, limit int64) int64 { return 1 + int64(uint64(n)%uint64(limit)) }
 	period = within(period, int64(bucket.MaxPeriod))

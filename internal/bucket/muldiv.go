@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// MulDivFloor returns floor(x*y/z) for y >= 0 and z > 0 over a 128-bit product, saturating.
+// MulDivFloor returns floor(x*y/z) for y >= 0 and z > 0, computed over a 128-bit product. The result saturates.
 func MulDivFloor(x, y, z int64) int64 {
 	if x < 0 {
 		q, r, ok := mulDiv(-uint64(x), y, z)
@@ -24,7 +24,7 @@ func MulDivFloor(x, y, z int64) int64 {
 	return int64(q)
 }
 
-// MulDivCeil returns ceil(x*y/z) for y >= 0 and z > 0 over a 128-bit product, saturating.
+// MulDivCeil returns ceil(x*y/z) for y >= 0 and z > 0, computed over a 128-bit product. The result saturates.
 func MulDivCeil(x, y, z int64) int64 {
 	if x < 0 {
 		q, _, ok := mulDiv(-uint64(x), y, z)
@@ -43,7 +43,7 @@ func MulDivCeil(x, y, z int64) int64 {
 	return int64(q)
 }
 
-// mulDiv returns the quotient and remainder of x*y/z; not ok when the quotient needs more than 64 bits, for which
+// mulDiv returns the quotient and remainder of x*y/z. ok is false if the quotient needs more than 64 bits, where
 // bits.Div64 would panic.
 func mulDiv(x uint64, y, z int64) (quo, rem uint64, ok bool) {
 	hi, lo := bits.Mul64(x, uint64(y))

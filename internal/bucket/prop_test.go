@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// until2060 is how far ahead clocks are promised not to pass 2^62; properties other than of extremes go as far.
+// until2060 is how far ahead clocks are guaranteed not to pass 2^62. Properties, except those of extremes, go no further.
 var until2060 = int64(time.Date(2060, time.January, 1, 0, 0, 0, 0, time.UTC).Sub(bucket.Epoch))
 
-// magnitude draws a number from 1 to limit, each order of magnitude as often as another, and the ends now and then.
+// magnitude draws a number from 1 to limit, with all orders of magnitude equally likely and both ends now and then.
 func magnitude(limit int64) *rapid.Generator[int64] {
 	return rapid.Custom(func(t *rapid.T) int64 {
 		bits := new(big.Int).SetInt64(limit).BitLen()
@@ -43,14 +43,14 @@ var (
 		return p
 	})
 
-	// instant is from 36 years before Epoch to 36 after it, often near it.
+	// instant is from 36 years before Epoch to 36 years after, often near it.
 	instant = rapid.Custom(func(t *rapid.T) int64 {
 		n := magnitude(until2060).Draw(t, "distance")
 		return rapid.SampledFrom([]int64{n, n, n, -n, 0}).Draw(t, "now")
 	})
 )
 
-// amount draws a debit: often one that just fits, or just does not.
+// amount draws a debit, often one that barely fits or barely does not.
 func amount(t *rapid.T, p bucket.Params, available int64) int64 {
 	a := rapid.OneOf(
 		magnitude(p.Burst),
@@ -59,7 +59,7 @@ func amount(t *rapid.T, p bucket.Params, available int64) int64 {
 	return max(0, a)
 }
 
-// later draws an instant after another: by nanoseconds, by what a few millitokens take, or by long.
+// later draws an instant after another: by nanoseconds, by the time that a few millitokens take, or by much longer.
 func later(t *rapid.T, p bucket.Params, now int64) int64 {
 	few := max(1, p.Period/p.Amount)
 	d := rapid.OneOf(rapid.Just(int64(0)), magnitude(4*few), magnitude(until2060/64)).Draw(t, "later")
@@ -78,12 +78,12 @@ func TestExact(t *testing.T) {
 	})
 }
 
-// TestNeverOverAdmit is I1: between any two debits no more is spent, less what came back, than the burst and what the
-// clock issued, in whatever order the instants come and however deep the bucket was in debt.
+// TestNeverOverAdmit is I1: between any two debits, the amount spent less the amount returned never exceeds the burst and
+// what the clock issued, in whatever order the instants come and however deep the bucket was in debt.
 func TestNeverOverAdmit(t *testing.T) {
 	t.Parallel()
 	type spent struct {
-		before *big.Int // spent less returned until then
+		before *big.Int // spent less returned up to then
 		clock  *big.Int
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -94,7 +94,7 @@ func TestNeverOverAdmit(t *testing.T) {
 		total := new(big.Int)
 		var debits []spent
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			// Instants of other processes: not in order.
+			// Instants from other processes: out of order.
 			at := later(t, p, now)
 			if at > now && rapid.IntRange(0, 3).Draw(t, "back") > 0 {
 				now = at
@@ -131,8 +131,8 @@ func TestNeverOverAdmit(t *testing.T) {
 	})
 }
 
-// TestNeverLose is I2, and I3 along with it: a bucket answers as one that counts what is outstanding and lets it drain,
-// for one caller whose time goes forward, and a twin that is polled between the steps answers the same.
+// TestNeverLose is I2 and also I3: for one caller with advancing time, a bucket answers like one that counts what is
+// outstanding and lets it drain, and a twin that is polled between the steps answers the same.
 func TestNeverLose(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -186,8 +186,8 @@ func TestNeverLose(t *testing.T) {
 	})
 }
 
-// TestTelescopes drains a bucket and takes every millitoken as soon as it is seen: together exactly what was issued,
-// whenever one looks.
+// TestTelescopes drains a bucket and takes every millitoken as soon as it appears: the total is exactly what was issued,
+// whatever the times of the reads.
 func TestTelescopes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,7 +200,7 @@ func TestTelescopes(t *testing.T) {
 		admitted, now := new(big.Int), first
 		for range rapid.IntRange(1, 60).Draw(t, "looks") {
 			next := later(t, p, now)
-			// Looked at before more than full was issued: nothing is wasted.
+			// If it is read before more than a full bucket was issued, nothing is wasted.
 			if full := p.Full(level); p.Clock(full) == level {
 				now = min(next, full)
 			} else {
@@ -219,7 +219,7 @@ func TestTelescopes(t *testing.T) {
 	})
 }
 
-// TestNoTimeTravel is I4: an earlier instant admits nothing that a later one does not, at any two int64.
+// TestNoTimeTravel is I4: an earlier instant never admits what a later one refuses, for any two int64.
 func TestNoTimeTravel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,8 +240,8 @@ func TestNoTimeTravel(t *testing.T) {
 	})
 }
 
-// TestWhenInDoubtDebit is I5 as far as it is arithmetic: a debit done twice and a credit left out leave no more than
-// they should have, nor does any step that follows.
+// TestWhenInDoubtDebit is the arithmetic part of I5: a debit made twice and a credit left out never leave more than they
+// should have, and neither does any later step.
 func TestWhenInDoubtDebit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -249,7 +249,7 @@ func TestWhenInDoubtDebit(t *testing.T) {
 		now := instant.Draw(t, "now")
 		low := p.Clock(now) + rapid.Int64Range(-bucket.MaxBurst, bucket.MaxBurst).Draw(t, "low")
 		a := amount(t, p, p.Available(low, p.Clock(now)))
-		high := low + a // what a debit done twice, or a credit left out, makes of it
+		high := low + a // the level after a debit made twice or a credit left out
 		then := later(t, p, now)
 		if p.Available(high, p.Clock(then)) > p.Available(low, p.Clock(then)) {
 			t.Fatal("spending made more available")
@@ -266,7 +266,7 @@ func TestWhenInDoubtDebit(t *testing.T) {
 	})
 }
 
-// TestRetryAfterIsTight is I6: it succeeds then, and not a nanosecond earlier.
+// TestRetryAfterIsTight is I6: a retry at that time succeeds, and not a nanosecond earlier.
 func TestRetryAfterIsTight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -302,7 +302,7 @@ func TestRetryAfterIsTight(t *testing.T) {
 	})
 }
 
-// TestRebase changes a limit: what is outstanding stays to the millitoken, so raising helps at once and lowering
+// TestRebase changes a limit: what is outstanding stays to the millitoken, so a raise takes effect at once and a cut
 // forgives nothing. From then on the bucket is within one millitoken of an ideal one that drains evenly.
 func TestRebase(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestRebase(t *testing.T) {
 	})
 }
 
-// TestReturn gives back what was spent: the bucket is as it was, also for whoever looks later.
+// TestReturn returns what was spent: the bucket is as before, also for later reads.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -355,7 +355,7 @@ func TestReturn(t *testing.T) {
 		if p.Available(back, then) != p.Available(level, then) {
 			t.Fatal("spending and returning changed what is available")
 		}
-		// Once the bucket is full again a return gives nothing.
+		// Once the bucket is full again, a return gives nothing.
 		if spent := bucket.Spend(level, clock, a); then >= spent && p.Available(bucket.Credit(spent, a), then) != p.Burst {
 			t.Fatal("a late return made a bucket more than full")
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// The worked vectors of the token clock. A number in a test's name is the vector's; tokens are whole, instants are
-// milliseconds after Epoch, and the limit is 100 per 60 s with a burst of 100 unless said.
+// The worked vectors of the token clock. The number in a test's name is the vector's. Tokens are whole, instants are
+// milliseconds after Epoch, and the limit is 100 per 60 s with a burst of 100 unless stated otherwise.
 
-const never = time.Duration(-1) // in a step's retry: no retry time, for the debit exceeds the burst
+const never = time.Duration(-1) // in a step's retry: there is no retry time, because the debit exceeds the burst
 
 type step struct {
 	at        int64 // ms
@@ -18,7 +18,7 @@ type step struct {
 	tokens    int64
 	refused   bool
 	available int64         // tokens, after the step
-	retry     time.Duration // of the debit, when it was refused
+	retry     time.Duration // of the debit, if it was refused
 }
 
 func per60s(tokens, burst int64) bucket.Params {
@@ -32,7 +32,7 @@ func TestVectors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		limit  bucket.Params
-		change bucket.Params // by the step "change"
+		change bucket.Params // for the step "change"
 		steps  []step
 	}{
 		{"1 to 4, a burst and then one token", per60s(100, 100), bucket.Params{}, []step{
@@ -87,7 +87,7 @@ func TestVectors(t *testing.T) {
 				if ok == s.refused {
 					t.Errorf("step %d: refused is %v, want %v", i, !ok, s.refused)
 				}
-				// Less than a token apart, for vectors speak of whole ones.
+				// Less than a token apart, because vectors use whole tokens.
 				if got := p.Available(level, p.Clock(now)); got < s.available*1000 || got >= s.available*1000+1000 {
 					t.Errorf("step %d: available is %d millitokens, want %d tokens", i, got, s.available)
 				}
@@ -128,7 +128,7 @@ func TestVector8(t *testing.T) {
 	}
 }
 
-// TestVector9 writes 2,000 times a second to one hot bucket: where time is rounded, each write gains a little.
+// TestVector9 writes 2,000 times a second to one hot bucket: if time is rounded, each write gains a little.
 func TestVector9(t *testing.T) {
 	t.Parallel()
 	p := per60s(1_000_000, 1_000_000)
@@ -145,7 +145,7 @@ func TestVector9(t *testing.T) {
 	}
 }
 
-// several is a bucket of several limits, as a store keeps it.
+// several is a bucket with several limits, as a store keeps it.
 type several struct {
 	limits []bucket.Params
 	levels []int64

@@ -1,4 +1,4 @@
-// Package catalog keeps versioned records in memory, ordered, for the embedded stores: memory, which is nothing more,
+// Package catalog keeps versioned, ordered records in memory, for the embedded stores: memory, which adds nothing,
 // and disk, which writes each commit to its file before it is applied here.
 package catalog
 
@@ -20,11 +20,11 @@ import (
 // Catalog holds records. See [New].
 type Catalog struct {
 	now    func() time.Time
-	commit sync.Mutex // one commit at a time; held while it is made durable
+	commit sync.Mutex // one commit at a time; held while the commit is made durable
 	hands  map[list]int
 
 	mu     sync.RWMutex
-	lists  map[list][]*store.Record // ordered by ID, then Sub; the records never change
+	lists  map[list][]*store.Record // ordered by ID, then Sub; records never change
 	epochs map[string]uint64
 }
 
@@ -41,7 +41,7 @@ func New(now func() time.Time) *Catalog {
 	return &Catalog{now: now, hands: make(map[list]int), lists: make(map[list][]*store.Record), epochs: make(map[string]uint64)}
 }
 
-// Load puts a record and its namespace's epoch in, as they were written before.
+// Load adds a record as it was written before, with its namespace's epoch.
 func (c *Catalog) Load(r store.Record) { c.put(&r) }
 
 // LoadEpoch sets a namespace's epoch as it was written before.
@@ -66,7 +66,7 @@ func (c *Catalog) Get(keys []store.Key) (store.Got, error) {
 	return got, nil
 }
 
-// Parent returns what a record is indexed under, "" if there is none.
+// Parent returns the parent under which a record is indexed, or "" if there is none.
 func (c *Catalog) Parent(k store.Key) string {
 	now := c.now()
 	c.mu.RLock()
@@ -77,10 +77,11 @@ func (c *Catalog) Parent(k store.Key) string {
 	return ""
 }
 
-// Persist makes a commit durable before it is applied: the records as they will be (Version 0: deleted) and the epochs that rise.
+// Persist makes a commit durable before it is applied. It receives the records as they will be (Version 0: deleted)
+// and the epochs that rise.
 type Persist func(records []store.Record, epochs map[string]uint64) error
 
-// Commit implements store.Catalog. Persist, if not nil, is called before anybody can see the writes; if it fails,
+// Commit implements store.Catalog. Persist, if not nil, is called before the writes become visible; if it fails,
 // nothing is written.
 func (c *Catalog) Commit(writes []store.Write, persist Persist) error {
 	c.commit.Lock()
@@ -145,8 +146,8 @@ func (c *Catalog) prepare(writes []store.Write) ([]store.Record, map[string]uint
 	return c.withExpired(records, seen, now), epochs, nil
 }
 
-// withExpired adds the removal of some expired records of the lists that are written to: from their fronts, for events
-// are in the order of their time, and from where a hand stands that goes round, for whatever is not.
+// withExpired adds the removal of some expired records of the lists being written to. It checks the front of each
+// list, since events are in order of time, and advances a hand around the list to find the others.
 func (c *Catalog) withExpired(records []store.Record, seen map[store.Key]bool, now time.Time) []store.Record {
 	for _, w := range slices.Clone(records) {
 		l := list{w.Key.Namespace, w.Key.Kind}

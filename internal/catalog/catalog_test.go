@@ -40,7 +40,8 @@ func ids(t *testing.T, c *catalog.Catalog, q store.Query) []string {
 	}
 }
 
-// TestOrder: bytewise by ID, then Sub, however the records came in, and backwards the same.
+// TestOrder: records are ordered bytewise by ID, then Sub, in whatever order they arrived, and in exact reverse when
+// listed backwards.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	want := []string{"\x00/", "A/", "a/", "a/\xff", "a\x00/a", "b/1", "b/10", "b/2", "b b/", "é/", "\xff/"}
@@ -80,7 +81,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestExpired: what has expired is not there, and leaves memory and file as others are written.
+// TestExpired: an expired record is absent, and is removed from memory and file as others are written.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -108,7 +109,7 @@ func TestExpired(t *testing.T) {
 	if got, err := c.Get([]store.Key{key("007", "")}); err != nil || got.Records[0].Version != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if err := c.Commit([]store.Write{put("007", "", time.Time{})}, persist); err != nil { // as if it had never been
+	if err := c.Commit([]store.Write{put("007", "", time.Time{})}, persist); err != nil { // as if it had never existed
 		t.Fatal(err)
 	}
 	if got, err := c.Get([]store.Key{key("007", "")}); err != nil || got.Records[0].Version != 1 {
@@ -127,7 +128,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// TestPersist: nobody sees a commit before it is durable, or at all when that fails.
+// TestPersist: a commit becomes visible only once it is durable, and never if persisting fails.
 func TestPersist(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(nil)
@@ -181,7 +182,7 @@ func TestCheckOnly(t *testing.T) {
 	}
 }
 
-// TestOneWins: of those who saw the same version one may write.
+// TestOneWins: of several writers that saw the same version, one may write.
 func TestOneWins(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(nil)

@@ -1,9 +1,9 @@
-// Package catalogcache remembers what a slow catalog said, for a while.
+// Package catalogcache caches the answers of a slow catalog.
 //
-// An entry, also one that says "there is none", lives for the TTL, give or take a tenth, so that a fleet does not ask
-// in step. One caller at a time loads a key, in the background; the others wait for it, each as long as its context
-// lets it. When loading fails, the last known good entry serves on, and where there is none what [Config.Fallback] knows.
-// No lock is held while loading.
+// An entry, including one that says "there is none", lives for the TTL, give or take a tenth, so that a fleet does
+// not reload in step. One caller at a time loads a key, in the background; the others wait for it, each until its
+// context is done. If loading fails, the last known good entry is served, or [Config.Fallback] if there is none. No
+// lock is held while loading.
 package catalogcache
 
 import (
@@ -17,22 +17,22 @@ import (
 
 // Config configures a [Cache].
 type Config[K comparable, V any] struct {
-	TTL      time.Duration     // 0 or less: nothing is remembered, every Get loads
-	Max      int               // entries at most; required
+	TTL      time.Duration     // 0 or less: nothing is cached, every Get loads
+	Max      int               // maximum number of entries; required
 	Timeout  time.Duration     // of one load; required
-	Fallback func(K) (V, bool) // what to go by where loading fails and nothing is remembered; must be fast; optional
-	// Good reports whether a value is one to go by, and not one that is only [Cache.Known]; optional: all are.
+	Fallback func(K) (V, bool) // used if loading fails and nothing is cached; must be fast; optional
+	// Good reports whether Get may return a value, rather than only [Cache.Known]. Optional: nil accepts all values.
 	Good func(V) bool
 }
 
-// Load returns the values of keys, in their order. If some are good and others not, the error is an [Errors]; the values of
-// the others are Known then, if nothing else is.
+// Load returns the values of keys, in order. If some are good and others not, the error is an [Errors]; the values of
+// the others are returned by Known if nothing else is cached.
 type Load[K comparable, V any] func(ctx context.Context, keys []K) ([]V, error)
 
-// Errors say of each key why its value is not good; nil where it is.
+// Errors holds the error of each key whose value is not good, and nil for the others.
 type Errors []error
 
-// Error joins what is wrong.
+// Error joins the errors.
 func (e Errors) Error() string { return errors.Join(e...).Error() }
 
 // Cache maps keys to values. See [New].
@@ -57,22 +57,22 @@ type flight[V any] struct {
 	entry entry[V]
 	err   error
 
-	expired bool       // what it brings may be old: nobody joins it, and it is at best the last known good
-	prev    *flight[V] // one that expired, and has not landed
+	expired bool       // its result may be stale: nobody joins it, and the result is at best the last known good
+	prev    *flight[V] // an expired flight that has not landed
 }
 
 // New returns an empty cache.
 func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
-	cfg.TTL = min(cfg.TTL, 100*365*24*time.Hour) // for ever, but sums of times do not overflow
+	cfg.TTL = min(cfg.TTL, 100*365*24*time.Hour) // practically forever, without overflowing sums of times
 	return &Cache[K, V]{cfg: cfg, entries: make(map[K]entry[V]), flights: make(map[K]*flight[V])}
 }
 
-// Get returns the values of keys in their order, and until when all of them may be used. What is missing is loaded,
-// in one call for all keys that nobody else is loading just now.
+// Get returns the values of keys in order, and the time until which all of them may be used. Missing values are
+// loaded, in one call for all keys that nobody else is loading at the moment.
 func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, time.Time, error) {
 	now := time.Now()
 	values := make([]V, len(keys))
-	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // as long as any may live
+	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // the longest that any entry may live
 	var waits map[int]*flight[V]
 	var mine []K
 	c.mu.Lock()
@@ -111,7 +111,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 			}
 		}
 		run := func() {
-			// A caller that gives up must not spoil it for the others.
+			// A caller that gives up must not cancel the load for the others.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 			defer cancel()
 			values, err := load(ctx, mine)
@@ -123,7 +123,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 				run()
 			}()
 		} else {
-			run() // after Close nothing is left running
+			run() // after Close, nothing is left running
 		}
 	}
 	for i, f := range waits {
@@ -143,7 +143,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 
 func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 	now := time.Now()
-	some, partly := err.(Errors) //nolint:errorlint // as Load returns it
+	some, partly := err.(Errors) //nolint:errorlint // Load returns it unwrapped
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, k := range keys {
@@ -152,7 +152,7 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 			err = some[i]
 		}
 		flying := c.flights[k]
-		current := flying == f // else the key was noted meanwhile: what was loaded may be old
+		current := flying == f // otherwise the key was noted meanwhile and the loaded value may be stale
 		if current {
 			delete(c.flights, k)
 		}
@@ -163,7 +163,7 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 			f.entry = entry[V]{values[i], now.Add(jitter(c.cfg.TTL))}
 		case good: // last known good, until the next try
 			f.entry = entry[V]{old.value, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
-		case known: // which is newer than what the fallback may know
+		case known: // newer than what the fallback may know
 			f.err = err
 		default:
 			if v, ok := c.fallback(k); ok && c.good(v) {
@@ -194,13 +194,13 @@ func (c *Cache[K, V]) fallback(k K) (v V, ok bool) {
 	return c.cfg.Fallback(k)
 }
 
-// retryAfter is how long the last known good entry serves before the next try to load.
+// retryAfter is how long the last known good entry is served before the next try to load.
 const retryAfter = 2 * time.Second
 
 func (c *Cache[K, V]) put(k K, e entry[V]) {
 	if _, ok := c.entries[k]; !ok && len(c.entries) >= c.cfg.Max {
 		n := 0
-		for old := range c.entries { // any: what matters is loaded again
+		for old := range c.entries { // any will do: entries still in use are loaded again
 			delete(c.entries, old)
 			if n++; n > c.cfg.Max/16 {
 				break
@@ -210,8 +210,8 @@ func (c *Cache[K, V]) put(k K, e entry[V]) {
 	c.entries[k] = e
 }
 
-// Note has a key be Known by what f makes of what is known, until it is loaded anew, as the next Get does; f says false to
-// have nothing remembered of it. What is being loaded for it is not remembered either. No value of f is [Config.Good].
+// Note replaces what is Known of a key by what f makes of it, until the next Get, which loads the key anew. If f returns
+// false, the key is forgotten. The result of a load in progress is not cached. f must not return a [Config.Good] value.
 func (c *Cache[K, V]) Note(k K, f func(now V, known bool) (V, bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,8 +233,8 @@ func (c *Cache[K, V]) knownLocked(k K) (V, bool) {
 	return c.fallback(k)
 }
 
-// Known returns what is remembered of keys, however old, or else what [Config.Fallback] knows. It loads nothing, and is not
-// ok if of one nothing is known.
+// Known returns the cached values of keys, however old, or else those of [Config.Fallback]. It loads nothing. ok is
+// false if any key has no known value.
 func (c *Cache[K, V]) Known(keys []K) (values []V, ok bool) {
 	values = make([]V, len(keys))
 	c.mu.Lock()
@@ -247,14 +247,14 @@ func (c *Cache[K, V]) Known(keys []K) (values []V, ok bool) {
 	return values, true
 }
 
-// ExpireFunc has all keys for which f holds loaded anew, and keeps what is remembered of them for when that fails; so it
-// does what is being loaded for them, if nothing is remembered.
+// ExpireFunc expires all keys for which f holds, so that the next Get of each loads it anew. The cached values are
+// kept in case loading fails, and so is the result of a load in progress, if nothing is cached.
 func (c *Cache[K, V]) ExpireFunc(f func(K) bool) {
 	c.ExpireWithin(func(k K) (time.Duration, bool) { return 0, f(k) })
 }
 
-// ExpireWithin is ExpireFunc for keys of which each is to be loaded anew at some time within so long, so that they are not
-// all loaded at once.
+// ExpireWithin is ExpireFunc with a period: each key expires at some time within it, so that they are not all loaded
+// at once.
 func (c *Cache[K, V]) ExpireWithin(f func(K) (within time.Duration, ok bool)) {
 	now := time.Now()
 	c.mu.Lock()
@@ -273,7 +273,7 @@ func (c *Cache[K, V]) ExpireWithin(f func(K) (within time.Duration, ok bool)) {
 	}
 }
 
-// Expire is ExpireFunc for keys that are known.
+// Expire is ExpireFunc for the given keys.
 func (c *Cache[K, V]) Expire(keys ...K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,14 +287,14 @@ func (c *Cache[K, V]) Expire(keys ...K) {
 	}
 }
 
-// Stats returns how often keys were found and not found, and how many are remembered.
+// Stats returns the number of hits and misses, and of cached entries.
 func (c *Cache[K, V]) Stats() (hits, misses uint64, entries int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hits.Load(), c.misses.Load(), len(c.entries)
 }
 
-// Close waits for loads under way. A Get that comes later loads on its caller's goroutine.
+// Close waits for loads in progress. A later Get loads on its caller's goroutine.
 func (c *Cache[K, V]) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -24,7 +24,7 @@ type (
 	config = catalogcache.Config[string, string]
 )
 
-// source is a catalog that says "key@n" of each key, where n is how often it was asked.
+// source is a catalog that returns "key@n" for each key, where n is the number of loads of that key.
 type source struct {
 	mu    sync.Mutex
 	loads [][]string
@@ -119,7 +119,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// The earliest end counts for all keys of a call.
+// The earliest expiry counts for all keys of a call.
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// A fleet that starts together does not ask together ever after.
+// Processes that start together do not keep reloading together.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestOneLoader(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not spoil the load for the others, even if it was the one that asked.
+// A caller that gives up does not spoil the load for the others, even if it started the load.
 func TestLoaderGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		s.set(nil, nil)
-		want(t, get(t, c, s, "a"), "a@2") // a failure is not remembered
+		want(t, get(t, c, s, "a"), "a@2") // a failure is not cached
 	})
 }
 
@@ -249,7 +249,7 @@ func TestLastKnownGood(t *testing.T) {
 		want(t, get(t, c, s, "a"), "a@1")
 		_, until, err := c.Get(t.Context(), []string{"a"}, s.load)
 		if life := time.Until(until); err != nil || life <= 0 || life > 5*time.Second {
-			t.Errorf("good for %v, %v", life, err) // and tried again soon
+			t.Errorf("good for %v, %v", life, err) // and is retried soon
 		}
 		n := s.count()
 		want(t, get(t, c, s, "a"), "a@1")
@@ -305,7 +305,8 @@ func TestCloseWhileLoading(t *testing.T) {
 	wg.Wait()
 }
 
-// What expires is loaded anew, and serves on where that fails; what is loaded just then is not joined by who comes later.
+// An expired value is loaded again, and stays in use if that fails. Later callers do not join a load that was already
+// under way.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +326,7 @@ func TestExpire(t *testing.T) {
 		synctest.Wait()
 		c.Expire("c")
 		second := make(chan []string, 1)
-		s.set(down, nil) // for who comes later
+		s.set(down, nil) // for later callers
 		go func() {
 			got, _, err := c.Get(t.Context(), []string{"c"}, s.load)
 			if !errors.Is(err, down) {
@@ -343,7 +344,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// What expires while it is loaded for the first time is the last known good.
+// If a value expires during its first load, it becomes the last known good value.
 func TestExpireFirstLoad(t *testing.T) {
 	t.Parallel()
 	for _, evict := range []bool{false, true} {
@@ -368,7 +369,7 @@ func TestExpireFirstLoad(t *testing.T) {
 	}
 }
 
-// What is spread expires within the time, not at once and not all together, and never later than it would have.
+// ExpireWithin spreads expiry over the duration: not at once, not all together, and never later than without it.
 func TestExpireWithin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -397,7 +398,7 @@ func TestExpireWithin(t *testing.T) {
 	})
 }
 
-// Of keys that are loaded together some can fail, and what there is no good value of may be known otherwise.
+// If several keys are loaded together, some can fail; for a key without a good value the fallback is used.
 func TestErrorsAndFallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,19 +11,19 @@ import (
 	"github.com/weirlimits/weir/internal/catalogcache"
 )
 
-// note has a key be known as "noted".
+// note makes "noted" the known value of a key.
 func note(c *cache, key string) {
 	c.Note(key, func(string, bool) (string, bool) { return "noted", true })
 }
 
-// forget has nothing known of it.
+// forget removes everything known about a key.
 func forget(c *cache, key string) {
 	c.Note(key, func(string, bool) (string, bool) { return "", false })
 }
 
 func notNoted(v string) bool { return v != "noted" }
 
-// What is noted while it is being loaded may be old: whoever waits for it gets it, nobody after.
+// A load under way when Note is called may return an old value: callers waiting for that load get it, later ones do not.
 func TestNoteWhileLoading(t *testing.T) {
 	t.Parallel()
 	for name, evict := range map[string]func(c *cache){
@@ -50,7 +50,7 @@ func TestNoteWhileLoading(t *testing.T) {
 				wg.Wait()
 				want(t, get(t, c, s, "a", "keep"), "a@3", "keep@1")
 
-				// The same when nobody has asked in between.
+				// The same if there was no Get in between.
 				evict(c)
 				gate := make(chan struct{})
 				s.set(nil, gate)
@@ -65,7 +65,8 @@ func TestNoteWhileLoading(t *testing.T) {
 	}
 }
 
-// What is noted is Known, and nothing that a Get returns, nor does a Get bring back what was before, or what the fallback knows.
+// A noted value is returned by Known and never by Get, and a failed Get restores neither the earlier value nor the
+// fallback's.
 func TestNoteIsOnlyKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestNoteIsOnlyKnown(t *testing.T) {
 	}
 }
 
-// Of what was loaded and is not good it is Known what there is, unless better is known.
+// If a load returns a bad value, Known returns that value unless a better one is known.
 func TestBadIsKnown(t *testing.T) {
 	t.Parallel()
 	c, _ := open(t, config{TTL: time.Minute, Good: notNoted, Fallback: func(k string) (string, bool) { return "noted", k == "b" }})

@@ -21,21 +21,21 @@ type Config struct {
 	Registry store.Catalog // of the store where the cells meet
 	Local    store.Catalog // of the cell's own store
 	Cell     string
-	// Alone says that no other process decides on the cell's store.
+	// Alone states that no other process decides on the cell's store.
 	Alone bool
-	// Beat is how often the agent writes that it is there, reads the grants and, where it leads, writes them. Between
-	// 100 ms and 1 min; defaults to 1 s.
+	// Beat is the interval at which the agent writes its heartbeat, reads the grants and, if it leads, writes them.
+	// Between 100 ms and 1 min; defaults to 1 s.
 	Beat time.Duration
-	// Expiry is after how long without a beat a cell is missing. At least four beats; defaults to ten.
+	// Expiry is the time without a beat after which a cell is missing. At least four beats; defaults to ten.
 	Expiry time.Duration
-	// Valid is for how long deciders go by the shares that they read in the cell's store. At least three beats; defaults to
-	// four.
+	// Valid is how long deciders may use the shares that they read in the cell's store. At least three beats; defaults
+	// to four.
 	Valid time.Duration
-	// Decide is how long a decision may be under way at most. Defaults to 1 s.
+	// Decide is the longest time that a decision may be in flight. Defaults to 1 s.
 	Decide time.Duration
-	// Changed is called when the cell has other shares. Defaults to nobody.
+	// Changed is called when the cell's shares have changed. Defaults to nil.
 	Changed func()
-	// Log is told what people should know. Defaults to nobody.
+	// Log receives messages for operators. Defaults to discarding them.
 	Log *slog.Logger
 }
 
@@ -53,7 +53,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check returns what is wrong with a configuration.
+// Check returns an error if the configuration is invalid.
 func (c Config) Check() error { return c.withDefaults().check() }
 
 func (c Config) check() error {
@@ -65,12 +65,12 @@ func (c Config) check() error {
 	case c.Expiry < 4*c.Beat:
 		return fmt.Errorf("cells: an expiry of %s is less than four beats of %s", c.Expiry, c.Beat)
 	case c.Valid < 3*c.Beat:
-		return fmt.Errorf("cells: shares that are valid for %s are not for three beats of %s", c.Valid, c.Beat)
+		return fmt.Errorf("cells: a validity of %s is less than three beats of %s", c.Valid, c.Beat)
 	}
 	return CheckName(c.Cell)
 }
 
-// Agent is a process's part in its cell. It implements [weir.Shares]. Close it.
+// Agent is a process's part in its cell. It implements [weir.Shares]. Close it when done.
 type Agent struct {
 	cfg      Config
 	registry Registry
@@ -79,25 +79,25 @@ type Agent struct {
 	used     used
 	table    atomic.Pointer[table]
 
-	// Of the goroutine that beats.
+	// Used only by the goroutine that beats.
 	seq      uint64
-	written  uint64 // version of the own record
-	birth    string // of the cell, as the registry has it
+	written  uint64 // version of the agent's own record
+	birth    string // of the cell, according to the registry
 	settings Settings
 	changed  time.Time // when the grants were last seen to change
 	patience time.Duration
-	last     uint64  // version of the grants' record, as read last
-	known    *grants // the newest
+	last     uint64  // version of the grants' record when last read
+	known    *grants // the newest grants
 	ledger   *ledger
 	epoch    uint64
-	ours     uint64 // version of the grants' record that the ledger stands for
+	ours     uint64 // version of the grants' record that the ledger is based on
 
-	reading sync.Mutex // of the cell's record, and what comes of it
+	reading sync.Mutex // guards the cell's record and what follows from it
 	ack     Version    // nothing older is in use in the cell
-	adopted time.Time  // when the record as it is was first read
+	adopted time.Time  // when the current record was first read
 	held    heldRecord
-	deaf    bool // the last reading failed
-	doubled int  // how often the cell's name is used, as was logged: 0 once, 1 elsewhere, 2 here but not first
+	deaf    bool // the last read failed
+	doubled int  // use of the cell's name by others, as last logged: 0 none, 1 by others too, 2 others were first
 
 	mu     sync.Mutex
 	status Status
@@ -106,7 +106,7 @@ type Agent struct {
 	done   sync.WaitGroup
 }
 
-// table is what deciders go by.
+// table holds the shares that deciders use.
 type table struct {
 	epoch  uint64
 	shares Shares
@@ -114,18 +114,18 @@ type table struct {
 	until  time.Time
 }
 
-// Status is how an agent stands.
+// Status is an agent's current state.
 type Status struct {
 	Instance string
 	Leads    bool
 	Contact  time.Time // when it last read the grants; zero: never
-	Err      error     // why the last beat did not work; nil when it did
-	View     View      // as of then, without what instances offer
+	Err      error     // why the last beat failed; nil if it succeeded
+	View     View      // as of Contact, without the load offered to instances
 }
 
 var _ weir.Shares = (*Agent)(nil)
 
-// New returns an agent, which does nothing before Start; its deciders have no share.
+// New returns an agent, which does nothing before Start. Until then its deciders have no share.
 func New(cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Start begins to beat. A registry that does not answer is no error: the cell goes on with what its own store has. It
-// fails when the cell is not in the registry. Errors: [ErrNotFound], trouble of the cell's own store.
+// Start begins to beat. An unreachable registry is not an error: the cell continues with the shares in its own store.
+// Start fails if the cell is not in the registry. Errors: [ErrNotFound], errors of the cell's own store.
 func (a *Agent) Start(ctx context.Context) error {
 	if err := a.apply(ctx); err != nil {
 		return fmt.Errorf("cell %s: read shares: %w", a.cfg.Cell, err)
@@ -160,7 +160,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	return nil
 }
 
-// every runs f with each beat until ctx ends.
+// every runs f at each beat until ctx ends.
 func (a *Agent) every(ctx context.Context, f func(context.Context)) {
 	tick := time.NewTicker(a.cfg.Beat)
 	defer tick.Stop()
@@ -174,7 +174,7 @@ func (a *Agent) every(ctx context.Context, f func(context.Context)) {
 	}
 }
 
-// note remembers how a beat went, and logs when that is another than before.
+// note records the result of a beat, and logs when it changes between success and failure.
 func (a *Agent) note(err error) {
 	a.mu.Lock()
 	before := a.status.Err
@@ -188,7 +188,7 @@ func (a *Agent) note(err error) {
 	}
 }
 
-// Close ends the beats. The cell keeps its share until it is missing.
+// Close stops the beats. The cell keeps its share until it is missing.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	closed := a.closed
@@ -204,7 +204,7 @@ func (a *Agent) Close() error {
 	return errors.Join(a.resign(ctx), a.leave(ctx))
 }
 
-// Status returns how the agent stands.
+// Status returns the agent's current state.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,15 +217,15 @@ func (a *Agent) Share(namespace string) weir.Share {
 	return weir.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
 }
 
-// Stale implements weir.Shares: it reads the cell's record, once for all who ask at a time.
+// Stale implements weir.Shares. It reads the cell's record, once for all concurrent callers.
 func (a *Agent) Stale(ctx context.Context, epoch uint64) {
 	if a.table.Load().epoch > epoch {
 		return
 	}
-	_ = a.apply(ctx) // it will be tried again with the next beat
+	_ = a.apply(ctx) // the next beat tries again
 }
 
-// Count counts a decision of the cell's limiter: as offered, and what it has admitted.
+// Count counts a decision of the cell's limiter: the request as offered, and the tokens as admitted.
 func (a *Agent) Count(e weir.DecidedEvent) {
 	if e.Allowed || e.Err == nil || errors.Is(e.Err, weir.ErrExceeded) {
 		a.offers.count(e.Namespace)
@@ -234,7 +234,7 @@ func (a *Agent) Count(e weir.DecidedEvent) {
 	a.used.count(e.Namespace, debits, share)
 }
 
-// CountAdjusted counts what leases of the cell's limiter take besides, or give back.
+// CountAdjusted counts what leases of the cell's limiter debit or return after their admission.
 func (a *Agent) CountAdjusted(e weir.AdjustedEvent) {
 	debits, share := e.Debits()
 	if share.Den == 0 {

@@ -18,10 +18,10 @@ import (
 func (a *Agent) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
 	defer cancel()
-	_ = a.apply(ctx) // it is tried again with the next beat, and logged
+	_ = a.apply(ctx) // logged, and the next beat tries again
 }
 
-// apply has the deciders of this process go by the cell's record.
+// apply reads the cell's record and makes the deciders of this process use it.
 func (a *Agent) apply(ctx context.Context) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -29,7 +29,7 @@ func (a *Agent) apply(ctx context.Context) error {
 	return err
 }
 
-// applyLocked returns the version of the record in the cell's store.
+// applyLocked is apply with reading locked. It returns the version of the record in the cell's store.
 func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 	for try := 1; ; try++ {
 		began := time.Now()
@@ -44,7 +44,7 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 			return rec.Version, err
 		}
 		if h.Birth != "" && h.Cell != a.cfg.Cell {
-			return rec.Version, fmt.Errorf("%s is of cell %q: a store belongs to one cell", heldKey, h.Cell)
+			return rec.Version, fmt.Errorf("%s belongs to cell %q: a store can belong to only one cell", heldKey, h.Cell)
 		}
 		kept := h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth && h.Version == a.held.Version
 		if kept && h.Store != "" {
@@ -53,8 +53,8 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 		}
 		again := *h
 		if !kept {
-			// The store has lost what it had. The newer of both holds, under an epoch that no bucket has seen.
-			a.cfg.Log.Warn("the cell's own store has lost its shares: they are written anew", slog.String("cell", a.cfg.Cell))
+			// The store has lost its data. The newer of the two records is written, under an epoch that no bucket has seen.
+			a.cfg.Log.Warn("the cell's own store has lost its shares: they are written again", slog.String("cell", a.cfg.Cell))
 			if h.Version.Compare(a.held.Version) <= 0 {
 				again = a.held
 			}
@@ -72,20 +72,20 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 	}
 }
 
-// heard logs when the cell's own store begins or ceases to answer.
+// heard logs when the cell's own store stops answering or answers again.
 func (a *Agent) heard(err error) {
 	deaf := err != nil && !errors.Is(err, context.Canceled)
 	if deaf == a.deaf {
 		return
 	}
 	if a.deaf = deaf; deaf {
-		a.cfg.Log.Warn("the cell's own store does not tell its shares", slog.String("cell", a.cfg.Cell), slog.Any("error", err))
+		a.cfg.Log.Warn("the cell's own store cannot be read for its shares", slog.String("cell", a.cfg.Cell), slog.Any("error", err))
 	} else {
-		a.cfg.Log.Info("the cell's own store tells its shares again", slog.String("cell", a.cfg.Cell))
+		a.cfg.Log.Info("the cell's own store can be read for its shares again", slog.String("cell", a.cfg.Cell))
 	}
 }
 
-// use goes by a record that was read, or written, from began on.
+// use puts a record into effect that was read or written no earlier than began.
 func (a *Agent) use(h *heldRecord, began time.Time) {
 	now := time.Now()
 	if h.Epoch != a.held.Epoch || a.adopted.IsZero() {
@@ -100,13 +100,13 @@ func (a *Agent) use(h *heldRecord, began time.Time) {
 	if before.epoch != t.epoch {
 		a.cfg.Changed()
 	}
-	// Clocks run at different speeds.
+	// Clocks may run at different speeds.
 	if a.cfg.Alone && h.Epoch > 0 || now.Sub(a.adopted) >= (a.cfg.Valid+a.cfg.Decide)*21/20 {
 		a.ack = h.Version
 	}
 }
 
-// adopt has the cell go by what it is granted.
+// adopt writes the granted shares to the cell's own store and puts them into effect.
 func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -123,7 +123,7 @@ func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
 		began := time.Now()
 		err = a.cfg.Local.Commit(ctx, write(heldKey, version, want))
 		if errors.Is(err, store.ErrConflict) && try < tries {
-			continue // another of the cell was first
+			continue // another process of the cell was first
 		}
 		if err != nil {
 			return err
@@ -133,19 +133,19 @@ func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
 	}
 }
 
-// confirmed returns what the agent may confirm.
+// confirmed returns the version that the agent may confirm.
 func (a *Agent) confirmed() Version {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	return a.ack
 }
 
-// wanted returns what a cell's grant comes to, if it is one of this membership and installation. Who was removed, or is
-// another installation, has nothing.
+// wanted returns the record that a cell's grant amounts to, if it is for this membership and installation. A removed
+// cell, or another installation, gets no share.
 func wanted(name, birth, installation string, g *grants, membership *cellRecord) *heldRecord {
 	if membership.Birth == "" {
 		if birth == "" {
-			return nil // it never had anything
+			return nil // it never had a share
 		}
 		return &heldRecord{Cell: name, Shares: Shares{}}
 	}

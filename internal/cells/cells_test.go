@@ -40,7 +40,7 @@ func TestStrictJoins(t *testing.T) {
 	})
 }
 
-// B.7: what a join costs while the others still go by what they had, and how soon that is over.
+// B.7: the cost of a join while other cells still use their old shares, and how soon it ends.
 func TestAvailableJoins(t *testing.T) {
 	t.Parallel()
 	bubble(t, available, func(w *world) {
@@ -84,10 +84,10 @@ func TestCrash(t *testing.T) {
 			w.want("", 1./2, 1./2)
 			b.agent.Close()
 			time.Sleep(8 * time.Second)
-			w.want("", 1./2, 1./2) // a restart is no crash
+			w.want("", 1./2, 1./2) // a restart is not a crash
 			time.Sleep(6 * time.Second)
 			w.want("", 1, 1./2)
-			w.start("b") // comes back
+			w.start("b") // returns
 			time.Sleep(4 * time.Second)
 			w.want("", 1./2, 1./2)
 		})
@@ -102,7 +102,7 @@ func TestCrash(t *testing.T) {
 			w.want("", 1./2, 1./2)
 			b.agent.Close()
 			time.Sleep(10 * time.Minute)
-			w.want("", 1./2, 1./2) // it may be cut off only
+			w.want("", 1./2, 1./2) // it may only be cut off
 			if err := w.reg.Remove(w.t.Context(), "b", false); !errors.Is(err, cells.ErrHolds) {
 				w.t.Errorf("a cell that holds a share was removed: %v", err)
 			}
@@ -115,7 +115,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// A cell that is cut off keeps what it has, also over a restart, and in strict mode the others wait for it.
+// A cell that is cut off keeps its share, also over a restart, and in strict mode the others wait for it.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {
@@ -142,7 +142,7 @@ func TestCutOff(t *testing.T) {
 		b.agent, b.registry = restarted, again
 		synctestMu.Unlock()
 		w.want("", 1./2, 1./2)
-		w.start("c") // has what a gives up
+		w.start("c") // gets what a gives up
 		time.Sleep(strictly)
 		w.want("", 1./4, 1./2, 1./4)
 		w.peakAtMost(1)
@@ -154,7 +154,7 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
-// A controller that is stopped between reading and writing, and goes on when another leads, changes nothing.
+// A controller that is paused between reading and writing, and resumes when another one leads, changes nothing.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {
@@ -169,7 +169,7 @@ func TestTwoControllers(t *testing.T) {
 		a.registry.mu.Lock()
 		a.registry.pause = func(ws []store.Write) bool { return ws[0].Record.Key.Kind == "cell-grants" }
 		a.registry.mu.Unlock()
-		time.Sleep(8 * time.Second) // both believe to lead
+		time.Sleep(8 * time.Second) // both believe that they lead
 		if !a.agent.Status().Leads || !b.agent.Status().Leads {
 			w.t.Fatal("there are not two")
 		}
@@ -180,7 +180,7 @@ func TestTwoControllers(t *testing.T) {
 		a.registry.mu.Lock()
 		a.registry.pause = nil
 		a.registry.mu.Unlock()
-		close(a.registry.gate) // the stale write, and all before the next beat of the other
+		close(a.registry.gate) // the stale write, and everything before the other controller's next beat
 		time.Sleep(10 * time.Millisecond)
 		after, err := w.reg.Look(w.t.Context())
 		if err != nil {
@@ -200,7 +200,7 @@ func TestTwoControllers(t *testing.T) {
 	})
 }
 
-// After a takeover nothing is changed for an expiry: it is not known yet who is there.
+// After a takeover nothing changes for one expiry period: the new leader does not know yet which cells are alive.
 func TestLearning(t *testing.T) {
 	t.Parallel()
 	bubble(t, available, func(w *world) {
@@ -219,7 +219,7 @@ func TestLearning(t *testing.T) {
 	})
 }
 
-// Whatever is cut off, lost or restarted: in strict mode never more than the whole is in force.
+// Whatever is cut off, lost or restarted: in strict mode, the shares in use never exceed the whole.
 func TestStrictHarm(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -294,7 +294,7 @@ func TestNotACell(t *testing.T) {
 		if err := a.Start(w.t.Context()); err == nil {
 			w.t.Error("a cell started on another's store")
 		}
-		// Who is removed has nothing any more.
+		// A removed cell has no share any more.
 		if err := w.reg.Remove(w.t.Context(), "a", true); err != nil {
 			w.t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestNotACell(t *testing.T) {
 	})
 }
 
-// A process that cannot read what its cell goes by now counts until it cannot go by the old any more.
+// A process that cannot read its cell's current share counts until it can no longer use the old one.
 func TestConfirmsForAll(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {

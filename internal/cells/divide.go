@@ -2,8 +2,8 @@ package cells
 
 import "github.com/weirlimits/weir/internal/bucket"
 
-// divide shares pool by weights; each gets at least its equal part of floor percent of it. The shares are never more than
-// the pool together. Without any weight it is divided equally.
+// divide divides pool in proportion to weights; each gets at least an equal part of floor percent of it. The sum of the
+// shares never exceeds the pool. If all weights are zero, it divides equally.
 func divide(pool int64, weights []int64, floor int64) []int64 {
 	n := int64(len(weights))
 	shares := make([]int64, n)
@@ -18,7 +18,8 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	if sum == 0 {
 		least = pool / n
 	}
-	// Who has less by weight gets the least, and the others divide what is left: of that some may come to less, in turn.
+	// Shares below the least are raised to it, and the others divide the rest. That may put further shares below the
+	// least, so repeat.
 	for again := true; again; {
 		again = false
 		for i, w := range weights {
@@ -35,7 +36,7 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	return shares
 }
 
-// differ reports whether a share has changed by more than one part in so many.
+// differ reports whether any share has changed by more than 1/in.
 func differ(a, b []int64, in int64) bool {
 	for i := range a {
 		if d := a[i] - b[i]; max(d, -d) > max(a[i], b[i])/in {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// errorLog counts what is logged as an error.
+// errorLog counts log messages at level error.
 type errorLog struct {
 	slog.Handler
 	mu sync.Mutex
@@ -37,7 +37,7 @@ func (l *errorLog) errors() int {
 	return l.n
 }
 
-// install starts a process on a store of its own; as is how the world calls it, so that its share is summed with others'.
+// install starts a process on its own store. The world calls it by the name as, so that its share is added to that of others.
 func (w *world) install(cell, as string, st *link) (*node, *errorLog) {
 	w.t.Helper()
 	log := newErrorLog()
@@ -62,7 +62,7 @@ func newStore(t *testing.T) *link {
 	return &link{Catalog: st}
 }
 
-// others asks the registry for how many processes of other installations use a cell's name.
+// others asks the registry how many processes of other installations use a cell's name.
 func (w *world) others(cell string) int {
 	w.t.Helper()
 	v, err := w.reg.Look(w.t.Context())
@@ -77,8 +77,8 @@ func (w *world) others(cell string) int {
 	return -1
 }
 
-// A second installation under a cell's name has no share, and both say so; whichever was first stays, whoever leads, and
-// when it goes for good the other takes its place.
+// A second installation under a cell's name has no share, and both report the conflict. The first one stays, whichever
+// controller leads, and when it leaves permanently the other takes its place.
 func TestNameTwice(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []func(*cells.Settings){strict, available} {
@@ -105,7 +105,7 @@ func TestNameTwice(t *testing.T) {
 			}
 			_ = first.agent.Close()
 			time.Sleep(2 * strictly)
-			w.want("", 1./2, 1./2, 1./2) // the first is closed, and goes by nothing
+			w.want("", 1./2, 1./2, 1./2) // the first is closed, and uses no share
 			if n := w.others("a"); n != 0 {
 				w.t.Errorf("%d processes of other installations, of which none runs", n)
 			}
@@ -113,7 +113,7 @@ func TestNameTwice(t *testing.T) {
 			w.nodes = w.nodes[1:]
 			synctestMu.Unlock()
 			w.peak()
-			back, _ := w.install("a", "a", store) // and finds another in its place
+			back, _ := w.install("a", "a", store) // and finds the other installation in its place
 			time.Sleep(strictly)
 			w.want("", 1./2, 1./2, 0)
 			w.peakAtMost(1)
@@ -122,7 +122,7 @@ func TestNameTwice(t *testing.T) {
 	}
 }
 
-// Of two that begin at once under a name one is the cell.
+// If two installations start at once under one name, one of them becomes the cell.
 func TestNameTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {
@@ -137,8 +137,8 @@ func TestNameTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// A cell that starts anew, with a store that has lost all, is the cell again after an expiry; and one whose store loses
-// all while its processes run has never been another.
+// A cell that restarts with an empty store is the same cell again after one expiry period. A cell whose store loses
+// everything while its processes run never stops being that cell.
 func TestNameKept(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {
@@ -151,7 +151,7 @@ func TestNameKept(t *testing.T) {
 		empty := memory.New(nil)
 		defer empty.Close()
 		a.local.replace(empty)
-		w.install("a", "a", a.local) // before the others have found out
+		w.install("a", "a", a.local) // before the others have noticed
 		for range 40 {
 			time.Sleep(time.Second)
 			w.want("", 1./2, 1./2)

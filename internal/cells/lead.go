@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// minTimeout is for those who beat faster than a registry answers at worst.
+// minTimeout applies if the beat is shorter than a slow registry's answer may take.
 const minTimeout = time.Second
 
-// beat writes that the agent is there, reads the grants, and writes them if it is this agent's to lead.
+// beat writes the heartbeat, reads the grants, and writes them if this agent leads.
 func (a *Agent) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
 	defer cancel()
@@ -44,7 +44,7 @@ func (a *Agent) beat(ctx context.Context) error {
 	birth, installation := a.holds()
 	a.double(g.Cells[a.cfg.Cell], membership.Birth, installation)
 	if want := wanted(a.cfg.Cell, birth, installation, g, membership); want != nil {
-		_ = a.adopt(ctx, want) // what the cell's own store did not take is not confirmed
+		_ = a.adopt(ctx, want) // a share that the cell's own store did not take is not confirmed
 	}
 	if membership.Birth == "" {
 		return fmt.Errorf("cell %q %w", a.cfg.Cell, ErrNotFound)
@@ -66,27 +66,27 @@ func (a *Agent) beat(ctx context.Context) error {
 	return a.lead(ctx, rec, g, installation)
 }
 
-// newest returns the newest grants that the agent knows: not those that were read where the registry has lost some since,
-// as one does that is restored. Then nobody leads, so that they are published anew, under an epoch of their own.
+// newest returns the newest grants that the agent knows. If the registry has lost some since, as after a restore, these
+// are not the ones just read; they are returned without a leader, so that they are published again under a new epoch.
 func (a *Agent) newest(g *grants) *grants {
 	if a.known == nil || a.known.Compare(g.Version) <= 0 {
 		a.known = g
 		return g
 	}
-	a.cfg.Log.Warn("the registry of cells has lost grants: they are written anew", slog.String("cell", a.cfg.Cell))
+	a.cfg.Log.Warn("the registry of cells has lost grants: they are written again", slog.String("cell", a.cfg.Cell))
 	again := *a.known
 	again.Leader = ""
 	return &again
 }
 
-// holds returns of which membership the cell's share is, and the name of its store.
+// holds returns the membership that the cell's share belongs to, and the name of its store.
 func (a *Agent) holds() (birth, installation string) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	return a.held.Birth, a.held.Store
 }
 
-// double logs when another installation uses the cell's name, and when none does any more.
+// double logs when another installation starts or stops using the cell's name.
 func (a *Agent) double(c *cell, birth, installation string) {
 	now := 0
 	switch {
@@ -102,7 +102,7 @@ func (a *Agent) double(c *cell, birth, installation string) {
 	switch now {
 	case before:
 	case 2:
-		a.cfg.Log.Error("another installation, with another store, is this cell: here there is no share, and nothing is admitted; start this one with --cell and a name of its own", cell)
+		a.cfg.Log.Error("another installation, with another store, holds this cell's share: this one has none and admits nothing; start it with --cell and its own name", cell)
 	case 1:
 		a.cfg.Log.Error("another installation, with another store, uses this cell's name; it has no share", cell, slog.Int("processes", c.Others))
 	default:
@@ -110,7 +110,7 @@ func (a *Agent) double(c *cell, birth, installation string) {
 	}
 }
 
-// see remembers the grants for whoever asks how things are.
+// see keeps the grants for Status.
 func (a *Agent) see(g *grants, now time.Time) {
 	v := View{Leader: g.Leader, Version: g.Version, Settings: a.settings, Over: g.Over}
 	for _, name := range slices.Sorted(maps.Keys(g.Cells)) {
@@ -149,7 +149,7 @@ func (a *Agent) report(ctx context.Context, installation string) error {
 	return err
 }
 
-// leave takes the agent's record away. The cell is missing only if no other agent of it beats, and after an expiry.
+// leave removes the agent's record. The cell becomes missing only if no other agent of it beats, and after an expiry.
 func (a *Agent) leave(ctx context.Context) error {
 	if a.written == 0 {
 		return nil
@@ -161,15 +161,15 @@ func (a *Agent) leave(ctx context.Context) error {
 	return nil
 }
 
-// forget is after how long the registry's store may forget an instance that does not beat. It only tidies up.
+// forget is the time without beats after which the registry's store may drop an instance's record. It only tidies up.
 const forget = 24 * time.Hour
 
-// bide starts the time after which a controller that does not write is none.
+// bide starts the time after which a controller that does not write counts as gone.
 func (a *Agent) bide(now time.Time) {
 	a.changed, a.patience = now, 3*a.cfg.Beat+mrand.N(a.cfg.Beat)
 }
 
-// leads reports whether it is this agent's to write the grants: it leads, nobody does, or who does has not written for
+// leads reports whether this agent should write the grants: it leads, nobody leads, or the leader has not written for
 // too long.
 func (a *Agent) leads(rec store.Record, g *grants) bool {
 	switch {
@@ -186,14 +186,14 @@ func (a *Agent) leads(rec store.Record, g *grants) bool {
 	return true
 }
 
-// lead writes the next grants, on condition that they are those of rec.
+// lead writes the next grants, on condition that they are still those of rec.
 func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installation string) error {
 	cells, err := a.registry.cells(ctx)
 	if err != nil {
 		return fmt.Errorf("read beats: %w", err)
 	}
 	if rec.Version == 0 {
-		for _, c := range cells { // grants that somebody removed must not be mistaken for newer ones
+		for _, c := range cells { // if the grants were removed, new ones must not look older than those
 			for _, r := range c.instances {
 				a.epoch = max(a.epoch, r.Ack.Epoch+1)
 			}
@@ -206,10 +206,10 @@ func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installat
 	a.ledger.observe(cells, now)
 	next := a.ledger.issue(a.id, a.epoch, a.settings, now)
 	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, rec.Version, next)); err != nil {
-		a.ledger = nil // they may have been written or not: what is there will show
+		a.ledger = nil // they may or may not have been written: the next read will show
 		a.setLeads(false)
 		if errors.Is(err, store.ErrConflict) {
-			return nil // another leads
+			return nil // another agent leads
 		}
 		return fmt.Errorf("write grants: %w", err)
 	}
@@ -230,7 +230,7 @@ func (a *Agent) setLeads(leads bool) {
 	a.status.Leads = leads
 }
 
-// resign lets another lead at once.
+// resign lets another agent lead at once.
 func (a *Agent) resign(ctx context.Context) error {
 	if a.ledger == nil {
 		return nil

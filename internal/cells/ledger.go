@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// ledger is a controller's account of what each cell may be going by. It is pure: the time is passed in.
+// ledger is a controller's account of the shares that may be in use in each cell. It is pure: the time is passed in.
 type ledger struct {
 	expiry   time.Duration // see Config.Expiry
 	last     grants
 	accounts map[string]*account
-	since    time.Time // of taking over; zero: from nobody
+	since    time.Time // when it took over from another controller; zero: from none
 	targets  map[string]target
 	measures map[string]*measure // by key
 }
 
-// account is a cell's.
+// account is the account of one cell.
 type account struct {
 	birth     string
-	store     string // the installation that is the cell; "": none has told
+	store     string // the installation that is the cell; "": none has reported
 	draining  bool
-	seen      time.Time // when an instance was last seen to have changed; zero: not yet
+	seen      time.Time // when an instance was last seen to change; zero: not yet
 	instances map[string]*sighting
-	issued    []issue // those that the cell may be going by, oldest first
+	issued    []issue // those that may be in use in the cell, oldest first
 }
 
-// sighting is an instance as it was read last.
+// sighting is an instance as last read.
 type sighting struct {
 	record instanceRecord
 	seen   time.Time
-	heard  bool // it has beaten since it was first read: seen is when it did
-	other  bool // of another installation than that which is the cell: it has no share
+	heard  bool // it has beaten since it was first read, at seen
+	other  bool // it belongs to an installation that is not the cell, and has no share
 	since  time.Time
 }
 
-// issue is a share that was published.
+// issue is a published share.
 type issue struct {
 	Version
 	shares Shares
 }
 
-// target is how a namespace was divided.
+// target is how a namespace was last divided.
 type target struct {
 	at     time.Time
 	cells  []string
@@ -58,7 +58,7 @@ func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 		a := &account{birth: c.Birth, store: c.Store, seen: now, instances: make(map[string]*sighting)}
 		if len(c.Held) > 0 {
 			before := c.Version
-			before.Seq-- // only who confirms the shares themselves goes by no others
+			before.Seq-- // so that only a confirmation of the shares themselves clears it
 			a.issued = append(a.issued, issue{before, c.Held})
 		}
 		a.issued = append(a.issued, issue{c.Version, c.Shares})
@@ -67,13 +67,13 @@ func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 	return l
 }
 
-// seen is what there is of a cell: its record, and its instances by id.
+// seen is what was read about a cell: its record, and its instances by id.
 type seen struct {
 	cellRecord
 	instances map[string]instanceRecord
 }
 
-// observe takes note of what was read before now. Who has no record has left, and holds nothing.
+// observe takes in what was read before now. A cell without a record has left and holds nothing.
 func (l *ledger) observe(cells map[string]seen, now time.Time) {
 	maps.DeleteFunc(l.accounts, func(name string, a *account) bool {
 		c, ok := cells[name]
@@ -91,7 +91,7 @@ func (l *ledger) observe(cells map[string]seen, now time.Time) {
 	}
 }
 
-// assume takes for granted, of a cell that goes by grants which are lost, that it has the whole.
+// assume assumes that a cell has the whole, if it uses grants that have been lost.
 func (a *account) assume(instances map[string]instanceRecord) {
 	var ack Version
 	for _, r := range instances {
@@ -109,7 +109,7 @@ func (l *ledger) missing(a *account, now time.Time) bool {
 	return a.seen.IsZero() || now.Sub(a.seen) >= l.expiry
 }
 
-// offered returns what a cell's instances are offered.
+// offered returns the load offered to a cell's instances.
 func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) {
 	for _, s := range a.instances {
 		if !s.other && now.Sub(s.seen) < l.expiry {
@@ -119,7 +119,7 @@ func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) 
 	return n
 }
 
-// held returns the most that a cell may be going by.
+// held returns the largest share that may be in use in a cell.
 func (a *account) held(namespace string) (most int64) {
 	for _, i := range a.issued {
 		most = max(most, i.shares.Of(namespace))
@@ -127,7 +127,7 @@ func (a *account) held(namespace string) (most int64) {
 	return most
 }
 
-// current returns what a cell was granted last.
+// current returns the shares last granted to a cell.
 func (a *account) current() Shares {
 	if len(a.issued) == 0 {
 		return nil
@@ -135,12 +135,12 @@ func (a *account) current() Shares {
 	return a.issued[len(a.issued)-1].shares
 }
 
-// learning reports whether it is not known yet who is there.
+// learning reports whether the controller does not know yet which instances are alive.
 func (l *ledger) learning(now time.Time) bool {
 	return !l.since.IsZero() && now.Sub(l.since) < l.expiry
 }
 
-// issue works out the next grants. They count once they are published: see commit.
+// issue computes the next grants. They take effect once they are published: see commit.
 func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time) *grants {
 	g := &grants{Version: Version{epoch, l.last.Seq + 1}, Leader: leader, Settings: set, Cells: make(map[string]*cell, len(l.accounts))}
 	next := make(map[string]Shares, len(l.accounts))
@@ -170,10 +170,10 @@ func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time)
 	return g
 }
 
-// maxNamespaces bounds how many namespaces have shares of their own: the grants are one record.
+// maxNamespaces limits how many namespaces have shares of their own, because the grants are one record.
 const maxNamespaces = 200
 
-// namespaces returns those that have, or are to have, shares of their own, the default first.
+// namespaces returns the namespaces that have or need shares of their own, the default first.
 func (l *ledger) namespaces(set Settings, now time.Time) []string {
 	held := make(map[string]bool)
 	offered := make(map[string]int64)
@@ -199,7 +199,7 @@ func (l *ledger) namespaces(set Settings, now time.Time) []string {
 	})
 	if set.Weights == Offered && !l.learning(now) {
 		for _, namespace := range slices.SortedFunc(maps.Keys(offered), func(a, b string) int {
-			return cmp.Or(cmp.Compare(offered[b], offered[a]), cmp.Compare(a, b)) // the busiest
+			return cmp.Or(cmp.Compare(offered[b], offered[a]), cmp.Compare(a, b)) // busiest first
 		}) {
 			if len(held) < maxNamespaces && offered[namespace] > 0 {
 				held[namespace] = true
@@ -209,7 +209,7 @@ func (l *ledger) namespaces(set Settings, now time.Time) []string {
 	return append([]string{Default}, slices.Sorted(maps.Keys(held))...)
 }
 
-// likeDefault reports whether all that may be in use of a namespace is what the default says, so that it needs no share
+// likeDefault reports whether all shares of a namespace that may be in use equal the default's, so that it needs none
 // of its own.
 func (l *ledger) likeDefault(namespace string) bool {
 	for _, a := range l.accounts {
@@ -222,7 +222,7 @@ func (l *ledger) likeDefault(namespace string) bool {
 	return true
 }
 
-// commit takes grants as published: from now on they are outstanding.
+// commit records grants as published: from now on they are outstanding.
 func (l *ledger) commit(g *grants) {
 	l.last = *g
 	for name, c := range g.Cells {
@@ -238,10 +238,10 @@ func (l *ledger) commit(g *grants) {
 	}
 }
 
-// maxIssued bounds what a ledger keeps of a cell that does not confirm.
+// maxIssued limits what a ledger keeps for a cell that does not confirm.
 const maxIssued = 8
 
-// merged stands for two issues, of which b is the newer.
+// merged combines two issues into one that covers both; b is the newer.
 func merged(a, b issue) issue {
 	m := issue{b.Version, make(Shares)}
 	for _, s := range []Shares{a.shares, b.shares} {

@@ -24,7 +24,7 @@ func TestDivide(t *testing.T) {
 		{100, []int64{97, 3}, 10, []int64{95, 5}},
 		{100, []int64{5, 0}, 20, []int64{90, 10}},
 		{100, []int64{90, 10}, 100, []int64{50, 50}},
-		{90, []int64{800, 90, 10}, 30, []int64{72, 9, 9}}, // what the third gets more makes the second one of the least
+		{90, []int64{800, 90, 10}, 30, []int64{72, 9, 9}}, // raising the third to the floor pushes the second below it
 	} {
 		if have := divide(c.pool, c.weights, c.floor); !slices.Equal(have, c.want) {
 			t.Errorf("divide(%d, %d, %d%%) = %d, want %d", c.pool, c.weights, c.floor, have, c.want)
@@ -50,14 +50,15 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// model is a cell that goes by grants, as late and as seldom as it likes.
+// model is a cell that uses grants, as late and as seldom as it likes.
 type model struct {
 	record seen
-	has    issue // what it goes by
+	has    issue // the grant it uses
 	seq    uint64
 }
 
-// TestLedger: whatever cells do, and whoever leads, the most that they may be going by is never more than the whole.
+// TestLedger: whatever cells do, and whichever controller leads, the shares that cells may be using never add up to more
+// than the whole.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,22 +77,22 @@ func TestLedger(t *testing.T) {
 				if m == nil {
 					cells[name] = &model{record: seen{cellRecord{Birth: name + strconv.Itoa(int(epoch))}, map[string]instanceRecord{}}}
 				}
-			case 1, 2: // reads what is published
+			case 1, 2: // reads the published grants
 				if m != nil && published.Cells[name] != nil && published.Cells[name].Birth == m.record.Birth {
 					m.has = issue{published.Cells[name].Version, published.Cells[name].Shares}
 				}
-			case 3, 4: // says so, and what it is offered
+			case 3, 4: // reports its grant and its offered load
 				if m != nil {
 					m.seq++
 					m.record.instances["i"] = instanceRecord{Birth: m.record.Birth, Seq: m.seq, Ack: m.has.Version, Offered: map[string]int64{
 						"x": rapid.Int64Range(0, 1000).Draw(t, "x"), "y": rapid.Int64Range(0, 3).Draw(t, "y") * 500,
 					}}
 				}
-			case 5: // drains, or not
+			case 5: // starts or stops draining
 				if m != nil {
 					m.record.Draining = !m.record.Draining
 				}
-			case 6: // another controller
+			case 6: // another controller takes over
 				epoch++
 				l = newLedger(published, 10*time.Second, now)
 			}
@@ -124,7 +125,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// A ledger forgets no share that a cell may still be going by, however many it is granted.
+// A ledger forgets no share that a cell may still be using, however many it is granted.
 func TestLedgerManyIssues(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
@@ -141,7 +142,7 @@ func TestLedgerManyIssues(t *testing.T) {
 		return g
 	}
 	publish()
-	for i := range 3 * maxIssued { // others come and go, and a, which has the whole, confirms nothing
+	for i := range 3 * maxIssued { // other cells come and go, and a, which has the whole, confirms nothing
 		now = now.Add(time.Second)
 		if delete(records, "b"); i%2 == 0 {
 			records["b"] = record("b", uint64(i+1), Version{})

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// copied returns a store with the records of a cell's store as they are now.
+// copied returns a store with the current records of a cell's store.
 func (w *world) copied(cell string) store.Store {
 	w.t.Helper()
 	st := memory.New(nil)
@@ -26,8 +26,8 @@ func (w *world) copied(cell string) store.Store {
 	return st
 }
 
-// A cell's store that comes back with less than it had, as Redis does that kept nothing or failed over to a replica,
-// costs the cell neither its share nor what it had confirmed.
+// A cell's store that loses data, as Redis does after a restart without persistence or a failover to a replica, costs the
+// cell neither its share nor what it had confirmed.
 func TestStoreLost(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
@@ -75,8 +75,8 @@ func TestStoreLost(t *testing.T) {
 	}
 }
 
-// A registry that comes back with older grants than cells have confirmed, as from a backup, gives nobody what another may
-// be going by, and cells follow the grants that come of it.
+// A registry that returns with older grants than cells have confirmed, as from a backup, grants no cell a share that
+// another may be using, and cells follow the grants it issues from then on.
 func TestRegistryRestored(t *testing.T) {
 	t.Parallel()
 	bubble(t, strict, func(w *world) {

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// slots is in how many pieces a window of two half-lives is kept: after one half-life a change counts for half, after
-// two in full.
+// slots is the number of parts of a window of two half-lives: a change counts for half after one half-life, and in full
+// after two.
 const slots = 16
 
-// offers counts what was offered lately, by namespace. It is bounded.
+// offers counts recently offered requests, by namespace. It is bounded.
 type offers struct {
 	mu     sync.Mutex
 	counts map[string]*counts
-	at     time.Time // when the running slot began
+	at     time.Time // when the current slot began
 	began  time.Time
 	slot   int
 }
 
 type counts [slots]int64
 
-// maxOffers is of how many namespaces an instance counts.
+// maxOffers is how many namespaces an instance counts.
 const maxOffers = 1000
 
 // count counts a request.
@@ -41,7 +41,7 @@ func (o *offers) count(namespace string) {
 	c[o.slot]++
 }
 
-// rates returns thousandths of a request a second over the last two half-lives, or since the first call.
+// rates returns thousandths of a request per second over the last two half-lives, or since the first call.
 func (o *offers) rates(halfLife time.Duration, now time.Time) map[string]int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ type limited struct {
 	lim   *weir.Limiter
 }
 
-// newLimited starts a cell of one process, with a limit of 100 requests a second in all cells together.
+// newLimited starts a cell of one process, with a limit of 100 requests a second across all cells.
 func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) limited {
 	t.Helper()
 	if err := reg.Join(t.Context(), name); err != nil {
@@ -55,13 +55,13 @@ func (l limited) close() {
 }
 
 // load offers requests for a while at random times, perSecond in each of the two cells, and returns how many were refused
-// of how many.
+// and how many were made.
 func load(t *testing.T, r *rand.Rand, two [2]limited, perSecond [2]int, d time.Duration) (refused, of int) {
 	t.Helper()
 	const step = 10 * time.Millisecond
 	for range d / step {
 		for i, c := range two {
-			for range 10 { // as many chances in a step
+			for range 10 { // ten chances in each step
 				if r.IntN(1000) >= perSecond[i] {
 					continue
 				}
@@ -74,12 +74,12 @@ func load(t *testing.T, r *rand.Rand, two [2]limited, perSecond [2]int, d time.D
 				}
 			}
 		}
-		time.Sleep(step) // virtual time: in the bubble of who calls
+		time.Sleep(step) // virtual time: in the caller's bubble
 	}
 	return refused, of
 }
 
-// A tenant whose traffic moves from one cell to the other is refused what it may have for a while only.
+// A tenant whose traffic moves from one cell to the other is refused allowed requests for a short time only.
 func TestDemandMoves(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cells.Mode{cells.Strict, cells.Available} {
@@ -122,7 +122,8 @@ func TestDemandMoves(t *testing.T) {
 	}
 }
 
-// What all cells admit shows: nothing while each goes by its share, and how much it is where one goes by the whole.
+// The total admitted by all cells is reported: no excess while each cell uses its share, and the size of the excess if
+// one uses the whole.
 func TestAdmittedMeasured(t *testing.T) {
 	t.Parallel()
 	for name, unsplit := range map[string]bool{"shares": false, "one goes by the whole": true} {
@@ -144,7 +145,7 @@ func TestAdmittedMeasured(t *testing.T) {
 				defer two[1].close()
 				time.Sleep(20 * time.Second)
 				r := rand.New(rand.NewPCG(3, 4))
-				for range 50 { // a lease that gives back what it did not need
+				for range 50 { // a lease that returns what it did not need
 					lease, err := two[0].lim.Acquire(t.Context(), weir.Request{Entity: "lease", Resource: "api", Tokens: weir.Tokens{"rps": 40}})
 					if err == nil {
 						err = lease.Adjust(t.Context(), weir.Tokens{"rps": -40})

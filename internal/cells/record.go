@@ -10,17 +10,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Whole is all of a limit, in parts. The whole is divided by every number up to 20 without a rest.
+// Whole is the whole of a limit, in parts. It is divisible by every number up to 20.
 const Whole int64 = 232_792_560
 
 // Default stands for the namespaces that have no share of their own.
 const Default = ""
 
-// space is the registry's namespace in its store; the instances of a cell have one for each cell, so that their beats do
-// not wait for each other's.
+// space is the registry's namespace in its store. Instances are in one namespace per cell, so that cells' beats do not
+// wait for each other.
 const space = "cells"
 
-// The kinds of records, in the registry but for the last, which is in the cell's own store.
+// Kinds of records. All are in the registry, except the last, which is in the cell's own store.
 const (
 	kindCell     store.Kind = "cell"          // ID: the cell
 	kindInstance store.Kind = "cell-instance" // in namespace cells.CELL; ID: the instance
@@ -67,52 +67,52 @@ func (s Shares) Of(namespace string) int64 {
 
 // cellRecord is a cell's membership.
 type cellRecord struct {
-	Birth    string    `json:"birth"` // of this membership: who leaves and joins again is another
+	Birth    string    `json:"birth"` // of this membership: a cell that leaves and joins again gets another
 	Joined   time.Time `json:"joined"`
 	Draining bool      `json:"draining,omitempty"`
 }
 
 // instanceRecord is what an agent writes with each beat.
 type instanceRecord struct {
-	Birth   string           `json:"birth"`           // of the cell that it belongs to
-	Store   string           `json:"store,omitempty"` // the installation that it is of; "": of an agent that knows none
+	Birth   string           `json:"birth"`           // of the cell's membership
+	Store   string           `json:"store,omitempty"` // the agent's installation; "": not known to the agent
 	Seq     uint64           `json:"seq"`
 	Ack     Version          `json:"ack"`               // nothing older is in use in the cell
-	Offered map[string]int64 `json:"offered,omitempty"` // thousandths of a request a second, admitted or refused, by namespace
+	Offered map[string]int64 `json:"offered,omitempty"` // thousandths of a request per second, admitted or refused, by namespace
 	Used    []usedRecord     `json:"used,omitempty"`
 }
 
-// grants is what the controller writes, with each beat: it is its lease, too.
+// grants is what the controller writes with each beat, which also renews its lease.
 type grants struct {
 	Version
 	Leader   string           `json:"leader"` // "": it has resigned
 	Settings Settings         `json:"settings"`
 	Cells    map[string]*cell `json:"cells,omitempty"`
-	Over     map[string]int64 `json:"over,omitempty"` // thousandths of the limits that all cells have admitted, by namespace, where that is more than the whole
+	Over     map[string]int64 `json:"over,omitempty"` // thousandths of the limits that all cells have admitted, by namespace, if more than the whole
 }
 
-// cell is what one cell may go by.
+// cell is what one cell is granted.
 type cell struct {
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"` // of the last change
 	Shares  Shares  `json:"shares"`
-	// Held is the most that the cell may be going by from before, while that is more.
+	// Held is the largest share that may still be in use in the cell, if it is more than the granted one.
 	Held    Shares `json:"held,omitempty"`
 	Missing bool   `json:"missing,omitempty"`
-	// Store is the installation that is the cell, and Others is how many agents of another one beat under its name.
+	// Store is the installation that is the cell, and Others how many agents of other ones beat under its name.
 	Store  string `json:"store,omitempty"`
 	Others int    `json:"others,omitempty"`
 }
 
-// heldRecord is what a cell's deciders go by.
+// heldRecord is the record that a cell's deciders use.
 type heldRecord struct {
 	Cell    string  `json:"cell"`
-	Store   string  `json:"store,omitempty"` // a name for this store, as long as it keeps it
+	Store   string  `json:"store,omitempty"` // names this store for as long as it keeps this record
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"`
 	Shares  Shares  `json:"shares"`
 	Least   bool    `json:"least,omitempty"` // see weir.Share
-	Epoch   uint64  `json:"epoch"`           // raised with each write, also where the store has lost the one before
+	Epoch   uint64  `json:"epoch"`           // raised with each write, even if the store has lost the previous one
 }
 
 func decode[T any](r store.Record) (*T, error) {
@@ -134,7 +134,7 @@ func write(k store.Key, version uint64, v any) store.Write {
 	return store.Write{Record: store.Record{Key: k, Version: version, Value: text}}
 }
 
-// CheckName refuses names that cells cannot have.
+// CheckName returns an error for names that a cell cannot have.
 func CheckName(name string) error {
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)

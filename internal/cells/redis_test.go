@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// Two processes of a cell on one Redis go by one share, which other cells' joining lowers: at once in both, without a
-// fresh burst in any.
+// Two processes of a cell on one Redis use one share. When other cells join, the share falls in both processes at once,
+// without a fresh burst in either.
 func TestCellOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -71,7 +71,7 @@ func TestCellOnRedis(t *testing.T) {
 			}
 			select {
 			case <-changes:
-			case <-late: // real time: Redis has no other
+			case <-late: // real time: Redis has no other clock
 				t.Fatalf("the share is %d, want %d", agents[0].Share("default").Num, share)
 			}
 		}

@@ -13,20 +13,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Registry is where cells meet: the catalog of a store that all of them can reach.
+// Registry is the catalog in which cells meet, in a store that all of them can reach.
 type Registry struct{ Catalog store.Catalog }
 
-// Errors of the registry's methods, beside those of the store.
+// Errors of the registry's methods, besides those of the store.
 var (
-	ErrExists   = errors.New("is a cell already")
-	ErrNotFound = errors.New("is not a cell: weir cell join makes it one")
-	ErrHolds    = errors.New("may still be going by its share")
+	ErrExists   = errors.New("is already a cell")
+	ErrNotFound = errors.New("is not a cell: add it with weir cell join")
+	ErrHolds    = errors.New("may still be using its share")
 )
 
-// tries is how often a change is made anew that met another.
+// tries is how often a conflicting change is tried.
 const tries = 5
 
-// Join makes a name a cell. It has no share before an agent of it beats. Errors: [ErrExists], a bad name, store trouble.
+// Join makes name a cell. It has no share before one of its agents beats. Errors: [ErrExists], an invalid name, store errors.
 func (r Registry) Join(ctx context.Context, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (r Registry) Join(ctx context.Context, name string) error {
 	return err
 }
 
-// Drain takes a cell's share away, or with back, gives it one again. Who sends requests to it is to stop before that.
-// Errors: [ErrNotFound], store trouble.
+// Drain takes a cell's share away or, with back, gives it one again. Stop sending requests to the cell first. Errors:
+// [ErrNotFound], store errors.
 func (r Registry) Drain(ctx context.Context, name string, back bool) error {
 	return r.change(ctx, name, func(rec store.Record, c *cellRecord) store.Write {
 		c.Draining = !back
@@ -48,8 +48,8 @@ func (r Registry) Drain(ctx context.Context, name string, back bool) error {
 	})
 }
 
-// Remove ends a cell's membership. Force says that none of its deciders runs any more, whatever is known: without it a
-// cell is refused that may still be going by a share. Errors: [ErrNotFound], [ErrHolds], store trouble.
+// Remove ends a cell's membership. A cell in which a share may still be in use is refused, unless force is set: force
+// asserts that none of its deciders runs any more. Errors: [ErrNotFound], [ErrHolds], store errors.
 func (r Registry) Remove(ctx context.Context, name string, force bool) error {
 	if !force {
 		v, err := r.Look(ctx)
@@ -99,7 +99,7 @@ func (r Registry) change(ctx context.Context, name string, f func(store.Record, 
 	}
 }
 
-// Settings returns the settings, with defaults where nothing is set.
+// Settings returns the settings, with defaults for those not set.
 func (r Registry) Settings(ctx context.Context) (Settings, error) {
 	got, err := r.Catalog.Get(ctx, settingsKey)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r Registry) Settings(ctx context.Context) (Settings, error) {
 	return s.WithDefaults(), nil
 }
 
-// Set changes the settings. Errors: what [Settings.Check] says, store trouble.
+// Set changes the settings. Errors: those of [Settings.Check], store errors.
 func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
 	for try := 1; ; try++ {
 		got, err := r.Catalog.Get(ctx, settingsKey)
@@ -133,7 +133,7 @@ func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
 	}
 }
 
-// View is a registry as its records show it.
+// View is the state of a registry according to its records.
 type View struct {
 	Leader   string // "": nobody leads
 	Version  Version
@@ -142,22 +142,22 @@ type View struct {
 	Over     map[string]int64 // by namespace; see Admitted
 }
 
-// CellView is one cell. Shares are parts of [Whole].
+// CellView is the state of one cell. Shares are parts of [Whole].
 type CellView struct {
 	Name      string
 	Joined    time.Time
 	Draining  bool
 	Missing   bool              // the controller has not heard of it for an expiry
-	Others    int               // processes of another installation that use its name, and have no share
-	Instances map[string]uint64 // seq by id: one that stays the same is missing
-	Shares    Shares            // as they were granted last
-	Held      Shares            // the most that it may be going by, where that is more
-	Ack       Version           // of its newest instance
-	Version   Version           // of the shares
-	Offered   map[string]int64  // thousandths of a request a second
+	Others    int               // processes of other installations that use its name and have no share
+	Instances map[string]uint64 // seq by id; if it stays the same, the instance is missing
+	Shares    Shares            // as last granted
+	Held      Shares            // the largest that may be in use, if more than Shares
+	Ack       Version           // the newest of its instances
+	Version   Version           // of Shares
+	Offered   map[string]int64  // thousandths of a request per second
 }
 
-// InForce returns the most that the cell may be going by, of any namespace.
+// InForce returns the largest share that may be in use in the cell, of any namespace.
 func (c *CellView) InForce() (most int64) {
 	for _, s := range []Shares{c.Shares, c.Held} {
 		for _, n := range s {
@@ -167,7 +167,7 @@ func (c *CellView) InForce() (most int64) {
 	return most
 }
 
-// Ratio returns how much all cells together may be admitting of a namespace's limits: 1 is the limit. It is 0 where no
+// Ratio returns how much of a namespace's limits all cells together may be admitting: 1 is the limit. It is 0 if no
 // cell has a share.
 func (v *View) Ratio(namespace string) float64 {
 	var sum int64
@@ -177,13 +177,13 @@ func (v *View) Ratio(namespace string) float64 {
 	return float64(sum) / float64(Whole)
 }
 
-// Admitted returns how much of a limit of the namespace all cells together have admitted lately, of the bucket with the
-// most, as far as they have told: 1 is the limit, or less.
+// Admitted returns how much of a limit of the namespace all cells together have admitted recently, according to their
+// reports, for the bucket with the most: 1 is the limit, or less.
 func (v *View) Admitted(namespace string) float64 {
 	return max(1, float64(v.Over[namespace])/1000)
 }
 
-// Namespaces returns those that have shares of their own, or have admitted more than their limits, and [Default] first.
+// Namespaces returns [Default], then the namespaces that have shares of their own or have admitted more than their limits.
 func (v *View) Namespaces() []string {
 	found := map[string]bool{}
 	for namespace := range v.Over {
@@ -198,7 +198,7 @@ func (v *View) Namespaces() []string {
 	return append([]string{Default}, slices.Sorted(maps.Keys(found))...)
 }
 
-// Look reads what the registry says now. It writes nothing.
+// Look reads the registry's current state. It writes nothing.
 func (r Registry) Look(ctx context.Context) (View, error) {
 	cells, err := r.cells(ctx)
 	if err != nil {

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Mode says when shares that are raised count.
+// Mode determines when raised shares take effect.
 type Mode string
 
-// The modes.
+// Modes.
 const (
-	Strict    Mode = "strict"    // never above the limit: what is lowered is confirmed before anything is raised
+	Strict    Mode = "strict"    // never above the limit: lowered shares are confirmed before others are raised
 	Available Mode = "available" // at once
 )
 
-// Weights say how a limit is divided.
+// Weights determine how a limit is divided.
 type Weights string
 
-// The weights.
+// Weights.
 const (
 	Equal   Weights = "equal"   // the same for each cell
-	Offered Weights = "offered" // by the requests that were offered lately, admitted or refused
+	Offered Weights = "offered" // in proportion to recently offered requests, admitted or refused
 )
 
-// Settings hold for all cells of a registry. The zero value is that of the defaults.
+// Settings apply to all cells of a registry. The zero value means all defaults.
 type Settings struct {
 	Mode    Mode    `json:"mode,omitempty"`    // Defaults to Strict
 	Weights Weights `json:"weights,omitempty"` // Defaults to Equal
-	// Floor is what percentage of the whole is divided equally in any case, so that a cell without traffic can admit the
+	// Floor is the percentage of the whole that is always divided equally, so that a cell without traffic can admit its
 	// first requests. Between 1 and 100; defaults to 10. Only for Offered.
 	Floor int64 `json:"floor,omitempty"`
-	// HalfLife is after how long a change of what is offered counts for half, and after twice as long in full. Between 1
-	// s and 1 h; defaults to 30 s. Only for Offered.
+	// HalfLife is the time after which a change of the offered load counts for half; after twice as long it counts in
+	// full. Between 1 s and 1 h; defaults to 30 s. Only for Offered.
 	HalfLife time.Duration `json:"half_life,omitempty"`
 }
 
-// WithDefaults returns the settings with what is not set filled in.
+// WithDefaults returns the settings with defaults for those not set.
 func (s Settings) WithDefaults() Settings {
 	s.Mode = cmp.Or(s.Mode, Strict)
 	s.Weights = cmp.Or(s.Weights, Equal)
@@ -45,7 +45,7 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// Check returns what is wrong with settings, which have their defaults.
+// Check returns an error if settings with defaults filled in are invalid.
 func (s Settings) Check() error {
 	switch {
 	case s.Mode != Strict && s.Mode != Available:

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// jump is a change of a share, one part in so many, that is published at once.
+	// jump: a change of a share by more than 1/jump is published at once.
 	jump = 10
-	// step is one that is published after half a half-life.
+	// step: a change by more than 1/step is published after half a half-life.
 	step = 100
 )
 
-// share works out the shares of a namespace.
+// share computes the shares of a namespace.
 func (l *ledger) share(next map[string]Shares, namespace string, set Settings, now time.Time) {
 	if l.learning(now) {
 		for name, a := range l.accounts {
@@ -51,7 +51,7 @@ func (l *ledger) share(next map[string]Shares, namespace string, set Settings, n
 	l.rest(next, t, namespace, now)
 }
 
-// rest gives those who are not counted what they have, or nothing if they are drained.
+// rest lets missing cells keep what they have, and gives drained ones nothing.
 func (l *ledger) rest(next map[string]Shares, t target, namespace string, now time.Time) {
 	for name, a := range l.accounts {
 		if !slices.Contains(t.cells, name) {
@@ -63,7 +63,7 @@ func (l *ledger) rest(next map[string]Shares, t target, namespace string, now ti
 	}
 }
 
-// target returns how a namespace should be divided: as before, unless that is another by enough.
+// target returns how a namespace should be divided: as before, unless the difference is large enough.
 func (l *ledger) target(names []string, namespace string, set Settings, now time.Time) target {
 	t := target{at: now, pool: Whole}
 	var weights []int64

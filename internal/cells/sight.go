@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sight takes note of a cell's instances.
+// sight takes in a cell's instances.
 func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time.Time) {
 	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
 	for id, r := range instances {
@@ -37,8 +37,8 @@ func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time
 	}
 }
 
-// settle settles which installation is the cell, where several use its name: the one that is, for as long as it is heard
-// of; then the one that has confirmed most.
+// settle decides which installation is the cell if several use its name: the current one for as long as it is heard of,
+// then the one with the newest confirmation.
 func (l *ledger) settle(a *account, now time.Time) {
 	if a.store == "" || l.missing(a, now) {
 		var best *sighting
@@ -61,8 +61,8 @@ func (l *ledger) settle(a *account, now time.Time) {
 	}
 }
 
-// others counts the agents of other installations that beat under a cell's name: not those that have begun to, since one
-// that starts while the cell's store has lost its name may tell another for a beat.
+// others counts the agents of other installations that beat under a cell's name. It leaves out recent ones: an agent
+// that starts while the cell's store has lost its name may report another for a beat.
 func (l *ledger) others(a *account, now time.Time) (n int) {
 	for _, s := range a.instances {
 		if s.other && now.Sub(s.since) >= l.expiry/3 && now.Sub(s.seen) < l.expiry {

@@ -16,13 +16,13 @@ import (
 
 var errCut = errors.New("cut off")
 
-// link is an agent's way to a catalog.
+// link is an agent's connection to a catalog.
 type link struct {
 	store.Catalog
-	mu    sync.Mutex // of Catalog, too
+	mu    sync.Mutex // guards Catalog too
 	cut   bool
-	lossy *rand.Rand                 // loses answers, also of what was written
-	pause func(w []store.Write) bool // what is written is written only when gate opens
+	lossy *rand.Rand                 // loses answers, including those of successful writes
+	pause func(w []store.Write) bool // writes for which it returns true wait until gate opens
 	gate  chan struct{}
 }
 
@@ -76,7 +76,7 @@ func (l *link) Commit(ctx context.Context, writes ...store.Write) error {
 	l.mu.Unlock()
 	if pause != nil && pause(writes) {
 		<-l.gate
-		ctx = context.WithoutCancel(ctx) // it was under way
+		ctx = context.WithoutCancel(ctx) // it was already under way
 	}
 	if err := l.catalog().Commit(ctx, writes...); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (l *link) Commit(ctx context.Context, writes ...store.Write) error {
 	return l.fails() // the answer may be lost
 }
 
-// node is a process of a cell.
+// node is one process of a cell.
 type node struct {
 	cell     string
 	agent    *cells.Agent
@@ -92,7 +92,7 @@ type node struct {
 	local    *link
 }
 
-// world is a registry and cells, of which each has a store that is perfect unless it is said otherwise.
+// world is a registry and cells. Each cell has a store of its own, which never fails unless a test says so.
 type world struct {
 	t        *testing.T
 	reg      cells.Registry
@@ -100,7 +100,7 @@ type world struct {
 	stores   map[string]store.Store
 	nodes    []*node
 	alone    bool
-	highest  int64 // the most that cells went by together, of the default
+	highest  int64 // the most that cells used together, of the default
 	stop     chan struct{}
 	watching sync.WaitGroup
 }
@@ -116,7 +116,7 @@ func newWorld(t *testing.T, set func(*cells.Settings)) *world {
 	return w
 }
 
-// watch sums what is in force, every 50 ms.
+// watch sums the shares in use, every 50 ms.
 func (w *world) watch() {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -132,10 +132,10 @@ func (w *world) watch() {
 	}
 }
 
-// synctestMu guards the nodes of worlds: tests add some while they are watched.
+// synctestMu guards the nodes of worlds: tests add nodes while they are watched.
 var synctestMu sync.Mutex
 
-// inForce sums what cells go by: of each cell the most that a process of it does.
+// inForce sums the shares in use: for each cell, the largest that any of its processes uses.
 func (w *world) inForce(namespace string) (sum int64) {
 	most := make(map[string]int64)
 	for _, n := range w.nodes {
@@ -150,7 +150,7 @@ func (w *world) inForce(namespace string) (sum int64) {
 	return sum
 }
 
-// peak returns the most that was in force since the last call.
+// peak returns the largest sum of shares in use since the previous call.
 func (w *world) peak() float64 {
 	synctestMu.Lock()
 	defer synctestMu.Unlock()
@@ -159,7 +159,7 @@ func (w *world) peak() float64 {
 	return p
 }
 
-// shares returns what the first process of each cell goes by, as parts of 1.
+// shares returns the share that the first process of each cell uses, as a fraction of 1.
 func (w *world) shares(namespace string) []float64 {
 	var out []float64
 	seen := make(map[string]bool)
@@ -202,7 +202,7 @@ func (w *world) start(cell string) *node {
 	return n
 }
 
-// end closes all.
+// end closes everything.
 func (w *world) end() {
 	close(w.stop)
 	w.watching.Wait()
@@ -235,7 +235,8 @@ func (w *world) peakAtMost(most float64) {
 	}
 }
 
-// strictly is long enough for a strict change: two confirmations of shares that are valid for 4 s and the decisions by them.
+// strictly is long enough for a strict change: two confirmations of shares that are valid for 4 s, and the decisions made
+// under them.
 const strictly = 20 * time.Second
 
 func strict(s *cells.Settings)    { s.Mode = cells.Strict }

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// maxUsed is how many limits of buckets an instance counts between two beats, and maxKept those that it goes on to
+	// maxUsed is how many limits of buckets an instance counts between two beats, and maxKept how many it continues to
 	// count after a beat. A bucket that uses much of a limit is soon counted again.
 	maxUsed = 1000
 	maxKept = 250
-	// maxReported is how many a beat tells of: a record of an instance stays below one kilobyte.
+	// maxReported is how many a beat reports, so that an instance's record stays below one kilobyte.
 	maxReported = 8
 )
 
-// usedRecord is what an instance has admitted of a limit of one bucket, in milliseconds: how long the limit of all cells
-// takes to issue that.
+// usedRecord is what an instance has admitted of a limit of one bucket, in milliseconds: the time that the limit of all
+// cells takes to issue as much.
 type usedRecord struct {
 	Key       string `json:"k"` // the same in all cells
 	Namespace string `json:"n"`
-	Since     uint64 `json:"s"` // the beat since which it is counted
+	Since     uint64 `json:"s"` // the beat since which it has been counted
 	Spent     int64  `json:"u"`
 	Burst     int64  `json:"b"`
 }
 
-// used counts what is admitted of limits, of those buckets that use most of theirs. It is bounded.
+// used counts what is admitted of limits, for the buckets that use most of theirs. It is bounded.
 type used struct {
 	mu   sync.Mutex
 	of   map[usedKey]*usage
@@ -43,7 +43,7 @@ type used struct {
 
 type usedKey struct{ namespace, entity, resource, limit string }
 
-// String is the same in each process, and says nothing about who it is.
+// String is the same in every process, and does not reveal the key.
 func (k usedKey) String() string {
 	h := fnv.New64a()
 	for _, part := range []string{k.namespace, k.entity, k.resource, k.limit} {
@@ -55,16 +55,16 @@ func (k usedKey) String() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// usage is in seconds.
+// usage is counted in seconds.
 type usage struct {
 	since  uint64
 	burst  float64
 	spent  float64
 	told   float64 // spent as of the last beat
-	recent float64 // what was debited and given back in the last beats, the last most
+	recent float64 // debited and returned in the last beats, the latest weighing most
 }
 
-// count counts debits that go by a share.
+// count counts debits made under a share.
 func (u *used) count(namespace string, debits []store.Debit, of weir.Share) {
 	if len(debits) == 0 || of.Num == 0 {
 		return
@@ -80,7 +80,7 @@ func (u *used) count(namespace string, debits []store.Debit, of weir.Share) {
 			k := usedKey{namespace, debits[i].Bucket.Entity, debits[i].Bucket.Resource, c.Limit.Name}
 			us := u.of[k]
 			if us == nil {
-				// What is given back must not be missed where the debit was told of.
+				// A return must not be missed if its debit was reported.
 				if n := len(u.of); n >= maxUsed && c.Amount > 0 || n >= 2*maxUsed {
 					continue
 				}
@@ -90,14 +90,14 @@ func (u *used) count(namespace string, debits []store.Debit, of weir.Share) {
 				us = &usage{since: u.beat}
 				u.of[k] = us
 			}
-			issues := c.Limit.Period.Seconds() / float64(c.Limit.Amount) // a millitoken of the part
+			issues := c.Limit.Period.Seconds() / float64(c.Limit.Amount) // seconds to issue a millitoken
 			us.burst = float64(c.Limit.Burst) * issues
 			us.spent += float64(c.Amount) * issues * part
 		}
 	}
 }
 
-// report returns what there is to tell with a beat, and forgets those that use least.
+// report returns what to report with a beat, and forgets the buckets that use least.
 func (u *used) report(beat uint64) []usedRecord {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -122,25 +122,25 @@ func (u *used) report(beat uint64) []usedRecord {
 	return told
 }
 
-// measure is how much all cells admit of a limit of one bucket: a bucket that fills by what they tell, and drains as the
-// limit issues. What runs over is more than the limit allows. It is in seconds of the limit.
+// measure is how much all cells admit of a limit of one bucket: a bucket that fills with what they report, and drains
+// as the limit issues. Overflow is more than the limit allows. It is counted in seconds of the limit.
 type measure struct {
 	namespace string
 	at        time.Time
 	burst     float64
 	level     float64
-	over      float64 // what ran over, of the last while
+	over      float64 // recent overflow
 	told      map[string]usedTold
 }
 
-// usedTold is what an instance told last, while the bucket is not empty.
+// usedTold is the last report of an instance, kept while the bucket is not empty.
 type usedTold struct {
 	since uint64
 	spent int64
 	at    time.Time
 }
 
-// over is counted for a while of the burst, at least this long.
+// measured is the shortest time over which over decays; a longer burst extends it.
 const measured = time.Minute
 
 func (m *measure) while() float64 { return max(measured.Seconds(), m.burst) }
@@ -152,8 +152,8 @@ func (m *measure) pass(now time.Time) {
 	m.over *= math.Exp(-d / m.while())
 }
 
-// fill adds what was admitted. Late is for how long cells may tell of it late. What is given back may be told of after
-// what was admitted for it elsewhere, and ran over.
+// fill adds what was admitted. late is how late cells may report it. A return may be reported after tokens that were
+// admitted elsewhere in its place and overflowed.
 func (m *measure) fill(seconds float64, late time.Duration) {
 	if seconds < 0 {
 		back := min(-seconds, m.over)
@@ -167,11 +167,11 @@ func (m *measure) fill(seconds float64, late time.Duration) {
 	}
 }
 
-// ratio is what was admitted lately over what the limit allows, at least 1.
+// ratio is what was recently admitted relative to what the limit allows, at least 1.
 func (m *measure) ratio() float64 { return 1 + m.over/m.while() }
 
-// measure takes in what an instance tells that has beaten before. Of what is told for the first time, that alone counts
-// which was admitted since the beat before.
+// measure takes in the report of an instance that has beaten before. Of a bucket reported for the first time, it counts
+// only what was admitted since the beat before.
 func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.Time) {
 	late := l.expiry / 3
 	for _, u := range now.Used {
@@ -193,12 +193,12 @@ func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.T
 		case known && before.since == u.Since:
 			spent -= before.spent
 		case u.Since < was.record.Seq:
-			spent = 0 // nobody knows when
+			spent = 0 // admitted at an unknown time
 		default:
 			before.at = was.seen
 		}
 		seconds := float64(spent) / 1000
-		if gap := at.Sub(before.at); gap > late { // nor how much of it was admitted when
+		if gap := at.Sub(before.at); gap > late { // nor is it known how much was admitted when
 			seconds = min(seconds, max(0, seconds-gap.Seconds()))
 		}
 		m.burst = float64(u.Burst) / 1000
@@ -207,11 +207,11 @@ func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.T
 	}
 }
 
-// maxOver is of how many namespaces the grants say that more was admitted than their limits allow.
+// maxOver is how many namespaces the grants list as having admitted more than their limits.
 const maxOver = 20
 
-// over returns by namespace what was admitted over what limits allow, in thousandths, of the bucket with the most, where
-// that is more than a hundredth; and forgets what need not be known any more.
+// over returns, by namespace, what was admitted relative to what limits allow, in thousandths, for the bucket with the
+// most, if it exceeds the limit by more than a hundredth. It forgets what need not be known any more.
 func (l *ledger) over(now time.Time) map[string]int64 {
 	most := make(map[string]int64)
 	for key, m := range l.measures {

@@ -21,7 +21,8 @@ func debit(entity string, tokens int64, l *store.Limit) []store.Debit {
 	return []store.Debit{{Bucket: store.Bucket{Namespace: "id", Entity: entity, Resource: "api"}, Charges: []store.Charge{{Limit: l, Amount: 1000 * tokens}}}}
 }
 
-// What is counted is bounded, as is what a beat tells; who uses most is among it, whoever came first.
+// The number of counted entries is bounded, as is the number that a beat reports. The heaviest users are reported,
+// whoever came first.
 func TestUsed(t *testing.T) {
 	t.Parallel()
 	var u used
@@ -40,10 +41,10 @@ func TestUsed(t *testing.T) {
 		if len(told) != maxReported || len(u.of) > maxKept {
 			t.Fatalf("%d are told of, %d kept", len(told), len(u.of))
 		}
-		for i := range 3 { // begins when there are some already
+		for i := range 3 { // starts when entries already exist
 			u.count("default", debit(fmt.Sprint("much", i), 50, &perMinute), half)
 		}
-		u.count("default", debit("much0", -40, &perMinute), half) // 10 s, of half a limit: 5
+		u.count("default", debit("much0", -40, &perMinute), half) // 10 s, at half a limit: 5
 	}
 	told := u.report(9)
 	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{1 << 20, 1 << 40}, Used: told})
@@ -65,7 +66,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// cellsModel are cells that admit of one limit and tell, late at times; the leader changes.
+// cellsModel models cells that admit under one limit and report, sometimes late, with changing leaders.
 type cellsModel struct {
 	ledger *ledger
 	used   []*used
@@ -106,8 +107,8 @@ func (m *cellsModel) look() float64 {
 	return max(1, float64(g.Over["default"])/1000)
 }
 
-// Whatever is admitted of one limit by all cells together, as far as it allows, told late or never, with whatever leader:
-// it is not taken for more.
+// Whatever all cells together admit within one limit, whether they report it late or never, and whichever cell leads: the
+// leader never finds more than the limit.
 func TestWithinLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,9 +117,9 @@ func TestWithinLimits(t *testing.T) {
 		l := perMinute
 		l.Burst = rapid.Int64Range(1, 120).Draw(t, "burst") * 1000
 		full := float64(l.Burst) / float64(l.Amount) * l.Period.Seconds()
-		level := full // of the one bucket, in seconds
+		level := full // of the single bucket, in seconds
 		silent := make([]int, n)
-		leases := make([][]float64, n) // that may give back
+		leases := make([][]float64, n) // that may return tokens
 		quiet := 0
 		crowd := rapid.IntRange(0, 12).Draw(t, "crowd")
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -136,7 +137,7 @@ func TestWithinLimits(t *testing.T) {
 					m.admit(i, -back, &l)
 					level = min(full, level+back*0.998)
 				}
-				for j := range crowd { // others of whom there is as much to tell
+				for j := range crowd { // others with as much to report
 					m.admitOf(fmt.Sprint("crowd", j), i, rapid.SampledFrom([]float64{0.01, 0.1, 0.25}).Draw(t, "use"), &l)
 				}
 				switch {
@@ -155,14 +156,14 @@ func TestWithinLimits(t *testing.T) {
 			if slices.Max(silent) > 0 {
 				quiet = 0
 			}
-			if r := m.look(); r > 1.01 && quiet > 2 { // until then something that was given back may not be told of
+			if r := m.look(); r > 1.01 && quiet > 2 { // before that, a return may not have been reported yet
 				t.Fatalf("%.3f of what is allowed", r)
 			}
 		}
 	})
 }
 
-// What is more than a limit allows shows, by how much it is, and not for longer than it matters.
+// Use beyond a limit is reported with its size, and no longer than it matters.
 func TestOverLimits(t *testing.T) {
 	t.Parallel()
 	for _, times := range []float64{1.5, 2, 3.2} {
@@ -185,9 +186,9 @@ func TestOverLimits(t *testing.T) {
 			t.Errorf("%.1f times: %.2f soon, %.2f five minutes later", times, at[40], at[899])
 		}
 	}
-	// An hour's limit, all of it in each of three cells.
+	// An hourly limit, used in full in each of three cells.
 	hour, m := store.Limit{Name: "rph", Amount: 3600_000, Period: time.Hour, Burst: 3600_000}, newCellsModel(3)
-	for range 2 { // before that a beat may be an old one
+	for range 2 { // the first beat may be an old one
 		for i := range m.used {
 			m.tell(i)
 		}
@@ -203,14 +204,14 @@ func TestOverLimits(t *testing.T) {
 	}
 }
 
-// The grants tell of few namespaces, of those with the most.
+// The grants report on a bounded number of namespaces: those with the largest excess.
 func TestOverBounded(t *testing.T) {
 	t.Parallel()
 	m := newCellsModel(10)
 	namespace := func(i int) string { return fmt.Sprintf("ns%02d", i) }
 	for second := range 300 {
 		m.now = m.now.Add(time.Second)
-		for i := range 80 { // each instance tells of eight
+		for i := range 80 { // each instance reports eight
 			d := debit("e", 1, &perMinute)
 			d[0].Charges[0].Amount = int64(1000 * (1.5 + float64(i)/10))
 			m.used[i/8].count(namespace(i), d, weir.Share{Num: 1, Den: 1})
@@ -227,7 +228,7 @@ func TestOverBounded(t *testing.T) {
 	}
 }
 
-// What is told late, or given back late, is not taken for more than the limit.
+// Debits or returns that are reported late do not look like use beyond the limit.
 func TestToldLate(t *testing.T) {
 	t.Parallel()
 	small := perMinute

@@ -12,9 +12,9 @@ func (a *app) acquireCmd() *cobra.Command {
 	var flags requestFlags
 	cmd := &cobra.Command{
 		Use:   "acquire ENTITY RESOURCE LIMIT=AMOUNT...",
-		Short: "Spend tokens, if the limits allow",
-		Long: `Spends tokens of an entity on a resource, and of its parents where they are charged: all
-or none. Prints the state of every limit that was looked at. Exit code 3 means refused.`,
+		Short: "Spend tokens if the limits allow it",
+		Long: `Spends tokens of an entity on a resource and, where the entity cascades, of its parents: all
+or none. Prints the state of every limit that was checked. Exit code 3 means refused.`,
 		Example: "  weir acquire key-alice gpt-4 rpm=1 tpm=500",
 		Args:    spending(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,7 +35,7 @@ or none. Prints the state of every limit that was looked at. Exit code 3 means r
 	return cmd
 }
 
-// refusal prints what was refused, and returns the error.
+// refusal prints a refused decision and returns the error.
 func (a *app) refusal(err error) error {
 	var over *weir.ExceededError
 	if errors.As(err, &over) {

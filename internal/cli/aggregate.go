@@ -21,14 +21,14 @@ func (a *app) aggregateCmd() *cobra.Command {
 	var flags aggregateFlags
 	cmd := &cobra.Command{
 		Use:   "aggregate",
-		Short: "Book usage of a DynamoDB table or of a Redis, until it is interrupted",
-		Long: `Books hours, days and months of usage. Any number of processes may do so at the same time; what
-one that dies has not counted the others count, and nothing is counted twice.
+		Short: "Book usage of a DynamoDB table or a Redis store until interrupted",
+		Long: `Books usage by hour, day and month. Any number of processes can run at the same time: if one
+dies, the others count what it has not, and nothing is counted twice.
 
-Of a DynamoDB table it reads the stream, and splits buckets that are written to more often than
-one item can be. Where the table was deployed with an aggregator function there is nothing to run.
+For a DynamoDB table it reads the stream, and splits buckets that are written more often than one
+item allows. If the table was deployed with an aggregator function, you do not need to run it.
 
-Of a Redis it looks at all buckets, every ten seconds or so.`,
+For a Redis store it scans all buckets about every ten seconds.`,
 		Example: `  weir aggregate --store 'dynamodb://weir?region=eu-central-1' --enable-stream
   weir aggregate --store 'dynamodb://weir?region=eu-central-1' --keep-hours 720h --keep-days forever
   weir aggregate --store redis://redis.internal:6379/0 --keep-hours 48h`,
@@ -37,25 +37,25 @@ Of a Redis it looks at all buckets, every ten seconds or so.`,
 			if namesRedis(a.store) {
 				for _, name := range []string{"enable-stream", "no-split"} {
 					if cmd.Flags().Changed(name) {
-						return usageError{fmt.Errorf("--%s does not go with a Redis: it is about a DynamoDB table", name)}
+						return usageError{fmt.Errorf("--%s is only for a DynamoDB table, not for Redis", name)}
 					}
 				}
 				return a.aggregateRedis(cmd.Context(), &flags)
 			}
 			if cmd.Flags().Changed("every") || flags.once {
-				return usageError{errors.New("--every and --once go with a Redis alone")}
+				return usageError{errors.New("--every and --once are only for a Redis store")}
 			}
 			return a.aggregate(cmd.Context(), &flags)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.enable, "enable-stream", false, "turn the table's stream on, if it is off")
-	f.BoolVar(&flags.noSplit, "no-split", false, "only warn of hot buckets")
-	f.StringVar(&flags.hourly, "keep-hours", "", "keep hours for `DURATION`, or forever (default 2160h; in Redis 168h)")
-	f.StringVar(&flags.daily, "keep-days", "", "keep days for `DURATION`, or forever (default 17520h; in Redis 2160h)")
-	f.StringVar(&flags.monthly, "keep-months", "", "keep months for `DURATION`, or forever (default forever)")
-	f.DurationVar(&flags.every, "every", 10*time.Second, "how long to wait between two looks at the buckets in Redis, at least; `DURATION`")
-	f.BoolVar(&flags.once, "once", false, "look at the buckets in Redis once, and end: for jobs that are started at least every half hour")
+	f.BoolVar(&flags.enable, "enable-stream", false, "turn on the table's stream if it is off")
+	f.BoolVar(&flags.noSplit, "no-split", false, "warn about hot buckets, but do not split them")
+	f.StringVar(&flags.hourly, "keep-hours", "", "how long to keep hours of usage: a `DURATION` or forever (default 2160h; in Redis 168h)")
+	f.StringVar(&flags.daily, "keep-days", "", "how long to keep days of usage: a `DURATION` or forever (default 17520h; in Redis 2160h)")
+	f.StringVar(&flags.monthly, "keep-months", "", "how long to keep months of usage: a `DURATION` or forever (default forever)")
+	f.DurationVar(&flags.every, "every", 10*time.Second, "minimum `DURATION` between two scans of the buckets in Redis")
+	f.BoolVar(&flags.once, "once", false, "scan the buckets in Redis once and exit, for jobs that run at least every half hour")
 	return cmd
 }
 
@@ -65,12 +65,12 @@ func (f *aggregateFlags) retention() (r store.Retention, err error) {
 		to          *time.Duration
 	}{{"keep-hours", f.hourly, &r.Hourly}, {"keep-days", f.daily, &r.Daily}, {"keep-months", f.monthly, &r.Monthly}} {
 		switch p.value {
-		case "": // the store's
+		case "": // the store's default
 		case "forever":
 			*p.to = -1
 		default:
 			if *p.to, err = time.ParseDuration(p.value); err != nil || *p.to < time.Hour {
-				return r, usageError{fmt.Errorf("--%s %q is neither a time of an hour or more, such as 2160h, nor forever", p.flag, p.value)}
+				return r, usageError{fmt.Errorf("--%s %q must be a duration of at least an hour, such as 2160h, or forever", p.flag, p.value)}
 			}
 		}
 	}

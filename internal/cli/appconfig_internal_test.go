@@ -17,27 +17,27 @@ var (
 	errBusy      = errors.New("a deployment is under way")
 )
 
-// appConfig is one profile of AppConfig in one environment. Its clock is that of the bubble.
+// appConfig is one AppConfig profile in one environment. Its clock is the bubble's.
 type appConfig struct {
-	growth time.Duration // of a deployment, linear, over all who poll
-	bake   time.Duration // after that; an alarm rolls back until it is over
+	growth time.Duration // duration of a deployment, linear, across all pollers
+	bake   time.Duration // time after that; until it ends, an alarm rolls back
 
 	mu       sync.Mutex
 	versions []string
 	deployed int // version; 0: none
-	next     int // that is being deployed; 0: none
+	next     int // version being deployed; 0: none
 	began    time.Time
 	away     bool
 }
 
-// settle has a deployment end that is over.
+// settle completes a deployment whose time is over.
 func (c *appConfig) settle() {
 	if c.next != 0 && time.Since(c.began) >= c.growth+c.bake {
 		c.deployed, c.next = c.next, 0
 	}
 }
 
-// deploy begins to deploy a new version.
+// deploy starts deploying a new version.
 func (c *appConfig) deploy(content string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *appConfig) deploy(content string) error {
 	return nil
 }
 
-// alarm goes off: a deployment that is not over is rolled back.
+// alarm goes off: an unfinished deployment is rolled back.
 func (c *appConfig) alarm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,18 +63,18 @@ func (c *appConfig) setAway(away bool) {
 	c.away = away
 }
 
-// session is somebody's who polls. It gets what is deployed once its share of them does.
+// session is one poller's session. It gets the version being deployed once the deployment reaches its share.
 type session struct {
-	at      float64 // from 0 to below 1
-	token   string  // of the next poll; good for one
+	at      float64 // from 0 up to, but not including, 1
+	token   string  // for the next poll; valid once
 	expires time.Time
-	version int // that it was sent last
+	version int // last version sent
 }
 
-// tokenFor is how long a token is good: AppConfig's is so for a day.
+// tokenFor is how long a token is valid: a day, as in AppConfig.
 const tokenFor = time.Hour
 
-// latest is GetLatestConfiguration: a body only where it is another than before, and a token that is good once, for so long.
+// latest is GetLatestConfiguration: it returns a body only if it has changed, and a token that is valid once, for tokenFor.
 func (c *appConfig) latest(s *session, token string) (version int, body string, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,13 +100,13 @@ func (c *appConfig) latest(s *session, token string) (version int, body string, 
 	return version, c.versions[version-1], http.StatusOK
 }
 
-// agent is AppConfig's agent, as an HTTP client's transport: it polls every 45 s, answers with what it has, and begins
-// another session when its token is not taken.
+// agent is AppConfig's agent, as an HTTP client's transport. It polls every 45 s, answers with what it has, and starts a
+// new session if its token is rejected.
 type agent struct {
 	*appConfig
 
 	path string
-	down bool // the agent itself
+	down bool // whether the agent itself is down
 
 	session *session
 	polled  time.Time
@@ -185,7 +185,7 @@ func answer(status, version int, body string) *http.Response {
 	}
 }
 
-// gateText is a gate's document that lets manifests go so far.
+// gateText is a gate's document that lets each manifest go to the given percentage.
 func gateText(lets map[string]int) string {
 	var all []string
 	for hash, percent := range lets {

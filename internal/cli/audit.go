@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// eventView is an audit event as it is printed.
+// eventView is an audit event as printed.
 type eventView struct {
 	ID        string          `json:"id"`
 	At        time.Time       `json:"at"`
@@ -22,7 +22,7 @@ type eventView struct {
 }
 
 func (a *app) auditCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "audit", Short: "Who changed what, and when"}, a.auditListCmd(), a.auditArchiveCmd())
+	return group(&cobra.Command{Use: "audit", Short: "Show who changed what and when, and archive it"}, a.auditListCmd(), a.auditArchiveCmd())
 }
 
 func (a *app) auditListCmd() *cobra.Command {
@@ -31,9 +31,9 @@ func (a *app) auditListCmd() *cobra.Command {
 	var old archivedFlags
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the changes, the latest first",
-		Long: `Lists the changes of the namespace, the latest first: those that the store still has, or with
---archive those of an archive, for which no store is needed.`,
+		Short: "List changes, latest first",
+		Long: `Lists the changes in the namespace, latest first: those still in the store or, with --archive,
+those in an archive. Reading an archive needs no store.`,
 		Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from 2026-08-01 --to 2026-09-01",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +58,7 @@ func (a *app) auditListCmd() *cobra.Command {
 		},
 	}
 	old.add(cmd)
-	cmd.Flags().StringVar(&query.Subject, "subject", "", "`WHAT` was changed: only its changes")
+	cmd.Flags().StringVar(&query.Subject, "subject", "", "list only changes of this `SUBJECT`, such as system")
 	return page.add(cmd)
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// openArchive returns the archive that an address names: s3://BUCKET/PREFIX, file:///FOLDER, or a folder.
+// openArchive returns the archive at an address: s3://BUCKET/PREFIX, file:///FOLDER or a folder.
 func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 	if rest, ok := strings.CutPrefix(address, "s3://"); ok {
 		name, prefix, _ := strings.Cut(rest, "/")
@@ -31,7 +31,7 @@ func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Stand-ins for S3 have no names of hosts for buckets.
+		// S3 emulators have no host name per bucket.
 		return s3bucket.New(s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }), name, prefix), nil
 	}
 	if strings.HasPrefix(address, "file:") {
@@ -51,12 +51,12 @@ func (a *app) auditArchiveCmd() *cobra.Command {
 	var to, since string
 	cmd := &cobra.Command{
 		Use:   "archive",
-		Short: "Write audit events to an archive, before their time in the store is up",
-		Long: `Writes the audit events of all namespaces, also of deleted ones, as gzipped lines of JSON, an
-object or more for each namespace and day. The store keeps them until their time is up. Run
-again, it writes the same objects; --since spares it older days.
+		Short: "Write audit events to an archive before they expire from the store",
+		Long: `Writes the audit events of all namespaces, including deleted ones, as gzipped JSON lines: one or
+more objects for each namespace and day. The events stay in the store until they expire. A
+repeated run writes the same objects; use --since to skip older days.
 
-On a table with an aggregator the function does this by itself, with events that expire.`,
+If the table has an aggregator function, the function archives events as they expire.`,
 		Example: "  weir audit archive --to s3://weir-archive --since 48h\n  weir audit archive --to ./archive",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,13 +88,13 @@ On a table with an aggregator the function does this by itself, with events that
 			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`ARCHIVE`: s3://BUCKET/PREFIX or a folder")
-	cmd.Flags().StringVar(&since, "since", "", "only events since `TIME`, such as 48h (ago) or 2026-11-21")
-	_ = cmd.MarkFlagRequired("to") // the flag exists
+	cmd.Flags().StringVar(&to, "to", "", "`ARCHIVE` to write to: s3://BUCKET/PREFIX or a folder")
+	cmd.Flags().StringVar(&since, "since", "", "archive only events since `TIME`: 48h for 48 hours ago, or a date such as 2026-11-21")
+	_ = cmd.MarkFlagRequired("to") // fails only for unknown flags
 	return cmd
 }
 
-// sinceWhen reads a time, or how long ago it was.
+// sinceWhen parses a time, or a duration before now.
 func sinceWhen(text string) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return time.Now().Add(-ago), nil
@@ -102,7 +102,7 @@ func sinceWhen(text string) (time.Time, error) {
 	return moment("since", text)
 }
 
-// everyNamespace returns the opaque ids of all namespaces, that of the registry among them.
+// everyNamespace returns the opaque ids of all namespaces, including the registry's.
 func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
 	ids := []string{store.Registry}
 	for _, list := range []func(context.Context, weir.NamespaceQuery) (weir.NamespacePage, error){lim.Namespaces, lim.OrphanNamespaces} {
@@ -123,19 +123,19 @@ func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// archivedFlags say which part of an archive is listed.
+// archivedFlags select the part of an archive to list.
 type archivedFlags struct{ archive, from, to string }
 
 func (f *archivedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.archive, "archive", "", "list what is in `ARCHIVE` instead, s3://BUCKET/PREFIX or a folder; --namespace is the namespace's id then")
-	cmd.Flags().StringVar(&f.from, "from", "", "of an archive: only changes from `TIME` on, such as 2026-08-01")
-	cmd.Flags().StringVar(&f.to, "to", "", "of an archive: only changes before `TIME`")
+	cmd.Flags().StringVar(&f.archive, "archive", "", "list an `ARCHIVE` instead of the store: s3://BUCKET/PREFIX or a folder; --namespace is then the namespace's id")
+	cmd.Flags().StringVar(&f.from, "from", "", "with --archive: list only changes at or after `TIME`, such as 2026-08-01")
+	cmd.Flags().StringVar(&f.to, "to", "", "with --archive: list only changes before `TIME`")
 }
 
-// listArchived lists events of an archive.
+// listArchived lists the events in an archive.
 func (a *app) listArchived(ctx context.Context, flags *archivedFlags, page *pageFlags, subject string) error {
 	if flags.archive == "" {
-		return usageError{errors.New("--from and --to are for an archive: add --archive")}
+		return usageError{errors.New("--from and --to are only for an archive: add --archive")}
 	}
 	b, err := openArchive(ctx, flags.archive)
 	if err != nil {
@@ -169,12 +169,12 @@ func (a *app) listArchived(ctx context.Context, flags *archivedFlags, page *page
 	return printPage(a, views, next, func() { a.printEvents(views) })
 }
 
-// checkArchived says which namespaces an archive has where it has nothing of the one that was asked for.
+// checkArchived returns an error that names the archive's namespaces if the requested one is not among them.
 func (a *app) checkArchived(ctx context.Context, b archive.Bucket, address string) error {
 	ids, err := archive.Namespaces(ctx, b)
 	if err != nil || slices.Contains(ids, a.namespace) {
 		return err
 	}
-	return fmt.Errorf("archive %s has nothing of the namespace with the id %q, but of %s: weir namespace show, or the events of namespace %q, say which id a name has: %w",
+	return fmt.Errorf("archive %s has no events of the namespace with the id %q, only of %s: to find the id of a name, use weir namespace show or the events of namespace %q: %w",
 		address, a.namespace, strings.Join(ids, ", "), store.Registry, weir.ErrNotFound)
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// availableView is what an entity could spend.
+// availableView shows what an entity could spend, as printed.
 type availableView struct {
 	At         string       `json:"at"`
 	Limits     []statusView `json:"limits"`
-	Fits       *bool        `json:"fits,omitempty"` // when amounts were given
+	Fits       *bool        `json:"fits,omitempty"` // only if amounts were given
 	RetryAfter *seconds     `json:"retry_after,omitempty"`
 }
 
 func (a *app) availableCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "available ENTITY RESOURCE [LIMIT=AMOUNT...]",
-		Short: "Show what can be spent now, spending nothing",
-		Long: `Shows what an entity could spend on a resource now. Spends and writes nothing. With
-amounts it also says whether they would fit, and exits with 3 if not.`,
+		Short: "Show what can be spent now, without spending it",
+		Long: `Shows what an entity could spend on a resource now, without spending or writing anything.
+If amounts are given, it also says whether they would fit, and exits with 3 if not.`,
 		Example: "  weir available key-alice gpt-4\n  weir available key-alice gpt-4 tpm=5000",
 		Args:    spending(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +50,7 @@ amounts it also says whether they would fit, and exits with 3 if not.`,
 					case *view.Fits:
 						a.out.Println(a.out.Good("fits"))
 					default:
-						a.out.Println(a.out.Bad("does not fit")+",", "will in", span(retry))
+						a.out.Println(a.out.Bad("does not fit")+",", "retry in", span(retry))
 					}
 				})
 				if err == nil && retry > 0 {

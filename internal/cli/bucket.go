@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// bucketView is a bucket as it is printed.
+// bucketView is a bucket as printed.
 type bucketView struct {
 	Entity   string            `json:"entity"`
 	Resource string            `json:"resource"`
@@ -30,7 +30,7 @@ type bucketLimitView struct {
 	Returned  int64      `json:"returned"`
 }
 
-// totalView is what the buckets of a resource come to, by the name of the limit.
+// totalView sums a resource's buckets for one limit name.
 type totalView struct {
 	Limit     string `json:"limit"`
 	Buckets   int    `json:"buckets"`
@@ -50,9 +50,9 @@ func bucketViewOf(b weir.Bucket) bucketView {
 func (a *app) bucketCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bucket",
-		Short: "What entities have spent on resources",
-		Long: `A bucket is what one entity has spent on one resource and time has not brought back. One
-that is full again may be forgotten, and with it what was debited and returned.`,
+		Short: "Show or reset what entities have spent on resources",
+		Long: `A bucket holds what one entity has spent on one resource and has not yet refilled. A store
+may drop a bucket that is full again, along with its debited and returned totals.`,
 	}, a.bucketListCmd(), a.bucketShowCmd(), a.bucketResetCmd())
 }
 
@@ -61,7 +61,7 @@ func (a *app) bucketListCmd() *cobra.Command {
 	var page pageFlags
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the buckets; those of one resource with totals",
+		Short: "List buckets; with --resource, also their totals",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(existing, func(lim *weir.Limiter) error {
@@ -91,8 +91,8 @@ func (a *app) bucketListCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&query.Entity, "entity", "", "`ID` of an entity: only its buckets")
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "`NAME` of a resource: only its buckets, with totals")
+	cmd.Flags().StringVar(&query.Entity, "entity", "", "list only the buckets of the entity with this `ID`")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "list only the buckets of the resource with this `NAME`, with totals")
 	return page.add(cmd)
 }
 
@@ -118,7 +118,7 @@ func (a *app) bucketResetCmd() *cobra.Command {
 	var yes bool
 	return yesFlag(&cobra.Command{
 		Use:   "reset ENTITY RESOURCE",
-		Short: "Forget what was spent: the bucket is full again",
+		Short: "Refill a bucket, forgetting what was spent",
 		Args:  args("ENTITY", "RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(cmd.Context(), yes, "forget what %q has spent on %q", args[0], args[1]); err != nil {

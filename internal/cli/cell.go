@@ -17,15 +17,15 @@ import (
 func (a *app) cellCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cell",
-		Short: "Cells: installations with stores of their own that share limits",
-		Long: `Cells are installations of weir with a store each that share one set of limits: a limit is
-that of all of them together. The cells meet in a registry, which is in the store that these
-commands are given; no decision asks it. A cell's processes are started with
+		Short: "Manage cells: installations with their own stores that share limits",
+		Long: `Cells are installations of weir that each have their own store but share one set of limits: a
+limit applies to all cells together. The cells coordinate through a registry in the store that
+you pass to these commands; decisions never read it. Start a cell's processes with
 weir serve --cell NAME --cells URL.`,
 	}, a.cellJoinCmd(), a.cellListCmd(), a.cellDrainCmd(), a.cellSharesCmd())
 }
 
-// registry opens the registry of cells, which is in the store.
+// registry opens the cells' registry, which is kept in the store, and runs f on it.
 func (a *app) registry(how access, f func(cells.Registry) error) (err error) {
 	st, err := openStore(a.store, how)
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *app) registry(how access, f func(cells.Registry) error) (err error) {
 func (a *app) cellJoinCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "join CELL",
-		Short: "Make a name a cell; it has a share once a process of it runs",
+		Short: "Register a cell; it gets a share once one of its processes runs",
 		Example: `  weir --store dynamodb://weir-cells?region=eu-west-1 cell join eu-1
   weir serve --store redis://10.0.0.5 --cell eu-1 --cells dynamodb://weir-cells?region=eu-west-1`,
 		Args: args("CELL"),
@@ -65,7 +65,7 @@ func (a *app) cellJoinCmd() *cobra.Command {
 func (a *app) cellListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the cells, and what each may be admitting",
+		Short: "List the cells and the share that each may be using",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.registry(existing, func(r cells.Registry) error {
@@ -81,19 +81,20 @@ func (a *app) cellDrainCmd() *cobra.Command {
 	var back, remove, gone, yes bool
 	cmd := &cobra.Command{
 		Use:   "drain CELL",
-		Short: "Take a cell's share away, and in the end the cell",
-		Long: `Takes a cell's share away and gives it to the others; send its requests elsewhere first. With
---back it has one again. With --remove it is a cell no more, once it has confirmed that it goes
-by no share. With --gone it is none at once: nobody waits for it any more, so that more than
-the limits is admitted if a process of it still runs, cut off from the registry.`,
+		Short: "Take away a cell's share, and then remove the cell",
+		Long: `Takes away a cell's share and gives it to the other cells; send its requests elsewhere first.
+--back gives the cell a share again. --remove removes the cell, provided that it has confirmed
+that it no longer uses a share. --gone removes it at once, without waiting for confirmation: if
+one of its processes is still running, cut off from the registry, the cells together admit more
+than the limits.`,
 		Example: "  weir cell drain eu-1\n  weir cell drain eu-1 --remove",
 		Args:    args("CELL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if back && (remove || gone) || remove && gone {
-				return usageError{errors.New("--back, --remove and --gone exclude each other")}
+				return usageError{errors.New("use only one of --back, --remove and --gone")}
 			}
 			if gone {
-				if err := a.confirm(cmd.Context(), yes, "take cell %s for gone, with all its processes", args[0]); err != nil {
+				if err := a.confirm(cmd.Context(), yes, "remove cell %s at once, assuming that none of its processes is running", args[0]); err != nil {
 					return err
 				}
 			}
@@ -113,9 +114,9 @@ the limits is admitted if a process of it still runs, cut off from the registry.
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&back, "back", false, "give it a share again")
-	cmd.Flags().BoolVar(&remove, "remove", false, "end its membership, if it goes by no share any more")
-	cmd.Flags().BoolVar(&gone, "gone", false, "end its membership, since none of its processes runs any more")
+	cmd.Flags().BoolVar(&back, "back", false, "give the cell a share again")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the cell, if it no longer uses a share")
+	cmd.Flags().BoolVar(&gone, "gone", false, "remove the cell at once, because none of its processes runs any more")
 	return yesFlag(cmd, &yes)
 }
 
@@ -124,9 +125,9 @@ func (a *app) cellSharesCmd() *cobra.Command {
 	var halfLife time.Duration
 	cmd := &cobra.Command{
 		Use:   "shares",
-		Short: "Show how the limits are divided, or set how they are to be",
-		Long: `Shows how the limits are divided among the cells: for all namespaces, and for each that has
-shares of its own. With flags it sets, for all cells, how they are to be divided.`,
+		Short: "Show or set how the limits are divided",
+		Long: `Shows how the limits are divided among the cells: for all namespaces, and for each namespace
+that has its own shares. With flags, sets how they are divided, for all cells.`,
 		Example: "  weir cell shares\n  weir cell shares --weights offered --floor 10%",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -170,21 +171,21 @@ shares of its own. With flags it sets, for all cells, how they are to be divided
 			})
 		},
 	}
-	cmd.Flags().StringVar(&mode, "mode", "strict", "`MODE`: strict, never more than the limits, or available, raised shares count at once")
-	cmd.Flags().StringVar(&weights, "weights", "equal", "divide `BY`: equal parts, or what is offered")
-	cmd.Flags().StringVar(&floor, "floor", "10%", "`PERCENTAGE` that is divided equally in any case, by offered")
-	cmd.Flags().DurationVar(&halfLife, "half-life", 30*time.Second, "`DURATION` after which a change of what is offered counts for half")
+	cmd.Flags().StringVar(&mode, "mode", "strict", "`MODE`: strict never admits more than the limits; available lets raised shares count at once")
+	cmd.Flags().StringVar(&weights, "weights", "equal", "how to divide: `WEIGHTS` are equal, or offered for parts that follow the load")
+	cmd.Flags().StringVar(&floor, "floor", "10%", "with --weights offered: `PERCENTAGE` that is still divided equally")
+	cmd.Flags().DurationVar(&halfLife, "half-life", 30*time.Second, "with --weights offered: `DURATION` after which a change in load counts for half")
 	return cmd
 }
 
-// cellView is a cell as it is printed. Shares are of 1.
+// cellView is a cell as printed. Shares are fractions of 1.
 type cellView struct {
 	Cell      string  `json:"cell"`
 	State     string  `json:"state"`
 	Share     float64 `json:"share"`
 	InForce   float64 `json:"in_force"`
 	Processes int     `json:"processes"`
-	Others    int     `json:"foreign_processes"` // of another installation that uses the cell's name
+	Others    int     `json:"foreign_processes"` // processes of another installation that uses this cell's name
 	Offered   float64 `json:"offered"`
 	Joined    string  `json:"joined"`
 }
@@ -215,7 +216,7 @@ func (a *app) printCells(ctx context.Context, r cells.Registry) error {
 		a.out.Table(t)
 		for _, cv := range views {
 			if cv.Others > 0 {
-				a.out.Printf("another installation uses the name %s (processes: %d) and has no share: give it a name of its own\n", cv.Cell, cv.Others)
+				a.out.Printf("another installation uses the name %s (processes: %d) and has no share: give it a different name\n", cv.Cell, cv.Others)
 			}
 		}
 	})
@@ -237,7 +238,7 @@ func stateOf(c *cells.CellView) string {
 	return "active"
 }
 
-// sharesView is how limits are divided, as it is printed.
+// sharesView shows how limits are divided, as printed.
 type sharesView struct {
 	Leader     string              `json:"leader"`
 	Epoch      uint64              `json:"epoch"`
@@ -248,7 +249,7 @@ type sharesView struct {
 	Namespaces []cellNamespaceView `json:"namespaces"`
 }
 
-// cellNamespaceView is how a namespace's limits are divided. The namespace "" stands for those that are not named.
+// cellNamespaceView shows how a namespace's limits are divided. The namespace "" stands for all that are not listed.
 type cellNamespaceView struct {
 	Namespace string             `json:"namespace"`
 	Ratio     float64            `json:"over_admission_ratio"`
@@ -275,7 +276,7 @@ func (a *app) printShares(ctx context.Context, r cells.Registry) error {
 	return a.print(s, func() {
 		leader := s.Leader
 		if leader == "" {
-			leader = "nobody"
+			leader = "no cell"
 		}
 		a.out.Printf("%s, by %s parts; epoch %d, led by %s\n", s.Mode, s.Weights, s.Epoch, leader)
 		if len(v.Cells) == 0 {
@@ -307,8 +308,8 @@ func (a *app) printShares(ctx context.Context, r cells.Registry) error {
 	})
 }
 
-// part1 returns a share as a part of 1.
+// part1 returns a share as a fraction of 1.
 func part1(share int64) float64 { return float64(share) / float64(cells.Whole) }
 
-// inPercent writes a part of 1.
+// inPercent formats a fraction of 1 as a percentage.
 func inPercent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + "%" }

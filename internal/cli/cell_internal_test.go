@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// What should not be is named: another installation under a cell's name, and what was admitted beyond the limits.
+// The command names what is wrong: another installation under a cell's name, and what was admitted beyond the limits.
 func TestCellTrouble(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -38,7 +38,7 @@ func TestCellTrouble(t *testing.T) {
 	}
 	for _, want := range []string{
 		"eu-1\tactive\t100.0%\t100.0%\t2\t0\n",
-		"another installation uses the name eu-1 (processes: 2) and has no share: give it a name of its own\n",
+		"another installation uses the name eu-1 (processes: 2) and has no share: give it a different name\n",
 		"all others\t100.0%\t100.0%\twithin\n", "tenant\t100.0%\t100.0%\t250.0%\n",
 	} {
 		if !strings.Contains(out.String(), want) {

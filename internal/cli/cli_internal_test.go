@@ -80,7 +80,7 @@ func documented(t *testing.T) (lines []string) {
 			if strings.HasPrefix(line, "```") {
 				fenced = !fenced
 			} else if fenced || strings.HasPrefix(line, "    ") || strings.HasSuffix(name, ".sh") {
-				text.WriteString(line) // code
+				text.WriteString(line) // a line of code
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func documented(t *testing.T) (lines []string) {
 			command, _, _ = strings.Cut(command, " || ")
 			command, _, _ = strings.Cut(command, " > ")
 			command, _, _ = strings.Cut(command, " | ")
-			command, _, _ = strings.Cut(command, "   ") // what it does
+			command, _, _ = strings.Cut(command, "   ") // the description after it
 			command = strings.TrimSuffix(strings.TrimSuffix(command, " \\"), " &")
 			lines = append(lines, command)
 		}
@@ -100,7 +100,7 @@ func documented(t *testing.T) (lines []string) {
 	return lines
 }
 
-// What is shown can be typed.
+// Every documented command is valid.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	lines := documented(t)
@@ -175,7 +175,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("asks %q", errs)
 		}
 	}
-	in, out := io.Pipe() // nobody answers
+	in, out := io.Pipe() // no input ever arrives
 	defer out.Close()
 	a, _ := newApp(in)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +259,7 @@ part: 0.25
 	}
 }
 
-// An interrupt ends a replay of standard input on which nothing comes.
+// An interrupt ends a replay of standard input that receives no data.
 func TestInterruptible(t *testing.T) {
 	t.Parallel()
 	in, out := io.Pipe()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// Each script runs the command as a user does, in a folder of its own.
+// Each script runs the command as a user would, in its own directory.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -46,11 +46,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PORT", port)
 			rpcs, err3 := freePort()
 			env.Setenv("GRPC_ADDRESS", "127.0.0.1:"+rpcs)
-			env.Setenv("WEIR_SERVE_GRPC", "off")         // scripts run side by side, and its address is one
-			env.Setenv("WEIR_SERVE_DECIDE_WITHIN", "1s") // on a busy disk, under the race detector
+			env.Setenv("WEIR_SERVE_GRPC", "off")         // scripts run in parallel, and its address is fixed
+			env.Setenv("WEIR_SERVE_DECIDE_WITHIN", "1s") // allows for a busy disk and the race detector
 			log, err2 := filepath.Abs("../replay/testdata/access.log")
 			env.Setenv("ACCESS_LOG", log)
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each of hundreds of commands takes a second to end
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each of hundreds of commands takes a second to exit
 			return errors.Join(err, err2, err3)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -59,12 +59,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// on returns the condition of scripts that run on several stores.
+// on returns the condition for scripts that run on several stores.
 func on(store string) func(string) (bool, error) {
 	return func(cond string) (bool, error) { return cond == store, nil }
 }
 
-// exits runs a program that ends with a code: exits CODE PROGRAM [ARG…].
+// exits runs a program that must exit with a code: exits CODE PROGRAM [ARG…].
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -84,15 +84,15 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// request sends an HTTP request, to a server that may still be starting: request STATUS METHOD URL [BODY [FILE]], with
-// the token in a file. The answer is in the file "answer".
+// request sends an HTTP request to a server that may still be starting: request STATUS METHOD URL [BODY [FILE]], with the
+// token in a file. The answer is written to the file "answer".
 func request(ts *testscript.TestScript, _ bool, args []string) {
 	if got, text := ask(ts, args[1:]); got != args[0] {
 		ts.Fatalf("status %s: %s", got, text)
 	}
 }
 
-// eventually is request until the status is as wanted.
+// eventually repeats a request until the status is as expected.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -107,7 +107,7 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// ask returns the status and text of the answer to METHOD URL [BODY [FILE]].
+// ask returns the status and body of the answer to METHOD URL [BODY [FILE]].
 func ask(ts *testscript.TestScript, args []string) (status string, text []byte) {
 	body, token := "", ""
 	if len(args) > 2 {
@@ -139,7 +139,7 @@ func ask(ts *testscript.TestScript, args []string) (status string, text []byte) 
 	}
 }
 
-// same compares two files, or with ! demands that they differ.
+// same compares two files, or with ! requires that they differ.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	if equal := bytes.Equal([]byte(ts.ReadFile(args[0])), []byte(ts.ReadFile(args[1]))); equal == neg {
 		ts.Fatalf("%s and %s: same is %v", args[0], args[1], equal)
@@ -148,7 +148,7 @@ func same(ts *testscript.TestScript, neg bool, args []string) {
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// cmpTimes compares the output with a file in which TIME stands for any time.
+// cmpTimes compares the output with a file in which TIME matches any time.
 func cmpTimes(ts *testscript.TestScript, _ bool, args []string) {
 	got := times.ReplaceAllString(ts.ReadFile("stdout"), "TIME")
 	if want := ts.ReadFile(args[0]); got != want {
@@ -156,7 +156,7 @@ func cmpTimes(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// cmpExplain compares an explanation with a file in which TIME, DAY, N and USER stand for what passes or differs.
+// cmpExplain compares an explanation with a file in which TIME, DAY, N and USER match values that vary.
 func cmpExplain(ts *testscript.TestScript, _ bool, args []string) {
 	got := ts.ReadFile("stdout")
 	for _, r := range []struct{ pattern, with string }{
@@ -173,7 +173,7 @@ func cmpExplain(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// cmpHistory is cmpTimes in which USER stands for who it was.
+// cmpHistory is cmpTimes in which USER also matches the user name.
 func cmpHistory(ts *testscript.TestScript, _ bool, args []string) {
 	got := times.ReplaceAllString(ts.ReadFile("stdout"), "TIME")
 	got = regexp.MustCompile(`\tTIME\t[^\t]*`).ReplaceAllString(got, "\tTIME\tUSER")
@@ -182,7 +182,7 @@ func cmpHistory(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// untilLocked waits until a process in the background has the store open.
+// untilLocked waits until a process in the background has opened the store.
 func untilLocked(ts *testscript.TestScript, _ bool, _ []string) {
 	deadline := time.Now().Add(20 * time.Second)
 	for ts.Exec("weir", "bucket", "list") == nil {

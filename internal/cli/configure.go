@@ -16,8 +16,8 @@ import (
 
 const configName = "weir.yaml"
 
-// configure gives the flags that the command line does not name the value of their variable, or of the configuration
-// file. They then count as given, also where one is required.
+// configure sets the flags that are not on the command line from their variables, or else from the configuration file.
+// Such flags count as given, so they also satisfy required flags.
 func (a *app) configure(cmd *cobra.Command) error {
 	if v, ok := a.lookupEnv("WEIR_CONFIG"); ok && !cmd.Flags().Changed("config") {
 		a.configFile = v
@@ -64,13 +64,13 @@ func (a *app) lookupEnv(name string) (string, bool) {
 // commandPath returns the names of a command below weir.
 func commandPath(cmd *cobra.Command) []string { return strings.Fields(cmd.CommandPath())[1:] }
 
-// variable returns the name of a flag's variable: WEIR_STORE, WEIR_SERVE_LEASE_KEY.
+// variable returns the name of a flag's environment variable, such as WEIR_STORE or WEIR_SERVE_LEASE_KEY.
 func variable(path []string, flag string) string {
 	name := strings.Join(append([]string{"weir"}, append(slices.Clone(path), flag)...), "_")
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// split divides the text of a variable for a flag that can be repeated.
+// split returns the values in a variable: several, separated by commas or spaces, if the flag is repeatable.
 func split(f *pflag.Flag, text string) []string {
 	if _, many := f.Value.(pflag.SliceValue); !many {
 		return []string{text}
@@ -80,24 +80,24 @@ func split(f *pflag.Flag, text string) []string {
 
 func setFlag(cmd *cobra.Command, f *pflag.Flag, values []string) error {
 	if _, many := f.Value.(pflag.SliceValue); !many && len(values) != 1 {
-		return errors.New("takes one value")
+		return errors.New("takes exactly one value")
 	}
 	for _, v := range values {
 		if err := cmd.Flags().Set(f.Name, v); err != nil {
-			return fmt.Errorf("%q is not what the flag takes", v)
+			return fmt.Errorf("%q is not a valid value for the flag", v)
 		}
 	}
 	return nil
 }
 
-// config is a configuration file. The zero value is an empty one.
+// config is a configuration file. The zero value is an empty file.
 type config struct {
 	file string
 	root *yaml.Node
 }
 
-// loadConfig reads the file that --config names, else ./weir.yaml, else the one in the user's configuration folder. A
-// key that is no flag is an error, with its line.
+// loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A key
+// that is not a flag is an error, reported with its line.
 func (a *app) loadConfig(root *cobra.Command) (config, error) {
 	files := []string{a.configFile}
 	if a.configFile == "" {
@@ -127,13 +127,13 @@ func (a *app) loadConfig(root *cobra.Command) (config, error) {
 	return config{}, nil
 }
 
-// check refuses keys that name neither a command nor a flag of its own.
+// check refuses keys that name neither a subcommand nor one of the command's own flags.
 func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 	if node == nil || node.Tag == "!!null" {
 		return nil
 	}
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: is not a mapping of flags to values", c.file, node.Line)
+		return fmt.Errorf("%s:%d: must be a mapping of flags to values", c.file, node.Line)
 	}
 	flags := cmd.LocalNonPersistentFlags()
 	if !cmd.HasParent() {
@@ -143,7 +143,7 @@ func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if seen[key.Value] {
-			return fmt.Errorf("%s:%d: %q comes twice", c.file, key.Line, key.Value)
+			return fmt.Errorf("%s:%d: duplicate key %q", c.file, key.Line, key.Value)
 		}
 		seen[key.Value] = true
 		if sub := child(cmd, key.Value); sub != nil {
@@ -153,11 +153,11 @@ func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 			continue
 		}
 		if f := flags.Lookup(key.Value); f == nil || f.Name == "help" || f.Name == "config" {
-			return fmt.Errorf("%s:%d: %q is no flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath())
+			return fmt.Errorf("%s:%d: %q is not a flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath())
 		}
 		for _, n := range append([]*yaml.Node{value}, value.Content...) {
 			if n.Kind != yaml.ScalarNode && (n != value || n.Kind != yaml.SequenceNode) {
-				return fmt.Errorf("%s:%d: %s takes a value or a list of values", c.file, n.Line, key.Value)
+				return fmt.Errorf("%s:%d: %s must be a value or a list of values", c.file, n.Line, key.Value)
 			}
 		}
 	}

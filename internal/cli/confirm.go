@@ -14,20 +14,20 @@ import (
 
 // yesFlag adds --yes to a destructive command.
 func yesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
 var errCancelled = errors.New("cancelled: nothing was changed")
 
-// confirm asks whoever sits at the terminal. Where nobody does, --yes must have said it.
+// confirm asks at the terminal whether to go ahead. Without a terminal, --yes is required.
 func (a *app) confirm(ctx context.Context, yes bool, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if yes {
 		return nil
 	}
 	if !term.IsTerminal(a.in) {
-		return usageError{fmt.Errorf("not a terminal, so nobody can be asked whether to %s: add --yes", what)}
+		return usageError{fmt.Errorf("cannot ask whether to %s, because standard input is not a terminal: add --yes", what)}
 	}
 	return a.ask(ctx, what)
 }
@@ -35,7 +35,7 @@ func (a *app) confirm(ctx context.Context, yes bool, format string, args ...any)
 func (a *app) ask(ctx context.Context, what string) error {
 	a.err.Printf("%s? [y/N] ", strings.ToUpper(what[:1])+what[1:])
 	answer := make(chan string, 1)
-	go func() { // a read from a terminal cannot be called off
+	go func() { // a read from a terminal cannot be cancelled
 		line, _ := bufio.NewReader(a.in).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// decisionView is a decision as it is printed.
+// decisionView is a decision as printed.
 type decisionView struct {
 	Allowed    bool         `json:"allowed"`
 	Degraded   bool         `json:"degraded"`
@@ -22,7 +22,7 @@ type decisionView struct {
 	Limits     []statusView `json:"limits"`
 }
 
-// statusView is a limit's status as it is printed.
+// statusView is a limit's status as printed.
 type statusView struct {
 	Entity     string  `json:"entity"`
 	Resource   string  `json:"resource"`
@@ -36,7 +36,7 @@ type statusView struct {
 	FullIn     seconds `json:"full_in"`
 	Refused    bool    `json:"refused"`
 	RetryAfter seconds `json:"retry_after"`
-	// Left out of a limit that refuses.
+	// Omitted unless the limit is in shadow.
 	Shadow      bool `json:"shadow,omitempty"`
 	WouldRefuse bool `json:"would_refuse,omitempty"`
 }
@@ -52,7 +52,7 @@ func statusViews(ss []weir.LimitStatus) []statusView {
 	return views
 }
 
-// limitText is the text form of a status's limit, and that it is in shadow.
+// limitText is the text form of a status's limit, marked if it is in shadow.
 func limitText(s weir.LimitStatus) string {
 	text := limitOf(s).String()
 	if s.Shadow {
@@ -65,7 +65,7 @@ func limitOf(s weir.LimitStatus) weir.Limit {
 	return weir.Limit{Name: s.Limit, Amount: s.Amount, Period: s.Period, Burst: s.Burst}
 }
 
-// period returns the period of a limit's text form: "min".
+// period returns the period as in a limit's text form, such as "min".
 func period(l weir.Limit) string {
 	text, err := json.Marshal(l)
 	var parts struct{ Period string }
@@ -75,13 +75,13 @@ func period(l weir.Limit) string {
 	return parts.Period
 }
 
-// printDecision writes what came of a request. On a terminal a table follows; what was refused is an error besides.
+// printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an error.
 func (a *app) printDecision(d weir.Decision) error {
 	view := decisionView{d.Allowed, d.Degraded, d.Reason, instant(d.At), seconds(d.RetryAfter), statusViews(d.Statuses)}
 	return a.print(view, func() {
 		switch {
 		case d.Degraded:
-			a.out.Println(a.out.Bad("allowed without asking:"), term.Clean(d.Reason))
+			a.out.Println(a.out.Bad("allowed without the store:"), term.Clean(d.Reason))
 		case d.Allowed:
 			a.out.Println(a.out.Good("allowed"))
 		default:
@@ -116,13 +116,13 @@ func (a *app) printStatuses(ss []weir.LimitStatus, requested bool) {
 	a.out.Table(t)
 }
 
-// parseTokens reads arguments such as rpm=1 tpm=500.
+// parseTokens parses arguments such as rpm=1 tpm=500.
 func parseTokens(args []string) (weir.Tokens, error) {
 	tokens := make(weir.Tokens, len(args))
 	for _, arg := range args {
 		name, text, ok := strings.Cut(arg, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("%q is not LIMIT=AMOUNT, as in rpm=1", arg)}
+			return nil, usageError{fmt.Errorf("%q is not LIMIT=AMOUNT, such as rpm=1", arg)}
 		}
 		if _, twice := tokens[name]; twice {
 			return nil, usageError{fmt.Errorf("%s is given twice", name)}
@@ -143,11 +143,11 @@ type requestFlags struct {
 }
 
 func (f *requestFlags) add(cmd *cobra.Command) {
-	limitFlag(cmd, &f.limits, "instead of the entity's own, for this request alone")
-	cmd.Flags().StringVar(&f.onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny or allow; not set: as the system says")
+	limitFlag(cmd, &f.limits, "to use for this request instead of the configured limits")
+	cmd.Flags().StringVar(&f.onUnavailable, "on-unavailable", "", "`ANSWER` while the store does not answer: deny or allow (default as configured)")
 }
 
-// request reads ENTITY RESOURCE LIMIT=AMOUNT….
+// request parses the arguments ENTITY RESOURCE LIMIT=AMOUNT….
 func (f *requestFlags) request(args []string) (weir.Request, error) {
 	tokens, err := parseTokens(args[2:])
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *requestFlags) request(args []string) (weir.Request, error) {
 	}, nil
 }
 
-// spending demands ENTITY RESOURCE, and at least so many amounts.
+// spending requires ENTITY, RESOURCE and at least the given number of amounts.
 func spending(least int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, name := range []string{"ENTITY", "RESOURCE", "LIMIT=AMOUNT"}[:2+least] {

@@ -18,20 +18,20 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// awsFlags say where on AWS.
+// awsFlags select the AWS region, profile and endpoint.
 type awsFlags struct{ region, profile, endpoint string }
 
 func (f *awsFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.region, "region", "", "`REGION` of AWS; defaults to that of the environment or the profile")
+	flags.StringVar(&f.region, "region", "", "AWS `REGION` (default from the environment or the profile)")
 	f.addAccount(flags)
 }
 
 func (f *awsFlags) addAccount(flags *pflag.FlagSet) {
-	flags.StringVar(&f.profile, "profile", "", "`PROFILE` of AWS's configuration")
-	flags.StringVar(&f.endpoint, "endpoint", "", "`URL` of something that stands in for AWS")
+	flags.StringVar(&f.profile, "profile", "", "`PROFILE` in the AWS configuration")
+	flags.StringVar(&f.endpoint, "endpoint", "", "`URL` of an AWS emulator to use instead of AWS")
 }
 
-// config is as of other tools of AWS, but for what the flags say.
+// config returns the environment's AWS configuration, with what the flags override.
 func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
 	d := dynamoAddress{region: f.region, profile: f.profile, endpoint: f.endpoint}
 	cfg, err := d.aws(ctx)
@@ -47,7 +47,7 @@ func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
 	return cfg, nil
 }
 
-// deployer works on stacks of the region that the flags say.
+// deployer returns a deployer for the region that the flags select.
 func (a *app) deployer(ctx context.Context, f *awsFlags) (*deploy.Deployer, error) {
 	cfg, err := f.config(ctx)
 	if err != nil {
@@ -64,10 +64,10 @@ func (a *app) deployer(ctx context.Context, f *awsFlags) (*deploy.Deployer, erro
 	}), nil
 }
 
-// stackVersion is this weir's version as a tag may have it.
+// stackVersion is this weir's version, in characters that a tag allows.
 func stackVersion() string { return strings.Trim(build().Version, "()") }
 
-// stackArg is the stack that a command is about: weir unless it is named.
+// stackArg returns the stack that the arguments name, by default weir.
 func stackArg(args []string) string {
 	if len(args) == 0 {
 		return "weir"
@@ -86,14 +86,14 @@ func (a *app) deployCmd() *cobra.Command {
 	var flags deployFlags
 	cmd := &cobra.Command{
 		Use:   "deploy [NAME]",
-		Short: "Make or change a stack on AWS: the table, and what goes with it",
-		Long: `Makes the stack NAME, weir unless said otherwise, or changes one that is there to what the
-flags say; what they do not name stays as it is. Each change is a change set of
-CloudFormation, which --dry-run shows and takes away again. A change that would replace or
-remove the table or the archive is refused without --replace.
+		Short: "Create or change a stack on AWS: the table and everything around it",
+		Long: `Creates the stack NAME (weir by default), or changes an existing one to match the flags;
+settings without a flag stay as they are. Each change is a CloudFormation change set;
+--dry-run shows it and deletes it again. A change that would replace or remove the table
+or the archive is refused without --replace.
 
-The functions' package goes to a bucket, which is made unless --code-bucket names one.
-With --table-only there is no stack: just the table.`,
+The functions' package is uploaded to a bucket, which weir creates unless --code-bucket
+names one. With --table-only, weir creates only the table, without a stack.`,
 		Example: `  weir deploy --dry-run
   weir deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
   weir deploy limits --memory 512
@@ -109,13 +109,13 @@ With --table-only there is no stack: just the table.`,
 	flags.awsFlags.add(cmd.Flags())
 	flags.cloudFlags.add(cmd.Flags())
 	hide(cmd, "stack")
-	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, and leave nothing behind")
-	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "make just the table, without a stack")
-	cmd.Flags().BoolVar(&flags.replace, "replace", false, "allow that the table or the archive is replaced by an empty one, or removed")
+	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, without changing anything")
+	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "create only the table, without a stack")
+	cmd.Flags().BoolVar(&flags.replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one")
 	return cmd
 }
 
-// hide takes a flag off that an argument stands for.
+// hide hides a flag that an argument replaces.
 func hide(cmd *cobra.Command, flag string) {
 	f := cmd.Flags().Lookup(flag)
 	f.Hidden = true
@@ -147,7 +147,7 @@ func (a *app) deploy(cmd *cobra.Command, flags *deployFlags) error {
 	return a.print(deployViewOf(&res, flags.dry), func() { a.deployed(&res, flags.dry) })
 }
 
-// over puts the flags that were given over the parameters of a stack. What cannot be deployed is wrong usage.
+// over returns a stack's parameters, overridden by the flags that were given. Invalid parameters are wrong usage.
 func over(p cloud.Params, stack string, given *pflag.FlagSet) (cloud.Params, error) {
 	var full cloudFlags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -176,7 +176,7 @@ func over(p cloud.Params, stack string, given *pflag.FlagSet) (cloud.Params, err
 	}
 	full.Stack, full.Version = stack, stackVersion()
 	check := full.Params
-	if check.CodeBucket != "" && check.CodeKey == "" { // deploy puts the package there
+	if check.CodeBucket != "" && check.CodeKey == "" { // deploy uploads the package
 		check.CodeBucket = ""
 	}
 	if err := check.Check(); err != nil {
@@ -185,7 +185,7 @@ func over(p cloud.Params, stack string, given *pflag.FlagSet) (cloud.Params, err
 	return full.Params, nil
 }
 
-// ofTable are the parameters that a table has without a stack.
+// ofTable are the flags that apply to a table without a stack.
 var ofTable = []string{"pitr-days", "deletion-protection", "kms-key", "tag", "stack"}
 
 func (a *app) deployTable(cmd *cobra.Command, flags *deployFlags) error {
@@ -199,7 +199,7 @@ func (a *app) deployTable(cmd *cobra.Command, flags *deployFlags) error {
 		}
 	})
 	if other != "" {
-		return usageError{fmt.Errorf("--%s is for a stack, not for --table-only", other)}
+		return usageError{fmt.Errorf("--%s is for a stack and cannot be used with --table-only", other)}
 	}
 	p, err := over(cloud.Defaults(), flags.Stack, cmd.Flags())
 	if err != nil {
@@ -221,7 +221,7 @@ func (a *app) deployTable(cmd *cobra.Command, flags *deployFlags) error {
 		return err
 	}
 	if !view.OK && !flags.dry {
-		return quietError{errors.New("not all is well")}
+		return quietError{errors.New("problems found")}
 	}
 	return nil
 }

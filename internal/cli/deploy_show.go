@@ -36,7 +36,7 @@ func deployViewOf(res *deploy.Result, dry bool) deployView {
 	return v
 }
 
-// plan shows what is about to change.
+// plan prints the changes that are about to be made.
 func (a *app) plan(changes []deploy.Change) {
 	if len(changes) == 0 {
 		return
@@ -55,22 +55,22 @@ func (a *app) plan(changes []deploy.Change) {
 	a.out.Table(t)
 }
 
-// deployed says what was done, after the plan.
+// deployed prints the outcome, after the plan.
 func (a *app) deployed(res *deploy.Result, dry bool) {
 	name := res.Stack + " in " + res.Region
 	switch {
 	case dry && len(res.Changes) == 0:
-		a.out.Printf("stack %s is as it would be deployed\n", name)
+		a.out.Printf("stack %s is up to date\n", name)
 	case dry && res.Created:
-		a.out.Printf("stack %s would be made; nothing was\n", name)
+		a.out.Printf("stack %s would be created; this was a dry run\n", name)
 	case dry:
-		a.out.Printf("stack %s would be changed; nothing was\n", name)
+		a.out.Printf("stack %s would be changed; this was a dry run\n", name)
 	case len(res.Changes) == 0:
-		a.out.Printf("stack %s is as it was: nothing to change\n", name)
+		a.out.Printf("stack %s is up to date: nothing to change\n", name)
 	case res.Created:
-		a.out.Printf("stack %s is made\n", name)
+		a.out.Printf("created stack %s\n", name)
 	default:
-		a.out.Printf("stack %s is changed\n", name)
+		a.out.Printf("changed stack %s\n", name)
 	}
 	if len(res.Outputs) == 0 {
 		return
@@ -82,7 +82,7 @@ func (a *app) deployed(res *deploy.Result, dry bool) {
 	a.out.Table(t)
 }
 
-// teller shows what happens to a stack: a line for each resource that is done, and on a terminal how many are.
+// teller shows the progress of a stack: a line for each finished resource, and on a terminal how many are finished.
 type teller struct {
 	screen   *term.Screen
 	progress *term.Progress
@@ -91,9 +91,9 @@ type teller struct {
 	begun    map[string]time.Time
 }
 
-// verbs say what an event means, by the end of its state.
+// verbs are the words for an event, by its final state.
 var verbs = map[string]string{
-	"CREATE_COMPLETE": "made", "UPDATE_COMPLETE": "changed", "DELETE_COMPLETE": "deleted", "DELETE_SKIPPED": "kept",
+	"CREATE_COMPLETE": "created", "UPDATE_COMPLETE": "changed", "DELETE_COMPLETE": "deleted", "DELETE_SKIPPED": "kept",
 	"IMPORT_COMPLETE": "adopted",
 }
 
@@ -103,7 +103,7 @@ func (t *teller) tell(e deploy.Event) {
 	}
 	if e.Whole() {
 		if strings.Contains(e.State, "ROLLBACK_IN_PROGRESS") {
-			t.line(t.screen.Bad("going back") + " " + e.Reason)
+			t.line(t.screen.Bad("rolling back") + " " + e.Reason)
 		}
 		return
 	}
@@ -118,7 +118,7 @@ func (t *teller) tell(e deploy.Event) {
 	switch {
 	case e.Failed():
 		verb, text = t.screen.Bad("failed"), text+": "+e.Reason
-	case verb == "": // a failure that follows from another
+	case verb == "": // a failure caused by another one
 		return
 	}
 	if at, ok := t.begun[e.Resource]; ok && e.At.After(at) {

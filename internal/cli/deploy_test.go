@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/mototest"
 )
 
-// Stacks, on what stands in for AWS. Scripts share it, so each has a stack of its own.
+// Stacks, on a stand-in for AWS. Scripts share it, so each has its own stack.
 func TestStacks(t *testing.T) {
 	t.Parallel()
 	cfg := mototest.Config(t)

@@ -23,11 +23,11 @@ func (a *app) destroyCmd() *cobra.Command {
 	var confirmed string
 	cmd := yesFlag(&cobra.Command{
 		Use:   "destroy NAME",
-		Short: "Delete a stack, and keep its table and archive",
-		Long: `Deletes a stack after asking. Its table and its archive bucket stay, with what is in them: a
-stack of that name that is deployed again takes the table back. With --delete-data they are
-deleted too, the bucket with all its versions, which wants the stack's name to be typed, or
-given with --confirm; --yes is not enough.`,
+		Short: "Delete a stack, but keep its table and archive",
+		Long: `Deletes a stack, after asking. Its table and its archive bucket are kept with their data: if you
+deploy a stack of the same name again, it adopts the table. --delete-data deletes them too,
+including all versions in the bucket. You must then type the stack's name or pass it with
+--confirm; --yes is not enough.`,
 		Example: `  weir destroy limits
   weir destroy limits --delete-data --confirm limits`,
 		Args: args("NAME"),
@@ -56,9 +56,9 @@ given with --confirm; --yes is not enough.`,
 				return err
 			}
 			return a.print(view, func() {
-				a.out.Printf("stack %s is deleted\n", view.Stack)
+				a.out.Printf("deleted stack %s\n", view.Stack)
 				if len(view.Deleted) > 0 {
-					a.out.Printf("deleted with it: %s\n", strings.Join(view.Deleted, ", "))
+					a.out.Printf("also deleted: %s\n", strings.Join(view.Deleted, ", "))
 				}
 				if len(view.Kept) > 0 {
 					a.out.Printf("kept: %s\n", strings.Join(view.Kept, ", "))
@@ -67,12 +67,12 @@ given with --confirm; --yes is not enough.`,
 		},
 	}, &yes)
 	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&deleteData, "delete-data", false, "delete the table and the archive, too")
-	cmd.Flags().StringVar(&confirmed, "confirm", "", "the stack's `NAME` again, in place of typing it when its data is to be deleted")
+	cmd.Flags().BoolVar(&deleteData, "delete-data", false, "also delete the table and the archive")
+	cmd.Flags().StringVar(&confirmed, "confirm", "", "with --delete-data: the stack's `NAME`, instead of typing it when asked")
 	return cmd
 }
 
-// confirmDestroy asks; where data is lost, for the name.
+// confirmDestroy asks for confirmation. If data would be lost, it asks for the stack's name.
 func (a *app) confirmDestroy(ctx context.Context, view *destroyedView, yes bool, confirmed string) error {
 	if len(view.Deleted) == 0 {
 		what := "delete stack " + view.Stack
@@ -88,11 +88,11 @@ func (a *app) confirmDestroy(ctx context.Context, view *destroyedView, yes bool,
 	case confirmed != "":
 		return usageError{fmt.Errorf("--confirm %q is not the name of the stack", confirmed)}
 	case !term.IsTerminal(a.in):
-		return usageError{fmt.Errorf("not a terminal, so nobody can be asked whether to delete %s with all that is in it: add --confirm %s", lost, view.Stack)}
+		return usageError{fmt.Errorf("cannot ask whether to delete %s and all data in it, because standard input is not a terminal: add --confirm %s", lost, view.Stack)}
 	}
-	a.err.Printf("This deletes %s with all that is in it.\nType %s to go on: ", lost, view.Stack)
+	a.err.Printf("This deletes %s and all data in it.\nType %s to continue: ", lost, view.Stack)
 	answer := make(chan string, 1)
-	go func() { // a read from a terminal cannot be called off
+	go func() { // a read from a terminal cannot be cancelled
 		line, _ := bufio.NewReader(a.in).ReadString('\n')
 		answer <- strings.TrimSpace(line)
 	}()

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// finding is one thing that doctor looked at.
+// finding is the result of one check.
 type finding struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -49,21 +49,23 @@ func (a *app) doctorCmd() *cobra.Command {
 	var flags doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say whether the store can be used, and what to do if it cannot",
-		Long: `Looks at the store without changing anything. Of a DynamoDB table it looks at
+		Short: "Check whether the store can be used, and say what to do if it cannot",
+		Long: `Checks the store without changing anything. For a DynamoDB table it checks the
 credentials and region, the table with its keys, indexes and expiry, the version of its
-layout, and how far this machine's clock is off. Of a Redis server it looks at the
-connection, the role, the version, the policy of eviction and the layout. With --create-table it makes the table
-first, or completes one of weir's; a table that is not weir's is left as it is.`,
+layout, and how far this machine's clock is off. For a Redis server it checks the
+connection, role, version, eviction policy and layout.
+
+With --create-table it first creates the table, or completes an existing weir table. It
+never changes a table that is not weir's.`,
 		Example: `  weir doctor --store 'dynamodb://weir?region=eu-central-1'
   weir doctor --store 'dynamodb://weir?region=eu-central-1' --create-table --pitr --tag team=gateway`,
 		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), flags) },
 	}
-	cmd.Flags().BoolVar(&flags.create, "create-table", false, "make the table, or complete it, first")
-	cmd.Flags().BoolVar(&flags.pitr, "pitr", false, "with point-in-time recovery")
-	cmd.Flags().BoolVar(&flags.protect, "deletion-protection", false, "that cannot be deleted before this is switched off")
-	cmd.Flags().StringArrayVar(&flags.tags, "tag", nil, "with the tag `KEY=VALUE`; may be repeated")
+	cmd.Flags().BoolVar(&flags.create, "create-table", false, "first create the table, or complete it")
+	cmd.Flags().BoolVar(&flags.pitr, "pitr", false, "with --create-table: turn on point-in-time recovery")
+	cmd.Flags().BoolVar(&flags.protect, "deletion-protection", false, "with --create-table: turn on deletion protection")
+	cmd.Flags().StringArrayVar(&flags.tags, "tag", nil, "with --create-table: add the tag `KEY=VALUE`; repeatable")
 	return cmd
 }
 
@@ -77,7 +79,7 @@ func (a *app) doctor(ctx context.Context, flags doctorFlags) error {
 		}
 	default:
 		if flags.create || flags.pitr || flags.protect || len(flags.tags) > 0 {
-			return usageError{errors.New("--create-table and what goes with it are for a dynamodb: store")}
+			return usageError{errors.New("--create-table, --pitr, --deletion-protection and --tag are only for a dynamodb: store")}
 		}
 		if redis.Knows(scheme) {
 			if err := doctorRedis(ctx, a.store, view); err != nil {
@@ -103,7 +105,7 @@ func (a *app) doctor(ctx context.Context, flags doctorFlags) error {
 		return err
 	}
 	if !view.OK {
-		return quietError{codeError{errors.New("not all is well"), unavailable}}
+		return quietError{codeError{errors.New("problems found"), unavailable}}
 	}
 	return nil
 }
@@ -134,7 +136,7 @@ func doctorDynamo(ctx context.Context, address, rest string, flags doctorFlags, 
 		tags[key] = value
 	}
 	if !flags.create && (flags.pitr || flags.protect || len(tags) > 0) {
-		return usageError{errors.New("--pitr, --deletion-protection and --tag go with --create-table")}
+		return usageError{errors.New("--pitr, --deletion-protection and --tag need --create-table")}
 	}
 	cfg, err := d.aws(ctx)
 	if err != nil {
@@ -152,8 +154,8 @@ func doctorDynamo(ctx context.Context, address, rest string, flags doctorFlags, 
 	}
 	who, err := cfg.Credentials.Retrieve(ctx)
 	if err != nil {
-		view.add("credentials", &weir.StoreError{Err: errors.New("none found"), Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or give the machine a role"}, "")
-		return nil //nolint:nilerr // it is what was found
+		view.add("credentials", &weir.StoreError{Err: errors.New("none found"), Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, or give the machine a role"}, "")
+		return nil //nolint:nilerr // reported as a finding
 	}
 	view.add("credentials", nil, "from "+who.Source)
 	client := d.client(cfg)

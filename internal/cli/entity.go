@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) entityCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "entity", Short: "Who spends: entities, their parents and limits"},
+	return group(&cobra.Command{Use: "entity", Short: "Manage entities, their parents and their limits"},
 		a.entityCreateCmd(), a.entityShowCmd(), a.entityUpdateCmd(), a.entityDeleteCmd(),
 		a.entityListCmd(), a.entityChildrenCmd(), a.entityLimitsCmd())
 }
@@ -25,8 +25,9 @@ func (a *app) entityCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create ID",
 		Short: "Create an entity",
-		Long: `Creates an entity. Entities need not be created to be limited; one that is can have a
-parent and metadata. With --cascade, what it spends is charged to its parent too.`,
+		Long: `Creates an entity. Limits also apply to entities that were never created, but only a created
+entity can have a parent and metadata. With --cascade, what the entity spends is also charged
+to its parent.`,
 		Example: "  weir entity create team-red\n  weir entity create key-alice --parent team-red --cascade",
 		Args:    args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -42,9 +43,9 @@ parent and metadata. With --cascade, what it spends is charged to its parent too
 			})
 		},
 	}
-	cmd.Flags().StringVar(&e.Name, "name", "", "`TEXT` to show for it")
-	cmd.Flags().StringVar(&e.Parent, "parent", "", "`ID` of its parent")
-	cmd.Flags().BoolVar(&e.Cascade, "cascade", false, "charge its parent too")
+	cmd.Flags().StringVar(&e.Name, "name", "", "display `NAME`")
+	cmd.Flags().StringVar(&e.Parent, "parent", "", "`ID` of the parent")
+	cmd.Flags().BoolVar(&e.Cascade, "cascade", false, "also charge the parent")
 	metadataFlag(cmd, &metadata)
 	return cmd
 }
@@ -66,7 +67,7 @@ func (a *app) entityUpdateCmd() *cobra.Command {
 	var metadata []string
 	cmd := &cobra.Command{
 		Use:     "update ID",
-		Short:   "Change what is given, leave the rest",
+		Short:   "Change the given properties of an entity and keep the rest",
 		Example: "  weir entity update key-alice --parent team-blue\n  weir entity update key-alice --parent= --cascade=false",
 		Args:    args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,9 +100,9 @@ func (a *app) entityUpdateCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "`TEXT` to show for it")
-	cmd.Flags().StringVar(&parent, "parent", "", "`ID` of its parent; empty: none")
-	cmd.Flags().BoolVar(&cascade, "cascade", false, "charge its parent too")
+	cmd.Flags().StringVar(&name, "name", "", "display `NAME`")
+	cmd.Flags().StringVar(&parent, "parent", "", "`ID` of the parent; empty removes it")
+	cmd.Flags().BoolVar(&cascade, "cascade", false, "also charge the parent")
 	metadataFlag(cmd, &metadata)
 	return cmd
 }
@@ -111,7 +112,7 @@ func (a *app) entityDeleteCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete ID",
 		Short: "Delete an entity with its limits and buckets",
-		Long:  "Deletes an entity with its limits and buckets. One that has children is refused unless --children says to\ndelete them, and theirs, too. If it is interrupted, run it again.",
+		Long:  "Deletes an entity with its limits and buckets. An entity with children is not deleted unless you pass\n--children, which also deletes all its descendants. If the command is interrupted, run it again.",
 		Args:  args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what := fmt.Sprintf("delete entity %q with its limits and buckets", args[0])
@@ -129,7 +130,7 @@ func (a *app) entityDeleteCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&children, "children", false, "delete its children too, and theirs")
+	cmd.Flags().BoolVar(&children, "children", false, "also delete its children and all other descendants")
 	return yesFlag(cmd, &yes)
 }
 
@@ -144,7 +145,7 @@ func (a *app) entityListCmd() *cobra.Command {
 			return a.listEntities(cmd, weir.EntityQuery{Prefix: prefix}, &page)
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", "", "only those whose ids begin with `TEXT`; no others are read")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "list only entities whose ids begin with `PREFIX`; no others are read")
 	return page.add(cmd)
 }
 
@@ -152,7 +153,7 @@ func (a *app) entityChildrenCmd() *cobra.Command {
 	var page pageFlags
 	return page.add(&cobra.Command{
 		Use:   "children ID",
-		Short: "List the entities whose parent it is",
+		Short: "List the children of an entity",
 		Args:  args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.listEntities(cmd, weir.EntityQuery{Parent: args[0]}, &page)
@@ -162,7 +163,7 @@ func (a *app) entityChildrenCmd() *cobra.Command {
 
 func (a *app) listEntities(cmd *cobra.Command, query weir.EntityQuery, p *pageFlags) error {
 	return a.with(existing, func(lim *weir.Limiter) error {
-		if query.Parent != "" { // so that a mistyped one is not found, rather than childless
+		if query.Parent != "" { // so that a mistyped id is reported as not found, not as childless
 			if _, err := lim.Entity(cmd.Context(), query.Parent); err != nil {
 				return err
 			}
@@ -211,7 +212,7 @@ func yesNo(b bool) string {
 }
 
 func metadataFlag(cmd *cobra.Command, metadata *[]string) {
-	cmd.Flags().StringArrayVar(metadata, "metadata", nil, "`KEY=VALUE` to keep with it; can be repeated; all of them are replaced")
+	cmd.Flags().StringArrayVar(metadata, "metadata", nil, "metadata as `KEY=VALUE`; repeatable; replaces all existing metadata")
 }
 
 func parseMetadata(texts []string) (map[string]string, error) {

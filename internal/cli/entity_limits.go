@@ -12,28 +12,28 @@ import (
 func (a *app) entityLimitsCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "limits",
-		Short: "An entity's own limits",
-		Long: `An entity's own limits, on one resource or on all that it has none of its own on. The first
-level that has limits is used, as a whole: the entity on the resource, the entity, the
-resource, the system.`,
+		Short: "Manage an entity's own limits",
+		Long: `An entity's own limits apply to one resource, or to all resources for which the entity has no
+limits of its own. weir uses all limits of the first level that has any: the entity on the
+resource, the entity, the resource, the system.`,
 	}, a.entityLimitsSetCmd(), a.entityLimitsGetCmd(), a.entityLimitsDeleteCmd(), a.entityLimitsListCmd())
 }
 
-const resourceUsage = "`NAME` of the resource; not set: all on which it has none"
+const resourceUsage = "`NAME` of the resource (default all without limits of their own)"
 
 func (a *app) entityLimitsSetCmd() *cobra.Command {
 	var resource, onUnavailable string
 	var limits []string
 	cmd := &cobra.Command{
 		Use:     "set ID",
-		Short:   "Set them, in place of those before, or what is done when the store does not answer",
+		Short:   "Replace an entity's limits, or set what happens when the store does not answer",
 		Example: "  weir entity limits set key-alice --resource gpt-4 -l rpm:100/min -l tpm:50K/min:75K",
 		Args:    args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.setLimits(cmd, weir.Scope{Entity: args[0], Resource: resource}, limits, onUnavailable)
 		},
 	}
-	limitFlag(cmd, &limits, "to set")
+	limitFlag(cmd, &limits, "to set, replacing all existing ones")
 	onUnavailableFlag(cmd, &onUnavailable)
 	cmd.Flags().StringVar(&resource, "resource", "", resourceUsage)
 	return cmd
@@ -43,7 +43,7 @@ func (a *app) entityLimitsGetCmd() *cobra.Command {
 	var resource string
 	cmd := &cobra.Command{
 		Use:   "get ID",
-		Short: "Show those of one resource, or of all without their own",
+		Short: "Show an entity's limits on one resource, or on all without limits of their own",
 		Args:  args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.getLimits(cmd, weir.Scope{Entity: args[0], Resource: resource})
@@ -58,7 +58,7 @@ func (a *app) entityLimitsDeleteCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete ID",
-		Short: "Delete them, so that a more general level applies",
+		Short: "Delete an entity's limits, so that the next level applies",
 		Args:  args("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what := fmt.Sprintf("the limits of entity %q", args[0])
@@ -77,7 +77,7 @@ func (a *app) entityLimitsListCmd() *cobra.Command {
 	var page pageFlags
 	cmd := &cobra.Command{
 		Use:     "list {ID | --resource NAME}",
-		Short:   "List all of an entity, or of all entities on a resource",
+		Short:   "List all limits of an entity, or of all entities on a resource",
 		Example: "  weir entity limits list key-alice\n  weir entity limits list --resource gpt-4",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := weir.LimitsQuery{Resource: resource}
@@ -85,11 +85,11 @@ func (a *app) entityLimitsListCmd() *cobra.Command {
 				query.Entity = args[0]
 			}
 			if len(args) > 1 || (query.Entity == "") == (query.Resource == "") {
-				return usageError{errors.New("give either the ID of an entity or --resource")}
+				return usageError{errors.New("give either an entity ID or --resource")}
 			}
 			return a.listLimits(cmd, query, &page)
 		},
 	}
-	cmd.Flags().StringVar(&resource, "resource", "", "`NAME` of a resource on which entities have their own limits")
+	cmd.Flags().StringVar(&resource, "resource", "", "list all entities' own limits on the resource with this `NAME`")
 	return page.add(cmd)
 }

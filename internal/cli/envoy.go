@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) envoyCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "envoy", Short: "What Envoy's descriptors stand for"}, a.envoyCheckCmd())
+	return group(&cobra.Command{Use: "envoy", Short: "Check how Envoy's descriptors map to entities and limits"}, a.envoyCheckCmd())
 }
 
 func (a *app) envoyCheckCmd() *cobra.Command {
@@ -18,16 +18,16 @@ func (a *app) envoyCheckCmd() *cobra.Command {
 	var descriptors []string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check a mapping, and what descriptors come to",
-		Long: `Reads a mapping as weir serve --envoy-mapping does. With a domain and descriptors, shows
-whose tokens of which resource they would spend; without -f by the built-in rule. No store
-is opened.`,
+		Short: "Check a mapping file, and show what descriptors map to",
+		Long: `Reads a mapping as weir serve --envoy-mapping does. If you give a domain and descriptors, it
+shows which tokens they would spend, of which entity and on which resource; without -f, the
+built-in rule applies. The command opens no store.`,
 		Example: `  weir envoy check -f mapping.yaml
   weir envoy check -f mapping.yaml --domain edge --descriptor tenant=acme,user=alice`,
 		Args: args(),
 		RunE: func(*cobra.Command, []string) error {
 			if (domain == "") != (len(descriptors) == 0) {
-				return usageError{errors.New("--domain and --descriptor go together")}
+				return usageError{errors.New("--domain and --descriptor must be used together")}
 			}
 			if file == "" && domain == "" {
 				return usageError{errors.New("give a mapping with -f, or --domain and --descriptor")}
@@ -42,13 +42,13 @@ is opened.`,
 			return a.printTargets(m, file, domain, descriptors)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "`FILE` of the mapping")
-	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` of Envoy's filter")
-	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil, "`KEY=VALUE,...` of a descriptor's entries; may be repeated")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "mapping `FILE`")
+	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` configured in Envoy's filter")
+	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil, "entries of a descriptor as `KEY=VALUE,...`; repeatable")
 	return cmd
 }
 
-// targetView is what a descriptor comes to, as it is printed.
+// targetView is what a descriptor maps to, as printed.
 type targetView struct {
 	Descriptor string `json:"descriptor"`
 	Known      bool   `json:"known"`
@@ -57,7 +57,7 @@ type targetView struct {
 	Resource   string `json:"resource,omitempty"`
 	Tokens     string `json:"tokens,omitempty"`
 	Forced     bool   `json:"forced,omitempty"`
-	Rule       int    `json:"rule"` // of the domain, from 1; 0: the built-in one
+	Rule       int    `json:"rule"` // number in the domain, from 1; 0 for the built-in rule
 }
 
 func (a *app) printTargets(m *rls.Mapping, file, domain string, descriptors []string) error {
@@ -92,7 +92,7 @@ func (a *app) printTargets(m *rls.Mapping, file, domain string, descriptors []st
 				rule = fmt.Sprintf("by rule %d", v.Rule)
 			}
 			if v.Forced {
-				rule += ", counted whether it fits or not"
+				rule += ", counted even if it does not fit"
 			}
 			a.out.Printf("%s spends %s of entity %s on resource %s in namespace %s, %s\n",
 				v.Descriptor, v.Tokens, a.out.Bold(v.Entity), a.out.Bold(v.Resource), v.Namespace, rule)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// Exit codes, on which scripts rely.
+// Exit codes. Scripts rely on them.
 const (
 	done        = 0
 	failed      = 1
@@ -21,17 +21,17 @@ const (
 	unavailable = 5
 )
 
-// usageError is a mistake in how the command was called.
+// usageError marks an error in how the command was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// quietError is one whose message was printed already, as the result.
+// quietError marks an error that the printed result already shows.
 type quietError struct{ error }
 
 func (e quietError) Unwrap() error { return e.error }
 
-// codeError is one with an exit code of its own.
+// codeError is an error with an exit code of its own.
 type codeError struct {
 	error
 	code int
@@ -39,7 +39,7 @@ type codeError struct {
 
 func (e codeError) Unwrap() error { return e.error }
 
-// report prints an error in one line and returns the exit code.
+// report prints an error on one line and returns the exit code.
 func (a *app) report(ctx context.Context, err error) int {
 	code := codeOf(err)
 	var quiet quietError
@@ -70,7 +70,7 @@ func codeOf(err error) int {
 		return notFound
 	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store):
 		return unavailable
-	case errors.Is(err, fs.ErrNotExist): // a log
+	case errors.Is(err, fs.ErrNotExist): // such as a log
 		return notFound
 	}
 	return failed

@@ -21,13 +21,14 @@ func (a *app) explainCmd() *cobra.Command {
 	var flags requestFlags
 	cmd := &cobra.Command{
 		Use:   "explain ENTITY RESOURCE [LIMIT=AMOUNT...]",
-		Short: "Say which limits apply, where they come from, and which binds",
-		Long: `Says what a request would come to now, and why: every limit that applies, of the entity and
-of the parents that are charged with it, the level and manifest it comes from, what is left
-of it, and which one binds. Without amounts, a request for nothing. Spends and writes nothing.
+		Short: "Show which limits apply, where they come from and which one binds",
+		Long: `Shows how a request would be decided now, and why: every limit that applies to the entity and
+to the parents that are charged with it, the level and manifest that the limit comes from, what
+is left of it, and which limit binds. Without amounts, the request asks for no tokens. The
+command spends and writes nothing.
 
-It is a question, and answered: the exit code is 0 also when the request would be refused. For
-a script that is to branch, weir available exits with 3.`,
+The exit code is 0 even if the request would be refused. To branch in a script, use
+weir available, which then exits with 3.`,
 		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain key-alice gpt-4 tpm=5000 -o json",
 		Args:    spending(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,7 +64,7 @@ func (a *app) printExplanation(x *weir.Explanation) {
 	}
 	a.out.Println()
 	from := map[string]string{
-		"request": "as the request says", "config": "the default", string(weir.SourceSystem): "the namespace's setting",
+		"request": "set by the request", "config": "the default", string(weir.SourceSystem): "the namespace's setting",
 		string(weir.SourceResource): "the resource's setting", string(weir.SourceEntity): "the entity's setting on the resource",
 		string(weir.SourceEntityDefault): "the entity's setting",
 	}[x.OnUnavailableFrom]
@@ -72,7 +73,7 @@ func (a *app) printExplanation(x *weir.Explanation) {
 	}
 }
 
-// verdict says in a line what the request would come to.
+// verdict says on one line how the request would be decided.
 func (a *app) verdict(x *weir.Explanation) string {
 	what := fmt.Sprintf("%s on %s", term.Clean(x.Entity), term.Clean(x.Resource))
 	if len(x.Tokens) > 0 {
@@ -84,12 +85,12 @@ func (a *app) verdict(x *weir.Explanation) string {
 	case errors.Is(x.Err, weir.ErrExceedsBurst):
 		return a.out.Bad("would never be allowed:") + " " + what
 	case errors.Is(x.Err, weir.ErrNoLimits):
-		return a.out.Bad("no limits apply:") + " " + what + ", so that requests are an error"
+		return a.out.Bad("no limits apply:") + " " + what + ", so requests fail with an error"
 	}
 	return a.out.Bad("would be refused:") + " " + what + ", retry in " + span(x.RetryAfter())
 }
 
-// tokensText writes amounts as they are given: rpm=1 tpm=500.
+// tokensText writes amounts as on the command line: rpm=1 tpm=500.
 func tokensText(tokens weir.Tokens) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(tokens)) {
@@ -103,26 +104,26 @@ func (a *app) bindingText(x *weir.Explanation) string {
 	n, l := x.Binding()
 	if l == nil {
 		if errors.Is(x.Err, weir.ErrNoLimits) {
-			return "set some for the entity, the resource or the system: weir limits apply, weir resource set, weir system set"
+			return "set limits for the entity, the resource or the system: weir limits apply, weir resource set, weir system set"
 		}
-		return "no limit binds: nothing is asked for, and nothing is spent"
+		return "no limit binds: nothing is requested and nothing is spent"
 	}
 	s := &l.Status
 	name := a.out.Bold(term.Clean(s.Limit + " of " + n.ID))
 	switch {
 	case l.Never():
-		return fmt.Sprintf("%s binds: %s asked for, but at most %s can be spent at once", name, a.out.Count(s.Requested), a.out.Count(s.Burst))
+		return fmt.Sprintf("%s binds: %s requested, but at most %s can be spent at once", name, a.out.Count(s.Requested), a.out.Count(s.Burst))
 	case s.Refused && s.Available < 0:
 		return fmt.Sprintf("%s binds: it is in debt by %s", name, a.out.Count(-s.Available))
 	case s.Refused:
-		return fmt.Sprintf("%s binds: %s asked for, %s left", name, a.out.Count(s.Requested), a.out.Count(s.Available))
+		return fmt.Sprintf("%s binds: %s requested, %s left", name, a.out.Count(s.Requested), a.out.Count(s.Available))
 	case s.Requested > 0:
-		return fmt.Sprintf("%s binds: the least would be left of it, %s of %s", name, a.out.Count(s.Available-s.Requested), a.out.Count(s.Burst))
+		return fmt.Sprintf("%s binds: it would have the least left, %s of %s", name, a.out.Count(s.Available-s.Requested), a.out.Count(s.Burst))
 	}
-	return fmt.Sprintf("%s binds: the least is left of it, %s of %s", name, a.out.Count(s.Available), a.out.Count(s.Burst))
+	return fmt.Sprintf("%s binds: it has the least left, %s of %s", name, a.out.Count(s.Available), a.out.Count(s.Burst))
 }
 
-// printExplained writes one of the chain: who it is, where limits were looked for, and those that apply.
+// printExplained prints one entity of the chain: its id, the levels searched for limits, and the limits that apply.
 func (a *app) printExplained(x *weir.Explanation, at int, revisions map[string]weir.Revision) {
 	n := &x.Chain[at]
 	head, line := "", "│ "
@@ -171,9 +172,9 @@ func entityText(n *weir.ExplainedEntity, revisions map[string]weir.Revision) str
 	}
 	switch {
 	case n.Cascade:
-		text += ", charges its parent, too"
+		text += ", also charges its parent"
 	case n.Parent != "":
-		text += ", its parent " + term.Clean(n.Parent) + " is not charged: cascade is off"
+		text += ", does not charge its parent " + term.Clean(n.Parent) + ": cascade is off"
 	}
 	return text
 }
@@ -190,7 +191,7 @@ func manifestText(name string, revisions map[string]weir.Revision) string {
 	return text
 }
 
-// levelText says what was found at a level.
+// levelText describes what was found at a level.
 func levelText(x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.Revision) string {
 	resource := term.Clean(x.Resource)
 	what := map[weir.Source]string{
@@ -201,7 +202,7 @@ func levelText(x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLev
 	case !l.Set:
 		return "no " + what
 	case !l.Applies:
-		return what + ", which are passed over"
+		return what + ", not used"
 	}
 	what += " apply"
 	if m := n.Limits[0].Status.Manifest; m != "" {
@@ -210,7 +211,7 @@ func levelText(x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLev
 	return what
 }
 
-// explainedText is a limit with whom it refuses.
+// explainedText is a limit's text, with how it is enforced.
 func explainedText(l *weir.ExplainedLimit) string {
 	text := term.Clean(l.Limit.String())
 	switch {
@@ -227,7 +228,7 @@ func explainedText(l *weir.ExplainedLimit) string {
 
 const explainedBar = 16
 
-// percent writes a share in four columns, rounded down: 100% is all.
+// percent formats a share in four columns, rounded down so that 100% means all.
 func percent(share float64) string { return fmt.Sprintf("%3.0f%%", math.Floor(100*share)) }
 
 func (a *app) printExplainedLimit(put func(string), l *weir.ExplainedLimit, width int) {
@@ -250,7 +251,7 @@ func (a *app) printExplainedLimit(put func(string), l *weir.ExplainedLimit, widt
 	case s.Refused:
 		why = a.out.Bad("would refuse " + asked + ", retry in " + span(s.RetryAfter))
 	case s.WouldRefuse:
-		why = a.out.Warn("would refuse " + asked + ", were it not in shadow")
+		why = a.out.Warn("would refuse " + asked + " if it were not in shadow")
 	case s.Requested > 0:
 		why = a.out.Faint("would leave " + a.out.Count(s.Available-s.Requested) + " after " + asked)
 	default:

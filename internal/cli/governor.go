@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) governorCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "governor", Short: "Fleets that share a budget of DynamoDB capacity"}, a.governorWatchCmd())
+	return group(&cobra.Command{Use: "governor", Short: "Watch fleets that share a budget of DynamoDB capacity"}, a.governorWatchCmd())
 }
 
 func (a *app) governorWatchCmd() *cobra.Command {
@@ -26,18 +26,18 @@ func (a *app) governorWatchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch FLEET",
 		Short: "Show the shares of a fleet's workers, live",
-		Long: `Shows what the workers of a fleet want, use and may use of its budgets, in capacity units a
-second, until it is interrupted. FLEET is s3://BUCKET/PREFIX, or the name of a fleet whose
-records are in the store. It writes nothing.
+		Long: `Shows, until interrupted, how much of a fleet's budgets its workers want, use and may use, in
+capacity units per second. FLEET is s3://BUCKET/PREFIX, or the name of a fleet whose records
+are in the store. The command writes nothing.
 
-A worker is silent when its report has not changed for a lease: it is dead or cut off, and
-its safe share is kept for it.`,
+A worker is silent if its report has not changed for a lease: it is dead or cut off, and its
+safe share stays reserved for it.`,
 		Example: `  weir governor watch s3://my-bucket/jobs/nightly
   weir --store dynamodb:limits governor watch nightly --once -o json`,
 		Args: args("FLEET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every < 100*time.Millisecond {
-				return usageError{fmt.Errorf("every %v is too often: 100ms is the least", every)}
+				return usageError{fmt.Errorf("--every %v is too short: it must be at least 100ms", every)}
 			}
 			c, done, err := a.coordinator(cmd.Context(), args[0])
 			if err != nil {
@@ -51,12 +51,12 @@ its safe share is kept for it.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "show the shares once")
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "look every `DURATION`")
+	cmd.Flags().BoolVar(&once, "once", false, "show the shares once and exit")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "`DURATION` between updates")
 	return cmd
 }
 
-// coordinator opens the place of a fleet's records.
+// coordinator opens the place where a fleet keeps its records.
 func (a *app) coordinator(ctx context.Context, name string) (fleet.Coordinator, func() error, error) {
 	if rest, ok := strings.CutPrefix(name, "s3://"); ok {
 		bucket, prefix, _ := strings.Cut(rest, "/")
@@ -82,20 +82,20 @@ func (a *app) coordinator(ctx context.Context, name string) (fleet.Coordinator, 
 	return c, st.Close, nil
 }
 
-// watch looks at a fleet again and again.
+// watch polls a fleet.
 type watch struct {
 	*app
 	coordinator fleet.Coordinator
 	seen        map[string]sighting
 }
 
-// sighting is when a worker's report was first seen, by this process's clock.
+// sighting records when a worker's report was first seen, by this process's clock.
 type sighting struct {
 	seq   uint64
 	since time.Time
 }
 
-// shareView is a worker's part in a budget, in units a second, as it is printed. A want of -1 is as much as there is.
+// shareView is a worker's part of a budget, in units per second, as printed. A Want of -1 means as much as there is.
 type shareView struct {
 	Worker string  `json:"worker"`
 	Budget string  `json:"budget"`
@@ -125,7 +125,7 @@ func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return nil // this is how a watch ends
+			return nil // an interrupt is the normal end of a watch
 		case <-t.C:
 		}
 	}
@@ -187,7 +187,7 @@ func (w *watch) tables(view fleet.View, budgets []budgetView) {
 	}
 	leader := view.Leader
 	if leader == "" {
-		leader = "nobody"
+		leader = "no worker"
 	}
 	w.out.Println(fmt.Sprintf("epoch %d, led by %s", view.Epoch, leader))
 	for _, b := range budgets {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// A fleet of two: one goes on, the other falls silent.
+// A fleet of two: one continues, the other falls silent.
 func TestGovernorWatchShowsAFleet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

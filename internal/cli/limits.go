@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// limitFlag adds -l, which can be repeated.
+// limitFlag adds -l, which is repeatable.
 func limitFlag(cmd *cobra.Command, limits *[]string, what string) {
-	cmd.Flags().StringArrayVarP(limits, "limit", "l", nil, "`LIMIT` such as tpm:50K/min:75K (name:amount/period[:burst]), "+what+"; can be repeated")
+	cmd.Flags().StringArrayVarP(limits, "limit", "l", nil, "`LIMIT` "+what+", such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable")
 }
 
 func parseLimits(texts []string) ([]weir.Limit, error) {
@@ -23,7 +23,7 @@ func parseLimits(texts []string) ([]weir.Limit, error) {
 		}
 		limits = append(limits, l)
 	}
-	if len(limits) > 0 { // before anything is set
+	if len(limits) > 0 { // validate before anything is set
 		if err := (&weir.ScopedLimits{Limits: limits}).Validate(); err != nil {
 			return nil, err
 		}
@@ -31,15 +31,15 @@ func parseLimits(texts []string) ([]weir.Limit, error) {
 	return limits, nil
 }
 
-// someLimits is parseLimits that wants at least one.
+// someLimits is parseLimits, but requires at least one limit.
 func someLimits(texts []string) ([]weir.Limit, error) {
 	if len(texts) == 0 {
-		return nil, usageError{errors.New("no limit is given: add -l name:amount/period, as in -l rpm:100/min")}
+		return nil, usageError{errors.New("no limit is given: add -l name:amount/period, such as -l rpm:100/min")}
 	}
 	return parseLimits(texts)
 }
 
-// scopeView is the limits of one scope as they are printed.
+// scopeView shows the limits of one scope, as printed.
 type scopeView struct {
 	Entity        string        `json:"entity,omitempty"`
 	Resource      string        `json:"resource,omitempty"`
@@ -58,7 +58,7 @@ func viewOf(s weir.ScopedLimits) scopeView {
 	return scopeView{s.Scope.Entity, s.Scope.Resource, string(s.Source), limits, string(s.OnUnavailable), s.NearLimit, s.Managed}
 }
 
-// printLimits writes the limits of scopes, a row for each limit.
+// printLimits prints the limits of scopes, one row per limit.
 func (a *app) printLimits(scopes []weir.ScopedLimits) {
 	t := &term.Table{Header: []string{"ENTITY", "RESOURCE", "LIMIT"}}
 	for _, s := range scopes {
@@ -69,7 +69,7 @@ func (a *app) printLimits(scopes []weir.ScopedLimits) {
 			}
 			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), text)
 		}
-		if s.OnUnavailable != "" && len(scopes) > 1 { // whose it is, is to be seen
+		if s.OnUnavailable != "" && len(scopes) > 1 { // show whose setting it is
 			t.Row(orDash(s.Scope.Entity), orDash(s.Scope.Resource), "on unavailable: "+string(s.OnUnavailable))
 		}
 	}
@@ -94,12 +94,12 @@ func orDash(text string) string {
 	return text
 }
 
-// onUnavailableFlag adds what to do when the store does not answer.
+// onUnavailableFlag adds --on-unavailable.
 func onUnavailableFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local; default: as the next level says")
+	cmd.Flags().StringVar(to, "on-unavailable", "", "`ANSWER` while the store does not answer: deny, allow or local; default removes the setting, so that the next level applies")
 }
 
-// unset makes a setting of the text of a flag.
+// unset returns the setting that the text of a flag stands for: default removes it.
 func unset(text string) weir.Unavailable {
 	if text == "default" {
 		return weir.UnavailableDefault
@@ -107,7 +107,7 @@ func unset(text string) weir.Unavailable {
 	return weir.Unavailable(text)
 }
 
-// setLimits, getLimits and deleteLimits are what the scopes have in common. What is not given stays.
+// setLimits sets the limits or the on-unavailable answer of a scope. What is not given stays as it is.
 func (a *app) setLimits(cmd *cobra.Command, scope weir.Scope, texts []string, onUnavailable string) error {
 	limits, err := parseLimits(texts)
 	if onUnavailable == "" {
@@ -118,7 +118,7 @@ func (a *app) setLimits(cmd *cobra.Command, scope weir.Scope, texts []string, on
 	}
 	return a.with(create, func(lim *weir.Limiter) error {
 		ctx := as(cmd.Context())
-		if onUnavailable != "" { // first: the limits are known to be good
+		if onUnavailable != "" { // first, because the limits are already validated
 			if err := lim.SetOnUnavailable(ctx, scope, unset(onUnavailable)); err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func (a *app) getLimits(cmd *cobra.Command, scope weir.Scope) error {
 	return a.with(existing, func(lim *weir.Limiter) error { return a.showLimits(cmd, lim, scope) })
 }
 
-// showSet is showLimits after a change, which may have left nothing that is set.
+// showSet is showLimits after a change, which may have left nothing set.
 func (a *app) showSet(cmd *cobra.Command, lim *weir.Limiter, scope weir.Scope) error {
 	err := a.showLimits(cmd, lim, scope)
 	if errors.Is(err, weir.ErrNotFound) {

@@ -63,18 +63,18 @@ func (a *app) limitsPlanCmd() *cobra.Command {
 	flags.add(cmd)
 	via.add(cmd)
 	what.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, for weir limits apply FILE")
+	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, to apply it with weir limits apply FILE")
 	return cmd
 }
 
-// plansView is plans as they are printed.
+// plansView is plans as printed.
 type plansView struct {
 	Plans  []*manifest.Plan `json:"plans"`
-	WhatIf []triedPlan      `json:"what_if,omitempty"` // of each
+	WhatIf []triedPlan      `json:"what_if,omitempty"` // one per plan
 }
 
-// planning reads manifests and plans them, on a store that must exist, or through a function; then there is no limiter.
-// save writes the plans as a file.
+// planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through a
+// function, lim is nil. save returns the plans in the format of a saved plan.
 func (a *app) planning(ctx context.Context, from *sourceFlags, via *lambdaFlags, exact bool, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
 	ms, err := from.read(a)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *app) limitsDiffCmd() *cobra.Command {
 	var via lambdaFlags
 	cmd := from.add(&cobra.Command{
 		Use:   "diff",
-		Short: "Show how what is live differs from manifests, and why",
+		Short: "Show how the live limits differ from manifests, and why",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			changed := false
@@ -128,7 +128,7 @@ func (a *app) limitsDiffCmd() *cobra.Command {
 	return cmd
 }
 
-// applyFlags say what an apply may do without asking, and how.
+// applyFlags say how to apply, and what may be done without asking.
 type applyFlags struct {
 	yes, adopt, keep bool
 	rate             int
@@ -137,9 +137,9 @@ type applyFlags struct {
 
 func (f *applyFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask before deleting or tightening")
-	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "take over live records that no manifest manages, without asking")
-	cmd.Flags().BoolVar(&f.keep, "no-delete", false, "leave what would be deleted; a later plan shows it again")
-	cmd.Flags().IntVar(&f.rate, "rate", 2000, "write at most `N` records a second; 0: as fast as the store goes")
+	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "adopt live records that no manifest manages, without asking")
+	cmd.Flags().BoolVar(&f.keep, "no-delete", false, "keep records that would be deleted; a later plan shows them again")
+	cmd.Flags().IntVar(&f.rate, "rate", 2000, "write at most `N` records per second; 0 means as fast as the store allows")
 }
 
 func (a *app) limitsApplyCmd() *cobra.Command {
@@ -149,19 +149,19 @@ func (a *app) limitsApplyCmd() *cobra.Command {
 	var exact bool
 	cmd := from.add(&cobra.Command{
 		Use:   "apply [PLAN]",
-		Short: "Make what is live what manifests declare",
-		Long: `Makes what is live what manifests declare: those of -f, or of a plan that was saved, which
-is refused if what is live has changed since. It asks before anything is deleted or
-tightened, and before a record is taken over that no manifest manages.
+		Short: "Make the live limits match manifests",
+		Long: `Makes the live limits match the manifests given with -f, or a saved plan. A saved plan is
+refused if the live limits have changed since. The command asks before it deletes or tightens
+anything, and before it adopts a record that no manifest manages.
 
-It can be interrupted and repeated: what is done is done, and the next one does the rest.
+You can interrupt and repeat it: what has been applied stays, and the next run applies the rest.
 
-With --stage, limits that tighten hold for a share of the entities at first, the same ones
-at any time; for the others they are as they were, and new ones are in shadow. Each share
-is watched for --bake. On --abort-on, on an interrupt or an error all is made as it was.
-With --gate each share waits until a document lets it begin that is deployed apart from the
-limits, as by AWS AppConfig; when it is rolled back, so are the limits.
-Whoever dies leaves the stage as it is: the same command goes on from there.`,
+With --stage, limits that tighten first apply to a share of the entities, always the same ones.
+For all others, existing limits stay as they were and new limits are in shadow. Each share is
+watched for --bake. If --abort-on is met, or on an interrupt or an error, everything is restored
+as it was. With --gate, each share waits until a document allows it; the document is deployed
+separately from the limits, for example by AWS AppConfig. If it is rolled back, so are the limits.
+If the command dies, the stage stays as it is, and the same command continues from there.`,
 		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,100% --gate http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
@@ -180,7 +180,7 @@ Whoever dies leaves the stage as it is: the same command goes on from there.`,
 				return err
 			}
 			if via.stack != "" && len(flags.stage.stages) > 0 {
-				return usageError{errors.New("--stage is for a store that can be reached: it takes longer than a function may")}
+				return usageError{errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run")}
 			}
 			if via.stack != "" {
 				return a.applyVia(ctx, &via, &from, strings.Join(names, ""), flags, exact)
@@ -214,16 +214,16 @@ Whoever dies leaves the stage as it is: the same command goes on from there.`,
 	flags.add(cmd)
 	flags.stage.add(cmd)
 	via.add(cmd)
-	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not the first 1,000")
+	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not only the first 1,000")
 	return cmd
 }
 
-// applied is results as they are printed.
+// applied is results as printed.
 type applied struct {
 	Results []manifest.Result `json:"results"`
 }
 
-// apply shows plans, asks where it must, and applies them.
+// apply shows plans, asks for confirmation where necessary, and applies them.
 func (a *app) apply(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags applyFlags, summary string) error {
 	return a.applyEach(ctx, plans, flags, func(i int) (manifest.Result, error) {
 		progress := a.applying(plans[i].Namespace)
@@ -241,7 +241,7 @@ func (a *app) apply(ctx context.Context, lim *weir.Limiter, plans []*manifest.Pl
 	})
 }
 
-// applyEach shows plans, asks where it must, and has each of them applied.
+// applyEach shows plans, asks for confirmation where necessary, and calls apply for each.
 func (a *app) applyEach(ctx context.Context, plans []*manifest.Plan, flags applyFlags, apply func(i int) (manifest.Result, error)) error {
 	if a.output == "table" {
 		err := a.buffered(func() {
@@ -280,8 +280,8 @@ func (a *app) applyEach(ctx context.Context, plans []*manifest.Plan, flags apply
 	return err
 }
 
-// partly gives an apply that was made in part the exit code of a failure, whatever was wrong with the rest, unless it
-// is the store that did not answer.
+// partly gives a partial apply the exit code of a failure, whatever was wrong with the rest, unless the store did not
+// answer.
 func partly(err error) error {
 	var some *manifest.FailedError
 	if errors.As(err, &some) && codeOf(err) != unavailable {
@@ -290,7 +290,7 @@ func partly(err error) error {
 	return err
 }
 
-// agree asks whoever sits at the terminal about what cannot be undone by doing it again.
+// agree asks at the terminal about changes that a repeated apply cannot undo.
 func (a *app) agree(ctx context.Context, plans []*manifest.Plan, flags applyFlags) error {
 	var asks []string
 	deletes, tightens, adopts := 0, 0, 0
@@ -305,11 +305,11 @@ func (a *app) agree(ctx context.Context, plans []*manifest.Plan, flags applyFlag
 		asks = append(asks, "delete "+plural(deletes, "record"))
 	}
 	if tightens > 0 && !flags.yes {
-		asks = append(asks, "make "+plural(tightens, "change")+" that tighten")
+		asks = append(asks, "tighten limits in "+plural(tightens, "change"))
 	}
 	if adopts > 0 && !flags.adopt {
 		if flags.yes && !term.IsTerminal(a.in) {
-			return usageError{fmt.Errorf("%s would be taken over that no manifest manages: add --adopt", plural(adopts, "live record"))}
+			return usageError{fmt.Errorf("would adopt %s that no manifest manages: add --adopt", plural(adopts, "live record"))}
 		}
 		asks = append(asks, "adopt "+plural(adopts, "record")+" that no manifest manages")
 	}
@@ -324,7 +324,7 @@ func (a *app) agree(ctx context.Context, plans []*manifest.Plan, flags applyFlag
 	return err
 }
 
-// applyProgress is a line on a terminal, in a pipe a line from time to time.
+// applyProgress is a progress line on a terminal, or an occasional line in a pipe.
 type applyProgress struct {
 	app   *app
 	line  *term.Progress
@@ -336,7 +336,7 @@ func (a *app) applying(namespace string) *applyProgress {
 	return &applyProgress{a, term.NewProgress(a.err), namespace, time.Now()}
 }
 
-// progressInPipe is how often a pipe is told.
+// progressInPipe is the interval between progress lines in a pipe.
 const progressInPipe = 5 * time.Second
 
 func (p *applyProgress) update(done, total int) {

@@ -15,8 +15,8 @@ import (
 func (a *app) limitsCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "limits",
-		Short: "Limits as code: plan, apply and compare manifests",
-		Long: `A manifest is a YAML file that declares what a namespace's limits and entities are to be:
+		Short: "Manage limits as code: plan, apply and compare manifests",
+		Long: `A manifest is a YAML file that declares a namespace's limits and entities:
 
   namespace: tenant-alpha
   resources:
@@ -25,31 +25,32 @@ func (a *app) limitsCmd() *cobra.Command {
         rpm: {capacity: 1000}
         tpm: {capacity: 50K, burst: 75K}
 
-What a manifest declares it manages: a record that is taken out of it is deleted. What was
-never in it is left alone. The namespace is the one that the manifest names.`,
+A manifest manages what it declares: if you remove a record from it, the next apply deletes
+the record. Records that were never in the manifest are left alone. The manifest names its
+namespace.`,
 	}, a.limitsValidateCmd(), a.limitsPlanCmd(), a.limitsApplyCmd(), a.limitsDiffCmd(), a.limitsExportCmd(),
 		a.limitsSchemaCmd(), a.limitsTemplateCmd(), a.limitsHistoryCmd(), a.limitsRollbackCmd())
 }
 
-// sourceFlags say which manifests a command is about.
+// sourceFlags select the manifests that a command works on.
 type sourceFlags struct {
 	files []string
 	set   []string
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "`FILE` or folder with manifests, - is standard input; can be repeated")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` of a variable that a manifest declares; can be repeated")
+	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "manifest `FILE`, folder with manifests, or - for standard input; repeatable")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
 	return cmd
 }
 
-// mistakes are those of manifests, as they are printed.
+// mistakes are the errors in manifests, as printed.
 type mistakes struct {
 	Valid  bool                   `json:"valid"`
 	Errors []*manifest.Diagnostic `json:"errors"`
 }
 
-// read decodes the manifests. What is wrong with them is printed as the result.
+// read decodes the manifests. Errors in them are printed as the result.
 func (f *sourceFlags) read(a *app) ([]*manifest.Manifest, error) {
 	if len(f.files) == 0 {
 		return nil, usageError{errors.New("no manifest is given: add -f FILE")}
@@ -70,7 +71,7 @@ func (f *sourceFlags) read(a *app) ([]*manifest.Manifest, error) {
 	return ms, a.explain(err)
 }
 
-// explain prints what is wrong with manifests, each mistake in its place, and leaves the count for the last line.
+// explain prints the errors in manifests with their positions, and returns an error with their count.
 func (a *app) explain(err error) error {
 	var all manifest.Errors
 	if !errors.As(err, &all) {
@@ -97,7 +98,7 @@ func (a *app) explain(err error) error {
 	return errors.Join(fmt.Errorf("%s in %s: nothing was read or written", plural(len(all), "error"), where), printed)
 }
 
-// plural writes a count: 1 error, 2 errors.
+// plural formats a count: 1 error, 2 errors.
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -146,10 +147,10 @@ func (a *app) limitsTemplateCmd() *cobra.Command {
 	var from sourceFlags
 	return from.add(&cobra.Command{
 		Use:   "cfn-template",
-		Short: "Print a CloudFormation template that declares the same",
+		Short: "Print a CloudFormation template that declares the same limits",
 		Long: `Prints a CloudFormation template in which each manifest is a resource of type
-Custom::WeirLimits. The stack of weir, whose name is the parameter WeirStack, exports the
-function that applies it.`,
+Custom::WeirLimits. The function that applies the manifests is exported by weir's stack,
+which the parameter WeirStack names.`,
 		Args: args(),
 		RunE: func(*cobra.Command, []string) error {
 			ms, err := from.read(a)
@@ -170,9 +171,9 @@ func (a *app) limitsExportCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Print what is live as a manifest",
-		Long: `Prints the live limits and entities of the namespace as a manifest: those that it manages
-and those that nothing does. Applied, it changes none of them.`,
+		Short: "Print the live limits and entities as a manifest",
+		Long: `Prints the live limits and entities of the namespace as a manifest: those that the manifest
+manages and those that no manifest manages. Applying the result changes none of them.`,
 		Example: "  weir limits export",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -192,7 +193,7 @@ and those that nothing does. Applied, it changes none of them.`,
 	return cmd
 }
 
-// printText prints a manifest: as it is, or in JSON.
+// printText prints a manifest as it is, or as a JSON string.
 func (a *app) printText(text []byte) error {
 	if a.output != "json" {
 		_, err := a.out.W.Write(text)
@@ -201,18 +202,18 @@ func (a *app) printText(text []byte) error {
 	return a.print(map[string]string{"text": string(text)}, nil)
 }
 
-// planFlags are those of commands that plan.
+// planFlags are the flags of commands that plan.
 type planFlags struct {
 	exact    bool
 	detailed bool
 }
 
 func (f *planFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.exact, "exact", false, "count all live buckets that a change touches, not the first 1,000")
-	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 0 if there are no changes, 1 after an error, 2 if there are changes")
+	cmd.Flags().BoolVar(&f.exact, "exact", false, "count all live buckets that a change touches, not only the first 1,000")
+	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 0 if there are no changes, 1 on an error, 2 if there are changes")
 }
 
-// exit returns what a command with --detailed-exitcode ends with.
+// exit returns the error for the exit code, as --detailed-exitcode says.
 func (f *planFlags) exit(changed bool, err error) error {
 	switch {
 	case !f.detailed:

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// gates all have to let a rollout go on.
+// gates is a gate that is open if all of its gates are.
 type gates []manifest.Gate
 
 // Open implements manifest.Gate.
@@ -47,35 +47,35 @@ func (gs gates) Check(ctx context.Context, last bool) error {
 }
 
 const (
-	// gateFormat is that of a document that says how far rollouts may go.
+	// gateFormat is the format of a gate document, which says how far rollouts may go.
 	gateFormat = "weir-gate-1"
-	// gateEvery is how often the document is read at most: AppConfig takes a poll in 15 s, and its agent does one in 45 s.
+	// gateEvery is the minimum time between reads of the document: AppConfig allows a poll every 15 s; its agent polls every 45 s.
 	gateEvery = 15 * time.Second
-	// gateFresh is how old it may be for a stage to begin, and gateStale for one to stay.
+	// gateFresh is how old the last read may be for a stage to begin, and gateStale for a stage to stay.
 	gateFresh = 2 * gateEvery
 	gateStale = 5 * time.Minute
 )
 
-// letting is such a document.
+// letting is a gate document.
 type letting struct {
 	Format   string         `json:"format"`
-	Rollouts map[string]int `json:"rollouts"` // by a manifest's hash: the percentage of entities for which it may hold
+	Rollouts map[string]int `json:"rollouts"` // by manifest hash: the percentage of entities to which it may apply
 	version  string
 }
 
-// approval is a gate that opens as far as a document says that is deployed apart from the limits, as by AppConfig. Where
-// that is taken back it closes behind the rollout.
+// approval is a gate that opens as far as a document allows. The document is deployed separately from the limits, for
+// example by AppConfig. If the document is rolled back, the gate closes and the rollout is undone.
 type approval struct {
 	hash string
 	read func(context.Context) (letting, error)
 	tell func(string)
 
-	percent int // the stage that holds
+	percent int // the current stage
 	known   letting
 	tried   time.Time
 	good    time.Time // when the document was last read
-	err     error     // why it is not now
-	waits   string    // what was told last of waiting
+	err     error     // why the last read failed; nil if it did not
+	waits   string    // the last message about waiting
 }
 
 // Open implements manifest.Gate.
@@ -87,7 +87,7 @@ func (g *approval) Open(ctx context.Context, percent int) (bool, error) {
 		return false, nil
 	}
 	if lets := g.known.Rollouts[g.hash]; lets < percent {
-		if waits := fmt.Sprintf("waiting: the gate (%s) lets %s hold for %d%% of the entities, not for %d%%", g.known.version, g.hash, lets, percent); waits != g.waits {
+		if waits := fmt.Sprintf("waiting: the gate (%s) allows %s for %d%% of the entities, not for %d%%", g.known.version, g.hash, lets, percent); waits != g.waits {
 			g.waits = waits
 			g.tell(waits)
 		}
@@ -109,12 +109,12 @@ func (g *approval) Check(ctx context.Context, _ bool) error {
 		return err
 	}
 	if lets := g.known.Rollouts[g.hash]; lets < g.percent {
-		return fmt.Errorf("the gate (%s) lets it hold for %d%% of the entities, no longer for %d%%", g.known.version, lets, g.percent) //nolint:err113 // for people
+		return fmt.Errorf("the gate (%s) now allows it for %d%% of the entities, no longer for %d%%", g.known.version, lets, g.percent) //nolint:err113 // for people
 	}
 	return nil
 }
 
-// look reads the document if it is time to. It fails when it could not be read for too long.
+// look reads the document if it is due. It fails if the document could not be read for too long.
 func (g *approval) look(ctx context.Context) error {
 	if now := time.Now(); g.tried.IsZero() || now.Sub(g.tried) >= gateEvery {
 		g.tried = now
@@ -140,10 +140,10 @@ func (g *approval) look(ctx context.Context) error {
 	return nil
 }
 
-// errGate says what a gate's document looks like.
-var errGate = errors.New(`is not {"format": "` + gateFormat + `", "rollouts": {"sha256:…": 5}}, with percentages by the hash that weir limits plan -o json shows`)
+// errGate describes a gate document.
+var errGate = errors.New(`is not {"format": "` + gateFormat + `", "rollouts": {"sha256:…": 5}}, with a percentage for each hash, which weir limits plan -o json shows`)
 
-// lettingOf reads the document that a URL has, such as that of AppConfig's agent:
+// lettingOf returns a function that reads the document at a URL, such as that of AppConfig's agent:
 // http://localhost:2772/applications/A/environments/E/configurations/P.
 func lettingOf(client *http.Client, from string) func(context.Context) (letting, error) {
 	return func(ctx context.Context) (l letting, err error) {
@@ -164,26 +164,26 @@ func lettingOf(client *http.Client, from string) func(context.Context) (letting,
 			return l, fmt.Errorf("%s answers %s", from, resp.Status) //nolint:err113 // for people
 		}
 		if json.Unmarshal(body, &l) != nil || l.Format != gateFormat {
-			return l, fmt.Errorf("%s: what it answers %w", from, errGate)
+			return l, fmt.Errorf("%s: the answer %w", from, errGate)
 		}
 		for hash, percent := range l.Rollouts {
 			if percent < 0 || percent > 100 {
-				return l, fmt.Errorf("%s: %s: %d%% is not from 0%% to 100%%", from, hash, percent) //nolint:err113 // for people
+				return l, fmt.Errorf("%s: %s: %d%% is not between 0%% and 100%%", from, hash, percent) //nolint:err113 // for people
 			}
 		}
-		l.version = "of no version"
-		if v := resp.Header.Get("Configuration-Version"); v != "" { // AppConfig's agent tells it
+		l.version = "without a version"
+		if v := resp.Header.Get("Configuration-Version"); v != "" { // set by AppConfig's agent
 			l.version = "version " + v
 		}
 		return l, nil
 	}
 }
 
-// checkGate refuses what is not a URL of a gate.
+// checkGate refuses text that is not a URL.
 func checkGate(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usageError{fmt.Errorf("--gate %q is not such as http://localhost:2772/applications/weir/environments/weir/configurations/gate", text)}
+		return usageError{fmt.Errorf("--gate %q is not a URL such as http://localhost:2772/applications/weir/environments/weir/configurations/gate", text)}
 	}
 	return nil
 }

@@ -80,10 +80,10 @@ func (g *gated) deploy(lets map[string]int) {
 	}
 }
 
-// lets deploys that the rollout may go so far.
+// lets deploys a document that lets the rollout go to the given percentage.
 func (g *gated) lets(percent int) { g.deploy(map[string]int{g.plan.Hash: percent}) }
 
-// start begins the rollout. Its end is told by what it returns.
+// start begins the rollout, and returns a channel that reports its end.
 func (g *gated) start() <-chan error {
 	gate := &approval{
 		hash: g.plan.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second, Transport: g.agent}, "http://localhost:2772"+gatePath),
@@ -103,7 +103,7 @@ func (g *gated) start() <-chan error {
 	return ended
 }
 
-// want asks for how many of 200 entities the new limit holds.
+// want checks for how many of 200 entities the new limit holds.
 func (g *gated) want(least, most int, when string) {
 	g.t.Helper()
 	n := 0
@@ -130,18 +130,18 @@ func (g *gated) hears(part string) {
 	}
 }
 
-// opens is how long it may take that a gate opens: the agent's poll, and that of the rollout.
+// opens is how long a gate may take to open: the agent's poll plus the rollout's.
 const opens = agentPolls + gateEvery + 10*time.Second
 
-// Each stage begins when a version is deployed that lets it, and not before.
+// Each stage begins when a version that allows it is deployed, and not before.
 func TestGateOpens(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(g *gated) {
 		ended := g.start()
 		time.Sleep(20 * time.Minute)
 		g.want(0, 0, "nothing is let")
-		g.hears("lets " + g.plan.Hash + " hold for 0% of the entities, not for 5%")
-		g.deploy(map[string]int{"sha256:" + strings.Repeat("0", 64): 100}) // another's
+		g.hears("allows " + g.plan.Hash + " for 0% of the entities, not for 5%")
+		g.deploy(map[string]int{"sha256:" + strings.Repeat("0", 64): 100}) // another manifest's
 		time.Sleep(20 * time.Minute)
 		g.want(0, 0, "another is let")
 		g.lets(5)
@@ -167,7 +167,8 @@ func TestGateOpens(t *testing.T) {
 	})
 }
 
-// An alarm rolls a version back, and the rollout goes with it: the version before says less, or nothing of this manifest.
+// An alarm rolls a version back, and the rollout follows: the previous version allows less, or does not mention this
+// manifest.
 func TestGateRollsBack(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"to the stage before": 5, "to another manifest": 0} {
@@ -200,10 +201,10 @@ func TestGateRollsBack(t *testing.T) {
 	}
 }
 
-// A gate that cannot be read opens for nothing. A stage that holds stays for some minutes, and no longer.
+// A gate that cannot be read opens nothing. A stage that was reached holds for some minutes, and no longer.
 func TestGateAway(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(g *gated) { // from the beginning
+	bubble(t, func(g *gated) { // from the start
 		g.agent.setDown(true)
 		if err := <-g.start(); !errors.Is(err, errAppConfig) {
 			g.t.Errorf("error %v", err)
@@ -232,12 +233,12 @@ func TestGateAway(t *testing.T) {
 		}
 		g.want(0, 0, "not read for too long")
 	})
-	bubble(t, func(g *gated) { // AppConfig is away, and its agent answers with what it has
+	bubble(t, func(g *gated) { // AppConfig is down, and its agent answers with what it has
 		g.lets(50)
 		ended := g.start()
 		time.Sleep(5 * time.Minute)
 		g.conf.setAway(true)
-		time.Sleep(2 * time.Hour) // longer than a token is good
+		time.Sleep(2 * time.Hour) // longer than a token is valid
 		g.want(75, 125, "AppConfig is away")
 		g.conf.setAway(false)
 		g.lets(100)
@@ -248,7 +249,7 @@ func TestGateAway(t *testing.T) {
 	})
 }
 
-// What is not a gate's document opens nothing, nor does one from which nobody can tell.
+// A document that is not a gate's opens nothing, and neither does one that cannot be interpreted.
 func TestGateDocument(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
@@ -266,7 +267,7 @@ func TestGateDocument(t *testing.T) {
 	}
 }
 
-// What the template deploys first is a gate that is closed, and where its agent has it is a gate's URL.
+// The template's initial document is a closed gate, and the agent serves it at a gate's URL.
 func TestGateTemplate(t *testing.T) {
 	t.Parallel()
 	d := cloud.GateDefaults()

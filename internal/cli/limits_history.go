@@ -17,7 +17,7 @@ func (a *app) limitsHistoryCmd() *cobra.Command {
 	var page pageFlags
 	cmd := &cobra.Command{
 		Use:     "history [REVISION]",
-		Short:   "List what was applied, or print the manifest of a revision",
+		Short:   "List the applied revisions, or print the manifest of one",
 		Example: "  weir limits history\n  weir limits history 3",
 		Args: func(cmd *cobra.Command, names []string) error {
 			if len(names) > 1 {
@@ -59,7 +59,7 @@ func (a *app) limitsHistoryCmd() *cobra.Command {
 	return page.add(cmd)
 }
 
-// shortHash is enough of a hash to tell manifests apart.
+// shortHash returns enough of a hash to tell manifests apart.
 func shortHash(hash string) string {
 	hash = strings.TrimPrefix(hash, "sha256:")
 	return hash[:min(12, len(hash))]
@@ -68,7 +68,7 @@ func shortHash(hash string) string {
 func revisionNumber(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, usageError{fmt.Errorf("%q is not a revision, a number from 1: see weir limits history", text)}
+		return 0, usageError{fmt.Errorf("%q is not a revision: give a number from 1 that weir limits history lists", text)}
 	}
 	return n, nil
 }
@@ -79,8 +79,8 @@ func (a *app) limitsRollbackCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback REVISION",
 		Short: "Plan and apply the manifest of an earlier revision",
-		Long: `Plans and applies the manifest of an earlier revision, which becomes the newest one. The
-file is not changed: the next apply of it undoes the rollback.`,
+		Long: `Plans and applies the manifest of an earlier revision, which becomes the newest revision. Your
+manifest file does not change: applying it again undoes the rollback.`,
 		Example: "  weir limits rollback 3",
 		Args:    args("REVISION"),
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -23,12 +23,12 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// lambdaFlags say whether a stack's function does the work, for those without rights to the table.
+// lambdaFlags say whether a stack's function does the work, for users without access to the table.
 type lambdaFlags struct{ stack, region string }
 
 func (f *lambdaFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.stack, "via-lambda", "", "have the function of the stack `STACK` do it, instead of asking the store")
-	cmd.Flags().StringVar(&f.region, "region", "", "`REGION` of the stack")
+	cmd.Flags().StringVar(&f.stack, "via-lambda", "", "let the function of `STACK` do the work, instead of using the store directly")
+	cmd.Flags().StringVar(&f.region, "region", "", "AWS `REGION` of the stack")
 }
 
 // provisioner is the function that applies manifests.
@@ -37,7 +37,7 @@ type provisioner struct {
 	arn    string
 }
 
-// provisioner finds the function by the outputs of its stack.
+// provisioner finds the function in the outputs of its stack.
 func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 	var with []func(*awsconfig.LoadOptions) error
 	if f.region != "" {
@@ -54,19 +54,19 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 		err == nil && len(found.Stacks) == 0:
 		return nil, fmt.Errorf("stack %q in region %q: %w", f.stack, cfg.Region, weir.ErrNotFound)
 	case err != nil:
-		return nil, fmt.Errorf("look for stack %q: %w", f.stack, err)
+		return nil, fmt.Errorf("find stack %q: %w", f.stack, err)
 	}
 	for _, o := range found.Stacks[0].Outputs {
 		if aws.ToString(o.OutputKey) == "ProvisionerArn" || strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
-			// Lambda's answer may have got lost: an apply that is repeated unasked finds its plan outdated.
+			// No retries: if only the answer was lost, a second apply would find its plan outdated.
 			once := func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} }
 			return &provisioner{lambda.NewFromConfig(cfg, once), aws.ToString(o.OutputValue)}, nil
 		}
 	}
-	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is no stack of weir, or has no function that applies limits: %w", f.stack, weir.ErrNotFound)
+	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w", f.stack, weir.ErrNotFound)
 }
 
-// maxPayload is what Lambda takes.
+// maxPayload is the largest request that Lambda accepts.
 const maxPayload = 6 << 20
 
 func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.Answer, err error) {
@@ -78,7 +78,7 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 		return a, err
 	}
 	if len(payload) > maxPayload {
-		return a, fmt.Errorf("the manifest is larger than the %d MiB that Lambda takes: divide it, or apply it without --via-lambda", maxPayload>>20)
+		return a, fmt.Errorf("the manifest is larger than the %d MiB that Lambda accepts: split it, or apply it without --via-lambda", maxPayload>>20)
 	}
 	out, err := p.client.Invoke(ctx, &lambda.InvokeInput{FunctionName: &p.arn, Payload: payload})
 	switch {
@@ -88,11 +88,11 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 		var what struct {
 			Message string `json:"errorMessage"`
 		}
-		_ = json.Unmarshal(out.Payload, &what) // else there is no message
-		return a, fmt.Errorf("function %s ended before it answered (%s): what was made is made; see its log, and try again", p.arn, what.Message)
+		_ = json.Unmarshal(out.Payload, &what) // without a message if it fails
+		return a, fmt.Errorf("function %s ended before it answered (%s): changes made so far stay; see its log and try again", p.arn, what.Message)
 	}
 	if err := json.Unmarshal(out.Payload, &a); err != nil || a.Status == "" {
-		return a, fmt.Errorf("function %s does not answer as weir does", p.arn)
+		return a, fmt.Errorf("the answer of function %s is not that of weir", p.arn)
 	}
 	if a.Status != lambdafn.Failed {
 		return a, nil
@@ -102,12 +102,12 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 		texts[i] = a.Errors[i].String()
 	}
 	if a.Result != nil && len(a.Result.Failed) > 0 {
-		return a, fmt.Errorf("%s not made, the others were; %s; apply again to go on", plural(len(a.Result.Failed), "change"), texts[0])
+		return a, fmt.Errorf("%s failed, the others were made; %s; apply again to continue", plural(len(a.Result.Failed), "change"), texts[0])
 	}
 	return a, errors.New(strings.Join(texts, "; "))
 }
 
-// plans has manifests planned.
+// plans has the function plan manifests.
 func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact bool) (*manifest.Saved, error) {
 	all := &manifest.Saved{}
 	for _, m := range ms {
@@ -125,7 +125,7 @@ func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact 
 		}
 		var one manifest.Saved
 		if a.Saved == nil {
-			return nil, fmt.Errorf("the plan for namespace %s is larger than what Lambda answers: divide the manifest, or plan without --via-lambda", m.Namespace)
+			return nil, fmt.Errorf("the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without --via-lambda", m.Namespace)
 		}
 		if err := json.Unmarshal(a.Saved, &one); err != nil {
 			return nil, fmt.Errorf("the function's plan: %w", err)
@@ -135,7 +135,7 @@ func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact 
 	return all, nil
 }
 
-// plansOf returns the plans of what was saved, for people to look at.
+// plansOf returns the saved plans, to be shown.
 func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
 	for i := range s.Plans {
 		plans = append(plans, s.Plans[i].Plan)
@@ -143,7 +143,7 @@ func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
 	return plans
 }
 
-// applyVia has manifests applied, or a plan that was saved, after showing and asking what apply does.
+// applyVia has the function apply manifests or a saved plan, after it has shown the plans and asked as apply does.
 func (a *app) applyVia(ctx context.Context, via *lambdaFlags, from *sourceFlags, file string, flags applyFlags, exact bool) error {
 	var saved *manifest.Saved
 	var ms []*manifest.Manifest

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// kept is a store that stays when a limiter on it is closed.
+// kept is a store that survives closing a limiter on it.
 type kept struct{ *memory.Store }
 
 func (kept) Close() error { return nil }
@@ -30,7 +30,7 @@ const oneStack = `<DescribeStacksResponse><DescribeStacksResult><Stacks><member>
 <member><OutputKey>%s</OutputKey><OutputValue>arn:aws:lambda:us-east-1:123456789012:function:weir</OutputValue></member>
 </Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`
 
-// playAWS plays the two calls that a command makes: cloudformation:DescribeStacks and lambda:InvokeFunction.
+// playAWS serves the two calls that a command makes: cloudformation:DescribeStacks and lambda:InvokeFunction.
 func playAWS(fn *lambdafn.Provisioner) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +58,13 @@ func playAWS(fn *lambdafn.Provisioner) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(got) // the client says that it is cut
+		_ = json.NewEncoder(w).Encode(got) // the client reports the truncation
 	})
 	return mux
 }
 
-// What a function does for the command looks as what the command does by itself, and needs no rights but to ask it.
+// A command prints the same whether it does the work itself or the function does, and needs only the rights to call the
+// function.
 func TestViaLambda(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{

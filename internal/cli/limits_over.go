@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// touchesText says how far a change reaches, and who would be over at once.
+// touchesText says how many buckets a change touches, and which would be over their limits at once.
 func touchesText(c *manifest.Change) string {
 	t := c.Touches
 	if t.Buckets == 0 {
 		if t.AtLeast {
-			return "touches none of the first 1000 live buckets; there are more: --exact looks at all"
+			return "touches none of the first 1000 live buckets; to check the rest, use --exact"
 		}
 		return "touches no live bucket"
 	}
@@ -24,9 +24,9 @@ func touchesText(c *manifest.Change) string {
 	text := fmt.Sprintf("touches %s%s of %s; ", least, plural(t.Buckets, "live bucket"), plural(t.Entities, "entity"))
 	switch {
 	case t.Over == 0 && t.Buckets == 1:
-		return text + "it would not be over"
+		return text + "it would not be over its limits"
 	case t.Over == 0:
-		return text + "none of these would be over at once"
+		return text + "none of these would be over its limits at once"
 	}
 	var names []string
 	for _, o := range t.OverSome {
@@ -48,7 +48,7 @@ func has(n int) string {
 	return "they have"
 }
 
-// overNames names limits that somebody is over: by their burst where that is what changes.
+// overNames names the limits that would be exceeded, with burst added if the burst is what changes.
 func overNames(c *manifest.Change, limits []string) []string {
 	var names []string
 	for _, l := range limits {
@@ -63,10 +63,10 @@ func overNames(c *manifest.Change, limits []string) []string {
 	return names
 }
 
-// maxOver is how many buckets are named that would be over.
+// maxOver is the maximum number of over-limit buckets that are named.
 const maxOver = 10
 
-// overText gathers who would be over at once.
+// overText summarizes which buckets would be over their limits at once.
 func overText(p *manifest.Plan) string {
 	total, limits, atLeast := 0, false, false
 	var names []string
@@ -87,9 +87,9 @@ func overText(p *manifest.Plan) string {
 	case !limits:
 		return ""
 	case total == 0 && atLeast:
-		return "Nobody of those looked at would be over at once; there are more: --exact looks at all."
+		return "None of the buckets checked would be over its limits at once; to check all, use --exact."
 	case total == 0:
-		return "Nobody would be over at once."
+		return "No bucket would be over its limits at once."
 	}
 	if total > len(names) {
 		names = append(names, "…")

@@ -13,11 +13,11 @@ import (
 
 var signs = map[manifest.Action]string{manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">"}
 
-// printPlan writes what becomes of whom.
+// printPlan prints the changes in a plan.
 func (a *app) printPlan(p *manifest.Plan) {
 	a.out.Println(a.out.Bold("Plan for " + titleOf(p) + ". Nothing has been applied."))
 	if p.CreateNamespace {
-		a.out.Println("The namespace does not exist: it is created.")
+		a.out.Println("The namespace does not exist and will be created.")
 	}
 	for i := range p.Changes {
 		a.printChange(&p.Changes[i])
@@ -36,7 +36,7 @@ func titleOf(p *manifest.Plan) string {
 	return title
 }
 
-// headOf names what a change is about: an entity, or the limits of something.
+// headOf names what a change affects: an entity, or the limits of something.
 func headOf(c *manifest.Change) string {
 	switch {
 	case c.Own:
@@ -55,7 +55,7 @@ func (a *app) printChange(c *manifest.Change) {
 	case c.Moves != manifest.Same:
 		head += ": " + string(c.Moves)
 	case c.Action == manifest.Adopt && len(c.Fields) == 0:
-		head += ": no value changes, managed from now on"
+		head += ": values stay the same, managed from now on"
 	}
 	a.out.Println()
 	a.out.Println(a.colored(c.Action, term.Clean(head)))
@@ -68,7 +68,7 @@ func (a *app) printChange(c *manifest.Change) {
 		}
 	}
 	if c.Outside {
-		line("somebody changed it by hand since the manifest was applied")
+		line("changed by hand since the manifest was applied")
 	}
 	if text := otherwise(c); text != "" {
 		line("%s", text)
@@ -86,14 +86,14 @@ func (a *app) printChange(c *manifest.Change) {
 	}
 }
 
-// otherwise says what applies in the place of limits that are new, or go.
+// otherwise says which limits apply before new limits are created, or after limits are deleted.
 func otherwise(c *manifest.Change) string {
 	limits := c.Touches != nil && !c.Own
 	switch when := map[manifest.Action]string{manifest.Create: "until now", manifest.Delete: "from then on"}[c.Action]; {
 	case !limits || when == "":
 		return ""
 	case c.From == "":
-		return when + " no limits apply, and requests are an error"
+		return when + " no limits apply, and requests fail with an error"
 	default:
 		return when + " limits apply from " + c.From
 	}
@@ -110,7 +110,7 @@ func (a *app) colored(action manifest.Action, text string) string {
 	return a.out.Bold(text)
 }
 
-// fieldText writes "rpm: 500 -> 200 per minute (tightens)". A value that is not there is named if it changes.
+// fieldText returns text such as "rpm: 500 -> 200 per minute (tightens)". For a change, a missing value is written as none.
 func fieldText(f manifest.Field, changes bool) string {
 	name, none := f.Name, "none"
 	if f.Limit != "" {
@@ -134,7 +134,7 @@ func fieldText(f manifest.Field, changes bool) string {
 	return text
 }
 
-// shorter writes "1000 -> 2000 per minute" for 1000 per minute and 2000 per minute.
+// shorter returns "1000 -> 2000 per minute" for 1000 per minute and 2000 per minute.
 func shorter(old, text string) string {
 	n, per, ok := strings.Cut(old, " per ")
 	if _, other, also := strings.Cut(text, " per "); ok && also && per == other {
@@ -145,9 +145,9 @@ func shorter(old, text string) string {
 
 func (a *app) printPlanTotals(p *manifest.Plan) {
 	if p.Empty() {
-		text := "No changes: what is declared is live (" + plural(p.Unchanged, "record") + ")."
+		text := "No changes: everything declared is live (" + plural(p.Unchanged, "record") + ")."
 		if p.Last.Hash != p.Hash && p.Unchanged > 0 {
-			text += " Applying records the manifest as applied, no more."
+			text += " Applying it only records the manifest as applied."
 		}
 		a.out.Println(text)
 	} else {
@@ -155,7 +155,7 @@ func (a *app) printPlanTotals(p *manifest.Plan) {
 		update := fmt.Sprintf("%d to update", p.Count(manifest.Update))
 		parts = append(parts, update, fmt.Sprintf("%d to delete", p.Count(manifest.Delete)))
 		if n := p.Count(manifest.Adopt); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d to adopt (live, and so far managed by no manifest)", n))
+			parts = append(parts, fmt.Sprintf("%d to adopt (live, but not managed by any manifest yet)", n))
 		}
 		a.out.Println(fmt.Sprintf("Plan: %s.", strings.Join(parts, ", ")))
 		if p.Unchanged > 0 {
@@ -184,7 +184,7 @@ func (a *app) printResult(r *manifest.Result) {
 	for _, more := range []struct {
 		n    int
 		what string
-	}{{r.Adopted, "adopted"}, {r.Kept, "not deleted, as told"}, {len(r.Failed), "failed"}} {
+	}{{r.Adopted, "adopted"}, {r.Kept, "kept because of --no-delete"}, {len(r.Failed), "failed"}} {
 		if more.n > 0 {
 			fmt.Fprintf(&text, ", %d %s", more.n, more.what)
 		}
@@ -202,9 +202,9 @@ func (a *app) printResult(r *manifest.Result) {
 var driftTexts = map[manifest.Drift]string{
 	manifest.Edited:     "changed by hand since the manifest was applied",
 	manifest.Removed:    "removed by hand since the manifest was applied",
-	manifest.Unapplied:  "not applied yet: the manifest was changed",
-	manifest.Unmanaged:  "in the way: live, and managed by no manifest",
-	manifest.Undeclared: "live, and declared no more",
+	manifest.Unapplied:  "not applied yet: the manifest has changed",
+	manifest.Unmanaged:  "conflicting: live, but not managed by any manifest",
+	manifest.Undeclared: "live, but no longer declared",
 }
 
 func (a *app) printDrift(p *manifest.Plan) {
@@ -225,7 +225,7 @@ func (a *app) printDrift(p *manifest.Plan) {
 		a.out.Println()
 		a.out.Println(plural(len(p.Changes), "record") + " not as declared.")
 	} else if !p.CreateNamespace {
-		a.out.Println("No drift: what is declared is live (" + plural(p.Unchanged, "record") + ").")
+		a.out.Println("No drift: everything declared is live (" + plural(p.Unchanged, "record") + ").")
 	}
 	a.out.Println()
 }

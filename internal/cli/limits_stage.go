@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// stageFlags say how to apply by and by. Without stages it is at once.
+// stageFlags say how to apply in stages. Without stages, everything is applied at once.
 type stageFlags struct {
 	stages  []string
 	bake    time.Duration
@@ -27,25 +27,25 @@ type stageFlags struct {
 	gate    string
 
 	percents  []int
-	threshold float64 // negative: none
+	threshold float64 // negative for none
 }
 
 func (f *stageFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.stages, "stage", nil, "apply what tightens by and by, for these shares of the entities: `5%,25%,100%`")
-	flags.DurationVar(&f.bake, "bake", 10*time.Minute, "with --stage: `TIME` to watch each share but the last")
-	flags.StringVar(&f.abort, "abort-on", "", "with --stage: go back if `refusal_rate>0.05`")
-	flags.StringVar(&f.gate, "gate", "", "with --stage: `URL` of a document that says how far it may go, as of AppConfig's agent; wait for it, and go back when it does")
-	flags.StringSliceVar(&f.servers, "server", nil, "with --abort-on: `URL` of every server that decides; not given: the usage that the store counts")
+	flags.StringSliceVar(&f.stages, "stage", nil, "apply limits that tighten in stages, to these `SHARES` of the entities, such as 5%,25%,100%")
+	flags.DurationVar(&f.bake, "bake", 10*time.Minute, "with --stage: `DURATION` to watch each share except the last")
+	flags.StringVar(&f.abort, "abort-on", "", "with --stage: roll back on this `CONDITION`, such as refusal_rate>0.05")
+	flags.StringVar(&f.gate, "gate", "", "with --stage: `URL` of a document that says how far the rollout may go, such as one from AppConfig's agent; wait for it, and roll back if it does")
+	flags.StringSliceVar(&f.servers, "server", nil, "with --abort-on: `URL` of each deciding server; repeatable (default the usage counted in the store)")
 }
 
-// errStages says how stages are written.
+// errStages describes the format of --stage.
 var errStages = errors.New("--stage must be percentages that ascend to 100%, such as 5%,25%,100%")
 
 func (f *stageFlags) check() error {
 	if len(f.stages) == 0 {
 		if f.abort != "" || len(f.servers) > 0 || f.gate != "" {
-			return usageError{errors.New("--abort-on, --server and --gate go with --stage")}
+			return usageError{errors.New("--abort-on, --server and --gate need --stage")}
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func (f *stageFlags) check() error {
 		text, ok := strings.CutPrefix(f.abort, "refusal_rate>")
 		n, err := strconv.ParseFloat(text, 64)
 		if !ok || err != nil || !(n >= 0 && n < 1) {
-			return usageError{fmt.Errorf("--abort-on %q is not refusal_rate>N, with N from 0 to below 1", f.abort)}
+			return usageError{fmt.Errorf("--abort-on %q is not refusal_rate>N with 0 <= N < 1", f.abort)}
 		}
 		f.threshold = n
 	}
@@ -78,14 +78,14 @@ func (f *stageFlags) check() error {
 	case last != 100:
 		return usageError{errStages}
 	case f.bake <= 0:
-		return usageError{errors.New("--bake must be longer than nothing")}
+		return usageError{errors.New("--bake must be positive")}
 	case len(f.servers) > 0 && f.abort == "":
-		return usageError{errors.New("--server goes with --abort-on")}
+		return usageError{errors.New("--server needs --abort-on")}
 	}
 	return nil
 }
 
-// rollout applies a plan by and by.
+// rollout applies a plan in stages.
 func (a *app) rollout(ctx context.Context, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags) (manifest.Result, error) {
 	gate, err := a.gate(ctx, f, lim, p)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *app) rollout(ctx context.Context, lim *weir.Limiter, p *manifest.Plan, 
 	})
 }
 
-// gate is what watches a rollout.
+// gate returns the gate that watches a rollout.
 func (a *app) gate(ctx context.Context, f *stageFlags, lim *weir.Limiter, p *manifest.Plan) (manifest.Gate, error) {
 	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(p.Namespace), time.Now())}
 	if len(f.servers) > 0 {
@@ -112,20 +112,20 @@ func (a *app) gate(ctx context.Context, f *stageFlags, lim *weir.Limiter, p *man
 	ap := &approval{hash: p.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second}, f.gate), tell: func(text string) {
 		a.err.Println(p.Namespace + ": " + text)
 	}}
-	return gates{ap, g}, ap.look(ctx) // before anything is begun
+	return gates{ap, g}, ap.look(ctx) // fail before the rollout begins
 }
 
-// tallied is how many requests were decided since some time, or since a server's start.
+// tallied counts the requests decided since some time, or since a server's start.
 type tallied struct{ decided, refused int64 }
 
-// refusals is a gate that closes when too large a share of the requests is refused, in a stage.
+// refusals is a gate that closes if too large a share of the requests in a stage is refused.
 type refusals struct {
 	threshold float64
-	read      func(context.Context) ([]tallied, error) // of each server; or all in one
+	read      func(context.Context) ([]tallied, error) // one per server, or one for the store
 	base      []tallied
 }
 
-// enough is how many decisions there must be before a stage is judged early.
+// enough is the number of decisions needed to judge a stage before its end.
 const enough = 100
 
 // Open implements manifest.Gate.
@@ -135,7 +135,7 @@ func (g *refusals) Open(context.Context, int) (bool, error) { return true, nil }
 func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
 	if g.threshold >= 0 {
 		if g.base, err = g.read(ctx); err != nil {
-			err = fmt.Errorf("see how many requests are refused: %w", err)
+			err = fmt.Errorf("read how many requests are refused: %w", err)
 		}
 	}
 	return err
@@ -147,16 +147,16 @@ func (g *refusals) Check(ctx context.Context, last bool) error {
 		return nil
 	}
 	now, err := g.read(ctx)
-	if err != nil && last { // nobody knows how it went
-		return fmt.Errorf("see how many requests are refused: %w", err)
+	if err != nil && last { // the outcome of the stage is unknown
+		return fmt.Errorf("read how many requests are refused: %w", err)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // the next time may do
+		return nil //nolint:nilerr // the next check may succeed
 	}
 	var sum tallied
 	for i, n := range now {
 		b := g.base[i]
-		if n.decided < b.decided || n.refused < b.refused { // it was started anew
+		if n.decided < b.decided || n.refused < b.refused { // the server was restarted
 			b = tallied{}
 			g.base[i] = b
 		}
@@ -172,15 +172,15 @@ func (g *refusals) Check(ctx context.Context, last bool) error {
 	return nil
 }
 
-// errNotCounted is of stores on which refusals alone are counted: of those all would be refused.
-var errNotCounted = errors.New("the store does not count the requests that it admits: name the servers that decide, by --server")
+// errNotCounted is for stores that count only refusals, on which every request would seem to be refused.
+var errNotCounted = errors.New("the store does not count the requests that it admits: name the deciding servers with --server")
 
-// usageOf reads what the store has counted in a namespace since the hour began.
+// usageOf returns a function that reads what the store has counted in a namespace since the hour of began.
 func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallied, error) {
 	return func(ctx context.Context) ([]tallied, error) {
 		page, err := lim.Usage(ctx, weir.UsageQuery{By: weir.ByNamespace, Window: weir.Hourly, From: began, Max: 1000})
 		if errors.Is(err, weir.ErrNoUsage) {
-			err = fmt.Errorf("%w: name the servers that decide, by --server", err)
+			err = fmt.Errorf("%w: name the deciding servers with --server", err)
 		}
 		if err != nil {
 			return nil, err
@@ -199,7 +199,7 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 	}
 }
 
-// overviewsOf reads what servers have decided in a namespace since they were started.
+// overviewsOf returns a function that reads what servers have decided in a namespace since they started.
 func overviewsOf(servers []string, token, namespace string) func(context.Context) ([]tallied, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	return func(ctx context.Context) ([]tallied, error) {
@@ -238,7 +238,7 @@ func overviewOf(ctx context.Context, client *http.Client, server, token, namespa
 		return t, err
 	}
 	if o.Totals == nil {
-		return t, errors.New("the server answers with no overview")
+		return t, errors.New("the answer of the server is not an overview")
 	}
 	return tallied{o.Totals.Allowed + o.Totals.Refused, o.Totals.Refused}, nil
 }

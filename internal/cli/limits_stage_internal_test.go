@@ -13,7 +13,7 @@ import (
 
 type counts interface{ store.Usage }
 
-// noRequests is a store that keeps usage, but for how many requests it has admitted, as a table of which an older weir booked it.
+// noRequests is a store that keeps usage, but not the number of admitted requests, like a table booked by an older weir.
 type noRequests struct {
 	store.Store
 	counts
@@ -29,7 +29,7 @@ func (s noRequests) Usage(ctx context.Context, q store.UsageQuery) (store.UsageP
 	return page, err
 }
 
-// A gate does not take refusals for all that was asked where the store counts nothing else: it says that it cannot tell.
+// If the store counts only refusals, a gate does not take them for all requests: it reports that it cannot tell.
 func TestGateNeedsRequests(t *testing.T) {
 	t.Parallel()
 	for name, counted := range map[string]bool{"counted": true, "not counted": false} {

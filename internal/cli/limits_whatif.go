@@ -13,42 +13,42 @@ import (
 	"github.com/weirlimits/weir/internal/whatif"
 )
 
-// whatIfFlags are those of limits plan --what-if.
+// whatIfFlags are the flags of limits plan --what-if.
 type whatIfFlags struct {
 	on   bool
 	days int
 }
 
-// maxDays is for how long hours are kept, unless a store says otherwise.
+// maxDays is how long hourly usage is kept by default.
 const maxDays = 90
 
 func (f *whatIfFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "what-if", false, "hold the usage that was recorded against what would apply: who would have been refused")
-	cmd.Flags().IntVar(&f.days, "days", 7, "with --what-if, the usage of the last `N` days")
+	cmd.Flags().BoolVar(&f.on, "what-if", false, "check recorded usage against the planned limits: which requests would have been refused")
+	cmd.Flags().IntVar(&f.days, "days", 7, "with --what-if: use the usage of the last `N` days")
 }
 
 func (f *whatIfFlags) check(cmd *cobra.Command, via *lambdaFlags) error {
 	switch {
 	case !f.on && cmd.Flags().Changed("days"):
-		return usageError{errors.New("--days goes with --what-if")}
+		return usageError{errors.New("--days needs --what-if")}
 	case f.on && via.stack != "":
-		return usageError{errors.New("--what-if reads usage from the store: it does not go with a function")}
+		return usageError{errors.New("--what-if reads usage from the store, so it cannot be used with --via-lambda")}
 	case f.days < 1 || f.days > maxDays:
 		return usageError{fmt.Errorf("--days %d must be from 1 to %d", f.days, maxDays)}
 	}
 	return nil
 }
 
-// triedPlan is what a plan would have refused of the usage of those whose limits it changes, and what the limits that
-// are live now would have: what was refused then may have been by others.
+// triedPlan says what a plan would have refused of the recorded usage of buckets whose limits it changes, and what the
+// live limits would have refused. Other limits may have been in force when the usage was recorded.
 type triedPlan struct {
 	Namespace string         `json:"namespace"`
 	Days      int            `json:"days"`
-	Planned   *whatif.Report `json:"planned"` // nil: nobody whose limits change spent anything
+	Planned   *whatif.Report `json:"planned"` // nil if no bucket whose limits change was used
 	Now       *whatif.Report `json:"now,omitempty"`
 }
 
-// tried holds usage against plans.
+// tried checks recorded usage against plans.
 func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags *whatIfFlags) ([]triedPlan, error) {
 	if !flags.on {
 		return nil, nil
@@ -92,15 +92,15 @@ func (t *triedPlan) try(p *manifest.Plan, windows []weir.Usage) (err error) {
 }
 
 func (a *app) printTried(t *triedPlan) {
-	a.out.Println(a.out.Bold(fmt.Sprintf("Had it been so for the last %s, as recorded usage tells:", plural(t.Days, "day"))))
+	a.out.Println(a.out.Bold(fmt.Sprintf("If these limits had applied for the last %s, according to recorded usage:", plural(t.Days, "day"))))
 	if t.Planned == nil {
-		a.out.Println("Nobody whose limits change spent anything.")
+		a.out.Println("No bucket whose limits change was used.")
 		a.out.Println()
 		return
 	}
-	now := a.between(int64(t.Now.Surely), int64(t.Now.Perhaps)) + " of these buckets something"
+	now := "requests refused in " + a.between(int64(t.Now.Surely), int64(t.Now.Perhaps)) + " of these buckets"
 	if t.Now.Buckets == 0 {
-		now = "none"
+		now = "no limits applied"
 	}
 	a.printWhatIf(t.Planned, "", now)
 	a.out.Println()

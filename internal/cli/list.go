@@ -27,9 +27,9 @@ func (a *app) listCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List weir's stacks on AWS",
-		Long: `Lists the stacks that weir has deployed, in the region of the environment or in those that
---region names, all at once. A region that cannot be looked at is reported, and the others
-are listed. It writes nothing.`,
+		Long: `Lists the stacks that weir has deployed, in the environment's region or in every region given
+with --region, in parallel. A region that cannot be read is reported; the others are still
+listed. The command changes nothing.`,
 		Example: `  weir list
   weir list --region eu-central-1 --region us-east-1`,
 		Args: args(),
@@ -57,12 +57,12 @@ are listed. It writes nothing.`,
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&regions, "region", nil, "`REGION` of AWS; may be repeated")
+	cmd.Flags().StringArrayVar(&regions, "region", nil, "AWS `REGION`; repeatable")
 	flags.addAccount(cmd.Flags())
 	return cmd
 }
 
-// stacksIn asks all regions at once.
+// stacksIn lists the stacks of all regions in parallel.
 func (a *app) stacksIn(ctx context.Context, flags awsFlags, regions []string) stacksView {
 	type answer struct {
 		stacks []deploy.Stack

@@ -23,20 +23,20 @@ func (a *app) loadCmd() *cobra.Command {
 	}, a.loadRunCmd(), a.loadListCmd(), a.loadReportCmd(), a.loadWorkerCmd())
 }
 
-// loadTarget says whom to ask.
+// loadTarget selects the server to send calls to, or none for the store.
 type loadTarget struct {
 	http, grpc, token string
 	tls               bool
 }
 
 func (f *loadTarget) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.http, "http", "", "`URL` of a weir serve to ask, in place of --store")
-	flags.StringVar(&f.grpc, "grpc", "", "`HOST:PORT` of a weir serve to ask; its --http is for the setup then")
-	flags.BoolVar(&f.tls, "tls", false, "gRPC over TLS, with a certificate that this machine trusts")
-	flags.StringVar(&f.token, "token", "", "`TOKEN` for the server; not set: WEIR_TOKEN")
+	flags.StringVar(&f.http, "http", "", "`URL` of a weir server to call instead of --store")
+	flags.StringVar(&f.grpc, "grpc", "", "gRPC `HOST:PORT` of a weir server to call; --http is then used only for the setup")
+	flags.BoolVar(&f.tls, "tls", false, "use gRPC over TLS; this machine must trust the server's certificate")
+	flags.StringVar(&f.token, "token", "", "`TOKEN` for the server (default WEIR_TOKEN)")
 }
 
-// loadSource is what is asked: a limiter of this process, or a server.
+// loadSource is the target of a run: a limiter in this process, or a server.
 type loadSource struct {
 	flags *loadTarget
 	name  string
@@ -68,10 +68,10 @@ func (f *loadTarget) open(a *app, setup bool) (*loadSource, error) {
 		return s, nil
 	}
 	scheme, rest, _ := strings.Cut(a.store, ":")
-	if s.name = scheme + ":"; !strings.Contains(rest, "@") { // a password stays out of reports
+	if s.name = scheme + ":"; !strings.Contains(rest, "@") { // keep passwords out of reports
 		s.name = a.store
 	}
-	a.timeout, a.observer = 0, s.meter.Observer() // as a program has it that uses the library
+	a.timeout, a.observer = 0, s.meter.Observer() // as in a program that uses the library
 	s.lim, err = a.open(access(setup))
 	return s, err
 }
@@ -86,7 +86,7 @@ func (s *loadSource) close() (err error) {
 	return err
 }
 
-// target returns what is asked in a namespace, and what ends that.
+// target returns the target in a namespace, and a function that closes it.
 func (s *loadSource) target(namespace string) (load.Target, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
@@ -102,7 +102,7 @@ func (s *loadSource) target(namespace string) (load.Target, func() error, error)
 	return load.Library{Limiter: s.lim.In(namespace)}, nothing, nil
 }
 
-// measures returns what tells of the store; nil if nothing does.
+// measures returns a function that reads the store's measurements, or nil if there are none.
 func (s *loadSource) measures() func() map[string]float64 {
 	switch {
 	case s.lim != nil:
@@ -127,7 +127,7 @@ func (s *loadSource) tearDown(ctx context.Context, namespace string) error {
 	return s.http.TearDown(ctx, namespace)
 }
 
-// loadFile reads the scenario of a file, or one that comes with the command.
+// loadFile returns the scenario in a file or, without a file, the built-in one with the given name.
 func loadFile(name, file string) (*load.Scenario, error) {
 	if file == "" {
 		sc, err := load.Named(name)
@@ -150,7 +150,7 @@ func loadFile(name, file string) (*load.Scenario, error) {
 func (a *app) loadListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [SCENARIO]",
-		Short: "List the scenarios, or show the file of one",
+		Short: "List the scenarios, or print one as a file",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -183,12 +183,12 @@ func (a *app) loadReportCmd() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "report FILE [FILE]",
-		Short: "Show a run that was saved, or compare two",
+		Short: "Show a saved run, or compare two",
 		Example: "  weir load run simple --save before.json\n" +
 			"  weir load report before.json after.json --html compared.html",
 		Args: func(cmd *cobra.Command, names []string) error {
 			if len(names) == 0 {
-				return fmt.Errorf("a FILE is missing: %s", cmd.UseLine())
+				return fmt.Errorf("FILE is missing: %s", cmd.UseLine())
 			}
 			return cobra.MaximumNArgs(2)(cmd, names)
 		},
@@ -211,7 +211,7 @@ func (a *app) loadReportCmd() *cobra.Command {
 			return a.print(c, func() { a.printComparison(c) })
 		},
 	}
-	cmd.Flags().StringVar(&page, "html", "", "write a page with charts to `FILE`")
+	cmd.Flags().StringVar(&page, "html", "", "write an HTML page with charts to `FILE`")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/load"
 )
 
-// loadRun is what a run was told.
+// loadRun holds the flags of a run.
 type loadRun struct {
 	target loadTarget
 
@@ -29,29 +29,30 @@ type loadRun struct {
 	loop         string
 	length, warm time.Duration
 	wait         string
-	warmed       bool // the warm-up was given
+	warmed       bool // --warm-up was given
 }
 
 func (a *app) loadRunCmd() *cobra.Command {
 	var f loadRun
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO]",
-		Short: "Ask for decisions as a scenario says, and measure what comes back",
-		Long: `Asks for decisions as a scenario says, and measures what comes back: a store through the
-library (--store), or weir serve over HTTP (--http) or gRPC (--grpc).
+		Short: "Run a load scenario and measure the answers",
+		Long: `Requests decisions as a scenario describes, and measures the answers. The target is a store
+used through the library (--store), or weir serve over HTTP (--http) or gRPC (--grpc).
 
-In an open loop calls are due at times that do not depend on the answers, and latency counts
-from when a call was due. If the runner itself is late it says so: its figures are then not
-those of what it asks. In a closed loop each user waits for its answer, then asks again.
+In an open loop, calls are due at times that do not depend on the answers, and latency is
+measured from the time a call was due. If the runner itself is late, it says so: its figures
+then do not describe the target. In a closed loop, each user waits for an answer before the
+next call.
 
-The limits are set up in a namespace of its own, load-SCENARIO-…, which is removed with all
-that is in it in the end; --keep leaves it. With --no-setup nothing is set up or removed,
-and --namespace is asked as it is.
+The limits are set up in a separate namespace, load-SCENARIO-…, which is removed at the end
+with everything in it; --keep leaves it in place. With --no-setup, nothing is set up or
+removed, and calls go to --namespace as it is.
 
-With --workers each weir load worker does an equal part, all from one time on. Only the
-setup goes to --store or --http then.
+With --workers, each weir load worker makes an equal part of the calls, and all start at the
+same time. Only the setup then goes to --store or --http.
 
-The token is better given as WEIR_TOKEN, and the workers' as WEIR_LOAD_RUN_WORKER_TOKEN:
+Pass the token as WEIR_TOKEN, and the workers' token as WEIR_LOAD_RUN_WORKER_TOKEN, because
 others on the machine can see the command line.`,
 		Example: `  weir load run stress --store memory: --for 30s
   weir load run llm-gateway --http http://127.0.0.1:8080 --rate 500 --save run.json --html run.html
@@ -62,7 +63,7 @@ others on the machine can see the command line.`,
 			name := strings.Join(args, "")
 			switch {
 			case (name == "") == (f.file == ""):
-				return usageError{fmt.Errorf("give either a SCENARIO, of weir load list, or --file FILE")}
+				return usageError{fmt.Errorf("give either a SCENARIO that weir load list shows, or --file FILE")}
 			case f.file != "":
 				name = strings.TrimSuffix(filepath.Base(f.file), filepath.Ext(f.file))
 			}
@@ -72,26 +73,26 @@ others on the machine can see the command line.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	f.target.bind(flags)
-	flags.StringVarP(&f.file, "file", "f", "", "a scenario's `FILE`; weir load list SCENARIO shows what one looks like")
-	flags.DurationVar(&f.length, "for", 0, "how `LONG`, without the warm-up; a shape takes so long then (the scenario's)")
-	flags.DurationVar(&f.warm, "warm-up", 0, "how `LONG` to ask before anything counts (the scenario's)")
-	flags.StringVar(&f.loop, "loop", "", "`WAY` in which calls are made: open or closed (the scenario's)")
-	flags.Float64Var(&f.set.Rate, "rate", 0, "`NUMBER` of calls a second in an open loop (the scenario's)")
-	flags.IntVar(&f.set.Users, "users", 0, "`NUMBER` of users (the scenario's)")
-	flags.StringVar(&f.wait, "wait", "", "`TIME` between a user's calls, as 0.5s..2s (the scenario's)")
+	flags.StringVarP(&f.file, "file", "f", "", "scenario `FILE`; weir load list SCENARIO prints an example")
+	flags.DurationVar(&f.length, "for", 0, "`DURATION` of the run without the warm-up; a shape is stretched to it (default from the scenario)")
+	flags.DurationVar(&f.warm, "warm-up", 0, "`DURATION` of calls before measuring starts (default from the scenario)")
+	flags.StringVar(&f.loop, "loop", "", "`TYPE` of loop: open or closed (default from the scenario)")
+	flags.Float64Var(&f.set.Rate, "rate", 0, "`NUMBER` of calls per second in an open loop (default from the scenario)")
+	flags.IntVar(&f.set.Users, "users", 0, "`NUMBER` of users (default from the scenario)")
+	flags.StringVar(&f.wait, "wait", "", "`DURATION` between a user's calls, such as 0.5s..2s (default from the scenario)")
 	flags.StringVar(&f.set.Shape, "shape", "", "`NAME` of one of the scenario's shapes, or none")
-	flags.Uint64Var(&f.set.Seed, "seed", 1, "`NUMBER` from which all that is random is drawn")
-	flags.IntVar(&f.set.Callers, "callers", 4096, "`NUMBER` of calls at most that may be under way at once in an open loop")
+	flags.Uint64Var(&f.set.Seed, "seed", 1, "`NUMBER` that seeds all random choices")
+	flags.IntVar(&f.set.Callers, "callers", 4096, "maximum `NUMBER` of concurrent calls in an open loop")
 	flags.StringVar(&f.save, "save", "", "write the report as JSON to `FILE`, for weir load report")
-	flags.StringVar(&f.page, "html", "", "write a page with charts to `FILE`")
-	flags.BoolVar(&f.noSetup, "no-setup", false, "ask --namespace with the limits that it has")
-	flags.BoolVar(&f.keep, "keep", false, "leave the namespace that was set up")
-	flags.StringSliceVar(&f.workers, "workers", nil, "`HOST:PORT,…` of each weir load worker")
+	flags.StringVar(&f.page, "html", "", "write an HTML page with charts to `FILE`")
+	flags.BoolVar(&f.noSetup, "no-setup", false, "use --namespace and the limits it already has")
+	flags.BoolVar(&f.keep, "keep", false, "keep the namespace that was set up")
+	flags.StringSliceVar(&f.workers, "workers", nil, "addresses of the weir load workers, as `HOST:PORT,…`")
 	flags.StringVar(&f.workerToken, "worker-token", "", "`TOKEN` of the workers")
 	return cmd
 }
 
-// settings returns what the flags change in the scenario.
+// settings returns what the flags override in the scenario.
 func (f *loadRun) settings() (load.Settings, error) {
 	set := f.set
 	set.Loop, set.For = load.Loop(f.loop), load.Span(f.length)
@@ -109,7 +110,7 @@ func (f *loadRun) settings() (load.Settings, error) {
 		return set, errors.New("--users, --rate and --for must not be negative")
 	}
 	if len(f.workers) > 0 && f.workerToken == "" {
-		return set, errors.New("--workers need --worker-token")
+		return set, errors.New("--workers needs --worker-token")
 	}
 	return set, nil
 }
@@ -128,7 +129,7 @@ func (a *app) loadRun(ctx context.Context, name string, f *loadRun) (err error) 
 		return usageError{err}
 	}
 	namespace := a.namespace
-	source := &loadSource{name: "what the workers ask"}
+	source := &loadSource{name: "the workers' targets"}
 	if !f.noSetup || len(f.workers) == 0 {
 		if source, err = f.target.open(a, !f.noSetup); err != nil {
 			return err
@@ -175,7 +176,7 @@ func (a *app) loadRun(ctx context.Context, name string, f *loadRun) (err error) 
 	return nil
 }
 
-// runHere runs all of a plan in this process.
+// runHere runs a whole plan in this process.
 func runHere(ctx context.Context, p *load.Plan, source *loadSource, namespace string, tell func(*load.Tally)) (_ *load.Tally, err error) {
 	target, end, err := source.target(namespace)
 	if err != nil {
@@ -186,7 +187,7 @@ func runHere(ctx context.Context, p *load.Plan, source *loadSource, namespace st
 	return load.Run(ctx, p, target, load.Options{Precise: true, Measures: source.measures(), Progress: tell, Every: time.Second})
 }
 
-// twoProcessors has the Go runtime look after the network while the runner watches the clock.
+// twoProcessors raises GOMAXPROCS to 2, so that the Go runtime can poll the network while the runner watches the clock.
 func twoProcessors() {
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)

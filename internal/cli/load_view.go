@@ -12,13 +12,13 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// loadView tells of a run while it runs: in place on a terminal, a line every so often in a pipe, nothing for programs.
+// loadView shows the progress of a run: in place on a terminal, as occasional lines in a pipe, and not at all as JSON or YAML.
 type loadView struct {
 	*app
 	plan   *load.Plan
 	target string
 	live   *term.Live
-	next   time.Duration // when a line is due
+	next   time.Duration // when the next line is due
 	lines  int
 }
 
@@ -26,7 +26,7 @@ func (a *app) loadView(p *load.Plan, target string) *loadView {
 	return &loadView{app: a, plan: p, target: target}
 }
 
-// begin takes the terminal until stop is called. Whoever types q ends the run.
+// begin takes over the terminal until stop is called. Typing q ends the run.
 func (v *loadView) begin(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if v.output != "table" || !v.out.Terminal {
@@ -49,7 +49,7 @@ func (v *loadView) begin(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// every is how often there is a line: some sixty in all, at most.
+// every is the interval between lines: at least a second, and about sixty lines per run.
 func (v *loadView) every() time.Duration {
 	return max(time.Second, (time.Duration(v.plan.Scenario.For) / 60).Truncate(time.Second))
 }
@@ -76,7 +76,7 @@ func (v *loadView) tell(t *load.Tally) {
 	v.out.Println(strings.Join(v.row(r), "\t"))
 }
 
-// row is of the last interval that is over; what the store measures, and the lateness, are of all so far.
+// row shows the last complete interval. The store's measurements and the lateness cover the whole run so far.
 func (v *loadView) row(r *load.Report) []string {
 	i := max(0, min(len(r.Windows), int(r.Elapsed/r.Width))-1)
 	var in load.Interval
@@ -114,7 +114,7 @@ func (v *loadView) picture(r *load.Report) []string {
 	}
 	row := v.row(r)
 	lines := []string{
-		v.out.Bold(r.Scenario) + " on " + r.Target + v.out.Faint(fmt.Sprintf("   seed %d, %s loop   q ends it", r.Seed, r.Loop)),
+		v.out.Bold(r.Scenario) + " on " + r.Target + v.out.Faint(fmt.Sprintf("   seed %d, %s loop   press q to stop", r.Seed, r.Loop)),
 		v.out.Bar(min(1, r.Elapsed/r.Seconds), max(10, width-16)) + fmt.Sprintf(" %.0f of %.0f s", r.Elapsed, r.Seconds), "",
 	}
 	for i, name := range loadHeader[1:] {
@@ -134,7 +134,7 @@ func (v *loadView) picture(r *load.Report) []string {
 }
 
 func (a *app) printLoad(r *load.Report) {
-	pairs := []string{"run", r.Headline(), "calls", fmt.Sprintf("%s, %.0f a second", a.out.Count(int64(r.Calls)), r.Rate)}
+	pairs := []string{"run", r.Headline(), "calls", fmt.Sprintf("%s, %.0f per second", a.out.Count(int64(r.Calls)), r.Rate)}
 	if r.Due > 0 {
 		pairs = append(pairs, "due", a.out.Count(int64(r.Due)))
 	}
@@ -171,7 +171,7 @@ func (a *app) printLoad(r *load.Report) {
 			values[i] = float64(in.Calls) / r.Width
 		}
 		a.out.Println()
-		a.out.Println(a.out.Bold("CALLS A SECOND"))
+		a.out.Println(a.out.Bold("CALLS PER SECOND"))
 		a.out.Chart(values, "0s", time.Duration(r.Elapsed*float64(time.Second)).Round(time.Second).String())
 	}
 	for _, text := range sortedNames(r.Errors) {

@@ -20,13 +20,14 @@ func (a *app) loadWorkerCmd() *cobra.Command {
 	var listen, token string
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Do a part of the runs that weir load run --workers asks for",
-		Long: `Does a part of the runs that weir load run --workers asks for, until it is interrupted.
-Whom it asks is said here, by --store, --http or --grpc: who has its token can have it ask
-for anything there, but cannot point it elsewhere. What it is sent is not encrypted: put it
-where only the coordinator reaches it.
+		Short: "Serve load runs started with weir load run --workers",
+		Long: `Makes its part of the calls of runs that are started with weir load run --workers, until
+interrupted. The worker's own --store, --http or --grpc sets the target: anyone with the worker
+token can make it send any requests there, but cannot point it elsewhere. Traffic to the worker
+is not encrypted, so run it where only the coordinator can reach it.
 
-Without a token it makes one, and prints it. It is better given as WEIR_LOAD_WORKER_WORKER_TOKEN.`,
+Pass the worker token as WEIR_LOAD_WORKER_WORKER_TOKEN. Without a token, the worker generates
+one and prints it.`,
 		Example: "  weir load worker --listen 10.0.0.5:7070 --store 'dynamodb://limits?region=eu-west-1'",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,8 +39,8 @@ Without a token it makes one, and prints it. It is better given as WEIR_LOAD_WOR
 		},
 	}
 	target.bind(cmd.Flags())
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "`HOST:PORT` for the coordinator")
-	cmd.Flags().StringVar(&token, "worker-token", "", "`TOKEN` that the coordinator must know")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "`HOST:PORT` to listen on for the coordinator")
+	cmd.Flags().StringVar(&token, "worker-token", "", "`TOKEN` that the coordinator must send")
 	return cmd
 }
 
@@ -61,7 +62,7 @@ func (a *app) loadWorker(ctx context.Context, flags *loadTarget, listen, token s
 	srv := &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ln) }()
-	a.out.Println("weir load worker on " + ln.Addr().String() + " asks " + source.name)
+	a.out.Println("weir load worker on " + ln.Addr().String() + " calls " + source.name)
 	select {
 	case err = <-ended:
 		return err

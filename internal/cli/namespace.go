@@ -10,16 +10,16 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// namespaceView is a namespace as it is printed.
+// namespaceView is a namespace as printed.
 type namespaceView struct {
 	Name    string     `json:"name"`
 	ID      string     `json:"id"`
-	Created time.Time  `json:"created,omitzero"` // the default namespace was not
+	Created time.Time  `json:"created,omitzero"` // zero for the default namespace
 	Deleted *time.Time `json:"deleted,omitempty"`
 }
 
 func (a *app) namespaceCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "namespace", Short: "Isolated worlds, one for each tenant"},
+	return group(&cobra.Command{Use: "namespace", Short: "Manage namespaces, which isolate tenants from each other"},
 		a.namespaceCreateCmd(), a.namespaceListCmd(), a.namespaceShowCmd(), a.namespaceDeleteCmd(),
 		a.namespaceRecoverCmd(), a.namespaceOrphansCmd(), a.namespacePurgeCmd())
 }
@@ -54,7 +54,7 @@ func (a *app) namespaceDeleteCmd() *cobra.Command {
 	var yes bool
 	return yesFlag(&cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a namespace; until it is purged it can be recovered",
+		Short: "Delete a namespace; it can be recovered until it is purged",
 		Args:  args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(cmd.Context(), yes, "delete namespace %q", args[0]); err != nil {
@@ -73,7 +73,7 @@ func (a *app) namespaceDeleteCmd() *cobra.Command {
 func (a *app) namespaceRecoverCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover NAME",
-		Short: "Bring a deleted namespace back",
+		Short: "Recover a deleted namespace",
 		Args:  args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(existing, func(lim *weir.Limiter) error {
@@ -88,7 +88,7 @@ func (a *app) namespacePurgeCmd() *cobra.Command {
 	return yesFlag(&cobra.Command{
 		Use:   "purge {NAME | ID}",
 		Short: "Remove a deleted or orphaned namespace for good",
-		Long:  "Removes a deleted or orphaned namespace for good: entities, limits, buckets, audit. If it is interrupted, run\nit again.",
+		Long:  "Removes a deleted or orphaned namespace for good: its entities, limits, buckets and audit events. If the\ncommand is interrupted, run it again.",
 		Args:  args("NAME or ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(cmd.Context(), yes, "remove everything in namespace %q for good", args[0]); err != nil {
@@ -115,7 +115,7 @@ func (a *app) namespaceListCmd() *cobra.Command {
 			return a.listNamespaces(cmd, (*weir.Limiter).Namespaces, weir.NamespaceQuery{Deleted: deleted}, &page)
 		},
 	}
-	cmd.Flags().BoolVar(&deleted, "deleted", false, "list those too that were deleted and not purged yet")
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "also list namespaces that are deleted but not purged yet")
 	return page.add(cmd)
 }
 
@@ -123,7 +123,7 @@ func (a *app) namespaceOrphansCmd() *cobra.Command {
 	var page pageFlags
 	return page.add(&cobra.Command{
 		Use:   "orphans",
-		Short: "List namespaces that no name leads to any more",
+		Short: "List namespaces that no name refers to any more",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.listNamespaces(cmd, (*weir.Limiter).OrphanNamespaces, weir.NamespaceQuery{}, &page)

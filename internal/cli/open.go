@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// access says whether a command may make the store. Only those that configure and serve may: a mistyped name in any
-// other creates nothing.
+// access says whether a command may create the store. Only commands that configure or serve may, so that a mistyped name
+// in any other command creates nothing.
 type access bool
 
 const (
@@ -48,7 +48,7 @@ func (a *app) open(how access) (*weir.Limiter, error) {
 	return lim, nil
 }
 
-// with opens the store, runs f, and closes the store, which on disk is a part of the work that can fail.
+// with opens the store, runs f and closes the store. On disk, closing writes and can fail.
 func (a *app) with(how access, f func(lim *weir.Limiter) error) (err error) {
 	lim, err := a.open(how)
 	if err != nil {
@@ -62,11 +62,11 @@ func (a *app) with(how access, f func(lim *weir.Limiter) error) (err error) {
 	return f(lim)
 }
 
-// openStore is the one place that knows every driver.
+// openStore opens a store. It is the only place that knows every driver.
 func openStore(address string, how access) (store.Store, error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	if !ok {
-		return nil, storeUsage("store %q has no scheme: for a folder write disk:%s", address, address)
+		return nil, storeUsage("store %q has no scheme: for a folder, write disk:%s", address, address)
 	}
 	switch scheme {
 	case "memory":

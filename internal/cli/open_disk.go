@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// diskConfig reads PATH?mode=…&interval=…&usage=….
+// diskConfig parses PATH?mode=…&interval=…&usage=….
 func diskConfig(address, rest string) (string, *disk.Config, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 	if path == "" {
@@ -34,12 +34,12 @@ func diskOption(cfg *disk.Config, address, key, value string) error {
 	case "mode":
 		cfg.Mode = disk.Mode(value)
 		if !slices.Contains(disk.Modes, cfg.Mode) {
-			return storeUsage("store %q: mode %q is none of ahead, always, interval, off", address, value)
+			return storeUsage("store %q: mode %q must be ahead, always, interval or off", address, value)
 		}
 	case "interval":
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
-			return storeUsage("store %q: interval %q is not a time such as 1s", address, value)
+			return storeUsage("store %q: interval %q is not a duration such as 1s", address, value)
 		}
 		cfg.Interval = d
 	case "usage":
@@ -48,7 +48,7 @@ func diskOption(cfg *disk.Config, address, key, value string) error {
 		case "off":
 			cfg.UsageInterval = -1
 		default:
-			return storeUsage("store %q: usage %q is none of on, off", address, value)
+			return storeUsage("store %q: usage %q must be on or off", address, value)
 		}
 	case "usage_retention_hourly":
 		return retention(&cfg.Retention.Hourly, address, key, value)
@@ -57,15 +57,15 @@ func diskOption(cfg *disk.Config, address, key, value string) error {
 	case "usage_retention_monthly":
 		return retention(&cfg.Retention.Monthly, address, key, value)
 	default:
-		return storeUsage("store %q: unknown option %q: there are mode, interval, usage and usage_retention_hourly, _daily, _monthly", address, key)
+		return storeUsage("store %q: unknown option %q: the options are mode, interval, usage and usage_retention_hourly, _daily and _monthly", address, key)
 	}
 	return nil
 }
 
-// maxRetention is as much as a time.Duration holds.
+// maxRetention is about the longest time that fits in a time.Duration.
 const maxRetention = 100_000 // days
 
-// retention reads days, such as 90d, or forever.
+// retention parses a number of days, such as 90d, or forever.
 func retention(to *time.Duration, address, key, value string) error {
 	if value == "forever" {
 		*to = -1
@@ -74,7 +74,7 @@ func retention(to *time.Duration, address, key, value string) error {
 	digits, days := strings.CutSuffix(value, "d")
 	n, err := strconv.Atoi(digits)
 	if !days || err != nil || n < 1 || n > maxRetention {
-		return storeUsage("store %q: %s %q is neither days, such as 90d, nor forever", address, key, value)
+		return storeUsage("store %q: %s %q must be a number of days, such as 90d, or forever", address, key, value)
 	}
 	*to = time.Duration(n) * 24 * time.Hour
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// dynamoAddress is dynamodb://TABLE?region=…&endpoint=….
+// dynamoAddress is a parsed dynamodb://TABLE?region=…&endpoint=….
 type dynamoAddress struct {
 	table, region, endpoint, profile string
 
@@ -26,7 +26,7 @@ type dynamoAddress struct {
 
 const dynamoOptions = "region, endpoint, profile, rejection-ttl, prefetch, prefetch-for, max-shards and retention"
 
-// parseDynamo reads the address of a table.
+// parseDynamo parses the address of a table.
 func parseDynamo(address, rest string) (d dynamoAddress, err error) {
 	table, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 	if d.table = strings.TrimSuffix(table, "/"); d.table == "" {
@@ -64,7 +64,7 @@ func parseDynamo(address, rest string) (d dynamoAddress, err error) {
 		case "retention":
 			ok = parseTime(value, &d.store.Retention, time.Second, 366*24*time.Hour)
 		default:
-			return d, storeUsage("store %q: unknown option %q: there are %s", address, key, dynamoOptions)
+			return d, storeUsage("store %q: unknown option %q: the options are %s", address, key, dynamoOptions)
 		}
 		if !ok {
 			return d, storeUsage("store %q: %s=%q is not %s", address, key, value, dynamoWants[key])
@@ -73,11 +73,11 @@ func parseDynamo(address, rest string) (d dynamoAddress, err error) {
 	return d, nil
 }
 
-// dynamoWants says what the values of options are.
+// dynamoWants describes the valid values of each option.
 var dynamoWants = map[string]string{
 	"region": "a region", "profile": "a profile", "endpoint": "an address such as http://127.0.0.1:8000",
-	"rejection-ttl": "a time such as 250ms, up to 1m", "prefetch": "a share above 0, up to 1", "prefetch-for": "a time such as 100ms, up to 1s",
-	"max-shards": "1, 2, 4 … 64", "retention": "a time such as 48h",
+	"rejection-ttl": "a duration such as 250ms, at most 1m", "prefetch": "a share above 0, up to 1", "prefetch-for": "a duration such as 100ms, at most 1s",
+	"max-shards": "a power of two from 1 to 64", "retention": "a duration such as 48h",
 }
 
 func parseTime(value string, to *time.Duration, least, most time.Duration) bool {
@@ -86,8 +86,8 @@ func parseTime(value string, to *time.Duration, least, most time.Duration) bool 
 	return err == nil && d >= least && d <= most
 }
 
-// aws returns the SDK's configuration: the region, credentials and profile that other tools of AWS use too, but for what
-// the address says. An endpoint on this machine takes any credentials, so none need be set for it.
+// aws returns the SDK's configuration: the region, credentials and profile of the environment, unless the address
+// overrides them. A local endpoint accepts any credentials, so none need to be set for it.
 func (d *dynamoAddress) aws(ctx context.Context) (aws.Config, error) {
 	var with []func(*awsconfig.LoadOptions) error
 	if d.region != "" {
@@ -117,24 +117,24 @@ func (d *dynamoAddress) local() bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// client returns a client for the table.
+// client returns a DynamoDB client for the address.
 func (d *dynamoAddress) client(cfg aws.Config) *awsdynamodb.Client {
 	return awsdynamodb.NewFromConfig(cfg, dynamodb.Tune, func(o *awsdynamodb.Options) {
 		if d.endpoint != "" {
 			o.BaseEndpoint = &d.endpoint
-			// Engines for tests send checksums that are not those of their errors.
+			// Local emulators send wrong checksums with their errors.
 			o.DisableValidateResponseChecksum = d.local()
 		}
 	})
 }
 
-// openDynamo opens the store on a table that exists; weir doctor --create-table makes it.
+// openDynamo opens the store on an existing table. weir doctor --create-table creates tables.
 func openDynamo(address, rest string) (store.Store, error) {
 	d, err := parseDynamo(address, rest)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // it is there, or it is not
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // enough to find out whether it is there
 	defer cancel()
 	cfg, err := d.aws(ctx)
 	if err != nil {

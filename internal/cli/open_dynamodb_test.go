@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// The same on a table of an engine, whose scripts are in a folder of their own, since there may be none.
+// The same on an engine's table. The scripts are in their own directory, because there may be no engine.
 func TestDynamoDB(t *testing.T) {
 	t.Parallel()
 	engine := dynamotest.Engine(t)
@@ -24,7 +24,7 @@ func TestDynamoDB(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			table := dynamotest.Table(t)
 			env.Setenv("WEIR_STORE", "dynamodb://"+table+"?endpoint="+engine)
-			env.Setenv("AWAY", "dynamodb://"+table+"?endpoint=http://127.0.0.1:1") // where nobody listens
+			env.Setenv("AWAY", "dynamodb://"+table+"?endpoint=http://127.0.0.1:1") // no server listens there
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			port, err := freePort()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)

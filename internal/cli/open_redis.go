@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// redisConfig is what an address and the environment say: passwords that are in the address would be seen by all who list
-// the machine's processes.
+// redisConfig returns the configuration from the address and the environment. Passwords come from the environment because
+// anyone who lists the machine's processes can see those in an address.
 func redisConfig(address string) redis.Config {
 	return redis.Config{
 		Address:  address,
@@ -24,7 +24,7 @@ func redisConfig(address string) redis.Config {
 }
 
 func openRedis(address string) (store.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // it is there, or it is not
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // enough to find out whether it is there
 	defer cancel()
 	s, err := redis.Open(ctx, redisConfig(address))
 	if errors.Is(err, store.ErrInvalid) {
@@ -36,13 +36,13 @@ func openRedis(address string) (store.Store, error) {
 	return s, nil
 }
 
-// namesRedis reports whether an address is of a Redis.
+// namesRedis reports whether an address names a Redis store.
 func namesRedis(address string) bool {
 	scheme, _, _ := strings.Cut(address, ":")
 	return redis.Knows(scheme)
 }
 
-// aggregateRedis books the usage of a server's buckets until ctx ends.
+// aggregateRedis books usage from a Redis server's buckets until ctx ends.
 func (a *app) aggregateRedis(ctx context.Context, flags *aggregateFlags) error {
 	retention, err := flags.retention()
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *app) aggregateRedis(ctx context.Context, flags *aggregateFlags) error {
 	return s.Ledger(retention).Run(ctx, flags.every, log)
 }
 
-// doctorRedis looks at a server without changing anything but what says of which version the layout is.
+// doctorRedis checks a server. It changes nothing except the record of the layout's version.
 func doctorRedis(ctx context.Context, address string, view *doctorView) error {
 	for _, f := range redis.Inspect(ctx, redisConfig(address)) {
 		if errors.Is(f.Err, store.ErrInvalid) {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/redistest"
 )
 
-// The same on a server of Redis.
+// The same on a Redis server.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// aggregate reads the stream of the table that the flags name, until ctx ends.
+// aggregate books usage from the stream of the DynamoDB table until ctx ends.
 func (a *app) aggregate(ctx context.Context, flags *aggregateFlags) error {
 	retention, err := flags.retention()
 	if err != nil {
@@ -25,7 +25,7 @@ func (a *app) aggregate(ctx context.Context, flags *aggregateFlags) error {
 	}
 	rest, ok := strings.CutPrefix(a.store, "dynamodb:")
 	if !ok {
-		return usageError{fmt.Errorf("store %q keeps usage itself: there is nothing to run but for a DynamoDB table or a Redis", a.store)}
+		return usageError{fmt.Errorf("store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", a.store)}
 	}
 	d, err := parseDynamo(a.store, rest)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *app) aggregate(ctx context.Context, flags *aggregateFlags) error {
 	return r.Run(ctx)
 }
 
-// streamOf returns the stream of a table, which it turns on if it is told to.
+// streamOf returns the ARN of a table's stream. If the stream is off, enable turns it on.
 func streamOf(ctx context.Context, client *awsdynamodb.Client, table string, enable bool) (string, error) {
 	bad := func(err error, hint string) error {
 		return &store.Error{Op: "aggregate", Key: table, Err: err, Hint: hint}
@@ -82,7 +82,7 @@ func streamOf(ctx context.Context, client *awsdynamodb.Client, table string, ena
 		return aws.ToString(changed.TableDescription.LatestStreamArn), nil
 	}
 	if spec.StreamViewType != types.StreamViewTypeNewAndOldImages {
-		return "", bad(fmt.Errorf("the table's stream has the view %s", spec.StreamViewType), "turn it off, and on again with NEW_AND_OLD_IMAGES")
+		return "", bad(fmt.Errorf("the table's stream has the view type %s", spec.StreamViewType), "turn it off, then on again with NEW_AND_OLD_IMAGES")
 	}
 	return aws.ToString(out.Table.LatestStreamArn), nil
 }

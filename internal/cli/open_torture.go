@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// tortured is a store that weir torture works on: what to expect of it, and how gently to treat it.
+// tortured is a store under test: how to open it, what to expect of it, and how much load to put on it.
 type tortured struct {
 	open      torture.Opener
 	traits    torture.Traits
@@ -21,8 +21,8 @@ type tortured struct {
 	rate      float64
 }
 
-// openTortured returns how to open a store for weir torture: with a clock of its own where it can have one, and as exact
-// as it can be.
+// openTortured returns how to open a store for weir torture: with a clock of its own where possible, and in its most exact
+// configuration.
 func openTortured(address string) (*tortured, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch {
@@ -53,12 +53,12 @@ func openTortured(address string) (*tortured, error) {
 			rate:   2000, processes: 3,
 		}, nil
 	}
-	_, err := openStore(address, existing) // which says what is wrong with it
+	_, err := openStore(address, existing) // explains what is wrong with the address
 	return nil, err
 }
 
-// tortureDynamo switches off what trades exactness between processes for calls: refusals and surpluses that a process
-// remembers, and buckets that are split.
+// tortureDynamo turns off the features that save calls at the cost of exactness between processes: remembered refusals,
+// tokens debited ahead and split buckets.
 func tortureDynamo(address, rest string) (*tortured, error) {
 	d, err := parseDynamo(address, rest)
 	if err != nil {

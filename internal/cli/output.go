@@ -16,10 +16,10 @@ func (a *app) checkOutput() error {
 	case "table", "json", "yaml":
 		return nil
 	}
-	return fmt.Errorf("output %q is none of table, json, yaml", a.output)
+	return fmt.Errorf("output %q must be table, json or yaml", a.output)
 }
 
-// print writes a result: v as JSON or YAML, with the same names, or what table writes for people.
+// print writes a result: v as JSON or YAML, with the same field names, or a table for people.
 func (a *app) print(v any, table func()) error {
 	if a.output == "table" {
 		return a.buffered(table)
@@ -41,7 +41,7 @@ func (a *app) print(v any, table func()) error {
 	return err
 }
 
-// buffered writes the lines of a table together.
+// buffered writes all lines of a table at once.
 func (a *app) buffered(table func()) error {
 	screen := a.out.W
 	b := bufio.NewWriter(screen)
@@ -51,7 +51,7 @@ func (a *app) buffered(table func()) error {
 	return b.Flush()
 }
 
-// toYAML turns JSON, which is YAML, into the usual style.
+// toYAML converts JSON to YAML in block style. JSON is valid YAML.
 func toYAML(text []byte) (out bytes.Buffer, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -69,7 +69,7 @@ func toYAML(text []byte) (out bytes.Buffer, err error) {
 func unstyle(n *yaml.Node) {
 	n.Style = 0
 	switch strings.ToLower(n.Value) {
-	case "y", "yes", "on", "n", "no", "off": // truths to readers of YAML 1.1
+	case "y", "yes", "on", "n", "no", "off": // YAML 1.1 reads these as booleans
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
@@ -77,7 +77,7 @@ func unstyle(n *yaml.Node) {
 	}
 }
 
-// instant writes a time for people and programs: RFC 3339, UTC.
+// instant formats a time as RFC 3339 in UTC, for people and programs.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -85,10 +85,10 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// seconds is a duration in JSON: seconds, rounded up to milliseconds, so that whoever waits so long has waited enough.
+// seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited enough.
 type seconds time.Duration
 
-// MarshalJSON writes a number.
+// MarshalJSON returns the duration as a number of seconds.
 func (s seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(ceil(time.Duration(s), time.Millisecond).Milliseconds()) / 1000)
 }
@@ -100,7 +100,7 @@ func ceil(d, unit time.Duration) time.Duration {
 	return d.Truncate(unit) + unit
 }
 
-// span writes a duration for people, to three digits or so, never shorter than it is.
+// span formats a duration for people to about three digits, rounded up.
 func span(d time.Duration) string {
 	switch {
 	case d <= 0:

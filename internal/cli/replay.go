@@ -31,23 +31,22 @@ func (a *app) replayCmd() *cobra.Command {
 	var flags replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay LOG",
-		Short: "Try limits on an access log, or on recorded usage",
-		Long: `Runs an access log through a limiter in virtual time and reports what these limits would
-have done: what was admitted and refused, whom it would have hit, and what the limits
-would have to be for 99 % and 99.9 % of the requests to pass.
+		Short: "Try limits on an access log or on recorded usage",
+		Long: `Runs an access log through a limiter in virtual time and reports what the limits would
+have done: how many requests they would have admitted and refused, which entities they
+would have refused, and which limits would admit 99 % and 99.9 % of the requests.
 
-LOG is in Apache's or nginx's combined format, or JSON with one object a line; plain or
-gzip; - reads standard input. It is sorted by its time stamps. Each line asks for 1 of
-each limit, or for the number in a field where --tokens says so.
+LOG is in Apache's or nginx's combined format, or JSON with one object per line; plain or
+gzipped; - reads standard input. Lines are sorted by timestamp. Each line requests 1 token
+of each limit, or the number in a field if --tokens names one.
 
 FIELD is client (the remote address), user, host, method, path, protocol, status, bytes,
 referer or agent; or any key of a JSON log, such as request.headers.tenant.
 
-With --from-usage, LOG is what weir usage list has written in CSV or JSON, or is left out:
-then the store is asked. Usage says how much was spent in an hour and in its busiest
-minute, not when each request came: what would have been refused is told as at least so
-much and at most so much. --tokens NAME=RECORDED holds a limit against a recorded one of
-another name.`,
+With --from-usage, LOG is the CSV or JSON output of weir usage list; without LOG, usage is
+read from the store. Usage records how much was spent in an hour and in its busiest
+minute, but not when each request arrived, so refusals are reported as a lower and an upper
+bound. --tokens NAME=RECORDED checks a limit against a recorded limit of another name.`,
 		Example: `  weir replay access.log.gz --limit rpm:10/min --entity client
   weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user
   weir replay --from-usage --limit tpm:40K/min --target-refusals 1%`,
@@ -69,12 +68,12 @@ another name.`,
 	}
 	f := cmd.Flags()
 	limitFlag(cmd, &flags.limits, "to try")
-	f.StringVar(&flags.read.Entity, "entity", "client", "`FIELD` that names who asks")
-	f.StringVar(&flags.read.Resource, "resource", "", "`FIELD` that names what is asked for; not set: one resource")
-	f.StringArrayVar(&flags.tokens, "tokens", nil, "`LIMIT=FIELD`: debit the limit the number in this field; can be repeated")
+	f.StringVar(&flags.read.Entity, "entity", "client", "`FIELD` that holds the entity")
+	f.StringVar(&flags.read.Resource, "resource", "", "`FIELD` that holds the resource (default one resource for all lines)")
+	f.StringArrayVar(&flags.tokens, "tokens", nil, "debit from a limit the number in a field, as `LIMIT=FIELD`; repeatable")
 	f.StringVar(&flags.format, "format", "auto", "`FORMAT` of the log: auto, combined or json")
-	f.StringVar(&flags.read.Time, "time", "", "`FIELD` of the time in a JSON log; not set: time, ts, timestamp or @timestamp")
-	f.IntVar(&flags.run.Top, "top", 10, "report `N` of the most refused")
+	f.StringVar(&flags.read.Time, "time", "", "`FIELD` that holds the time in a JSON log (default time, ts, timestamp or @timestamp)")
+	f.IntVar(&flags.run.Top, "top", 10, "report the `N` most refused entities")
 	flags.used.add(cmd)
 	return cmd
 }
@@ -91,10 +90,10 @@ func (f *replayFlags) parse() (err error) {
 	for _, text := range f.tokens {
 		limit, field, ok := strings.Cut(text, "=")
 		if !ok || limit == "" || field == "" {
-			return usageError{fmt.Errorf("--tokens %q is not LIMIT=FIELD, as in tpm=bytes", text)}
+			return usageError{fmt.Errorf("--tokens %q is not LIMIT=FIELD, such as tpm=bytes", text)}
 		}
 		if !slices.ContainsFunc(f.run.Limits, func(l weir.Limit) bool { return l.Name == limit }) {
-			return usageError{fmt.Errorf("--tokens %q: no limit is called %q", text, limit)}
+			return usageError{fmt.Errorf("--tokens %q: there is no limit %q", text, limit)}
 		}
 		f.run.Tokens[limit] = field
 		if !slices.Contains(f.read.Count, field) {
@@ -135,7 +134,7 @@ func (a *app) replay(ctx context.Context, name string, flags replayFlags) error 
 	return a.print(report, func() { a.printReport(report, flags.read.Entity) })
 }
 
-// openLog returns a log and its size, 0 if that is not known.
+// openLog opens a log and returns its size, or 0 if the size is unknown.
 func (a *app) openLog(ctx context.Context, name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(&interruptible{ended: ctx.Done(), src: a.in}), 0, nil
@@ -154,7 +153,7 @@ func (a *app) openLog(ctx context.Context, name string) (io.ReadCloser, int64, e
 	return f, info.Size(), nil
 }
 
-// interruptible reads until an interrupt, also where nothing comes: a read from a terminal or pipe cannot be called off.
+// interruptible reads until an interrupt, even if no input arrives: a read from a terminal or pipe cannot be cancelled.
 type interruptible struct {
 	ended <-chan struct{}
 	src   io.Reader
@@ -196,7 +195,7 @@ func (a *app) printReport(r *replay.Report, entity string) {
 		}
 	}
 	if r.TooLarge > 0 {
-		pairs = append(pairs, "  too large", count(r.TooLarge)+" (more than a burst: never to pass)")
+		pairs = append(pairs, "  too large", count(r.TooLarge)+" (more than the burst: never admitted)")
 	}
 	pairs = append(pairs, "entities", fmt.Sprintf("%s by %s, of which %s were refused", count(r.Entities), entity, count(r.RefusedEntities)))
 	if r.OutOfOrder > 0 {
@@ -240,7 +239,7 @@ func (a *app) printRefused(r *replay.Report) {
 	a.out.Table(t)
 }
 
-// printNeeded says what each limit would have to be, on its own.
+// printNeeded prints what each limit would have to be if it were the only one.
 func (a *app) printNeeded(r *replay.Report) {
 	t := &term.Table{Header: []string{"TO ADMIT", "SET", "ADMITTED"}, Right: []int{0, 2}}
 	for _, n := range r.Needed {
@@ -253,9 +252,9 @@ func (a *app) printNeeded(r *replay.Report) {
 	a.out.Println()
 	a.out.Table(t)
 	if a.out.Terminal {
-		note := "The smallest amount that admits so many, its burst scaled alike."
+		note := "The smallest amount that admits this share, with the burst scaled in proportion."
 		if len(r.Limits) > 1 {
-			note = "The smallest amount that admits so many if this were the only limit, its burst scaled alike."
+			note = "The smallest amount that admits this share if it were the only limit, with the burst scaled in proportion."
 		}
 		a.out.Println(a.out.Faint(note))
 	}
@@ -269,10 +268,10 @@ func join(limits []weir.Limit, sep string) string {
 	return strings.Join(texts, sep)
 }
 
-// second writes a time of a log, which seldom has more than seconds.
+// second formats a time of a log to the second, since logs are rarely more precise.
 func second(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// interval names a stretch of time: "5 minutes", "hour".
+// interval names a length of time, such as "5 minutes" or "hour".
 func interval(sec int64) string {
 	d := time.Duration(sec) * time.Second
 	for _, u := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/whatif"
 )
 
-// usedFlags are those of replay --from-usage.
+// usedFlags are the flags of replay --from-usage.
 type usedFlags struct {
 	on               bool
 	target           string
@@ -21,24 +21,24 @@ type usedFlags struct {
 }
 
 func (f *usedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "from-usage", false, "LOG is what weir usage list has written; without it, the store's usage is read")
-	cmd.Flags().StringVar(&f.target, "target-refusals", "", "with --from-usage, suggest values for which at most this `SHARE` of the tokens is refused")
-	cmd.Flags().StringVar(&f.window, "window", "hourly", "with --from-usage, read windows of this `TYPE` from the store")
-	cmd.Flags().StringVar(&f.from, "from", "", "with --from-usage, from the window of this `TIME`; a day or 30 days if left out")
-	cmd.Flags().StringVar(&f.to, "to", "", "with --from-usage, up to this `TIME`; to now if left out")
+	cmd.Flags().BoolVar(&f.on, "from-usage", false, "replay usage: LOG is the output of weir usage list; without LOG, read the store's usage")
+	cmd.Flags().StringVar(&f.target, "target-refusals", "", "with --from-usage: suggest limits that refuse at most this `SHARE` of the tokens")
+	cmd.Flags().StringVar(&f.window, "window", "hourly", "with --from-usage: read windows of this `TYPE` from the store")
+	cmd.Flags().StringVar(&f.from, "from", "", "with --from-usage: start with the window that contains `TIME` (default a day or 30 days ago)")
+	cmd.Flags().StringVar(&f.to, "to", "", "with --from-usage: end before `TIME` (default now)")
 }
 
-// onlyLogs and onlyUsage are flags that go with one of both.
+// onlyLogs and onlyUsage are the flags that are valid only without, or only with, --from-usage.
 var (
 	onlyLogs  = []string{"entity", "resource", "format", "time"}
 	onlyUsage = []string{"target-refusals", "window", "from", "to"}
 )
 
-// check says which flags do not go together.
+// check refuses flags that cannot be used together.
 func (f *usedFlags) check(cmd *cobra.Command, names []string) error {
-	wrong, with := onlyUsage, "goes with --from-usage"
+	wrong, with := onlyUsage, "needs --from-usage"
 	if f.on {
-		wrong, with = onlyLogs, "does not go with --from-usage: each entity is held against the limits on each resource"
+		wrong, with = onlyLogs, "cannot be used with --from-usage, which checks the limits for each entity on each resource"
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
@@ -47,7 +47,7 @@ func (f *usedFlags) check(cmd *cobra.Command, names []string) error {
 	}
 	for _, name := range []string{"window", "from", "to"} {
 		if len(names) > 0 && cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--%s is for the store's usage, not for that of a file", name)}
+			return usageError{fmt.Errorf("--%s is only for usage read from the store, not from a file", name)}
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (a *app) replayUsage(cmd *cobra.Command, names []string, flags replayFlags)
 	if flags.used.target != "" {
 		var err error
 		if cfg.Target, err = parseShare(flags.used.target); err != nil || cfg.Target <= 0 || cfg.Target >= 1 {
-			return usageError{fmt.Errorf("--target-refusals %q must be above 0 and below 1, as 0.01 or 1%%", flags.used.target)}
+			return usageError{fmt.Errorf("--target-refusals %q must be above 0 and below 1, such as 0.01 or 1%%", flags.used.target)}
 		}
 	}
 	show := func(windows []weir.Usage) error {
@@ -97,7 +97,7 @@ func (a *app) replayUsage(cmd *cobra.Command, names []string, flags replayFlags)
 			return err
 		}
 		if len(windows) == 0 {
-			return errors.New("no usage is recorded of that time: see weir usage list")
+			return errors.New("no usage is recorded for that time: see weir usage list")
 		}
 		return show(windows)
 	})
@@ -117,7 +117,7 @@ func spentIn(ctx context.Context, lim *weir.Limiter, q weir.UsageQuery) (all []w
 	}
 }
 
-// between writes two bounds: 12, or 12 to 40.
+// between formats two bounds: 12, or 12 to 40.
 func (a *app) between(least, most int64) string {
 	if least == most {
 		return a.out.Count(least)
@@ -133,18 +133,18 @@ func percents(least, most, all int64) string {
 	return of(least) + " to " + of(most) + " %"
 }
 
-// printWhatIf writes what limits would have refused; now, if not "", what does so as it is.
+// printWhatIf prints what limits would have refused. If now is not "", it says what the live limits would have refused.
 func (a *app) printWhatIf(r *whatif.Report, limits, now string) {
 	var pairs []string
 	if limits != "" {
 		pairs = append(pairs, "limits", limits)
 	}
 	pairs = append(pairs, "usage", fmt.Sprintf("%s windows of %s, %s to %s", r.Window, plural(r.Buckets, "bucket"), second(r.From), second(r.To)),
-		"refused then", plural(int(r.Then), "request"))
+		"recorded refusals", plural(int(r.Then), "request"))
 	if now != "" {
-		pairs = append(pairs, "as it is now", now)
+		pairs = append(pairs, "with live limits", now)
 	}
-	pairs = append(pairs, "would refuse", a.between(int64(r.Surely), int64(r.Perhaps))+" of these buckets something")
+	pairs = append(pairs, "with these limits", "requests refused in "+a.between(int64(r.Surely), int64(r.Perhaps))+" of these buckets")
 	a.out.Pairs(pairs...)
 	a.out.Println()
 	t := &term.Table{Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"}, Right: []int{1, 2, 3, 4, 5}}
@@ -175,7 +175,7 @@ func (a *app) printWhatIf(r *whatif.Report, limits, now string) {
 	}
 }
 
-// maxMoments is how many windows are listed.
+// maxMoments is the maximum number of windows that are listed.
 const maxMoments = 24
 
 func (a *app) printWhom(r *whatif.Report) {
@@ -200,5 +200,5 @@ func (a *app) printWhom(r *whatif.Report) {
 	a.out.Table(t)
 }
 
-// since is how far back so many days go.
+// since returns the time the given number of days ago.
 func since(days int) time.Time { return time.Now().AddDate(0, 0, -days) }

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) resourceCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "resource", Short: "What is spent on: the limits of whoever has none of their own"},
+	return group(&cobra.Command{Use: "resource", Short: "Manage limits of resources, for entities without limits of their own"},
 		a.resourceSetCmd(), a.resourceGetCmd(), a.resourceDeleteCmd(), a.resourceListCmd())
 }
 
@@ -18,14 +18,14 @@ func (a *app) resourceSetCmd() *cobra.Command {
 	var onUnavailable string
 	cmd := &cobra.Command{
 		Use:     "set RESOURCE",
-		Short:   "Set a resource's limits, in place of those before, or what is done when the store does not answer",
+		Short:   "Replace a resource's limits, or set what happens when the store does not answer",
 		Example: "  weir resource set gpt-4 -l rpm:100/min -l tpm:50K/min\n  weir resource set login --on-unavailable deny",
 		Args:    args("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.setLimits(cmd, weir.Scope{Resource: args[0]}, limits, onUnavailable)
 		},
 	}
-	limitFlag(cmd, &limits, "to set")
+	limitFlag(cmd, &limits, "to set, replacing all existing ones")
 	onUnavailableFlag(cmd, &onUnavailable)
 	return cmd
 }
@@ -45,7 +45,7 @@ func (a *app) resourceDeleteCmd() *cobra.Command {
 	var yes bool
 	return yesFlag(&cobra.Command{
 		Use:   "delete RESOURCE",
-		Short: "Delete a resource's limits, so that the system's apply",
+		Short: "Delete a resource's limits, so that the system's limits apply",
 		Args:  args("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.deleteLimits(cmd, weir.Scope{Resource: args[0]}, yes, fmt.Sprintf("the limits of resource %q", args[0]))

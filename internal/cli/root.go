@@ -1,4 +1,4 @@
-// Package cli is the weir command: one file for each command or group of commands.
+// Package cli implements the weir command, with one file for each command or group of commands.
 package cli
 
 import (
@@ -27,25 +27,25 @@ type app struct {
 
 	configFile, store, namespace, output string
 
-	timeout  time.Duration // of each call of the store
-	within   time.Duration // of each decision; 0: that of the limiter
+	timeout  time.Duration // of each store call
+	within   time.Duration // of each decision; 0 means the limiter's default
 	observer *weir.Observer
 
-	onUnavailable weir.Unavailable // of the limiter; "": its own
+	onUnavailable weir.Unavailable // for the limiter; "" means its default
 	instances     func() int
-	shares        func(store.Store) (weir.Shares, error) // nil: the limits are not shared
-	opened        store.Store                            // by open; the limiter's
+	shares        func(store.Store) (weir.Shares, error) // nil if the limits are not shared
+	opened        store.Store                            // the limiter's store, set by open
 	lastGood      func([]store.Key) (store.Got, bool)    // see weir.Config
-	late          func(why error) store.Store            // makes do without a store that does not answer; nil: nothing does
+	late          func(why error) store.Store            // returns a stand-in for a store that does not answer; nil for none
 
-	// started says that arguments, flags and configuration were fine. An error before is wrong usage.
+	// started is set once arguments, flags and configuration are valid. Any error before that is wrong usage.
 	started bool
 }
 
-// patience is how long a command that somebody has typed waits for the store.
+// patience is how long an interactive command waits for the store.
 const patience = 10 * time.Second
 
-// Main runs the command and returns its exit code. An interrupt ends it cleanly, a second one at once.
+// Main runs the command and returns its exit code. The first interrupt ends it cleanly, the second at once.
 func Main(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -74,21 +74,23 @@ func (a *app) root() *cobra.Command {
 		Short: "Distributed rate limits that never admit more than they allow",
 		Long: `weir limits how much an entity may spend on a resource, and never admits more.
 
-Every flag can be set in the environment and in weir.yaml, which is looked for here
-and then in the user's configuration folder. For the flags below, the variable is
-WEIR_STORE and the key store; for those of a command such as serve, WEIR_SERVE_HTTP
-and http under serve. A flag goes before the environment, that before the file.
+Every flag can also be set in the environment or in weir.yaml, which is read from the
+current folder or else from the user's configuration folder. For a flag below, such as
+--store, the variable is WEIR_STORE and the key is store. For a flag of a command, such
+as serve --http, the variable is WEIR_SERVE_HTTP and the key is http under serve. Flags
+override the environment, and the environment overrides the file.
 
 Stores:
-  disk:PATH      a folder with one file, made when something is first written to it;
+  disk:PATH      a folder with one file, created by the first write;
                  options: disk:PATH?mode=ahead|always|interval|off&interval=1s
   dynamodb://TABLE?region=R
-                 a DynamoDB table, for any number of processes: weir doctor --create-table
-                 makes it; more options: endpoint, profile, prefetch, max-shards, …
+                 a DynamoDB table, for any number of processes; create it with
+                 weir doctor --create-table; more options: endpoint, profile, prefetch,
+                 max-shards, …
   redis://HOST:PORT/DB
                  Redis 7 or later, or Valkey, for any number of processes; also rediss:,
                  unix:, redis+sentinel:, redis+cluster:, and the option prefix
-  memory:        this process's memory, for trying out
+  memory:        the memory of this process, for experiments
 
 Exit codes:
   0 done   1 failed   2 wrong usage   3 refused by a limit   4 not found
@@ -119,13 +121,13 @@ Exit codes:
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "read flags from `FILE` instead of weir.yaml")
 	flags.StringVar(&a.store, "store", "disk:./weir-data", "`URL` of the store")
-	flags.StringVar(&a.namespace, "namespace", weir.DefaultNamespace, "`NAME` of the isolated world to work in")
-	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT`: table, json or yaml")
+	flags.StringVar(&a.namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
+	flags.StringVarP(&a.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Decide:"},
 		&cobra.Group{ID: "set", Title: "Configure:"},
-		&cobra.Group{ID: "look", Title: "Look:"},
+		&cobra.Group{ID: "look", Title: "Inspect and test:"},
 		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
 	inGroup(root, "run", a.serveCmd(), a.aggregateCmd(), a.acquireCmd(), a.availableCmd(), a.waitCmd())
@@ -143,7 +145,7 @@ func inGroup(parent *cobra.Command, id string, cmds ...*cobra.Command) {
 	}
 }
 
-// group makes a command that only holds others: alone it prints its help, and what it does not know is wrong usage.
+// group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong usage.
 func group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(sub...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -161,7 +163,7 @@ func group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// args demands as many arguments as the usage line names, and says which is missing.
+// args requires exactly the named arguments, and its errors name the one that is missing.
 func args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -174,9 +176,9 @@ func args(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// as returns ctx with the name under which changes are audited: the user's.
+// as returns ctx with the user's name as the principal, under which changes are audited.
 func as(ctx context.Context) context.Context {
-	name := "uid " + strconv.Itoa(os.Getuid()) // in a container without an entry for it
+	name := "uid " + strconv.Itoa(os.Getuid()) // a container may have no name for it
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// serveFlags are the flags of serve, by topic; serve_TOPIC.go has each.
+// serveFlags are the flags of serve, grouped by topic. Each topic is in serve_TOPIC.go.
 type serveFlags struct {
 	http  httpFlags
 	grpc  grpcFlags
@@ -36,14 +36,14 @@ type serveFlags struct {
 // topic is a part of serve's flags.
 type topic interface {
 	bind(flags *pflag.FlagSet)
-	check() error // refuses, before anything is opened, what would be refused later
+	check() error // refuses invalid flags before anything is opened
 }
 
 func (f *serveFlags) topics() []topic {
 	return []topic{&f.http, &f.grpc, &f.auth, &f.tls, &f.limit, &f.decide, &f.cell, &f.backstop, &f.config, &f.envoy, &f.pprof, &f.metrics, &f.log, &f.notify}
 }
 
-// check refuses flags that are wrong in themselves, and those that are wrong together.
+// check refuses flags that are invalid on their own or in combination.
 func (f *serveFlags) check() error {
 	for _, t := range f.topics() {
 		if err := t.check(); err != nil {
@@ -57,7 +57,7 @@ func (f *serveFlags) check() error {
 	return f.grpc.checkListen(safe)
 }
 
-// part is something that serve runs beside the others: it ends when ctx does. When one fails, so do all.
+// part is a task that serve runs alongside the others until ctx ends. If one part fails, all end.
 type part func(ctx context.Context) error
 
 func (a *app) serveCmd() *cobra.Command {
@@ -65,11 +65,12 @@ func (a *app) serveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over HTTP and gRPC",
-		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until it is interrupted;
-then requests under way finish, and the store is written and closed. A store on disk belongs
-to one process: while this one runs, configure it over HTTP.
+		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until interrupted. It then
+finishes the requests in progress and writes and closes the store. Only one process can open a
+store on disk: while the server runs, configure the store over HTTP.
 
-Without --auth nobody is authenticated, and the addresses must be of this machine.`,
+Without --auth, requests are not authenticated, and the addresses must be loopback addresses
+unless you pass --insecure.`,
 		Example: `  weir serve --http 127.0.0.1:8080
   weir serve --http :8080 --auth tokens.yaml --tls-cert cert.pem --tls-key key.pem`,
 		Args: args(),
@@ -96,7 +97,7 @@ func (a *app) serve(ctx context.Context, flags *serveFlags) error {
 	if err != nil {
 		return err
 	}
-	// The addresses before the store: a port in use should not leave a new store behind.
+	// Listen before opening the store: if a port is in use, no new store should be left behind.
 	ln, err := flags.http.listen(ctx)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (a *app) serve(ctx context.Context, flags *serveFlags) error {
 		warnClear(log, ln, rpcs)
 	}
 
-	a.timeout = 0 // the limiter's default: others wait for the answer
+	a.timeout = 0 // the limiter's default, because callers wait for the answer
 	a.within = flags.decide.on(a.store)
 	a.onUnavailable, a.instances = weir.Unavailable(flags.backstop.onUnavailable), flags.backstop.count
 	if flags.cell.name != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// backstopFlags say what is answered while the store does not.
+// backstopFlags configure the answers while the store does not answer.
 type backstopFlags struct {
 	onUnavailable, instances string
 
@@ -24,8 +24,8 @@ type backstopFlags struct {
 }
 
 func (f *backstopFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.Local), "`WHAT` to answer while the store does not: local admits this server's share of the limits, deny refuses, allow admits everything; system set --on-unavailable goes before it")
-	flags.StringVar(&f.instances, "instances", "auto", "how many servers share the limits while the store does not answer: `N`; auto: by heartbeats in the store; dns:NAME: as many as the name has addresses, as a headless service's")
+	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.Local), "`ANSWER` while the store does not answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system set --on-unavailable overrides it")
+	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store does not answer: `N`, auto to count heartbeats in the store, or dns:NAME to count the addresses of a name, such as a headless service's")
 }
 
 func (f *backstopFlags) check() error {
@@ -38,12 +38,12 @@ func (f *backstopFlags) check() error {
 		return err
 	}
 	if strings.ContainsAny(f.name(), ":/, ") {
-		return usageError{fmt.Errorf("--instances %q must have a name alone, without a port or scheme", f.instances)}
+		return usageError{fmt.Errorf("--instances %q must have only a host name after dns:, without a port or scheme", f.instances)}
 	}
 	return nil
 }
 
-// name is whose addresses are counted; "" if none are.
+// name returns the name whose addresses are counted, or "" if none is.
 func (f *backstopFlags) name() string {
 	name, _ := strings.CutPrefix(f.instances, "dns:")
 	if name == f.instances {
@@ -60,7 +60,7 @@ func (f *backstopFlags) fixed() (int, error) {
 	return n, nil
 }
 
-// count returns how many servers there are, as far as is known.
+// count returns the number of servers, as far as it is known.
 func (f *backstopFlags) count() int {
 	if c := f.counter.Load(); c != nil {
 		return c.Count()
@@ -68,13 +68,13 @@ func (f *backstopFlags) count() int {
 	if n, err := f.fixed(); err == nil {
 		return n
 	}
-	return 1 // not counted yet, or nobody to count
+	return 1 // not counted yet, or nothing to count
 }
 
-// part counts the servers on a store; nil if there is nothing to count.
+// part returns the part that counts the servers on a store, or nil if there is nothing to count.
 func (f *backstopFlags) part(address string, st store.Store, log *slog.Logger) part {
 	scheme, _, _ := strings.Cut(address, ":")
-	if f.instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // which belong to one process
+	if f.instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // used by one process only
 		return nil
 	}
 	c := instances.New(st, log)

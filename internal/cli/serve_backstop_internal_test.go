@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Who counts the servers depends on the store, and on what --instances says.
+// How servers are counted depends on the store and on --instances.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		instances, store string
 		ok, counts       bool
-		before           int // anything is counted
+		before           int // before any server is counted
 	}{
 		{"auto", "redis://x", true, true, 1},
 		{"auto", "disk:x", true, false, 1},
@@ -19,7 +19,7 @@ func TestInstances(t *testing.T) {
 		{"dns:weir.svc", "dynamodb://x", true, true, 1},
 		{"dns:weir.svc", "memory:", true, false, 1},
 		{"dns:", "redis://x", false, false, 1},
-		{"dns:weir.svc:8080", "redis://x", false, false, 1}, // which never resolves
+		{"dns:weir.svc:8080", "redis://x", false, false, 1}, // never resolves
 		{"dns://weir.svc", "redis://x", false, false, 1},
 		{"0", "redis://x", false, false, 1},
 	} {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// cellFlags say which cell the process is of.
+// cellFlags say which cell the process belongs to.
 type cellFlags struct {
 	name     string
 	registry string
@@ -28,14 +28,14 @@ type cellFlags struct {
 }
 
 func (f *cellFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "cell", "", "`NAME` of the cell that shares its limits with others; see weir cell")
-	flags.StringVar(&f.registry, "cells", "", "`URL` of the store where the cells meet; no decision asks it")
-	flags.DurationVar(&f.beat, "cell-beat", time.Second, "`DURATION` between the beats by which the other cells know that this one is there")
+	flags.StringVar(&f.name, "cell", "", "`NAME` of the cell this server belongs to, which shares limits with other cells; see weir cell")
+	flags.StringVar(&f.registry, "cells", "", "`URL` of the store with the cells' registry; decisions never read it")
+	flags.DurationVar(&f.beat, "cell-beat", time.Second, "`DURATION` between the heartbeats that tell other cells that this one is alive")
 }
 
 func (f *cellFlags) check() error {
 	if (f.name == "") != (f.registry == "") {
-		return usageError{errors.New("--cell and --cells belong together: the cell's name, and the store where the cells meet")}
+		return usageError{errors.New("--cell and --cells must be used together: the cell's name, and the store with the cells' registry")}
 	}
 	if f.name == "" {
 		return nil
@@ -49,7 +49,7 @@ func (f *cellFlags) check() error {
 	return nil
 }
 
-// shares makes the cell's agent, on the store that the limiter is to have. It does nothing without a cell.
+// shares creates the cell's agent on the limiter's store. Without a cell it does nothing.
 func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
 	if f.name == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error
 	return f.agent, err
 }
 
-// observer counts what is offered to the cell, and what it admits.
+// observer counts the tokens offered to the cell and those that it admits.
 func (f *cellFlags) observer() *weir.Observer {
 	if f.name == "" {
 		return nil
@@ -81,7 +81,7 @@ func (f *cellFlags) observer() *weir.Observer {
 	}
 }
 
-// start begins to beat. It is to be ended with close.
+// start starts the agent's heartbeats. Call close to end them.
 func (f *cellFlags) start(ctx context.Context, lim *weir.Limiter, m *metrics.Metrics) error {
 	if f.agent == nil {
 		return nil
@@ -98,7 +98,7 @@ func (f *cellFlags) start(ctx context.Context, lim *weir.Limiter, m *metrics.Met
 func (f *cellFlags) close(log *slog.Logger) {
 	if f.agent != nil {
 		if err := f.agent.Close(); err != nil {
-			log.Warn("the cell's agent did not end well", slog.Any("error", err))
+			log.Warn("closing the cell's agent failed", slog.Any("error", err))
 		}
 	}
 	if f.opened != nil {
@@ -106,7 +106,7 @@ func (f *cellFlags) close(log *slog.Logger) {
 	}
 }
 
-// figures is how the cell stands, for metrics.
+// figures returns the cell's state, for metrics.
 func (f *cellFlags) figures() metrics.Cell {
 	s := f.agent.Status()
 	c := metrics.Cell{Name: f.name, Leads: s.Leads, Contact: s.Contact}

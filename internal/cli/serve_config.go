@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// configFlags say how a server learns what others change.
+// configFlags configure how a server learns of changes that others make.
 type configFlags struct {
 	poll  time.Duration
 	file  string
@@ -28,14 +28,14 @@ type configFlags struct {
 	queue string
 
 	known *configflow.Known
-	flow  *configflow.Flow // once the store is open
+	flow  *configflow.Flow // set once the store is open
 }
 
 func (f *configFlags) bind(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`TIME` between looks whether others have changed limits; 0: never, the caches expire in a minute")
-	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to go by when the store does not answer; with --lease-key also to start without it")
-	flags.StringVar(&f.from, "config-from", "", "bring the configuration of the store at `URL` to this one, such as dynamodb://weir to the Redis of a cell")
-	flags.StringVar(&f.queue, "config-queue", "", "with --config-from: `URL` of the SQS queue that tells what changed")
+	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`DURATION` between checks for limits that others have changed; 0 turns the checks off, and caches expire within a minute")
+	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to use when the store does not answer; with --lease-key the server can also start without the store")
+	flags.StringVar(&f.from, "config-from", "", "copy the configuration of the store at `URL` to this store, such as from dynamodb://weir to a cell's Redis")
+	flags.StringVar(&f.queue, "config-queue", "", "with --config-from: `URL` of the SQS queue that announces changes")
 }
 
 func (f *configFlags) check() error {
@@ -45,14 +45,14 @@ func (f *configFlags) check() error {
 	case f.poll == 0 && f.file != "":
 		return usageError{errors.New("--config-file needs --config-poll")}
 	case f.queue != "" && f.from == "":
-		return usageError{errors.New("--config-queue goes with --config-from")}
+		return usageError{errors.New("--config-queue needs --config-from")}
 	case f.queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
 		return usageError{fmt.Errorf("--config-queue %q is not a URL such as https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.queue)}
 	}
 	return nil
 }
 
-// open reads the file, before the store is opened.
+// open reads --config-file, before the store is opened.
 func (f *configFlags) open(address string, log *slog.Logger) {
 	if f.file == "" {
 		return
@@ -64,8 +64,7 @@ func (f *configFlags) open(address string, log *slog.Logger) {
 	f.known = known
 }
 
-// nameOf returns what a store's address says of which it is, and not how it is reached: without credentials
-// and endpoint.
+// nameOf returns the part of a store's address that identifies the store, without credentials and endpoint.
 func nameOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -77,7 +76,7 @@ func nameOf(address string) string {
 	return u.String()
 }
 
-// lastGood is the limiter's, or nil.
+// lastGood returns the function for weir.Config.LastGood, or nil.
 func (f *configFlags) lastGood() func([]store.Key) (store.Got, bool) {
 	if f.known == nil {
 		return nil
@@ -85,33 +84,33 @@ func (f *configFlags) lastGood() func([]store.Key) (store.Got, bool) {
 	return f.known.LastGood
 }
 
-// late is how to start without the store: if a file says what the limits were, and the key of lease ids need not be asked
-// of the store.
+// late returns how to start without the store, or nil if that is impossible. It needs limits in the file, and a key for
+// lease ids that does not come from the store.
 func (f *configFlags) late(address string, key bool, log *slog.Logger) func(error) store.Store {
 	if f.known == nil || f.known.At().IsZero() || !key {
 		return nil
 	}
 	return func(why error) store.Store {
-		log.Warn("the store does not answer: the limits are those of the file", slog.Any("error", why), slog.Time("as_of", f.known.At()), slog.String("file", f.file))
+		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why), slog.Time("as_of", f.known.At()), slog.String("file", f.file))
 		return configflow.OpenLate(func() (store.Store, error) { return openStore(address, create) }, why, log)
 	}
 }
 
-// observer has records that cannot be used counted, and told of.
+// observer counts and reports records that cannot be used.
 func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
 	return &weir.Observer{Unreadable: func(ctx context.Context, e weir.UnreadableEvent) {
 		if f.flow != nil {
 			f.flow.Unreadable(ctx, e)
 			return
 		}
-		log.ErrorContext(ctx, "a record cannot be used: what was known before serves on", slog.Any("error", e.Err))
+		log.ErrorContext(ctx, "a record cannot be used: the last known one stays in use", slog.Any("error", e.Err))
 	}}
 }
 
-// parts are what runs beside the server.
+// parts returns what runs alongside the server, and a function to call at the end.
 func (f *configFlags) parts(ctx context.Context, lim *weir.Limiter, st store.Store, m *metrics.Metrics, log *slog.Logger) (parts []part, done func(), err error) {
 	done = func() {}
-	if _, embedded := st.(store.Immediate); f.poll > 0 && !embedded { // nobody else writes to that
+	if _, embedded := st.(store.Immediate); f.poll > 0 && !embedded { // no other process writes to an embedded store
 		f.flow = configflow.New(configflow.Config{Limiter: lim, Store: st, Known: f.known, Poll: f.poll, Log: log})
 		m.WatchConfig(func() metrics.ConfigFlow {
 			s := f.flow.Status()
@@ -126,7 +125,7 @@ func (f *configFlags) parts(ctx context.Context, lim *weir.Limiter, st store.Sto
 	if err != nil {
 		return nil, done, fmt.Errorf("--config-from: %w", err)
 	}
-	done = func() { _ = source.Close() } // it was only read
+	done = func() { _ = source.Close() } // it was only read from
 	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: log})
 	m.WatchMirror(func() (age time.Duration) { return mirror.Status().Age })
 	parts = append(parts, mirror.Run)
@@ -142,7 +141,7 @@ func (f *configFlags) parts(ctx context.Context, lim *weir.Limiter, st store.Sto
 	return append(parts, consumer.Run), done, nil
 }
 
-// queueClient returns a client for the region that the queue's URL names, or the environment's.
+// queueClient returns a client for the region in the queue's URL, or else the environment's region.
 func queueClient(ctx context.Context, queue string) (*sqs.Client, error) {
 	var with []func(*awsconfig.LoadOptions) error
 	if u, err := url.Parse(queue); err == nil {

@@ -2,7 +2,7 @@ package cli
 
 import "testing"
 
-// A file of last known limits says of which store they are, and no secret.
+// The file of last known limits names its store, and contains no secret.
 func TestNameOf(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

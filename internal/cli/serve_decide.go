@@ -8,25 +8,26 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// decideFlags say how long a decision may take.
+// decideFlags configure how long a decision may take.
 type decideFlags struct{ within time.Duration }
 
-// How long a decision may take unless something else is said. Envoy waits for 20 ms, unless it is told to wait longer.
+// How long a decision may take by default. Envoy waits 20 ms unless it is configured to wait longer.
 const (
 	decideFast = 12 * time.Millisecond
-	// decideDurable is for stores whose decisions may wait for something to be durable: an entity's first on disk for
-	// two writes of the file, all on DynamoDB for a round trip. With less, a busy disk would be taken for a broken one.
+	// decideDurable is for stores whose decisions may wait for a durable write: on disk, an entity's first decision
+	// waits for two file writes; on DynamoDB, every decision waits for a round trip. With a shorter time, a busy disk
+	// would be taken for a broken one.
 	decideDurable = 60 * time.Millisecond
-	storeTimeout  = time.Second // of the limiter
+	storeTimeout  = time.Second // the limiter's default
 )
 
 func (f *decideFlags) bind(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.within, "decide-within", 0, "`DURATION` after which on_unavailable answers instead of the store; not set: 60ms, in memory: 12ms")
+	flags.DurationVar(&f.within, "decide-within", 0, "`DURATION` after which on_unavailable answers instead of the store (default 60ms for disk and DynamoDB, otherwise 12ms)")
 }
 
 func (f *decideFlags) check() error {
 	if f.within < 0 || f.within > storeTimeout {
-		return usageError{fmt.Errorf("--decide-within %s must be at most %s, and positive", f.within, storeTimeout)}
+		return usageError{fmt.Errorf("--decide-within %s must be positive and at most %s", f.within, storeTimeout)}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/rls"
 )
 
-// envoyFlags say how Envoy's rate limit service is served.
+// envoyFlags configure Envoy's rate limit service.
 type envoyFlags struct {
 	on      bool
 	mapping string
@@ -24,19 +24,19 @@ type envoyFlags struct {
 }
 
 func (f *envoyFlags) bind(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "envoy", true, "serve Envoy's rate limit service, too, where gRPC is served")
-	flags.StringVar(&f.mapping, "envoy-mapping", "", "`FILE` that says what Envoy's domains and descriptors stand for; not set: the built-in rule")
-	flags.StringVar(&f.body, "envoy-body", "", "`TEXT` that a client gets whom Envoy refuses")
+	flags.BoolVar(&f.on, "envoy", true, "also serve Envoy's rate limit service on the gRPC address")
+	flags.StringVar(&f.mapping, "envoy-mapping", "", "`FILE` that maps Envoy's domains and descriptors to limits (default the built-in rule)")
+	flags.StringVar(&f.body, "envoy-body", "", "`TEXT` of the response body that Envoy sends with a refusal")
 }
 
 func (f *envoyFlags) check() error {
 	if !f.on && (f.mapping != "" || f.body != "") {
-		return usageError{errors.New("--envoy-mapping and --envoy-body go with --envoy")}
+		return usageError{errors.New("--envoy-mapping and --envoy-body need --envoy")}
 	}
 	return nil
 }
 
-// open reads the mapping, and follows its file from then on: one that is bad later leaves it as it was.
+// open reads the mapping and then follows its file. If the file becomes invalid, the last valid mapping stays in use.
 func (f *envoyFlags) open(log *slog.Logger) (func() *rls.Mapping, error) {
 	if !f.on || f.mapping == "" {
 		return func() *rls.Mapping { return nil }, nil
@@ -44,7 +44,7 @@ func (f *envoyFlags) open(log *slog.Logger) (func() *rls.Mapping, error) {
 	v, err := reload.Open(
 		func() (*rls.Mapping, error) { return readMapping(f.mapping) },
 		func(err error) {
-			log.Error("the mapping of Envoy's descriptors stays as it was", slog.String("file", f.mapping), slog.Any("error", err))
+			log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use", slog.String("file", f.mapping), slog.Any("error", err))
 		},
 		f.mapping,
 	)
@@ -60,13 +60,13 @@ func readMapping(path string) (*rls.Mapping, error) {
 		return nil, err
 	}
 	if len(src) != 1 {
-		return nil, usageError{fmt.Errorf("%s is a folder: a mapping is one file", path)}
+		return nil, usageError{fmt.Errorf("%s is a folder: a mapping is a single file", path)}
 	}
 	m, err := rls.ReadMapping(src[0])
 	return m, err
 }
 
-// service returns what answers Envoy, nil if it is off.
+// service returns the service for Envoy, or nil if it is off.
 func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *rls.Mapping, within time.Duration, log *slog.Logger) (*rls.Service, error) {
 	if !f.on {
 		return nil, nil //nolint:nilnil // a nil service is none

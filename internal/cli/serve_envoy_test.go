@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// envoyAsk asks as Envoy does, writes the answer to the file answer, and demands a code, of gRPC or else of the answer:
-// envoy-ask CODE ADDRESS JSON [TOKENFILE].
+// envoyAsk sends a request as Envoy does, writes the answer to the file answer, and checks the code, either gRPC's or the
+// answer's: envoy-ask CODE ADDRESS JSON [TOKENFILE].
 func envoyAsk(ts *testscript.TestScript, _ bool, args []string) {
 	var in rlsv3.RateLimitRequest
 	ts.Check(protojson.Unmarshal([]byte(args[2]), &in))
@@ -26,7 +26,7 @@ func envoyAsk(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 3 {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(ts.ReadFile(args[3])))
 	}
-	out, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &in, grpc.WaitForReady(true)) // it may still be starting
+	out, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &in, grpc.WaitForReady(true)) // the server may still be starting
 	got := out.GetOverallCode().String()
 	if err != nil {
 		got = status.Code(err).String()

@@ -15,18 +15,18 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// grpcFlags say where gRPC is served.
+// grpcFlags configure where gRPC is served.
 type grpcFlags struct{ address string }
 
 func (f *grpcFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081", "`HOST:PORT` to serve gRPC on; port 0 takes a free one; off: it is not served")
+	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081", "`HOST:PORT` to serve gRPC on; port 0 picks a free port; off turns gRPC off")
 }
 
 func (f *grpcFlags) check() error { return nil }
 
 func (f *grpcFlags) off() bool { return f.address == "" || f.address == "off" }
 
-// checkListen refuses an address as HTTP's is refused.
+// checkListen refuses the same addresses as for HTTP.
 func (f *grpcFlags) checkListen(safe bool) error {
 	if f.off() {
 		return nil
@@ -39,7 +39,7 @@ func (f *grpcFlags) checkListen(safe bool) error {
 	return err
 }
 
-// listen takes the address at once. It returns nil if gRPC is off.
+// listen opens the address at once. It returns nil if gRPC is off.
 func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
 	if f.off() {
 		return nil, nil //nolint:nilnil // nil is no listener
@@ -51,7 +51,7 @@ func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// part returns what serves gRPC, configured as HTTP is, with services beside the native one.
+// part returns the part that serves gRPC, configured like HTTP, with services beside the native one.
 func (f *grpcFlags) part(ln net.Listener, as *server.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
 	srv, err := rpc.New(rpc.Config{
 		Limiter: as.Limiter, Book: as.Book, TLS: as.TLS, Watch: as.Watch, Log: as.Log, Services: services,

@@ -16,7 +16,7 @@ import (
 )
 
 // grpcAcquire spends tokens over gRPC: grpc-acquire CODE ADDRESS REQUEST [TOKENFILE], with the request as JSON. The
-// response is in the file "answer".
+// response is written to the file "answer".
 func grpcAcquire(ts *testscript.TestScript, _ bool, args []string) {
 	var in weirv1.AcquireRequest
 	ts.Check(protojson.Unmarshal([]byte(args[2]), &in))
@@ -27,7 +27,7 @@ func grpcAcquire(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 3 {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(ts.ReadFile(args[3])))
 	}
-	out, err := weirv1.NewLimiterClient(conn).Acquire(ctx, &in, grpc.WaitForReady(true)) // it may still be starting
+	out, err := weirv1.NewLimiterClient(conn).Acquire(ctx, &in, grpc.WaitForReady(true)) // the server may still be starting
 	if got := status.Code(err).String(); got != args[0] {
 		ts.Fatalf("got %s: %v", got, err)
 	}

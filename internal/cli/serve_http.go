@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// httpFlags say where HTTP is served, and how leases are.
+// httpFlags configure where HTTP is served, and the leases.
 type httpFlags struct {
 	address       string
 	hosts         []string
@@ -24,12 +24,12 @@ type httpFlags struct {
 }
 
 func (f *httpFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "http", "127.0.0.1:8080", "`HOST:PORT` to listen on; port 0 takes a free one")
-	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`HOST` that requests may name; without --auth this machine's names are allowed, with it all")
-	flags.BoolVar(&f.insecure, "insecure", false, "listen beyond this machine although nobody is authenticated")
-	flags.StringVar(&f.leaseKey, "lease-key", "", "`SECRET` that signs lease ids, better set in WEIR_SERVE_LEASE_KEY; not set: the store's")
-	flags.DurationVar(&f.leaseTTL, "lease-ttl", 10*time.Minute, "`DURATION` for which a lease can be adjusted and rolled back")
-	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "send X-RateLimit headers too")
+	flags.StringVar(&f.address, "http", "127.0.0.1:8080", "`HOST:PORT` to serve HTTP on; port 0 picks a free port")
+	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`HOST` name that requests may use; repeatable (default this machine's names without --auth, all names with it)")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow other machines to connect without authentication")
+	flags.StringVar(&f.leaseKey, "lease-key", "", "`SECRET` that signs lease ids; preferably set WEIR_SERVE_LEASE_KEY instead (default a key kept in the store)")
+	flags.DurationVar(&f.leaseTTL, "lease-ttl", 10*time.Minute, "`DURATION` for which a lease can be adjusted or rolled back")
+	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also send X-RateLimit headers")
 }
 
 func (f *httpFlags) check() error {
@@ -50,11 +50,11 @@ func (f *httpFlags) listen(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// thisMachine are the names under which everybody reaches it.
+// thisMachine are the names that always refer to this machine.
 var thisMachine = []string{"localhost", "127.0.0.1", "::1"}
 
-// apply sets the topic's part of a server's configuration. Where nobody is authenticated, only names of this machine
-// are answered to: a page whose host name was made to lead here has another.
+// apply sets the topic's part of a server's configuration. Without authentication, the server answers only requests for
+// names of this machine, which stops DNS rebinding: a malicious page's requests carry another host name.
 func (f *httpFlags) apply(cfg *server.Config, at net.Addr, authenticated bool) {
 	cfg.LeaseTTL, cfg.LegacyHeaders = f.leaseTTL, f.legacyHeaders
 	if f.leaseKey != "" {
@@ -67,7 +67,7 @@ func (f *httpFlags) apply(cfg *server.Config, at net.Addr, authenticated bool) {
 	}
 }
 
-// loopback reports whether an address can only be reached from this machine.
+// loopback reports whether an address can be reached only from this machine.
 func loopback(at net.Addr) bool {
 	tcp, ok := at.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// limitFlags bound what the server itself takes on.
+// limitFlags bound the load that the server itself accepts.
 type limitFlags struct{ connections, inflight int }
 
 func (f *limitFlags) bind(flags *pflag.FlagSet) {
-	flags.IntVar(&f.connections, "max-connections", server.DefaultConnections, "`N` connections at once; more are refused")
-	flags.IntVar(&f.inflight, "max-inflight", server.DefaultInflight, "`N` requests at once, and N that wait for tokens, and N streams; more are refused with 503")
+	flags.IntVar(&f.connections, "max-connections", server.DefaultConnections, "accept at most `N` connections at once; refuse more")
+	flags.IntVar(&f.inflight, "max-inflight", server.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
 }
 
 func (f *limitFlags) check() error {

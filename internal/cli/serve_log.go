@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// logFlags say how serve logs: one line for each trouble, none for each request unless they are asked for.
+// logFlags configure the log: one line for each problem, and one for each request only with --log-requests.
 type logFlags struct {
 	format, level string
 	requests      bool
 }
 
 func (f *logFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.format, "log-format", "text", "`FORMAT` of the log: text or json")
-	flags.StringVar(&f.level, "log-level", "info", "`LEVEL` from which on is logged: debug, info, warn or error")
+	flags.StringVar(&f.format, "log-format", "text", "log `FORMAT`: text or json")
+	flags.StringVar(&f.level, "log-level", "info", "minimum `LEVEL` to log: debug, info, warn or error")
 	flags.BoolVar(&f.requests, "log-requests", false, "log a line for each request")
 }
 
@@ -30,10 +30,10 @@ func (f *logFlags) check() error {
 	return nil
 }
 
-// logger returns the log. It is to be called after check.
+// logger returns the log. Call it after check.
 func (f *logFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(f.level)) // checked
+	_ = level.UnmarshalText([]byte(f.level)) // already checked
 	opts := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// metricsFlags say what is measured, and where it can be had.
+// metricsFlags configure metrics and traces, and where they are served or sent.
 type metricsFlags struct {
 	address    string
 	resources  int
@@ -30,18 +30,18 @@ type metricsFlags struct {
 }
 
 func (f *metricsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "metrics", "", "`HOST:PORT` to serve /metrics on without a token, beside the main address, where it needs one")
-	flags.IntVar(&f.resources, "metrics-resources", 100, "`N` resources, and N names of limits, that metrics tell apart; the rest is other")
-	flags.IntVar(&f.namespaces, "metrics-namespaces", 0, "`N` namespaces that metrics tell apart; 0: they have no such label")
-	flags.StringVar(&f.otlp, "otlp-endpoint", "", "`URL` to send traces to by OTLP over HTTP, as in http://127.0.0.1:4318; or set OTEL_EXPORTER_OTLP_ENDPOINT")
-	flags.Float64Var(&f.ratio, "trace-ratio", 0.01, "`SHARE` of requests that are traced, other than those whose traceparent says; between 0 and 1")
+	flags.StringVar(&f.address, "metrics", "", "also serve /metrics on `HOST:PORT`, without a token; the main address requires one with --auth")
+	flags.IntVar(&f.resources, "metrics-resources", 100, "maximum `N` resources and N limit names with metrics of their own; the rest is counted as other")
+	flags.IntVar(&f.namespaces, "metrics-namespaces", 0, "maximum `N` namespaces with metrics of their own; 0 means no namespace label")
+	flags.StringVar(&f.otlp, "otlp-endpoint", "", "`URL` to send traces to with OTLP over HTTP, such as http://127.0.0.1:4318; or set OTEL_EXPORTER_OTLP_ENDPOINT")
+	flags.Float64Var(&f.ratio, "trace-ratio", 0.01, "`SHARE` of requests to trace, between 0 and 1, if their traceparent does not decide")
 	f.flags = flags
 }
 
 func (f *metricsFlags) check() error {
 	if f.address != "" {
 		if _, _, err := net.SplitHostPort(f.address); err != nil {
-			return usageError{fmt.Errorf("--metrics %q is not HOST:PORT, as in 127.0.0.1:9090", f.address)}
+			return usageError{fmt.Errorf("--metrics %q is not HOST:PORT, such as 127.0.0.1:9090", f.address)}
 		}
 	}
 	switch u, err := url.Parse(f.otlp); {
@@ -57,7 +57,7 @@ func (f *metricsFlags) check() error {
 	return nil
 }
 
-// open returns what measures from now on. It is to be ended with close.
+// open starts measuring. Call close to end it.
 func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (*metrics.Metrics, error) {
 	if f.otlp != "" || metrics.TracingWanted() {
 		cfg := metrics.TracingConfig{Endpoint: f.otlp, Ratio: f.ratio, Version: build().Version, Log: log}
@@ -74,7 +74,7 @@ func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (*metrics.Met
 	})
 }
 
-// close sends the spans that were not sent yet, if that is soon done.
+// close sends the remaining spans, unless that takes too long.
 func (f *metricsFlags) close(m *metrics.Metrics, log *slog.Logger) {
 	m.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -84,7 +84,7 @@ func (f *metricsFlags) close(m *metrics.Metrics, log *slog.Logger) {
 	}
 }
 
-// listen takes the address of the scrapes at once. It returns nil if there is none.
+// listen opens the address for scrapes at once. It returns nil if there is none.
 func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (part, error) {
 	if f.address == "" {
 		return nil, nil
@@ -96,7 +96,7 @@ func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (part, er
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
 	var h http.Handler = mux
-	if loopback(ln.Addr()) { // else who may come is the network's business, and under which name
+	if loopback(ln.Addr()) { // on other addresses, the network controls access
 		host, _, _ := net.SplitHostPort(f.address)
 		h = server.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/metrics"
 )
 
-// A page whose host name leads to this machine cannot read the metrics.
+// A web page whose host name resolves to this machine cannot read the metrics.
 func TestMetricsHost(t *testing.T) {
 	t.Parallel()
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/internal/notify"
 )
 
-// notifyFlags say who is told of limits that are near their end.
+// notifyFlags configure notifications about limits that are nearly used up.
 type notifyFlags struct {
 	url        string
 	secret     string
@@ -25,26 +25,26 @@ type notifyFlags struct {
 }
 
 func (f *notifyFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "webhook", "", "`URL` to tell of limits that are near their end, or refuse for the first time in an hour")
-	flags.StringVar(&f.secretFile, "webhook-secret-file", "", "`FILE` of the secret that signs what the webhook gets")
-	flags.StringVar(&f.secret, "webhook-secret", "", "the `SECRET` itself, better set in WEIR_SERVE_WEBHOOK_SECRET")
-	flags.BoolVar(&f.insecure, "webhook-insecure", false, "allow a webhook beyond this machine without https")
-	flags.BoolVar(&f.log, "log-near-limit", false, "log what the webhook is told, or would be")
+	flags.StringVar(&f.url, "webhook", "", "`URL` to notify when a limit is nearly used up, or refuses for the first time in an hour")
+	flags.StringVar(&f.secretFile, "webhook-secret-file", "", "`FILE` with the secret that signs webhook requests")
+	flags.StringVar(&f.secret, "webhook-secret", "", "`SECRET` that signs webhook requests; preferably set WEIR_SERVE_WEBHOOK_SECRET instead")
+	flags.BoolVar(&f.insecure, "webhook-insecure", false, "allow a webhook on another machine without https")
+	flags.BoolVar(&f.log, "log-near-limit", false, "log near-limit events, with or without a webhook")
 }
 
 func (f *notifyFlags) check() error {
 	switch {
 	case f.url == "" && (f.secretFile != "" || f.insecure):
-		return usageError{errors.New("--webhook-secret-file and --webhook-insecure go with --webhook")}
+		return usageError{errors.New("--webhook-secret-file and --webhook-insecure need --webhook")}
 	case f.url != "" && f.secret == "" && f.secretFile == "":
 		return usageError{errors.New("--webhook needs a secret: give --webhook-secret-file, or set WEIR_SERVE_WEBHOOK_SECRET")}
 	case f.secret != "" && f.secretFile != "":
-		return usageError{errors.New("give one of --webhook-secret-file and --webhook-secret")}
+		return usageError{errors.New("use only one of --webhook-secret-file and --webhook-secret")}
 	}
 	return nil
 }
 
-// open returns what sends from now on, nil if nothing is to be sent. It is to be ended with close.
+// open returns the webhook, or nil if there is none. Call close to end it.
 func (f *notifyFlags) open(log *slog.Logger) (*notify.Webhook, error) {
 	if f.url == "" {
 		return nil, nil //nolint:nilnil // a nil webhook is none
@@ -60,7 +60,7 @@ func (f *notifyFlags) open(log *slog.Logger) (*notify.Webhook, error) {
 	return notify.New(notify.Config{URL: f.url, Insecure: f.insecure, Secret: secret, Log: log, UserAgent: "weir/" + build().Version})
 }
 
-// observer tells the webhook and the log, and nobody where there is neither.
+// observer passes near-limit events to the webhook and the log, if there are any.
 func (f *notifyFlags) observer(hook *notify.Webhook, log *slog.Logger) *weir.Observer {
 	var sent, logged *weir.Observer
 	if hook != nil {
@@ -72,7 +72,7 @@ func (f *notifyFlags) observer(hook *notify.Webhook, log *slog.Logger) *weir.Obs
 	return weir.JoinObservers(sent, logged)
 }
 
-// close sends what waits, if that is soon done.
+// close sends the waiting events, unless that takes too long.
 func (f *notifyFlags) close(hook *notify.Webhook, log *slog.Logger) {
 	if hook == nil {
 		return

@@ -14,11 +14,11 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// pprofFlags say where profiles can be had. They show what is in memory: never beyond this machine.
+// pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other machines.
 type pprofFlags struct{ address string }
 
 func (f *pprofFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "pprof", "", "`HOST:PORT` of this machine to serve Go profiles on, as in 127.0.0.1:6060")
+	flags.StringVar(&f.address, "pprof", "", "loopback `HOST:PORT` to serve Go profiles on, such as 127.0.0.1:6060")
 }
 
 func (f *pprofFlags) check() error {
@@ -26,12 +26,12 @@ func (f *pprofFlags) check() error {
 		return nil
 	}
 	if err := server.CheckListen(f.address, false); err != nil {
-		return usageError{fmt.Errorf("--pprof %q must be HOST:PORT of this machine, as in 127.0.0.1:6060", f.address)}
+		return usageError{fmt.Errorf("--pprof %q must be a loopback HOST:PORT of this machine, such as 127.0.0.1:6060", f.address)}
 	}
 	return nil
 }
 
-// listen takes the address at once. It returns nil if there is none.
+// listen opens the address at once. It returns nil if there is none.
 func (f *pprofFlags) listen(ctx context.Context) (part, error) {
 	if f.address == "" {
 		return nil, nil
@@ -48,7 +48,7 @@ func (f *pprofFlags) listen(ctx context.Context) (part, error) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return func(ctx context.Context) error {
 		hs := &http.Server{Handler: server.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
-		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // a profile under way is nothing to wait for
+		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // do not wait for a profile in progress
 		defer stop()
 		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -13,35 +13,36 @@ import (
 	"github.com/weirlimits/weir/internal/reload"
 )
 
-// tlsFlags say how connections are secured, those of HTTP and of gRPC alike.
+// tlsFlags configure TLS, for HTTP and gRPC alike.
 type tlsFlags struct{ cert, key, clientCA string }
 
 func (f *tlsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and those between it and its root, in PEM; read again when it changes")
-	flags.StringVar(&f.key, "tls-key", "", "`FILE` with the certificate's key, in PEM; read again when it changes")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`FILE` with the roots of the certificates that clients must have, in PEM; tokens are asked for all the same")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
+	flags.StringVar(&f.key, "tls-key", "", "PEM `FILE` with the certificate's key; reloaded when it changes")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "PEM `FILE` with the roots for client certificates, which clients must then present, in addition to tokens")
 }
 
 func (f *tlsFlags) check() error {
 	switch {
 	case (f.cert == "") != (f.key == ""):
-		return usageError{errors.New("--tls-cert and --tls-key go together")}
+		return usageError{errors.New("--tls-cert and --tls-key must be used together")}
 	case f.clientCA != "" && f.cert == "":
 		return usageError{errors.New("--tls-client-ca needs --tls-cert and --tls-key")}
 	}
 	return nil
 }
 
-// config returns how to secure connections, nil if they are not. A change of the files is in force within a second;
-// when they are bad later, what was read stays and the log says so.
+// config returns the TLS configuration, or nil for no TLS. Changed files take effect within a second. If they become
+// invalid, the last valid ones stay in use and the log says so.
 //
-// It leaves the protocol to who serves. TLS 1.2 is the least because Envoy, as a client, goes no further by default.
+// The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses as
+// a client by default.
 func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	if f.cert == "" {
 		return nil, nil //nolint:nilnil // nil is no TLS
 	}
 	failed := func(err error) {
-		log.Error("TLS files cannot be used: those read before stay", slog.Any("error", err))
+		log.Error("TLS files cannot be used: the last valid ones stay in use", slog.Any("error", err))
 	}
 	pair, err := reload.Open(f.pair, failed, f.cert, f.key)
 	if err != nil {
@@ -58,7 +59,7 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// crypto/tls verifies against roots that cannot change; here they can, also for a session that is resumed.
+	// ClientCAs cannot change at run time; these roots can. VerifyConnection also checks resumed sessions.
 	cfg.ClientAuth = tls.RequireAnyClientCert
 	cfg.VerifyConnection = func(c tls.ConnectionState) error { return verifyClient(c, roots.Get()) }
 	return cfg, nil
@@ -67,7 +68,7 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 func (f *tlsFlags) pair() (*tls.Certificate, error) {
 	c, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and belong together", f.cert, f.key, err)
+		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.cert, f.key, err)
 	}
 	return &c, nil
 }
@@ -79,7 +80,7 @@ func (f *tlsFlags) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read --tls-client-ca: %s holds no certificate in PEM", f.clientCA)
+		return nil, fmt.Errorf("read --tls-client-ca: %s contains no PEM certificate", f.clientCA)
 	}
 	return pool, nil
 }

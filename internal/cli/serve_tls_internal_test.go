@@ -37,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign signs a template, or has it sign itself if the authority is new.
+// sign signs a template; a new authority signs itself.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,7 +61,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certif
 	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// issue returns a certificate for a use, in PEM, and its key.
+// issue returns a certificate for the given use, in PEM, and its key.
 func (a *authority) issue(t *testing.T, name string, use x509.ExtKeyUsage) (cert, key []byte) {
 	t.Helper()
 	_, k, cert := a.sign(t, &x509.Certificate{
@@ -90,7 +90,7 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-// tlsFixture is the files of a server.
+// tlsFixture holds the files of a server.
 type tlsFixture struct {
 	tlsFlags
 	server, clients *authority
@@ -132,7 +132,7 @@ func (f *tlsFixture) open(t *testing.T) *tls.Config {
 	return cfg
 }
 
-// connect shakes hands and returns what the client knows then, or what either side had against it.
+// connect performs the handshake and returns the client's connection state, or the error of either side.
 func (f *tlsFixture) connect(t *testing.T, cfg, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", cfg)
@@ -147,7 +147,7 @@ func (f *tlsFixture) connect(t *testing.T, cfg, client *tls.Config) (tls.Connect
 			ended <- err
 			return
 		}
-		_, err = s.Write([]byte("x")) // which shakes hands
+		_, err = s.Write([]byte("x")) // performs the handshake
 		ended <- err
 		_ = s.Close()
 	}()
@@ -190,7 +190,7 @@ func TestTLSRenewed(t *testing.T) {
 		if err := reach("two"); err != nil || !strings.Contains(f.log.String(), "stay") {
 			t.Errorf("after it was spoilt: %v, logged %s", err, f.log.String())
 		}
-		if _, err := f.connect(t, cfg, &tls.Config{ServerName: "two", MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // what is to be refused
+		if _, err := f.connect(t, cfg, &tls.Config{ServerName: "two", MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // it must be refused
 			t.Error("TLS 1.1 is taken")
 		}
 	})
@@ -217,7 +217,7 @@ func TestClientCertificates(t *testing.T) {
 	})
 }
 
-// TestClientRootsChanged: a root that is gone opens no door, nor does a session from before.
+// TestClientRootsChanged: certificates of a removed root are refused, and so are sessions from before the removal.
 func TestClientRootsChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestTLSErrors(t *testing.T) {
 	}
 	other := newTLS(t)
 	f.cert = other.cert
-	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "belong together") {
+	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "match each other") {
 		t.Errorf("pair: got %v", err)
 	}
 	none := new(tlsFlags)

@@ -28,15 +28,15 @@ func (a *app) simulateCmd() *cobra.Command {
 	var flags *simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate [SCENARIO]",
-		Short: "Try a fleet of processes on a table, in virtual time",
-		Long: `Simulates processes that share limits over a table in DynamoDB, in virtual time, and
-reports what was admitted against what the limits allow, what it cost in calls, write
-units and money, and what was answered without the table. Nothing is called or written.
-The same seed has the same outcome.
+		Short: "Simulate a fleet of processes on a table, in virtual time",
+		Long: `Simulates, in virtual time, processes that share limits through a DynamoDB table. Reports
+what was admitted compared with what the limits allow, the cost in calls, write units and
+money, and how many decisions were made without the table. The simulation calls and writes
+nothing. The same seed gives the same result.
 
 Scenarios:
 ` + about.String() + `
-Without one it is steady. Flags change what the scenario says.`,
+The default scenario is steady. Flags override the scenario's settings.`,
 		Example: `  weir simulate outage
   weir simulate hot-key --processes 5000 --max-shards 1
   weir simulate steady --limit rpm:600/min --outage 20s-30s --on-unavailable deny
@@ -48,14 +48,14 @@ Without one it is steady. Flags change what the scenario says.`,
 		},
 	}
 	flags = newSimulateFlags(cmd.Flags())
-	cmd.Flags().StringVar(&prices, "prices", "", "`FILE` with prices, as weir cost prices prints them")
+	cmd.Flags().StringVar(&prices, "prices", "", "`FILE` with prices, in the format of weir cost prices")
 	return cmd
 }
 
-// simulation is a report with what it comes to.
+// simulation is a report with its cost.
 type simulation struct {
 	*simulate.Report
-	Cost *cost.Estimate `json:"cost"` // nil if nothing was asked
+	Cost *cost.Estimate `json:"cost"` // nil if there were no decisions
 }
 
 func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags, priceFile string) error {
@@ -65,7 +65,7 @@ func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags, p
 	}
 	cfg, ok := simulate.Named(name)
 	if !ok {
-		return usageError{fmt.Errorf("scenario %q is not known: see weir simulate --help", name)}
+		return usageError{fmt.Errorf("unknown scenario %q: see weir simulate --help", name)}
 	}
 	cfg.Seed = 1
 	if err := flags.apply(&cfg); err != nil {
@@ -82,15 +82,15 @@ func (a *app) simulate(ctx context.Context, name string, flags *simulateFlags, p
 	}
 	e, err := costOf(r, prices)
 	if err != nil {
-		return fmt.Errorf("what %s comes to: %w", name, err)
+		return fmt.Errorf("cost of %s: %w", name, err)
 	}
 	return a.print(simulation{r, e}, func() { a.printSimulation(name, &cfg, r, e) })
 }
 
-// costOf returns what weir cost --run says of a report.
+// costOf returns the same estimate as weir cost --run with the report.
 func costOf(r *simulate.Report, prices cost.Prices) (*cost.Estimate, error) {
 	if r.Asked == 0 {
-		return nil, nil //nolint:nilnil // nothing costs nothing
+		return nil, nil //nolint:nilnil // without decisions there is no cost
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -103,10 +103,10 @@ func costOf(r *simulate.Report, prices cost.Prices) (*cost.Estimate, error) {
 	return run.Traffic(cost.Default()).Of(prices, run)
 }
 
-// simulateFlags change a scenario where they are set.
+// simulateFlags override settings of a scenario.
 type simulateFlags struct {
 	set    *pflag.FlagSet
-	change []func(*simulate.Config) error // in the order of names
+	change []func(*simulate.Config) error // in the same order as names
 	names  []string
 }
 
@@ -126,16 +126,15 @@ func (f *simulateFlags) apply(cfg *simulate.Config) error {
 	return nil
 }
 
-// flagOf has a flag set a field.
+// flagOf defines a flag that sets a field.
 func flagOf[T any](f *simulateFlags, define func(p *T, name string, value T, usage string), name, usage string, field func(*simulate.Config) *T) {
 	var value, none T
 	v := &value
-	define(v, name, none, usage)
-	f.set.Lookup(name).DefValue = "" // it is the scenario's
+	define(v, name, none, usage) // a zero default is not shown: the scenario sets it
 	f.when(name, func(c *simulate.Config) error { *field(c) = *v; return nil })
 }
 
-// textOf has a flag set what its text says.
+// textOf defines a flag whose text is parsed.
 func textOf(f *simulateFlags, name, usage string, parse func(c *simulate.Config, text string) error) {
 	text := f.set.String(name, "", usage)
 	f.when(name, func(c *simulate.Config) error { return parse(c, *text) })
@@ -144,41 +143,41 @@ func textOf(f *simulateFlags, name, usage string, parse func(c *simulate.Config,
 func newSimulateFlags(set *pflag.FlagSet) *simulateFlags {
 	f := &simulateFlags{set: set}
 	set.SortFlags = false
-	flagOf(f, set.DurationVar, "for", "`TIME` that is simulated (1m)", func(c *simulate.Config) *time.Duration { return &c.For })
-	flagOf(f, set.Uint64Var, "seed", "`NUMBER` from which all that is random is drawn (1)", func(c *simulate.Config) *uint64 { return &c.Seed })
+	flagOf(f, set.DurationVar, "for", "`DURATION` to simulate (default 1m)", func(c *simulate.Config) *time.Duration { return &c.For })
+	flagOf(f, set.Uint64Var, "seed", "`NUMBER` that seeds all random choices (default 1)", func(c *simulate.Config) *uint64 { return &c.Seed })
 	flagOf(f, set.IntVar, "processes", "`NUMBER` of processes that decide", func(c *simulate.Config) *int { return &c.Processes })
-	textOf(f, "join", "`N@FROM-TO`: begin with N processes, the others join from then to then", parseJoin)
-	flagOf(f, set.DurationVar, "skew", "each process's clock is off by up to this `TIME`, at most 1s", func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
-	flagOf(f, set.Float64Var, "rate", "decisions a second, `NUMBER` of all processes together", func(c *simulate.Config) *float64 { return &c.Rate })
-	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that ask, each with a bucket", func(c *simulate.Config) *int { return &c.Entities })
-	flagOf(f, set.IntVar, "sample", "one of this `NUMBER` of entities is simulated, and counted for so many (1)", func(c *simulate.Config) *int { return &c.Sample })
-	flagOf(f, set.Float64Var, "zipf", "`EXPONENT`, above 1, of how unevenly they ask; 0: all alike", func(c *simulate.Config) *float64 { return &c.Zipf })
-	textOf(f, "limit", "`LIMIT` of each entity, as rpm:600/min:100", func(c *simulate.Config, text string) (err error) {
+	textOf(f, "join", "start with N processes, and let the others join between two times: `N@FROM-TO`", parseJoin)
+	flagOf(f, set.DurationVar, "skew", "maximum error of each process's clock, a `DURATION` of at most 1s", func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
+	flagOf(f, set.Float64Var, "rate", "`NUMBER` of decisions per second, of all processes together", func(c *simulate.Config) *float64 { return &c.Rate })
+	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that send requests, each with a bucket", func(c *simulate.Config) *int { return &c.Entities })
+	flagOf(f, set.IntVar, "sample", "simulate one in `NUMBER` entities, and count it that many times (default 1)", func(c *simulate.Config) *int { return &c.Sample })
+	flagOf(f, set.Float64Var, "zipf", "Zipf `EXPONENT` above 1 for how unevenly entities send requests; 0 means evenly", func(c *simulate.Config) *float64 { return &c.Zipf })
+	textOf(f, "limit", "`LIMIT` of each entity, such as rpm:600/min:100", func(c *simulate.Config, text string) (err error) {
 		c.Limit, err = weir.ParseLimit(text)
 		return err
 	})
-	flagOf(f, set.Int64Var, "tokens", "`NUMBER` of tokens that a decision asks for (1)", func(c *simulate.Config) *int64 { return &c.Tokens })
-	textOf(f, "latency", "`P50[,P99]` of a call there and back (5ms,15ms); one alone: always", parseLatency)
-	flagOf(f, set.Float64Var, "capacity", "writes a second, a `NUMBER` that one item takes before it is throttled (1000)", func(c *simulate.Config) *float64 { return &c.Capacity })
-	flagOf(f, set.IntVar, "max-shards", "`NUMBER` of items that a bucket may be split into (64)", func(c *simulate.Config) *int { return &c.MaxShards })
-	flagOf(f, set.DurationVar, "rejection-ttl", "`TIME` for which a refusal is repeated from memory (250ms); negative: never", func(c *simulate.Config) *time.Duration { return &c.Hold })
-	flagOf(f, set.DurationVar, "decide-within", "`TIME` in which a decision is made, or --on-unavailable answers (1s)", func(c *simulate.Config) *time.Duration { return &c.Within })
-	textOf(f, "on-unavailable", "`ANSWER` where the table gives none: local, deny or allow (local)", func(c *simulate.Config, text string) error {
+	flagOf(f, set.Int64Var, "tokens", "`NUMBER` of tokens per decision (default 1)", func(c *simulate.Config) *int64 { return &c.Tokens })
+	textOf(f, "latency", "round-trip time of a call, as `P50[,P99]`; a single value is constant (default 5ms,15ms)", parseLatency)
+	flagOf(f, set.Float64Var, "capacity", "`NUMBER` of writes per second that one item accepts before it is throttled (default 1000)", func(c *simulate.Config) *float64 { return &c.Capacity })
+	flagOf(f, set.IntVar, "max-shards", "maximum `NUMBER` of items that a bucket is split into (default 64)", func(c *simulate.Config) *int { return &c.MaxShards })
+	flagOf(f, set.DurationVar, "rejection-ttl", "`DURATION` for which a refusal is repeated from memory; negative means never (default 250ms)", func(c *simulate.Config) *time.Duration { return &c.Hold })
+	flagOf(f, set.DurationVar, "decide-within", "`DURATION` after which --on-unavailable answers instead of the table (default 1s)", func(c *simulate.Config) *time.Duration { return &c.Within })
+	textOf(f, "on-unavailable", "`ANSWER` when the table gives none: local, deny or allow (default local)", func(c *simulate.Config, text string) error {
 		c.OnUnavailable = simulate.Policy(text)
 		return nil
 	})
-	textOf(f, "errors", "`SHARE` of calls that fail, as 2%", func(c *simulate.Config, text string) (err error) { c.Errors, err = parseShare(text); return err })
-	textOf(f, "lost", "`SHARE` of calls whose answer is lost, as 1%", func(c *simulate.Config, text string) (err error) { c.Lost, err = parseShare(text); return err })
-	outages := set.StringArray("outage", nil, "`FROM-TO[@CELL]`: the table answers nobody, as 20s-50s; can be repeated; none: never")
+	textOf(f, "errors", "`SHARE` of calls that fail, such as 2%", func(c *simulate.Config, text string) (err error) { c.Errors, err = parseShare(text); return err })
+	textOf(f, "lost", "`SHARE` of calls whose answer is lost, such as 1%", func(c *simulate.Config, text string) (err error) { c.Lost, err = parseShare(text); return err })
+	outages := set.StringArray("outage", nil, "time in which the table does not answer, as `FROM-TO[@CELL]`, such as 20s-50s; none for no outage; repeatable")
 	f.when("outage", func(c *simulate.Config) error { return parseOutages(c, *outages) })
-	textOf(f, "cells", "`SHARE/DEMAND,…` of each cell in percent, as 50/90,50/10: each has a table, and its share of each limit", parseCells)
+	textOf(f, "cells", "`SHARE/DEMAND,…` of each cell in percent, such as 50/90,50/10; each cell has a table of its own and its share of each limit", parseCells)
 	return f
 }
 
 func parseSpan(text string) (from, to time.Duration, err error) {
 	a, b, ok := strings.Cut(text, "-")
 	if !ok {
-		return 0, 0, fmt.Errorf("%q is not FROM-TO, as in 20s-50s", text)
+		return 0, 0, fmt.Errorf("%q is not FROM-TO, such as 20s-50s", text)
 	}
 	if from, err = time.ParseDuration(a); err == nil {
 		to, err = time.ParseDuration(b)
@@ -190,7 +189,7 @@ func parseJoin(c *simulate.Config, text string) error {
 	n, span, ok := strings.Cut(text, "@")
 	begin, err := strconv.Atoi(n)
 	if !ok || err != nil {
-		return fmt.Errorf("%q is not N@FROM-TO, as in 10@20s-30s", text)
+		return fmt.Errorf("%q is not N@FROM-TO, such as 10@20s-30s", text)
 	}
 	c.Begin = begin
 	c.JoinFrom, c.JoinTo, err = parseSpan(span)
@@ -212,7 +211,7 @@ func parseShare(text string) (float64, error) {
 	n, percent := strings.CutSuffix(text, "%")
 	x, err := strconv.ParseFloat(n, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a share, as in 2%%", text)
+		return 0, fmt.Errorf("%q is not a share such as 2%%", text)
 	}
 	if percent {
 		x /= 100
@@ -230,7 +229,7 @@ func parseOutages(c *simulate.Config, texts []string) (err error) {
 		var o simulate.Outage
 		if ok {
 			if o.Cell, err = strconv.Atoi(cell); err != nil || o.Cell < 1 {
-				return fmt.Errorf("%q: the cell is a number from 1", text)
+				return fmt.Errorf("%q: the cell must be a number from 1", text)
 			}
 		}
 		if o.From, o.To, err = parseSpan(span); err != nil {
@@ -248,7 +247,7 @@ func parseCells(c *simulate.Config, text string) error {
 		s, err := strconv.ParseFloat(share, 64)
 		d, err2 := strconv.ParseFloat(demand, 64)
 		if !ok || err != nil || err2 != nil {
-			return fmt.Errorf("%q is not SHARE/DEMAND, as in 50/90", part)
+			return fmt.Errorf("%q is not SHARE/DEMAND, such as 50/90", part)
 		}
 		c.Cells = append(c.Cells, simulate.Cell{Share: s / 100, Demand: d / 100})
 	}

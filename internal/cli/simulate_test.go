@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli"
 )
 
-// What the guides show is what the command prints, but for the spaces.
+// The guides show what the command prints, except for spacing.
 func TestSimulateGuide(t *testing.T) {
 	t.Parallel()
 	var shown []string

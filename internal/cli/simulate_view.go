@@ -20,9 +20,9 @@ func (a *app) printSimulation(name string, cfg *simulate.Config, r *simulate.Rep
 	pairs := []string{
 		"scenario", fmt.Sprintf("%s, seed %d", name, r.Seed),
 		"fleet", fmt.Sprintf("%s processes, %s in virtual time", count(r.Processes), cfg.For),
-		"limit", fmt.Sprintf("%s of each of %s entities, which allows %s tokens", r.Limit, count(r.Entities), a.out.Count(int64(r.Allowed))),
+		"limit", fmt.Sprintf("%s for each of %s entities, which allows %s tokens", r.Limit, count(r.Entities), a.out.Count(int64(r.Allowed))),
 		"decisions", count(r.Asked),
-		"admitted", of(r.Admitted, r.Asked) + ", of " + count(r.Ideal) + " without any delay",
+		"admitted", of(r.Admitted, r.Asked) + ", compared with " + count(r.Ideal) + " without any delay",
 		"refused", of(r.Refused, r.Asked),
 	}
 	if r.Sample > 1 {
@@ -31,7 +31,7 @@ func (a *app) printSimulation(name string, cfg *simulate.Config, r *simulate.Rep
 	if r.Failed > 0 {
 		pairs = append(pairs, "failed", of(r.Failed, r.Asked))
 	}
-	over := "nothing, over any stretch of time"
+	over := "nothing, in any interval"
 	if r.Over > 0 {
 		over = fmt.Sprintf("%s tokens at most (%.1f %% of the burst)", a.out.Count(int64(r.Over+0.999)), 100*r.OverPart)
 	}
@@ -44,7 +44,7 @@ func (a *app) printSimulation(name string, cfg *simulate.Config, r *simulate.Rep
 	}
 	pairs = append(pairs,
 		"calls", fmt.Sprintf("%s: %.3f per decision, %.3f per admission", count(r.Calls), r.PerAsked, r.PerAdmit),
-		"  in vain", count(r.InVain)+", whose condition failed")
+		"  wasted", count(r.InVain)+" whose condition failed")
 	if r.Throttled > 0 {
 		pairs = append(pairs, "  throttled", count(r.Throttled))
 	}
@@ -55,13 +55,13 @@ func (a *app) printSimulation(name string, cfg *simulate.Config, r *simulate.Rep
 	if e != nil {
 		m := &e.Money
 		pairs = append(pairs,
-			"costs", fmt.Sprintf("%s %s an hour like this, %s a month, %s a million decisions", amount(m.Hour), e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
-			"  of which", fmt.Sprintf("%s for writes, %s for reads of limits, which %.1f %% of the decisions find remembered",
+			"costs", fmt.Sprintf("%s %s per hour, %s per month, %s per million decisions at this load", amount(m.Hour), e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
+			"  of which", fmt.Sprintf("%s for writes, %s for reads of limits; %.1f %% of the decisions find them cached",
 				amount(m.Items[0].Hour), amount(m.Items[1].Hour), 100*r.HitRatio),
 			"  prices", fmt.Sprintf("%s, list of %s, on demand", e.Prices.Region, e.Prices.Date))
 	}
 	pairs = append(pairs,
-		"a decision took", fmt.Sprintf("%.1f ms (half of them), %.1f ms (99 %%), %.1f ms at most", r.P50, r.P99, r.Max))
+		"latency", fmt.Sprintf("%.1f ms median, %.1f ms p99, %.1f ms max", r.P50, r.P99, r.Max))
 	a.out.Pairs(pairs...)
 	if len(r.Cells) > 1 {
 		t := &term.Table{Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"}, Right: []int{0, 1, 2, 3, 4, 5}}

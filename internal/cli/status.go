@@ -68,12 +68,12 @@ func (a *app) statusCmd() *cobra.Command {
 	var flags awsFlags
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
-		Short: "Say how a stack on AWS is",
-		Long: `Says how the stack NAME is, weir unless said otherwise: its state, its version and this
-weir's, how its template differs from the one this weir would deploy, and how its table, its
-functions and their stream are, with the figures of the last hour. It writes nothing.
+		Short: "Show the state of a stack on AWS",
+		Long: `Shows the state of the stack NAME (weir by default): its version and this weir's, how its
+template differs from the one this weir would deploy, and the state of its table, its functions
+and their stream, with figures for the last hour. It changes nothing.
 
-It exits with 1 if somebody should look at something, and with 4 if there is no such stack.`,
+The exit code is 1 if something needs attention, and 4 if the stack does not exist.`,
 		Example: `  weir status limits --region eu-central-1
   weir status limits -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -95,7 +95,7 @@ It exits with 1 if somebody should look at something, and with 4 if there is no 
 				return err
 			}
 			if !view.OK {
-				return quietError{errors.New("not all is well")}
+				return quietError{errors.New("problems found")}
 			}
 			return nil
 		},
@@ -128,18 +128,18 @@ func (a *app) status(v *stackStatusView) {
 	add("version", fmt.Sprintf("%s, this weir %s", v.Version, v.Weir))
 	switch {
 	case len(v.Drift) == 0:
-		add("template", "as this weir makes it")
+		add("template", "same as this weir's")
 	default:
 		for _, line := range v.Drift {
 			add("template", line)
 		}
-		add("", "weir upgrade "+v.Name+" brings it to this weir's")
+		add("", "to update it, run weir upgrade "+v.Name)
 	}
 	if tv := v.Table; tv != nil {
 		add("table", fmt.Sprintf("%s: %s, %s items, %s bytes", tv.Name, tv.State, a.figure(float64(tv.Items)), a.figure(float64(tv.Bytes))))
 		schema := fmt.Sprintf("version %d for clients from %d, this weir %d", tv.Schema, tv.Client, v.Schema)
 		if tv.Target != 0 {
-			schema += fmt.Sprintf(", on its way to %d", tv.Target)
+			schema += fmt.Sprintf(", migrating to %d", tv.Target)
 		}
 		add("schema", schema)
 		add("last hour", fmt.Sprintf("%s units read, %s written, %s throttled", a.figure(tv.Read), a.figure(tv.Write), a.figure(tv.ReadsThrottled+tv.WritesThrottled)))
@@ -154,12 +154,12 @@ func (a *app) status(v *stackStatusView) {
 		add("last hour", text)
 	}
 	for _, p := range v.Problems {
-		add(a.out.Bad("look at"), p)
+		add(a.out.Bad("problem"), p)
 	}
 	a.out.Table(t)
 }
 
-// figure writes a number that may not be known.
+// figure formats a number, or ? if it is negative and thus unknown.
 func (a *app) figure(n float64) string {
 	if n < 0 {
 		return "?"

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) systemCmd() *cobra.Command {
-	return group(&cobra.Command{Use: "system", Short: "The limits of last resort, and what to do when the store does not answer"},
+	return group(&cobra.Command{Use: "system", Short: "Manage the default limits and settings of a namespace"},
 		a.systemSetCmd(), a.systemGetCmd(), a.systemDeleteCmd())
 }
 
@@ -18,7 +18,7 @@ func (a *app) systemSetCmd() *cobra.Command {
 	var onUnavailable, nearLimit string
 	cmd := &cobra.Command{
 		Use:     "set",
-		Short:   "Set what is given, leave the rest",
+		Short:   "Set the given limits and settings, and keep the rest",
 		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow\n  weir system set --near-limit 90,100",
 		Args:    args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ func (a *app) systemSetCmd() *cobra.Command {
 			}
 			return a.with(create, func(lim *weir.Limiter) error {
 				ctx := as(cmd.Context())
-				if onUnavailable != "" { // first: the limits are known to be good
+				if onUnavailable != "" { // first, because the limits are already validated
 					if err := lim.SetOnUnavailable(ctx, weir.Scope{}, unset(onUnavailable)); err != nil {
 						return err
 					}
@@ -55,16 +55,16 @@ func (a *app) systemSetCmd() *cobra.Command {
 			})
 		},
 	}
-	limitFlag(cmd, &limits, "to set in place of those before")
-	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`WHAT` to do when the store does not answer: deny, allow or local; default: as the server says")
-	cmd.Flags().StringVar(&nearLimit, "near-limit", "", "`PERCENTAGES` of a limit at which who watches is told: 80,95, none, or default for 80,95,100")
+	limitFlag(cmd, &limits, "to set, replacing all existing ones")
+	cmd.Flags().StringVar(&onUnavailable, "on-unavailable", "", "`ANSWER` while the store does not answer: deny, allow or local; default removes the setting, so that the server's applies")
+	cmd.Flags().StringVar(&nearLimit, "near-limit", "", "`PERCENTAGES` of a limit at which to send near-limit events: such as 80,95, or none, or default for 80,95,100")
 	return cmd
 }
 
 func (a *app) systemGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get",
-		Short: "Show them",
+		Short: "Show the system limits and settings",
 		Args:  args(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.getLimits(cmd, weir.Scope{}) },
 	}
@@ -74,7 +74,7 @@ func (a *app) systemDeleteCmd() *cobra.Command {
 	var yes bool
 	return yesFlag(&cobra.Command{
 		Use:   "delete",
-		Short: "Delete the limits; requests that no other level limits then fail",
+		Short: "Delete the system limits; requests without limits at any other level then fail",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.deleteLimits(cmd, weir.Scope{}, yes, "the system's limits")

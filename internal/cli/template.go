@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// templateFlags are those of weir template: of a deployment, of a cell, of an edge and of a gate. Each of the latter has
-// some of the first, too.
+// templateFlags are the flags of weir template: those of a deployment, a cell, an edge and a gate. The last three also use
+// some flags of a deployment.
 type templateFlags struct {
 	cloudFlags
 
@@ -29,7 +29,7 @@ type templateFlags struct {
 	gate          cloud.Gate
 }
 
-// shared are the flags of a deployment that a cell, an edge and a gate have.
+// These are the flags of a deployment that a cell also uses, and those that an edge or a gate also uses.
 var (
 	cellShares = []string{"stack", "tag", "kms-key", "no-retain", "alarm-topic", "no-alarms"}
 	edgeShares = []string{"stack", "tag"}
@@ -39,17 +39,17 @@ func (a *app) templateCmd() *cobra.Command {
 	f := &templateFlags{cell: cloud.CellDefaults(), edge: cloud.EdgeDefaults(), gate: cloud.GateDefaults()}
 	cmd := &cobra.Command{
 		Use:   "template",
-		Short: "Print what weir has on AWS, for CloudFormation or Terraform",
-		Long: `Prints a template of the table and what goes with it: functions on its stream, an
-archive, policies, alarms and a dashboard. It asks AWS nothing. weir deploy makes and updates the
-same; with Terraform, or a pipeline of your own, print it and apply it there. Then let weir doctor
---create-table complete the table.
+		Short: "Print a template of weir on AWS, for CloudFormation or Terraform",
+		Long: `Prints a template of the table and what belongs to it: functions on its stream, an archive,
+policies, alarms and a dashboard. It makes no AWS calls. weir deploy creates and updates the same
+resources; to use Terraform or your own pipeline instead, print the template and apply it there.
+Then run weir doctor --create-table to complete the table.
 
-With --cell, what a cell has of its own: a Valkey, and the queue by which it learns of changes.
-With --edge, a floor in front of weir: a rate rule of WAF and a usage plan of API Gateway, sized above
-what a manifest allows. Both are best effort, and there for the day on which nothing else stands.
-With --gate, a profile of AppConfig that says how far weir limits apply --gate may go, and goes back
-when an alarm is raised.`,
+With --cell, it prints a cell's own resources: a Valkey and the queue that tells the cell of changes.
+With --edge, it prints a safety net in front of weir: a WAF rate rule and an API Gateway usage plan,
+sized above what a manifest allows. Both are best effort, for the day when everything else fails.
+With --gate, it prints an AppConfig profile that says how far weir limits apply --gate may go, and
+that is rolled back when an alarm is raised.`,
 		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > weir.json
   weir template --format terraform > weir.tf.json
   weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0 --subnet subnet-0123456789abcdef1 --client-group sg-0123456789abcdef0
@@ -59,41 +59,41 @@ when an alarm is raised.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.template(cmd.Flags(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "cloudformation", "`FORMAT`: cloudformation or terraform")
+	flags.StringVar(&f.format, "format", "cloudformation", "template `FORMAT`: cloudformation or terraform")
 	f.add(flags)
 	marked(flags, "cell", func(of *pflag.FlagSet) {
-		of.StringVar(&f.cell.VPC, "vpc", "", "`ID` of the cell's network")
-		of.StringArrayVar(&f.cell.Subnets, "subnet", nil, "`ID` of a subnet for the cell's Valkey; may be repeated")
-		of.StringArrayVar(&f.cell.Clients, "client-group", nil, "`ID` of a security group of the cell's deciders; may be repeated")
-		of.StringVar(&f.cell.NodeType, "node-type", f.cell.NodeType, "`TYPE` of the Valkey's nodes")
-		of.IntVar(&f.cell.Replicas, "replicas", f.cell.Replicas, "`N` nodes that can take over, 0 to 5")
-		of.StringVar(&f.cell.Topic, "topic", "", "`ARN` of the topic of changes, a deployment's ConfigTopicArn")
+		of.StringVar(&f.cell.VPC, "vpc", "", "`ID` of the cell's VPC")
+		of.StringArrayVar(&f.cell.Subnets, "subnet", nil, "`ID` of a subnet for the cell's Valkey; repeatable")
+		of.StringArrayVar(&f.cell.Clients, "client-group", nil, "`ID` of a security group of the cell's servers; repeatable")
+		of.StringVar(&f.cell.NodeType, "node-type", f.cell.NodeType, "node `TYPE` of the Valkey")
+		of.IntVar(&f.cell.Replicas, "replicas", f.cell.Replicas, "`N` replicas for failover, 0 to 5")
+		of.StringVar(&f.cell.Topic, "topic", "", "`ARN` of the topic that announces changes: the deployment's ConfigTopicArn")
 	})
 	marked(flags, "edge", func(of *pflag.FlagSet) {
-		of.StringArrayVarP(&f.from.files, "file", "f", nil, "`FILE` or folder with manifests, - is standard input; may be repeated")
-		of.StringArrayVar(&f.from.set, "set", nil, "`NAME=VALUE` of a variable that a manifest declares; may be repeated")
+		of.StringArrayVarP(&f.from.files, "file", "f", nil, "manifest `FILE`, folder with manifests, or - for standard input; repeatable")
+		of.StringArrayVar(&f.from.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
 		of.StringVar(&f.limit, "limit", "rpm", "`NAME` of the limit that counts requests")
-		of.IntVar(&f.edge.Headroom, "headroom", f.edge.Headroom, "`PERCENT` of what the most generous such limit allows, from 100")
+		of.IntVar(&f.edge.Headroom, "headroom", f.edge.Headroom, "size of the rate rule and usage plan, in `PERCENT` of the most generous such limit, from 100")
 		of.IntVar(&f.edge.Window, "window", f.edge.Window, "`SECONDS` over which WAF counts: 60, 120, 300 or 600")
-		of.StringVar(&f.edge.Header, "header", "", "`NAME` of the header by which requests are told apart; by address if none")
-		of.BoolVar(&f.edge.Global, "global", false, "for CloudFront rather than a region")
+		of.StringVar(&f.edge.Header, "header", "", "`NAME` of the header that identifies clients (default by address)")
+		of.BoolVar(&f.edge.Global, "global", false, "for CloudFront instead of a region")
 		of.StringVar(&f.edge.API, "api", "", "`ID` of the API that the usage plan is for")
-		of.StringVar(&f.edge.Stage, "stage", "", "`NAME` of its stage")
+		of.StringVar(&f.edge.Stage, "stage", "", "`NAME` of the API's stage")
 		of.BoolVar(&f.edge.NoPlan, "no-plan", false, "leave out the usage plan")
 	})
 	marked(flags, "gate", func(of *pflag.FlagSet) {
-		of.StringArrayVar(&f.gate.Alarms, "rollback-alarm", nil, "`ARN` of an alarm on which a version is rolled back; may be repeated")
-		of.IntVar(&f.gate.Bake, "gate-bake", f.gate.Bake, "`MINUTES` for which a version is watched once it is deployed")
+		of.StringArrayVar(&f.gate.Alarms, "rollback-alarm", nil, "`ARN` of an alarm that rolls a version back; repeatable")
+		of.IntVar(&f.gate.Bake, "gate-bake", f.gate.Bake, "`MINUTES` to watch a version after it is deployed")
 	})
-	flags.BoolVar(&f.isCell, "cell", false, "print what a cell has of its own")
-	flags.BoolVar(&f.isEdge, "edge", false, "print a floor in front of weir")
-	flags.BoolVar(&f.isGate, "gate", false, "print a gate of rollouts")
+	flags.BoolVar(&f.isCell, "cell", false, "print a cell's own resources")
+	flags.BoolVar(&f.isEdge, "edge", false, "print a safety net in front of weir")
+	flags.BoolVar(&f.isGate, "gate", false, "print a gate for rollouts")
 	return cmd
 }
 
 const kindOf = "weir_template"
 
-// marked adds flags of a kind of template.
+// marked adds flags that are valid only for one kind of template.
 func marked(to *pflag.FlagSet, kind string, add func(*pflag.FlagSet)) {
 	of := pflag.NewFlagSet(kind, pflag.ContinueOnError)
 	add(of)
@@ -115,11 +115,11 @@ func (a *app) template(flags *pflag.FlagSet, f *templateFlags) error {
 	case "terraform":
 		render = cloud.RenderTerraform
 	default:
-		return usageError{fmt.Errorf("--format %q: is cloudformation or terraform", f.format)}
+		return usageError{fmt.Errorf("--format %q must be cloudformation or terraform", f.format)}
 	}
 	text, err := render(d)
 	if err != nil {
-		return usageError{err} // all that can fail is what Check refuses
+		return usageError{err} // fails only for what Check refuses
 	}
 	_, err = a.out.W.Write(text)
 	return err
@@ -134,7 +134,7 @@ func (f *templateFlags) deployment(a *app, flags *pflag.FlagSet) (cloud.Deployme
 	}{{f.isCell, "cell", cellShares}, {f.isEdge, "edge", edgeShares}, {f.isGate, "gate", edgeShares}} {
 		switch {
 		case of.is && kind != "":
-			return nil, usageError{fmt.Errorf("--%s and --%s are two templates: print one at a time", kind, of.kind)}
+			return nil, usageError{fmt.Errorf("--%s and --%s are different templates: print one at a time", kind, of.kind)}
 		case of.is:
 			kind, shares = of.kind, of.shares
 		}
@@ -173,7 +173,7 @@ func (f *templateFlags) deployment(a *app, flags *pflag.FlagSet) (cloud.Deployme
 	return &f.edge, nil
 }
 
-// fits refuses flags that another kind of template has.
+// fits refuses flags that belong to another kind of template.
 func fits(flags *pflag.FlagSet, kind string, shares []string) error {
 	var err error
 	flags.Visit(func(flag *pflag.Flag) {
@@ -181,15 +181,15 @@ func fits(flags *pflag.FlagSet, kind string, shares []string) error {
 		switch {
 		case err != nil, of == kind && of != "":
 		case of != "":
-			err = fmt.Errorf("--%s goes with --%s", flag.Name, of)
+			err = fmt.Errorf("--%s needs --%s", flag.Name, of)
 		case kind != "" && deploys(flag.Name) && !slices.Contains(shares, flag.Name):
-			err = fmt.Errorf("--%s does not go with --%s", flag.Name, kind)
+			err = fmt.Errorf("--%s cannot be used with --%s", flag.Name, kind)
 		}
 	})
 	return err
 }
 
-// deploys reports whether a flag is one of a deployment's.
+// deploys reports whether a flag belongs to a deployment.
 func deploys(name string) bool {
 	var of cloudFlags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -197,7 +197,7 @@ func deploys(name string) bool {
 	return flags.Lookup(name) != nil
 }
 
-// ratesOf are the rates of a limit wherever manifests declare it.
+// ratesOf returns the rates of a limit, wherever manifests declare it.
 func ratesOf(ms []*manifest.Manifest, limit string) []cloud.Rate {
 	var rates []cloud.Rate
 	add := func(limits []weir.Limit) {

@@ -21,7 +21,7 @@ system:
     rpm: {capacity: 60}
 `
 
-// reads look at all that can be looked at, and set up nothing.
+// reads are the commands that only read.
 var reads = []string{
 	"system get", "resource list", "resource get gpt", "entity list", "entity show key", "entity children org", "entity limits list key",
 	"entity limits list --resource gpt", "entity limits get key --resource gpt", "namespace list --deleted", "namespace show blue", "namespace orphans",
@@ -30,7 +30,7 @@ var reads = []string{
 	"usage list --entity key", "usage summary", "usage top",
 }
 
-// TestPolicies has the policies of readers and of admins let through what the commands call, and nothing else.
+// TestPolicies: the policies of readers and of admins allow what the commands call, and nothing else.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	engine := dynamotest.Engine(t)
@@ -102,7 +102,7 @@ func covers(t *testing.T, template []byte, id string, calls []cloudtest.Call) {
 
 var parameterRow = regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]*?) ?\\|")
 
-// TestParametersDocumented holds the guide's table of parameters against the command's flags.
+// TestParametersDocumented compares the guide's table of parameters with the command's flags.
 func TestParametersDocumented(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/guide/aws.md")

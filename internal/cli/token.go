@@ -15,9 +15,9 @@ import (
 func (a *app) tokenCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "token",
-		Short: "The tokens that weir serve --auth asks for",
-		Long: `Makes, lists and revokes the tokens of a file that weir serve --auth reads. The file holds
-their hashes; a server follows it within a second.`,
+		Short: "Manage the tokens that weir serve --auth requires",
+		Long: `Creates, lists and revokes the tokens in a file that weir serve --auth reads. The file holds
+only their hashes. A running server picks up changes within a second.`,
 	}, a.tokenCreateCmd(), a.tokenListCmd(), a.tokenRevokeCmd())
 }
 
@@ -28,7 +28,7 @@ type tokenFlags struct {
 	expires    time.Duration
 }
 
-// madeToken is a new token as it is printed: the one time that it can be seen.
+// madeToken is a new token as printed. It cannot be shown again.
 type madeToken struct {
 	Token string     `json:"token"`
 	Entry auth.Entry `json:"entry"`
@@ -38,15 +38,15 @@ func (a *app) tokenCreateCmd() *cobra.Command {
 	var flags tokenFlags
 	cmd := &cobra.Command{
 		Use:   "create --name NAME --role ROLE",
-		Short: "Make a token, and print it once",
-		Long: `Makes a token and prints it: it cannot be seen again. With --file its entry is added to
-that file, which is made if there is none; without, the entry is printed, to be added
-by hand.
+		Short: "Create a token and print it once",
+		Long: `Creates a token and prints it; it cannot be shown again. With --file, the token's entry is
+added to that file, which is created if necessary. Without --file, the entry is printed so
+that you can add it yourself.
 
-Roles: acquire spends tokens and settles leases; read looks at everything; admin changes
-limits, entities, buckets and manifests, and has the other two. A role holds in the
-namespace that --namespace names, or namespaces: A,B. What belongs to none, as the
-namespaces themselves do, takes a token for all: '*'.`,
+Roles: acquire spends tokens and settles leases; read can read everything; admin changes
+limits, entities, buckets and manifests, and includes the other two. A role is valid in the
+namespaces that --namespace lists, such as A or A,B. What belongs to no namespace, such as
+the namespaces themselves, requires a token for all namespaces: '*'.`,
 		Example: `  weir token create --name ci --role acquire --file tokens.yaml
   weir token create --name ops --role admin --namespace '*' --expires 2160h --file tokens.yaml`,
 		Args: args(),
@@ -54,10 +54,10 @@ namespaces themselves do, takes a token for all: '*'.`,
 			return a.createToken(&flags)
 		},
 	}
-	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the token, in audits and logs")
-	cmd.Flags().StringSliceVar(&flags.roles, "role", nil, "`ROLE`: acquire, read or admin; can be repeated")
-	cmd.Flags().DurationVar(&flags.expires, "expires", 0, "`DURATION` after which the token expires; not set: never")
-	cmd.Flags().StringVar(&flags.file, "file", "", "`FILE` of tokens to add it to")
+	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the token in audit events and logs")
+	cmd.Flags().StringSliceVar(&flags.roles, "role", nil, "`ROLE` of the token: acquire, read or admin; repeatable")
+	cmd.Flags().DurationVar(&flags.expires, "expires", 0, "`DURATION` after which the token expires (default never)")
+	cmd.Flags().StringVar(&flags.file, "file", "", "token `FILE` to add the token to")
 	_ = cmd.MarkFlagRequired("name")
 	_ = cmd.MarkFlagRequired("role")
 	return cmd
@@ -94,7 +94,7 @@ func (a *app) createToken(flags *tokenFlags) error {
 	})
 }
 
-// entryText is an entry as it stands in a file.
+// entryText returns an entry as it is written in a file.
 func entryText(e auth.Entry) string {
 	text := fmt.Sprintf("- name: %s\n  hash: %s\n  roles: [%s]\n  namespaces: [%s]\n", e.Name, e.Hash, rolesText(e.Roles), quoted(e.Namespaces))
 	if !e.Expires.IsZero() {
@@ -123,7 +123,7 @@ func (a *app) tokenListCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "list --file FILE",
-		Short: "List the tokens of a file",
+		Short: "List the tokens in a file",
 		Args:  args(),
 		RunE: func(*cobra.Command, []string) error {
 			entries, err := auth.List(file)
@@ -144,7 +144,7 @@ func (a *app) tokenListCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "`FILE` of tokens")
+	cmd.Flags().StringVar(&file, "file", "", "token `FILE`")
 	_ = cmd.MarkFlagRequired("file")
 	return cmd
 }
@@ -153,7 +153,7 @@ func (a *app) tokenRevokeCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "revoke NAME --file FILE",
-		Short: "Take a token out of a file: servers refuse it within a second",
+		Short: "Remove a token from a file; servers refuse it within a second",
 		Args:  args("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			err := auth.Revoke(file, args[0])
@@ -166,7 +166,7 @@ func (a *app) tokenRevokeCmd() *cobra.Command {
 			return a.print(map[string]string{"revoked": args[0]}, func() { a.out.Printf("revoked %s\n", args[0]) })
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "`FILE` of tokens")
+	cmd.Flags().StringVar(&file, "file", "", "token `FILE`")
 	_ = cmd.MarkFlagRequired("file")
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/internal/torture"
 )
 
-// tortureFlags are those of weir torture.
+// tortureFlags are the flags of weir torture.
 type tortureFlags struct {
 	duration  time.Duration
 	processes int
@@ -34,15 +34,15 @@ func (a *app) tortureCmd() *cobra.Command {
 	var f tortureFlags
 	cmd := &cobra.Command{
 		Use:   "torture",
-		Short: "Put a store to the test, with faults, and check that weir keeps its promises on it",
-		Long: `Has callers spend, settle and look in a namespace that is made for it and purged in the
-end, while calls are cancelled, delayed, lost and repeated, clocks are apart and
-processes are killed; then checks what they were told against what the store shows.
-No other namespace is touched. The exit code is 0 if all promises were kept, else 1,
-and then a file has the calls of the round that failed.
+		Short: "Test a store under faults, and check that weir keeps its promises on it",
+		Long: `Runs callers that spend, settle and read in a namespace that is created for the test and
+purged at the end. Meanwhile calls are cancelled, delayed, lost and repeated, clocks
+differ and processes are killed. Then it checks the answers the callers got against what
+the store shows. No other namespace is touched. The exit code is 0 if all promises were
+kept, otherwise 1; the calls of the failed round are then saved to a file.
 
-A store in memory or on disk is of one process; on others, processes are started.
-Faults are ` + faultNames() + `.`,
+A store in memory or on disk is tested from one process; for other stores, more processes
+are started. The faults are ` + faultNames() + `.`,
 		Example: `  weir torture --store memory: --duration 10s
   weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
   weir torture --store redis://localhost --processes 8 --faults kill,drop`,
@@ -51,12 +51,12 @@ Faults are ` + faultNames() + `.`,
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
-	set.DurationVar(&f.duration, "duration", 30*time.Second, "`TIME` to go on for, to the end of a round")
-	set.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes to start (3 on DynamoDB and Redis); 0: two limiters in this one")
+	set.DurationVar(&f.duration, "duration", 30*time.Second, "minimum `DURATION` of the test; the last round is completed")
+	set.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes to start; 0 means two limiters in this process (default 3 on DynamoDB and Redis)")
 	set.IntVar(&f.callers, "callers", 4, "`NUMBER` of callers in each process, up to 64")
-	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` from which all that is random is drawn; 0: another one each time")
-	set.StringVar(&f.faults, "faults", "all", "`NAMES` of faults separated by commas, all or none")
-	set.Float64Var(&f.rate, "rate", 0, "calls a second at most, a `NUMBER` for all processes together; 0: as many as it takes (200 on DynamoDB, 2000 on Redis)")
+	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds all random choices; 0 means a new seed each time")
+	set.StringVar(&f.faults, "faults", "all", "`FAULTS` to inject, separated by commas, or all or none")
+	set.Float64Var(&f.rate, "rate", 0, "maximum `NUMBER` of calls per second, of all processes together; 0 means no maximum (default 200 on DynamoDB, 2000 on Redis)")
 	return cmd
 }
 
@@ -68,11 +68,11 @@ func faultNames() string {
 	return strings.Join(names, ", ")
 }
 
-// tortureWorkerCmd is what weir torture starts.
+// tortureWorkerCmd is the process that weir torture starts.
 func (a *app) tortureWorkerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    "torture-worker",
-		Short:  "A process of weir torture",
+		Short:  "Run a process of weir torture",
 		Hidden: true,
 		Args:   args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,7 +101,7 @@ func (a *app) torture(cmd *cobra.Command, f *tortureFlags) error {
 	progress.Done()
 	switch {
 	case errors.Is(err, torture.ErrInUse):
-		return usageError{fmt.Errorf("%w: leave --namespace out, or give a name that is free", err)}
+		return usageError{fmt.Errorf("%w: leave out --namespace, or give an unused name", err)}
 	case err != nil:
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *app) tortureConfig(cmd *cobra.Command, f *tortureFlags, t *tortured) (c
 	case cfg.Processes < 0 || cfg.Processes > 64:
 		return cfg, fmt.Errorf("--processes must be from 0 to 64: %d", cfg.Processes)
 	case cfg.Processes > 0 && !t.traits.Shared:
-		return cfg, fmt.Errorf("--processes %d: one process at a time can use this store", cfg.Processes)
+		return cfg, fmt.Errorf("--processes %d: only one process at a time can use this store", cfg.Processes)
 	case cfg.Rate < 0:
 		return cfg, fmt.Errorf("--rate must not be negative: %v", cfg.Rate)
 	}
@@ -155,7 +155,7 @@ func (a *app) tortureConfig(cmd *cobra.Command, f *tortureFlags, t *tortured) (c
 		cannot[torture.Kill] = "there are no processes to kill: see --processes"
 	}
 	if !t.traits.OwnClock {
-		cannot[torture.Skew] = "the store goes by its own clock"
+		cannot[torture.Skew] = "the store uses its own clock"
 	}
 	for fault, why := range cannot {
 		if f.faults != "all" && slices.Contains(cfg.Faults, fault) {
@@ -166,7 +166,8 @@ func (a *app) tortureConfig(cmd *cobra.Command, f *tortureFlags, t *tortured) (c
 	return cfg, nil
 }
 
-// spawnTorture starts this program again. The store is not in its arguments, which all users of a machine can see.
+// spawnTorture starts this program again. It passes the store in the environment, because arguments are visible to all users
+// of the machine.
 func (a *app) spawnTorture(ctx context.Context) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -179,18 +180,18 @@ func (a *app) spawnTorture(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// unitsPerCall is how many write units a call costs on DynamoDB at most: a child's write, the parent's, and what a refusal
-// undoes.
+// unitsPerCall is the maximum number of write units of a call on DynamoDB: the child's write, the parent's write, and the
+// undo of a refusal.
 const unitsPerCall = 3
 
-// announce says what is about to happen, before it does.
+// announce says what is about to happen.
 func (a *app) announce(cfg torture.Config) {
-	a.err.Println(fmt.Sprintf("namespace %s is made for this, and purged in the end", cfg.Namespace))
+	a.err.Println(fmt.Sprintf("namespace %s is created for this test, and purged at the end", cfg.Namespace))
 	if !strings.HasPrefix(a.store, "dynamodb:") {
 		return
 	}
 	if cfg.Rate == 0 {
-		a.err.Println("without --rate there is no bound on what this costs")
+		a.err.Println("with --rate 0 there is no bound on the cost")
 		return
 	}
 	calls := cfg.Rate * cfg.Duration.Seconds()
@@ -226,14 +227,14 @@ func (a *app) printTorture(rep *torture.Report) {
 		"calls", fmt.Sprintf("%s in %d rounds, %.1f s", n(rep.Calls), rep.Rounds, rep.Seconds),
 		"  admitted", n(rep.Admitted),
 		"  refused", n(rep.Refused),
-		"  in doubt", n(rep.Unknown) + ", whose answer was lost",
+		"  in doubt", n(rep.Unknown) + ", because the answer was lost",
 	}
 	if rep.Killed > 0 {
 		pairs = append(pairs, "killed", processes(rep.Killed))
 	}
 	a.out.Pairs(pairs...)
 	a.out.Println()
-	t := &term.Table{Header: []string{"CHECK", "PROMISE", "LOOKED AT", "VERDICT"}, Right: []int{2}, Cut: []int{1, 3}}
+	t := &term.Table{Header: []string{"CHECK", "PROMISE", "CASES", "VERDICT"}, Right: []int{2}, Cut: []int{1, 3}}
 	for _, c := range rep.Checks {
 		say := "kept"
 		switch {
@@ -251,7 +252,7 @@ func (a *app) printTorture(rep *torture.Report) {
 		return
 	}
 	a.out.Println()
-	a.out.Println(fmt.Sprintf("the last calls that it is about; all of the round are in %s:", term.Clean(rep.History)))
+	a.out.Println(fmt.Sprintf("the last calls involved; all calls of the round are in %s:", term.Clean(rep.History)))
 	for _, r := range rep.Excerpt {
 		a.out.Println("  " + term.Clean(r.String()))
 	}

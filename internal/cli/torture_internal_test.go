@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/torture"
 )
 
-// What is printed of a promise that was broken.
+// The output for a broken promise.
 func TestTortureBroken(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 1, 12, 0, 3, 0, time.UTC)
@@ -38,15 +38,15 @@ faults	-
 calls	1200 in 4 rounds, 1.2 s
   admitted	100
   refused	1090
-  in doubt	10, whose answer was lost
+  in doubt	10, because the answer was lost
 killed	1 process
 
-CHECK	PROMISE	LOOKED AT	VERDICT
+CHECK	PROMISE	CASES	VERDICT
 order	one order	98	kept; 1 undecided
 admitted	no more	12	BROKEN: live of child-1: I1: over-admitted by 1 millitokens
 once	by one	0	not reached
 
-the last calls that it is about; all of the round are in ./weir-torture-1.jsonl:
+the last calls involved; all calls of the round are in ./weir-torture-1.jsonl:
   03.000000 process 2.1 caller 3: take child-1 live 1.5 ledger 2 → admitted at 03.000000000
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -33,10 +33,10 @@ func (a *app) upgradeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [NAME]",
 		Short: "Bring a stack and its table to this weir's version",
-		Long: `Brings the stack NAME, weir unless said otherwise, to this weir's version: its template and
-functions, with the parameters it was deployed with, and then the layout of its table, where
-that has changed. It may be stopped, and goes on where it was. A stack that a later weir
-deployed, or whose table wants later clients, is refused.
+		Long: `Brings the stack NAME (weir by default) to this weir's version: its template and functions,
+with the parameters it was deployed with, and then the layout of its table, if that has
+changed. You can interrupt the command; the next run continues where it stopped. A stack is
+refused if a later weir deployed it, or if its table requires later clients.
 
 With --table-only, NAME is a table without a stack.`,
 		Example: `  weir upgrade --dry-run
@@ -74,9 +74,9 @@ With --table-only, NAME is a table without a stack.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and leave nothing behind")
-	cmd.Flags().BoolVar(&tableOnly, "table-only", false, "bring just a table to this weir's version")
-	cmd.Flags().BoolVar(&replace, "replace", false, "allow that the table or the archive is replaced by an empty one, or removed")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would change, without changing anything")
+	cmd.Flags().BoolVar(&tableOnly, "table-only", false, "upgrade only a table, without a stack")
+	cmd.Flags().BoolVar(&replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one")
 	return cmd
 }
 
@@ -85,13 +85,13 @@ func (a *app) migrated(m *deploy.Migrated, dry bool) {
 	case m.Step == "":
 		a.out.Printf("the table's schema version is %d: nothing to migrate\n", m.To)
 	case dry:
-		a.out.Printf("the table's schema version would go from %d to %d, %s of %s items be changed; nothing was\n", m.From, m.To, a.out.Count(m.Changed), a.out.Count(m.Read))
+		a.out.Printf("the table's schema version would go from %d to %d, changing %s of %s items; this was a dry run\n", m.From, m.To, a.out.Count(m.Changed), a.out.Count(m.Read))
 	default:
 		a.out.Printf("the table's schema version is %d, was %d: %s of %s items changed\n", m.To, m.From, a.out.Count(m.Changed), a.out.Count(m.Read))
 	}
 }
 
-// stackError gives the error of a stack that is not there its exit code.
+// stackError gives the error for a missing stack its exit code.
 func stackError(err error) error {
 	var none *deploy.NotFoundError
 	if errors.As(err, &none) {

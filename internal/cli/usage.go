@@ -15,14 +15,14 @@ import (
 func (a *app) usageCmd() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "usage",
-		Short: "What was spent, by whom, on what, when, and what was refused",
-		Long: `Usage is kept by hours, days and months, all UTC. What was consumed is what was debited
-less what was given back. --from and --to take 2026-11-21T13, 2026-11-21, 2026-11 or an
-RFC 3339 time; windows that start from the one that --from lies in and before --to count.`,
+		Short: "Show recorded usage: what was spent and refused, by entity, resource and time",
+		Long: `Usage is recorded by hour, day and month, in UTC. Consumed tokens are those debited minus
+those returned. --from and --to accept 2026-11-21T13, 2026-11-21, 2026-11 or an RFC 3339
+time. The range starts with the window that contains --from and ends before --to.`,
 	}, a.usageListCmd(), a.usageSummaryCmd(), a.usageTopCmd())
 }
 
-// usageFlags are what the commands have in common.
+// usageFlags are the flags that the usage commands share.
 type usageFlags struct {
 	by, window, from, to, limit string
 	csv                         bool
@@ -30,23 +30,23 @@ type usageFlags struct {
 
 func (f *usageFlags) add(cmd *cobra.Command, by string) *cobra.Command {
 	if by != "" {
-		cmd.Flags().StringVar(&f.by, "by", "", "whose usage: "+by)
+		cmd.Flags().StringVar(&f.by, "by", "", "group usage by "+by)
 	}
 	cmd.Flags().StringVar(&f.window, "window", "daily", "`TYPE` of window: hourly, daily or monthly")
-	cmd.Flags().StringVar(&f.from, "from", "", "from the window of this `TIME`; a day, 30 days or 12 months if left out")
-	cmd.Flags().StringVar(&f.to, "to", "", "up to this `TIME`; to now if left out")
-	cmd.Flags().StringVar(&f.limit, "limit", "", "only the limit with this `NAME`")
+	cmd.Flags().StringVar(&f.from, "from", "", "start with the window that contains `TIME` (default a day, 30 days or 12 months ago)")
+	cmd.Flags().StringVar(&f.to, "to", "", "end before `TIME` (default now)")
+	cmd.Flags().StringVar(&f.limit, "limit", "", "show only the limit with this `NAME`")
 	cmd.Flags().BoolVar(&f.csv, "csv", false, "write comma-separated values")
 	return cmd
 }
 
-// period reads the times, so that all pages are of the same ones.
+// period parses the window type and the times. It sets an end, so that all pages cover the same time.
 func (f *usageFlags) period() (w weir.Window, from, to time.Time, err error) {
 	w = weir.Window(f.window)
 	switch w {
 	case weir.Hourly, weir.Daily, weir.Monthly:
 	default:
-		return w, from, to, usageError{fmt.Errorf("window %q is none of hourly, daily, monthly", f.window)}
+		return w, from, to, usageError{fmt.Errorf("--window %q must be hourly, daily or monthly", f.window)}
 	}
 	if from, err = moment("from", f.from); err == nil {
 		to, err = moment("to", f.to)
@@ -57,7 +57,7 @@ func (f *usageFlags) period() (w weir.Window, from, to time.Time, err error) {
 	return w, from, to, err
 }
 
-// moment reads a time.
+// moment parses a time.
 func moment(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -67,7 +67,7 @@ func moment(flag, text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError{fmt.Errorf("--%s %q is no time such as 2026-11-21 or 2026-11-21T13", flag, text)}
+	return time.Time{}, usageError{fmt.Errorf("--%s %q is not a time such as 2026-11-21 or 2026-11-21T13", flag, text)}
 }
 
 func (a *app) usageListCmd() *cobra.Command {
@@ -76,7 +76,7 @@ func (a *app) usageListCmd() *cobra.Command {
 	var query weir.UsageQuery
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List windows, by their start",
+		Short: "List windows, ordered by start",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -100,12 +100,12 @@ func (a *app) usageListCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&query.Entity, "entity", "", "only of this entity `ID`; by parent, the parent")
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
-	return page.add(flags.add(cmd, "`entity`, the default, parent, resource, namespace or store"))
+	cmd.Flags().StringVar(&query.Entity, "entity", "", "show only the entity with this `ID`, or with --by parent, that parent")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
+	return page.add(flags.add(cmd, "`KEY`: entity, parent, resource, namespace or store (default entity)"))
 }
 
-// only leaves the figures of one limit in windows, and drops those that have none.
+// only keeps the figures of one limit in windows, and drops windows without it.
 func only(windows []weir.Usage, limit string) []weir.Usage {
 	if limit == "" {
 		return windows
@@ -162,7 +162,7 @@ func (a *app) usageCSV(windows []weir.Usage) error {
 				row[i] = ""
 			}
 		}
-		_ = w.Write(row) // the first error comes with Error
+		_ = w.Write(row) // Error returns the first error
 	}
 	w.Flush()
 	return w.Error()
@@ -177,7 +177,7 @@ func dash(s string) string {
 	return s
 }
 
-// startText writes a window's start, which tells its type, too.
+// startText formats a window's start in a form that also shows the window's type.
 func startText(w weir.Window, t time.Time) string {
 	switch w {
 	case weir.Hourly:

@@ -15,7 +15,7 @@ func (a *app) usageSummaryCmd() *cobra.Command {
 	var query weir.UsageQuery
 	cmd := &cobra.Command{
 		Use:   "summary",
-		Short: "Add up windows of one type, with a chart on a terminal",
+		Short: "Sum up usage, with a chart on a terminal",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -43,9 +43,9 @@ func (a *app) usageSummaryCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&query.Entity, "entity", "", "only of this entity `ID`")
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
-	return flags.add(cmd, "`entity`, parent, resource, namespace or store")
+	cmd.Flags().StringVar(&query.Entity, "entity", "", "show only the entity with this `ID`")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
+	return flags.add(cmd, "`KEY`: entity, parent, resource, namespace or store")
 }
 
 func (a *app) printSummary(s *weir.UsageSummary) {
@@ -83,7 +83,7 @@ func (a *app) printSummary(s *weir.UsageSummary) {
 	}
 }
 
-// chart draws what was consumed of a limit in each window of the period; where nothing was counted, zero.
+// chart draws what was consumed of a limit in each window of the period, with zero for windows without usage.
 func (a *app) chart(s *weir.UsageSummary, limit string) {
 	first, last := s.Windows[0].Start, s.Windows[len(s.Windows)-1].Start
 	var values []float64
@@ -108,7 +108,7 @@ func (a *app) usageTopCmd() *cobra.Command {
 	var query weir.TopQuery
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Rank who spent most: of a limit, or in requests",
+		Short: "Rank who spent most, in requests or in tokens of a limit",
 		Args:  args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -128,15 +128,15 @@ func (a *app) usageTopCmd() *cobra.Command {
 				return printPage(a, top, "", func() {
 					a.printTop(top, &query)
 					if query.Limit == "" && !slices.ContainsFunc(top, func(u weir.Usage) bool { return u.Requests > 0 }) && slices.ContainsFunc(top, spent) {
-						a.err.Println("the store does not count requests, by which these would be ranked: name a limit, by --limit")
+						a.err.Println("the store does not count requests, so this list is not ranked: rank it by a limit with --limit")
 					}
 				})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "only on the resource with this `NAME`")
-	cmd.Flags().IntVar(&query.Max, "max", 10, "at most `N`")
-	return flags.add(cmd, "`entity`, the default, parent, resource or limit")
+	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
+	cmd.Flags().IntVar(&query.Max, "max", 10, "show at most `N` rows")
+	return flags.add(cmd, "`KEY`: entity, parent, resource or limit (default entity)")
 }
 
 // spent reports whether anything was debited.

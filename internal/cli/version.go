@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// buildView is what was built.
+// buildView describes the build.
 type buildView struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

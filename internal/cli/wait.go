@@ -15,9 +15,9 @@ func (a *app) waitCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait ENTITY RESOURCE LIMIT=AMOUNT...",
-		Short: "Spend tokens as soon as the limits allow",
-		Long: `Waits until the limits allow the request, and spends the tokens. With --timeout it fails
-at once, with exit code 3, when it would have to wait longer.`,
+		Short: "Spend tokens as soon as the limits allow it",
+		Long: `Waits until the limits allow the request, then spends the tokens. If it would have to wait
+longer than --timeout, it fails at once with exit code 3.`,
 		Example: "  weir wait key-alice gpt-4 rpm=1 --timeout 30s && call-the-model",
 		Args:    spending(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +41,6 @@ at once, with exit code 3, when it would have to wait longer.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait at most this `DURATION`, such as 30s; 0 waits without end")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait at most this `DURATION`, such as 30s; 0 waits forever")
 	return cmd
 }

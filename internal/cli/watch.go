@@ -23,15 +23,16 @@ func (a *app) watchCmd() *cobra.Command {
 	var flags watchFlags
 	cmd := &cobra.Command{
 		Use:   "watch [ENTITY RESOURCE]",
-		Short: "Show what a server decides, live, or what one entity has left",
-		Long: `Shows how many requests a server allows and refuses, how fast, and who spends and is refused
-most; with ENTITY and RESOURCE what the entity has left of each of its limits. It goes on
-until it is interrupted, or q is typed, and connects again when the server comes back.
+		Short: "Show live what a server decides, or what one entity has left",
+		Long: `Shows how many requests a server allows and refuses, how fast it decides, and which entities
+spend most and are refused most. With ENTITY and RESOURCE, shows what the entity has left of
+each of its limits. The command runs until interrupted or until you type q, and reconnects
+when the server comes back.
 
-On a terminal the picture is drawn in place. In a pipe there is a line for each second, or
-for each change; with -o json, the server's own events, one a line.
+On a terminal, the display updates in place. In a pipe, the command writes a line per second
+or per change; with -o json, it writes the server's own events, one per line.
 
-The token is better given as WEIR_TOKEN: others on the machine can see the command line.`,
+Pass the token as WEIR_TOKEN, because others on the machine can see the command line.`,
 		Example: `  weir watch
   weir watch key-alice gpt-4 --server https://limits.example.com
   weir watch --once -o json`,
@@ -50,41 +51,41 @@ The token is better given as WEIR_TOKEN: others on the machine can see the comma
 		},
 	}
 	cmd.Flags().StringVar(&flags.server, "server", "http://127.0.0.1:8080", "`URL` of the server")
-	cmd.Flags().StringVar(&flags.token, "token", "", "`TOKEN` to authenticate with; not set: WEIR_TOKEN")
-	cmd.Flags().BoolVar(&flags.once, "once", false, "show what there is now, and end")
+	cmd.Flags().StringVar(&flags.token, "token", "", "`TOKEN` to authenticate with (default WEIR_TOKEN)")
+	cmd.Flags().BoolVar(&flags.once, "once", false, "show the current state and exit")
 	return cmd
 }
 
-// picture is what is made of a server's events.
+// picture is the display of a server's events.
 type picture interface {
-	// read takes the data of an event.
+	// read stores the data of an event.
 	read(data []byte) error
-	// draw makes the lines for a terminal of that size.
+	// draw returns the lines for a terminal of that size.
 	draw(a *app, width, height int) []string
 	// header and rows are for a pipe.
 	header() []string
 	rows() [][]string
 }
 
-// viewer shows the events of a server.
+// viewer shows a server's events.
 type viewer struct {
 	*app
 	source  events
 	picture picture
 	once    bool
 
-	trouble error // since when the connection is gone; nil while it stands
+	trouble error // why the connection is down; nil while it is up
 	retry   time.Time
-	seen    bool // some event
+	seen    bool // whether any event has arrived
 }
 
 func (a *app) viewer(flags *watchFlags, args []string) (*viewer, error) {
 	if a.output == "yaml" {
-		return nil, usageError{errors.New("watch writes a table or json, not yaml")}
+		return nil, usageError{errors.New("watch can write a table or json, but not yaml")}
 	}
 	u, err := url.Parse(flags.server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, usageError{fmt.Errorf("server %q is not a URL such as http://127.0.0.1:8080", flags.server)}
+		return nil, usageError{fmt.Errorf("--server %q is not a URL such as http://127.0.0.1:8080", flags.server)}
 	}
 	token := flags.token
 	if token == "" {
@@ -106,7 +107,7 @@ func (a *app) viewer(flags *watchFlags, args []string) (*viewer, error) {
 	return v, nil
 }
 
-// errSeen ends a stream of which one event was enough.
+// errSeen ends a stream after the one event that --once needs.
 var errSeen = errors.New("seen")
 
 func (v *viewer) run(ctx context.Context) error {
@@ -122,13 +123,13 @@ func (v *viewer) run(ctx context.Context) error {
 		defer live.Close()
 		quit = live.Quit()
 	}
-	look := time.NewTicker(200 * time.Millisecond) // for another size, and for what counts down
+	look := time.NewTicker(200 * time.Millisecond) // to follow changes of the terminal's size and to update countdowns
 	defer look.Stop()
 	width, height, drawn := 0, 0, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // this is how a watch ends
+			return nil // an interrupt is the normal end of a watch
 		case <-quit:
 			return nil
 		case err := <-ended:
@@ -156,11 +157,11 @@ func (v *viewer) run(ctx context.Context) error {
 	}
 }
 
-// lines is the whole picture.
+// lines returns the whole display.
 func (v *viewer) lines(width, height int) []string {
 	var lines []string
 	if v.trouble != nil {
-		text := fmt.Sprintf("no connection: %v; trying again", v.trouble)
+		text := fmt.Sprintf("no connection: %v; retrying", v.trouble)
 		if wait := time.Until(v.retry).Round(time.Second); wait > 0 {
 			text += " in " + span(wait)
 		}
@@ -175,18 +176,18 @@ func (v *viewer) lines(width, height int) []string {
 	return append(lines, v.picture.draw(v.app, width, height-len(lines))...)
 }
 
-// arrived takes an event, or that there is none for a while, and writes it where no picture is drawn.
+// arrived handles an event or the loss of the connection, and prints it unless the display is live.
 func (v *viewer) arrived(got arrival, live bool) error {
 	if got.trouble != nil {
 		v.trouble, v.retry = got.trouble, time.Now().Add(got.again)
 		if !live {
-			text := fmt.Sprintf("no connection: %v; trying again in %s", got.trouble, span(got.again))
+			text := fmt.Sprintf("no connection: %v; retrying in %s", got.trouble, span(got.again))
 			v.err.Println(v.err.Bad("weir:") + " " + term.Clean(text))
 		}
 		return nil
 	}
 	if v.trouble != nil && !live {
-		v.err.Println("weir: connected again")
+		v.err.Println("weir: reconnected")
 	}
 	first := !v.seen
 	v.trouble, v.seen = nil, true
@@ -200,7 +201,7 @@ func (v *viewer) arrived(got arrival, live bool) error {
 		if _, err := v.out.W.Write(append(jsonLine(got.data), '\n')); err != nil {
 			return err
 		}
-	case v.out.Terminal: // once
+	case v.out.Terminal: // --once
 		for _, line := range v.picture.draw(v.app, v.out.Width, 100) {
 			v.out.Println(strings.TrimRight(term.Clip(line, v.out.Width), " "))
 		}

@@ -18,10 +18,10 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// events are the server-sent events of a URL.
+// events reads the server-sent events of a URL.
 type events struct{ url, token string }
 
-// arrival is an event, or why there are none until the next try.
+// arrival is an event, or the reason why there are none until the next attempt.
 type arrival struct {
 	data    []byte
 	trouble error
@@ -31,17 +31,17 @@ type arrival struct {
 const (
 	firstPause = 500 * time.Millisecond
 	maxPause   = 15 * time.Second
-	// silence is after what time without a sign of life a connection is given up. Servers give one every 15 s.
+	// silence is how long a connection may be silent before it is given up. Servers send something every 15 s.
 	silence = 40 * time.Second
 )
 
-// run hands over events until ctx ends, the server refuses for good, or with again false the connection fails. A
-// connection that ends after an event is made anew without a word: servers end streams now and then.
+// run delivers events until ctx ends, the server refuses for good or, if again is false, the connection fails. If a
+// connection ends after an event, run silently opens a new one, because servers end streams now and then.
 func (e events) run(ctx context.Context, again bool, to chan<- arrival) error {
 	for pause := firstPause; ; {
 		some, err := e.listen(ctx, to)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // this is how a watch ends
+			return nil //nolint:nilerr // an interrupt is the normal end of a watch
 		}
 		if some {
 			pause = firstPause
@@ -54,14 +54,14 @@ func (e events) run(ctx context.Context, again bool, to chan<- arrival) error {
 			}
 			continue
 		case err == nil:
-			err = codeError{errors.New("the server said nothing"), unavailable}
+			err = codeError{errors.New("the server closed the connection without an event"), unavailable}
 		case errors.As(err, &no) && no.final():
 			return err
 		}
 		if !again {
 			return err
 		}
-		wait := pause/2 + rand.N(pause/2) // so that those who were cut off together do not come back together
+		wait := pause/2 + rand.N(pause/2) // jitter, so that clients cut off together do not all reconnect together
 		select {
 		case to <- arrival{trouble: err, again: wait}:
 		case <-ctx.Done():
@@ -74,7 +74,7 @@ func (e events) run(ctx context.Context, again bool, to chan<- arrival) error {
 	}
 }
 
-// sleep reports whether ctx has not ended meanwhile.
+// sleep waits for d and returns true, or returns false as soon as ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// listen hands over the events of one connection. some reports that there were any.
+// listen delivers the events of one connection. some reports whether there were any.
 func (e events) listen(ctx context.Context, to chan<- arrival) (some bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -133,7 +133,7 @@ func (e events) listen(ctx context.Context, to chan<- arrival) (some bool, err e
 	return some, nil
 }
 
-// plainly says why a connection failed, without the URL that everybody knows.
+// plainly returns why a connection failed, without the URL, which the user knows.
 func plainly(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -149,25 +149,25 @@ func plainly(ctx context.Context, err error) error {
 	return codeError{err, unavailable}
 }
 
-// refusedError is an answer that is no stream.
+// refusedError is an answer that is not a stream.
 type refusedError struct {
 	status int
 	detail string
 }
 
-// Error says what the server said.
+// Error returns the server's status and detail.
 func (e *refusedError) Error() string {
 	hint := ""
 	switch e.status {
 	case http.StatusUnauthorized:
 		hint = ": set WEIR_TOKEN"
 	case http.StatusNotFound:
-		hint = ": is it a weir server, of this version?"
+		hint = ": is it a weir server of this version?"
 	}
 	return fmt.Sprintf("the server answers %d, %s%s", e.status, e.detail, hint)
 }
 
-// final reports whether to ask again is no use.
+// final reports whether a retry would be useless.
 func (e *refusedError) final() bool {
 	return e.status < 500 && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout
 }
@@ -180,7 +180,7 @@ func refusalOf(res *http.Response) error {
 	}
 	err := error(&refusedError{res.StatusCode, p.Detail})
 	switch res.StatusCode {
-	case http.StatusNotFound, http.StatusUnprocessableEntity: // no such namespace, no limits apply
+	case http.StatusNotFound, http.StatusUnprocessableEntity: // no such namespace, or no limits apply
 		return codeError{err, notFound}
 	case http.StatusBadRequest:
 		return codeError{err, wrongUsage}
@@ -191,11 +191,11 @@ func refusalOf(res *http.Response) error {
 	return err
 }
 
-// jsonLine writes JSON on one line, and what would move a terminal's cursor as an escape.
+// jsonLine writes JSON on one line, with control characters escaped so that they cannot affect a terminal.
 func jsonLine(data []byte) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, data) != nil {
-		return []byte("null") // it was read before
+		return []byte("null") // cannot happen: it was parsed before
 	}
 	line := b.Bytes()
 	if bytes.IndexFunc(line, unicode.IsControl) < 0 {

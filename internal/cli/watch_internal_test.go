@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// TestPictures draws what servers tell on terminals of two sizes. go test -run TestPictures -update writes the files.
+// TestPictures draws server data on terminals of two sizes. go test -run TestPictures -update writes the files.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

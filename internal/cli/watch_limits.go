@@ -15,12 +15,12 @@ import (
 type limitsPicture struct {
 	entity, resource string
 
-	at     time.Time // the server's
-	heard  time.Time // here
+	at     time.Time // the server's time of the event
+	heard  time.Time // when it arrived
 	limits []liveLimit
 }
 
-// liveLimit is a limit as GET /v1/available has it, as far as it is shown.
+// liveLimit is a limit as in GET /v1/available, with the fields that are shown.
 type liveLimit struct {
 	Entity    string     `json:"entity"`
 	Limit     string     `json:"limit"`
@@ -32,7 +32,7 @@ type liveLimit struct {
 	Burst     int64      `json:"burst"`
 	FullIn    float64    `json:"full_in"`
 	Shadow    bool       `json:"shadow"`
-	parsed    weir.Limit // of the fields above
+	parsed    weir.Limit // from the fields above
 }
 
 func (p *limitsPicture) read(data []byte) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/term"
 )
 
-// overview is what GET /v1/overview answers, as far as it is shown.
+// overview is the answer of GET /v1/overview, with the fields that are shown.
 type overview struct {
 	At        time.Time `json:"at"`
 	Started   time.Time `json:"started"`
@@ -45,7 +45,7 @@ type overview struct {
 	} `json:"top_refused"`
 }
 
-// rates are decisions of a second.
+// rates are decisions per second.
 type rates struct {
 	Allowed  float64 `json:"allowed"`
 	Refused  float64 `json:"refused"`
@@ -53,7 +53,7 @@ type rates struct {
 	Failed   float64 `json:"failed"`
 }
 
-// refusal is the share of what was decided that was refused.
+// refusal returns the share of decisions that were refused.
 func (r rates) refusal() float64 {
 	return r.Refused / cmp.Or(r.Allowed+r.Refused, 1)
 }
@@ -84,9 +84,9 @@ func (p *overviewPicture) draw(a *app, width, height int) []string {
 		p.rate(a, "degraded", p.PerSecond.Degraded, a.out.Bad, width, func(r rates) float64 { return r.Degraded }),
 		p.rate(a, "failed", p.PerSecond.Failed, a.out.Bad, width, func(r rates) float64 { return r.Failed }),
 		"",
-		labelled("refusals", fmt.Sprintf("%.1f%% of the decisions of the last 10 s", 100*p.PerSecond.refusal())),
+		labelled("refusals", fmt.Sprintf("%.1f%% of the decisions in the last 10 s", 100*p.PerSecond.refusal())),
 		labelled("latency", fmt.Sprintf("p50 %s   p99 %s   max %s", millis(p.Latency.P50), millis(p.Latency.P99), millis(p.Latency.Max))),
-		labelled("store", fmt.Sprintf("%.2f calls a decision   %s   %.1f%% from the cache",
+		labelled("store", fmt.Sprintf("%.2f calls/decision   %s   %.1f%% from the cache",
 			p.Store.Calls, alarm(a, p.Store.Errors, fmt.Sprintf("%.1f errors/s", p.Store.Errors)), 100*p.Store.Hits)),
 		"",
 	}
@@ -97,7 +97,7 @@ const label = 10
 
 func labelled(name, text string) string { return term.Fit(name, label) + text }
 
-// rate is a line with a figure and how it went: in red or the like only where there is some.
+// rate returns a line with a figure and its history, colored only where it is not zero.
 func (p *overviewPicture) rate(a *app, name string, now float64, style func(string) string, width int, of func(rates) float64) string {
 	values := make([]float64, len(p.History))
 	for i, r := range p.History {
@@ -117,7 +117,7 @@ func (p *overviewPicture) rate(a *app, name string, now float64, style func(stri
 	return labelled(name, figure) + line + peak
 }
 
-// tops are two lists beside each other: who spent, and who was refused most.
+// tops returns two lists side by side: the entities that spent most, and those that were refused most.
 func (p *overviewPicture) tops(a *app, width, height int) []string {
 	half := (width - 2) / 2
 	left := []string{a.out.Bold(term.Fit("TOP SPENDING", half))}
@@ -140,12 +140,12 @@ func (p *overviewPicture) tops(a *app, width, height int) []string {
 		lines = append(lines, l+"  "+r)
 	}
 	if len(p.Spending)+len(p.Refused) == 0 {
-		lines = append(lines, a.out.Faint("nothing was decided yet"))
+		lines = append(lines, a.out.Faint("no decisions yet"))
 	}
 	return lines
 }
 
-// row is a text on the left and a figure on the right, in exactly so many columns.
+// row returns a text on the left and a figure on the right, in exactly width columns.
 func row(width int, text, figure string) string {
 	figure = term.Clean(figure)
 	if lipgloss.Width(figure) > width/2 {
@@ -154,7 +154,7 @@ func row(width int, text, figure string) string {
 	return term.Fit(term.Clean(text), width-lipgloss.Width(figure)-1) + " " + figure
 }
 
-// spread is a line with a text on either end.
+// spread returns a line with a text at either end.
 func spread(width int, left, right string) string {
 	return left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
 }
@@ -166,7 +166,7 @@ func alarm(a *app, n float64, text string) string {
 	return text
 }
 
-// short writes a figure in a few characters: 0, 3.4, 812, 12.5K, 3.21M.
+// short formats a figure in a few characters: 0, 3.4, 812, 12.5K, 3.21M.
 func short(n float64) string {
 	switch {
 	case n < 99.95 && n != math.Trunc(n):

@@ -28,7 +28,7 @@ func (l lines) Write(b []byte) (int, error) {
 
 func (l lines) next(t *testing.T) string {
 	t.Helper()
-	timer := time.NewTimer(20 * time.Second) // real time: a server of its own
+	timer := time.NewTimer(20 * time.Second) // real time: waits for a server
 	defer timer.Stop()
 	select {
 	case line := <-l:
@@ -88,10 +88,10 @@ func TestWatchPipe(t *testing.T) {
 	if got := out.next(t); got != row {
 		t.Errorf("row %q", got)
 	}
-	if got := errs.next(t); !strings.Contains(got, "no connection: the server answers 503, the server is shutting down") || !strings.Contains(got, "trying again in ") {
+	if got := errs.next(t); !strings.Contains(got, "no connection: the server answers 503, the server is shutting down") || !strings.Contains(got, "retrying in ") {
 		t.Errorf("trouble %q", got)
 	}
-	if got := errs.next(t); got != "weir: connected again" {
+	if got := errs.next(t); got != "weir: reconnected" {
 		t.Errorf("then %q", got)
 	}
 	if got := out.next(t); got != row {
@@ -131,13 +131,13 @@ func TestWatchOnce(t *testing.T) {
 		"hostile json": {args: []string{"a", "b", "-o", "json"}, data: hostile, out: `*"entity":"org\u009b2J"*`},
 		"no limits":    {args: []string{"a", "b"}, data: `{"detail":"no limits apply"}`, status: 422, code: 4, err: "weir: the server answers 422, no limits apply\n"},
 		"no token":     {data: `{"detail":"who are you?"}`, status: 401, code: 1, err: "weir: the server answers 401, who are you?: set WEIR_TOKEN\n"},
-		"another":      {data: `<html>`, status: 404, code: 4, err: "weir: the server answers 404, Not Found: is it a weir server, of this version?\n"},
+		"another":      {data: `<html>`, status: 404, code: 4, err: "weir: the server answers 404, Not Found: is it a weir server of this version?\n"},
 		"no JSON":      {data: `{]`, code: 1, err: "weir: the server's answer cannot be read: *"},
 		"yaml":         {args: []string{"-o", "yaml"}, code: 2, err: "*not yaml*"},
 		"no resource":  {args: []string{"key-alice"}, code: 2, err: "weir: RESOURCE is missing*"},
 		"no URL":       {args: []string{"--server", "localhost"}, code: 2, err: "*is not a URL*"},
 		"nobody there": {args: []string{"--server", "http://127.0.0.1:1"}, code: 5, err: "weir: 127.0.0.1:1: *"},
-		"no event":     {data: " ", code: 5, err: "weir: the server said nothing\n"},
+		"no event":     {data: " ", code: 5, err: "weir: the server closed the connection without an event\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +163,7 @@ func TestWatchOnce(t *testing.T) {
 	}
 }
 
-// like compares a text with one in which * stands for anything.
+// like compares a text with one in which * matches anything.
 func like(text, pattern string) bool {
 	parts := strings.Split(pattern, "*")
 	if !strings.HasPrefix(text, parts[0]) || !strings.HasSuffix(text, parts[len(parts)-1]) || len(parts) == 1 && text != pattern {

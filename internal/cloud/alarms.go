@@ -7,7 +7,7 @@ type alarm struct {
 	id, name, why       string
 	space, metric, stat string
 	dimensions          list
-	threshold, periods  int // it is raised above the threshold
+	threshold, periods  int // raised above the threshold
 }
 
 const minutes5 = 300 // the period of every alarm, in seconds
@@ -41,7 +41,7 @@ func (p *Params) alarms(s *stack) {
 	if p.ConfigFlow {
 		all = append(all, p.functionAlarms("Config", "config", true)...)
 		all = append(all, alarm{
-			id: "ConfigUndelivered", name: "config-undelivered", why: "A cell was not told of a change, and learns of it as it next reconciles",
+			id: "ConfigUndelivered", name: "config-undelivered", why: "A cell was not notified of a change, and learns of it at its next reconciliation",
 			space: "AWS/SNS", metric: "NumberOfNotificationsFailed", stat: "Sum", dimensions: dimension("TopicName", att{"ConfigTopic", "TopicName"}), periods: 1,
 		})
 	}
@@ -60,16 +60,16 @@ func (p *Params) functionAlarms(id, name string, stream bool) []alarm {
 	}
 	all := []alarm{
 		one("Errors", "Errors", "Sum", "fails", 0, 2),
-		one("Duration", "Duration", "Maximum", "soon takes longer than it may", p.Timeout*10*p.DurationAlarm, 2),
-		one("Throttles", "Throttles", "Sum", "is not given the concurrency that it needs", 0, 2),
+		one("Duration", "Duration", "Maximum", "is close to its timeout", p.Timeout*10*p.DurationAlarm, 2),
+		one("Throttles", "Throttles", "Sum", "is throttled: it needs more concurrency", 0, 2),
 	}
 	if !stream {
 		return all
 	}
 	failed := one("Failures", "OnFailureDestinationDeliveredEventCount", "Sum", "gave up on records: they are in the archive bucket under "+failurePrefix, 0, 1)
 	failed.dimensions = dimension("EventSourceMappingUUID", ref(id+"Source"))
-	lost := one("Lost", "DestinationDeliveryFailures", "Sum", "gave up on records that could not be kept", 0, 1)
-	return append(all, one("Age", "IteratorAge", "Maximum", "is behind the stream, which forgets after a day", p.AgeAlarm*1000, 2), failed, lost)
+	lost := one("Lost", "DestinationDeliveryFailures", "Sum", "gave up on records and could not keep them", 0, 1)
+	return append(all, one("Age", "IteratorAge", "Maximum", "is behind the stream, which keeps records for a day", p.AgeAlarm*1000, 2), failed, lost)
 }
 
 func (p *Params) tableAlarms() []alarm {
@@ -80,19 +80,19 @@ func (p *Params) tableAlarms() []alarm {
 		}
 	}
 	all := []alarm{
-		one("ReadThrottles", "read-throttles", "ReadThrottleEvents", "The table refuses reads", 0, 2),
-		one("WriteThrottles", "write-throttles", "WriteThrottleEvents", "The table refuses writes: decisions are late, or go by on_unavailable", 0, 2),
+		one("ReadThrottles", "read-throttles", "ReadThrottleEvents", "The table throttles reads", 0, 2),
+		one("WriteThrottles", "write-throttles", "WriteThrottleEvents", "The table throttles writes: decisions are late, or follow on_unavailable", 0, 2),
 	}
 	for _, ix := range indexes {
-		a := one("Index"+title(ix.name)+"Throttles", "index-"+ix.name+"-throttles", "WriteThrottleEvents", "The index refuses writes, and with it the table", 0, 2)
+		a := one("Index"+title(ix.name)+"Throttles", "index-"+ix.name+"-throttles", "WriteThrottleEvents", "The index throttles writes, and so does the table", 0, 2)
 		a.dimensions = append(a.dimensions, obj{"Name": "GlobalSecondaryIndexName", "Value": ix.name})
 		all = append(all, a)
 	}
 	if p.ReadAlarm > 0 {
-		all = append(all, one("ReadCost", "read-cost", "ConsumedReadCapacityUnits", "More is read, and paid for, than was expected", p.ReadAlarm*minutes5, 3))
+		all = append(all, one("ReadCost", "read-cost", "ConsumedReadCapacityUnits", "Reads, which are billed, are higher than expected", p.ReadAlarm*minutes5, 3))
 	}
 	if p.WriteAlarm > 0 {
-		all = append(all, one("WriteCost", "write-cost", "ConsumedWriteCapacityUnits", "More is written, and paid for, than was expected", p.WriteAlarm*minutes5, 3))
+		all = append(all, one("WriteCost", "write-cost", "ConsumedWriteCapacityUnits", "Writes, which are billed, are higher than expected", p.WriteAlarm*minutes5, 3))
 	}
 	return all
 }

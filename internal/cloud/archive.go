@@ -1,15 +1,15 @@
 package cloud
 
-// Where the objects of the archive bucket are. Lambda chooses the second.
+// Prefixes of the objects in the archive bucket. Lambda determines the second.
 const (
 	auditPrefix   = "audit/"
 	failurePrefix = "aws/lambda/"
 )
 
-// reads reports whether anything reads the stream, and so can fail to.
+// reads reports whether any function reads the stream, and so can fail to.
 func (p *Params) reads() bool { return !p.NoAggregator || p.ConfigFlow }
 
-// archive is a bucket for audit events that expired, and for stream records that a function failed on.
+// archive adds a bucket for expired audit events, and for stream records that a function failed on.
 func (p *Params) archive(s *stack) {
 	if !p.reads() {
 		return
@@ -33,7 +33,7 @@ func (p *Params) archive(s *stack) {
 			"Condition": obj{"Bool": obj{"aws:SecureTransport": "false"}},
 		}),
 	}).keep(!p.NoRetain)
-	s.out("ArchiveBucket", "Audit events that expired, and what functions failed on", ref("ArchiveBucket"))
+	s.out("ArchiveBucket", "Expired audit events, and records that functions failed on", ref("ArchiveBucket"))
 }
 
 func (p *Params) lifecycle() list {

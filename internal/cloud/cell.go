@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Cell are the parameters of what a cell has of its own: a Valkey and the queue by which it learns of changes. The flag
-// of each is the field's comment. [CellDefaults] has the defaults.
+// Cell holds the parameters of a cell's own resources: a Valkey, and the queue by which it learns of changes. Each
+// field's comment names its flag. [CellDefaults] returns the defaults.
 type Cell struct {
 	Stack   string            // --stack
 	Version string            // of weir, for the tag weir:version
@@ -18,15 +18,15 @@ type Cell struct {
 	Clients []string // --client-group: security groups of the deciders
 
 	NodeType   string // --node-type
-	Replicas   int    // --replicas: of the primary, to take over; none ever answers
+	Replicas   int    // --replicas: of the primary, for failover; they never serve requests
 	KMSKey     string // --kms-key: ARN
-	NoRetain   bool   // --no-retain: deleting the stack deletes the Valkey without a last snapshot
+	NoRetain   bool   // --no-retain: deleting the stack deletes the Valkey without a final snapshot
 	Topic      string // --topic: ARN of the deployment's ConfigTopicArn; "": no queue, deciders poll
 	AlarmTopic string // --alarm-topic: ARN
 	NoAlarms   bool   // --no-alarms
 }
 
-// CellDefaults returns the parameters of a cell of which nothing is said but where it is.
+// CellDefaults returns the default parameters of a cell; only its location must be set.
 func CellDefaults() Cell { return Cell{Stack: "weir-cell", NodeType: "cache.r7g.large", Replicas: 1} }
 
 var (
@@ -36,7 +36,7 @@ var (
 	nodeType = regexp.MustCompile(`^cache\.[a-z0-9-]+\.[a-z0-9]+$`)
 )
 
-// Check refuses what AWS would refuse. The error names the flag and what to do.
+// Check rejects parameters that AWS would refuse. The error names the flag and the remedy.
 func (c *Cell) Check() error {
 	if err := checkNames(c.Stack, c.Tags); err != nil {
 		return err
@@ -46,25 +46,25 @@ func (c *Cell) Check() error {
 	}
 	switch {
 	case !vpcID.MatchString(c.VPC):
-		return fmt.Errorf("--vpc %q: must be the id of the network, as vpc-0123456789abcdef0", c.VPC)
+		return fmt.Errorf("--vpc %q: must be the id of the network, such as vpc-0123456789abcdef0", c.VPC)
 	case len(c.Subnets) == 0 || slices.ContainsFunc(c.Subnets, not(subnetID)):
-		return fmt.Errorf("--subnet %v: there must be one at least, each as subnet-0123456789abcdef0", c.Subnets)
+		return fmt.Errorf("--subnet %v: at least one is required, such as subnet-0123456789abcdef0", c.Subnets)
 	case len(c.Clients) == 0 || slices.ContainsFunc(c.Clients, not(groupID)):
-		return fmt.Errorf("--client-group %v: there must be one at least, each as sg-0123456789abcdef0", c.Clients)
+		return fmt.Errorf("--client-group %v: at least one is required, such as sg-0123456789abcdef0", c.Clients)
 	case !nodeType.MatchString(c.NodeType):
-		return fmt.Errorf("--node-type %q: is not such as cache.r7g.large", c.NodeType)
+		return fmt.Errorf("--node-type %q: must be a type such as cache.r7g.large", c.NodeType)
 	case c.Replicas < 0 || c.Replicas > 5:
 		return fmt.Errorf("--replicas %d: must be from 0 to 5", c.Replicas)
 	case c.Replicas > 0 && len(c.Subnets) < 2:
 		return fmt.Errorf("--replicas %d: needs a --subnet in another zone", c.Replicas)
 	case c.KMSKey != "" && !keyARN.MatchString(c.KMSKey):
-		return fmt.Errorf("--kms-key %q: must be the ARN of a key, as arn:aws:kms:REGION:ACCOUNT:key/ID", c.KMSKey)
+		return fmt.Errorf("--kms-key %q: must be the ARN of a key, such as arn:aws:kms:REGION:ACCOUNT:key/ID", c.KMSKey)
 	case c.Topic != "" && !topicARN.MatchString(c.Topic):
 		return fmt.Errorf("--topic %q: must be the ARN of an SNS topic: the output ConfigTopicArn of the deployment", c.Topic)
 	case c.AlarmTopic != "" && !topicARN.MatchString(c.AlarmTopic):
-		return fmt.Errorf("--alarm-topic %q: must be the ARN of an SNS topic, as arn:aws:sns:REGION:ACCOUNT:NAME", c.AlarmTopic)
+		return fmt.Errorf("--alarm-topic %q: must be the ARN of an SNS topic, such as arn:aws:sns:REGION:ACCOUNT:NAME", c.AlarmTopic)
 	case c.AlarmTopic != "" && c.NoAlarms:
-		return fmt.Errorf("--alarm-topic: there are no alarms with --no-alarms, leave one out")
+		return fmt.Errorf("--alarm-topic: there are no alarms with --no-alarms: omit one of them")
 	}
 	return nil
 }
@@ -85,8 +85,8 @@ func (c *Cell) describe() *stack {
 
 const valkeyPort = 6379
 
-// valkey describes one shard: a decision is one script on one primary. There is no reader endpoint among the outputs, for
-// a replica may not know what was spent.
+// valkey describes one shard, because a decision is one script on one primary. The outputs contain no reader
+// endpoint, because a replica may not know what was spent.
 func (c *Cell) valkey(s *stack) {
 	s.add("ValkeyAccess", "AWS::EC2::SecurityGroup", obj{"GroupDescription": "weir: deciders to Valkey", "VpcId": c.VPC, "SecurityGroupEgress": list{
 		obj{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32", "Description": "Valkey calls nobody"},
@@ -118,10 +118,10 @@ func (c *Cell) valkey(s *stack) {
 	s.out("Store", "The store of the cell's deciders: --store", sub("rediss://${Valkey.PrimaryEndPoint.Address}:${Valkey.PrimaryEndPoint.Port}/0"))
 }
 
-// tries of a message, after which it is put aside.
+// receives is how often a message is tried before it is set aside.
 const receives = 5
 
-// queue subscribes a queue to the changes. What cannot be delivered to it, or read from it, is kept beside it.
+// queue subscribes a queue to the changes. Messages that cannot be delivered or read go to a second queue.
 func (c *Cell) queue(s *stack) {
 	queue := func(id, suffix string, more obj) {
 		more["QueueName"], more["MessageRetentionPeriod"] = c.Stack+"-"+suffix, 14*24*3600
@@ -159,10 +159,10 @@ func (c *Cell) queue(s *stack) {
 		}),
 	})
 	s.out("QueueUrl", "The queue of changes", ref("Changes"))
-	s.out("DeadQueueUrl", "What nobody could read", ref("DeadChanges"))
+	s.out("DeadQueueUrl", "Messages that could not be delivered or read", ref("DeadChanges"))
 }
 
-// arnRegion returns the region of an ARN that is one.
+// arnRegion returns the region of a valid ARN.
 func arnRegion(arn string) string {
 	return regexp.MustCompile(`^(?:[^:]*:){3}([^:]*)`).FindStringSubmatch(arn)[1]
 }
@@ -177,12 +177,12 @@ func (c *Cell) alarms() []alarm {
 			}
 		}
 		all = append(all,
-			cache("ValkeyBusy", "valkey-busy", "EngineCPUUtilization", "Maximum", "Valkey has one thread for decisions: it soon has no more of it", 75, 2),
+			cache("ValkeyBusy", "valkey-busy", "EngineCPUUtilization", "Maximum", "The one thread on which Valkey decides is close to its capacity", 75, 2),
 			cache("ValkeyFull", "valkey-full", "DatabaseMemoryUsagePercentage", "Maximum", "Valkey decides nothing when its memory is full", 75, 1),
 			cache("ValkeyEvicts", "valkey-evicts", "Evictions", "Sum", "An evicted bucket is a full bucket: maxmemory-policy must be noeviction", 0, 1),
 		)
 		if c.Replicas > 0 {
-			all = append(all, cache("ValkeyLag", "valkey-lag", "ReplicationLag", "Maximum", "A failover would forget so many seconds of debits", 1, 2))
+			all = append(all, cache("ValkeyLag", "valkey-lag", "ReplicationLag", "Maximum", "A failover would lose this many seconds of debits", 1, 2))
 		}
 	}
 	if c.Topic == "" {
@@ -195,7 +195,7 @@ func (c *Cell) alarms() []alarm {
 		}
 	}
 	return append(all,
-		queue("ChangesOld", "changes-old", "Changes", "ApproximateAgeOfOldestMessage", "The cell's deciders do not read what changed", 30),
-		queue("ChangesDead", "changes-dead", "DeadChanges", "ApproximateNumberOfMessagesVisible", "The cell was not told of a change, and learns of it as it next reconciles", 0),
+		queue("ChangesOld", "changes-old", "Changes", "ApproximateAgeOfOldestMessage", "The cell's deciders do not read changes", 30),
+		queue("ChangesDead", "changes-dead", "DeadChanges", "ApproximateNumberOfMessagesVisible", "The cell was not notified of a change, and learns of it at its next reconciliation", 0),
 	)
 }

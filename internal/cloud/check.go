@@ -19,17 +19,18 @@ var (
 	bucket    = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 )
 
-// logDays are the retentions that CloudWatch knows.
+// logDays are the retention periods that CloudWatch offers.
 var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 
-// The most that IAM takes.
+// IAM's maximums.
 const (
 	maxRoleName   = 64
 	maxPolicyName = 128
-	maxTags       = 45 // of the user's; weir and AWS need some
+	maxTags       = 45 // for the user's own; weir and AWS need some
 )
 
-// Check refuses what AWS would refuse, or what would not do what it seems to. The error names the flag and what to do.
+// Check rejects parameters that AWS would refuse, or that would not do what they appear to. The error names the flag
+// and the remedy.
 func (p *Params) Check() error {
 	for _, check := range []func() error{
 		func() error { return checkNames(p.Stack, p.Tags) },
@@ -47,16 +48,16 @@ func checkNames(stack string, tags map[string]string) error {
 		return fmt.Errorf("--stack %q: must be 3 to 50 letters, digits and hyphens, with a letter first", stack)
 	}
 	if len(tags) > maxTags {
-		return fmt.Errorf("--tag: %d of them; there may be %d", len(tags), maxTags)
+		return fmt.Errorf("--tag: %d tags, at most %d are allowed", len(tags), maxTags)
 	}
 	for k, v := range tags {
 		switch {
 		case k == "" || len(k) > 128 || len(v) > 256:
 			return fmt.Errorf("--tag %s=%s: a key has 1 to 128 characters, a value at most 256", k, v)
 		case !tagText.MatchString(k) || !tagText.MatchString(v):
-			return fmt.Errorf("--tag %s=%s: there may be letters, digits, spaces and _ . : / = + - @", k, v)
+			return fmt.Errorf("--tag %s=%s: may contain only letters, digits, spaces and _ . : / = + - @", k, v)
 		case strings.HasPrefix(strings.ToLower(k), "aws:") || strings.HasPrefix(k, "weir:"):
-			return fmt.Errorf("--tag %s: aws: and weir: are taken, use another key", k)
+			return fmt.Errorf("--tag %s: aws: and weir: are reserved, use another key", k)
 		}
 	}
 	return nil
@@ -67,7 +68,7 @@ func (p *Params) checkRanges() error {
 		flag         string
 		value        int
 		least, most  int
-		zero         string // what 0 means, if it may be
+		zero         string // the meaning of 0, if allowed
 		unit, remedy string
 	}{
 		{"read-min", p.ReadMin, 1, 40_000, "", "units", ""},
@@ -82,7 +83,7 @@ func (p *Params) checkRanges() error {
 		{"batch", p.Batch, 1, 10_000, "", "records", ""},
 		{"batch-window", p.BatchWindow, 1, 300, "none", "seconds", ""},
 		{"parallel", p.Parallel, 1, 10, "", "invocations", ""},
-		{"record-age", p.RecordAge, 60, 86_400, "", "seconds", "a stream keeps a day"},
+		{"record-age", p.RecordAge, 60, 86_400, "", "seconds", "a stream keeps records for a day"},
 		{"usage-hourly-days", p.UsageHourly, 1, 36_500, "for ever", "days", ""},
 		{"usage-daily-days", p.UsageDaily, 1, 36_500, "for ever", "days", ""},
 		{"usage-monthly-days", p.UsageMonthly, 1, 36_500, "for ever", "days", ""},
@@ -107,7 +108,7 @@ func (p *Params) checkRanges() error {
 		return fmt.Errorf("%s", text)
 	}
 	if !slices.Contains(logDays, p.LogDays) {
-		return fmt.Errorf("--log-days %d: CloudWatch knows %s", p.LogDays, strings.Trim(fmt.Sprint(logDays), "[]"))
+		return fmt.Errorf("--log-days %d: CloudWatch supports %s", p.LogDays, strings.Trim(fmt.Sprint(logDays), "[]"))
 	}
 	if p.Batch > 10 && p.BatchWindow == 0 {
 		return fmt.Errorf("--batch %d: needs --batch-window, at least 1 second", p.Batch)
@@ -118,15 +119,15 @@ func (p *Params) checkRanges() error {
 func (p *Params) checkTable() error {
 	switch {
 	case p.Billing != OnDemand && p.Billing != Provisioned:
-		return fmt.Errorf("--billing %q: is on-demand or provisioned", p.Billing)
+		return fmt.Errorf("--billing %q: must be on-demand or provisioned", p.Billing)
 	case p.ReadMin > p.ReadMax:
 		return fmt.Errorf("--read-min %d: is more than --read-max %d", p.ReadMin, p.ReadMax)
 	case p.WriteMin > p.WriteMax:
 		return fmt.Errorf("--write-min %d: is more than --write-max %d", p.WriteMin, p.WriteMax)
 	case p.KMSKey != "" && !keyARN.MatchString(p.KMSKey):
-		return fmt.Errorf("--kms-key %q: must be the ARN of a key, as arn:aws:kms:REGION:ACCOUNT:key/ID", p.KMSKey)
+		return fmt.Errorf("--kms-key %q: must be the ARN of a key, such as arn:aws:kms:REGION:ACCOUNT:key/ID", p.KMSKey)
 	case p.DeletionProtection && p.NoRetain:
-		return fmt.Errorf("--deletion-protection: the stack could not be deleted with --no-retain, leave one out")
+		return fmt.Errorf("--deletion-protection: the stack could not be deleted with --no-retain: omit one of them")
 	}
 	return nil
 }
@@ -134,13 +135,13 @@ func (p *Params) checkTable() error {
 func (p *Params) checkFunctions() error {
 	switch {
 	case (p.CodeBucket == "") != (p.CodeKey == ""):
-		return fmt.Errorf("--code-bucket and --code-key go together")
+		return fmt.Errorf("--code-bucket and --code-key must be used together")
 	case p.CodeBucket != "" && !bucket.MatchString(p.CodeBucket):
-		return fmt.Errorf("--code-bucket %q: is no name of a bucket", p.CodeBucket)
+		return fmt.Errorf("--code-bucket %q: is not a bucket name", p.CodeBucket)
 	case p.AlarmTopic != "" && !topicARN.MatchString(p.AlarmTopic):
-		return fmt.Errorf("--alarm-topic %q: must be the ARN of an SNS topic, as arn:aws:sns:REGION:ACCOUNT:NAME", p.AlarmTopic)
+		return fmt.Errorf("--alarm-topic %q: must be the ARN of an SNS topic, such as arn:aws:sns:REGION:ACCOUNT:NAME", p.AlarmTopic)
 	case p.AlarmTopic != "" && p.NoAlarms:
-		return fmt.Errorf("--alarm-topic: there are no alarms with --no-alarms, leave one out")
+		return fmt.Errorf("--alarm-topic: there are no alarms with --no-alarms: omit one of them")
 	case p.ArchiveDays != 0 && p.ArchiveDays <= p.ArchiveColdDays:
 		return fmt.Errorf("--archive-days %d: must be more than --archive-cold-days %d", p.ArchiveDays, p.ArchiveColdDays)
 	}
@@ -155,22 +156,22 @@ func (p *Params) checkIAM() error {
 	} {
 		switch {
 		case r.arn != "" && !roleARN.MatchString(r.arn):
-			return fmt.Errorf("--%s %q: must be the ARN of a role, as arn:aws:iam::ACCOUNT:role/NAME", r.flag, r.arn)
+			return fmt.Errorf("--%s %q: must be the ARN of a role, such as arn:aws:iam::ACCOUNT:role/NAME", r.flag, r.arn)
 		case r.arn != "" && r.without != "":
-			return fmt.Errorf("--%s: there is no such function with %s, leave one out", r.flag, r.without)
+			return fmt.Errorf("--%s: there is no such function with %s: omit one of them", r.flag, r.without)
 		case r.arn == "" && r.without == "" && p.NoIAM:
-			return fmt.Errorf("--no-iam: the function needs a role of yours: --%s ARN, or go without the function", r.flag)
+			return fmt.Errorf("--no-iam: the function needs your own role: set --%s ARN, or omit the function", r.flag)
 		}
 	}
 	switch {
 	case p.Roles && (p.NoIAM || p.NoPolicies):
-		return fmt.Errorf("--roles: cannot be made with --no-iam or --no-policies, leave one out")
+		return fmt.Errorf("--roles: cannot be made with --no-iam or --no-policies: omit one of them")
 	case p.Roles && len(p.Trust) == 0:
-		return fmt.Errorf("--roles: somebody must be able to assume them: --trust ARN")
+		return fmt.Errorf("--roles: nobody could assume them: set --trust ARN")
 	case !p.Roles && len(p.Trust) > 0:
-		return fmt.Errorf("--trust: goes with --roles")
+		return fmt.Errorf("--trust: requires --roles")
 	case p.NamespaceTag == "" || len(p.NamespaceTag) > 128 || !iamName.MatchString(p.NamespaceTag):
-		return fmt.Errorf("--namespace-tag %q: is no tag's key of letters, digits and + = , . @ _ -", p.NamespaceTag)
+		return fmt.Errorf("--namespace-tag %q: must be a tag key of letters, digits and + = , . @ _ -", p.NamespaceTag)
 	case p.PermissionBoundary != "" && !iamName.MatchString(p.PermissionBoundary) && !policyARN.MatchString(p.PermissionBoundary):
 		return fmt.Errorf("--permission-boundary %q: must be the name or the ARN of a policy", p.PermissionBoundary)
 	}
@@ -197,11 +198,11 @@ func checkFormat(flag, format string, longest, most int) error {
 	case format == "":
 		return nil
 	case strings.Count(format, "{}") != 1:
-		return fmt.Errorf("--%s %q: must have {} once, where the name goes", flag, format)
+		return fmt.Errorf("--%s %q: must contain {} exactly once, where the name goes", flag, format)
 	case !iamName.MatchString(strings.Replace(format, "{}", "x", 1)):
-		return fmt.Errorf("--%s %q: there may be letters, digits and + = , . @ _ -", flag, format)
+		return fmt.Errorf("--%s %q: may contain only letters, digits and + = , . @ _ -", flag, format)
 	case len(format)-2+longest > most:
-		return fmt.Errorf("--%s %q: makes names of %d characters, IAM takes %d", flag, format, len(format)-2+longest, most)
+		return fmt.Errorf("--%s %q: makes names of %d characters, IAM allows %d", flag, format, len(format)-2+longest, most)
 	}
 	return nil
 }

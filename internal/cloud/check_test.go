@@ -8,33 +8,33 @@ import (
 	"github.com/weirlimits/weir/internal/cloud"
 )
 
-// What is refused names the flag and what to do.
+// Each error names the flag and the remedy.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*cloud.Params){
-		`--stack "w": must be 3 to 50 letters`:                  func(p *cloud.Params) { p.Stack = "w" },
-		`--stack "my_weir": must be`:                            func(p *cloud.Params) { p.Stack = "my_weir" },
-		`--billing "free": is on-demand or provisioned`:         func(p *cloud.Params) { p.Billing = "free" },
-		`--memory 64: must be from 128 to 3008 MB`:              func(p *cloud.Params) { p.Memory = 64 },
-		`--timeout 901: must be from 1 to 900 seconds`:          func(p *cloud.Params) { p.Timeout = 901 },
-		`--concurrency 1001: must be from 1 to 1000`:            func(p *cloud.Params) { p.Concurrency = 1001 },
-		`--pitr-days 36: must be from 1 to 35 days, or 0: none`: func(p *cloud.Params) { p.PITRDays = 36 },
-		`--log-days 31: CloudWatch knows 1 3 5`:                 func(p *cloud.Params) { p.LogDays = 31 },
-		`--duration-alarm 0: must be from 1 to 100 percent`:     func(p *cloud.Params) { p.DurationAlarm = 0 },
-		`--write-min 9: is more than --write-max 8`:             func(p *cloud.Params) { p.WriteMin, p.WriteMax = 9, 8 },
-		`--batch 1000: needs --batch-window`:                    func(p *cloud.Params) { p.BatchWindow = 0 },
-		`--tag weir:x: aws: and weir: are taken`:                func(p *cloud.Params) { p.Tags = map[string]string{"weir:x": "y"} },
-		`--alarm-topic "oncall": must be the ARN`:               func(p *cloud.Params) { p.AlarmTopic = "oncall" },
-		`--code-bucket and --code-key go together`:              func(p *cloud.Params) { p.CodeKey = "x" },
-		`--archive-days 30: must be more than --archive-cold`:   func(p *cloud.Params) { p.ArchiveDays = 30 },
-		`--no-iam: the function needs a role of yours: --aggr`:  func(p *cloud.Params) { p.NoIAM = true },
-		`--config-role: there is no such function with no --c`:  func(p *cloud.Params) { p.ConfigRole = "arn:aws:iam::123456789012:role/x" },
-		`--roles: somebody must be able to assume them: --tru`:  func(p *cloud.Params) { p.Roles = true },
-		`--role-name-format "acme": must have {} once`:          func(p *cloud.Params) { p.RoleNameFormat = "acme" },
-		`makes names of 65 characters, IAM takes 64`:            func(p *cloud.Params) { p.RoleNameFormat = strings.Repeat("x", 54) + "{}" },
-		`--deletion-protection: the stack could not be delete`:  func(p *cloud.Params) { p.DeletionProtection, p.NoRetain = true, true },
-		`--kms-key "alias/x": must be the ARN of a key`:         func(p *cloud.Params) { p.KMSKey = "alias/x" },
-		`--permission-boundary "a b": must be the name or the`:  func(p *cloud.Params) { p.PermissionBoundary = "a b" },
+		`--stack "w": must be 3 to 50 letters`:                    func(p *cloud.Params) { p.Stack = "w" },
+		`--stack "my_weir": must be`:                              func(p *cloud.Params) { p.Stack = "my_weir" },
+		`--billing "free": must be on-demand or provisioned`:      func(p *cloud.Params) { p.Billing = "free" },
+		`--memory 64: must be from 128 to 3008 MB`:                func(p *cloud.Params) { p.Memory = 64 },
+		`--timeout 901: must be from 1 to 900 seconds`:            func(p *cloud.Params) { p.Timeout = 901 },
+		`--concurrency 1001: must be from 1 to 1000`:              func(p *cloud.Params) { p.Concurrency = 1001 },
+		`--pitr-days 36: must be from 1 to 35 days, or 0: none`:   func(p *cloud.Params) { p.PITRDays = 36 },
+		`--log-days 31: CloudWatch supports 1 3 5`:                func(p *cloud.Params) { p.LogDays = 31 },
+		`--duration-alarm 0: must be from 1 to 100 percent`:       func(p *cloud.Params) { p.DurationAlarm = 0 },
+		`--write-min 9: is more than --write-max 8`:               func(p *cloud.Params) { p.WriteMin, p.WriteMax = 9, 8 },
+		`--batch 1000: needs --batch-window`:                      func(p *cloud.Params) { p.BatchWindow = 0 },
+		`--tag weir:x: aws: and weir: are reserved`:               func(p *cloud.Params) { p.Tags = map[string]string{"weir:x": "y"} },
+		`--alarm-topic "oncall": must be the ARN`:                 func(p *cloud.Params) { p.AlarmTopic = "oncall" },
+		`--code-bucket and --code-key must be used together`:      func(p *cloud.Params) { p.CodeKey = "x" },
+		`--archive-days 30: must be more than --archive-cold`:     func(p *cloud.Params) { p.ArchiveDays = 30 },
+		`--no-iam: the function needs your own role: set --aggr`:  func(p *cloud.Params) { p.NoIAM = true },
+		`--config-role: there is no such function with no --c`:    func(p *cloud.Params) { p.ConfigRole = "arn:aws:iam::123456789012:role/x" },
+		`--roles: nobody could assume them: set --tru`:            func(p *cloud.Params) { p.Roles = true },
+		`--role-name-format "acme": must contain {} exactly once`: func(p *cloud.Params) { p.RoleNameFormat = "acme" },
+		`makes names of 65 characters, IAM allows 64`:             func(p *cloud.Params) { p.RoleNameFormat = strings.Repeat("x", 54) + "{}" },
+		`--deletion-protection: the stack could not be delete`:    func(p *cloud.Params) { p.DeletionProtection, p.NoRetain = true, true },
+		`--kms-key "alias/x": must be the ARN of a key`:           func(p *cloud.Params) { p.KMSKey = "alias/x" },
+		`--permission-boundary "a b": must be the name or the`:    func(p *cloud.Params) { p.PermissionBoundary = "a b" },
 	} {
 		p := cloud.Defaults()
 		change(&p)
@@ -50,8 +50,8 @@ func TestCheckCell(t *testing.T) {
 		`--vpc "": must be the id`:                  func(c *cloud.Cell) { c.VPC = "" },
 		`--replicas 1: needs a --subnet in another`: func(c *cloud.Cell) { c.Subnets = c.Subnets[:1] },
 		`--topic "x": must be the ARN`:              func(c *cloud.Cell) { c.Topic = "x" },
-		`--client-group []: there must be one`:      func(c *cloud.Cell) { c.Clients = nil },
-		`--node-type "large": is not such as`:       func(c *cloud.Cell) { c.NodeType = "large" },
+		`--client-group []: at least one is`:        func(c *cloud.Cell) { c.Clients = nil },
+		`--node-type "large": must be a type`:       func(c *cloud.Cell) { c.NodeType = "large" },
 	} {
 		c := cell()
 		change(c)
@@ -61,7 +61,7 @@ func TestCheckCell(t *testing.T) {
 	}
 }
 
-// The floor is above what any one entity may do, by the most generous of the limits.
+// The floor exceeds what any single entity may do under the most generous of the limits.
 func TestEdgeSize(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

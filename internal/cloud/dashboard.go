@@ -1,6 +1,6 @@
 package cloud
 
-// dashboard shows on one page how table and functions are.
+// dashboard adds a page that shows the state of the table and the functions.
 func (p *Params) dashboard(s *stack) {
 	if p.NoDashboard {
 		return
@@ -40,11 +40,11 @@ func (p *Params) dashboard(s *stack) {
 	}{
 		{"Units consumed", list{table("ConsumedWriteCapacityUnits"), table("ConsumedReadCapacityUnits")}},
 		{"Throttled", throttles},
-		{"Latency of DynamoDB, ms", list{latency("UpdateItem"), latency("BatchGetItem"), latency("Query")}},
-		{"Conditions that failed: refusals and wrong guesses", list{table("ConditionalCheckFailedRequests")}},
+		{"DynamoDB latency, ms", list{latency("UpdateItem"), latency("BatchGetItem"), latency("Query")}},
+		{"Failed conditions: refusals and wrong guesses", list{table("ConditionalCheckFailedRequests")}},
 		{"Functions", errors},
 		{"Functions, ms", durations},
-		{"Behind the stream, ms", age},
+		{"Stream lag, ms", age},
 		{"Records given up on", kept},
 	} {
 		if len(w.metrics) == 0 {

@@ -8,32 +8,33 @@ import (
 	"time"
 )
 
-// Rate is what one entity may ask for at most: of a limit that counts requests.
+// Rate is the maximum request rate of one entity, from a limit that counts requests.
 type Rate struct {
 	Amount int64 // requests per Period
 	Period time.Duration
 	Burst  int64 // requests at once
 }
 
-// Edge are the parameters of a floor in front of weir that stands when its store does not: a rate rule of WAF by address
-// or header, and a usage plan of API Gateway. Both are best effort: AWS counts late and about. So it is sized above what
-// weir allows, and only stops what is far beyond. The flag of each is the field's comment. [EdgeDefaults] has the defaults.
+// Edge holds the parameters of a floor in front of weir that holds when weir's store does not: a WAF rate rule by
+// address or header, and an API Gateway usage plan. Both are best effort, because AWS counts late and approximately.
+// So the floor is sized above what weir allows, and stops only what is far beyond it. Each field's comment names its
+// flag. [EdgeDefaults] returns the defaults.
 type Edge struct {
 	Stack   string            // --stack
 	Version string            // of weir, for the tag weir:version
 	Tags    map[string]string // --tag KEY=VALUE
 
-	Rates    []Rate // of the manifest: the most generous is the floor's
-	Headroom int    // --headroom: percent of it
+	Rates    []Rate // of the manifest: the most generous one sets the floor
+	Headroom int    // --headroom: percent of that rate
 	Window   int    // --window: seconds over which WAF counts
-	Header   string // --header: by which requests are told apart; "": by address
-	Global   bool   // --global: for CloudFront rather than a region
-	API      string // --api: id of the API whose stage has the usage plan; "": none has
+	Header   string // --header: header that tells callers apart; "": by address
+	Global   bool   // --global: for CloudFront instead of a region
+	API      string // --api: ID of the API whose stage gets the usage plan; "": none
 	Stage    string // --stage
 	NoPlan   bool   // --no-plan: no usage plan
 }
 
-// EdgeDefaults returns the parameters of a floor of which nothing is said but the rates.
+// EdgeDefaults returns the default parameters of a floor; only the rates must be set.
 func EdgeDefaults() Edge { return Edge{Stack: "weir-edge", Headroom: 200, Window: 300} }
 
 var (
@@ -42,42 +43,42 @@ var (
 	stageName  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 )
 
-// What WAF takes as a rate.
+// The range of a WAF rate.
 const (
 	leastRate = 10
 	mostRate  = 2_000_000_000
 )
 
-// Check refuses what AWS would refuse. The error names the flag and what to do.
+// Check rejects parameters that AWS would refuse. The error names the flag and the remedy.
 func (e *Edge) Check() error {
 	if err := checkNames(e.Stack, e.Tags); err != nil {
 		return err
 	}
 	for _, r := range e.Rates {
 		if r.Amount <= 0 || r.Period <= 0 {
-			return fmt.Errorf("a limit of %d per %s: must allow something", r.Amount, r.Period)
+			return fmt.Errorf("a limit of %d per %s: must be positive", r.Amount, r.Period)
 		}
 	}
 	switch {
 	case len(e.Rates) == 0:
-		return fmt.Errorf("--limit: the manifests declare no such limit of requests")
+		return fmt.Errorf("--limit: the manifests declare no such limit on requests")
 	case e.Headroom < 100 || e.Headroom > 10_000:
-		return fmt.Errorf("--headroom %d: must be from 100 to 10000 percent: below, the floor would refuse what the limit allows", e.Headroom)
+		return fmt.Errorf("--headroom %d: must be from 100 to 10000 percent: below 100, the floor would refuse what the limit allows", e.Headroom)
 	case !slices.Contains([]int{60, 120, 300, 600}, e.Window):
-		return fmt.Errorf("--window %d: WAF knows 60, 120, 300 and 600 seconds", e.Window)
+		return fmt.Errorf("--window %d: WAF supports 60, 120, 300 and 600 seconds", e.Window)
 	case e.Header != "" && !headerName.MatchString(e.Header):
-		return fmt.Errorf("--header %q: is no name of a header", e.Header)
+		return fmt.Errorf("--header %q: is not a header name", e.Header)
 	case (e.API == "") != (e.Stage == ""):
-		return fmt.Errorf("--api and --stage go together")
+		return fmt.Errorf("--api and --stage must be used together")
 	case e.API != "" && e.NoPlan:
-		return fmt.Errorf("--api: there is no usage plan with --no-plan, leave one out")
+		return fmt.Errorf("--api: there is no usage plan with --no-plan: omit one of them")
 	case e.API != "" && (!apiID.MatchString(e.API) || !stageName.MatchString(e.Stage)):
-		return fmt.Errorf("--api %q --stage %q: are no API's id and stage", e.API, e.Stage)
+		return fmt.Errorf("--api %q --stage %q: are not the id and stage of an API", e.API, e.Stage)
 	}
 	return nil
 }
 
-// window returns how many requests an entity is let through in a window: what its limit allows in it, a burst included.
+// window returns how many requests of an entity the floor admits in a window: what its limit allows there, burst included.
 func (e *Edge) window() int {
 	most := 0.0
 	for _, r := range e.Rates {
@@ -97,7 +98,7 @@ func (e *Edge) throttle() (rate float64, burst int) {
 	return max(rate, 0.01), int(min(math.MaxInt32, math.Ceil(float64(most)*float64(e.Headroom)/100)))
 }
 
-const bestEffort = "Best effort: AWS counts late and about. What is exact is the limit of weir behind it"
+const bestEffort = "Best effort: AWS counts late and approximately. The limit of weir behind it is exact"
 
 func (e *Edge) describe() *stack {
 	s := newStack(e.Stack, "weir: a floor at the edge. "+bestEffort, allTags(e.Stack, e.Version, e.Tags))
@@ -120,7 +121,7 @@ func (e *Edge) describe() *stack {
 			"Statement": obj{"RateBasedStatement": count}, "VisibilityConfig": seen(e.Stack + "-rate"),
 		}},
 	})
-	s.out("FloorArn", "The web ACL, to be associated with what is in front of weir", att{"Floor", "Arn"})
+	s.out("FloorArn", "The web ACL: associate it with the resource in front of weir", att{"Floor", "Arn"})
 	if e.NoPlan {
 		return s
 	}
@@ -132,6 +133,6 @@ func (e *Edge) describe() *stack {
 		plan["ApiStages"] = list{obj{"ApiId": e.API, "Stage": e.Stage}}
 	}
 	s.add("Plan", "AWS::ApiGateway::UsagePlan", plan)
-	s.out("PlanId", "The usage plan, to which API keys are added", ref("Plan"))
+	s.out("PlanId", "The usage plan: add API keys to it", ref("Plan"))
 	return s
 }

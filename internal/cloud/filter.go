@@ -1,12 +1,12 @@
 package cloud
 
-// What functions are sent of the stream. The keys are those of docs/format/dynamodb.md; the tests hold the filters
-// against records that the store writes.
+// The filters of the functions' event sources. Their keys are those of docs/format/dynamodb.md; the tests check the
+// filters against records that the store writes.
 
-// bucketRecords are all changes of buckets, and what processes have counted beside them.
+// bucketRecords matches all changes of buckets, and of the counts that processes store beside them.
 func bucketRecords() obj { return sorted("#STATE", "#COUNTS") }
 
-// expiredAudit are audit events that DynamoDB deleted, and nobody else.
+// expiredAudit matches audit events that DynamoDB itself deleted, and no others.
 func expiredAudit() obj {
 	f := sorted(obj{"prefix": "#AUDIT"})
 	f["eventName"] = list{"REMOVE"}
@@ -14,7 +14,7 @@ func expiredAudit() obj {
 	return f
 }
 
-// configRecords are changes of entities, limits and namespaces.
+// configRecords matches changes of entities, limits and namespaces.
 func configRecords() obj {
 	return sorted(obj{"prefix": "#META"}, obj{"prefix": "#CONFIG"}, obj{"prefix": "#NAMESPACE"}, obj{"prefix": "#NSID"})
 }
@@ -24,5 +24,5 @@ func sorted(keys ...any) obj {
 	return obj{"dynamodb": obj{"Keys": obj{sortKey: obj{"S": keys}}}}
 }
 
-// filter is a filter as an event source mapping has it: a text.
+// filter returns a filter in the form that an event source mapping takes: a string.
 func filter(pattern obj) obj { return obj{"Pattern": compact(pattern)} }

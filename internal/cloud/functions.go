@@ -7,8 +7,8 @@ import (
 
 // function is one of the modes of cmd/weir-lambda.
 type function struct {
-	id, suffix, mode string // logical id, what its name ends with, and WEIR_LAMBDA
-	roleSuffix, role string // of its role; or the ARN of one that there is
+	id, suffix, mode string // logical ID, suffix of its name, and WEIR_LAMBDA
+	roleSuffix, role string // suffix of its role, or the ARN of an existing role
 	concurrency      int
 	env              obj
 	may              list // statements of its role
@@ -20,16 +20,16 @@ const (
 	machine = "arm64"
 )
 
-// code declares where the functions' package is, for those who deploy a template by hand.
+// code declares parameters for the location of the functions' package, for users who deploy a template by hand.
 func (p *Params) code(s *stack) {
 	if p.NoAggregator && p.NoProvisioner && !p.ConfigFlow {
 		return
 	}
 	s.Parameters["CodeBucket"] = parameter{Type: "String", Description: "The bucket that holds the functions' package", Default: p.CodeBucket, AllowedPattern: "^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"}
-	s.Parameters["CodeKey"] = parameter{Type: "String", Description: "The package in the bucket: make lambda builds it", Default: p.CodeKey, AllowedPattern: "^.{1,1024}$"}
+	s.Parameters["CodeKey"] = parameter{Type: "String", Description: "The key of the package in the bucket; make lambda builds the package", Default: p.CodeKey, AllowedPattern: "^.{1,1024}$"}
 }
 
-// function describes a function with its log group and, unless there is one, its role.
+// function describes a function with its log group and, unless one is given, its role.
 func (p *Params) function(s *stack, f *function) {
 	name, group := p.Stack+"-"+f.suffix, f.id+"Logs"
 	s.add(group, "AWS::Logs::LogGroup", obj{"LogGroupName": "/aws/lambda/" + name, "RetentionInDays": p.LogDays}).keep(!p.NoRetain)
@@ -59,7 +59,7 @@ func (p *Params) function(s *stack, f *function) {
 	s.out(f.id+"Arn", "The function", att{f.id, "Arn"})
 }
 
-// logs lets a function tell what it does.
+// logs lets a function write logs and traces.
 func (p *Params) logs(group string) list {
 	may := list{obj{"Effect": "Allow", "Action": list{"logs:CreateLogStream", "logs:PutLogEvents"}, "Resource": sub("${" + group + ".Arn}")}}
 	if p.Tracing {
@@ -86,7 +86,7 @@ func (p *Params) aggregator(s *stack) {
 	p.source(s, f.id, filters)
 }
 
-// retention says how long windows of usage are kept.
+// retention returns how long usage windows are kept.
 func (p *Params) retention() obj {
 	return obj{
 		"WEIR_USAGE_RETENTION_HOURLY":  days(p.UsageHourly),
@@ -131,10 +131,10 @@ func (p *Params) configFlow(s *stack) {
 	}
 	p.function(s, f)
 	p.source(s, f.id, list{filter(configRecords())})
-	s.out("ConfigTopicArn", "What cells subscribe to: changes of entities, limits and namespaces", ref("ConfigTopic"))
+	s.out("ConfigTopicArn", "The topic that cells subscribe to: changes of entities, limits and namespaces", ref("ConfigTopic"))
 }
 
-// stream lets a function read the stream, and keep what it failed on.
+// stream lets a function read the stream, and store the records it failed on.
 func (p *Params) stream() list {
 	may := append(streamReads("Table"),
 		obj{"Effect": "Allow", "Action": "s3:PutObject", "Resource": sub("${ArchiveBucket.Arn}/" + failurePrefix + "*")},
@@ -149,15 +149,15 @@ func (p *Params) stream() list {
 func streamReads(table string) list {
 	return list{
 		obj{"Effect": "Allow", "Action": list{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, "Resource": att{table, "StreamArn"}},
-		obj{"Effect": "Allow", "Action": "dynamodb:ListStreams", "Resource": "*"}, // knows no resources
+		obj{"Effect": "Allow", "Action": "dynamodb:ListStreams", "Resource": "*"}, // has no resource-level permissions
 	}
 }
 
-// Attempts of a batch, after which its records go to the failures.
+// attempts is how often a batch is tried before its records go to the failures.
 const attempts = 3
 
-// source has a function read the stream. What it fails on is cut in halves down to the record at fault, and is kept whole
-// in the archive bucket once it was tried often enough or is too old: a shard never waits for one record.
+// source lets a function read the stream. A batch that fails is bisected down to the record at fault. That record is
+// stored whole in the archive bucket once it was tried often enough or is too old, so a shard never waits for one record.
 func (p *Params) source(s *stack, id string, filters list) {
 	s.add(id+"Source", "AWS::Lambda::EventSourceMapping", obj{
 		"FunctionName": ref(id), "EventSourceArn": att{"Table", "StreamArn"}, "StartingPosition": "TRIM_HORIZON",

@@ -6,38 +6,38 @@ import (
 	"slices"
 )
 
-// Gate are the parameters of a gate of rollouts: a profile of AppConfig that says how far weir limits apply --gate may go,
-// and that goes back by itself when an alarm is raised. There is one for a table, whatever cells it feeds. The flag of each
-// is the field's comment. [GateDefaults] has the defaults.
+// Gate holds the parameters of a rollout gate: an AppConfig profile that says how far weir limits apply --gate may
+// go, and that rolls back by itself when an alarm is raised. A table has one gate, whatever cells it feeds. Each
+// field's comment names its flag. [GateDefaults] returns the defaults.
 type Gate struct {
 	Stack   string            // --stack
 	Version string            // of weir, for the tag weir:version
 	Tags    map[string]string // --tag KEY=VALUE
 
-	Alarms []string // --rollback-alarm: ARNs; none: nothing goes back by itself
-	Bake   int      // --gate-bake: minutes for which a version is watched once it is deployed
+	Alarms []string // --rollback-alarm: ARNs; none: nothing rolls back by itself
+	Bake   int      // --gate-bake: minutes for which a version is watched after it is deployed
 }
 
-// GateDefaults returns the parameters of a gate of which nothing is said.
+// GateDefaults returns the default parameters of a gate.
 func GateDefaults() Gate { return Gate{Stack: "weir-gate", Bake: 10} }
 
 var alarmARN = regexp.MustCompile(`^arn:aws(-[a-z-]+)?:cloudwatch:[a-z0-9-]+:\d{12}:alarm:.{1,255}$`)
 
-// maxMonitors is how many alarms an environment of AppConfig can have.
+// maxMonitors is how many alarms an AppConfig environment can have.
 const maxMonitors = 5
 
-// Check refuses what AWS would refuse. The error names the flag and what to do.
+// Check rejects parameters that AWS would refuse. The error names the flag and the remedy.
 func (g *Gate) Check() error {
 	if err := checkNames(g.Stack, g.Tags); err != nil {
 		return err
 	}
 	if len(g.Alarms) > maxMonitors {
-		return fmt.Errorf("--rollback-alarm: %d of them; AppConfig watches %d: make one of several, a composite alarm", len(g.Alarms), maxMonitors)
+		return fmt.Errorf("--rollback-alarm: %d alarms, AppConfig watches at most %d: combine several into a composite alarm", len(g.Alarms), maxMonitors)
 	}
 	for i, arn := range g.Alarms {
 		switch {
 		case !alarmARN.MatchString(arn):
-			return fmt.Errorf("--rollback-alarm %q: must be the ARN of an alarm, as arn:aws:cloudwatch:REGION:ACCOUNT:alarm:NAME", arn)
+			return fmt.Errorf("--rollback-alarm %q: must be the ARN of an alarm, such as arn:aws:cloudwatch:REGION:ACCOUNT:alarm:NAME", arn)
 		case slices.Contains(g.Alarms[:i], arn):
 			return fmt.Errorf("--rollback-alarm %q: is given twice", arn)
 		}
@@ -48,10 +48,10 @@ func (g *Gate) Check() error {
 	return nil
 }
 
-// gateFormat is that of the document; internal/cli reads it.
+// gateFormat is the format of the document; internal/cli reads it.
 const gateFormat = "weir-gate-1"
 
-// gateSchema refuses what weir limits apply --gate would.
+// gateSchema rejects what weir limits apply --gate would.
 func gateSchema() obj {
 	return obj{
 		"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "required": list{"format", "rollouts"}, "additionalProperties": false,
@@ -65,18 +65,18 @@ func gateSchema() obj {
 	}
 }
 
-// describe has a version reach all who poll at once: one process rolls out, and what is in steps are the entities.
+// describe deploys a version to all pollers at once: only one process rolls out, and the steps are over entities.
 func (g *Gate) describe() *stack {
 	s := newStack(g.Stack, "weir: how far limits may be rolled out", allTags(g.Stack, g.Version, g.Tags))
 	of := func(more obj) obj { return with(obj{"ApplicationId": ref("Application")}, more) }
 	s.add("Application", "AWS::AppConfig::Application", obj{"Name": g.Stack, "Description": "weir: how far limits may be rolled out"})
-	environment := of(obj{"Name": g.Stack, "Description": "weir: goes back on an alarm"})
+	environment := of(obj{"Name": g.Stack, "Description": "weir: rolls back on an alarm"})
 	if len(g.Alarms) > 0 {
 		s.add("AlarmRole", "AWS::IAM::Role", obj{
 			"RoleName":                 g.Stack + "-alarms",
 			"AssumeRolePolicyDocument": document(obj{"Effect": "Allow", "Principal": obj{"Service": "appconfig.amazonaws.com"}, "Action": "sts:AssumeRole"}),
 			"Policies": list{obj{"PolicyName": "alarms", "PolicyDocument": document(obj{
-				"Effect": "Allow", "Action": "cloudwatch:DescribeAlarms", "Resource": "*", // knows no resources where alarms are composite
+				"Effect": "Allow", "Action": "cloudwatch:DescribeAlarms", "Resource": "*", // composite alarms have no resource-level permissions
 			})}},
 		})
 		var monitors list
@@ -94,7 +94,7 @@ func (g *Gate) describe() *stack {
 		"Name": g.Stack, "Description": "weir: at once, then watched", "DeploymentDurationInMinutes": 0, "GrowthType": "LINEAR", "GrowthFactor": 100,
 		"FinalBakeTimeInMinutes": g.Bake, "ReplicateTo": "NONE",
 	})
-	// What there is to go back to before the first rollout.
+	// The version to roll back to before the first rollout.
 	s.add("Closed", "AWS::AppConfig::HostedConfigurationVersion", of(obj{
 		"ConfigurationProfileId": ref("Profile"), "ContentType": "application/json", "Content": compact(obj{"format": gateFormat, "rollouts": obj{}}),
 	}))
@@ -108,7 +108,7 @@ func (g *Gate) describe() *stack {
 			"Resource": sub("arn:${AWS::Partition}:appconfig:${AWS::Region}:${AWS::AccountId}:application/${Application}/environment/${Environment}/configuration/${Profile}"),
 		}),
 	})
-	s.out("GateUrl", "Where the agent has it: weir limits apply --gate", fmt.Sprintf("http://localhost:2772/applications/%s/environments/%[1]s/configurations/%[1]s", g.Stack))
+	s.out("GateUrl", "The URL at the agent, for weir limits apply --gate", fmt.Sprintf("http://localhost:2772/applications/%s/environments/%[1]s/configurations/%[1]s", g.Stack))
 	s.out("ApplicationId", "The application", ref("Application"))
 	s.out("EnvironmentId", "The environment", ref("Environment"))
 	s.out("ProfileId", "The profile", ref("Profile"))

@@ -2,8 +2,8 @@ package cloud
 
 import "strings"
 
-// A role's calls are what the code makes in it, and nothing else: the tests record them, and fail where either side has
-// more. A transaction is as many calls as it has parts, for that is how IAM sees it.
+// calls lists exactly the calls that the code makes in a role. The tests record the calls, and fail if either side
+// has more. A transaction counts as one call per part, because that is how IAM sees it.
 type calls struct{ table, indexes []string }
 
 var (
@@ -25,12 +25,12 @@ var (
 	aggregate = calls{
 		table: []string{"BatchGetItem", "PutItem", "UpdateItem"},
 	}
-	// weir aggregate finds the stream by itself, and who else reads it.
+	// weir aggregate finds the stream, and its other readers, by itself.
 	aggregateCommand = calls{
 		table: []string{"BatchGetItem", "DescribeTable", "PutItem", "Query", "UpdateItem"},
 	}
-	// A tenant's: what is asked of one namespace. It has no part in what all namespaces share, and so none in leases that
-	// are handed from process to process, whose ids are there.
+	// A tenant's calls, limited to one namespace. They do not reach items shared by all namespaces, and so not the
+	// IDs of leases that are handed from process to process.
 	tenantAcquire = calls{table: []string{"BatchGetItem", "PutItem", "UpdateItem"}}
 	tenantRead    = calls{table: []string{"BatchGetItem", "Query"}, indexes: []string{"Query"}}
 	tenantFull    = calls{
@@ -44,7 +44,7 @@ type scope bool
 
 const (
 	onTable     scope = false
-	onNamespace scope = true // those of the principal's namespace
+	onNamespace scope = true // the items of the principal's namespace
 )
 
 func (p *Params) policies(s *stack) {
@@ -105,7 +105,7 @@ func (p *Params) named(format, suffix string) string {
 	return strings.Replace(format, "{}", name, 1)
 }
 
-// longest is how long the longest name of a role or policy is before its format.
+// longest returns the length of the longest name of a role or policy before its format is applied.
 func (p *Params) longest(kind string) int {
 	if kind == "role" {
 		return len(p.Stack) + len("-config")
@@ -125,7 +125,7 @@ func (p *Params) may(_ *stack, c calls, on scope) list {
 		}
 		st := obj{"Effect": "Allow", "Action": prefixed("dynamodb:", side.actions), "Resource": side.resource}
 		if on == onNamespace {
-			// For all of no keys would be true, hence the second: a call without keys is refused.
+			// ForAllValues is true for a call without keys, so the second condition refuses those.
 			st["Condition"] = obj{
 				"ForAllValues:StringLike": obj{"dynamodb:LeadingKeys": "${aws:PrincipalTag/" + p.NamespaceTag + "}/*"},
 				"Null":                    obj{"dynamodb:LeadingKeys": "false"},
@@ -133,7 +133,7 @@ func (p *Params) may(_ *stack, c calls, on scope) list {
 		}
 		out = append(out, st)
 	}
-	if p.KMSKey != "" { // DynamoDB asks whether its caller may use the key
+	if p.KMSKey != "" { // DynamoDB checks whether its caller may use the key
 		out = append(out, obj{
 			"Effect": "Allow", "Action": list{"kms:Decrypt", "kms:DescribeKey"}, "Resource": p.KMSKey,
 			"Condition": obj{"StringEquals": obj{"kms:ViaService": sub("dynamodb.${AWS::Region}.amazonaws.com")}},

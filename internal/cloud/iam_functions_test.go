@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestProvisionerRole has the provisioner plan, apply, and keep a resource of CloudFormation from its birth to its end.
+// TestProvisionerRole: the provisioner plans, applies, and handles a CloudFormation resource from creation to deletion.
 func TestProvisionerRole(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
@@ -78,7 +78,7 @@ func decideOnce(t *testing.T, lim *weir.Limiter) {
 	must(t, lease.Commit(t.Context()))
 }
 
-// TestAggregatorRole has the aggregator book what the stream of a busy table holds.
+// TestAggregatorRole: the aggregator books the stream of a busy table.
 func TestAggregatorRole(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
@@ -103,13 +103,13 @@ func TestAggregatorRole(t *testing.T) {
 	covered(t, policy(t, template(t, cloud.Defaults()), "AggregatorRole"), nil, tb.rec.Calls())
 }
 
-// TestAggregatePolicy has weir aggregate read the stream of a table, and book what it holds.
+// TestAggregatePolicy: weir aggregate reads the stream of a table, and books it.
 func TestAggregatePolicy(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
 	tb.stream()
 	client := tb.recorded()
-	table, err := client.DescribeTable(t.Context(), &awsdynamodb.DescribeTableInput{TableName: &tb.name}) // as the command finds the stream
+	table, err := client.DescribeTable(t.Context(), &awsdynamodb.DescribeTableInput{TableName: &tb.name}) // finds the stream as the command does
 	must(t, err)
 	lim := tb.limiter(tb.direct, weir.Config{})
 	tb.prepare(lim)
@@ -126,7 +126,7 @@ func TestAggregatePolicy(t *testing.T) {
 	t.Cleanup(stop)
 	var running sync.WaitGroup
 	running.Go(func() { must(t, r.Run(ctx)) })
-	for booked := 0; booked == 0 && ctx.Err() == nil; { // real time: an engine's stream
+	for booked := 0; booked == 0 && ctx.Err() == nil; { // real time: the stream is an engine's
 		page, err := lim.Usage(ctx, weir.UsageQuery{By: weir.ByNamespace, Window: weir.Hourly})
 		must(t, err)
 		booked = len(page.Windows)

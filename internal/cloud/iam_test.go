@@ -19,10 +19,10 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// patient has time for calls on a busy machine.
+// patient is a timeout that suits a busy machine.
 const patient = time.Minute
 
-// tableOf is a table of an engine, and a recorder of what is asked of it.
+// tableOf is a table of an engine, and a recorder of the calls to it.
 type tableOf struct {
 	t      *testing.T
 	name   string
@@ -40,7 +40,7 @@ func newTable(t *testing.T) *tableOf {
 	return tb
 }
 
-// limiter returns a limiter over the table, by the recorder or not.
+// limiter returns a limiter over the table, through the given client, which may be the recorder's.
 func (tb *tableOf) limiter(client dynamodb.API, cfg weir.Config) *weir.Limiter {
 	tb.t.Helper()
 	st, err := dynamodb.New(dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
@@ -62,7 +62,7 @@ func (tb *tableOf) limiter(client dynamodb.API, cfg weir.Config) *weir.Limiter {
 
 func (tb *tableOf) recorded() *awsdynamodb.Client { return dynamotest.Client(tb.t, tb.rec.URL) }
 
-// choked throttles writes of one bucket for their key, so that the store splits it.
+// choked throttles writes to one bucket by key, so that the store splits it.
 type choked struct {
 	dynamodb.API
 	left atomic.Int32
@@ -103,7 +103,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// decide asks for everything that a process that decides does.
+// decide makes every call that a deciding process makes.
 func decide(t *testing.T, lim *weir.Limiter, entity string) {
 	t.Helper()
 	ctx := t.Context()
@@ -130,7 +130,7 @@ func decide(t *testing.T, lim *weir.Limiter, entity string) {
 	}
 }
 
-// covered fails unless a policy allows what was called, and nothing that was not.
+// covered fails unless a policy allows exactly what was called.
 func covered(t *testing.T, p cloudtest.Policy, who cloudtest.Principal, calls []cloudtest.Call) {
 	t.Helper()
 	var made []string
@@ -174,7 +174,7 @@ func TestAcquirePolicy(t *testing.T) {
 	resumed, err := lim.Resume(t.Context(), lease.Hold("lease-1", time.Now().Add(time.Minute)))
 	must(t, err)
 	must(t, resumed.Rollback(t.Context()))
-	must(t, lim.Close()) // which hands over what was counted
+	must(t, lim.Close()) // hands over the remaining counts
 	calls := tb.rec.Calls()
 	covered(t, policy(t, template(t, cloud.Defaults()), "AcquirePolicy"), nil, calls)
 	for _, key := range []string{"_/SYSTEM#", "_/LEASE#", "default/BUCKET#key#api#1", "default/TALLY#"} {
@@ -186,7 +186,8 @@ func TestAcquirePolicy(t *testing.T) {
 	}
 }
 
-// A tenant's policies let it do what it does in its namespace, and nothing in another's or on what all share.
+// A tenant's policies allow everything in its own namespace, and nothing in another namespace or on what all namespaces
+// share.
 func TestTenantPolicies(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
@@ -248,7 +249,7 @@ func TestTenantPolicies(t *testing.T) {
 	}
 }
 
-// look reads all that can be read of a namespace.
+// look reads everything that can be read in a namespace.
 func look(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
 	ctx := t.Context()
@@ -279,7 +280,7 @@ func look(t *testing.T, lim *weir.Limiter) {
 	must(t, err)
 }
 
-// configure changes all that can be changed in a namespace.
+// configure changes everything that can be changed in a namespace.
 func configure(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
 	ctx := t.Context()

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/mototest"
 )
 
-// factor is a parameter and the values that are tried, the default aside.
+// factor is a parameter and the values to try besides the default.
 type factor struct {
 	name   string
 	levels []func(*cloud.Params)
@@ -32,7 +32,7 @@ func levels[T any](name string, field func(*cloud.Params) *T, values ...T) facto
 
 func role(name string) string { return "arn:aws:iam::" + account + ":role/" + name }
 
-// factors are all parameters, each with its bounds.
+// factors are all parameters; numeric ones are tried at their bounds.
 var factors = []factor{
 	levels("stack", func(p *cloud.Params) *string { return &p.Stack }, "abc", strings.Repeat("Long-", 10)),
 	levels("tag", func(p *cloud.Params) *map[string]string { return &p.Tags }, map[string]string{"team": "gateway", "cost center": "42"}),
@@ -86,8 +86,8 @@ var factors = []factor{
 	{"config-role", []func(*cloud.Params){func(p *cloud.Params) { p.ConfigFlow, p.ConfigRole = true, role("config") }}},
 }
 
-// tried are the levels of a factor that pairs are made of. Of one with two bounds these are the bounds: the default lies
-// between, and all defaults together are a template of their own.
+// tried returns the levels of a factor from which pairs are made. For a factor with two bounds these are the bounds: the
+// default lies between them, and a separate template has all defaults.
 func (f *factor) tried() []int {
 	if len(f.levels) == 2 {
 		return []int{1, 2}
@@ -95,7 +95,7 @@ func (f *factor) tried() []int {
 	return []int{0, 1}
 }
 
-// row says for each factor which level it has: 0 is the default.
+// row gives the level of each factor; 0 is the default.
 type row []int
 
 func (r row) params() *cloud.Params {
@@ -106,7 +106,7 @@ func (r row) params() *cloud.Params {
 			factors[i].levels[level-1](&p)
 		}
 	}
-	if p.NoIAM { // it takes roles of the user's, for the functions that there are
+	if p.NoIAM { // the user supplies the roles of the functions that exist
 		for _, f := range []struct {
 			none bool
 			role *string
@@ -119,7 +119,7 @@ func (r row) params() *cloud.Params {
 	return &p
 }
 
-// pair is two factors at a level each.
+// pair is two factors, each at one level.
 type pair struct{ a, la, b, lb int }
 
 func (p pair) String() string {
@@ -136,7 +136,7 @@ func (p pair) row() row {
 	return r
 }
 
-// pairs are all pairs that may be, as far as they are not refused alone, and those that are.
+// pairs returns all valid pairs, and those that are refused on their own.
 func pairs() (open map[pair]bool, refused []pair) {
 	open = map[pair]bool{}
 	for a := range factors {
@@ -156,8 +156,8 @@ func pairs() (open map[pair]bool, refused []pair) {
 	return open, refused
 }
 
-// cover returns rows in which all pairs occur: each begins with a pair that is still open, and takes of the other
-// factors what closes most.
+// cover returns rows in which all pairs occur. Each row starts with a pair that is still open, and then picks for each
+// other factor the level that closes most pairs.
 func cover(open map[pair]bool) []row {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	closed := func(r row, i int) int {
@@ -175,7 +175,7 @@ func cover(open map[pair]bool) []row {
 	}
 	var rows []row
 	for len(open) > 0 {
-		var first pair // the first in order, so that each run has the same rows
+		var first pair // the first in order, so that every run has the same rows
 		for i, p := range slices.Collect(maps.Keys(open)) {
 			if i == 0 || p.before(first) {
 				first = p
@@ -205,7 +205,7 @@ func cover(open map[pair]bool) []row {
 	return rows
 }
 
-// TestLint has every pair of parameters linted: all variants in one run of cfn-lint, which takes longest to begin.
+// TestLint lints every pair of parameters, with all variants in one run of cfn-lint, because it is slow to start.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	linter := mototest.Tool(t, "cfn-lint")

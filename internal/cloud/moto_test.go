@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestStack makes a stack of the template. Its table is one that weir completes and opens.
+// TestStack creates a stack from the template. weir completes and opens its table.
 func TestStack(t *testing.T) {
 	t.Parallel()
 	cfg := mototest.Config(t)

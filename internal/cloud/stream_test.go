@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// filtersOf are the filters of a function's event source.
+// filtersOf returns the filters of a function's event source.
 func filtersOf(t *testing.T, template []byte, id string) []string {
 	t.Helper()
 	text, err := json.Marshal(resources(t, template)[id].Properties["FilterCriteria"])
@@ -34,7 +34,7 @@ func filtersOf(t *testing.T, template []byte, id string) []string {
 	return all
 }
 
-// image is an item as a function is handed it.
+// image is an item as a function receives it.
 func image(t *testing.T, in map[string]streamtypes.AttributeValue) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -53,7 +53,7 @@ func image(t *testing.T, in map[string]streamtypes.AttributeValue) map[string]an
 	return out
 }
 
-// records reads the table's stream, and returns each record as a function is handed it.
+// records reads the table's stream, and returns each record as a function receives it.
 func (tb *tableOf) records() []map[string]any {
 	tb.t.Helper()
 	ctx := tb.t.Context()
@@ -96,7 +96,7 @@ func (tb *tableOf) stream() {
 	must(tb.t, err)
 }
 
-// TestFilters holds the filters against what a table's stream holds once all that weir does was done.
+// TestFilters checks the filters against a table's stream, after weir has done everything that it does.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
@@ -128,7 +128,7 @@ func TestFilters(t *testing.T) {
 				t.Errorf("the function of changes is not sent %s %s (%v)", pk, sk, err)
 			}
 		}
-		if r["eventName"] == "REMOVE" { // the same by DynamoDB itself
+		if r["eventName"] == "REMOVE" { // the same record with a deletion by DynamoDB itself
 			expired := maps.Clone(r)
 			expired["userIdentity"] = map[string]any{"type": "Service", "principalId": "dynamodb.amazonaws.com"}
 			expired["expired"] = true
@@ -169,7 +169,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// dropAudit deletes the audit events, as only expiry does by itself.
+// dropAudit deletes the audit events, which otherwise only expiry does.
 func (tb *tableOf) dropAudit() {
 	tb.t.Helper()
 	all, err := tb.direct.Scan(tb.t.Context(), &awsdynamodb.ScanInput{TableName: &tb.name})

@@ -1,6 +1,6 @@
 package cloud
 
-// index is an index of the table. [github.com/weirlimits/weir/store/dynamodb.Create] makes the same.
+// index is an index of the table. [github.com/weirlimits/weir/store/dynamodb.Create] creates the same ones.
 type index struct{ name, hash, sort string }
 
 var indexes = []index{{"all", "GP", "GS"}, {"parent", "PP", "PC"}, {"scope", "RP", "RO"}}
@@ -58,10 +58,10 @@ func (p *Params) throughput(of obj) {
 	}
 }
 
-// busy is how much of what is provisioned is to be used, in percent.
+// busy is the target utilization of provisioned capacity, in percent.
 const busy = 70
 
-// scale has the table and its indexes follow what is used of them.
+// scale makes the table and its indexes scale with their consumed capacity.
 func (p *Params) scale(s *stack) {
 	one := func(id, resource, dimension string) {
 		for _, side := range []struct {

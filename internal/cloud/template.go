@@ -5,25 +5,25 @@ import (
 	"encoding/json"
 )
 
-// What CloudFormation takes: in a request, and as an object of S3.
+// CloudFormation's size limits of a template: in a request, and as an S3 object.
 const (
 	MaxInline = 51_200
 	MaxObject = 1_048_576
 )
 
-// Deployment is what a template can be made of: [Params], a [Cell], an [Edge] or a [Gate].
+// Deployment is anything a template can be made of: [Params], a [Cell], an [Edge] or a [Gate].
 type Deployment interface {
-	// Check refuses what cannot be deployed. The error names the flag and what to do.
+	// Check rejects what cannot be deployed. The error names the flag and the remedy.
 	Check() error
 	describe() *stack
 }
 
-// Template returns a deployment as CloudFormation, in JSON. The same deployment makes the same bytes.
+// Template returns a deployment as CloudFormation, in JSON. The same deployment produces the same bytes.
 //
-// It is indented unless it is larger than CloudFormation takes in a request, and not then. It fails if the deployment's Check does.
+// It is indented, unless that would make it larger than CloudFormation accepts in a request. It fails if Check does.
 func Template(d Params) ([]byte, error) { return Render(&d) }
 
-// Render is [Template] of any deployment.
+// Render is [Template] for any deployment.
 func Render(d Deployment) ([]byte, error) {
 	s, err := describe(d)
 	if err != nil {

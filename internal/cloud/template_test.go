@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const account = "123456789012"
 
-// most is a deployment with all that there is.
+// most is a deployment with every option.
 func most() *cloud.Params {
 	p := cloud.Defaults()
 	p.Version, p.Tags = "v1.2.3", map[string]string{"team": "gateway"}
@@ -69,7 +69,8 @@ func deployments() map[string]cloud.Deployment {
 	return map[string]cloud.Deployment{"default": defaults(), "most": most(), "cell": cell(), "edge": edge(), "gate": gate()}
 }
 
-// TestGolden shows what a change changes. Terraform's provider of AWS is not at hand where tests run: it has not seen these.
+// TestGolden shows the effect of a change. Terraform's AWS provider is not available where tests run: it has not
+// validated these files.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, d := range deployments() {
@@ -108,7 +109,7 @@ func resources(t *testing.T, text []byte) map[string]resource {
 	return all.Resources
 }
 
-// generic is a value as JSON has it, without what is null or empty.
+// generic converts a value to its JSON form, without null or empty values.
 func generic(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -136,7 +137,7 @@ func prune(v any) any {
 	return v
 }
 
-// maker sees what is made of a table.
+// maker records the call that creates a table.
 type maker struct {
 	*awsdynamodb.Client
 	see func(name string, in any)
@@ -157,7 +158,7 @@ func (m *maker) UpdateContinuousBackups(_ context.Context, in *awsdynamodb.Updat
 	return &awsdynamodb.UpdateContinuousBackupsOutput{}, nil
 }
 
-// TestTable holds the template's table against the one that the store makes.
+// TestTable compares the template's table with the one that the store creates.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	name, made := dynamotest.Table(t), map[string]any{}
@@ -184,7 +185,7 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"StreamViewType": "NEW_AND_OLD_IMAGES"}, have["StreamSpecification"]); diff != "" {
 		t.Error(diff)
 	}
-	delete(have, "StreamSpecification") // which the store leaves to who reads it
+	delete(have, "StreamSpecification") // the store leaves the stream to its readers
 	delete(made, "StreamSpecification")
 	if diff := cmp.Diff(made, have); diff != "" {
 		t.Errorf("the store makes -, the template +:\n%s", diff)
@@ -196,8 +197,8 @@ func TestTable(t *testing.T) {
 
 var empty = regexp.MustCompile(`: (""|\[\]|null)`)
 
-// TestWhole holds of every deployment: everything is tagged that takes tags, what holds data is kept, every alarm tells
-// somebody if anybody is to be told, and nothing is empty.
+// TestWhole checks every deployment: everything that can be tagged is tagged, everything that holds data is retained,
+// every alarm notifies the configured target if there is one, and nothing is empty.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	untagged := []string{"ScalableTarget", "ScalingPolicy", "Dashboard", "ManagedPolicy", "BucketPolicy", "SecurityGroupIngress", "Subscription", "QueuePolicy", "HostedConfigurationVersion"}
@@ -225,7 +226,7 @@ func TestWhole(t *testing.T) {
 
 var termReference = regexp.MustCompile(`\$\{(?:data\.)?([a-z0-9_]+)\.([a-z0-9_]+)`)
 
-// TestTerraformReferences: all that is referred to is there.
+// TestTerraformReferences: every reference has a target.
 func TestTerraformReferences(t *testing.T) {
 	t.Parallel()
 	for name, d := range deployments() {
@@ -242,7 +243,7 @@ func TestTerraformReferences(t *testing.T) {
 			t.Errorf("%s: %d references of %d are understood", name, len(found), bytes.Count(bare, []byte("${")))
 		}
 		for _, ref := range found {
-			typ, id := string(ref[1]), string(ref[2]) //nolint:staticcheck // both are looked up thrice
+			typ, id := string(ref[1]), string(ref[2]) //nolint:staticcheck // both are looked up three times
 			if m.Resource[typ][id] == nil && m.Data[typ][id] == nil && (typ != "var" || m.Variable[id] == nil) {
 				t.Errorf("%s: %s refers to nothing", name, ref[0])
 			}

@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// Terraform returns a deployment as a module of Terraform, in JSON, for a file whose name ends in .tf.json. It makes what
-// [Template] makes. The same deployment makes the same bytes. It fails if the deployment's Check does.
+// Terraform returns a deployment as a Terraform module, in JSON, for a file whose name ends in .tf.json. It creates
+// the same resources as [Template]. The same deployment produces the same bytes. It fails if Check does.
 func Terraform(d Params) ([]byte, error) { return RenderTerraform(&d) }
 
-// RenderTerraform is [Terraform] of any deployment.
+// RenderTerraform is [Terraform] for any deployment.
 func RenderTerraform(d Deployment) ([]byte, error) {
 	s, err := describe(d)
 	if err != nil {
@@ -39,14 +39,14 @@ func RenderTerraform(d Deployment) ([]byte, error) {
 	return indent(root)
 }
 
-// module is a stack as Terraform has it.
+// module is a stack in Terraform's form.
 type module struct {
 	stack     *stack
 	resources map[string]map[string]obj
 	asked     map[string]bool // data sources
 }
 
-// add translates a resource, which may be several there.
+// add translates a resource, which may become several in Terraform.
 func (m *module) add(id string, r *resource) error {
 	to, ok := translations[r.Type]
 	if !ok {
@@ -80,7 +80,7 @@ var reference = regexp.MustCompile(`\$\{(!?)([^}]*)\}`)
 
 var literal = strings.NewReplacer("${", "$${", "%{", "%%{")
 
-// value translates a property: what it refers to, and what Terraform would take for a reference.
+// value translates a property: its references, and any text that Terraform would mistake for a reference.
 func (m *module) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -123,7 +123,7 @@ func (m *module) value(v any) any {
 	return v
 }
 
-// pseudo are the names that CloudFormation knows by itself.
+// pseudo maps CloudFormation's pseudo parameters to their Terraform equivalents.
 var pseudo = map[string]struct{ data, value string }{
 	"AWS::Region":    {"aws_region", "${data.aws_region.current.id}"},
 	"AWS::AccountId": {"aws_caller_identity", "${data.aws_caller_identity.current.account_id}"},
@@ -183,7 +183,7 @@ func (m *module) outputs() obj {
 	return out
 }
 
-// snake spells a name as Terraform does: TableName as table_name, KMSKey as kms_key.
+// snake converts a name to Terraform's spelling: TableName to table_name, KMSKey to kms_key.
 func snake(name string) string {
 	var b strings.Builder
 	runes := []rune(name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// named is a name for what CloudFormation names by itself.
+// named returns a name for a resource that CloudFormation names by itself.
 func (p props) named(id string) string {
 	return strings.ToLower(p.module.stack.name + "-" + strings.ReplaceAll(snake(id), "_", "-"))
 }
@@ -16,7 +16,7 @@ func groupBody(p props, _ string) obj {
 	for _, e := range p.all("SecurityGroupEgress") {
 		out = append(out, obj{
 			"protocol": e.of["IpProtocol"], "cidr_blocks": list{e.of["CidrIp"]}, "description": e.of["Description"], "from_port": 0, "to_port": 0,
-			// Of a block in JSON all are asked for.
+			// Terraform's JSON requires every attribute of such a block.
 			"ipv6_cidr_blocks": list{}, "prefix_list_ids": list{}, "security_groups": list{}, "self": false,
 		})
 	}
@@ -64,7 +64,7 @@ func seenBody(p props) obj {
 	})
 }
 
-// renamed takes properties over under other names.
+// renamed copies properties under other names.
 func (p props) renamed(names map[string]string) obj {
 	out := obj{}
 	for from, to := range names {

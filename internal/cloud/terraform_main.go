@@ -57,7 +57,7 @@ func scalingBody(p props, id string) obj {
 	}
 }
 
-// bucketBody also makes what are properties of a bucket there and resources here.
+// bucketBody also adds the bucket properties that are separate resources in Terraform.
 func bucketBody(p props, id string) obj {
 	own := "${aws_s3_bucket." + snake(id) + ".bucket}"
 	put := func(typ string, body obj) { p.module.put(typ, snake(id), with(body, obj{"bucket": own})) }
@@ -122,7 +122,7 @@ func sourceBody(p props, _ string) obj {
 	})
 }
 
-// roleBody also makes the role's own policies and attachments.
+// roleBody also adds the role's own policies and attachments.
 func roleBody(p props, id string) obj {
 	own := "${aws_iam_role." + snake(id) + ".name}"
 	for _, policy := range p.all("Policies") {

@@ -2,21 +2,21 @@ package cloud
 
 import "maps"
 
-// translation says what a type of CloudFormation is in Terraform's provider of AWS.
+// translation maps a CloudFormation type to Terraform's AWS provider.
 type translation struct {
 	name       string
-	kept       bool              // what survives its stack there is not to be destroyed here
-	attributes map[string]string // what is asked of one: "" its Ref. What follows a } stands behind the reference
+	kept       bool              // if the resource survives its stack, Terraform must not destroy it
+	attributes map[string]string // attributes by CloudFormation name, "" for Ref. Text after a } follows the reference
 	body       func(p props, id string) obj
 }
 
-// props are the properties of a resource, translated.
+// props holds the translated properties of a resource.
 type props struct {
 	module *module
 	of     obj
 }
 
-// get returns a property below others, nil if there is none.
+// get returns a nested property, or nil if there is none.
 func (p props) get(path ...string) any {
 	var v any = p.of
 	for _, name := range path {
@@ -40,7 +40,7 @@ func (p props) all(name string) []props {
 	return out
 }
 
-// same takes properties over whose names only differ in spelling.
+// same copies properties whose names differ only in spelling.
 func (p props) same(names ...string) obj {
 	out := obj{}
 	for _, name := range names {
@@ -51,7 +51,7 @@ func (p props) same(names ...string) obj {
 	return out
 }
 
-// text is a document as text.
+// text returns a JSON document as a string.
 func (p props) text(name string) any { return compact(p.of[name]) }
 
 func with(o obj, more obj) obj {
@@ -59,7 +59,7 @@ func with(o obj, more obj) obj {
 	return o
 }
 
-// translations are all types that a stack may have.
+// translations covers every type that a stack may contain.
 var translations = map[string]translation{
 	"AWS::DynamoDB::Table": {"aws_dynamodb_table", true, map[string]string{"": "name", "Arn": "arn", "StreamArn": "stream_arn"}, tableBody},
 	"AWS::ApplicationAutoScaling::ScalableTarget": {"aws_appautoscaling_target", false, map[string]string{"": "id"}, func(p props, _ string) obj {
@@ -70,7 +70,7 @@ var translations = map[string]translation{
 	"AWS::S3::BucketPolicy": {"aws_s3_bucket_policy", false, nil, func(p props, _ string) obj {
 		return obj{"bucket": p.of["Bucket"], "policy": p.text("PolicyDocument")}
 	}},
-	// A log group's ARN ends with :* there.
+	// In Terraform, a log group's ARN lacks the trailing :*.
 	"AWS::Logs::LogGroup": {"aws_cloudwatch_log_group", true, map[string]string{"": "name", "Arn": "arn}:*"}, func(p props, _ string) obj {
 		return obj{"name": p.of["LogGroupName"], "retention_in_days": p.of["RetentionInDays"]}
 	}},

@@ -12,26 +12,25 @@ type (
 	list = []any
 )
 
-// What a property may refer to. Each is spelled in its own way by CloudFormation and by Terraform.
+// The references that a property may contain. CloudFormation and Terraform spell each in their own way.
 type (
 	ref string                    // a resource's name, or a parameter
 	att struct{ id, name string } // an attribute of a resource
 	sub string                    // a text with ${Resource}, ${Resource.Attribute} and ${AWS::Region} in it; ${!x} stands for ${x}
 )
 
-// MarshalJSON spells it as CloudFormation does.
+// MarshalJSON encodes it in CloudFormation's form.
 func (r ref) MarshalJSON() ([]byte, error) { return json.Marshal(obj{"Ref": string(r)}) }
 
-// MarshalJSON spells it as CloudFormation does.
+// MarshalJSON encodes it in CloudFormation's form.
 func (a att) MarshalJSON() ([]byte, error) {
 	return json.Marshal(obj{"Fn::GetAtt": list{a.id, a.name}})
 }
 
-// MarshalJSON spells it as CloudFormation does.
+// MarshalJSON encodes it in CloudFormation's form.
 func (s sub) MarshalJSON() ([]byte, error) { return json.Marshal(obj{"Fn::Sub": string(s)}) }
 
-// resource is one thing that is made.
-// untagged are the types that take no tags.
+// resource is one resource of a stack.
 var untagged = map[string]bool{
 	"AWS::ApplicationAutoScaling::ScalableTarget": true, "AWS::ApplicationAutoScaling::ScalingPolicy": true,
 	"AWS::CloudWatch::Dashboard": true, "AWS::IAM::ManagedPolicy": true, "AWS::S3::BucketPolicy": true,
@@ -62,7 +61,7 @@ type output struct {
 
 type export struct{ Name sub }
 
-// stack is a description of what is made.
+// stack describes a set of resources.
 type stack struct {
 	AWSTemplateFormatVersion string
 	Description              string
@@ -81,7 +80,7 @@ func newStack(name, description string, tags map[string]string) *stack {
 	}
 }
 
-// add describes a resource, with tags unless its type takes none.
+// add adds a resource, with tags unless its type takes none.
 func (s *stack) add(id, typ string, properties obj) *resource {
 	if !untagged[typ] {
 		properties["Tags"] = s.tagList()
@@ -99,12 +98,12 @@ func (s *stack) tagList() list {
 	return tags
 }
 
-// out adds an output, which exports nothing.
+// out adds an output, which is not exported.
 func (s *stack) out(name, description string, value any) {
 	s.Outputs[name] = output{Description: description, Value: value}
 }
 
-// keep has a resource survive its stack.
+// keep makes a resource survive its stack.
 func (r *resource) keep(yes bool) {
 	r.DeletionPolicy, r.UpdateReplacePolicy = "Delete", "Delete"
 	if yes {
@@ -112,7 +111,7 @@ func (r *resource) keep(yes bool) {
 	}
 }
 
-// compact is v, made of maps and texts alone, in JSON, in one line and without escapes that only HTML needs.
+// compact returns v as JSON on one line, without HTML escapes. v must consist of maps and texts alone.
 func compact(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Matches reports whether a filter of an event source mapping lets a record through: all that it names must be one of
-// what it lists, a text or {"prefix": text}.
+// Matches reports whether a filter of an event source mapping admits a record: every field that the filter names must
+// equal one of the listed texts or start with the text of a listed {"prefix": text}.
 func Matches(pattern string, record map[string]any) (bool, error) {
 	var p map[string]any
 	if err := json.Unmarshal([]byte(pattern), &p); err != nil {

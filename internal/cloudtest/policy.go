@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The names that intrinsic functions stand for here.
+// The values that intrinsic functions resolve to here.
 const (
 	tableARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/weir"
 	region   = "eu-central-1"
@@ -22,11 +22,11 @@ type Statement struct {
 	Condition map[string]map[string]texts
 }
 
-// Policy is what a role or policy of a template allows.
+// Policy is the set of statements of a role or policy in a template.
 type Policy []Statement
 
-// PolicyOf returns the policy of a resource of a CloudFormation template: a managed policy, or a role with its own. What
-// it says of other things than the table and its indexes is left out.
+// PolicyOf returns the policy of a resource of a CloudFormation template: a managed policy, or a role with its own
+// policies. Statements about anything but the table and its indexes are left out.
 func PolicyOf(template []byte, id string) (Policy, error) {
 	type document struct{ Statement []Statement }
 	var t struct {
@@ -60,10 +60,10 @@ func PolicyOf(template []byte, id string) (Policy, error) {
 	return own, nil
 }
 
-// Principal is who makes a call: its tags.
+// Principal is the tags of a caller.
 type Principal map[string]string
 
-// Allows reports whether IAM would let a call through.
+// Allows reports whether IAM would allow a call.
 func (p Policy) Allows(who Principal, c Call) bool {
 	allowed := false
 	for _, s := range p {
@@ -78,7 +78,7 @@ func (p Policy) Allows(who Principal, c Call) bool {
 	return allowed
 }
 
-// Grants returns what the policy allows, as "dynamodb:Query" and, on indexes, "dynamodb:Query index".
+// Grants returns the allowed actions, as "dynamodb:Query" and, on indexes, "dynamodb:Query index".
 func (p Policy) Grants() []string {
 	var all []string
 	for _, s := range p {
@@ -92,7 +92,7 @@ func (p Policy) Grants() []string {
 	return slices.Compact(all)
 }
 
-// Grant is how [Policy.Grants] names a call.
+// Grant returns the name of a call as used by [Policy.Grants].
 func (c Call) Grant() string { return grant(c.Action, c.Index != "") }
 
 func grant(action string, index bool) string {
@@ -125,7 +125,7 @@ const leading = "dynamodb:LeadingKeys"
 
 func holds(operator, key string, want texts, who Principal, c Call) bool {
 	switch operator + " " + key {
-	case "ForAllValues:StringLike " + leading: // also of no values at all
+	case "ForAllValues:StringLike " + leading: // also true for no values at all
 		for _, k := range c.Keys {
 			if !slices.ContainsFunc(want, func(w string) bool {
 				pattern, ok := who.fill(w)
@@ -143,7 +143,7 @@ func holds(operator, key string, want texts, who Principal, c Call) bool {
 
 var variable = regexp.MustCompile(`\$\{aws:PrincipalTag/([^}]+)\}`)
 
-// fill puts the principal's tags in. Without such a tag a condition does not hold.
+// fill substitutes the principal's tags. If a tag is missing, the condition does not hold.
 func (p Principal) fill(pattern string) (string, bool) {
 	ok := true
 	filled := variable.ReplaceAllStringFunc(pattern, func(v string) string {
@@ -160,7 +160,7 @@ func like(pattern, s string) bool {
 	return regexp.MustCompile(`(?s)^` + quoted + `$`).MatchString(s)
 }
 
-// texts is a text or several, in which intrinsic functions are resolved.
+// texts is one text or several, with intrinsic functions resolved.
 type texts []string
 
 // UnmarshalJSON reads both forms.
@@ -179,7 +179,7 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// resolve spells what is referred to: the table's ARN as it would be, anything else by its id.
+// resolve returns the text of a reference: the table's ARN in full, anything else by its ID.
 func resolve(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {

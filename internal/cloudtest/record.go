@@ -1,5 +1,5 @@
-// Package cloudtest holds policies against what code does: a [Recorder] sees the calls that it makes of DynamoDB, and a
-// [Policy] says whether IAM would let them through.
+// Package cloudtest checks IAM policies against what code does: a [Recorder] records the DynamoDB calls it makes, and
+// a [Policy] says whether IAM would allow them.
 package cloudtest
 
 import (
@@ -17,23 +17,23 @@ import (
 	"testing"
 )
 
-// Call is a call of DynamoDB as IAM sees it.
+// Call is a DynamoDB call as IAM sees it.
 type Call struct {
-	Action string   // such as "dynamodb:GetItem"; a transaction is several
+	Action string   // such as "dynamodb:GetItem"; a transaction is several calls
 	Index  string   // "" for the table itself
-	Keys   []string // the hash keys that it is about; none of a scan and of calls about the table
+	Keys   []string // the hash keys it concerns; none for a scan and for calls about the table
 }
 
-// A Recorder passes calls on, and keeps them.
+// Recorder forwards calls and records them.
 type Recorder struct {
-	URL string // of the endpoint that records
+	URL string // of the recording endpoint
 
 	mu    sync.Mutex
 	calls []Call
 	bad   []string
 }
 
-// Record returns a recorder of calls of an engine. The test fails if there was one that it does not understand.
+// Record returns a recorder in front of a DynamoDB engine. The test fails if the recorder did not understand a call.
 func Record(t testing.TB, endpoint string) *Recorder {
 	t.Helper()
 	to, err := url.Parse(endpoint)
@@ -60,7 +60,7 @@ func Record(t testing.TB, endpoint string) *Recorder {
 	return r
 }
 
-// Calls returns what was called since it was asked last.
+// Calls returns the calls made since it was last called.
 func (r *Recorder) Calls() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,10 +97,10 @@ func (r *Recorder) see(target string, body []byte) {
 	r.calls = append(r.calls, calls...)
 }
 
-// parts are the actions that a transaction's parts are.
+// parts maps the parts of a transaction to their actions.
 var parts = map[string]string{"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 
-// calls returns nil for what is not understood.
+// calls returns nil for a request it does not understand.
 func (in *request) calls(op string) []Call {
 	one := func(action, index string, keys ...string) []Call {
 		if slices.Contains(keys, "") {
@@ -145,7 +145,7 @@ func (in *request) calls(op string) []Call {
 
 var equal = regexp.MustCompile(`([#\w]+)\s*=\s*(:\w+)`)
 
-// hash returns the hash key that a query asks for, "" if that is not clear.
+// hash returns the hash key that a query asks for, or "" if that is unclear.
 func (in *request) hash() string {
 	for _, m := range equal.FindAllStringSubmatch(in.KeyConditionExpression, -1) {
 		name := m[1]

@@ -1,15 +1,15 @@
-// Package configflow keeps what deciders know of limits up to date, whatever becomes of the news.
+// Package configflow keeps deciders' knowledge of limits up to date, even if notifications are lost.
 //
-//	commit ─┬─ the namespace's epoch ──── polled ──────────┐
-//	        └─ the store tells (Redis) ── each key, once ──┤
+//	commit ─┬─ the namespace's epoch ────── polled ────────┐
+//	        └─ the store notifies (Redis) ─ each key, once ┤
 //	                                                       ▼
-//	            caches: what changed is read anew from the store, and kept until that succeeds
+//	            caches: reread what changed from the store, and keep it until that succeeds
 //	                                                       ▼
-//	            the file: what was last known, for a start without the store
+//	            the file: the last known configuration, for a start without the store
 //
-// News say what changed, never what it became: what a decider goes by is read from the store, so that news which are
-// late, doubled or in the wrong order cost a read and never bring an older value back. News that are lost are made up for
-// by the poll, which compares epochs.
+// A notification says which record changed, never its new value. Deciders read values from the store, so a notification
+// that is late, duplicated or out of order costs a read and never brings back an older value. Polling, which compares
+// epochs, makes up for lost notifications.
 //
-// A [Mirror] brings the configuration of one store to the store of a cell, where the cell's deciders find it.
+// A [Mirror] copies the configuration of one store to the store of a cell, where the cell's deciders find it.
 package configflow

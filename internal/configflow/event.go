@@ -9,11 +9,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Event says that a record was changed.
+// Event reports that a record changed.
 type Event struct {
 	Key store.Key
-	// Version grows with each change of the record, also over its deletion: decimal digits, as of a stream's sequence
-	// numbers. It is not the version of the record's content, so that what is rolled back has a newer one.
+	// Version increases with each change of the record, even across its deletion: decimal digits, like a stream's
+	// sequence numbers. It is not the version of the record's content, so a rollback has a newer one.
 	Version string
 }
 
@@ -29,16 +29,16 @@ type wire struct {
 
 const eventFormat = "weir-event-1"
 
-// Encode returns the event as it travels.
+// Encode returns the event in its wire format.
 func (e Event) Encode() []byte {
 	b, err := json.Marshal(wire{eventFormat, e.Key.Namespace, e.Key.Kind, e.Key.ID, e.Key.Sub, e.Version})
 	if err != nil {
-		panic(err) // of strings: never
+		panic(err) // strings only: cannot fail
 	}
 	return b
 }
 
-// DecodeEvent reads what Encode returns.
+// DecodeEvent decodes an event from its wire format.
 func DecodeEvent(b []byte) (Event, error) {
 	var w wire
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -49,12 +49,12 @@ func DecodeEvent(b []byte) (Event, error) {
 	case w.Format != eventFormat:
 		return Event{}, fmt.Errorf("read an event: format %q is not %s", w.Format, eventFormat)
 	case w.Namespace == "" || w.Kind == "" || digits(w.Version) == "":
-		return Event{}, fmt.Errorf("read an event: it names no record or no version: %.200q", b)
+		return Event{}, fmt.Errorf("read an event: it lacks a record or a version: %.200q", b)
 	}
 	return e, nil
 }
 
-// digits returns a version without leading zeros; "" if it is none.
+// digits returns a version without leading zeros; "" if it is invalid.
 func digits(v string) string {
 	if v == "" || len(v) > 64 || strings.Trim(v, "0123456789") != "" {
 		return ""
@@ -65,22 +65,22 @@ func digits(v string) string {
 	return v
 }
 
-// newer reports whether a version is newer than another.
+// newer reports whether version a is newer than b.
 func newer(a, b string) bool {
 	a, b = digits(a), digits(b)
 	return len(a) > len(b) || len(a) == len(b) && a > b
 }
 
-// maxVersions bounds of how many records the versions are remembered. What is forgotten is read once more.
+// maxVersions is how many records' versions are remembered. A forgotten record is read once more.
 const maxVersions = 100_000
 
-// versions are those of the events that were applied.
+// versions holds the versions of applied events.
 type versions struct {
 	mu sync.Mutex
 	m  map[store.Key]string
 }
 
-// old reports whether an event, or a newer one of the record, was applied.
+// old reports whether the event, or a newer one of its record, was applied.
 func (v *versions) old(e Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// header begins a file: the format, and the hash of all that follows the line.
+// header begins a file. It names the format; the hash of everything after the first line follows it.
 const header = "weir-known-1 "
 
 type fileBody struct {
@@ -41,14 +41,15 @@ type fileRecord struct {
 	Value   []byte     `json:"value"`
 }
 
-// ErrDamaged says that a file is not as it was written.
+// ErrDamaged reports that a file is not as it was written.
 var ErrDamaged = errors.New("the file is damaged")
 
-// ErrOther says that a file is of another store, as where two processes were given the same one.
-var ErrOther = errors.New("the file is of another store")
+// ErrOther reports that a file belongs to another store, for instance because two processes were given the same file.
+var ErrOther = errors.New("the file belongs to another store")
 
-// Open returns what a file knows: nothing if there is none, or with an error, which is no reason not to go on. The file is
-// written by [Known.Save]; "" is none. What it says of another store than the named one is not known of this one.
+// Open returns the configuration in a file. It is empty if the file does not exist or cannot be used; in the latter
+// case Open also returns an error, after which the caller can continue. [Known.Save] writes the file; an empty path
+// means no file. The contents of a file of another store than the one named by of are ignored.
 func Open(path, of string) (*Known, error) {
 	k := &Known{path: path, of: of, max: MaxRecords, spaces: make(map[string]*known)}
 	if path == "" {
@@ -75,7 +76,7 @@ func (k *Known) parse(text []byte) error {
 	case !ok || !is:
 		return fmt.Errorf("%s: %w: it does not begin with %q", k.path, ErrDamaged, strings.TrimSpace(header))
 	case sum != hash(body):
-		return fmt.Errorf("%s: %w: its hash is another", k.path, ErrDamaged)
+		return fmt.Errorf("%s: %w: its hash does not match", k.path, ErrDamaged)
 	}
 	var b fileBody
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -91,7 +92,7 @@ func (k *Known) parse(text []byte) error {
 				Key:     store.Key{Namespace: s.ID, Kind: r.Kind, ID: r.ID, Sub: r.Sub},
 				Version: r.Version, Value: r.Value,
 			}
-			if rec.Version == 0 { // as an older weir left a record that it could not read
+			if rec.Version == 0 { // an older version of weir wrote a record that it could not read
 				rec.Version, rec.Value = 1, nil
 			}
 			sp.records[rec.Key] = rec
@@ -102,7 +103,7 @@ func (k *Known) parse(text []byte) error {
 	return nil
 }
 
-// Save writes the file if it would hold anything new: whole or not at all, also through a crash.
+// Save writes the file if there is anything new: completely or not at all, even if the process or machine crashes.
 func (k *Known) Save() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,18 +134,18 @@ func hash(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// replace writes a file that nobody ever sees in part.
+// replace writes a file atomically: readers never see it incomplete.
 func replace(path string, text []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // only its owner may read it
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable only by its owner
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // if it is still there
+	defer func() { _ = os.Remove(tmp.Name()) }() // no-op after the rename
 	_, err = tmp.Write(text)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), path); err != nil || runtime.GOOS == "windows" { // which cannot sync a folder
+	if err := os.Rename(tmp.Name(), path); err != nil || runtime.GOOS == "windows" { // Windows cannot sync a directory
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))

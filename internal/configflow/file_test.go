@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// allowed asks while the store is away: by the namespace's own setting it is to be allowed, if that is known.
+// allowed makes a request while the store is away. It is admitted if the namespace's own on_unavailable is known.
 func (d *decider) allowed(namespace, entity string) bool {
 	d.t.Helper()
 	lease, err := d.In(namespace).Acquire(d.t.Context(), weir.Request{Entity: entity, Resource: "api"})
@@ -26,7 +26,7 @@ func (d *decider) allowed(namespace, entity string) bool {
 	return err == nil
 }
 
-// A process that starts while the store is away goes by the file, and by the store once that answers.
+// A process that starts while the store is away uses the file, and then the store once it answers.
 func TestStartWithoutStore(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestStartWithoutStore(t *testing.T) {
 		}
 		first := r.start(t, file)
 		time.Sleep(period)
-		a.set("alice", 12) // kept as it ends
+		a.set("alice", 12) // saved when the process stops
 		time.Sleep(period)
 		first.stop()
 		if k, err := configflow.Open(file, "memory:"); err != nil {
@@ -53,7 +53,7 @@ func TestStartWithoutStore(t *testing.T) {
 		} else if got, ok := k.LastGood([]store.Key{aliceLimits}); !ok || got.Records[0].Version != 1 {
 			t.Errorf("%v, %v", got, ok)
 		}
-		a.set("", 11) // nobody keeps this
+		a.set("", 11) // no process saves this
 		r.down.Store(true)
 		time.Sleep(time.Minute)
 
@@ -81,7 +81,7 @@ func TestStartWithoutStore(t *testing.T) {
 		time.Sleep(period)
 		b.want("bob", 11, "the store is back")
 		none.want("bob", 11, "the store is back")
-		time.Sleep(6 * time.Second) // to the next try to save
+		time.Sleep(6 * time.Second) // until the next attempt to save
 		again, err := configflow.Open(file, "memory:")
 		if err != nil || time.Since(again.At()) > 10*time.Second {
 			t.Errorf("saved %s ago, error %v", time.Since(again.At()), err)
@@ -106,7 +106,7 @@ func systemAt(t *testing.T, k *configflow.Known) (store.Got, bool) {
 	return k.LastGood([]store.Key{{Namespace: "default", Kind: store.KindSystem}})
 }
 
-// A file that was cut short, changed, or is none, is as good as none, and said to be so.
+// A truncated, modified or invalid file counts as no file, and is reported.
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	r, path := newRemote(t), filepath.Join(t.TempDir(), "known")
@@ -155,7 +155,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// What cannot be used is not kept: what was known before is.
+// Unusable records are not saved: the previous values stay.
 func TestKnownKeepsTheLastGood(t *testing.T) {
 	t.Parallel()
 	r, path := newRemote(t), filepath.Join(t.TempDir(), "known")
@@ -175,7 +175,7 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 		t.Errorf("%v, %v, %d", got, ok, bad)
 	}
 
-	// Where nothing was known before, it is known that there is one.
+	// If there was no previous value, the file still records that the record exists.
 	path = filepath.Join(t.TempDir(), "fresh")
 	keep(t, r, path)
 	fresh, err := configflow.Open(path, "memory:")
@@ -198,7 +198,7 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 	}
 }
 
-// Who has a record in the file that cannot be read is refused, whatever is said of others: nobody knows what it says.
+// Requests that need an unreadable record of the file are refused, whatever other records say: its content is unknown.
 func TestFileHasUnreadable(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestFileHasUnreadable(t *testing.T) {
 	})
 }
 
-// What is known of one store is not known of another that was given the same file.
+// Values known from one store are not used for another store that was given the same file.
 func TestFileOfAnotherStore(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

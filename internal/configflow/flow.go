@@ -17,44 +17,45 @@ import (
 type Config struct {
 	Limiter *weir.Limiter
 	Store   store.Store // the limiter's
-	// Known, if not nil, is kept up to date, and saved.
+	// Known, if not nil, is kept up to date and saved.
 	Known *Known
-	// Poll is how often the epochs of namespaces in use are read, give or take a tenth. Defaults to 5 s.
+	// Poll is how often the epochs of namespaces in use are read, plus or minus a tenth. Defaults to 5 s.
 	Poll time.Duration
-	// Spread is within how long entities are read anew once a namespace's epoch has risen and it is not known for whom.
-	// Defaults to twice Poll.
+	// Spread is the period over which entities are reread if a namespace's epoch has risen and the changed keys are
+	// unknown. Defaults to twice Poll.
 	Spread time.Duration
-	// Snapshot is how often Known is brought up to date if nothing is noticed; else within a tenth of it. Defaults to 5 min.
+	// Snapshot is how often Known is updated if no change is noticed. After a change, it is updated within a tenth of
+	// that. Defaults to 5 min.
 	Snapshot time.Duration
-	// Log is told of trouble when it begins and ends. Defaults to nobody.
+	// Log receives a message when trouble begins and ends. Defaults to discarding them.
 	Log *slog.Logger
 }
 
-// pollBatch is of how many namespaces one poll reads the epochs; more take turns.
+// pollBatch is how many namespaces' epochs one poll reads; if there are more, they take turns.
 const pollBatch = 100
 
-// Flow keeps a limiter's caches up to date with what others commit.
+// Flow keeps a limiter's caches up to date with other processes' commits.
 type Flow struct {
 	cfg Config
 
 	mu         sync.Mutex
 	spaces     map[string]*seen
-	next       int       // whose turn it is
-	begun      time.Time // when it began to know nothing
-	started    bool      // the registry was polled: it is no longer what a file knew
+	next       int       // the next namespace in turn
+	begun      time.Time // since when changes may have gone unnoticed; used until started
+	started    bool      // the registry was polled, so knowledge no longer comes from a file
 	trouble    bool
-	polled     uint64 // changes that a poll found
-	told       uint64 // and that the store told of
+	polled     uint64 // changes found by polls
+	told       uint64 // commits that the store announced
 	unreadable uint64
 
-	soon  chan struct{} // to poll at once
-	moved chan struct{} // something has changed since Known was brought up to date
+	soon  chan struct{} // requests an immediate poll
+	moved chan struct{} // something has changed since Known was last updated
 }
 
-// seen is what is known of a namespace.
+// seen is the known state of a namespace.
 type seen struct {
 	epoch uint64
-	at    time.Time // when that was read, or told
+	at    time.Time // when epoch was read or announced
 }
 
 // New returns a flow that does nothing before [Flow.Run].
@@ -72,7 +73,7 @@ func New(cfg Config) *Flow {
 	return f
 }
 
-// Run works until ctx ends.
+// Run keeps the caches up to date until ctx ends.
 func (f *Flow) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	if w, ok := f.cfg.Store.(store.Watcher); ok {
@@ -82,7 +83,7 @@ func (f *Flow) Run(ctx context.Context) error {
 		running.Go(func() { f.keep(ctx) })
 	}
 	for {
-		_ = f.Poll(ctx) // it has told of the trouble
+		_ = f.Poll(ctx) // it has logged the error
 		if !f.rest(ctx, f.cfg.Poll) {
 			running.Wait()
 			return nil
@@ -90,7 +91,7 @@ func (f *Flow) Run(ctx context.Context) error {
 	}
 }
 
-// rest waits, unless somebody wants a poll.
+// rest waits for about d, or until a poll is requested. It returns false once ctx ends.
 func (f *Flow) rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d - d/10 + rand.N(d/5+1))
 	defer t.Stop()
@@ -103,7 +104,7 @@ func (f *Flow) rest(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Poll compares the epochs of namespaces in use with those that were seen last, and has what changed read anew.
+// Poll compares the epochs of namespaces in use with those last seen, and has changed ones reread.
 func (f *Flow) Poll(ctx context.Context) error {
 	began := time.Now()
 	ids := f.turn()
@@ -116,7 +117,7 @@ func (f *Flow) Poll(ctx context.Context) error {
 	for i, id := range ids {
 		f.mu.Lock()
 		s := f.spaces[id]
-		changed := s == nil || s.epoch != epochs[i] && !s.at.After(began) // else it was told of a newer one meanwhile
+		changed := s == nil || s.epoch != epochs[i] && !s.at.After(began) // otherwise a newer epoch was announced meanwhile
 		if changed {
 			if s != nil {
 				f.polled++
@@ -158,8 +159,8 @@ func (f *Flow) turn() []string {
 	return ids
 }
 
-// Told applies what the store tells of a commit. One that is not newer than what is known is passed over, and after one
-// that is not the next the poll makes up for those in between.
+// Told applies a commit that the store announced. It ignores a commit that is not newer than what is known. If commits
+// were missed in between, it requests a poll, which makes up for them.
 func (f *Flow) Told(ch store.Changes) {
 	f.mu.Lock()
 	s := f.spaces[ch.Namespace]
@@ -180,35 +181,35 @@ func (f *Flow) Told(ch store.Changes) {
 	}
 }
 
-// Wake has the next poll at once.
+// Wake requests a poll at once.
 func (f *Flow) Wake() { wake(f.soon) }
 
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is to come in any case
+	default: // one is already requested
 	}
 }
 
-// watch listens to the store, and begins anew when that breaks off.
+// watch listens to the store's announcements, and reconnects if that fails.
 func (f *Flow) watch(ctx context.Context, w store.Watcher) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		began := time.Now()
-		err := w.Watch(ctx, f.Wake, f.Told) // what was not told before it was ready, the poll finds
+		err := w.Watch(ctx, f.Wake, f.Told) // a poll finds changes from before it was ready
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > time.Minute {
 			pause = time.Second
 		}
-		f.cfg.Log.WarnContext(ctx, "the store tells of no changes: they are polled", slog.Any("error", err), slog.Duration("again_in", pause))
+		f.cfg.Log.WarnContext(ctx, "the store does not announce changes: polling for them", slog.Any("error", err), slog.Duration("again_in", pause))
 		if !sleep(ctx, pause/2+rand.N(pause/2)) {
 			return
 		}
 	}
 }
 
-// keep brings what is known up to date, and saves it: soon after something changed, and when the process ends.
+// keep updates Known and saves it: soon after each change, and when the process ends.
 func (f *Flow) keep(ctx context.Context) {
 	for {
 		select {
@@ -218,11 +219,11 @@ func (f *Flow) keep(ctx context.Context) {
 		err := f.Keep(ctx)
 		least, most := f.cfg.Snapshot/10, f.cfg.Snapshot
 		if err != nil && ctx.Err() == nil {
-			f.cfg.Log.WarnContext(ctx, "the last known configuration is not brought up to date", slog.Any("error", err))
+			f.cfg.Log.WarnContext(ctx, "the last known configuration could not be updated", slog.Any("error", err))
 			least = min(least, 4*f.cfg.Poll)
 			most = least
 		}
-		sleep(ctx, least-least/10+rand.N(least/5+1)) // also where it changes all the time
+		sleep(ctx, least-least/10+rand.N(least/5+1)) // even if changes never stop
 		t := time.NewTimer(most - least)
 		select {
 		case <-ctx.Done():
@@ -238,7 +239,7 @@ func (f *Flow) keep(ctx context.Context) {
 	}
 }
 
-// keepLast keeps what changed since it was kept last.
+// keepLast saves what has changed since the last update.
 func (f *Flow) keepLast(ctx context.Context) {
 	select {
 	case <-f.moved:
@@ -248,11 +249,11 @@ func (f *Flow) keepLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := f.Keep(ctx); err != nil {
-		f.cfg.Log.WarnContext(ctx, "the last known configuration is not brought up to date", slog.Any("error", err))
+		f.cfg.Log.WarnContext(ctx, "the last known configuration could not be updated", slog.Any("error", err))
 	}
 }
 
-// Keep brings what is known up to date once, and saves it.
+// Keep updates Known once and saves it.
 func (f *Flow) Keep(ctx context.Context) error {
 	bad := func(err error) {
 		f.Unreadable(ctx, weir.UnreadableEvent{Err: err})
@@ -263,15 +264,15 @@ func (f *Flow) Keep(ctx context.Context) error {
 	return f.cfg.Known.Save()
 }
 
-// Unreadable counts a record that cannot be used. It is an Observer's.
+// Unreadable counts a record that cannot be used. Use it in an Observer.
 func (f *Flow) Unreadable(ctx context.Context, e weir.UnreadableEvent) {
 	f.mu.Lock()
 	f.unreadable++
 	f.mu.Unlock()
-	f.cfg.Log.ErrorContext(ctx, "a record cannot be used: what was known before serves on", slog.Any("error", e.Err))
+	f.cfg.Log.ErrorContext(ctx, "a record cannot be used: the last known one stays in use", slog.Any("error", e.Err))
 }
 
-// observe tells when the store ceases to answer, and when it answers again.
+// observe logs when the store stops answering and when it answers again.
 func (f *Flow) observe(ctx context.Context, err error) {
 	f.mu.Lock()
 	was := f.trouble
@@ -286,16 +287,16 @@ func (f *Flow) observe(ctx context.Context, err error) {
 	}
 }
 
-// Status is how a flow fares.
+// Status is the state of a flow.
 type Status struct {
-	Age        time.Duration // since when a change may have gone unnoticed, of the namespace that was looked at last
-	FromFile   bool          // the store has not answered yet: what is known comes from a file
-	Polled     uint64        // changes that were found by polling
-	Told       uint64        // commits that the store told of
-	Unreadable uint64        // times that a record could not be used
+	Age        time.Duration // for how long a change may have gone unnoticed, in the namespace polled longest ago
+	FromFile   bool          // the store has not answered yet: the configuration comes from a file
+	Polled     uint64        // changes found by polling
+	Told       uint64        // commits that the store announced
+	Unreadable uint64        // how often a record could not be used
 }
 
-// Status returns how the flow fares.
+// Status returns the flow's state.
 func (f *Flow) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()

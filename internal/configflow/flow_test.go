@@ -11,7 +11,7 @@ import (
 
 var aliceLimits = store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource}
 
-// A change is in force everywhere within a poll, and what nobody changed is not read over and over.
+// A change is in force everywhere within one poll, and unchanged records are not read repeatedly.
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -21,10 +21,10 @@ func TestPoll(t *testing.T) {
 		a.set("alice", 20)
 		b.want("alice", 20, "first")
 		b.want("bob", 10, "first")
-		time.Sleep(period) // of the first poll, and of a's changes
+		time.Sleep(period) // for the first poll, and for a's changes
 		b.want("alice", 20, "after the first poll")
 		b.want("bob", 10, "after the first poll")
-		before, polled := r.reads.Load(), b.flow.Status().Polled // once or not at all: the first poll may come before a's changes
+		before, polled := r.reads.Load(), b.flow.Status().Polled // once or never: the first poll may precede a's changes
 		for range 100 {
 			time.Sleep(period)
 			b.want("alice", 20, "unchanged")
@@ -37,7 +37,7 @@ func TestPoll(t *testing.T) {
 		time.Sleep(period)
 		b.want("alice", 30, "after a poll")
 		a.set("", 11)
-		time.Sleep(1100 * time.Millisecond) // what holds for all is not spread
+		time.Sleep(1100 * time.Millisecond) // changes that affect every entity are not spread
 		b.want("bob", 11, "after a poll")
 		if s := b.flow.Status(); s.Polled != polled+2 || s.Told != 0 || s.FromFile || s.Age > 1100*time.Millisecond {
 			t.Errorf("%+v", s)
@@ -45,7 +45,7 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// A namespace by another name, and its end.
+// A namespace used by name, and its deletion.
 func TestPollRegistry(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPollRegistry(t *testing.T) {
 		if err := a.DeleteNamespace(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
-		if err := take(); err != nil { // nobody has told
+		if err := take(); err != nil { // no notification has arrived
 			t.Fatal(err)
 		}
 		time.Sleep(period)
@@ -78,7 +78,7 @@ func TestPollRegistry(t *testing.T) {
 	})
 }
 
-// What the store tells of is read anew, at once, and nothing else; what it tells twice or late changes nothing.
+// Exactly the records that the store announces are reread, at once; duplicate and late announcements change nothing.
 func TestTold(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -104,12 +104,12 @@ func TestTold(t *testing.T) {
 				t.Errorf("%s was read for a change of alice", k)
 			}
 		}
-		for range 3 { // doubled, and late
+		for range 3 { // duplicated, and late
 			b.flow.Told(news)
 			b.flow.Told(store.Changes{Namespace: "default", Epoch: 2, Keys: []store.Key{aliceLimits}})
 		}
 		b.want("alice", 20, "told again")
-		time.Sleep(period) // the poll sees what it was told of
+		time.Sleep(period) // the poll finds the change that was announced
 		b.want("alice", 20, "polled")
 		if keys := r.asked(); len(keys) > 0 {
 			t.Errorf("read again: %v", keys)
@@ -120,7 +120,7 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// News that were lost are made up for when the next ones come, and those in the wrong order bring nothing old back.
+// Lost announcements are made up for when the next one arrives, and out-of-order announcements restore no old value.
 func TestLostAndReordered(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestLostAndReordered(t *testing.T) {
 		a.set("", 30)      // epoch 4
 		b.flow.Told(store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{system}})
 		b.want("bob", 30, "told")
-		synctest.Wait()                     // the poll that this brings about
-		time.Sleep(1100 * time.Millisecond) // and its spread, but not another poll's
+		synctest.Wait()                     // the poll that this triggers
+		time.Sleep(1100 * time.Millisecond) // and its spread, but not the next poll's
 		b.want("alice", 20, "lost, and found")
 		b.flow.Told(store.Changes{Namespace: "default", Epoch: 3, Keys: []store.Key{aliceLimits}})
 		b.want("alice", 20, "late news")
@@ -148,7 +148,7 @@ func TestLostAndReordered(t *testing.T) {
 	})
 }
 
-// A record that nobody can go by changes nothing, is told of, and does not stand in the way of others.
+// An unusable record changes nothing, is reported, and does not block other records.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestPoison(t *testing.T) {
 		time.Sleep(period)
 		b.want("alice", 40, "mended")
 
-		// Who knows nothing better admits nothing.
+		// A process without any known value admits nothing.
 		r.raw(t, aliceLimits, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`)
 		c := r.start(t, "")
 		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}); err == nil {
@@ -185,7 +185,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// While the store is away the limits that were known stay, and how old they are shows.
+// While the store is away the known limits stay in use, and their age is reported.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestStoreAway(t *testing.T) {
 		if s := b.flow.Status(); s.Age < time.Hour || s.Age > time.Hour+2*period {
 			t.Errorf("%+v", s)
 		}
-		// By what it knows it is to allow; without, it would deny.
+		// The known setting is allow; without it, the request would be denied.
 		lease, err := b.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api"})
 		if err != nil || !lease.Decision().Degraded {
 			t.Errorf("%v, %v", lease, err)
@@ -218,7 +218,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// To go back is a change as any other.
+// Going back to an earlier value is a change like any other.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

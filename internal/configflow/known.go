@@ -11,41 +11,41 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// MaxRecords is of how many records a file keeps what was last known. Of a namespace for which that is too few it keeps
-// the system's and resources' limits, and of its entities nothing.
+// MaxRecords is how many records of the last known configuration a file holds. If a namespace does not fit, only its
+// system and resource limits are kept, and none of its entities.
 const MaxRecords = 50_000
 
-// Known is the configuration as it was last known to be good. It is safe for concurrent use.
+// Known is the configuration last known to be good. It is safe for concurrent use.
 type Known struct {
 	path string
-	of   string // the store
+	of   string // the name of the store
 	max  int
 
 	mu     sync.Mutex
-	at     time.Time // when it was last seen to be current
+	at     time.Time // when it was last known to be current
 	spaces map[string]*known
-	dirty  bool // it is not what the file holds
+	dirty  bool // it differs from the file
 }
 
-// known is a namespace as it was read.
+// known is a namespace as last read.
 type known struct {
 	epoch   uint64
-	whole   bool                       // what is not among the records does not exist
-	settled bool                       // read twice at this epoch, since an index may follow the table late
-	records map[store.Key]store.Record // also those that nobody can read, so that their owners are no strangers
+	whole   bool                       // records not in the map do not exist
+	settled bool                       // read twice at this epoch, because an index may lag behind its table
+	records map[store.Key]store.Record // including unreadable ones, so that their owners do not count as unknown
 }
 
-// kinds are those by which decisions go, the few first.
+// kinds are the kinds of records that decisions use, the least numerous first.
 var kinds = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
 
-// At returns when what is known was last seen to be current; the zero time if nothing is known.
+// At returns when the configuration was last known to be current; the zero time if nothing is known.
 func (k *Known) At() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.at
 }
 
-// LastGood is what [weir.Config].LastGood asks for.
+// LastGood implements [weir.Config].LastGood.
 func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,8 +64,9 @@ func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 	return got, true
 }
 
-// Update reads the namespaces of which something changed since they were last read, and reports records that cannot be
-// used: of those the last good ones are kept, or where there is none the record as it is. Namespaces are those that are registered, and more.
+// Update rereads the namespaces that have changed since they were last read, and reports records that cannot be used.
+// Of those it keeps the last good version or, if there is none, the record as it is. It covers the registered
+// namespaces and those in more.
 func (k *Known) Update(ctx context.Context, st store.Store, more []string, bad func(error)) error {
 	at := time.Now()
 	ids := append([]string{store.Registry, weir.DefaultNamespace}, more...)
@@ -94,7 +95,7 @@ func (k *Known) Update(ctx context.Context, st store.Store, more []string, bad f
 	return nil
 }
 
-// registered returns the ids of the namespaces that the registry names.
+// registered returns the ids of the namespaces in the registry.
 func (k *Known) registered() (ids []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +111,7 @@ func (k *Known) registered() (ids []string) {
 	return ids
 }
 
-// update reads a namespace unless it is as it was.
+// update rereads a namespace unless it is unchanged.
 func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(error)) error {
 	epoch, err := epochOf(ctx, st, id)
 	if err != nil {
@@ -138,7 +139,7 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 		if err != nil {
 			return err
 		}
-		if !fits { // entities come last: of some of them nothing could be said of the others
+		if !fits { // entities come last: knowing only some of them says nothing about the others
 			sp.whole = false
 			for key := range sp.records {
 				if key.Kind == store.KindEntity || key.Kind == store.KindEntityLimits {
@@ -182,7 +183,7 @@ func (sp *known) list(ctx context.Context, st store.Store, q store.Query, old *k
 	}
 }
 
-// epochOf returns a namespace's epoch, which is no newer than what is read from now on.
+// epochOf returns a namespace's epoch, which is no newer than anything read afterwards.
 func epochOf(ctx context.Context, st store.Store, id string) (uint64, error) {
 	ns, err := epochsOf(ctx, st, id)
 	if err != nil {
@@ -191,7 +192,7 @@ func epochOf(ctx context.Context, st store.Store, id string) (uint64, error) {
 	return ns[0], nil
 }
 
-// epochsOf returns the epochs of namespaces, also of a store that has no cheaper way to tell.
+// epochsOf returns the epochs of namespaces, even from a store that has no cheaper way to read them.
 func epochsOf(ctx context.Context, st store.Store, ids ...string) ([]uint64, error) {
 	if s, ok := st.(store.Epochs); ok {
 		return s.Epochs(ctx, ids...)

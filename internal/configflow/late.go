@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Late is a store that did not answer when it was opened, and is tried again until it does. Until then each call is an
-// error, as of a store that is away, and who uses it goes by what is known. That it keeps usage cannot be known, so it
+// Late is a store that could not be opened, and is retried until it can. Until then each call fails, as for an
+// unavailable store, and callers use the last known configuration. Whether the store keeps usage is unknown, so Late
 // counts as one that does not.
 type Late struct {
 	open  func() (store.Store, error)
@@ -21,7 +21,7 @@ type Late struct {
 	why   atomic.Pointer[error]
 	stop  context.CancelFunc
 	ended sync.WaitGroup
-	came  chan struct{} // closed when there is an inner store
+	came  chan struct{} // closed once there is an inner store
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 	_ store.Measured = (*Late)(nil)
 )
 
-// OpenLate returns a store that open did not open, for that reason.
+// OpenLate returns a Late for a store that open failed to open with error why.
 func OpenLate(open func() (store.Store, error), why error, log *slog.Logger) *Late {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Late{open: open, log: log, stop: stop, came: make(chan struct{})}
@@ -142,7 +142,8 @@ func (l *Late) Epochs(ctx context.Context, namespaces ...string) ([]uint64, erro
 	return epochsOf(ctx, st, namespaces...)
 }
 
-// Watch implements store.Watcher: from when the store answers. One that tells of nothing is as one that never does.
+// Watch implements store.Watcher, once the store answers. If the store announces nothing, Watch calls ready and waits for
+// ctx to end.
 func (l *Late) Watch(ctx context.Context, ready func(), changed func(store.Changes)) error {
 	select {
 	case <-ctx.Done():

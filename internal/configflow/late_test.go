@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// A store that is away when a process starts is there for it once it answers; until then what is known counts.
+// A store that is away when a process starts is used once it answers; until then the last known values apply.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

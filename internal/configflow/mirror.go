@@ -18,40 +18,40 @@ import (
 
 // MirrorConfig configures a [Mirror]. From and To are required.
 type MirrorConfig struct {
-	From store.Store // whose configuration it is
-	To   store.Store // the cell's
-	// Every is how often all is compared whose epoch has changed, give or take a tenth. Defaults to 1 min.
+	From store.Store // source of the configuration
+	To   store.Store // store of the cell
+	// Every is how often namespaces whose epoch has changed are compared, plus or minus a tenth. Defaults to 1 min.
 	Every time.Duration
-	// Whole is how often all is compared, whatever the epochs say. Defaults to an hour.
+	// Whole is how often everything is compared, regardless of epochs. Defaults to one hour.
 	Whole time.Duration
-	Log   *slog.Logger // defaults to nobody
+	Log   *slog.Logger // defaults to discarding messages
 }
 
-// Mirror makes the configuration of one store that of another: what decisions go by, and the names of namespaces. Any
-// number may work on the same stores. What is changed in the cell's store by others it changes back.
+// Mirror copies one store's configuration to another: the records that decisions use, and the names of namespaces. Any
+// number of mirrors may work on the same stores. It reverts changes that others make in the cell's store.
 //
-// It reads the target, then the source, and writes the target if it still is what was read. So nothing is ever replaced by
-// what is older, however late the news come. A record that cannot be used is not brought over: the target keeps what it
-// has.
+// It reads the target, then the source, and writes the target if it is still as read. So nothing is ever replaced by
+// something older, however late a notification comes. A record that cannot be used is not copied: the target keeps what
+// it has.
 type Mirror struct {
 	cfg      MirrorConfig
 	versions versions
 
 	mu     sync.Mutex
 	epochs map[string]mirrored
-	at     time.Time // when all was seen to be alike
+	at     time.Time // when both were last seen to be equal
 	bad    uint64
 	copied uint64
 }
 
-// mirrored is the epoch of the source's namespace at which it was last compared, and how often at this one.
+// mirrored is the state of a namespace when last compared: the source's epoch, and whether it was compared twice at it.
 type mirrored struct {
 	epoch   uint64
 	settled bool
 	at      time.Time
 }
 
-// NewMirror returns a mirror that does nothing before it is told.
+// NewMirror returns a mirror that does nothing until it is called.
 func NewMirror(cfg MirrorConfig) *Mirror {
 	cfg.Every = cmp.Or(cfg.Every, time.Minute)
 	cfg.Whole = cmp.Or(cfg.Whole, time.Hour)
@@ -61,26 +61,26 @@ func NewMirror(cfg MirrorConfig) *Mirror {
 	return &Mirror{cfg: cfg, epochs: make(map[string]mirrored), at: time.Now()}
 }
 
-// MirrorStatus is how a mirror fares.
+// MirrorStatus is the state of a mirror.
 type MirrorStatus struct {
-	Age    time.Duration // since all was last seen to be alike
-	Copied uint64        // records
-	Bad    uint64        // times that a record could not be used
+	Age    time.Duration // since both were last seen to be equal
+	Copied uint64        // records copied
+	Bad    uint64        // how often a record could not be used
 }
 
-// Status returns how the mirror fares.
+// Status returns the mirror's state.
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return MirrorStatus{time.Since(m.at), m.copied, m.bad}
 }
 
-// Run compares until ctx ends.
+// Run compares periodically until ctx ends.
 func (m *Mirror) Run(ctx context.Context) error {
 	for {
 		pause := m.cfg.Every
 		if err := m.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Log.WarnContext(ctx, "the cell's configuration is not compared with its source", slog.Any("error", err))
+			m.cfg.Log.WarnContext(ctx, "the cell's configuration could not be compared with its source", slog.Any("error", err))
 			pause = min(pause, 5*time.Second)
 		}
 		if !sleep(ctx, pause-pause/10+rand.N(pause/5+1)) {
@@ -89,27 +89,27 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// copies says whether records of a kind are brought over.
+// copies reports whether records of a kind are copied.
 func copies(kind store.Kind) bool {
 	return kind == store.KindNamespace || kind == store.KindNamespaceID || slices.Contains(kinds, kind)
 }
 
-// Apply brings over the record of an event. An event that is not newer than the last one of its record is passed over.
+// Apply copies the record of an event. It ignores an event that is not newer than the last one applied to its record.
 func (m *Mirror) Apply(ctx context.Context, e Event) error {
 	if !copies(e.Key.Kind) || m.versions.old(e) {
 		return nil
 	}
 	if err := m.copy(ctx, e.Key); err != nil {
-		return fmt.Errorf("bring over %s: %w", e.Key, err)
+		return fmt.Errorf("copy %s: %w", e.Key, err)
 	}
 	m.versions.applied(e)
 	return nil
 }
 
-// copy makes one record of the target what it is in the source.
+// copy makes one record of the target equal to the source's.
 func (m *Mirror) copy(ctx context.Context, key store.Key) error {
 	for try := 0; ; try++ {
-		have, err := m.cfg.To.Get(ctx, key) // first: what is written over was read from the source earlier than what follows
+		have, err := m.cfg.To.Get(ctx, key) // first, so that the source is read after the version that is replaced
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (m *Mirror) count(n uint64) {
 	m.copied += n
 }
 
-// write returns what makes one record like the other.
+// write returns the write that makes have equal to want.
 func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Write, change bool) {
 	if want.Version == 0 {
 		return store.Write{Record: store.Record{Key: have.Key, Version: have.Version}, Delete: true}, have.Version != 0
@@ -150,7 +150,7 @@ func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Wr
 		m.mu.Lock()
 		m.bad++
 		m.mu.Unlock()
-		m.cfg.Log.ErrorContext(ctx, "a record cannot be used: the cell keeps what it has", slog.Any("error", err))
+		m.cfg.Log.ErrorContext(ctx, "a record cannot be used: the cell keeps its own version", slog.Any("error", err))
 		return w, false
 	}
 	if have.Version != 0 && bytes.Equal(have.Value, want.Value) && have.Parent == want.Parent {
@@ -161,11 +161,11 @@ func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Wr
 	return store.Write{Record: r}, true
 }
 
-// Reconcile compares the namespaces whose epoch has changed, record by record, and brings over what differs.
+// Reconcile compares the namespaces whose epoch has changed, record by record, and copies what differs.
 func (m *Mirror) Reconcile(ctx context.Context) error {
 	began := time.Now()
 	var ids []string
-	for _, st := range []store.Store{m.cfg.To, m.cfg.From} { // also of what the source has no more
+	for _, st := range []store.Store{m.cfg.To, m.cfg.From} { // both, to find what the source no longer has
 		some, err := namespaces(ctx, st)
 		if err != nil {
 			return err
@@ -190,10 +190,12 @@ func (m *Mirror) Reconcile(ctx context.Context) error {
 	return nil
 }
 
-// errNew is of a source that is not the one that the cell was configured from: all that the cell has would be deleted.
-var errNew = errors.New("nothing was ever configured in the source, and something is in the cell: the cell keeps what it has; name the right source")
+// errNew reports a source that is not the one that the cell was configured from: copying it would delete everything
+// that the cell has.
+var errNew = errors.New("the source was never configured, but the cell was: the cell keeps its configuration; check the address of the source")
 
-// sound asks whether the source can be what the target was made from: it was written to, or the target was not either.
+// sound checks whether the target can have been made from the source: the source was written to, or the target was not
+// either.
 func (m *Mirror) sound(ctx context.Context, ids []string) error {
 	for _, st := range []store.Store{m.cfg.From, m.cfg.To} {
 		epochs, err := epochsOf(ctx, st, ids...)
@@ -211,7 +213,7 @@ func (m *Mirror) sound(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// namespaces returns the ids of all that a store has.
+// namespaces returns the ids of all namespaces of a store.
 func namespaces(ctx context.Context, st store.Store) ([]string, error) {
 	ids := []string{weir.DefaultNamespace}
 	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespaceID, Max: 1000}
@@ -249,7 +251,7 @@ func (m *Mirror) namespace(ctx context.Context, id string, of ...store.Kind) err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// An index may follow a table late: what was listed at an epoch is listed once more.
+	// An index may lag behind its table, so what was listed at an epoch is listed once more.
 	m.epochs[id] = mirrored{epoch, same, time.Now()}
 	return nil
 }
@@ -276,9 +278,9 @@ func (m *Mirror) kind(ctx context.Context, id string, kind store.Kind) error {
 		}
 	}
 	slices.SortFunc(differ, store.Key.Compare)
-	for _, key := range differ { // anew: both were read in another order, and a while ago
+	for _, key := range differ { // reread in the right order: the lists were read in another, and a while ago
 		if err := m.copy(ctx, key); err != nil {
-			return fmt.Errorf("bring over %s: %w", key, err)
+			return fmt.Errorf("copy %s: %w", key, err)
 		}
 	}
 	return nil

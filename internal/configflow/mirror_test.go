@@ -28,7 +28,7 @@ var mirroredKeys = []store.Key{
 	{Namespace: "t1", Kind: store.KindSystem},
 }
 
-// content is a value whose number only grows.
+// content returns a value whose number only grows.
 func content(key store.Key, n int) []byte {
 	switch key.Kind {
 	case store.KindEntity:
@@ -42,7 +42,7 @@ func content(key store.Key, n int) []byte {
 
 const badContent = `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`
 
-// source is a store with a log of its changes, as a stream has them.
+// source is a store with a log of its changes, like a stream.
 type source struct {
 	store.Store
 
@@ -75,8 +75,8 @@ func valueOf(ctx context.Context, st store.Store, key store.Key) string {
 	return string(got.Records[0].Value)
 }
 
-// Whatever becomes of the events, lost, doubled or in any order: no record of the cell ever goes back, and after a
-// comparison each is the newest that can be used, or what the cell had before where the newest cannot.
+// Whether events are lost, duplicated or reordered, no record of the cell ever goes back. After a comparison each record
+// has the newest usable value or, if the newest is unusable, the cell's previous value.
 func TestMirrorProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,9 +88,9 @@ func TestMirrorProperties(t *testing.T) {
 			configflow.NewMirror(configflow.MirrorConfig{From: src, To: cell}),
 		}
 		src.write(ctx, store.Key{Namespace: store.Registry, Kind: store.KindNamespaceID, ID: "t1"}, []byte(`{"name":"tenant"}`))
-		seen := make(map[store.Key]string) // of the cell
+		seen := make(map[store.Key]string) // in the cell
 		n := 0
-		last := make(map[string]int) // when content was written
+		last := make(map[string]int) // when each content was written
 		check := func() {
 			for _, key := range mirroredKeys {
 				now := valueOf(ctx, cell, key)
@@ -112,7 +112,7 @@ func TestMirrorProperties(t *testing.T) {
 			"poison": func(t *rapid.T) {
 				src.write(ctx, rapid.SampledFrom([]store.Key{mirroredKeys[0], mirroredKeys[1], aliceLimits}).Draw(t, "key"), []byte(badContent))
 			},
-			"deliver": func(t *rapid.T) { // any, as often as may be
+			"deliver": func(t *rapid.T) { // any event, any number of times
 				if len(src.events) > 0 {
 					if err := rapid.SampledFrom(mirrors).Draw(t, "mirror").Apply(ctx, rapid.SampledFrom(src.events).Draw(t, "event")); err != nil {
 						t.Fatal(err)
@@ -139,7 +139,7 @@ func TestMirrorProperties(t *testing.T) {
 	})
 }
 
-// Mirrors that work on the same cell at once, while the source changes, agree in the end.
+// Mirrors that work on the same cell concurrently, while the source changes, agree in the end.
 func TestMirrorsTogether(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -176,7 +176,7 @@ func TestMirrorsTogether(t *testing.T) {
 	}
 }
 
-// An unchanged source costs a read per namespace; what is mirrored is nothing but what decisions go by.
+// An unchanged source costs one read per namespace. Only records that decisions use are mirrored.
 func TestMirrorCost(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestMirrorCost(t *testing.T) {
 		if err != nil || len(page.Records) > 0 {
 			t.Errorf("audit events were brought over: %v, %v", page, err)
 		}
-		// What somebody changes in the cell is changed back within the hour.
+		// A manual change in the cell is reverted within the hour.
 		cell.raw(t, store.Key{Namespace: "default", Kind: store.KindSystem}, `{"limits":[{"name":"rpm","amount":6,"period":"min"}]}`)
 		time.Sleep(time.Hour)
 		reconcile()
@@ -244,14 +244,14 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// A source in which nothing was ever configured is another one, or one that was lost: the cell keeps what it has.
+// A source that was never configured is the wrong one, or has lost its data: the cell keeps what it has.
 func TestMirrorOfTheWrongSource(t *testing.T) {
 	t.Parallel()
 	to := &source{Store: memory.New(nil), t: t}
 	key := mirroredKeys[0]
 	to.write(t.Context(), key, content(key, 1))
 	m := configflow.NewMirror(configflow.MirrorConfig{From: memory.New(nil), To: to})
-	if err := m.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "name the right source") {
+	if err := m.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "check the address of the source") {
 		t.Errorf("error %v", err)
 	}
 	if valueOf(t.Context(), to, key) == "" {

@@ -21,16 +21,17 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// stream is a table's, with the event source mapping that hands it to a function: in order, from where it was left; a
-// record that the function fails on thrice is kept aside. While the function is down the records wait, for a day.
+// stream is a table's stream, with the event source mapping that hands it to a function: in order, from the last
+// position. A record on which the function fails three times is set aside. While the function is down, records wait for
+// up to a day.
 type stream struct {
 	t        *testing.T
 	function func(context.Context, events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
 
 	records []events.DynamoDBEventRecord
 	written []time.Time
-	next    int // of records
-	tries   int // of the next
+	next    int // index of the next record
+	tries   int // failed attempts at the next record
 	aside   int
 	down    bool
 }
@@ -46,7 +47,7 @@ func (s *stream) add(pk, sk string) {
 	s.written = append(s.written, time.Now())
 }
 
-// hand invokes the function until nothing is left.
+// hand invokes the function until no record is left.
 func (s *stream) hand() {
 	for !s.down && s.next < len(s.records) {
 		if time.Since(s.written[s.next]) > 24*time.Hour {
@@ -76,7 +77,7 @@ func (s *stream) hand() {
 	}
 }
 
-// waiting is a queue of SQS.
+// waiting is an SQS queue.
 type waiting struct {
 	mu       sync.Mutex
 	messages []*waitingMessage
@@ -129,14 +130,14 @@ func (q *waiting) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBat
 	return &sqs.DeleteMessageBatchOutput{}, nil
 }
 
-// counts returns how many messages were sent, and how many are still there.
+// counts returns the number of messages sent, and of those still in the queue.
 func (q *waiting) counts() (sent, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.sent, len(q.messages)
 }
 
-// fanout is a topic of SNS, to queues.
+// fanout is an SNS topic that sends to queues.
 type fanout []*waiting
 
 func (f fanout) PublishBatch(_ context.Context, in *sns.PublishBatchInput, _ ...func(*sns.Options)) (*sns.PublishBatchOutput, error) {
@@ -148,7 +149,8 @@ func (f fanout) PublishBatch(_ context.Context, in *sns.PublishBatchInput, _ ...
 	return &sns.PublishBatchOutput{}, nil
 }
 
-// outCell is a cell: a store of its own, and deciders that all compare, and read the cell's queue, in competition.
+// outCell is a cell: its own store, and deciders that each compare the cell with the source and compete for the messages
+// of the cell's queue.
 type outCell struct {
 	*remote
 
@@ -157,7 +159,7 @@ type outCell struct {
 	queue    *waiting
 	every    time.Duration // see configflow.MirrorConfig
 	deciders []*decider
-	last     []int64 // what each went by
+	last     []int64 // the burst that each decider used last
 }
 
 // join starts a decider.
@@ -180,7 +182,7 @@ func (c *outCell) join() {
 	c.deciders, c.last = append(c.deciders, d), append(c.last, 0)
 }
 
-// look notes what the deciders go by, and fails if that is older than what they went by before.
+// look records the burst that each decider uses, and fails if it is older than the one before.
 func (c *outCell) look() {
 	c.t.Helper()
 	for i, d := range c.deciders {
@@ -192,10 +194,10 @@ func (c *outCell) look() {
 	}
 }
 
-// pass lets time pass, while all are looked at.
+// pass lets time pass while all deciders are watched.
 func pass(d time.Duration, s *stream, cells ...*outCell) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(5 * time.Second) // virtual time: in the bubble of who calls
+		time.Sleep(5 * time.Second) // virtual time: in the caller's bubble
 		s.hand()
 		for _, c := range cells {
 			c.look()
@@ -203,9 +205,10 @@ func pass(d time.Duration, s *stream, cells ...*outCell) {
 	}
 }
 
-// The function that tells of changes is down for an hour, while there are some, of which one is spoilt, and deciders come
-// and go. A cell that compares with the table has each within a minute all the same; one that does not goes by what it has.
-// Once the function is back both have the newest, however old and doubled the news; nobody ever goes back.
+// The function that announces changes is down for an hour. Meanwhile limits change, one record is malformed, and deciders
+// come and go. A cell that compares with the table still has each change within about a minute; a cell that does not
+// compare uses its old values. Once the function is back, both cells have the newest values, however old and duplicated
+// the announcements, and no decider ever goes back.
 func TestFunctionDown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -239,31 +242,31 @@ func TestFunctionDown(t *testing.T) {
 		want(compares, 20, "told")
 
 		s.down = true
-		const reconcile = 66*time.Second + period // a comparison, and what the deciders' poll takes
+		const reconcile = 66*time.Second + period // a comparison, and the deciders' poll
 		for i := range 8 {
 			burst := 30 + 10*i
 			change(burst)
 			if i == 4 {
-				src.raw(t, system, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`) // by a bad hand, mended by the next
+				src.raw(t, system, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`) // a faulty write, repaired by the next change
 				s.add("default/SYSTEM#", "#CONFIG")
 				s.add("", "") // a record that the function cannot read
 			}
 			pass(reconcile+5*time.Second, s, cells...)
 			valid := int64(burst)
 			if i == 4 {
-				valid -= 10 // what was set for a moment is lost
+				valid -= 10 // a value that was replaced before the comparison is lost
 			}
 			want(compares, valid, "compared")
 			want(told, 20, "down")
 			pass(6*time.Minute, s, cells...)
-			if i == 5 { // one begins anew; in the other cell it would compare
+			if i == 5 { // a decider restarts; in the other cell it would compare
 				compares.deciders[1].stop()
 				compares.deciders, compares.last = compares.deciders[:1], compares.last[:1]
 				compares.join()
 				compares.last[1] = compares.last[0]
 			}
 		}
-		if n, _ := queues[0].counts(); n != 1 { // of what changed before that, the last
+		if n, _ := queues[0].counts(); n != 1 { // only the last change before the outage
 			t.Errorf("%d events, while the function was down", n)
 		}
 		s.down = false
@@ -273,7 +276,7 @@ func TestFunctionDown(t *testing.T) {
 		if s.aside != 1 || s.next != len(s.records) {
 			t.Errorf("%d records are kept aside, %d of %d are read", s.aside, s.next, len(s.records))
 		}
-		s.next = 0 // all once more, as of an hour ago
+		s.next = 0 // everything again, as an hour ago
 		pass(reconcile, s, cells...)
 		want(told, 100, "doubled")
 		for i, q := range queues {

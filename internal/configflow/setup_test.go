@@ -21,12 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("the store is down")
 
-// remote is a store that others write to, and that can be cut off.
+// remote is a store that other processes write to, and that can be cut off.
 type remote struct {
 	store.Store
 
 	down  atomic.Bool
-	reads atomic.Int64 // of records, in calls
+	reads atomic.Int64 // calls that read records
 
 	mu   sync.Mutex
 	keys []store.Key
@@ -39,7 +39,7 @@ func newRemote(t *testing.T) *remote {
 	return &remote{Store: s}
 }
 
-// handle is a process's connection to it.
+// handle returns a process's connection to the store.
 func (r *remote) handle() *handle { return &handle{remote: r, Store: r.Store} }
 
 type handle struct {
@@ -97,7 +97,7 @@ func (h *handle) Commit(ctx context.Context, writes ...store.Write) error {
 	return h.Store.Commit(ctx, writes...)
 }
 
-// asked returns which records were read since the last time.
+// asked returns the records read since the previous call.
 func (r *remote) asked() []store.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ type decider struct {
 	stop func()
 }
 
-// start starts a process. Nothing but the flow tells it of changes.
+// start starts a process. Only the flow notifies it of changes.
 func (r *remote) start(t *testing.T, file string) *decider {
 	t.Helper()
 	known, err := configflow.Open(file, "memory:")
@@ -150,10 +150,10 @@ func (r *remote) start(t *testing.T, file string) *decider {
 	return d
 }
 
-// period is within what all must know everything: a poll, and what spreads the reading.
+// period is the time within which every process knows every change: one poll, and the spreading of reads.
 const period = 2500 * time.Millisecond
 
-// burst returns the burst of an entity's limit on the resource "api", as decisions go by it.
+// burst returns the burst of an entity's limit on the resource "api", as decisions use it.
 func (d *decider) burst(entity string) int64 {
 	d.t.Helper()
 	lease, err := d.Acquire(d.t.Context(), weir.Request{Entity: entity, Resource: "api", Tokens: weir.Tokens{}})
@@ -182,7 +182,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// raw writes a record past all checks, as a bad hand or a newer weir would.
+// raw writes a record without any checks, as faulty or newer software might.
 func (r *remote) raw(t *testing.T, key store.Key, value string) {
 	t.Helper()
 	got, err := r.Store.Get(t.Context(), key)

@@ -30,8 +30,8 @@ func estimate(t *testing.T, tr cost.Traffic, p cost.Prices) *cost.Estimate {
 
 func near(got, want, by float64) bool { return math.Abs(got-want) <= by }
 
-// TestScenarios: the worked examples of docs/guide/cost.md, an hour of 10,000 requests. A limiter that reads before it
-// writes states 10,000 RCU and 10,000 WCU for the first, 15,600 and 25,000 for the second.
+// TestScenarios: the worked examples of docs/guide/cost.md, with 10,000 requests in an hour. For the first, a limiter
+// that reads before it writes states 10,000 RCU and 10,000 WCU; for the second, 15,600 and 25,000.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	simple := cost.Default()
@@ -48,8 +48,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestDaily: 10,000 and a million requests a day, in months of 30 days. The writes are the 0.19 and 18.75 that are
-// published for a limiter of one write per request; of its reads, 0.04 and 3.75, only look-ups are left.
+// TestDaily: 10,000 and a million requests a day, in months of 30 days. The writes are the 0.19 and 18.75 published for a
+// limiter with one write per request; of its reads, 0.04 and 3.75, only look-ups remain.
 func TestDaily(t *testing.T) {
 	t.Parallel()
 	p := prices(t)
@@ -79,7 +79,7 @@ func TestHitRatio(t *testing.T) {
 			t.Errorf("%g a second: %.5f RCU of three", tt.rate, units)
 		}
 	}
-	// Of the same requests by a thousand entities to ten processes, memory saves next to nothing.
+	// With the same requests from a thousand entities to ten processes, the cache saves next to nothing.
 	tr := cost.Default()
 	tr.Entities, tr.Processes = 1000, 10
 	if e := estimate(t, tr, prices(t)); !near(e.HitRatio, 0.006, 0.0005) {
@@ -87,7 +87,7 @@ func TestHitRatio(t *testing.T) {
 	}
 }
 
-// TestShares: each share has the effect that it names.
+// TestShares: each share has the effect that its name says.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -116,7 +116,7 @@ func TestShares(t *testing.T) {
 			e := estimate(t, tr, prices(t))
 			var calls, write float64
 			for _, p := range e.Parts {
-				if !strings.Contains(p.Name, "looked up") && !strings.HasPrefix(p.Name, "counts") {
+				if !strings.HasSuffix(p.Name, " lookups") && !strings.HasSuffix(p.Name, " counts") {
 					calls, write = calls+p.Calls/3600, write+p.Write/3600
 				}
 			}
@@ -132,7 +132,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestBreakEven: provisioned capacity is the cheaper where enough of it is used, and the bill turns there.
+// TestBreakEven: provisioned capacity is cheaper if enough of it is used, and BreakEvenPeak is the peak at which the
+// comparison turns.
 func TestBreakEven(t *testing.T) {
 	t.Parallel()
 	p := prices(t)
@@ -151,14 +152,14 @@ func TestBreakEven(t *testing.T) {
 			t.Errorf("peak %g: provisioned %g, on demand %g", tt.peak, m.Provisioned, m.Month)
 		}
 	}
-	// Nobody can provision less than a unit.
+	// The smallest provisioned capacity is one unit.
 	tr.Requests = 1e-6
 	if m := estimate(t, tr, p).Money; m.WriteCapacity != 1 || m.ReadCapacity != 1 || m.Following < p.Hours*p.WriteHour {
 		t.Errorf("%+v", m)
 	}
 }
 
-// TestBookingBatches: the longer records are waited for, the fewer batches there are, up to full ones.
+// TestBookingBatches: the longer the wait for records, the fewer batches there are, until batches are full.
 func TestBookingBatches(t *testing.T) {
 	t.Parallel()
 	tr := cost.Default()
@@ -233,7 +234,7 @@ func TestPrices(t *testing.T) {
 		{`2024-11-01`, `yesterday`, "date"},
 		{`us-east-1`, ``, "region"},
 		{`730`, `0`, "hours_per_month"},
-		{"}", "} {}", "more follows"},
+		{"}", "} {}", "after the JSON object"},
 	} {
 		_, err := cost.ReadPrices([]byte(strings.Replace(good, tt.old, tt.with, 1)))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

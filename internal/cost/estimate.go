@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Part is one kind of thing that is done, an hour.
+// Part is one kind of operation, with hourly figures.
 type Part struct {
 	Name    string  `json:"name"`
 	Count   float64 `json:"per_hour"`
@@ -15,11 +15,11 @@ type Part struct {
 	Formula string  `json:"formula"`
 }
 
-// Estimate is what traffic comes to. Months are as long as the price list says.
+// Estimate is the cost of some traffic. The price list defines the length of a month.
 type Estimate struct {
 	Traffic    Traffic `json:"traffic"`
 	Prices     Prices  `json:"prices"`
-	Recorded   *Run    `json:"recorded,omitempty"` // of which the figures of decisions are
+	Recorded   *Run    `json:"recorded,omitempty"` // the run that the figures of decisions come from
 	HitRatio   float64 `json:"hit_ratio"`
 	Parts      []Part  `json:"parts"`
 	Total      Part    `json:"total"`
@@ -28,33 +28,36 @@ type Estimate struct {
 	Money Money `json:"money"`
 }
 
-// hour is how many seconds one has.
+// hour is an hour in seconds.
 const hour = 3600
 
 const (
-	// missUnits is what a look-up of an entity costs where the limits of its resource and namespace are remembered: the
-	// entity, its limits on the resource, its default ones and the namespace's epoch, read consistently.
+	// missUnits is the cost of looking up an entity when the limits of its resource and namespace are cached:
+	// consistent reads of the entity, its limits on the resource, its default limits and the namespace's epoch.
 	missUnits = 4
-	// perBucket is what booking writes of a bucket in a batch: its account, its hour, day and month, in a transaction.
+	// perBucket is the number of items written per bucket when booking a batch: its account, hour, day and month, in
+	// a transaction.
 	perBucket = 4
-	// perTransaction is what all buckets of a transaction share: hour, day and month of resource, namespace and store.
+	// perTransaction is the number of items that all buckets of a transaction share: hour, day and month of resource,
+	// namespace and store.
 	perTransaction = 9
-	// bucketsAtOnce is how many buckets a transaction of a hundred items has room for.
+	// bucketsAtOnce is the number of buckets that fit into a transaction of 100 items.
 	bucketsAtOnce = (100 - perTransaction) / perBucket
-	// toldSeconds is how often a process hands over what it has counted, in writes of toldAtOnce buckets of toldBytes each.
+	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
-	// heartSeconds is how often a process tells of itself: heartUnits, of heartsAtMost. As often, but all together at most
-	// countsASecond times, each reads those, of heartBytes each.
+	// heartSeconds is the interval of a process's heartbeat, which takes heartUnits; at most heartsAtMost processes
+	// send one. At the same interval, but at most countsASecond times a second in all, each process reads the
+	// heartbeats, of heartBytes each.
 	heartSeconds, heartUnits, heartBytes, heartsAtMost, countsASecond = 5, 4, 160, 128, 100
-	// readBytes is what a read unit reads.
+	// readBytes is the size that one read unit covers.
 	readBytes = 4096
-	// The sizes, in bytes, of a bucket's item, a window's and an account's, and of what is charged besides each.
+	// The sizes in bytes of the items of a bucket, a window and an account, and the billed overhead of each item.
 	bucketBytes, windowBytes, accountBytes, itemBytes = 400, 150, 250, 100
-	// What is kept of who is always active: windows of 90 days, two years, and as many months.
+	// The number of windows kept of an entity that is always active: hours for 90 days, days for two years, and 24 months.
 	hoursKept, daysKept, monthsKept = 90 * 24, 2 * 365, 24
 )
 
-// Of estimates what traffic comes to at these prices. run, if not nil, says what decisions cost.
+// Of estimates the cost of the traffic at these prices. run, if not nil, provides the measured cost of decisions.
 func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
 	return e, nil
 }
 
-// add adds a part that does something so often an hour.
+// add adds a part with n operations an hour.
 func (e *Estimate) add(name string, n float64, calls, read, write float64, formula string, args ...any) {
 	if n > 0 {
 		e.Parts = append(e.Parts, Part{name, n, n * calls, n * read, n * write, fmt.Sprintf(formula, args...)})
@@ -91,12 +94,12 @@ func (e *Estimate) op(name, what string, n float64, formula string, args ...any)
 	e.add(name, n, float64(op.Calls), op.Read, op.Write, "("+formula+fmt.Sprintf(") × %d call, %g RCU, %g WCU", op.Calls, op.Read, op.Write), args...)
 }
 
-// decisions adds what is written for requests, and returns how many writes are applied an hour, which are in the stream.
+// decisions adds the writes for requests. It returns the number of applied writes an hour, which appear in the stream.
 func (e *Estimate) decisions() (records float64) {
 	t := &e.Traffic
 	if r := e.Recorded; r != nil {
 		n := t.Requests * hour
-		e.add("decisions, as recorded", n, r.CallsPer, r.ReadPer, r.WritePer, "%g requests × what the run needed for each", n)
+		e.add("decisions, as recorded", n, r.CallsPer, r.ReadPer, r.WritePer, "%g requests × the run's figures per request", n)
 		return n * r.AppliedPer
 	}
 	n := t.Requests * hour
@@ -107,11 +110,11 @@ func (e *Estimate) decisions() (records float64) {
 		n, t.Refused, levels, t.Ahead, t.PerWrite)
 	made := writes * t.New
 	fresh, warm := Of("acquire, brand-new bucket"), Of("acquire, warm")
-	e.add("  new buckets, besides", made, float64(fresh.Calls-warm.Calls), 0, fresh.Write-warm.Write, "%g writes × %g new × %g WCU more",
+	e.add("  extra for new buckets", made, float64(fresh.Calls-warm.Calls), 0, fresh.Write-warm.Write, "%g writes × %g new × %g WCU more",
 		writes, t.New, fresh.Write-warm.Write)
 	again, wrong := writes*t.InVain, Of("wrong guess")
-	e.add("  made again, besides", again, float64(wrong.Calls-warm.Calls), 0, wrong.Write-warm.Write,
-		"%g writes × %g wrong guesses × 1 call, 1 WCU: a condition that fails is charged", writes, t.InVain)
+	e.add("  extra for repeated writes", again, float64(wrong.Calls-warm.Calls), 0, wrong.Write-warm.Write,
+		"%g writes × %g wrong guesses × 1 call, 1 WCU: a failed condition is charged", writes, t.InVain)
 	adjusts := admitted * t.Adjusts * levels / t.PerWrite
 	e.op("adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write", admitted, t.Adjusts, levels, t.PerWrite)
 	refused := n * t.Refused
@@ -123,24 +126,24 @@ func (e *Estimate) decisions() (records float64) {
 	return writes + adjusts + 2*refused*(1-t.FromMem)*t.ByParent
 }
 
-// lookups adds the reading of limits.
+// lookups adds the reads of limits.
 func (e *Estimate) lookups() {
 	t := &e.Traffic
 	n := t.Requests * hour
 	levels := 1 + t.Cascade*float64(t.Depth-1)
 	if t.Hits < 0 && t.TTL == 0 {
-		e.add("limits looked up", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, nothing is remembered", n, levels, missUnits+2)
+		e.add("limit lookups", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, without a cache", n, levels, missUnits+2)
 		return
 	}
 	misses := n * levels * (1 - e.HitRatio)
-	e.add("limits looked up", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels, e.HitRatio, missUnits)
+	e.add("limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels, e.HitRatio, missUnits)
 	if t.TTL > 0 { // the namespace by its name, its settings and a resource's limits
 		renewals := t.Processes * hour / t.TTL
-		e.add("namespace looked up", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU", t.Processes, t.TTL)
+		e.add("namespace lookups", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU", t.Processes, t.TTL)
 	}
 }
 
-// hand adds what processes tell besides.
+// hand adds the counts and heartbeats that processes write.
 func (e *Estimate) hand() {
 	t := &e.Traffic
 	told := t.Requests * (t.Refused + (1-t.Refused)*t.Adjusts) / t.Processes
@@ -148,38 +151,38 @@ func (e *Estimate) hand() {
 	if handed > 0 {
 		buckets := Distinct(told/handed, t.buckets())
 		calls, units := math.Ceil(buckets/toldAtOnce), math.Ceil(buckets*toldBytes/1024)
-		e.add("counts of refusals and adjustments", t.Processes*hour*handed, calls, 0, units,
+		e.add("refusal and adjustment counts", t.Processes*hour*handed, calls, 0, units,
 			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
 	}
 	if t.Heartbeat {
 		hearts := min(t.Processes, heartsAtMost)
-		e.add("heartbeats", hearts*hour/heartSeconds, 1, 0, heartUnits, "%g processes, of more %d × 3600 ÷ %ds × %d WCU",
+		e.add("heartbeats", hearts*hour/heartSeconds, 1, 0, heartUnits, "%g processes (at most %d) × 3600 ÷ %ds × %d WCU",
 			t.Processes, heartsAtMost, heartSeconds, heartUnits)
 		read, counts := math.Ceil(hearts*heartBytes/readBytes), min(t.Processes/heartSeconds, countsASecond)
-		e.add("counts of processes", hour*counts, 1, read, 0, "%g processes ÷ %ds, at most %d/s × 3600 × %g RCU for %g records of %d bytes",
+		e.add("process counts", hour*counts, 1, read, 0, "(%g processes ÷ %ds, at most %d/s) × 3600 × %g RCU for %g records of %d bytes",
 			t.Processes, heartSeconds, countsASecond, read, hearts, heartBytes)
 	}
 }
 
-// booking adds what it takes to book usage of so many records an hour.
+// booking adds the cost of booking usage from so many records an hour.
 func (e *Estimate) booking(records float64) {
 	t := &e.Traffic
 	perShard := records / hour / t.Shards
 	if perShard == 0 {
 		return
 	}
-	// A batch is full, or has waited long enough since its first record came.
+	// A batch is sent when it is full, or has waited long enough since its first record.
 	batches := max(perShard/t.Batch, perShard/(1+perShard*t.BatchSeconds)) * t.Shards * hour
 	n := records / batches
 	buckets := t.buckets() / t.Shards
 	distinct := Distinct(n, buckets)
 	transactions := math.Ceil(distinct / bucketsAtOnce)
-	e.add("batches of the stream booked", batches, math.Ceil(distinct/100)+transactions, distinct, 2*(perBucket*distinct+perTransaction*transactions),
+	e.add("stream batches booked", batches, math.Ceil(distinct/100)+transactions, distinct, 2*(perBucket*distinct+perTransaction*transactions),
 		"%.4g batches of %.4g records of %.4g buckets × 2 WCU × (%d × %.4g + %d × %g transactions)",
 		batches, n, distinct, perBucket, distinct, perTransaction, transactions)
 }
 
-// Distinct returns how many of so many buckets a batch of n records is about, on average, if they come evenly.
+// Distinct returns how many different buckets a batch of n records touches on average, if they are evenly distributed.
 func Distinct(n, buckets float64) float64 {
 	if buckets <= 1 {
 		return 1
@@ -187,7 +190,7 @@ func Distinct(n, buckets float64) float64 {
 	return max(1, min(n, buckets*-math.Expm1(n*math.Log1p(-1/buckets))))
 }
 
-// storage estimates what is kept, in GB.
+// storage estimates the stored data, in GB.
 func (e *Estimate) storage() (gb float64, formula string) {
 	t := &e.Traffic
 	if t.StorageGB >= 0 {
@@ -201,7 +204,7 @@ func (e *Estimate) storage() (gb float64, formula string) {
 		active := func(sec float64) float64 { return -math.Expm1(-rate * sec) }
 		windows := hoursKept*active(hour) + daysKept*active(24*hour) + monthsKept
 		bytes += b * (windows*(windowBytes+itemBytes) + accountBytes + itemBytes)
-		formula += fmt.Sprintf(" + %.4g windows of each × %d bytes, after two years", windows, windowBytes+itemBytes)
+		formula += fmt.Sprintf(" + %.4g windows per bucket × %d bytes, after two years", windows, windowBytes+itemBytes)
 	}
 	return bytes / 1e9, formula
 }

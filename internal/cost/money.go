@@ -13,19 +13,20 @@ type Item struct {
 	Formula string  `json:"formula"`
 }
 
-// Money is what is paid, in the price list's currency.
+// Money is a bill, in the price list's currency.
 type Money struct {
 	Items      []Item  `json:"items"` // on demand
 	Hour       float64 `json:"per_hour"`
 	Month      float64 `json:"per_month"`
 	PerMillion float64 `json:"per_million_requests"`
-	// Provisioned is the whole bill with capacity for the busiest second, Following with capacity that follows the load.
+	// Provisioned is the whole bill with capacity provisioned for the busiest second, Following with capacity that
+	// follows the load.
 	Provisioned   float64 `json:"provisioned_per_month"`
 	Following     float64 `json:"autoscaled_per_month"`
-	WriteCapacity float64 `json:"write_capacity"` // of Provisioned, units a second
+	WriteCapacity float64 `json:"write_capacity"` // of Provisioned, units per second
 	ReadCapacity  float64 `json:"read_capacity"`
-	// BreakEven is the share of provisioned capacity that must be used on average for it to cost as much as on demand;
-	// BreakEvenPeak is up to which peak it is the cheaper, at the target.
+	// BreakEven is the average utilization at which provisioned capacity costs as much as on demand. BreakEvenPeak is
+	// the peak up to which provisioned is cheaper, at the target utilization.
 	BreakEven     float64 `json:"break_even_use"`
 	BreakEvenPeak float64 `json:"break_even_peak"`
 }
@@ -46,17 +47,17 @@ func (e *Estimate) money() Money {
 		add("backup", gb*p.Backup/p.Hours, "%.4g GB × %g a month", gb, p.Backup)
 	}
 	for _, part := range e.Parts {
-		if part.Name != "batches of the stream booked" {
+		if part.Name != "stream batches booked" {
 			continue
 		}
 		switch t.Booking {
 		case Function:
-			add("stream reads", 0, "none: what Lambda reads of a stream is free")
+			add("stream reads", 0, "none: stream reads by Lambda are free")
 			add("function calls", part.Count*p.LambdaRequest/1e6, "%.6g batches an hour × %g a million", part.Count, p.LambdaRequest)
 			add("function time", part.Count*t.InvokeMillis/1000*t.MemoryGB*p.LambdaSecond, "%.6g batches an hour × %g ms × %g GB × %g a GB-second",
 				part.Count, t.InvokeMillis, t.MemoryGB, p.LambdaSecond)
 		case Process:
-			add("stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one a second × %g a million", t.Shards, p.Stream)
+			add("stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one read a second × %g a million", t.Shards, p.Stream)
 		case NoBooking:
 		}
 	}

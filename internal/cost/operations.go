@@ -1,8 +1,8 @@
-// Package cost says what decisions over a DynamoDB table come to: calls, read and write units, and money, from a
-// description of the traffic or from a recorded run. It shows the formulas.
+// Package cost estimates what decisions on a DynamoDB table cost: calls, read and write units, and money, from a
+// description of the traffic or from a recorded run. It shows its formulas.
 package cost
 
-// Operation is what something done over a table costs.
+// Operation is an operation on a table, with its cost.
 type Operation struct {
 	Name  string  `json:"name"`
 	Calls int     `json:"calls"`
@@ -10,8 +10,8 @@ type Operation struct {
 	Write float64 `json:"write_units"`
 }
 
-// Operations are what the driver does, with the costs that its tests prove: TestCost of store/dynamodb runs each and
-// compares.
+// Operations lists what the driver does, with its cost. TestCost of store/dynamodb proves the figures: it runs each
+// operation and compares.
 var Operations = []Operation{
 	{"acquire, warm", 1, 0, 1},
 	{"acquire, refilled", 1, 0, 1},
@@ -31,7 +31,7 @@ var Operations = []Operation{
 	{"forget", 1, 0, 2},
 }
 
-// Of returns the costs of an operation; it panics if there is none of that name.
+// Of returns the cost of an operation. It panics if there is none of that name.
 func Of(name string) Operation {
 	for _, op := range Operations {
 		if op.Name == name {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Prices are a region's list prices, before taxes, discounts and free amounts.
+// Prices holds a region's list prices, before taxes, discounts and free tiers.
 type Prices struct {
 	Region        string  `json:"region"`
 	Date          string  `json:"date"` // of the list, as 2024-11-01
@@ -27,12 +27,12 @@ type Prices struct {
 	LambdaSecond  float64 `json:"lambda_gb_second"` // Arm
 }
 
-// DefaultPrices is the price list that is used where no other is given, as JSON.
+// DefaultPrices is the default price list, as JSON.
 //
 //go:embed prices.json
 var DefaultPrices []byte
 
-// ReadPrices reads a price list. A price that is left out, is negative or is not known is an error.
+// ReadPrices reads a price list. A price that is missing, negative or unknown is an error.
 func ReadPrices(text []byte) (Prices, error) {
 	var p Prices
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -41,14 +41,14 @@ func ReadPrices(text []byte) (Prices, error) {
 		return p, fmt.Errorf("read prices: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return p, errors.New("read prices: more follows the object")
+		return p, errors.New("read prices: unexpected text after the JSON object")
 	}
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil {
 		return p, fmt.Errorf("read prices: %w", err)
 	}
 	if _, err := time.Parse(time.DateOnly, p.Date); err != nil {
-		return p, fmt.Errorf("read prices: date %q is not as 2024-11-01", p.Date)
+		return p, fmt.Errorf("read prices: date %q must have the form 2024-11-01", p.Date)
 	}
 	for _, f := range []struct {
 		name string
@@ -73,13 +73,13 @@ func ReadPrices(text []byte) (Prices, error) {
 		}
 	}
 	if p.Region == "" || p.Currency == "" {
-		return p, errors.New("read prices: region and currency must be named")
+		return p, errors.New("read prices: region and currency must not be empty")
 	}
 	return p, nil
 }
 
-// BreakEven returns the share of provisioned write capacity that must be used on average for it to cost as much as the
-// same writes on demand; 0 if writes on demand cost nothing.
+// BreakEven returns the average utilization at which provisioned write capacity costs as much as the same writes on
+// demand, or 0 if writes on demand are free.
 func (p *Prices) BreakEven() float64 {
 	if p.Write == 0 {
 		return 0

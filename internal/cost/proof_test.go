@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// stage is a table in memory that is billed, its stream, and a limiter over it.
+// stage is an in-memory table that records its cost, its stream, and a limiter over it.
 type stage struct {
 	*testing.T
 
@@ -84,7 +84,7 @@ func (st *stage) acquire(entity string) {
 	}
 }
 
-// spent compares what was called and consumed since the last time.
+// spent compares the calls and consumed capacity since the previous check with the estimate.
 func (st *stage) spent(what string, calls int, read, write float64) {
 	st.Helper()
 	n := 0
@@ -98,7 +98,7 @@ func (st *stage) spent(what string, calls int, read, write float64) {
 	st.units, st.calls = u, n
 }
 
-// since forgets what was consumed so far.
+// since resets the totals.
 func (st *stage) since() {
 	synctest.Wait()
 	st.mu.Lock()
@@ -110,7 +110,7 @@ func (st *stage) since() {
 	st.units, st.records = st.fake.Capacity(), nil
 }
 
-// part returns what an estimate says of something, for one time.
+// part returns one part of an estimate, for a single operation.
 func part(t *testing.T, tr cost.Traffic, name string) cost.Part {
 	t.Helper()
 	e, err := tr.Of(prices(t), nil)
@@ -126,7 +126,7 @@ func part(t *testing.T, tr cost.Traffic, name string) cost.Part {
 	return cost.Part{}
 }
 
-// TestLookups: what a limiter reads of a table is what the estimate says.
+// TestLookups: a limiter reads from a table as much as the estimate says.
 func TestLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestLookups(t *testing.T) {
 		defer st.close()
 		st.acquire("a")
 		st.since()
-		miss, fresh := part(t, cost.Default(), "limits looked up"), cost.Of("acquire, brand-new bucket")
+		miss, fresh := part(t, cost.Default(), "limit lookups"), cost.Of("acquire, brand-new bucket")
 		for i := range 3 {
 			st.acquire(fmt.Sprint("other", i))
 			st.spent("another entity", int(miss.Calls)+fresh.Calls, miss.Read, fresh.Write)
@@ -144,7 +144,7 @@ func TestLookups(t *testing.T) {
 	})
 }
 
-// TestBooking: what the ledger writes for a batch is what the estimate says.
+// TestBooking: the ledger writes for a batch as much as the estimate says.
 func TestBooking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestBooking(t *testing.T) {
 			book()
 			tr := cost.Default() // every bucket is in every batch
 			tr.Requests, tr.Entities, tr.Booking, tr.Batch = 1e7, float64(n), cost.Function, 10_000
-			want := part(t, tr, "batches of the stream booked")
+			want := part(t, tr, "stream batches booked")
 			got := st.fake.Capacity().Write - st.units.Write
 			if got != want.Write {
 				t.Errorf("%d buckets: %g WCU, estimated %g", n, got, want.Write)
@@ -194,12 +194,12 @@ func TestTold(t *testing.T) {
 		synctest.Wait()
 		tr := cost.Default()
 		tr.Requests, tr.Refused, tr.Entities = 1e6, 1, 200
-		want := part(t, tr, "counts of refusals and adjustments")
+		want := part(t, tr, "refusal and adjustment counts")
 		st.spent("told of 200 buckets", int(want.Calls+0.5), 0, float64(int(want.Write+0.5)))
 	})
 }
 
-// TestHeartbeats: what processes spend on telling of themselves, and on hearing of each other, is what the estimate says.
+// TestHeartbeats: processes spend on heartbeats, and on counting each other, as much as the estimate says.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 32} {
@@ -222,7 +222,7 @@ func TestHeartbeats(t *testing.T) {
 			now := st.fake.Capacity()
 			for what, got := range map[string][2]float64{
 				"write": {now.Write - st.units.Write, beats * part(t, tr, "heartbeats").Write},
-				"read":  {now.Read - st.units.Read, counts * part(t, tr, "counts of processes").Read},
+				"read":  {now.Read - st.units.Read, counts * part(t, tr, "process counts").Read},
 			} {
 				if used, want := got[0], got[1]; used < 0.9*want || used > 1.1*want {
 					t.Errorf("%d processes: %g %s units, estimated %g", processes, used, what, want)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Run is what a recorded run did, for each request.
+// Run holds the figures of a recorded run, per request.
 type Run struct {
 	Requests   float64 `json:"requests"`
 	Seconds    float64 `json:"seconds"`
@@ -17,10 +17,10 @@ type Run struct {
 	Refused    float64 `json:"refused"`             // share
 	Processes  float64 `json:"processes"`
 	Entities   float64 `json:"entities"`
-	Hits       float64 `json:"hit_ratio"` // of look-ups of limits, where they are remembered for a minute; negative: it does not say
+	Hits       float64 `json:"hit_ratio"` // of limit look-ups, cached for a minute; negative: unknown
 }
 
-// ReadRun reads what weir simulate --output json has printed.
+// ReadRun reads the output of weir simulate --output json.
 func ReadRun(text []byte) (*Run, error) {
 	var in struct {
 		Seconds   float64 `json:"seconds"`
@@ -39,7 +39,7 @@ func ReadRun(text []byte) (*Run, error) {
 		return nil, fmt.Errorf("read the run: %w", err)
 	}
 	if in.Seconds <= 0 || in.Asked <= 0 {
-		return nil, errors.New("read the run: it has no seconds and asked: give what weir simulate --output json prints")
+		return nil, errors.New("read the run: seconds or asked is missing: pass the output of weir simulate --output json")
 	}
 	return &Run{
 		Requests: in.Asked, Seconds: in.Seconds, CallsPer: in.Calls / in.Asked, ReadPer: in.Reads / in.Asked, WritePer: in.Units / in.Asked,
@@ -48,7 +48,7 @@ func ReadRun(text []byte) (*Run, error) {
 	}, nil
 }
 
-// Traffic is that of the run, beside what t says of all else.
+// Traffic returns t with the figures of the run filled in.
 func (r *Run) Traffic(t Traffic) Traffic {
 	t.Requests, t.Refused, t.Processes, t.Entities = r.Requests/r.Seconds, r.Refused, r.Processes, r.Entities
 	if t.TTL == Default().TTL {

@@ -1,4 +1,4 @@
-// Package cursor makes the cursors of pages: where a page ended, behind a mark of the query that it belongs to.
+// Package cursor makes page cursors: the key at which a page ended, prefixed with a mark of the query it belongs to.
 package cursor
 
 import (
@@ -11,18 +11,19 @@ import (
 
 const markSize = 8
 
-// Mark tells queries apart. Parts of the same values make the same mark.
+// Mark returns a mark that identifies a query. Equal parts give equal marks.
 func Mark(query ...any) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", query))
 	return string(sum[:markSize])
 }
 
-// Make returns the cursor of a page of a query that ended at a key.
+// Make returns the cursor of a page that ended at a key.
 func Make(mark, at string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(mark + at))
 }
 
-// Parse returns the key at which the page before ended. Errors: [store.ErrBadCursor], also for a cursor of another query.
+// Parse returns the key at which the previous page ended. Errors: [store.ErrBadCursor], also for a cursor of another
+// query.
 func Parse(mark, cursor string) (at string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) < markSize || string(raw[:markSize]) != mark {

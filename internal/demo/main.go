@@ -1,4 +1,4 @@
-// Command demo drives a weir server over HTTP, for scripts/demo.sh, and tells what came of it.
+// Command demo drives a weir server over HTTP, for scripts/demo.sh, and prints the results.
 package main
 
 import (
@@ -33,7 +33,7 @@ type demo struct {
 	client *http.Client
 }
 
-// answer is what the server may say of a request.
+// answer is the part of the server's responses that the demo reads.
 type answer struct {
 	status     int
 	retryAfter string
@@ -51,8 +51,8 @@ type status struct {
 
 const (
 	resource = "gpt-4"
-	estimate = 400 // tokens that a request is thought to take
-	actual   = 700 // and what one of them took
+	estimate = 400 // estimated tokens of a request
+	actual   = 700 // actual tokens of one of them
 )
 
 func (d *demo) run(ctx context.Context) error {
@@ -61,7 +61,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	if len(leases) < 2 {
-		return fmt.Errorf("%d requests were admitted, too few to go on", len(leases))
+		return fmt.Errorf("only %d requests were admitted: the demo needs at least 2", len(leases))
 	}
 	if _, err := d.burst(ctx, "key-bob", 5); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.rollback(ctx, leases[1])
 }
 
-// burst sends requests at once and returns the leases of those that were admitted.
+// burst sends n requests at once and returns the leases of those that were admitted.
 func (d *demo) burst(ctx context.Context, entity string, n int) (leases []string, err error) {
 	d.title("%d requests of %s at once, rpm=1 tpm=%d each", n, entity, estimate)
 	answers, errs := make([]answer, n), make([]error, n)
@@ -107,7 +107,7 @@ func (d *demo) burst(ctx context.Context, entity string, n int) (leases []string
 }
 
 func (d *demo) adjust(ctx context.Context, lease string) error {
-	d.title("one of them took %d tokens, not %d: adjust", actual, estimate)
+	d.title("one request used %d tokens, not %d: adjust it", actual, estimate)
 	if err := d.show(ctx, "before"); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *demo) adjust(ctx context.Context, lease string) error {
 }
 
 func (d *demo) rollback(ctx context.Context, lease string) error {
-	d.title("another one failed: roll it back")
+	d.title("another request failed: roll it back")
 	if _, err := d.settle(ctx, lease, "rollback", nil, http.StatusNoContent); err != nil {
 		return err
 	}
@@ -143,16 +143,16 @@ func (d *demo) rollback(ctx context.Context, lease string) error {
 	return nil
 }
 
-// settle adjusts, commits or rolls back a lease and wants a status.
+// settle adjusts, commits or rolls back a lease and expects the status want.
 func (d *demo) settle(ctx context.Context, lease, verb string, body any, want int) (answer, error) {
 	a, err := d.send(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(lease)+"/"+verb, body)
 	if err == nil && a.status != want {
-		err = fmt.Errorf("%s: status %d, not %d: %s", verb, a.status, want, a.Detail)
+		err = fmt.Errorf("%s: status %d, want %d: %s", verb, a.status, want, a.Detail)
 	}
 	return a, err
 }
 
-// show tells what key-alice and its parent can spend.
+// show prints what key-alice and its parent can spend.
 func (d *demo) show(ctx context.Context, when string) error {
 	a, err := d.send(ctx, http.MethodGet, "/v1/available?entity=key-alice&resource="+resource, nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// White-box: the demo is a command. Its limits, an hour instead of a minute, cannot come back while it runs.
+// White-box: the demo is a command. With hourly limits instead of limits per minute, no tokens refill while it runs.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})

@@ -11,9 +11,9 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestAWS: a stack on AWS itself, in the account and region of the environment, deployed, changed, looked at and destroyed
-// with its data. It takes some ten minutes and a few cents: requests, and a share of the alarms and a dashboard. What stays is the bucket of
-// the code, and of the first of its two lives the archive's empty bucket.
+// TestAWS deploys, changes, reads and destroys a stack with its data on AWS itself, in the account and region of the
+// environment. It takes about ten minutes and a few cents: requests, and a share of the alarms and a dashboard. What
+// remains is the code bucket and, from the first of the stack's two lives, the archive's empty bucket.
 func TestAWS(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("WEIR_TEST_AWS") == "" {
@@ -56,7 +56,7 @@ func TestAWS(t *testing.T) {
 	if s, err := d.Status(ctx, p.Stack); err != nil || len(s.Problems) > 0 || s.Schema.Version != driver.SchemaVersion || len(s.Functions) != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	// Taken away and back: the table is adopted.
+	// Destroyed and deployed again: the table is adopted.
 	doomed, err := d.Doomed(ctx, p.Stack)
 	if err != nil {
 		t.Fatal(err)

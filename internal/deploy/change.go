@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// Change is what becomes of one resource.
+// Change is a planned change to one resource.
 type Change struct {
 	Action   string // "add", "modify", "replace", "may replace", "remove", "adopt"
 	Resource string // the name in the template
@@ -24,7 +24,7 @@ type Change struct {
 	What     []string
 }
 
-// String is one line.
+// String formats the change on one line.
 func (c Change) String() string {
 	text := c.Action + " " + c.Resource + " (" + c.Type + ")"
 	if len(c.What) > 0 {
@@ -33,7 +33,7 @@ func (c Change) String() string {
 	return text
 }
 
-// loses reports whether the change takes data away from who uses it, even if it is kept somewhere.
+// loses reports whether users lose access to data through the change, even if the data is kept somewhere.
 func (c Change) loses() bool {
 	return slices.Contains([]string{"replace", "may replace", "remove"}, c.Action) && slices.Contains(dataTypes, c.Type)
 }
@@ -45,7 +45,7 @@ const (
 	typeLambda = "AWS::Lambda::Function"
 )
 
-// dataTypes are those of what cannot be made again.
+// dataTypes are the types of resources that cannot be recreated.
 var dataTypes = []string{typeTable, typeBucket}
 
 func changeOf(r *types.ResourceChange) Change {
@@ -57,7 +57,7 @@ func changeOf(r *types.ResourceChange) Change {
 		c.Action = "remove"
 	case types.ChangeActionImport:
 		c.Action = "adopt"
-	default: // Modify, and Dynamic, which says that it is not known yet
+	default: // Modify, and Dynamic, which means not known yet
 		c.Action = "modify"
 		switch r.Replacement {
 		case types.ReplacementTrue:
@@ -77,7 +77,7 @@ func changeOf(r *types.ResourceChange) Change {
 	return c
 }
 
-// detail says in words what changes about a resource.
+// detail describes in words what changes about a resource.
 func detail(t *types.ResourceTargetDefinition) string {
 	what := aws.ToString(t.Name)
 	if what == "" {
@@ -93,7 +93,7 @@ func detail(t *types.ResourceTargetDefinition) string {
 	return what
 }
 
-// short is a value unless it is too long to be read.
+// short returns value, or "" if it is too long to read.
 func short(value string) string {
 	if len(value) > 60 || strings.ContainsAny(value, "{[\n") {
 		return ""
@@ -101,20 +101,20 @@ func short(value string) string {
 	return value
 }
 
-// changeSet is one that CloudFormation has reckoned.
+// changeSet is a change set that CloudFormation has computed.
 type changeSet struct {
-	id, stack string // ids
-	fresh     bool   // the stack was made for it, and is empty
+	id, stack string // IDs
+	fresh     bool   // the stack was created for it, and is empty
 	changes   []Change
 }
 
-// changeTimeout bounds the reckoning of a change set.
+// changeTimeout limits how long CloudFormation may take to compute a change set.
 const changeTimeout = 10 * time.Minute
 
 var errNothing = errors.New("nothing to change")
 
-// reckon makes a change set and waits for it. That nothing would change is errNothing. What it made is in cs also if it
-// fails.
+// reckon creates a change set and waits until CloudFormation has computed it. If nothing would change, the error is
+// errNothing. Even on failure, cs identifies what was created.
 func (d *Deployer) reckon(ctx context.Context, in *cloudformation.CreateChangeSetInput, fresh bool) (cs changeSet, err error) {
 	in.ChangeSetName = aws.String("weir-" + strings.ToLower(rand.Text()))
 	out, err := d.cfg.Stacks.CreateChangeSet(ctx, in)
@@ -171,13 +171,13 @@ func (d *Deployer) readChanges(ctx context.Context, cs *changeSet, page *cloudfo
 	return nil
 }
 
-// rank orders changes: what hurts comes first.
+// rank orders changes, the most disruptive first.
 func rank(action string) int {
 	return slices.Index([]string{"remove", "replace", "may replace", "modify", "adopt", "add"}, action)
 }
 
-// forget deletes a change set that was not executed, and the stack if it is there for nothing else. It does so although
-// ctx has ended.
+// forget deletes a change set that was not executed, and the stack if it was created only for it. It does so even if
+// ctx is done.
 func (d *Deployer) forget(ctx context.Context, cs changeSet) error {
 	if cs.id == "" {
 		return nil

@@ -14,81 +14,81 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// Stacks is what is called of CloudFormation.
+// Stacks is the part of CloudFormation that this package calls.
 type Stacks interface {
-	// DescribeStacks finds a stack, or all.
+	// DescribeStacks finds one stack or lists all.
 	DescribeStacks(context.Context, *cloudformation.DescribeStacksInput, ...func(*cloudformation.Options)) (*cloudformation.DescribeStacksOutput, error)
-	// DescribeStackResources lists what a stack consists of.
+	// DescribeStackResources lists the resources of a stack.
 	DescribeStackResources(context.Context, *cloudformation.DescribeStackResourcesInput, ...func(*cloudformation.Options)) (*cloudformation.DescribeStackResourcesOutput, error)
-	// DescribeStackEvents tells what happened to a stack, the last first.
+	// DescribeStackEvents lists the events of a stack, newest first.
 	DescribeStackEvents(context.Context, *cloudformation.DescribeStackEventsInput, ...func(*cloudformation.Options)) (*cloudformation.DescribeStackEventsOutput, error)
-	// GetTemplate returns a stack's template as it was deployed.
+	// GetTemplate returns a stack's template as deployed.
 	GetTemplate(context.Context, *cloudformation.GetTemplateInput, ...func(*cloudformation.Options)) (*cloudformation.GetTemplateOutput, error)
-	// CreateChangeSet has a change reckoned.
+	// CreateChangeSet starts computing a change.
 	CreateChangeSet(context.Context, *cloudformation.CreateChangeSetInput, ...func(*cloudformation.Options)) (*cloudformation.CreateChangeSetOutput, error)
 	// DescribeChangeSet returns what would change.
 	DescribeChangeSet(context.Context, *cloudformation.DescribeChangeSetInput, ...func(*cloudformation.Options)) (*cloudformation.DescribeChangeSetOutput, error)
-	// ExecuteChangeSet begins the change.
+	// ExecuteChangeSet starts the change.
 	ExecuteChangeSet(context.Context, *cloudformation.ExecuteChangeSetInput, ...func(*cloudformation.Options)) (*cloudformation.ExecuteChangeSetOutput, error)
-	// DeleteChangeSet forgets one that was not executed.
+	// DeleteChangeSet deletes a change set that was not executed.
 	DeleteChangeSet(context.Context, *cloudformation.DeleteChangeSetInput, ...func(*cloudformation.Options)) (*cloudformation.DeleteChangeSetOutput, error)
-	// DeleteStack begins to delete a stack.
+	// DeleteStack starts deleting a stack.
 	DeleteStack(context.Context, *cloudformation.DeleteStackInput, ...func(*cloudformation.Options)) (*cloudformation.DeleteStackOutput, error)
 }
 
-// Objects is what is called of S3.
+// Objects is the part of S3 that this package calls.
 type Objects interface {
-	// HeadBucket tells whether a bucket is there, and ours.
+	// HeadBucket checks whether a bucket exists and is ours.
 	HeadBucket(context.Context, *s3.HeadBucketInput, ...func(*s3.Options)) (*s3.HeadBucketOutput, error)
-	// CreateBucket makes the bucket of the code.
+	// CreateBucket creates the bucket of the code.
 	CreateBucket(context.Context, *s3.CreateBucketInput, ...func(*s3.Options)) (*s3.CreateBucketOutput, error)
-	// PutPublicAccessBlock keeps it to the account.
+	// PutPublicAccessBlock blocks public access to it.
 	PutPublicAccessBlock(context.Context, *s3.PutPublicAccessBlockInput, ...func(*s3.Options)) (*s3.PutPublicAccessBlockOutput, error)
-	// PutBucketVersioning has it keep what is overwritten.
+	// PutBucketVersioning makes it keep old versions.
 	PutBucketVersioning(context.Context, *s3.PutBucketVersioningInput, ...func(*s3.Options)) (*s3.PutBucketVersioningOutput, error)
-	// PutBucketPolicy has it refuse what is not encrypted on its way.
+	// PutBucketPolicy makes it refuse unencrypted connections.
 	PutBucketPolicy(context.Context, *s3.PutBucketPolicyInput, ...func(*s3.Options)) (*s3.PutBucketPolicyOutput, error)
-	// HeadObject tells whether an object is there.
+	// HeadObject checks whether an object exists.
 	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
-	// PutObject uploads one.
+	// PutObject uploads an object.
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
-	// ListObjectVersions lists what a bucket holds and held.
+	// ListObjectVersions lists the current and old objects of a bucket.
 	ListObjectVersions(context.Context, *s3.ListObjectVersionsInput, ...func(*s3.Options)) (*s3.ListObjectVersionsOutput, error)
-	// DeleteObjects deletes versions for good.
+	// DeleteObjects deletes versions permanently.
 	DeleteObjects(context.Context, *s3.DeleteObjectsInput, ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error)
 	// DeleteBucket deletes an empty bucket.
 	DeleteBucket(context.Context, *s3.DeleteBucketInput, ...func(*s3.Options)) (*s3.DeleteBucketOutput, error)
 }
 
-// Tables is what is called of DynamoDB.
+// Tables is the part of DynamoDB that this package calls.
 type Tables interface {
 	driver.Admin
 	driver.Migrator
-	// DeleteTable deletes a table and what is in it.
+	// DeleteTable deletes a table and its content.
 	DeleteTable(context.Context, *dynamodb.DeleteTableInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error)
 }
 
-// Functions is what is called of Lambda.
+// Functions is the part of Lambda that this package calls.
 type Functions interface {
-	// GetFunctionConfiguration tells how a function is.
+	// GetFunctionConfiguration returns a function's state and configuration.
 	GetFunctionConfiguration(context.Context, *lambda.GetFunctionConfigurationInput, ...func(*lambda.Options)) (*lambda.GetFunctionConfigurationOutput, error)
-	// ListEventSourceMappings tells how it reads the stream.
+	// ListEventSourceMappings returns how a function reads the stream.
 	ListEventSourceMappings(context.Context, *lambda.ListEventSourceMappingsInput, ...func(*lambda.Options)) (*lambda.ListEventSourceMappingsOutput, error)
 }
 
-// Metrics is what is called of CloudWatch.
+// Metrics is the part of CloudWatch that this package calls.
 type Metrics interface {
 	// GetMetricData returns metrics.
 	GetMetricData(context.Context, *cloudwatch.GetMetricDataInput, ...func(*cloudwatch.Options)) (*cloudwatch.GetMetricDataOutput, error)
 }
 
-// Identity is what is called of STS.
+// Identity is the part of STS that this package calls.
 type Identity interface {
-	// GetCallerIdentity names the account.
+	// GetCallerIdentity returns the account.
 	GetCallerIdentity(context.Context, *sts.GetCallerIdentityInput, ...func(*sts.Options)) (*sts.GetCallerIdentityOutput, error)
 }
 
-// Clients are those of one region.
+// Clients holds the clients for one region.
 type Clients struct {
 	Region    string
 	Stacks    Stacks
@@ -99,14 +99,14 @@ type Clients struct {
 	Identity  Identity
 }
 
-// Dial returns clients from the SDK's configuration. It makes no call.
+// Dial returns clients for the SDK's configuration. It makes no call.
 func Dial(cfg aws.Config) Clients {
 	return Clients{
 		Region: cfg.Region, Stacks: cloudformation.NewFromConfig(cfg), Functions: lambda.NewFromConfig(cfg),
 		Objects: s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = cfg.BaseEndpoint != nil }),
 		Metrics: cloudwatch.NewFromConfig(cfg), Identity: sts.NewFromConfig(cfg),
 		Tables: dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
-			// Engines for tests send checksums that are not those of their errors.
+			// Test engines send wrong checksums with their errors.
 			o.DisableValidateResponseChecksum = cfg.BaseEndpoint != nil
 		}),
 	}

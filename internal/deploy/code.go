@@ -19,21 +19,21 @@ import (
 	"github.com/weirlimits/weir/internal/cloud"
 )
 
-// What is uploaded is named by its hash: the same is the same object, and what is deployed is never overwritten.
+// Uploads are named by their hash: equal content is the same object, and deployed code is never overwritten.
 const (
 	codePrefix     = "weir-lambda/"
 	templatePrefix = "weir-template/"
-	bucketPrefix   = "weir-code-" // of the bucket that weir makes; account and region follow
+	bucketPrefix   = "weir-code-" // of the bucket that weir creates; account and region follow
 )
 
-// place is where code and large templates go.
+// place is where code and large templates are uploaded.
 type place struct {
 	bucket  string
 	account string
-	made    bool // by weir, so that weir sees to it
+	made    bool // by weir, which therefore maintains it
 }
 
-// place returns where to upload to. It makes nothing.
+// place returns where to upload to. It creates nothing.
 func (d *Deployer) place(ctx context.Context, bucket string) (place, error) {
 	who, err := d.cfg.Identity.GetCallerIdentity(ctx, new(sts.GetCallerIdentityInput))
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *Deployer) place(ctx context.Context, bucket string) (place, error) {
 	return pl, nil
 }
 
-// ensure makes the bucket unless it is there. Whoever else has taken its name does not get what is uploaded.
+// ensure creates the bucket unless it exists. If another account owns the name, nothing is uploaded there.
 func (d *Deployer) ensure(ctx context.Context, pl place) error {
 	_, err := d.cfg.Objects.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account})
 	switch {
@@ -57,9 +57,9 @@ func (d *Deployer) ensure(ctx context.Context, pl place) error {
 			return err
 		}
 	case code(err) == "NotFound":
-		return fmt.Errorf("bucket %s does not exist: make it, or leave --code-bucket out", pl.bucket)
+		return fmt.Errorf("bucket %s does not exist: create it, or omit --code-bucket", pl.bucket)
 	case code(err) == "Forbidden":
-		return fmt.Errorf("bucket %s is not this account's, or may not be used: name another with --code-bucket", pl.bucket)
+		return fmt.Errorf("bucket %s belongs to another account, or access is denied: name another with --code-bucket", pl.bucket)
 	case err != nil:
 		return err
 	}
@@ -73,14 +73,14 @@ func (d *Deployer) makeBucket(ctx context.Context, pl place) error {
 	}
 	_, err := d.cfg.Objects.CreateBucket(ctx, in)
 	var ours *types.BucketAlreadyOwnedByYou
-	if errors.As(err, &ours) { // somebody else deploys, too
+	if errors.As(err, &ours) { // a concurrent deployment created it
 		return nil
 	}
 	return err
 }
 
-// secure has the bucket keep old versions, keep to itself, and refuse what is sent in the clear. It is done each time, so
-// that one that was left half made is finished.
+// secure makes the bucket keep old versions, stay private, and refuse unencrypted connections. It runs every time, so
+// that a bucket left half configured is completed.
 func (d *Deployer) secure(ctx context.Context, pl place) error {
 	yes := aws.Bool(true)
 	_, err := d.cfg.Objects.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
@@ -119,10 +119,10 @@ func partition(region string) string {
 	return "aws"
 }
 
-// upload puts an object unless it is there, and returns the version that it put.
+// upload puts an object unless it exists, and returns the version that it put.
 func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte) (version string, err error) {
 	_, err = d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account})
-	if err == nil || code(err) != "NotFound" && code(err) != "Forbidden" { // who may not list is told that they may not look
+	if err == nil || code(err) != "NotFound" && code(err) != "Forbidden" { // without permission to list, a missing object is Forbidden
 		return "", err
 	}
 	out, err := d.cfg.Objects.PutObject(ctx, &s3.PutObjectInput{
@@ -135,10 +135,10 @@ func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte
 	return aws.ToString(out.VersionId), nil
 }
 
-// uploadTemplate puts a template that is too large for a request. A dry run does so where there is a bucket already, and
-// has to erase it.
+// uploadTemplate uploads a template that is too large for a request. A dry run uploads only to an existing bucket,
+// and must erase the object.
 func (d *Deployer) uploadTemplate(ctx context.Context, pl place, bucket, key string, body []byte, dry bool) (_ place, version string, err error) {
-	if pl.bucket == "" { // the functions' package is another's, or there is none
+	if pl.bucket == "" { // the functions' package is the user's own, or there is none
 		if pl, err = d.place(ctx, bucket); err != nil {
 			return pl, "", err
 		}
@@ -146,7 +146,7 @@ func (d *Deployer) uploadTemplate(ctx context.Context, pl place, bucket, key str
 	if !dry {
 		err = d.ensure(ctx, pl)
 	} else if _, err = d.cfg.Objects.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account}); err != nil {
-		err = fmt.Errorf("the template is larger than a request may be and has to go through bucket %s, which a dry run does not make: name one with --code-bucket: %w", pl.bucket, brief(err))
+		err = fmt.Errorf("the template is too large for a request and has to go through bucket %s, which a dry run does not create: name one with --code-bucket: %w", pl.bucket, brief(err))
 	}
 	if err != nil {
 		return pl, "", err
@@ -155,7 +155,7 @@ func (d *Deployer) uploadTemplate(ctx context.Context, pl place, bucket, key str
 	return pl, version, err
 }
 
-// erase deletes a version of an object for good, although ctx may have ended.
+// erase deletes a version of an object permanently, even if ctx is done.
 func (d *Deployer) erase(ctx context.Context, pl place, key, version string) error {
 	return d.deleteObjects(context.WithoutCancel(ctx), pl.bucket, []types.ObjectIdentifier{{Key: &key, VersionId: &version}})
 }
@@ -169,7 +169,7 @@ func (d *Deployer) deleteObjects(ctx context.Context, bucket string, objects []t
 	return err
 }
 
-// url is where CloudFormation finds an object.
+// url returns the URL at which CloudFormation finds an object.
 func (d *Deployer) url(pl place, key string) string {
 	domain := "amazonaws.com"
 	if partition(d.cfg.Region) == "aws-cn" {
@@ -181,7 +181,7 @@ func (d *Deployer) url(pl place, key string) string {
 // hasCode reports whether the deployment has functions.
 func hasCode(p *cloud.Params) bool { return !p.NoAggregator || !p.NoProvisioner || p.ConfigFlow }
 
-// foreign reports whether the functions' package was named rather than made here.
+// foreign reports whether the user named the functions' package, instead of having weir build it.
 func foreign(p *cloud.Params) bool {
 	return p.CodeKey != "" && !strings.HasPrefix(p.CodeKey, codePrefix)
 }

@@ -21,9 +21,9 @@ import (
 // Request is a deployment to make.
 type Request struct {
 	Params cloud.Params
-	// DryRun reckons what would change and leaves nothing behind.
+	// DryRun computes what would change and leaves nothing behind.
 	DryRun bool
-	// Replace allows that the table or the archive is replaced or removed.
+	// Replace allows the table or the archive to be replaced or removed.
 	Replace bool
 }
 
@@ -37,17 +37,17 @@ type Result struct {
 	Outputs map[string]string
 }
 
-// Deploy makes a stack, or brings one to what is asked for, and completes its table so that a store can be opened on it.
-// A table of the stack's name that is there without the stack is adopted if it is weir's.
+// Deploy creates a stack or updates it to the requested parameters, and completes its table so that a store can be
+// opened on it. If a weir table of the stack's name exists without the stack, Deploy adopts it.
 //
-// It is refused if it would replace the table or the archive, unless told to. If CloudFormation fails, the error is an
-// [*Error] with the first resource that did and why; a stack that was to be made is gone then, one that was to be
-// changed as before.
+// Deploy refuses to replace the table or the archive unless Replace is set. If CloudFormation fails, the error is an
+// [*Error] with the first resource that failed and why. A stack that was being created is then gone; one that was
+// being changed is as it was before.
 func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err error) {
 	p := req.Params
 	res = Result{Stack: p.Stack, Region: d.cfg.Region}
 	if p.Version = d.cfg.Version; p.CodeKey == "" && p.CodeBucket != "" {
-		p.CodeKey = codePrefix // until it is known; Check wants both or none
+		p.CodeKey = codePrefix // a placeholder: Check requires both or neither
 	}
 	if err := p.Check(); err != nil {
 		return res, err
@@ -90,24 +90,25 @@ func refusal(stack string, c Change) error {
 	verb := map[string]string{"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one", "remove": "leave the stack"}[c.Action]
 	because := ""
 	if len(c.What) > 0 {
-		because = ", for " + strings.Join(c.What, ", ")
+		because = ", because of " + strings.Join(c.What, ", ")
 	}
 	return &Error{
 		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")", Err: fmt.Errorf("would %s%s", verb, because),
-		Hint: "leave as it is what asks for that, or add --replace",
+		Hint: "keep the settings that cause this as they are, or add --replace",
 	}
 }
 
-// startable returns whether the stack is to be made, and whether nothing is there of it, or why it cannot be deployed to.
+// startable returns whether the stack must be created and whether nothing of it exists yet, or why it cannot be
+// deployed to.
 func (d *Deployer) startable(ctx context.Context, name string) (create, fresh bool, err error) {
 	st, err := d.find(ctx, name)
 	switch {
 	case err != nil:
 		return false, false, err
-	case st == nil, st.StackStatus == types.StackStatusReviewInProgress: // somebody's review, or one that was cut short
+	case st == nil, st.StackStatus == types.StackStatusReviewInProgress: // somebody's review, or an interrupted one
 		return true, st == nil, d.adoptable(ctx, name)
 	case tagOf(st, cloud.TagStack) == "":
-		return false, false, &Error{Op: "deploy", Stack: name, Err: errNotOurs, Hint: "name another"}
+		return false, false, &Error{Op: "deploy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
 	}
 	state := string(st.StackStatus)
 	refuse := func(text, hint string) error {
@@ -116,17 +117,17 @@ func (d *Deployer) startable(ctx context.Context, name string) (create, fresh bo
 			return err
 		}
 		if e := firstFailure(all); e != nil {
-			text += "; what failed first was " + e.Resource + ": " + e.Reason
+			text += "; the first failure was " + e.Resource + ": " + e.Reason
 		}
 		return &Error{Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: %s", state, text), Hint: hint}
 	}
 	switch st.StackStatus {
 	case types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusCreateFailed:
-		return false, false, refuse("it failed when it was made, and CloudFormation can only delete such a stack", "weir destroy "+name+", and deploy again")
+		return false, false, refuse("its creation failed, and CloudFormation can only delete such a stack", "run weir destroy "+name+", then deploy again")
 	case types.StackStatusDeleteFailed:
-		return false, false, refuse("it was to be deleted, and not all of it could be", "weir destroy "+name+" again once the reason is gone")
+		return false, false, refuse("its deletion failed", "run weir destroy "+name+" again once the cause is fixed")
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
-		return false, false, refuse("a change failed, and so did going back", "remove the reason, then aws cloudformation continue-update-rollback --stack-name "+name)
+		return false, false, refuse("a change failed, and so did its rollback", "fix the cause, then run aws cloudformation continue-update-rollback --stack-name "+name)
 	default:
 	}
 	if !resting(state) {
@@ -135,7 +136,7 @@ func (d *Deployer) startable(ctx context.Context, name string) (create, fresh bo
 	return false, false, nil
 }
 
-// adoptable refuses a table of the stack's name that is not weir's.
+// adoptable rejects a table of the stack's name that is not weir's.
 func (d *Deployer) adoptable(ctx context.Context, table string) error {
 	_, err := d.cfg.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	var none *ddbtypes.ResourceNotFoundException
@@ -146,13 +147,13 @@ func (d *Deployer) adoptable(ctx context.Context, table string) error {
 		return err
 	}
 	sc, err := driver.ReadSchema(ctx, d.cfg.Tables, table)
-	if err == nil && sc.Version > 0 || err != nil && code(err) != "ValidationException" { // which says that it has other keys
+	if err == nil && sc.Version > 0 || err != nil && code(err) != "ValidationException" { // ValidationException: the table has other keys
 		return err
 	}
 	return &Error{Op: "deploy", Stack: table, Err: fmt.Errorf("table %s exists and is not weir's", table), Hint: "name another stack"}
 }
 
-// prepare uploads what the template needs and has the change reckoned. A dry run uploads nothing.
+// prepare uploads what the template needs and creates the change set. A dry run leaves no uploads behind.
 func (d *Deployer) prepare(ctx context.Context, p cloud.Params, create, fresh, dry bool) (cs changeSet, err error) {
 	var pl place
 	if hasCode(&p) && !foreign(&p) {
@@ -180,7 +181,7 @@ func (d *Deployer) prepare(ctx context.Context, p cloud.Params, create, fresh, d
 	in := &cloudformation.CreateChangeSetInput{
 		StackName: &p.Stack, ChangeSetType: types.ChangeSetTypeUpdate, Capabilities: []types.Capability{types.CapabilityCapabilityNamedIam},
 		Description: aws.String("weir " + d.cfg.Version), Parameters: parameters(&p),
-		// A table that outlived its stack is taken back.
+		// Adopt a table that outlived its stack.
 		ImportExistingResources: aws.Bool(true),
 	}
 	if create {
@@ -206,7 +207,7 @@ func (d *Deployer) prepare(ctx context.Context, p cloud.Params, create, fresh, d
 	return d.reckon(ctx, in, fresh)
 }
 
-// parameters are those that the template has. They are always given: what is left out would go back to its default.
+// parameters returns the template's parameters. All are passed, because an omitted one would revert to its default.
 func parameters(p *cloud.Params) []types.Parameter {
 	if !hasCode(p) {
 		return nil
@@ -217,7 +218,7 @@ func parameters(p *cloud.Params) []types.Parameter {
 	}
 }
 
-// execute has a change made, and tells of it until it is.
+// execute executes a change set, and reports progress until it is done.
 func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error {
 	_, last, err := d.events(ctx, cs.stack, "")
 	if err != nil {
@@ -229,7 +230,7 @@ func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error
 	state, all, err := d.follow(ctx, cs.stack, last)
 	if err != nil {
 		err := trouble("deploy", name, err)
-		return fmt.Errorf("%w; CloudFormation goes on: weir status %s says how far it is", err, name)
+		return fmt.Errorf("%w; CloudFormation continues: weir status %s shows its progress", err, name)
 	}
 	switch types.StackStatus(state) {
 	case types.StackStatusCreateComplete, types.StackStatusUpdateComplete, types.StackStatusImportComplete:
@@ -237,17 +238,17 @@ func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error
 	case types.StackStatusUpdateRollbackComplete:
 		return failure("deploy", name, state, all, "the stack is as it was before")
 	case types.StackStatusDeleteComplete, "":
-		return failure("deploy", name, "DELETE_COMPLETE", all, "what had been made is gone again")
+		return failure("deploy", name, "DELETE_COMPLETE", all, "what had been created is deleted again")
 	default:
 	}
-	return failure("deploy", name, state, all, "weir status "+name+" says more")
+	return failure("deploy", name, state, all, "see weir status "+name)
 }
 
-// finish has the table say which layout it has, and reads what came out.
+// finish records the schema version in the table, and reads the stack's outputs.
 func (d *Deployer) finish(ctx context.Context, name string, res *Result) error {
 	st, err := d.find(ctx, name)
 	if err == nil && st == nil {
-		err = errors.New("the stack has gone while it was deployed")
+		err = errors.New("the stack disappeared during the deployment")
 	}
 	if err != nil {
 		return trouble("deploy", name, err)

@@ -16,15 +16,15 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// Data is a table or a bucket of a stack, which is more than the stack can make again.
+// Data is a table or a bucket of a stack: its content cannot be recreated.
 type Data struct {
 	Resource string
 	Type     string
 	Name     string
-	Kept     bool // when the stack is deleted, by its template
+	Kept     bool // when the stack is deleted, according to its template
 }
 
-// String names it.
+// String names the resource.
 func (d Data) String() string {
 	if d.Type == typeTable {
 		return "table " + d.Name
@@ -32,22 +32,22 @@ func (d Data) String() string {
 	return "bucket " + d.Name
 }
 
-// Doomed is a stack that is to be destroyed.
+// Doomed is a stack to destroy.
 type Doomed struct {
 	Stack Stack
 	Data  []Data
 }
 
-// Loses reports whether destroying the stack deletes data even where that is not asked for.
+// Loses reports whether destroying the stack deletes data even without deleteData.
 func (d *Doomed) Loses() bool {
 	return slices.ContainsFunc(d.Data, func(x Data) bool { return !x.Kept })
 }
 
-// Doomed looks at what destroying a stack would do. It writes nothing.
+// Doomed returns what destroying a stack would do. It writes nothing.
 func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	found, err := d.find(ctx, name)
 	if err != nil {
-		return Doomed{}, trouble("look at", name, err)
+		return Doomed{}, trouble("inspect", name, err)
 	}
 	if found == nil {
 		return Doomed{}, d.missing(ctx, name)
@@ -58,24 +58,24 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 		return doomed, &Error{Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State), Hint: "wait until weir status " + name + " says that it is done"}
 	}
 	if tagOf(found, "weir:stack") == "" {
-		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another"}
+		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
 	}
-	if st.State == "REVIEW_IN_PROGRESS" { // nothing was ever made
+	if st.State == "REVIEW_IN_PROGRESS" { // nothing was ever created
 		return doomed, nil
 	}
 	template, err := d.cfg.Stacks.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &st.ID})
 	if err != nil {
-		return doomed, trouble("look at", name, err)
+		return doomed, trouble("inspect", name, err)
 	}
 	var doc struct {
 		Resources map[string]struct{ DeletionPolicy string }
 	}
 	if err := json.Unmarshal([]byte(aws.ToString(template.TemplateBody)), &doc); err != nil {
-		return doomed, trouble("look at", name, fmt.Errorf("the stack's template: %w", err))
+		return doomed, trouble("inspect", name, fmt.Errorf("the stack's template: %w", err))
 	}
 	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})
 	if err != nil {
-		return doomed, trouble("look at", name, err)
+		return doomed, trouble("inspect", name, err)
 	}
 	for _, r := range all.StackResources {
 		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
@@ -88,13 +88,12 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	return doomed, nil
 }
 
-// Destroy deletes a stack as [Deployer.Doomed] saw it. Table and archive stay, unless deleteData says that they go, or
-// the stack was deployed so that they do not outlive it. It refuses before it has done anything where something is
-// protected.
+// Destroy deletes a stack as [Deployer.Doomed] saw it. The table and the archive are kept, unless deleteData is set or the
+// stack was deployed so that they do not outlive it. If anything is protected, Destroy refuses before it does anything.
 func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) error {
 	st := &doomed.Stack
 	if st.Protected {
-		return &Error{Op: "destroy", Stack: st.Name, Err: errors.New("the stack is protected from being deleted"), Hint: "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name " + st.Name}
+		return &Error{Op: "destroy", Stack: st.Name, Err: errors.New("the stack is protected from deletion"), Hint: "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name " + st.Name}
 	}
 	var gone []Data
 	for _, x := range doomed.Data {
@@ -107,7 +106,7 @@ func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) 
 			}
 		}
 	}
-	// CloudFormation deletes no bucket that holds something.
+	// CloudFormation does not delete a bucket that has content.
 	for _, x := range gone {
 		if !x.Kept && x.Type == typeBucket {
 			if err := d.empty(ctx, x.Name); err != nil {
@@ -124,7 +123,7 @@ func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) 
 		}
 		if err := d.deleteData(ctx, x); err != nil {
 			err := trouble("destroy", st.Name, err)
-			return fmt.Errorf("%w; the stack is gone, what is left of it is %s", err, names(gone[i:]))
+			return fmt.Errorf("%w; the stack is gone, but these remain: %s", err, names(gone[i:]))
 		}
 	}
 	return nil
@@ -149,7 +148,7 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 	if err != nil || !aws.ToBool(out.Table.DeletionProtectionEnabled) {
 		return err
 	}
-	return &Error{Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from being deleted", table), Hint: "weir deploy " + stack + " --deletion-protection=false"}
+	return &Error{Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from deletion", table), Hint: "weir deploy " + stack + " --deletion-protection=false"}
 }
 
 func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
@@ -164,11 +163,11 @@ func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
 	switch {
 	case err != nil:
 		err := trouble("destroy", st.Name, err)
-		return fmt.Errorf("%w; CloudFormation goes on: weir status %s says how far it is", err, st.Name)
+		return fmt.Errorf("%w; CloudFormation continues: weir status %s shows its progress", err, st.Name)
 	case state == "" || state == "DELETE_COMPLETE":
 		return nil
 	}
-	return failure("destroy", st.Name, state, all, "remove the reason, and weir destroy "+st.Name+" again")
+	return failure("destroy", st.Name, state, all, "fix the cause, then run weir destroy "+st.Name+" again")
 }
 
 func (d *Deployer) deleteData(ctx context.Context, x Data) error {
@@ -189,7 +188,7 @@ func (d *Deployer) deleteData(ctx context.Context, x Data) error {
 	return nil
 }
 
-// empty deletes all that a bucket holds and held.
+// empty deletes all objects and old versions in a bucket.
 func (d *Deployer) empty(ctx context.Context, bucket string) error {
 	pages := s3.NewListObjectVersionsPaginator(d.cfg.Objects, &s3.ListObjectVersionsInput{Bucket: &bucket})
 	for pages.HasMorePages() {

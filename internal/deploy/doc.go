@@ -1,10 +1,10 @@
-// Package deploy brings weir's stack to AWS, keeps it at this weir's version, looks at it and takes it away.
+// Package deploy creates weir's stack on AWS, updates it to this version of weir, inspects it and destroys it.
 //
 // Every change is a change set of CloudFormation, which is shown before it is executed:
 //
 //	none ── change set ─ REVIEW_IN_PROGRESS ── execute ─ CREATE_COMPLETE ── change set, execute ─ UPDATE_COMPLETE
 //	                            └ dry run, refused, or nothing to do: change set and empty stack are deleted
 //
-// What a stack was deployed with stands in the metadata of its template, so that an update changes what it is told to and
-// leaves the rest, whichever machine it comes from. What only looks makes no call that writes.
+// The parameters of a deployment are stored in the metadata of its template. An update, from any machine, therefore
+// changes only what it is told to. Commands that only inspect make no call that writes.
 package deploy

@@ -11,14 +11,14 @@ import (
 	"github.com/weirlimits/weir/internal/cloud"
 )
 
-// Drift returns how a stack's template differs from the one that this weir makes of the same parameters, by value, one
-// line for each resource, output or parameter. The version in tags does not count: it is told apart.
+// Drift returns how a stack's template differs from the one that this version of weir makes of the same parameters, by
+// value, one line for each resource, output or parameter. It ignores the version in tags, which is reported separately.
 func (d *Deployer) Drift(st *Stack) ([]string, error) {
 	p := st.Params
 	p.Version = st.Version
 	ours, err := template(p)
 	if err != nil {
-		return nil, fmt.Errorf("this weir makes no template of the stack's parameters: %w", err)
+		return nil, fmt.Errorf("this weir cannot make a template from the stack's parameters: %w", err)
 	}
 	var was, is map[string]map[string]any
 	if err := unmarshalSections(st.Template, &was); err != nil {
@@ -38,7 +38,7 @@ func (d *Deployer) Drift(st *Stack) ([]string, error) {
 			case !had:
 				lines = append(lines, noun+" "+name+" is new")
 			case !has:
-				lines = append(lines, noun+" "+name+" is no more")
+				lines = append(lines, noun+" "+name+" is gone")
 			case !reflect.DeepEqual(before, after):
 				lines = append(lines, noun+" "+name+" differs"+where(before, after))
 			}
@@ -47,7 +47,7 @@ func (d *Deployer) Drift(st *Stack) ([]string, error) {
 	return lines, nil
 }
 
-// unmarshalSections reads those parts of a template that are objects of objects.
+// unmarshalSections reads the sections of a template that are objects of objects.
 func unmarshalSections(text []byte, to *map[string]map[string]any) error {
 	var doc map[string]json.RawMessage
 	if err := json.Unmarshal(text, &doc); err != nil {
@@ -89,8 +89,8 @@ func where(before, after any) string {
 	return " in " + strings.Join(differ, ", ")
 }
 
-// Base returns the parameters from which to deploy the stack again: what is not asked to change stays. The functions'
-// package is made anew, unless it was named.
+// Base returns the parameters for deploying the stack again: everything stays as it is unless changed. The functions'
+// package is built anew, unless the user named one.
 func (st *Stack) Base() cloud.Params {
 	p := st.Params
 	if p.Stack = st.Name; foreign(&p) {

@@ -11,14 +11,14 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// NotFoundError says that there is no stack of weir's of a name.
+// NotFoundError reports that there is no weir stack of that name.
 type NotFoundError struct {
 	Name, Region string
-	Near         []string // of weir's stacks there: those that may have been meant, else all
-	Meant        bool     // Near are like Name
+	Near         []string // weir's stacks in the region: those with similar names, otherwise all
+	Meant        bool     // Near have similar names
 }
 
-// Error names what there is instead.
+// Error names the existing stacks.
 func (e *NotFoundError) Error() string {
 	text := fmt.Sprintf("stack %s: not found in %s", e.Name, e.Region)
 	switch {
@@ -27,10 +27,10 @@ func (e *NotFoundError) Error() string {
 	case len(e.Near) > 0:
 		return text + ": there is " + strings.Join(e.Near, ", ")
 	}
-	return text + ", nor any other of weir's: weir list --region looks elsewhere, weir deploy makes one"
+	return text + ", nor is any other stack of weir's: weir list --region looks elsewhere, weir deploy creates one"
 }
 
-// Error is why a stack cannot be brought to where it is to be.
+// Error reports why a stack could not be brought to the requested state.
 type Error struct {
 	Op       string // "deploy", "destroy", …
 	Stack    string
@@ -39,7 +39,7 @@ type Error struct {
 	Hint     string // what to do, or ""
 }
 
-// Error is one line.
+// Error formats the error on one line.
 func (e *Error) Error() string {
 	text := e.Op + " " + e.Stack + ": "
 	if e.Resource != "" {
@@ -54,7 +54,7 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// trouble is an error of AWS in brief, with what was being done.
+// trouble shortens an error from AWS and adds what was being done.
 func trouble(op, stack string, err error) error {
 	var known *Error
 	var none *NotFoundError
@@ -64,7 +64,7 @@ func trouble(op, stack string, err error) error {
 	return &Error{Op: op, Stack: stack, Err: brief(err)}
 }
 
-// brief leaves out of an error's text what the SDK wraps around it, but for which call it was.
+// brief drops what the SDK wraps around an error, except for the name of the call.
 func brief(err error) error {
 	var (
 		api  smithy.APIError
@@ -78,8 +78,8 @@ func brief(err error) error {
 	case errors.As(err, &api):
 		return &briefError{op.ServiceID + " " + op.OperationName + ": " + strings.TrimSuffix(api.ErrorCode()+": "+reasonText(api.ErrorMessage()), ": "), err}
 	case errors.As(err, &resp) && resp.HTTPStatusCode() > 0:
-		return &briefError{fmt.Sprintf("%s %s: what was answered is not as AWS answers: status %d", op.ServiceID, op.OperationName, resp.HTTPStatusCode()), err}
-	case errors.As(err, &call): // nothing was answered
+		return &briefError{fmt.Sprintf("%s %s: the response is not one of AWS: status %d", op.ServiceID, op.OperationName, resp.HTTPStatusCode()), err}
+	case errors.As(err, &call): // there was no response
 		return &briefError{op.ServiceID + " " + op.OperationName + ": " + call.Error(), err}
 	}
 	return err
@@ -100,7 +100,7 @@ var (
 	spaces       = regexp.MustCompile(`\s+`)
 )
 
-// reasonText is what AWS says, without the ids of requests and what its services tell each other.
+// reasonText returns AWS's message without request IDs and internal details.
 func reasonText(text string) string {
 	if m := handlerText.FindStringSubmatch(text); m != nil {
 		text = m[1]
@@ -108,7 +108,7 @@ func reasonText(text string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(requestTails.ReplaceAllString(text, ""), " "))
 }
 
-// noStack reports whether CloudFormation says that there is no such stack, or could be none of that name.
+// noStack reports whether CloudFormation says that the stack does not exist, or that its name is invalid.
 func noStack(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&

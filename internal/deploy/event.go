@@ -21,13 +21,13 @@ type Event struct {
 	Reason   string
 }
 
-// Whole reports whether it is about the stack itself.
+// Whole reports whether the event is about the stack itself.
 func (e Event) Whole() bool { return e.Type == typeStack }
 
-// Ended reports whether the resource is done with.
+// Ended reports whether the operation on the resource has ended.
 func (e Event) Ended() bool { return !strings.HasSuffix(e.State, "_IN_PROGRESS") }
 
-// Failed reports whether it has failed, of its own accord.
+// Failed reports whether the resource failed, rather than being cancelled because of another.
 func (e Event) Failed() bool {
 	return strings.HasSuffix(e.State, "_FAILED") && !cascade(e.Reason)
 }
@@ -45,7 +45,8 @@ func eventOf(e *types.StackEvent) Event {
 	}
 }
 
-// events returns what happened to a stack after an event, in order, and the id of the last. after "" is all.
+// events returns the events of a stack after a given one, in order, and the ID of the last. If after is "", it
+// returns all.
 func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Event, last string, err error) {
 	last = after
 	pages := cloudformation.NewDescribeStackEventsPaginator(d.cfg.Stacks, &cloudformation.DescribeStackEventsInput{StackName: &stackID})
@@ -72,7 +73,7 @@ func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Eve
 	return all, last, nil
 }
 
-// firstFailure is the failure from which the others follow, or that of the stack itself.
+// firstFailure returns the failure from which the others follow, or that of the stack itself.
 func firstFailure(all []Event) *Event {
 	for _, whole := range []bool{false, true} {
 		if i := slices.IndexFunc(all, func(e Event) bool { return e.Whole() == whole && e.Failed() }); i >= 0 {
@@ -82,12 +83,13 @@ func firstFailure(all []Event) *Event {
 	return nil
 }
 
-// followTries is how often in a row a look may fail. What is under way goes on meanwhile.
+// followTries is how many polls in a row may fail. The operation on the stack continues meanwhile.
 const followTries = 5
 
-// follow tells what happens to a stack after an event until it is at rest, and returns its state then, "" once it is gone.
+// follow reports the events of a stack after a given one until the stack is at rest, and returns its final state, ""
+// if it is gone.
 func (d *Deployer) follow(ctx context.Context, stackID, after string) (state string, all []Event, err error) {
-	whole := "" // the stack's state by its events, which change only once it has begun
+	whole := "" // the stack's state according to its events, which change only once the operation has started
 	for failed := 0; ; {
 		news, err := d.look(ctx, stackID, &state, &after)
 		if failed++; err != nil && (failed == followTries || ctx.Err() != nil) {
@@ -113,7 +115,7 @@ func (d *Deployer) follow(ctx context.Context, stackID, after string) (state str
 	}
 }
 
-// look returns what is new about a stack. It looks at the state first, so that no event before it is missed.
+// look returns the new events of a stack. It reads the state first, so that no event before it is missed.
 func (d *Deployer) look(ctx context.Context, stackID string, state, after *string) ([]Event, error) {
 	st, err := d.find(ctx, stackID)
 	if err != nil {
@@ -132,9 +134,9 @@ func (d *Deployer) look(ctx context.Context, stackID string, state, after *strin
 
 func resting(state string) bool { return !strings.HasSuffix(state, "_IN_PROGRESS") }
 
-// failure is the error of a stack that came to rest elsewhere than where it was to.
+// failure returns the error of a stack that came to rest in another state than intended.
 func failure(op, name, state string, all []Event, hint string) error {
-	err := &Error{Op: op, Stack: name, Err: errors.New("it is now " + state), Hint: hint}
+	err := &Error{Op: op, Stack: name, Err: errors.New("the stack is now " + state), Hint: hint}
 	if e := firstFailure(all); e != nil {
 		err.Err = errors.New(e.Reason)
 		if !e.Whole() {

@@ -20,22 +20,22 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// fake is CloudFormation with one stack, which goes the way that a test says: what the stand-in for AWS cannot show.
+// fake is CloudFormation with one stack that behaves as a test says, for behavior that the stand-in cannot show.
 type fake struct {
-	deploy.Stacks // what is not faked must not be called
+	deploy.Stacks // unfaked methods must not be called
 
 	stack   *types.Stack
 	changes []types.Change
 	refused string // why a change set fails
-	outcome []step // of what is executed, one a look
+	outcome []step // result of executing, one step per look
 	looks   int
 	events  []types.StackEvent // in order
 	deleted []string
 	created *cloudformation.CreateChangeSetInput
-	stumble int // so many looks fail
+	stumble int // number of looks that fail
 }
 
-// step is one thing that happens: an event, and the stack's state if it is about the stack.
+// step is one event, and the stack's new status if the event is about the stack.
 type step struct{ resource, typ, state, reason string }
 
 func (f *fake) happen(s step) {
@@ -124,7 +124,7 @@ func (who) GetCallerIdentity(context.Context, *sts.GetCallerIdentityInput, ...fu
 	return &sts.GetCallerIdentityOutput{Account: aws.String("123456789012")}, nil
 }
 
-// tables is DynamoDB with no table in it.
+// tables is DynamoDB without any tables.
 type tables struct{ *dynamotest.Fake }
 
 func (tables) Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
@@ -160,7 +160,7 @@ const (
 	roleType   = "AWS::IAM::Role"
 )
 
-// TestDeployOutcomes: what CloudFormation does is what is told, of a failure the first resource and why.
+// TestDeployOutcomes: CloudFormation's outcome is reported; for a failure, the first resource and the reason.
 func TestDeployOutcomes(t *testing.T) {
 	t.Parallel()
 	add := []types.Change{change("Add", "Table", tableType, ""), change("Add", "Role", roleType, "")}
@@ -186,7 +186,7 @@ func TestDeployOutcomes(t *testing.T) {
 		state   string // before; "": no stack
 		changes []types.Change
 		refused string
-		events  []step // before
+		events  []step // events before the deployment
 		outcome []step
 		stumble int
 		dry     bool
@@ -198,11 +198,11 @@ func TestDeployOutcomes(t *testing.T) {
 	}{
 		{
 			name: "create fails", changes: add, outcome: failing, ran: true,
-			want: "deploy limits: Role (AWS::IAM::Role): User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: what had been made is gone again",
+			want: "deploy limits: Role (AWS::IAM::Role): User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: what had been created is deleted again",
 			told: "Table CREATE_IN_PROGRESS, Role CREATE_IN_PROGRESS, Role CREATE_FAILED, Table CREATE_FAILED",
 		},
 		{name: "looks fail", changes: add, outcome: failing, stumble: 4, ran: true, want: "iam:CreateRole: what had"},
-		{name: "looks fail for good", changes: add, outcome: failing, stumble: 99, ran: true, want: "Rate exceeded; CloudFormation goes on: weir status limits says how far it is"},
+		{name: "looks fail for good", changes: add, outcome: failing, stumble: 99, ran: true, want: "Rate exceeded; CloudFormation continues: weir status limits shows its progress"},
 		{
 			name: "update fails", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Fn", lambdaType, "False", "MemorySize=256>512")}, outcome: updating, ran: true,
 			want: "deploy limits: Fn (AWS::Lambda::Function): out of memory: the stack is as it was before",
@@ -214,14 +214,14 @@ func TestDeployOutcomes(t *testing.T) {
 		{name: "nothing, dry", state: "CREATE_COMPLETE", refused: "The submitted information didn't contain changes. Submit different information to create a change set.", dry: true, deleted: "change"},
 		{
 			name: "replaces the table", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "True", "TableName=a>b")}, deleted: "change",
-			want: "deploy limits: Table (AWS::DynamoDB::Table): would be replaced by an empty one, for TableName a to b: leave as it is what asks for that, or add --replace",
+			want: "deploy limits: Table (AWS::DynamoDB::Table): would be replaced by an empty one, because of TableName a to b: keep the settings that cause this as they are, or add --replace",
 		},
 		{name: "may replace the table", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "Conditional")}, want: "would perhaps be replaced", deleted: "change", dry: true},
 		{name: "replaces it, as told", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "True")}, dry: true, replace: true, deleted: "change"},
 		{name: "removes the archive", state: "CREATE_COMPLETE", changes: []types.Change{change("Remove", "ArchiveBucket", "AWS::S3::Bucket", "")}, want: "would leave the stack", deleted: "change"},
 		{
 			name: "rolled back", state: "ROLLBACK_COMPLETE", events: failing[:5],
-			want: "deploy limits: the stack is in ROLLBACK_COMPLETE: it failed when it was made, and CloudFormation can only delete such a stack; what failed first was Role: User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: weir destroy limits, and deploy again",
+			want: "deploy limits: the stack is in ROLLBACK_COMPLETE: its creation failed, and CloudFormation can only delete such a stack; the first failure was Role: User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: run weir destroy limits, then deploy again",
 		},
 		{name: "stuck", state: "UPDATE_ROLLBACK_FAILED", want: "continue-update-rollback --stack-name limits"},
 		{name: "not all deleted", state: "DELETE_FAILED", want: "weir destroy limits again"},
@@ -273,7 +273,8 @@ func TestDeployOutcomes(t *testing.T) {
 	}
 }
 
-// TestInterrupted: who has begun it may leave, and is told that it goes on; a dry run is cleaned up after all the same.
+// TestInterrupted: a caller that started a deployment may leave, and is told that it continues; a dry run is cleaned up
+// even so.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -285,7 +286,7 @@ func TestInterrupted(t *testing.T) {
 	p := params("limits")
 	p.NoAggregator, p.NoProvisioner = true, true
 	_, err := deploy.New(cfg).Deploy(ctx, deploy.Request{Params: p})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "CloudFormation goes on") || f.deleted != nil {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "CloudFormation continues") || f.deleted != nil {
 		t.Errorf("%v, deleted %v", err, f.deleted)
 	}
 	ctx, cancel = context.WithCancel(t.Context())

@@ -59,10 +59,10 @@ func (d *Deployer) measure(ctx context.Context, s *Status) error {
 		}
 		for _, r := range page.MetricDataResults {
 			i, err := strconv.Atoi(aws.ToString(r.Id)[1:])
-			if err != nil || i >= len(all) || len(r.Values) == 0 { // nothing was measured
+			if err != nil || i >= len(all) || len(r.Values) == 0 { // no data
 				continue
 			}
-			// An hour is up to two periods, as it seldom begins on the hour.
+			// An hour spans up to two periods, because it seldom begins on the hour.
 			sum := 0.0
 			for _, v := range r.Values {
 				if all[i].stat == "Sum" {

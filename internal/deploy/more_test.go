@@ -39,7 +39,7 @@ func (f *templated) DescribeStackResources(context.Context, *cloudformation.Desc
 	return &cloudformation.DescribeStackResourcesOutput{StackResources: f.all}, nil
 }
 
-// deployedAs returns a stack as it was deployed by a weir.
+// deployedAs returns a stack as deployed by some version of weir.
 func deployedAs(t *testing.T, version string) (*templated, deploy.Config) {
 	t.Helper()
 	f := &templated{fake: new(fake)}
@@ -58,8 +58,8 @@ func deployedAs(t *testing.T, version string) (*templated, deploy.Config) {
 	return f, cfg
 }
 
-// TestUpgrade: a stack keeps what it was deployed with, but for what is this weir's; a later one is left alone, also if only
-// its table is.
+// TestUpgrade: a stack keeps the parameters with which it was deployed, except those that belong to this weir. A stack of
+// a later version is left alone, even if only its table is later.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	f, cfg := deployedAs(t, "v1.2.0")
@@ -79,7 +79,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	f.created = nil
 	cfg.Version = "v1.1.9"
-	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "weir v1.2.0 deployed it, this is v1.1.9: upgrade weir") || f.created != nil {
+	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "weir v1.2.0 deployed it, and this is v1.1.9: upgrade weir") || f.created != nil {
 		t.Errorf("an older weir: %v", err)
 	}
 	cfg.Version = "v2.0.0"
@@ -91,12 +91,12 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "wants clients that know schema version 99") || f.created != nil {
+	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "requires clients that know schema version 99") || f.created != nil {
 		t.Errorf("a later table: %v", err)
 	}
 }
 
-// TestDrift: what differs is told by value, and in which properties; order and spaces are none.
+// TestDrift: differences are reported by value, with the properties in which they occur; order and whitespace do not matter.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	f, cfg := deployedAs(t, "v1.2.0")
@@ -105,8 +105,8 @@ func TestDrift(t *testing.T) {
 	for _, tt := range []struct{ old, by, want string }{
 		{`{"AWSTemplateFormatVersion":`, "{\n  \"AWSTemplateFormatVersion\" : ", ""},
 		{`"MemorySize":512`, `"MemorySize":128`, "resource Aggregator differs in MemorySize resource Provisioner differs in MemorySize"},
-		{`"Dashboard":`, `"Board":`, "resource Board is no more resource Dashboard is new"},
-		{`"TableName":{"Description"`, `"TableNom":{"Description"`, "output TableName is new output TableNom is no more"},
+		{`"Dashboard":`, `"Board":`, "resource Board is gone resource Dashboard is new"},
+		{`"TableName":{"Description"`, `"TableNom":{"Description"`, "output TableName is new output TableNom is gone"},
 	} {
 		st, err := d.Stack(t.Context(), "limits")
 		if err != nil {
@@ -122,7 +122,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestDestroyFails: the first resource and why; nothing is deleted after it.
+// TestDestroyFails: the error names the first resource and the reason; nothing is deleted after it.
 func TestDestroyFails(t *testing.T) {
 	t.Parallel()
 	f, cfg := deployedAs(t, "v1.2.0")
@@ -137,13 +137,13 @@ func TestDestroyFails(t *testing.T) {
 	if err != nil || len(doomed.Data) != 1 || doomed.Loses() {
 		t.Fatalf("%+v, %v", doomed, err)
 	}
-	err = d.Destroy(t.Context(), doomed, true) // the fake of DynamoDB refuses to delete
-	want := "destroy limits: Role (AWS::IAM::Role): Cannot delete entity, must detach all policies first.: remove the reason, and weir destroy limits again"
+	err = d.Destroy(t.Context(), doomed, true) // the fake DynamoDB refuses to delete
+	want := "destroy limits: Role (AWS::IAM::Role): Cannot delete entity, must detach all policies first.: fix the cause, then run weir destroy limits again"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	f.stack.StackStatus, f.outcome, f.looks = "CREATE_COMPLETE", []step{{state: "DELETE_IN_PROGRESS"}, {state: "DELETE_COMPLETE"}}, 0
-	if err = d.Destroy(t.Context(), doomed, true); err == nil || !strings.Contains(err.Error(), "the stack is gone, what is left of it is table limits") {
+	if err = d.Destroy(t.Context(), doomed, true); err == nil || !strings.Contains(err.Error(), "the stack is gone, but these remain: table limits") {
 		t.Errorf("%v", err)
 	}
 	f.stack.EnableTerminationProtection, f.deleted = aws.Bool(true), nil
@@ -156,7 +156,7 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// bucket is S3 with one bucket, which may be another's.
+// bucket is S3 with one bucket, which may belong to someone else.
 type bucket struct {
 	deploy.Objects
 
@@ -186,8 +186,8 @@ func (b *bucket) DeleteObjects(_ context.Context, in *s3.DeleteObjectsInput, _ .
 	return new(s3.DeleteObjectsOutput), nil
 }
 
-// TestLargeTemplate: what is too large for a request goes through the bucket, from where a dry run takes it away; a bucket
-// that is another's gets nothing.
+// TestLargeTemplate: a template too large for a request goes through the bucket, and a dry run removes it afterwards. A
+// foreign bucket receives nothing.
 func TestLargeTemplate(t *testing.T) {
 	t.Parallel()
 	p := params("limits")
@@ -214,7 +214,7 @@ func TestLargeTemplate(t *testing.T) {
 	}
 }
 
-// TestZipFails: that there is no package ends it before anything is done.
+// TestZipFails: a missing package stops the deployment before anything is done.
 func TestZipFails(t *testing.T) {
 	t.Parallel()
 	f := new(fake)
@@ -227,7 +227,7 @@ func TestZipFails(t *testing.T) {
 	}
 }
 
-// Where nothing answers, the message is why, and not what a status means.
+// If nothing answers, the error gives the cause instead of interpreting a status.
 func TestNothingAnswers(t *testing.T) {
 	t.Parallel()
 	var l net.ListenConfig

@@ -23,7 +23,7 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// account is a stand-in for AWS, which notes the operations that it is asked for.
+// account is a stand-in for AWS that records the operations called.
 type account struct {
 	deploy.Config
 
@@ -51,10 +51,10 @@ func newAccount(t testing.TB) *account {
 	return a
 }
 
-// zip is an empty one.
+// zip is an empty ZIP file.
 var zip = append([]byte("PK\x05\x06"), make([]byte, 18)...)
 
-// lax leaves out the policy that refuses what is not encrypted: the stand-in knows no conditions, and would refuse all.
+// lax omits the policy that refuses unencrypted requests: the stand-in ignores conditions, and would refuse every request.
 type lax struct{ deploy.Objects }
 
 func (lax) PutBucketPolicy(_ context.Context, in *s3.PutBucketPolicyInput, _ ...func(*s3.Options)) (*s3.PutBucketPolicyOutput, error) {
@@ -64,7 +64,7 @@ func (lax) PutBucketPolicy(_ context.Context, in *s3.PutBucketPolicyInput, _ ...
 	return nil, nil
 }
 
-// written returns the operations that write, of those noted so far.
+// written returns the recorded operations that write.
 func (a *account) written() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func params(stack string) cloud.Params {
 	return p
 }
 
-// TestMistyped: nothing that only looks, nor what needs a stack to be there, writes anything because it is not.
+// TestMistyped: commands that only read, and commands that need an existing stack, write nothing if there is no stack.
 func TestMistyped(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -124,7 +124,8 @@ func TestMistyped(t *testing.T) {
 	}
 }
 
-// TestLife: made, the same again, changed by what is told, destroyed and taken back, and destroyed for good.
+// TestLife: a stack is created, deployed again unchanged, changed by flags, destroyed, adopted again, and destroyed
+// permanently.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -183,7 +184,7 @@ func TestLife(t *testing.T) {
 	}
 	archive := doomed.Data[slices.IndexFunc(doomed.Data, func(x deploy.Data) bool { return x.Resource == "ArchiveBucket" })].Name
 	objects := s3.NewFromConfig(a.cfg, func(o *s3.Options) { o.UsePathStyle = true })
-	for range 3 { // versions of one
+	for range 3 { // versions of a single object
 		if _, err := a.Objects.PutObject(ctx, &s3.PutObjectInput{Bucket: &archive, Key: aws.String("audit/x"), Body: bytes.NewReader(zip)}); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestKept: a table outlives its stack unless told otherwise, and is no reason not to deploy again; another's table is.
+// TestKept: a table outlives its stack unless told otherwise, and does not prevent a new deployment; a foreign table does.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -214,7 +215,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.Destroy(t.Context(), doomed, true)
-	if err == nil || !strings.Contains(err.Error(), "is protected from being deleted: weir deploy "+stack+" --deletion-protection=false") {
+	if err == nil || !strings.Contains(err.Error(), "is protected from deletion: weir deploy "+stack+" --deletion-protection=false") {
 		t.Errorf("protected: %v", err)
 	}
 	if _, err := d.Stack(t.Context(), stack); err != nil {
@@ -243,7 +244,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTableOnly: the plain table is the table of the template.
+// TestTableOnly: the plain table equals the table of the template.
 func TestTableOnly(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -273,7 +274,7 @@ func TestTableOnly(t *testing.T) {
 	}
 }
 
-// TestForeignStack: a stack that is not weir's is neither changed nor deleted.
+// TestForeignStack: a stack that weir did not create is neither changed nor deleted.
 func TestForeignStack(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)

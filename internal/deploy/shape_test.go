@@ -14,7 +14,7 @@ var (
 	tableAttributes = []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}}
 )
 
-// shape is what makes a table what it is.
+// shape is the set of properties that define a table.
 func shape(t *types.TableDescription) string {
 	keys := func(all []types.KeySchemaElement) (text string) {
 		for _, k := range all {

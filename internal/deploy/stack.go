@@ -20,19 +20,19 @@ import (
 // Config configures a [Deployer]. Clients are required.
 type Config struct {
 	Clients
-	// Version is this weir's.
+	// Version is the version of this weir.
 	Version string
-	// Zip makes the functions' package, and the hash of it by which it is stored.
+	// Zip builds the functions' package, and returns the hash under which it is stored.
 	Zip func(context.Context) (zip []byte, hash string, err error)
-	// Tell, if not nil, is told what happens to a stack while it does.
+	// Tell, if not nil, receives the events of a stack as they happen.
 	Tell func(Event)
-	// Planned, if not nil, is told what is about to change, before anything does.
+	// Planned, if not nil, receives the planned changes before any of them is made.
 	Planned func([]Change)
-	// Poll is how long to wait between looks at what takes its time. Defaults to 2 s.
+	// Poll is the interval between polls of a long operation. The default is 2 s.
 	Poll time.Duration
 }
 
-// Deployer works on the stacks of one account and region.
+// Deployer manages the stacks of one account and region.
 type Deployer struct{ cfg Config }
 
 // New returns a deployer. It makes no call.
@@ -41,15 +41,15 @@ func New(cfg Config) *Deployer {
 	return &Deployer{cfg}
 }
 
-// Stack is a stack of weir's as it is deployed.
+// Stack is a deployed stack of weir's.
 type Stack struct {
 	Name, ID         string
-	State, Reason    string // as CloudFormation has them: CREATE_COMPLETE, …
+	State, Reason    string // as CloudFormation reports them: CREATE_COMPLETE, …
 	Version          string // of the weir that deployed it last
 	Created, Updated time.Time
-	Protected        bool // from being deleted
+	Protected        bool // from deletion
 	Outputs          map[string]string
-	Params           cloud.Params // what it was deployed with; without its version
+	Params           cloud.Params // what it was deployed with, without the version
 	Template         []byte
 }
 
@@ -57,7 +57,7 @@ type Stack struct {
 func (d *Deployer) Stack(ctx context.Context, name string) (Stack, error) {
 	found, err := d.find(ctx, name)
 	if err != nil {
-		return Stack{}, trouble("look at", name, err)
+		return Stack{}, trouble("inspect", name, err)
 	}
 	if found == nil {
 		return Stack{}, d.missing(ctx, name)
@@ -68,14 +68,14 @@ func (d *Deployer) Stack(ctx context.Context, name string) (Stack, error) {
 	}
 	out, err := d.cfg.Stacks.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &st.ID})
 	if err != nil {
-		return st, trouble("look at", name, err)
+		return st, trouble("inspect", name, err)
 	}
 	st.Template = []byte(aws.ToString(out.TemplateBody))
 	st.Params, err = paramsOf(st.Template)
-	return st, trouble("look at", name, err)
+	return st, trouble("inspect", name, err)
 }
 
-// find returns a stack, weir's or not, or nil.
+// find returns a stack, whether weir's or not, or nil.
 func (d *Deployer) find(ctx context.Context, name string) (*types.Stack, error) {
 	out, err := d.cfg.Stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
 	if noStack(err) || err == nil && len(out.Stacks) == 0 {
@@ -108,7 +108,7 @@ func tagOf(s *types.Stack, key string) string {
 	return ""
 }
 
-// missing is the error of a name of which there is no stack, with those that there are.
+// missing returns the error for a stack that does not exist, listing those that do.
 func (d *Deployer) missing(ctx context.Context, name string) error {
 	err := &NotFoundError{Name: name, Region: d.cfg.Region}
 	all, listing := d.List(ctx)
@@ -145,7 +145,7 @@ func (d *Deployer) List(ctx context.Context) ([]Stack, error) {
 	return all, nil
 }
 
-// near reports whether a name may have been meant by another: up to two letters differ, or one begins with the other.
+// near reports whether two names are similar: up to two letters differ, or one begins with the other.
 func near(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	if len(a) > 2 && (strings.HasPrefix(b, a) || strings.HasPrefix(a, b)) {
@@ -170,10 +170,10 @@ func near(a, b string) bool {
 	return row[len(b)] <= 2 && row[len(b)] < len(a)
 }
 
-// metadata is what weir notes in a template.
+// metadata is what weir stores in a template.
 type metadata struct{ Params cloud.Params }
 
-// template returns the template of params with the params in it, in as few bytes as it takes.
+// template returns the template of p with p in its metadata, as compactly as possible.
 func template(p cloud.Params) ([]byte, error) {
 	text, err := cloud.Template(p)
 	if err != nil {
@@ -183,7 +183,7 @@ func template(p cloud.Params) ([]byte, error) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, err
 	}
-	p.Version = "" // it is a tag, and else a change of its own
+	p.Version = "" // the version is a tag; here it would count as another change
 	note, err := json.Marshal(map[string]metadata{"Weir": {p}})
 	if err != nil {
 		return nil, err
@@ -194,13 +194,13 @@ func template(p cloud.Params) ([]byte, error) {
 
 var errNotOurs = errors.New("the stack was not deployed by weir")
 
-// paramsOf returns what a template was made of.
+// paramsOf returns the parameters from which a template was made.
 func paramsOf(template []byte) (cloud.Params, error) {
 	var doc struct{ Metadata struct{ Weir *metadata } }
 	if err := json.Unmarshal(template, &doc); err != nil || doc.Metadata.Weir == nil {
-		return cloud.Params{}, fmt.Errorf("%w: its template has no metadata of weir's", errNotOurs)
+		return cloud.Params{}, fmt.Errorf("%w: its template has no weir metadata", errNotOurs)
 	}
-	// What an older weir did not know has its default.
+	// Parameters unknown to the older weir get their defaults.
 	full := struct{ Metadata struct{ Weir metadata } }{}
 	full.Metadata.Weir.Params = cloud.Defaults()
 	err := json.Unmarshal(template, &full)

@@ -18,40 +18,40 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// Status is how a stack is. What could not be looked at is a problem, not an error.
+// Status describes a stack. Anything that could not be read is a problem, not an error.
 type Status struct {
 	Stack     Stack
 	Schema    driver.Schema
 	Drift     []string // of the template: see [Deployer.Drift]
 	Table     *TableStatus
 	Functions []FunctionStatus
-	Problems  []string // what somebody should look at, in a line each
+	Problems  []string // what needs attention, one line each
 }
 
-// TableStatus is how a table is. Figures are of the last hour; -1: not known.
+// TableStatus describes a table. Figures are of the last hour; -1: unknown.
 type TableStatus struct {
 	Name, State                     string
-	Items, Bytes                    int64 // as DynamoDB counts them, every six hours or so
+	Items, Bytes                    int64 // as DynamoDB counts them, about every six hours
 	Read, Write                     float64
 	ReadsThrottled, WritesThrottled float64
 }
 
-// FunctionStatus is how a function is. Figures are of the last hour; -1: not known.
+// FunctionStatus describes a function. Figures are of the last hour; -1: unknown.
 type FunctionStatus struct {
 	Resource, Name  string
 	State           string // Active, …
 	Update          string // of its code and configuration: Successful, …
-	Source          string // of the stream that it reads: Enabled, …; "" if it reads none
-	LastResult      string // of that
+	Source          string // state of its event source: Enabled, …; "" if it reads no stream
+	LastResult      string // of its event source
 	Invocations     float64
 	Errors          float64
 	Throttles       float64
-	Behind          time.Duration // the stream, at most; negative: not known
+	Behind          time.Duration // maximum lag behind the stream; negative: unknown
 	LongestDuration time.Duration
 }
 
-// Status looks at a stack of weir's and at what belongs to it. It writes nothing. The error is a [*NotFoundError] if
-// there is none.
+// Status inspects a stack of weir's and its resources. It writes nothing. The error is a [*NotFoundError] if there is
+// none.
 func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 	st, err := d.Stack(ctx, name)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 	}
 	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})
 	if err != nil {
-		return s, trouble("look at", name, err)
+		return s, trouble("inspect", name, err)
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -111,21 +111,21 @@ func (s *Status) problem(what string, err error) {
 	s.Problems = append(s.Problems, what+": "+brief(err).Error())
 }
 
-// stateProblem tells what the stack's own state says.
+// stateProblem adds a problem if the stack's own state is one.
 func (s *Status) stateProblem() {
 	st := &s.Stack
 	var text string
 	switch {
 	case st.State == "REVIEW_IN_PROGRESS":
-		text = "nothing of it was ever made: weir deploy " + st.Name + " does, weir destroy " + st.Name + " takes it away"
+		text = "it was never created: weir deploy " + st.Name + " creates it, weir destroy " + st.Name + " removes it"
 	case !resting(st.State):
 		return
 	case st.State == "ROLLBACK_COMPLETE":
-		text = "it failed when it was made: weir destroy " + st.Name + ", and deploy again"
+		text = "its creation failed: run weir destroy " + st.Name + ", then deploy again"
 	case strings.HasSuffix(st.State, "_FAILED"):
 		text = "the last change failed"
 	case st.State == "UPDATE_ROLLBACK_COMPLETE":
-		text = "the last change failed, and all is as it was before"
+		text = "the last change failed, and the stack is as it was before"
 	default:
 		return
 	}
@@ -160,10 +160,10 @@ func (d *Deployer) lookAtFunction(ctx context.Context, f *FunctionStatus) error 
 	return nil
 }
 
-// behind is how far the stream may be behind before it is a problem.
+// behind is the lag behind the stream above which it is a problem.
 const behind = 5 * time.Minute
 
-// judge adds as problems what the figures say.
+// judge adds the problems that the figures show.
 func (s *Status) judge() {
 	add := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	if t := s.Table; t != nil {
@@ -171,13 +171,13 @@ func (s *Status) judge() {
 			add("table %s: is %s", t.Name, t.State)
 		}
 		if t.ReadsThrottled > 0 || t.WritesThrottled > 0 {
-			add("table %s: %.0f reads and %.0f writes were throttled within an hour", t.Name, max(0, t.ReadsThrottled), max(0, t.WritesThrottled))
+			add("table %s: %.0f reads and %.0f writes were throttled in the last hour", t.Name, max(0, t.ReadsThrottled), max(0, t.WritesThrottled))
 		}
 		switch {
 		case s.Schema.Client > driver.SchemaVersion:
-			add("table %s: wants clients that know schema version %d, this weir knows %d: upgrade weir", t.Name, s.Schema.Client, driver.SchemaVersion)
+			add("table %s: requires clients that know schema version %d, this weir knows %d: upgrade weir", t.Name, s.Schema.Client, driver.SchemaVersion)
 		case s.Schema.Target != 0:
-			add("table %s: its schema is %s: weir upgrade %s goes on", t.Name, s.Schema, s.Stack.Name)
+			add("table %s: its schema is %s: weir upgrade %s continues", t.Name, s.Schema, s.Stack.Name)
 		}
 	}
 	for i := range s.Functions {
@@ -195,13 +195,13 @@ func (s *Status) judge() {
 			add("function %s: reading its stream: %s", f.Name, f.LastResult)
 		}
 		if f.Errors > 0 {
-			add("function %s: %.0f of %.0f invocations failed within an hour", f.Name, f.Errors, f.Invocations)
+			add("function %s: %.0f of %.0f invocations failed in the last hour", f.Name, f.Errors, f.Invocations)
 		}
 		if f.Throttles > 0 {
-			add("function %s: %.0f invocations were throttled within an hour", f.Name, f.Throttles)
+			add("function %s: %.0f invocations were throttled in the last hour", f.Name, f.Throttles)
 		}
 		if f.Behind > behind {
-			add("function %s: was up to %s behind its stream within an hour", f.Name, f.Behind.Round(time.Second))
+			add("function %s: was up to %s behind its stream in the last hour", f.Name, f.Behind.Round(time.Second))
 		}
 	}
 }

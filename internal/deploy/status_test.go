@@ -18,7 +18,7 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// functions is Lambda with functions that are all alike.
+// functions is Lambda, where all functions are alike.
 type functions struct{ last string }
 
 func (functions) GetFunctionConfiguration(_ context.Context, in *lambda.GetFunctionConfigurationInput, _ ...func(*lambda.Options)) (*lambda.GetFunctionConfigurationOutput, error) {
@@ -32,7 +32,7 @@ func (f functions) ListEventSourceMappings(context.Context, *lambda.ListEventSou
 	return &lambda.ListEventSourceMappingsOutput{EventSourceMappings: []lambdatypes.EventSourceMappingConfiguration{{State: aws.String("Enabled"), LastProcessingResult: &f.last}}}, nil
 }
 
-// figures is CloudWatch with the values of metrics by their names, on pages of one.
+// figures is CloudWatch with metric values by name, one per page.
 type figures map[string][]float64
 
 func (f figures) GetMetricData(_ context.Context, in *cloudwatch.GetMetricDataInput, _ ...func(*cloudwatch.Options)) (*cloudwatch.GetMetricDataOutput, error) {
@@ -45,7 +45,7 @@ func (f figures) GetMetricData(_ context.Context, in *cloudwatch.GetMetricDataIn
 	return out, nil
 }
 
-// TestStatus: figures add up, and what somebody should look at is said; what cannot be looked at is no error.
+// TestStatus: figures are summed, and what needs attention is reported; a figure that cannot be read is not an error.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	f, cfg := deployedAs(t, "v1.2.0")
@@ -77,7 +77,7 @@ func TestStatus(t *testing.T) {
 	}
 	all := strings.Join(s.Problems, "\n")
 	for _, want := range []string{
-		"stack: the last change failed, and all is as it was before", "table limits: 0 reads and 3 writes were throttled",
+		"stack: the last change failed, and the stack is as it was before", "table limits: 0 reads and 3 writes were throttled",
 		"limits-aggregator: 2 of 9 invocations failed", "limits-aggregator: 1 invocations were throttled", "limits-aggregator: was up to 10m0s behind",
 		"limits-aggregator: reading its stream: PROBLEM: Function call failed", "function gone: no such function",
 	} {

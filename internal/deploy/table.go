@@ -7,8 +7,8 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// Table makes the table of a deployment and nothing else, without CloudFormation; or completes one of weir's. A stack of
-// its name that is deployed later takes it in. A dry run only looks at what there is.
+// Table creates only the table of a deployment, without CloudFormation, or completes a table of weir's. A stack of
+// that name deployed later adopts it. A dry run only inspects.
 func (d *Deployer) Table(ctx context.Context, p cloud.Params, dry bool) (driver.Report, error) {
 	p.Version = d.cfg.Version
 	if err := p.Check(); err != nil {

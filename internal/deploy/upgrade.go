@@ -9,24 +9,24 @@ import (
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
-// SchemaVersion is the version of a table's layout that this weir writes.
+// SchemaVersion is the version of the table layout that this weir writes.
 const SchemaVersion = driver.SchemaVersion
 
-// Migrated is what became of a table's layout.
+// Migrated is the result of migrating a table's layout.
 type Migrated = driver.Migrated
 
-// Migrate brings just a table's layout to this weir's version, as [Deployer.Upgrade] does. progress may be nil.
+// Migrate migrates only the table's layout to this weir's version, as [Deployer.Upgrade] does. progress may be nil.
 func (d *Deployer) Migrate(ctx context.Context, table string, dry bool, progress func(Migrated)) (Migrated, error) {
 	return driver.Migrate(ctx, d.cfg.Tables, table, driver.MigrateConfig{DryRun: dry, Progress: progress})
 }
 
-// UpgradeRequest is a stack to bring to this weir's version.
+// UpgradeRequest is a stack to upgrade to this weir's version.
 type UpgradeRequest struct {
 	Stack  string
 	DryRun bool
 	// Replace is as in [Request].
 	Replace bool
-	// Progress, if not nil, is told how far the table's migration is.
+	// Progress, if not nil, receives the progress of the table's migration.
 	Progress func(Migrated)
 }
 
@@ -37,9 +37,9 @@ type Upgraded struct {
 	Migrated Migrated
 }
 
-// Upgrade brings a stack to this weir's version: its template and functions first, which read old and new, and then the
-// table's layout. It refuses a stack that a later weir deployed, or whose table wants later clients. What it is stopped
-// in, it goes on with when it is called again.
+// Upgrade upgrades a stack to this weir's version: first its template and functions, which read both layouts, then
+// the table's layout. It refuses a stack that a later weir deployed, or whose table requires later clients. If an
+// upgrade is interrupted, calling Upgrade again continues it.
 func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded, err error) {
 	st, err := d.Stack(ctx, req.Stack)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 	}
 	up.From = st.Version
 	if later(st.Version, d.cfg.Version) {
-		return up, &Error{Op: "upgrade", Stack: st.Name, Err: fmt.Errorf("weir %s deployed it, this is %s", st.Version, d.cfg.Version), Hint: "upgrade weir"}
+		return up, &Error{Op: "upgrade", Stack: st.Name, Err: fmt.Errorf("weir %s deployed it, and this is %s", st.Version, d.cfg.Version), Hint: "upgrade weir"}
 	}
 	if st.State != "REVIEW_IN_PROGRESS" {
 		sc, err := driver.ReadSchema(ctx, d.cfg.Tables, st.Name)
@@ -55,7 +55,7 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 			return up, trouble("upgrade", st.Name, err)
 		}
 		if sc.Client > driver.SchemaVersion {
-			err := fmt.Errorf("the table wants clients that know schema version %d; this weir knows %d", sc.Client, driver.SchemaVersion)
+			err := fmt.Errorf("the table requires clients that know schema version %d; this weir knows %d", sc.Client, driver.SchemaVersion)
 			return up, &Error{Op: "upgrade", Stack: st.Name, Err: err, Hint: "upgrade weir"}
 		}
 	}
@@ -66,7 +66,7 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 	return up, trouble("upgrade", st.Name, err)
 }
 
-// later reports whether version a is later than b, as far as both are versions: v1.2.3, without what follows a hyphen.
+// later reports whether version a is later than b, if both are versions: v1.2.3, without what follows a hyphen.
 func later(a, b string) bool {
 	x, ok := numbers(a)
 	y, ok2 := numbers(b)

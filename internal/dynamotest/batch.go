@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// How many items one call may name.
+// The maximum number of items in one call.
 const (
 	maxGets     = 100
 	maxPuts     = 25
@@ -126,7 +126,7 @@ func twice(writes []*write) bool {
 	return false
 }
 
-// reports are in the order of the tables' names.
+// reports returns the consumed capacity in the order of the tables' names.
 func reports(asked types.ReturnConsumedCapacity, costs map[*table]cost) []types.ConsumedCapacity {
 	var out []types.ConsumedCapacity
 	for _, t := range slices.SortedFunc(maps.Keys(costs), func(a, b *table) int { return cmp.Compare(a.name, b.name) }) {

@@ -13,7 +13,7 @@ type cost struct {
 	indexes map[string]float64
 }
 
-// add adds what another call consumes times n.
+// add adds n times the cost d.
 func (c *cost) add(d cost, n float64) {
 	c.table += d.table * n
 	for name, units := range d.indexes {
@@ -32,7 +32,7 @@ func (c cost) total() float64 {
 	return sum
 }
 
-// blocks is how many blocks of a size are begun, at least one.
+// blocks returns how many blocks of a size the bytes need, at least one.
 func blocks(bytes, size int) float64 { return float64(max(1, (bytes+size-1)/size)) }
 
 func writeUnits(bytes int) float64 { return blocks(bytes, 1<<10) }
@@ -45,8 +45,8 @@ func readUnits(bytes int, consistent *bool) float64 {
 	return units
 }
 
-// writeCost is what it costs to replace an item, of which either may be nil. An index is written where its entry
-// changes, and twice where that moves.
+// writeCost returns the cost of replacing an item; either may be nil. An index costs a write if its entry changes,
+// and two if the entry moves.
 func (t *table) writeCost(old, replaced item) cost {
 	c := cost{table: writeUnits(max(ItemSize(old), ItemSize(replaced)))}
 	for name, idx := range t.indexes {
@@ -65,7 +65,7 @@ func (t *table) writeCost(old, replaced item) cost {
 	return c
 }
 
-// report is what is told of a cost, nil if nothing was asked.
+// report returns the requested report of a cost, or nil if none was requested.
 func (t *table) report(asked types.ReturnConsumedCapacity, c cost) *types.ConsumedCapacity {
 	if asked != types.ReturnConsumedCapacityTotal && asked != types.ReturnConsumedCapacityIndexes {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 type item = map[string]types.AttributeValue
 
-// api is what fake and engine have in common.
+// api is the interface that fake and engine share.
 type api interface {
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
@@ -44,7 +44,7 @@ var (
 	_ api = (*dynamotest.Fake)(nil)
 )
 
-// schema has keys (pk, sk), and an index by (g, r) of keys alone.
+// schema has the keys (pk, sk), and a keys-only index on (g, r).
 func schema(table string) *dynamodb.CreateTableInput {
 	definition := func(name string, kind types.ScalarAttributeType) types.AttributeDefinition {
 		return types.AttributeDefinition{AttributeName: &name, AttributeType: kind}
@@ -63,7 +63,7 @@ func schema(table string) *dynamodb.CreateTableInput {
 	}
 }
 
-// TestFakeIsTheEngine makes the same calls of both: the same answers, errors and contents must come out.
+// TestFakeIsTheEngine makes the same calls to both: answers, errors and contents must be equal.
 func TestFakeIsTheEngine(t *testing.T) {
 	t.Parallel()
 	engine := dynamotest.Client(t, dynamotest.Engine(t))
@@ -98,14 +98,14 @@ func TestFakeIsTheEngine(t *testing.T) {
 	})
 }
 
-// late reports whether the engine found out in the midst of a transaction what DynamoDB refuses at once, or the other
-// way round: of an update that would break the key of an index.
+// late reports whether one side found an error during a transaction that the other refused at once: an update that would
+// break the key of an index.
 func late(engine, fake string) bool {
 	return fake == "ValidationException" && strings.HasPrefix(engine, "TransactionCanceledException") ||
 		engine == "ValidationException" && strings.HasPrefix(fake, "TransactionCanceledException") && strings.Contains(fake, "ValidationError")
 }
 
-// answer makes a call, and spells what comes back.
+// answer makes a call, and formats the result.
 func answer(ctx context.Context, db api, call any) string {
 	var out, err any
 	switch in := call.(type) {

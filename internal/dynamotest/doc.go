@@ -1,4 +1,4 @@
-// Package dynamotest is what tests of the DynamoDB store stand on: an engine that speaks DynamoDB's protocol, clients
-// of it, and [Fake], the calls that the store makes over a map in memory, for what needs more writes than the engine
-// gives, or each call in the test's hand. A test holds fake and engine against each other.
+// Package dynamotest supports the tests of the DynamoDB store. It has an engine that speaks DynamoDB's protocol,
+// clients for it, and [Fake], an in-memory implementation of the calls that the store makes, for tests that need more
+// writes than the engine can do or control over each call. A test compares the fake with the engine.
 package dynamotest

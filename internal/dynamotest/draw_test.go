@@ -16,13 +16,13 @@ var keys = []string{"p", "q"}
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 func num(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 
-// request draws the expressions of one request, and collects what they use.
+// request draws the expressions of one request, and collects the names and values that they use.
 type request struct {
 	*rapid.T
 
 	names  map[string]string
 	values item
-	// within what the engine evaluates late: what it does not always refuse there is not drawn.
+	// within is whether the engine evaluates the expressions late: what it does not always refuse then is not drawn.
 	within bool
 }
 
@@ -117,7 +117,7 @@ func (r *request) condition(depth int) string {
 		if r.maybe(30) {
 			return "a " + op + " " + r.pick("other", "b", "c", "m.x", "r") // the engine lets a path be compared with itself
 		}
-		return r.path() + " " + op + " " + r.value(r.ordered()) // the engine lets other constants pass, DynamoDB does not
+		return r.path() + " " + op + " " + r.value(r.ordered()) // the engine accepts other constants, DynamoDB does not
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *request) update() string {
 			case "ADD":
 				actions = append(actions, r.target()+" "+r.value(num(r.number())))
 			case "REMOVE":
-				// The engine ignores a path into nothing, which DynamoDB refuses.
+				// The engine ignores a path that does not exist, which DynamoDB refuses.
 				actions = append(actions, r.pick("removed", "a", "b", "c", "g", "r", "m", "l"))
 			}
 		}
@@ -163,8 +163,8 @@ func (r *request) update() string {
 	return strings.Join(sections, " ")
 }
 
-// target draws a path to write to: not of the key, which the engine refuses only where the condition holds,
-// nor into lists, which the fake does not have.
+// target draws a path to write to. It is never in the key, which the engine refuses only if the condition holds, nor in a
+// list, which the fake does not support.
 func (r *request) target() string {
 	if path := r.path(); !strings.Contains(path, "sk") && !strings.Contains(path, "[") {
 		return path
@@ -228,7 +228,7 @@ func (r *request) item() item {
 	return it
 }
 
-// expressions returns a condition or nothing, and what all expressions used.
+// expressions returns a condition or nothing, with the names and values that all expressions used.
 func (r *request) expressions(percent int) (condition *string, names map[string]string, values item) {
 	if r.maybe(percent) {
 		condition = new(r.condition(2))
@@ -253,7 +253,7 @@ func draw(t *rapid.T, table string) any {
 	switch op := r.pick("call", "update", "update", "update", "update", "put", "put", "delete", "get", "batch get", "batch write", "query", "query", "transact", "transact"); op {
 	case "update":
 		in := &dynamodb.UpdateItemInput{TableName: &table, Key: r.key(), ReturnConsumedCapacity: capacity, ReturnValuesOnConditionCheckFailure: r.onFail()}
-		in.ReturnValues = types.ReturnValue(r.pick("return", "NONE", "ALL_NEW", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")) // to ALL_OLD the engine answers the key of what was not there
+		in.ReturnValues = types.ReturnValue(r.pick("return", "NONE", "ALL_NEW", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")) // for ALL_OLD the engine returns the key of an item that did not exist
 		if u := r.update(); u != "" {
 			in.UpdateExpression = &u
 		}
@@ -344,7 +344,7 @@ func (r *request) query(table string, capacity types.ReturnConsumedCapacity) any
 		hash += " AND " + sort + " BETWEEN " + r.value(bound()) + " AND " + r.value(bound())
 	case "begins_with":
 		if in.IndexName != nil {
-			break // the engine minds numbers only where there are items
+			break // the engine checks numbers only if there are items
 		}
 		hash += " AND begins_with(" + sort + ", " + r.value(bound()) + ")"
 	default:
@@ -358,15 +358,15 @@ func (r *request) query(table string, capacity types.ReturnConsumedCapacity) any
 		in.Select = types.SelectCount
 	}
 	if r.maybe(30) && !strings.Contains(hash, sort+" ") && !strings.Contains(hash, "begins") {
-		in.ExclusiveStartKey = r.key() // one that the query may meet: the engine lets others pass
+		in.ExclusiveStartKey = r.key() // a key that the query can reach: the engine accepts others
 		in.ExclusiveStartKey["pk"] = first
 		if in.IndexName != nil {
 			in.ExclusiveStartKey["pk"] = str(r.pick("pk", keys...))
 			in.ExclusiveStartKey["g"], in.ExclusiveStartKey["r"] = first, num(r.number())
 		}
 	}
-	r.within = true          // a filter, too, is looked at where there are items
-	if in.IndexName != nil { // the engine filters by what the index does not have
+	r.within = true          // a filter, too, is evaluated only if there are items
+	if in.IndexName != nil { // the engine filters by attributes that the index does not have
 		if r.maybe(30) {
 			in.FilterExpression = new("sk > " + r.value(str("1")))
 		}
@@ -377,7 +377,7 @@ func (r *request) query(table string, capacity types.ReturnConsumedCapacity) any
 	return in
 }
 
-// spell shows a call, without what it does not say.
+// spell formats a call, without its empty fields.
 func spell(call any) string {
 	text, err := json.Marshal(call)
 	if err != nil {

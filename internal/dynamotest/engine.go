@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Engine returns the endpoint of an engine that the tests of this process share: what WEIR_TEST_DYNAMODB names, else
-// one that is started at the first call and ends with the process. It forgets all when it ends. Where there is none
-// the test is skipped, and fails in CI.
+// Engine returns the endpoint of an engine that the tests of this process share: the one named by WEIR_TEST_DYNAMODB,
+// or one that is started at the first call and ends with the process, keeping no data. If there is no engine, the
+// test is skipped, or fails in CI.
 func Engine(t testing.TB) string {
 	t.Helper()
 	url, err := Endpoint()
@@ -26,8 +26,8 @@ func Engine(t testing.TB) string {
 	return url
 }
 
-// FreshEngine is [Engine] with a process of its own that ends with the test, for tests that load it. An engine that
-// WEIR_TEST_DYNAMODB names is shared all the same.
+// FreshEngine is [Engine] with a process of its own that ends with the test, for tests that load it. An engine named
+// by WEIR_TEST_DYNAMODB is shared all the same.
 func FreshEngine(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv("WEIR_TEST_DYNAMODB"); url != "" {
@@ -39,7 +39,7 @@ func FreshEngine(t testing.TB) string {
 	return e.url
 }
 
-// Endpoint is [Engine] for what is not a test. The error is [ErrNoEngine] where there is none.
+// Endpoint is [Engine] for code that is not a test. The error is [ErrNoEngine] if there is none.
 func Endpoint() (string, error) {
 	if url := os.Getenv("WEIR_TEST_DYNAMODB"); url != "" {
 		return url, nil
@@ -51,7 +51,7 @@ func Endpoint() (string, error) {
 	return e.url, nil
 }
 
-// ErrNoEngine says that no engine is installed.
+// ErrNoEngine reports that no engine is installed.
 var ErrNoEngine = errors.New("no engine: make test installs it where npm and a Linux on x64 are; WEIR_TEST_DYNAMODB=URL names any other")
 
 func require(t testing.TB, err error) {
@@ -70,12 +70,12 @@ var shared = sync.OnceValues(start)
 type engine struct {
 	url    string
 	shell  *exec.Cmd
-	life   *os.File // ends it when closed, also by our death
+	life   *os.File // closing it, or our death, ends the engine
 	output *os.File
 }
 
-// supervise runs a command until descriptor 3 is at its end. A signal upon the death of the parent would depend on the
-// thread that started it, and is Linux's alone.
+// supervise runs a command until descriptor 3 reaches its end. A parent-death signal would depend on the thread that
+// started the command, and exists only on Linux.
 const supervise = `"$@" </dev/null 3<&- & engine=$!
 (cat <&3; kill "$engine") >/dev/null 2>&1 & watch=$!
 exec 3<&-
@@ -88,7 +88,7 @@ func start() (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 3 { // the port may be taken again before the engine has it
+	for range 3 { // another process may take the port before the engine does
 		var e *engine
 		if e, err = run(binary); err == nil {
 			return e, nil
@@ -127,7 +127,7 @@ func run(binary string) (*engine, error) {
 	return e, nil
 }
 
-// ready waits until the engine says that it listens.
+// ready waits until the engine reports that it is listening.
 func (e *engine) ready() error {
 	if err := e.output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
@@ -146,12 +146,12 @@ func (e *engine) ready() error {
 		} else if time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(time.Millisecond) // real time: it is another process that gets ready
+		time.Sleep(time.Millisecond) // real time, because another process is starting
 	}
 }
 
 func (e *engine) stop() {
-	// It ends by a signal, and so with an error.
+	// The engine ends by a signal, and so with an error.
 	_, _, _ = e.life.Close(), e.shell.Wait(), e.output.Close()
 }
 
@@ -164,7 +164,7 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// find returns the engine that is installed in e2e, in this directory or one above.
+// find returns the engine installed in e2e, in this directory or a parent.
 func find() (string, error) {
 	platform := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if platform == "" {

@@ -39,7 +39,7 @@ func TestEngineIsShared(t *testing.T) {
 	}
 }
 
-// TestEngineEndsWithItsProcess kills a process that has started an engine: nothing may listen there any more.
+// TestEngineEndsWithItsProcess kills a process that has started an engine: the engine must stop listening.
 func TestEngineEndsWithItsProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childEnv) != "" {
@@ -49,7 +49,7 @@ func TestEngineEndsWithItsProcess(t *testing.T) {
 	if os.Getenv("WEIR_TEST_DYNAMODB") != "" {
 		t.Skip("the engine that WEIR_TEST_DYNAMODB names is not ours to end")
 	}
-	dynamotest.Engine(t) // skips where there is none
+	dynamotest.Engine(t) // skips if there is no engine
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEngineEndsWithItsProcess$")
 	child.Env = append(os.Environ(), childEnv+"=1")
 	out, err := child.StdoutPipe()

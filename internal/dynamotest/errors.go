@@ -10,12 +10,12 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// invalid is DynamoDB's refusal of a request.
+// invalid returns DynamoDB's error for an invalid request.
 func invalid(format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: "ValidationException", Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
 }
 
-// unsupported is what DynamoDB does and the fake does not.
+// unsupported returns the error for a feature of DynamoDB that the fake lacks.
 func unsupported(format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: "NotInTheFake", Message: "dynamotest.Fake does not have " + fmt.Sprintf(format, args...)}
 }

@@ -30,7 +30,7 @@ func (s *scope) fail(format string, args ...any) {
 	}
 }
 
-// done reports the first error; all names and values must have been used.
+// done returns the first error; all names and values must have been used.
 func (s *scope) done() error {
 	for alias := range s.names {
 		if !s.used[alias] {
@@ -95,7 +95,7 @@ func (s *scope) update(text *string) []change {
 	return changes
 }
 
-// distinct refuses paths of which one leads to or into another.
+// distinct rejects overlapping paths.
 func (s *scope) distinct(paths []*bound) {
 	if s.err != nil {
 		return
@@ -124,7 +124,7 @@ type bound struct {
 	value types.AttributeValue
 }
 
-// constant returns the type of a constant, and nothing for what is none.
+// constant returns the type of a constant, or "" if b is not a constant.
 func (b *bound) constant() string {
 	if b == nil || b.op != "value" || b.value == nil {
 		return ""
@@ -166,7 +166,7 @@ func (s *scope) bind(n *node) *bound {
 	return b
 }
 
-// check refuses what DynamoDB refuses whatever the item is.
+// check rejects what DynamoDB rejects for any item.
 func (s *scope) check(b *bound) {
 	allowed := []string{"N", "S", "B"}
 	switch b.op {

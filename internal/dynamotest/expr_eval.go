@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// holds reports whether a condition is true of an item. None is true.
+// holds reports whether a condition is true of an item. A nil condition is true.
 func (b *bound) holds(it item) bool {
 	if b == nil {
 		return true
@@ -109,7 +109,7 @@ func contains(v, part types.AttributeValue) bool {
 	}
 }
 
-// eval returns what an operand of a condition is for an item, nil where it is missing.
+// eval returns the value of a condition's operand for an item, or nil if it is missing.
 func (b *bound) eval(it item) types.AttributeValue {
 	switch b.op {
 	case "value":
@@ -138,7 +138,7 @@ func (b *bound) eval(it item) types.AttributeValue {
 	}
 }
 
-// follow returns what a path leads to, nil where it leads nowhere.
+// follow returns the value at a path, or nil if there is none.
 func follow(it item, path []step) types.AttributeValue {
 	var at types.AttributeValue = &types.AttributeValueMemberM{Value: it}
 	for _, st := range path {
@@ -159,7 +159,7 @@ func follow(it item, path []step) types.AttributeValue {
 	return at
 }
 
-// project returns what paths lead to, within the containers on the way. Lists close up around what is left out.
+// project returns the values at the paths, within their containers. Lists close up around elements that are left out.
 func project(it item, paths []*bound) item {
 	out := item{}
 	for _, p := range paths {
@@ -170,7 +170,7 @@ func project(it item, paths []*bound) item {
 		at := out
 		for i, st := range p.path {
 			if st.name == "" {
-				continue // an element stands for its list below
+				continue // the list itself is handled below
 			}
 			if i+1 == len(p.path) {
 				at[st.name] = v

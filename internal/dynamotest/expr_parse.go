@@ -30,7 +30,7 @@ type action struct {
 var (
 	token    = regexp.MustCompile(`^\s*([#:]?\w+|<>|<=|>=|[=<>(),.\[\]+-])`)
 	bareName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
-	// arity of the functions of a condition that are true or false.
+	// arity holds the number of arguments of the boolean functions of a condition.
 	arity = map[string]int{"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2}
 )
 
@@ -90,7 +90,7 @@ func (p *parser) expect(t string) {
 	}
 }
 
-// end reports the first error; there must be nothing left.
+// end returns the first error; no tokens may be left.
 func (p *parser) end() error {
 	if len(p.tokens) > 0 {
 		p.fail("%q is left", p.peek(0))
@@ -191,7 +191,7 @@ func (p *parser) not() *node {
 	}
 }
 
-// call reads a function of n arguments.
+// call parses a function of n arguments.
 func (p *parser) call(n int, argument func() *node) *node {
 	f := &node{op: p.next()}
 	p.expect("(")
@@ -205,7 +205,7 @@ func (p *parser) call(n int, argument func() *node) *node {
 	return f
 }
 
-// operand is one of a condition.
+// operand parses an operand of a condition.
 func (p *parser) operand() *node {
 	switch {
 	case strings.HasPrefix(p.peek(0), ":"):
@@ -217,7 +217,7 @@ func (p *parser) operand() *node {
 	}
 }
 
-// sum is what an attribute is set to.
+// sum parses the value that an attribute is set to.
 func (p *parser) sum() *node {
 	n := p.addend()
 	if op := p.peek(0); op == "+" || op == "-" {

@@ -8,7 +8,7 @@ import (
 
 var errPath = invalid("The document path provided in the update expression is invalid for update")
 
-// apply returns the item after changes, each of which sees it as it was. The item itself stays as it is.
+// apply returns the item after the changes, each of which sees the original item. It does not modify the item itself.
 func apply(it item, changes []change) (item, error) {
 	out := maps.Clone(it)
 	for _, c := range changes {
@@ -37,7 +37,7 @@ func apply(it item, changes []change) (item, error) {
 	return out, nil
 }
 
-// set returns what an attribute is set to.
+// set returns the value that an attribute is set to.
 func (b *bound) set(it item) (types.AttributeValue, error) {
 	switch b.op {
 	case "+", "-":
@@ -87,7 +87,7 @@ func sum(a, b types.AttributeValue, sign int64) (types.AttributeValue, error) {
 	return &types.AttributeValueMemberN{Value: total.String()}, err
 }
 
-// place returns the attributes with v where path leads, or without what is there if v is nil.
+// place returns the item with v at path, or with the value at path removed if v is nil.
 func place(it item, path []step, v types.AttributeValue) (item, error) {
 	name, rest := path[0].name, path[1:]
 	if name == "" {

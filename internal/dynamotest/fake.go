@@ -13,19 +13,18 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// Fake is DynamoDB in memory: the calls that the store makes, with the SDK's inputs, outputs and errors. The zero
-// value has no tables. Each call is one step, and reads are always consistent. It never throttles, what it is asked
-// for and does not have is the error NotInTheFake, and only Sweep removes what has expired. It is safe for concurrent
-// use; its fields are set before.
+// Fake is DynamoDB in memory: the calls that the store makes, with the SDK's inputs, outputs and errors. The zero value
+// has no tables. Each call is atomic, and reads are always consistent. It never throttles, returns the error NotInTheFake
+// for unsupported features, and removes expired items only in Sweep. It is safe for concurrent use; set its fields first.
 type Fake struct {
-	// Before is called ahead of each call, which does not happen if it returns an error: the caller gets that instead.
-	// It may wait, change the fake by calls of its own, or yield to other goroutines.
+	// Before is called ahead of each call. If it returns an error, the call is not made and the caller gets that
+	// error. It may wait, change the fake by calls of its own, or yield to other goroutines.
 	Before func(op string, in any) error
-	// After is called once a call has happened, with its output or the error it ended with. The caller gets the error
-	// that it returns instead of the answer, as when a connection breaks.
+	// After is called after each call, with its output or error. If it returns an error, the caller gets that instead
+	// of the response, as when a connection breaks.
 	After func(op string, in, out any) error
-	// Changed is called with an item of a table before and after each change, as a stream has it: nil when there was or is
-	// none. It is called under the fake's lock, in the order of the changes, and must not change what it is given.
+	// Changed is called with an item of a table before and after each change, like a stream: nil if it did not or does not
+	// exist. It is called under the fake's lock, in the order of the changes, and must not modify its arguments.
 	Changed func(table string, old, replaced map[string]types.AttributeValue)
 
 	mu       sync.Mutex
@@ -38,21 +37,21 @@ type Fake struct {
 // Units are capacity units.
 type Units struct{ Read, Write float64 }
 
-// Calls returns how often each operation was called, also those that Before stopped.
+// Calls returns how often each operation was called, including calls that Before stopped.
 func (f *Fake) Calls() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.calls)
 }
 
-// Capacity returns what was consumed so far, with what failed conditions cost.
+// Capacity returns the capacity consumed so far, including that of failed conditions.
 func (f *Fake) Capacity() Units {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.consumed
 }
 
-// Items returns a copy of what is in a table, ordered by key.
+// Items returns a copy of a table's items, ordered by key.
 func (f *Fake) Items(tableName string) []map[string]types.AttributeValue {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +67,7 @@ func (f *Fake) Items(tableName string) []map[string]types.AttributeValue {
 	return items
 }
 
-// Sweep removes what has expired at now from the tables that have a time to live, and returns how many items.
+// Sweep removes the items that have expired at now from the tables with a time to live, and returns how many.
 func (f *Fake) Sweep(now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +88,7 @@ func (f *Fake) Sweep(now time.Time) int {
 	return removed
 }
 
-// call does what every operation does.
+// call does the common part of every operation.
 func call[I, O any](ctx context.Context, f *Fake, op string, in *I, apply func(*I) (*O, error)) (*O, error) {
 	f.mu.Lock()
 	if f.calls == nil {
@@ -165,7 +164,7 @@ func (f *Fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dy
 	return call(ctx, f, "Query", in, f.query)
 }
 
-// TransactWriteItems writes all or nothing. A ClientRequestToken is remembered for good.
+// TransactWriteItems writes all or nothing. A ClientRequestToken is remembered forever.
 func (f *Fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	return call(ctx, f, "TransactWriteItems", in, f.transactWriteItems)
 }
@@ -180,12 +179,12 @@ func (f *Fake) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInpu
 	return call(ctx, f, "DescribeTable", in, f.describeTable)
 }
 
-// UpdateTimeToLive sets the attribute that says when items expire.
+// UpdateTimeToLive sets the attribute that holds the expiry of items.
 func (f *Fake) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
 	return call(ctx, f, "UpdateTimeToLive", in, f.updateTimeToLive)
 }
 
-// DescribeTimeToLive returns the attribute that says when items expire.
+// DescribeTimeToLive returns the attribute that holds the expiry of items.
 func (f *Fake) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
 	return call(ctx, f, "DescribeTimeToLive", in, f.describeTimeToLive)
 }

@@ -102,7 +102,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestAnswersAreCopies changes what went in and what came out.
+// TestAnswersAreCopies modifies inputs and outputs of calls, which must not change the fake.
 func TestAnswersAreCopies(t *testing.T) {
 	t.Parallel()
 	fake := lone(t)
@@ -123,7 +123,7 @@ func TestAnswersAreCopies(t *testing.T) {
 	}
 }
 
-// TestCapacityCountsFailures: of an item of over 1 KB, with an index.
+// TestCapacityCountsFailures: failed writes consume capacity, here for an item of over 1 KB with an index.
 func TestCapacityCountsFailures(t *testing.T) {
 	t.Parallel()
 	fake := lone(t)
@@ -197,7 +197,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestTables sets up a table in fake and engine, and asks both what there is.
+// TestTables sets up a table in the fake and in the engine, and compares their descriptions.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	table, fake, engine := stocked(t)
@@ -235,7 +235,7 @@ func TestTables(t *testing.T) {
 		}
 		if _, err := db.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
 			TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: new(true)},
-		}); err != nil && !(db == api(engine) && strings.Contains(err.Error(), "UnknownOperationException")) { // the engine has none
+		}); err != nil && !(db == api(engine) && strings.Contains(err.Error(), "UnknownOperationException")) { // the engine does not have the operation
 			t.Errorf("%T: backups: %v", db, err)
 		}
 	}

@@ -7,20 +7,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// write is a write to one item that has been checked as far as that goes without the item.
+// write is a write to one item, checked as far as possible without the item.
 type write struct {
 	table  *table
 	key    item
 	cond   *bound
 	onFail types.ReturnValuesOnConditionCheckFailure
 	paths  []*bound // what an update touches
-	// next returns what becomes of the item. Nil: nothing. Where next is nil, the item stays as it is.
+	// next returns the new item, or nil to delete it. If next is nil, the item stays as it is.
 	next func(old item) (item, error)
 }
 
 func (w *write) old() item { return w.table.items[w.table.key.id(w.key)] }
 
-// outcome returns the item before and after the write, which is not made.
+// outcome returns the item before and after the write, without making it.
 func (w *write) outcome() (old, replaced item, err error) {
 	old = w.old()
 	if !w.cond.holds(old) {
@@ -183,7 +183,7 @@ func returnsOld(v types.ReturnValue) error {
 	return invalid("Return values set to invalid value")
 }
 
-// values returns what is asked of an item that was written.
+// values returns the requested parts of a written item.
 func (w *write) values(asked types.ReturnValue, old, replaced item) item {
 	switch asked {
 	case types.ReturnValueAllOld:

@@ -51,7 +51,7 @@ func trim(n number) number {
 	}
 }
 
-// digits returns the significant ones, without a sign.
+// digits returns the significant digits, without a sign.
 func (n number) digits() string { return new(big.Int).Abs(n.coef).String() }
 
 func (n number) check() error {
@@ -91,7 +91,7 @@ func (n number) add(m number, sign int64) (number, error) {
 	return sum, sum.check()
 }
 
-// String spells a number without an exponent, as DynamoDB answers.
+// String formats a number without an exponent, as DynamoDB does.
 func (n number) String() string {
 	digits, sign := n.digits(), ""
 	if n.coef.Sign() < 0 {
@@ -107,7 +107,7 @@ func (n number) String() string {
 	return sign + digits[:point] + "." + digits[point:]
 }
 
-// size is what a number counts for in the size of an item, in bytes.
+// size returns the bytes that a number adds to the size of an item.
 func (n number) size() int {
 	if n.coef.Sign() == 0 {
 		return 1

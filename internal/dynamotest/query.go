@@ -10,10 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// maxPage is how much a query reads, in bytes.
+// maxPage is the maximum size of a query's page in bytes.
 const maxPage = 1 << 20
 
-// lookupQuery is a query that was checked.
+// lookupQuery is a validated query.
 type lookupQuery struct {
 	table  *table
 	idx    *index // nil: the table itself
@@ -120,13 +120,13 @@ func (f *Fake) checkQuery(in *dynamodb.QueryInput) (*lookupQuery, error) {
 	return q, q.split()
 }
 
-// mentions reports whether an expression is about one of these attributes.
+// mentions reports whether an expression refers to any of these attributes.
 func (b *bound) mentions(names []string) bool {
 	return b != nil && (len(b.path) > 0 && slices.Contains(names, b.path[0].name) ||
 		slices.ContainsFunc(b.args, func(arg *bound) bool { return arg.mentions(names) }))
 }
 
-// projects reports whether the index has what expressions are about.
+// projects reports whether the index contains everything that the expressions refer to.
 func (q *lookupQuery) projects(about ...*bound) bool {
 	if q.idx == nil || q.idx.projection.ProjectionType == types.ProjectionTypeAll {
 		return true
@@ -137,7 +137,7 @@ func (q *lookupQuery) projects(about ...*bound) bool {
 	})
 }
 
-// split finds the hash in the condition: hash = :value, or that and one about the range.
+// split finds the hash in the condition: hash = :value, alone or with a condition on the range.
 func (q *lookupQuery) split() error {
 	terms := []*bound{q.where}
 	if q.where.op == "AND" {
@@ -170,7 +170,7 @@ func (q *lookupQuery) split() error {
 	return nil
 }
 
-// find returns the items that the query is about, in order.
+// find returns the items that match the query, in order.
 func (q *lookupQuery) find() []item {
 	var found []item
 	for _, it := range q.table.items {
@@ -188,7 +188,7 @@ func (q *lookupQuery) compare(a, b item) int {
 	return cmp.Or(q.key.compare(a, b), q.table.key.compare(a, b))
 }
 
-// start returns the key after which a query goes on.
+// start returns the key after which a query continues.
 func (q *lookupQuery) start(key item) (item, error) {
 	key, err := normalItem(key)
 	if err != nil {

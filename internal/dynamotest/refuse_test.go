@@ -34,8 +34,8 @@ func first() item {
 	}
 }
 
-// TestRefused is about updates of the first item that are refused whatever else is true. Where lax, the engine lets
-// it pass, or did when last asked; DynamoDB does not.
+// TestRefused: updates of the first item that are always refused. Where lax is set, the engine accepts the update, or did
+// when last asked; DynamoDB does not.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	table, fake, engine := stocked(t)
@@ -117,7 +117,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestQueryRefused is about queries that DynamoDB refuses, the engine not always.
+// TestQueryRefused: queries that DynamoDB refuses, and the engine does not always.
 func TestQueryRefused(t *testing.T) {
 	t.Parallel()
 	fake := lone(t)
@@ -157,7 +157,7 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// TestTooMany is about calls of too many parts, or twice the same.
+// TestTooMany: calls with too many parts, or the same part twice.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
 	table, fake, engine := stocked(t)

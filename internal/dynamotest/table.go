@@ -15,13 +15,13 @@ type table struct {
 	name    string
 	key     schema
 	indexes map[string]*index
-	items   map[string]item // by schema.id; what is in one is never changed
+	items   map[string]item // by schema.id; items are never modified
 	desc    *types.TableDescription
 	ttl     string // the attribute
 	changed func(table string, old, replaced map[string]types.AttributeValue)
 }
 
-// tell tells who follows the table of a change.
+// tell reports a change to the table's listener.
 func (t *table) tell(old, replaced item) {
 	if t.changed != nil && (old != nil || replaced != nil) {
 		t.changed(t.name, old, replaced)
@@ -34,14 +34,14 @@ type schema struct {
 	types map[string]string
 }
 
-// index is a global secondary one.
+// index is a global secondary index.
 type index struct {
 	key        schema
 	base       schema
 	projection types.Projection
 }
 
-// id returns what tells items apart by their key.
+// id returns a string that identifies an item by its key.
 func (s schema) id(it item) string {
 	var b strings.Builder
 	for _, name := range s.names {
@@ -53,7 +53,7 @@ func (s schema) id(it item) string {
 		case *types.AttributeValueMemberB:
 			b.WriteString("B" + string(v.Value))
 		}
-		b.WriteString("\x00\xff") // in no UTF-8
+		b.WriteString("\x00\xff") // not valid UTF-8
 	}
 	return b.String()
 }
@@ -68,7 +68,7 @@ func (s schema) compare(a, b item) int {
 	return 0
 }
 
-// check refuses a value that may not be in a key.
+// check rejects a value that may not be in a key.
 func (s schema) check(name string, v types.AttributeValue) error {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -95,7 +95,7 @@ func (s schema) of(it item) item {
 	return key
 }
 
-// lookup returns a key, which must be nothing else, as it is stored.
+// lookup returns a key as it is stored. It rejects attributes that are not part of the key.
 func (t *table) lookup(key item) (item, error) {
 	key, err := normalItem(key)
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *table) lookup(key item) (item, error) {
 	return key, nil
 }
 
-// admit refuses an item that may not be in the table.
+// admit rejects an item that may not be in the table.
 func (t *table) admit(it item) error {
 	for _, name := range t.key.names {
 		if err := t.key.check(name, it[name]); err != nil {
@@ -134,7 +134,7 @@ func (t *table) admit(it item) error {
 	return nil
 }
 
-// entry returns what an index has of an item, nil if nothing.
+// entry returns an index's entry for an item, or nil if there is none.
 func (x *index) entry(it item) item {
 	for _, name := range x.key.names {
 		if it[name] == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// replay is what a token stands for: a request that was carried out.
+// replay is the completed request of a token.
 type replay struct {
 	request string
 	costs   map[*table]cost // of reading what it wrote
@@ -86,7 +86,7 @@ func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamo
 	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}, nil
 }
 
-// cost is that of an outcome, once. What fails costs as what it finds.
+// cost returns the cost of an outcome. A failed write costs as much as the item it finds.
 func (w *write) cost(old, replaced item) cost {
 	if w.next == nil || replaced == nil && old == nil {
 		return cost{table: writeUnits(ItemSize(old))}
@@ -135,7 +135,7 @@ func (f *Fake) transaction(items []types.TransactWriteItem) ([]*write, error) {
 	return writes, nil
 }
 
-// reason says why an item cancels its transaction, or that it does not.
+// reason returns why an item cancels its transaction, or "None".
 func reason(err error) types.CancellationReason {
 	if err == nil {
 		return types.CancellationReason{Code: new("None")}

@@ -13,15 +13,15 @@ import (
 
 type item = map[string]types.AttributeValue
 
-// maxItem is how large an item may be, in bytes.
+// maxItem is the maximum size of an item in bytes.
 const maxItem = 400 << 10
 
-// kind returns the name of a value's type in DynamoDB.
+// kind returns DynamoDB's name for a value's type.
 func kind(v types.AttributeValue) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", v), "*types.AttributeValueMember")
 }
 
-// normal returns a copy of a value with its numbers spelled as DynamoDB does.
+// normal returns a copy of a value with its numbers formatted as DynamoDB does.
 func normal(v types.AttributeValue) (types.AttributeValue, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberN:
@@ -89,7 +89,7 @@ func normalItem(it item) (item, error) {
 	return out, nil
 }
 
-// clone copies an item that is normal already. Nil stays nil.
+// clone copies a normalized item. Nil stays nil.
 func clone(it item) item {
 	if it == nil {
 		return nil

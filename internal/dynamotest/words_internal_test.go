@@ -9,7 +9,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestReservedWords asks the engine for each word: it refuses the same.
+// TestReservedWords asks the engine about each word: it refuses the same words.
 func TestReservedWords(t *testing.T) {
 	t.Parallel()
 	db, table := Client(t, Engine(t)), Table(t)

@@ -17,7 +17,7 @@ const (
 	defaultWhy = "TableWriteKeyRangeThroughputExceeded"
 )
 
-// refusal returns what is answered instead of the engine.
+// refusal returns the response sent instead of the engine's.
 func refusal(rule Rule, req *request) (status int, body []byte) {
 	status = http.StatusBadRequest
 	reasons := []map[string]string{{"reason": cmp.Or(rule.Reason, defaultWhy), "resource": tableARN + req.table()}}
@@ -35,7 +35,7 @@ func refusal(rule Rule, req *request) (status int, body []byte) {
 			"ThrottlingReasons": reasons,
 		}
 	default:
-		return status, req.body // conflicts has put it there
+		return status, req.body // set by conflicts
 	}
 	return status, encode(answer)
 }
@@ -54,14 +54,14 @@ func (r *request) table() string {
 		TableName    string
 		RequestItems object
 	}
-	_ = json.Unmarshal(r.body, &in) // else it has none
+	_ = json.Unmarshal(r.body, &in) // if this fails, it names none
 	for _, name := range slices.Sorted(maps.Keys(in.RequestItems)) {
 		return name
 	}
 	return in.TableName
 }
 
-// conflicts replaces the body by that of a conflict, if the operation can have one.
+// conflicts replaces the body with a conflict error, if the operation can have one.
 func (r *request) conflicts(rng *rand.Rand) bool {
 	switch r.op {
 	case "PutItem", "UpdateItem", "DeleteItem":
@@ -88,7 +88,7 @@ func (r *request) conflicts(rng *rand.Rand) bool {
 	return true
 }
 
-// withhold takes some of a batch out of the request, at most all but one, and has them returned as unprocessed.
+// withhold removes some items of a batch from the request, at most all but one, and returns them as unprocessed.
 func (r *request) withhold(rng *rand.Rand) bool {
 	field, list := "UnprocessedKeys", "Keys"
 	switch r.op {
@@ -143,11 +143,11 @@ func (r *request) withhold(rng *rand.Rand) bool {
 	return true
 }
 
-// elements returns a list of a table's: it itself, or that of its fields.
+// elements returns a list of a table's part of a request: the part itself, or one of its fields.
 func elements(table json.RawMessage, field string) []json.RawMessage {
 	if field != "" {
 		var fields object
-		_ = json.Unmarshal(table, &fields) // else the engine refuses it
+		_ = json.Unmarshal(table, &fields) // if this fails, the engine rejects it
 		table = fields[field]
 	}
 	var list []json.RawMessage
@@ -155,7 +155,7 @@ func elements(table json.RawMessage, field string) []json.RawMessage {
 	return list
 }
 
-// replace returns a table's part with another list.
+// replace returns a table's part of a request with another list.
 func replace(table json.RawMessage, field string, list []json.RawMessage) json.RawMessage {
 	if field == "" {
 		return encode(list)

@@ -1,4 +1,4 @@
-// Package faultproxy stands between clients of DynamoDB and an engine, and breaks what passes: for tests.
+// Package faultproxy is a proxy between clients of DynamoDB and an engine that injects faults, for tests.
 package faultproxy
 
 import (
@@ -17,51 +17,51 @@ import (
 	"time"
 )
 
-// Kind is what is done to a request.
+// Kind is a kind of fault.
 type Kind string
 
 // The kinds of faults.
 const (
-	// Delay holds a request back for the rule's Delay. It then takes what other rules do to it.
+	// Delay holds a request back for the rule's Delay. Other rules then apply to it as well.
 	Delay Kind = "delay"
 	// DropBefore breaks the connection before the engine sees the request.
 	DropBefore Kind = "drop before"
-	// DropAfter breaks the connection after the engine has carried the request out.
+	// DropAfter breaks the connection after the engine has executed the request.
 	DropAfter Kind = "drop after"
-	// InternalError is status 500 instead of the engine.
+	// InternalError responds with status 500 instead of the engine.
 	InternalError Kind = "internal error"
-	// Throttling is a ThrottlingException with the rule's Reason instead of the engine.
+	// Throttling responds with a ThrottlingException with the rule's Reason instead of the engine.
 	Throttling Kind = "throttling"
-	// Throughput is a ProvisionedThroughputExceededException with the rule's Reason instead of the engine.
+	// Throughput responds with a ProvisionedThroughputExceededException with the rule's Reason instead of the engine.
 	Throughput Kind = "throughput exceeded"
-	// Unprocessed keeps some keys of a BatchGetItem or some writes of a BatchWriteItem from the engine, at most all
-	// but one, and returns them as unprocessed. Other operations, and batches of one, pass.
+	// Unprocessed withholds some keys of a BatchGetItem or some writes of a BatchWriteItem from the engine, at most
+	// all but one, and returns them as unprocessed. Other operations, and batches of one, pass.
 	Unprocessed Kind = "unprocessed"
-	// Conflict is a TransactionCanceledException because of one item for TransactWriteItems, and a
-	// TransactionConflictException for a single write. Others pass.
+	// Conflict responds with a TransactionCanceledException because of one item to TransactWriteItems, and with a
+	// TransactionConflictException to a single write. Other operations pass.
 	Conflict Kind = "conflict"
 )
 
-// Rule says what happens to requests.
+// Rule is a fault to inject.
 type Rule struct {
-	// Operation is the name of the one that it is about. Defaults to all.
+	// Operation is the name of the operation it applies to. The default is all.
 	Operation string
-	// Probability is that of the fault, from 0 to 1.
+	// Probability is the probability of the fault, from 0 to 1.
 	Probability float64
 	Kind        Kind
-	// Delay is for how long a request is held back. It ends early when the client goes away.
+	// Delay is how long a request is held back. It ends early if the client disconnects.
 	Delay time.Duration
-	// Reason is that of a throttle. Defaults to TableWriteKeyRangeThroughputExceeded.
+	// Reason is the reason of a throttle. The default is TableWriteKeyRangeThroughputExceeded.
 	Reason string
 }
 
 // Config configures a [Proxy].
 type Config struct {
-	// Seed decides which requests are hit. What comes one after another is hit in the same way each time.
+	// Seed decides which requests are hit. Sequential requests are hit the same way each time.
 	Seed uint64
-	// Rules are asked in this order; the first that hits decides, delays apart.
+	// Rules are tried in order. The first that hits decides; delays add to it.
 	Rules []Rule
-	// Skew is added to the date of each answer.
+	// Skew is added to the date of each response.
 	Skew time.Duration
 }
 
@@ -98,14 +98,14 @@ func New(t testing.TB, target string, cfg Config) *Proxy {
 	return p
 }
 
-// Set replaces the rules, for requests that come from now on.
+// Set replaces the rules for new requests.
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = rules
 }
 
-// SetSkew replaces what is added to the date of each answer.
+// SetSkew replaces the skew.
 func (p *Proxy) SetSkew(skew time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,11 +119,11 @@ func (p *Proxy) Counts() map[Kind]int {
 	return maps.Clone(p.counts)
 }
 
-// request is one under way.
+// request is a request in progress.
 type request struct {
 	op   string
 	body []byte
-	// merge completes the engine's answer, if not nil.
+	// merge completes the engine's response, if not nil.
 	merge func(answer []byte) ([]byte, error)
 }
 
@@ -131,7 +131,7 @@ type request struct {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	req := &request{op: op, body: body}
@@ -166,7 +166,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decide returns the rule that hits a request, if any, and for how long it waits first.
+// decide returns the rule that hits a request, if any, and how long the request waits first.
 func (p *Proxy) decide(req *request) (hit Rule, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *Proxy) decide(req *request) (hit Rule, wait time.Duration) {
 	return Rule{}, wait
 }
 
-// forward passes a request to the engine, which carries it out even if the client has gone.
+// forward passes a request to the engine, which executes it even if the client is gone.
 func (p *Proxy) forward(r *http.Request, req *request) (status int, header http.Header, answer []byte, err error) {
 	onward, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, p.target+r.URL.Path, bytes.NewReader(req.body))
 	if err != nil {
@@ -215,7 +215,7 @@ func (p *Proxy) forward(r *http.Request, req *request) (status int, header http.
 	return resp.StatusCode, resp.Header, answer, err
 }
 
-// answer sends an answer with a checksum and a date that fit.
+// answer sends a response with a matching checksum and date.
 func (p *Proxy) answer(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
@@ -229,7 +229,7 @@ func (p *Proxy) answer(w http.ResponseWriter, status int, header http.Header, bo
 	w.Header().Set("Date", date.UTC().Format(http.TimeFormat))
 	w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // else the client has gone
+	_, _ = w.Write(body) // an error means the client is gone
 }
 
 // drop breaks the client's connection.

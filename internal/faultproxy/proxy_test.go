@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a table with a key "pk", an honest client of it, and one behind a proxy that checks checksums.
+// rig is a table with a key "pk", a direct client, and a client behind a proxy that verifies checksums.
 type rig struct {
 	*testing.T
 
@@ -58,7 +58,7 @@ func (r *rig) add(ctx context.Context, pk string) error {
 	return err
 }
 
-// got returns n of the item pk, past the proxy. Missing: empty.
+// got returns n of the item pk, read without the proxy; empty if missing.
 func (r *rig) got(pk string) string {
 	r.Helper()
 	out, err := r.honest.GetItem(r.Context(), &dynamodb.GetItemInput{TableName: &r.table, Key: key(pk), ConsistentRead: new(true)})
@@ -147,7 +147,7 @@ func TestConflictOfTransaction(t *testing.T) {
 	}
 }
 
-// TestUnprocessed repeats what was left until nothing is: all that was asked for happens, and each thing once.
+// TestUnprocessed repeats what was left until nothing is: every requested write happens, and happens once.
 func TestUnprocessed(t *testing.T) {
 	t.Parallel()
 	r := setup(t, always(faultproxy.Unprocessed))
@@ -241,7 +241,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameFaults: and about as many as the probability says.
+// TestSameSeedSameFaults: the same seed gives the same faults, about as many as the probability says.
 func TestSameSeedSameFaults(t *testing.T) {
 	t.Parallel()
 	run := func() (pattern string) {

@@ -7,13 +7,13 @@ import (
 	"net/netip"
 )
 
-// Resolver is a [net.Resolver].
+// Resolver looks up addresses, as [net.Resolver] does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// NewDNS returns a counter of the addresses that a name has, as that of a headless service: it needs no store. Of a name with
-// addresses of both families the larger number counts; one that does not resolve changes nothing.
+// NewDNS returns a counter of the addresses that a name resolves to, such as that of a headless service; it needs no
+// store. If the name has addresses of both families, the larger number counts. A failed lookup leaves the count unchanged.
 func NewDNS(name string, r Resolver, log *slog.Logger) *Counter {
 	c := New(nil, log)
 	c.resolve = func(ctx context.Context) (int, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/instances"
 )
 
-// names is a resolver that has one name.
+// names is a resolver with a single name.
 type names struct {
 	mu    sync.Mutex
 	addrs []string
@@ -37,7 +37,8 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) (got []netip.Addr
 	return got, n.err
 }
 
-// A name's addresses are counted at once when there are more, late when there are fewer, and not while it does not resolve.
+// A name's addresses are counted at once if there are more, late if there are fewer, and not at all while the name does
+// not resolve.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

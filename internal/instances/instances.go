@@ -1,14 +1,14 @@
-// Package instances counts the processes that decide over a store together, by heartbeats in its catalog, or by the
-// addresses that a name has.
+// Package instances counts the processes that share a store, either by heartbeats in its catalog or by the addresses of
+// a DNS name.
 //
-// By heartbeats: each process has a random number, and of those with the least ones each writes a record that grows, every few
-// seconds. All read the first records: as long as there are fewer than [Least] these are all processes, and from then on
-// how dense the least numbers are tells how many there are. So no more than some write, each reads no more than
-// that, and the more there are the more seldom each reads.
+// With heartbeats, each process has a random number, and each of the processes with the lowest numbers writes a record,
+// whose version grows, every few seconds. All processes read the first records. While there are fewer than [Least],
+// these are all the processes; beyond that, the density of the lowest numbers gives the total. So the number of writers
+// and the records that each process reads are bounded, and the more processes there are, the less often each reads.
 //
-// A record that has not changed for three beats, by the reader's own clock, is of a process that has gone. The count rises at once
-// and falls late: it is the largest of the last three minutes in which the store answered. So after an outage, in which nobody
-// could write, nobody is taken for gone.
+// A process has gone if its record has not changed for three beats, by the reader's own clock. The count rises at once
+// and falls late: it is the largest of the last three minutes in which the store answered. So after an outage, in which
+// no process could write, none is taken for gone.
 package instances
 
 import (
@@ -26,58 +26,59 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Where the records are: in a namespace of their own, which has nothing else.
+// Location of the records: a namespace of their own.
 const (
 	namespace            = "weir.instances"
 	kind      store.Kind = "instance"
 )
 
 const (
-	// Every is how often a process writes, if it does, and reads, give or take a tenth.
+	// Every is how often a process reads and, if it is a writer, writes, plus or minus a tenth.
 	Every = 5 * time.Second
-	// Least is how many write at most, but for who has just begun, and to how many processes the count is exact. Of more
-	// it is a sixth too high on average, and one time in fifty too low.
+	// Least is the maximum number of writers, apart from processes that have just started, and the number of processes up
+	// to which the count is exact. Beyond it, the count is a sixth too high on average, and too low one time in fifty.
 	Least = 128
-	// turn is how much more seldom each reads for each process that there is: all together at most a hundred times a second.
+	// turn is how much each process adds to the interval between reads: all together read at most a hundred times a second.
 	turn = 10 * time.Millisecond
-	// pages is how often Least records are read for want of those of processes that are there.
+	// pages is how many times Least records are read at most, to find those of live processes.
 	pages = 8
-	// gone is how long a record must not have changed.
+	// gone is how long a record must be unchanged before its process counts as gone.
 	gone = 3 * Every
-	// hold is how long the count stands after more were seen.
+	// hold is how long the count stays up after that many instances were last seen.
 	hold = 3 * time.Minute
-	// forget is after how long the store may remove what a process that has gone has left; so far its clock may be behind.
+	// forget is the time after which the store may remove the record of a process that has gone; its clock may be
+	// behind by as much.
 	forget = time.Hour
-	// patience is for one call of the store.
+	// patience is the timeout of one call to the store.
 	patience = 2 * time.Second
 )
 
-// Counter counts. See [New].
+// Counter counts processes. See [New].
 type Counter struct {
 	catalog store.Catalog
-	resolve func(context.Context) (int, error) // what is looked at instead, if not nil
+	resolve func(context.Context) (int, error) // if not nil, used instead of the catalog
 	log     *slog.Logger
 	id      string
 	count   atomic.Int64
 
-	writes  bool      // it is one of those that write
-	due     time.Time // when to read
+	writes  bool      // this process is one of the writers
+	due     time.Time // when to read next
 	version uint64    // of the own record
 	seen    map[string]sighting
 	reads   uint64
-	deaf    bool      // the store did not answer the last time
-	most    time.Time // when there were at least as many as the count says
-	fewer   int       // the most seen since
+	deaf    bool      // the store did not answer the last call
+	most    time.Time // when at least count processes were last seen
+	fewer   int       // the largest number seen since then
 }
 
-// sighting is a record as it was seen to change last.
+// sighting is the last observed change of a record.
 type sighting struct {
 	version uint64
 	at      time.Time
-	read    uint64 // that found it
+	read    uint64 // the read that last found it
 }
 
-// New returns a counter that counts one, until it runs.
+// New returns a counter whose count is 1 until it runs.
 func New(catalog store.Catalog, log *slog.Logger) *Counter {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -86,10 +87,10 @@ func New(catalog store.Catalog, log *slog.Logger) *Counter {
 	return c
 }
 
-// Count returns how many there are, this one included.
+// Count returns the number of processes, including this one.
 func (c *Counter) Count() int { return int(c.count.Load()) }
 
-// Run counts until ctx ends, and then takes its own record away.
+// Run counts until ctx ends, and then removes its own record.
 func (c *Counter) Run(ctx context.Context) error {
 	defer c.leave(context.WithoutCancel(ctx))
 	next := time.NewTimer(0)
@@ -102,7 +103,7 @@ func (c *Counter) Run(ctx context.Context) error {
 		}
 		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
 			if !c.deaf {
-				c.log.WarnContext(ctx, "the instances are not counted: the number stays", slog.Int("instances", c.Count()), slog.Any("error", err))
+				c.log.WarnContext(ctx, "the instances could not be counted: the last count stays in use", slog.Int("instances", c.Count()), slog.Any("error", err))
 			}
 			c.deaf = true
 		}
@@ -146,7 +147,7 @@ func (c *Counter) beat(ctx context.Context) error {
 	wrote := c.writes
 	c.writes = last == "" || c.id <= last
 	switch _, found := c.seen[c.id]; {
-	case alive == 0 && !c.writes: // nobody can write: the number stays
+	case alive == 0 && !c.writes: // no process can write: the count stays
 		c.most = now
 		return nil
 	case c.writes && !found:
@@ -161,16 +162,16 @@ func (c *Counter) beat(ctx context.Context) error {
 		c.due = now.Add(rest + mathrand.N(2*Every))
 	}
 	if c.writes && !wrote {
-		return c.write(ctx) // so that it is seen at once
+		return c.write(ctx) // so that others see it at once
 	}
 	return nil
 }
 
-// round is how often a process reads.
+// round is the interval between reads.
 func (c *Counter) round() time.Duration { return max(Every, time.Duration(c.Count())*turn) }
 
-// estimate returns how many processes there are of whose numbers so many are at most the last one, rather too many: two
-// standard deviations above the best guess.
+// estimate returns the number of processes, given how many are alive up to the number last. It errs on the high side,
+// by two standard deviations above the best guess.
 func estimate(alive int, last string) int {
 	n, err := strconv.ParseUint(last, 16, 64)
 	if err != nil || n == 0 {
@@ -180,8 +181,8 @@ func estimate(alive int, last string) int {
 	return max(alive, int(min(high, 1e9)))
 }
 
-// settle makes the count of how many are alive: it rises at once, and falls to the most that were seen since it last was
-// reached, when that was long ago.
+// settle updates the count. It rises to alive at once. If it was last reached long ago, it falls to the largest number
+// seen since.
 func (c *Counter) settle(alive int, now time.Time) {
 	before := c.Count()
 	switch {
@@ -205,7 +206,7 @@ func (c *Counter) key() store.Key { return store.Key{Namespace: namespace, Kind:
 func (c *Counter) write(ctx context.Context) error {
 	r := store.Record{Key: c.key(), Version: c.version, Value: []byte("{}"), Expires: time.Now().Add(forget)}
 	err := c.catalog.Commit(ctx, store.Write{Record: r})
-	if errors.Is(err, store.ErrConflict) { // a write before was made though its answer was lost, or the record has expired
+	if errors.Is(err, store.ErrConflict) { // an earlier write was made but its answer lost, or the record has expired
 		got, gerr := c.catalog.Get(ctx, c.key())
 		if gerr != nil {
 			return gerr
@@ -220,8 +221,8 @@ func (c *Counter) write(ctx context.Context) error {
 	return nil
 }
 
-// read returns how many are there of those whose numbers are at most the last one, which is [Least] if there are more. It is ""
-// if there are none.
+// read returns how many processes are alive up to the number last, which is that of the [Least]-th if there are more.
+// Otherwise last is "".
 func (c *Counter) read(ctx context.Context) (alive int, last string, err error) {
 	c.reads++
 	for n, query := 1, (store.Query{Namespace: namespace, Kind: kind, Max: Least}); ; n++ {
@@ -230,7 +231,7 @@ func (c *Counter) read(ctx context.Context) (alive int, last string, err error) 
 			return 0, "", err
 		}
 		now := time.Now()
-		if c.deaf { // nor could the others write
+		if c.deaf { // the others could not write either
 			for id, s := range c.seen {
 				s.at = now
 				c.seen[id] = s
@@ -263,7 +264,7 @@ func (c *Counter) read(ctx context.Context) (alive int, last string, err error) 
 	return alive, last, nil
 }
 
-// alive reports whether a record is of a process that is there, itself included.
+// alive reports whether a record belongs to a live process, this one included.
 func (c *Counter) alive(r *store.Record, now time.Time) bool {
 	s, known := c.seen[r.Key.ID]
 	if !known || s.version != r.Version {
@@ -274,7 +275,7 @@ func (c *Counter) alive(r *store.Record, now time.Time) bool {
 	return r.Key.ID == c.id || now.Sub(s.at) < gone
 }
 
-// leave takes the own record away, so that the others need not wait until it is old.
+// leave removes the own record, so that the others need not wait until it is stale.
 func (c *Counter) leave(ctx context.Context) {
 	if c.version == 0 {
 		return

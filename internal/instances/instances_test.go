@@ -26,7 +26,7 @@ type flaky struct {
 	store.Catalog
 
 	down atomic.Bool
-	lose atomic.Int32 // answers to writes
+	lose atomic.Int32 // whether answers to writes are lost
 }
 
 func (f *flaky) Commit(ctx context.Context, ws ...store.Write) error {
@@ -47,7 +47,7 @@ func (f *flaky) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return f.Catalog.List(ctx, q)
 }
 
-// fleet starts counters, each of which stop ends as a process ends.
+// fleet starts counters. Calling stop ends one as its process would end it.
 type fleet struct {
 	t   *testing.T
 	cat *flaky
@@ -76,7 +76,7 @@ func wants(t *testing.T, c *instances.Counter, want int, when string) {
 	}
 }
 
-// It rises with the next beat, and falls three minutes after there were as many.
+// The count rises with the next beat, and falls three minutes after there were as many.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fleet) {
@@ -99,7 +99,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// Who crashes leaves its record, which grows old. It is a process's own clock that says so.
+// A crashed process leaves its record, which ages. Each process measures that age by its own clock.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fleet) {
@@ -119,7 +119,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// While the store does not answer the count stands, and after that nobody is taken for gone who could not write.
+// While the store does not answer the count stands. Afterwards, a process that could not write is not taken for gone.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fleet) {
@@ -147,7 +147,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A write whose answer is lost does not end the beats.
+// A write whose answer is lost does not stop the beats.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fleet) {

@@ -18,12 +18,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// list is a catalog that has many records and counts what is asked of it.
+// list is a catalog that has many records and counts the calls to it.
 type list struct {
 	store.Catalog
 
 	mu      sync.Mutex
-	all     []store.Record // by id
+	all     []store.Record // by ID
 	commits int
 	lists   int
 	listed  int // records
@@ -94,7 +94,7 @@ func (l *list) List(_ context.Context, q store.Query) (page store.Page, err erro
 	return page, nil
 }
 
-// asked returns what was asked a second since the last time.
+// asked returns the calls per second since the previous check.
 func (l *list) asked(since time.Duration) (commits, lists, listed float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *list) asked(since time.Duration) (commits, lists, listed float64) {
 	return commits, lists, listed
 }
 
-// crowd is a fleet of which each counts.
+// crowd is a fleet in which each process counts.
 type crowd struct {
 	t    *testing.T
 	list *list
@@ -113,7 +113,7 @@ type crowd struct {
 	stop []context.CancelFunc
 }
 
-// grow has the fleet grow to n within so long.
+// grow adds processes until there are n, evenly over a duration.
 func (c *crowd) grow(n int, within time.Duration) {
 	each := within / time.Duration(n-len(c.all))
 	for len(c.all) < n {
@@ -121,11 +121,11 @@ func (c *crowd) grow(n int, within time.Duration) {
 		ctx, cancel := context.WithCancel(c.t.Context())
 		c.wg.Go(func() { _ = x.Run(ctx) })
 		c.all, c.stop = append(c.all, x), append(c.stop, cancel)
-		time.Sleep(each) // real time: none, it is in a bubble
+		time.Sleep(each) // real time: none; this is a bubble
 	}
 }
 
-// shrink ends the last ones, as they end, or as they crash.
+// shrink stops the last processes, either cleanly or as in a crash.
 func (c *crowd) shrink(n int, crash bool) {
 	c.list.mute.Store(crash)
 	for i := n; i < len(c.stop); i++ {
@@ -136,7 +136,7 @@ func (c *crowd) shrink(n int, crash bool) {
 	c.all, c.stop = c.all[:n], c.stop[:n]
 }
 
-// count fails unless all count from least to most, and returns what the first counts.
+// count fails unless all counts lie between least and most times the true number, and returns the first process's count.
 func (c *crowd) count(least, most float64, when string) int {
 	c.t.Helper()
 	low, high := c.all[0].Count(), 0
@@ -159,29 +159,29 @@ func gather(t *testing.T, f func(c *crowd)) {
 	})
 }
 
-// The more there are the less each asks: five thousand processes ask no more often than five hundred, and count well.
+// The more processes there are, the less each asks: five thousand ask no more often than five hundred, and count well.
 func TestThousands(t *testing.T) {
 	t.Parallel()
 	gather(t, func(c *crowd) {
 		c.grow(50, time.Second)
-		time.Sleep(20 * time.Second) // real time: none, it is in a bubble
+		time.Sleep(20 * time.Second) // real time: none; this is a bubble
 		c.count(1, 1, "few")
 		c.list.asked(time.Second)
-		time.Sleep(10 * time.Second) // real time: none, it is in a bubble
+		time.Sleep(10 * time.Second) // real time: none; this is a bubble
 		if commits, lists, _ := c.list.asked(10 * time.Second); commits < 8 || commits > 12 || lists < 8 || lists > 12 {
 			t.Errorf("few: %g commits, %g lists a second", commits, lists)
 		}
 
 		many := 5000
 		if race {
-			many = 800 // it takes ten times as long
+			many = 800 // with the race detector it takes ten times as long
 		}
 		c.grow(many, 30*time.Second)
-		c.count(0.25, 1.6, "while they come") // who has come first, too
-		time.Sleep(time.Minute)               // real time: none, it is in a bubble
+		c.count(0.25, 1.6, "while they come") // including the process that came first
+		time.Sleep(time.Minute)               // real time: none; this is a bubble
 		c.count(0.95, 1.5, "many")
 		c.list.asked(time.Second)
-		time.Sleep(time.Minute) // real time: none, it is in a bubble
+		time.Sleep(time.Minute) // real time: none; this is a bubble
 		commits, lists, listed := c.list.asked(time.Minute)
 		t.Logf("of %d processes one counts %d; a second they write %.3g times, and list %.3g times, %.4g records", len(c.all), c.all[0].Count(), commits, lists, listed)
 		if commits > 30 || lists > 110 || listed > 110*2*instances.Least {
@@ -190,45 +190,45 @@ func TestThousands(t *testing.T) {
 	})
 }
 
-// Who has gone is counted for a while, whether it has said so or not, and then no more.
+// A process that has gone is counted for a while, whether or not it signed off, and then no more.
 func TestThousandsGo(t *testing.T) {
 	t.Parallel()
 	gather(t, func(c *crowd) {
 		c.grow(400, 10*time.Second)
-		time.Sleep(30 * time.Second) // real time: none, it is in a bubble
+		time.Sleep(30 * time.Second) // real time: none; this is a bubble
 		before := c.all[0].Count()
 		c.shrink(180, true)
-		time.Sleep(2 * time.Minute) // real time: none, it is in a bubble
+		time.Sleep(2 * time.Minute) // real time: none; this is a bubble
 		if n := c.count(2, 4, "after a crash, soon"); n < before {
 			t.Errorf("it has fallen from %d to %d at once", before, n)
 		}
-		time.Sleep(6 * time.Minute) // real time: none, it is in a bubble
+		time.Sleep(6 * time.Minute) // real time: none; this is a bubble
 		c.count(0.95, 1.6, "after a crash, late")
 		c.shrink(20, false)
-		time.Sleep(7 * time.Minute) // real time: none, it is in a bubble
+		time.Sleep(7 * time.Minute) // real time: none; this is a bubble
 		c.count(1, 1, "few again")
 	})
 }
 
-// While nobody can write, or nothing is answered, the number stands, for those as well who only read.
+// While writes fail or nothing is answered, the count stands, also for processes that only read.
 func TestThousandsMute(t *testing.T) {
 	t.Parallel()
 	gather(t, func(c *crowd) {
 		c.grow(250, 10*time.Second)
-		time.Sleep(30 * time.Second) // real time: none, it is in a bubble
+		time.Sleep(30 * time.Second) // real time: none; this is a bubble
 		before := c.count(0.95, 1.5, "before")
 		c.list.mute.Store(true)
-		time.Sleep(4 * time.Minute) // real time: none, it is in a bubble
+		time.Sleep(4 * time.Minute) // real time: none; this is a bubble
 		if n := c.count(0.95, 1.5, "mute"); n < before*9/10 {
 			t.Errorf("from %d to %d", before, n)
 		}
 		c.list.mute.Store(false)
-		time.Sleep(5 * time.Minute) // real time: none, it is in a bubble
+		time.Sleep(5 * time.Minute) // real time: none; this is a bubble
 		c.count(0.95, 1.5, "after")
 	})
 }
 
-// How often the estimate is too low, and how much too high, over many fleets.
+// How often the estimate is too low, and by how much it is too high, over many fleets.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	const fleets, n = 200, 1000

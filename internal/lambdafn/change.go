@@ -8,16 +8,16 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// Change is what becomes of one record.
+// Change is the change to one record.
 type Change struct {
 	Action manifest.Action `json:"action"`
 	Level  string          `json:"level"` // system, resource or entity
 	// Target is the resource, ENTITY/RESOURCE for an entity's limits, the entity for itself, and "system".
 	Target string           `json:"target"`
-	Limits map[string]Limit `json:"limits,omitempty"` // as they are to be
+	Limits map[string]Limit `json:"limits,omitempty"` // the new limits
 }
 
-// Limit is a limit in the words of a manifest, in its shortest form.
+// Limit is a limit as a manifest writes it, in its shortest form.
 type Limit struct {
 	Capacity     int64  `json:"capacity"`
 	Burst        int64  `json:"burst,omitempty"`
@@ -69,16 +69,16 @@ func limitOf(l weir.Limit) Limit {
 	return out
 }
 
-// maxAnswer is how many bytes an answer may have; Lambda takes 6 MiB, and cuts off what is larger with an error,
-// although what was done is done.
+// maxAnswer is the maximum size of a response in bytes. Lambda accepts 6 MiB, and fails on larger ones although the
+// work is done.
 const maxAnswer = 5 << 20
 
-// fit leaves out what makes an answer too large: the plan in full, then changes and errors.
+// fit shortens a response that is too large: it drops first the full plan, then changes and errors.
 func (a Answer) fit() Answer {
 	size := func(v any) int {
 		text, err := json.Marshal(v)
 		if err != nil {
-			return 0 // Lambda says why
+			return 0 // Lambda reports why
 		}
 		return len(text)
 	}

@@ -1,3 +1,3 @@
-// Package lambdafn is what weir does as a Lambda function beside counting usage: it applies manifests for callers
-// without rights to the table, by hand or as a resource of CloudFormation. docs/guide/lambda.md is the manual.
+// Package lambdafn is weir as a Lambda function for everything except counting usage: it applies manifests for callers
+// without access to the table, invoked directly or as a CloudFormation resource. docs/guide/lambda.md is the manual.
 package lambdafn

@@ -19,51 +19,51 @@ import (
 type Provisioner struct {
 	// Open opens a limiter on the table; it is closed when the invocation ends.
 	Open  func(context.Context) (*weir.Limiter, error)
-	Table string // its name, which is part of the identity of resources of CloudFormation
+	Table string // its name, which is part of the identity of CloudFormation resources
 	Log   *slog.Logger
-	// Client carries answers to CloudFormation. Defaults to one with a timeout of 5 s.
+	// Client sends responses to CloudFormation. The default has a timeout of 5 s.
 	Client *http.Client
-	// Anywhere has answers go to whatever address an event names, for tests. Else they go to AWS alone, over https, and an
-	// event that names another is an error, for which nothing is done.
+	// Anywhere lets responses go to any address that an event names, for tests. Otherwise they go only to AWS, over
+	// https; an event that names another address is an error, and nothing is done for it.
 	Anywhere bool
 }
 
 // Request asks to plan or apply a manifest.
 type Request struct {
 	Action string `json:"action"` // plan or apply
-	// Manifest is what its YAML says, as JSON. Saved is there instead of it to apply a plan as it was made: what an answer
-	// with Detail has, or weir limits plan --out.
+	// Manifest is the manifest's YAML as JSON. Saved, given instead, applies a plan as it was made: it comes from an
+	// answer with Detail, or from weir limits plan --out.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 	Saved    json.RawMessage `json:"saved,omitempty"`
 	By       string          `json:"by,omitempty"`     // who asks, for the audit
 	Adopt    bool            `json:"adopt,omitempty"`  // take over records that no manifest manages
-	Keep     bool            `json:"keep,omitempty"`   // leave what would be deleted
-	Rate     int             `json:"rate,omitempty"`   // at most so many records a second; 0: as fast as the table goes
-	Exact    bool            `json:"exact,omitempty"`  // count all live buckets that a change touches
+	Keep     bool            `json:"keep,omitempty"`   // keep what would be deleted
+	Rate     int             `json:"rate,omitempty"`   // maximum records per second; 0: as fast as the table allows
+	Exact    bool            `json:"exact,omitempty"`  // count all live buckets that a change affects
 	Detail   bool            `json:"detail,omitempty"` // answer with Saved
 }
 
-// What an answer's Status may be.
+// The values of an answer's Status.
 const (
 	Planned = "planned"
 	Applied = "applied"
-	Failed  = "failed" // see Errors; of an apply, what was made is made, and to apply again does the rest
+	Failed  = "failed" // see Errors; a failed apply keeps the changes it made, and applying again does the rest
 )
 
-// Answer is what became of a request.
+// Answer is the response to a request.
 type Answer struct {
 	Status       string   `json:"status"`
-	Changes      []Change `json:"changes"` // those of the plan
+	Changes      []Change `json:"changes"` // the changes of the plan
 	ManifestHash string   `json:"manifest_hash,omitempty"`
-	// ChangesLeftOut says how many changes are not in Changes, for which there was no room.
+	// ChangesLeftOut is the number of changes left out of Changes for lack of room.
 	ChangesLeftOut int              `json:"changes_left_out,omitempty"`
 	Errors         []Problem        `json:"errors,omitempty"`
 	Saved          json.RawMessage  `json:"saved,omitempty"`
 	Result         *manifest.Result `json:"result,omitempty"` // of an apply
 }
 
-// Handle answers an invocation: a [Request], or an event of CloudFormation. It returns an error only for an event whose
-// answer CloudFormation could not be given.
+// Handle handles an invocation: a [Request], or a CloudFormation event. It returns an error only for an event whose
+// response could not be delivered to CloudFormation.
 func (p *Provisioner) Handle(ctx context.Context, event json.RawMessage) (any, error) {
 	var kind struct{ RequestType string }
 	if err := json.Unmarshal(event, &kind); err == nil && kind.RequestType != "" {
@@ -75,12 +75,12 @@ func (p *Provisioner) Handle(ctx context.Context, event json.RawMessage) (any, e
 	if err != nil {
 		a.Status, a.Errors = Failed, problems(err, a.Result)
 	}
-	p.Log.LogAttrs(ctx, slog.LevelInfo, "asked", slog.String("status", a.Status), slog.String("manifest", a.ManifestHash),
+	p.Log.LogAttrs(ctx, slog.LevelInfo, "request handled", slog.String("status", a.Status), slog.String("manifest", a.ManifestHash),
 		slog.Int("changes", len(a.Changes)), slog.Any("errors", a.Errors))
 	return a.fit(), nil
 }
 
-// inTime leaves time to answer before the invocation is cut off.
+// inTime returns a context that ends early enough to respond before the invocation is cut off.
 func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -89,7 +89,7 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, end.Add(-min(answerTime, time.Until(end)/4)))
 }
 
-// answerTime is what is left for an answer.
+// answerTime is the time reserved for the response.
 const answerTime = 8 * time.Second
 
 func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error) {
@@ -98,7 +98,7 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 	dec := json.NewDecoder(bytes.NewReader(event))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return a, fmt.Errorf("the payload is not {action, manifest}: %w", err)
+		return a, fmt.Errorf("the payload is not a request such as {action, manifest}: %w", err)
 	}
 	switch {
 	case r.Action != "plan" && r.Action != "apply":
@@ -156,10 +156,10 @@ func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Man
 	return err
 }
 
-// lockWait is how long an invocation waits for another that applies the same manifest.
+// lockWait is how long an invocation waits for another that is applying the same manifest.
 const lockWait = 20 * time.Second
 
-// Problem is something that is wrong with a manifest, or a change that was not made.
+// Problem is an error in a manifest, or a change that was not made.
 type Problem struct {
 	Message string          `json:"message"`
 	Path    string          `json:"path,omitempty"` // in the manifest
@@ -170,7 +170,7 @@ type Problem struct {
 	Target  string          `json:"target,omitempty"`
 }
 
-// String writes a problem in one line.
+// String formats a problem on one line.
 func (p Problem) String() string {
 	text := p.Message
 	switch {
@@ -185,7 +185,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// problems returns all that an error stands for.
+// problems returns all problems that an error contains.
 func problems(err error, res *manifest.Result) (all []Problem) {
 	var mistakes manifest.Errors
 	var wrong manifest.ProblemsError
@@ -204,7 +204,7 @@ func problems(err error, res *manifest.Result) (all []Problem) {
 			all = append(all, Problem{Message: f.Error, Action: f.Action, Target: f.Target})
 		}
 	case errors.Is(err, context.DeadlineExceeded):
-		all = append(all, Problem{Message: "the function's time was up: what was made is made; apply again to go on, or give it more time (" + err.Error() + ")"})
+		all = append(all, Problem{Message: "the function ran out of time: changes already made stay; apply again to continue, or raise its timeout (" + err.Error() + ")"})
 	default:
 		all = append(all, Problem{Message: err.Error()})
 	}

@@ -18,7 +18,7 @@ const tenant = `{
 		"gpt-4": {"limits": {"rpm": {"capacity": 500, "refill_period": 3600}}},
 		"_default_": {"limits": {"rpm": {"capacity": 200, "enforce": "shadow"}}}}}}}`
 
-// Planned, nothing is written; applied twice, it is written once.
+// Planning writes nothing, and applying twice writes once.
 func TestPlanAndApply(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -55,7 +55,7 @@ func TestMistakes(t *testing.T) {
 		`{"action": "plan"}`:                                              "either manifest or saved",
 		`{"action": "plan", "manifest": {"namespace": "x"}, "saved": {}}`: "either manifest or saved",
 		`{"action": "plan", "manifst": {"namespace": "x"}}`:               `unknown field \"manifst\"`,
-		`[]`: "is not {action, manifest}",
+		`[]`: "is not a request such as {action, manifest}",
 		`{"action": "apply", "saved": {"format": "weir-plan-1", "plans": []}}`:                   "holds 0 plans",
 		`{"action": "plan", "manifest": {"namespace": "x", "entities": {"a": {"parent": "b"}}}}`: "neither exists nor is declared",
 	} {
@@ -68,7 +68,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A plan that was saved is applied as it was, or not at all.
+// A saved plan is applied unchanged, or not at all.
 func TestSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -84,7 +84,7 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// What exists and nobody manages is taken over only by who says so.
+// Unmanaged records that already exist are taken over only on request.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

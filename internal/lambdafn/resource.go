@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// resourceEvent is what CloudFormation asks of a resource of type [manifest.ResourceType].
+// resourceEvent is an event from CloudFormation about a resource of type [manifest.ResourceType].
 type resourceEvent struct {
 	RequestType        string // Create, Update or Delete
 	RequestID          string `json:"RequestId"`
@@ -28,13 +28,13 @@ type resourceEvent struct {
 	ResourceProperties json.RawMessage
 }
 
-// identity is what a resource stands for. Its text is the physical id: where it changes, CloudFormation creates anew and
-// deletes what was.
+// identity identifies a resource. Its text is the physical ID: if it changes, CloudFormation creates a new resource
+// and deletes the old one.
 type identity struct{ table, namespace, manifest string }
 
 const identityPrefix = "weir/"
 
-// maxIdentity is how many bytes CloudFormation takes of a physical id.
+// maxIdentity is the maximum length of a physical ID in bytes that CloudFormation accepts.
 const maxIdentity = 1024
 
 var (
@@ -55,7 +55,7 @@ func parseIdentity(text string) (id identity, ok bool) {
 	return identity{unescaper.Replace(parts[0]), unescaper.Replace(parts[1]), unescaper.Replace(parts[2])}, true
 }
 
-// nothing is the physical id of a resource of which nothing was made. Its Delete does nothing.
+// nothing returns the physical ID of a resource for which nothing was created. Its Delete does nothing.
 func (ev *resourceEvent) nothing() string { return "weir-nothing/" + ev.RequestID }
 
 // owner names the resource in the audit trail, and so in the manifest's revisions.
@@ -73,17 +73,17 @@ const (
 	maxOwner    = 256
 )
 
-// summary is kept with a revision, so that an event that is delivered again is known.
+// summary is stored with a revision, so that a redelivered event is recognized.
 func (ev *resourceEvent) summary() string {
 	return fmt.Sprintf("CloudFormation: %s of %s, request %s", ev.RequestType, ev.LogicalResourceID, ev.RequestID)
 }
 
-// resource does what an event asks, and answers it in any case: in time, and after a panic too. One that could not be
-// answered is not done.
+// resource executes an event and responds to it in any case: in time, and even after a panic. If no response could be
+// delivered, it does nothing.
 func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	var ev resourceEvent
 	if err := json.Unmarshal(event, &ev); err != nil {
-		return fmt.Errorf("event of CloudFormation: %w", err)
+		return fmt.Errorf("read the CloudFormation event: %w", err)
 	}
 	if err := p.address(ev.ResponseURL); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	case <-work.Done():
 		t := time.NewTimer(grace(ctx))
 		defer t.Stop()
-		select { // it knows better what happened, if it ends soon
+		select { // the worker knows better what happened, if it ends soon
 		case resp = <-done:
 		case <-t.C:
 			resp = ev.failed(ev.current(), problems(work.Err(), nil))
@@ -116,18 +116,18 @@ func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	if resp.Status == failedStatus {
 		level = slog.LevelError
 	}
-	p.Log.LogAttrs(ctx, level, "resource", slog.String("request", ev.RequestID), slog.String("type", ev.RequestType),
+	p.Log.LogAttrs(ctx, level, "resource request handled", slog.String("request", ev.RequestID), slog.String("type", ev.RequestType),
 		slog.String("stack", ev.StackID), slog.String("id", resp.PhysicalResourceID), slog.String("status", resp.Status), slog.String("reason", resp.Reason))
 	return p.respond(ctx, ev.ResponseURL, resp)
 }
 
-// grace is half of what is left of an invocation.
+// grace is half of the invocation's remaining time.
 func grace(ctx context.Context) time.Duration {
 	end, _ := ctx.Deadline()
 	return time.Until(end) / 2
 }
 
-// current is the physical id of a resource that has one.
+// current returns the physical ID of a resource that has one.
 func (ev *resourceEvent) current() string {
 	if ev.RequestType == "Create" || ev.PhysicalResourceID == "" {
 		return ev.nothing()
@@ -143,10 +143,10 @@ func (p *Provisioner) lifecycle(ctx context.Context, ev *resourceEvent) *respons
 	case "Delete":
 		return p.remove(ctx, ev)
 	}
-	return ev.failed(ev.current(), []Problem{{Message: fmt.Sprintf("request type %q is none of Create, Update, Delete", ev.RequestType)}})
+	return ev.failed(ev.current(), []Problem{{Message: fmt.Sprintf("request type must be Create, Update or Delete: %q", ev.RequestType)}})
 }
 
-// properties are those of the resource beside its manifest. What CloudFormation hands on is text.
+// properties are the resource's properties besides its manifest. CloudFormation passes values as text.
 type properties struct{ Adopt any }
 
 func (pr *properties) adopt() (bool, error) {
@@ -160,7 +160,7 @@ func (pr *properties) adopt() (bool, error) {
 	return b, nil
 }
 
-// set makes live what the resource declares.
+// set makes the live records match what the resource declares.
 func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 	id := ev.current()
 	var pr properties
@@ -174,7 +174,7 @@ func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 	}
 	to := identity{p.Table, m.Namespace, m.Name}
 	if len(to.String()) > maxIdentity {
-		return ev.failed(id, []Problem{{Message: "the names of table, namespace and manifest are too long together for CloudFormation"}})
+		return ev.failed(id, []Problem{{Message: "together, the names of table, namespace and manifest are too long for CloudFormation"}})
 	}
 	var res manifest.Result
 	err = p.again(ctx, func(lim *weir.Limiter) error {
@@ -209,8 +209,8 @@ func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 	})
 }
 
-// again is with that repeats what somebody else came in between of, most of all the same event delivered twice at a
-// time: on another limiter, as one remembers that a namespace was not there.
+// again is [Provisioner.with] that retries after interference by others, above all by the same event delivered twice
+// at a time. Each try opens a new limiter, because one remembers that a namespace did not exist.
 func (p *Provisioner) again(ctx context.Context, f func(*weir.Limiter) error) error {
 	err := p.with(ctx, f)
 	for try := 1; try < 4 && (errors.Is(err, weir.ErrConflict) || errors.Is(err, weir.ErrNotFound)) && ctx.Err() == nil; try++ {
@@ -223,7 +223,7 @@ func unadopted(plan *manifest.Plan) error {
 	var ps manifest.ProblemsError
 	for i := range plan.Changes {
 		if c := &plan.Changes[i]; c.Action == manifest.Adopt {
-			ps = append(ps, c.Target+" exists and no manifest manages it: take it out, or add the property Adopt: true to take such records over")
+			ps = append(ps, c.Target+" exists and no manifest manages it: remove it from the manifest, or set the property Adopt: true to adopt such records")
 		}
 	}
 	return ps
@@ -235,13 +235,13 @@ func (ev *resourceEvent) mayOwn(plan *manifest.Plan, fresh bool) error {
 		return nil
 	}
 	if strings.HasPrefix(plan.Last.By, ownerPrefix) || fresh {
-		return fmt.Errorf("manifest %q of namespace %q was applied by %s: give this one a name of its own (manifest: NAME), or add the property Adopt: true to take it over",
+		return fmt.Errorf("manifest %q of namespace %q was applied by %s: give this one its own name (manifest: NAME), or set the property Adopt: true to take it over",
 			plan.Manifest, plan.Namespace, plan.Last.By)
 	}
 	return nil
 }
 
-// known returns the revision that the event was applied as already.
+// known returns the revision that this event already applied, if any.
 func known(ctx context.Context, lim *weir.Limiter, ev *resourceEvent, name string) (weir.Revision, error) {
 	page, err := lim.Revisions(ctx, weir.RevisionQuery{Manifest: name})
 	if errors.Is(err, weir.ErrNotFound) {
@@ -255,10 +255,10 @@ func known(ctx context.Context, lim *weir.Limiter, ev *resourceEvent, name strin
 	return weir.Revision{}, err
 }
 
-// remove deletes what the resource declared, as far as it is still the resource's. What never was is deleted.
+// remove deletes what the resource declared, if the resource still owns it. Deleting what never existed succeeds.
 func (p *Provisioner) remove(ctx context.Context, ev *resourceEvent) *response {
 	id, ok := parseIdentity(ev.PhysicalResourceID)
-	if !ok || id.table != p.Table { // another table's is not in this function's hands
+	if !ok || id.table != p.Table { // not this function's table
 		p.Log.LogAttrs(ctx, slog.LevelWarn, "nothing to delete", slog.String("id", ev.PhysicalResourceID), slog.String("table", p.Table))
 		return ev.succeeded(ev.current(), nil)
 	}

@@ -26,7 +26,7 @@ system: {limits: {rpm: {capacity: 200}}}
 `
 )
 
-// A resource is created in a namespace that was not there, changed, moved to another and deleted.
+// A resource is created in a new namespace, changed, moved to another namespace and deleted.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -71,7 +71,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// What never was is deleted, and a stack whose Create failed can be rolled back.
+// Deleting a resource that never existed succeeds, so that a stack whose Create failed can be rolled back.
 func TestDeleteOfNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -89,7 +89,7 @@ func TestDeleteOfNothing(t *testing.T) {
 	}
 }
 
-// A resource of which some part was not made has failed, with every reason.
+// If some part of a resource could not be created, the resource has failed, and the response names every reason.
 func TestFailedItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -101,7 +101,7 @@ func TestFailedItems(t *testing.T) {
 	must(t, alpha.SetLimits(ctx, weir.Scope{Entity: "team", Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
 	before := b.live("tenant-alpha")
 	pr := properties(t, first)
-	id := wants(t, b.send(b.event("Create", "1", pr)), "FAILED", "system exists and no manifest manages it: take it out, or add the property Adopt: true to take such records over; entity team on gpt-4 exists")
+	id := wants(t, b.send(b.event("Create", "1", pr)), "FAILED", "system exists and no manifest manages it: remove it from the manifest, or set the property Adopt: true to adopt such records; entity team on gpt-4 exists")
 	if got := b.live("tenant-alpha"); got != before {
 		t.Errorf("live\n%s", got)
 	}
@@ -116,7 +116,7 @@ func TestFailedItems(t *testing.T) {
 	pr["Adopt"] = "true"
 	id = wants(t, b.send(b.event("Create", "4", pr)), "SUCCESS", "")
 
-	// An entity whose child was added by hand stays, and all else goes.
+	// An entity whose child was added by hand stays, and everything else is deleted.
 	must(t, alpha.CreateEntity(ctx, weir.Entity{ID: "bob", Parent: "ann"}))
 	ev = b.event("Delete", "5", pr)
 	ev.PhysicalResourceID = id
@@ -125,7 +125,7 @@ func TestFailedItems(t *testing.T) {
 	wants(t, b.send(ev), "SUCCESS", "")
 }
 
-// A reason that CloudFormation would not take is cut, and says where the rest is.
+// A reason too long for CloudFormation is cut and says where the rest is.
 func TestLongReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -134,13 +134,13 @@ func TestLongReason(t *testing.T) {
 		limits[fmt.Sprintf("limit-%03d", i)] = map[string]any{"capacity": "<none> \u4e00"}
 	}
 	resp := b.send(b.event("Create", "1", map[string]any{"Manifest": map[string]any{"namespace": "x", "system": map[string]any{"limits": limits}}}))
-	wants(t, resp, "FAILED", "all of it is in the log of the function")
+	wants(t, resp, "FAILED", "the full text is in the function's log")
 	if n := len(resp["Reason"].(string)); n < 3000 {
 		t.Errorf("cut to %d bytes", n)
 	}
 }
 
-// An event that comes twice, also at a time, is answered alike, and an old one undoes nothing.
+// An event delivered twice, even concurrently, gets the same response, and an old event undoes nothing.
 func TestDeliveredTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -177,7 +177,7 @@ func TestDeliveredTwice(t *testing.T) {
 	}
 }
 
-// Two resources cannot have one manifest, unless one takes it over, and then the other deletes nothing.
+// Two resources cannot own one manifest. If one takes it over, deleting the other deletes nothing.
 func TestTwoOwners(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -204,7 +204,7 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// An event is answered whatever happens, before the function's time is up.
+// Every event is answered before the function's time is up, whatever happens.
 func TestAlwaysAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, alwaysAnswers)
@@ -214,11 +214,11 @@ func alwaysAnswers(t *testing.T) {
 	b := setup(t)
 	for name, open := range map[string]func(context.Context) (*weir.Limiter, error){
 		"panic: no": func(context.Context) (*weir.Limiter, error) { panic("no") },
-		"the function's time was up": func(ctx context.Context) (*weir.Limiter, error) {
+		"the function ran out of time": func(ctx context.Context) (*weir.Limiter, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
-		"time was up: what": func(context.Context) (*weir.Limiter, error) { // and does not notice
+		"ran out of time: changes": func(context.Context) (*weir.Limiter, error) { // and does not notice that the time is up
 			<-t.Context().Done()
 			return nil, t.Context().Err()
 		},
@@ -247,7 +247,7 @@ func alwaysAnswers(t *testing.T) {
 	}
 }
 
-// An answer that does not arrive is sent again; one that is refused is an error, which does not tell the address.
+// A response that does not arrive is sent again. A response that is refused is an error, which does not reveal the address.
 func TestAnswerAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

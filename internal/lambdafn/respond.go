@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 )
 
-// response is the answer to an event of CloudFormation.
+// response is the response to a CloudFormation event.
 type response struct {
 	Status             string
 	Reason             string `json:",omitempty"`
@@ -50,10 +50,10 @@ func (ev *resourceEvent) failed(id string, reasons []Problem) *response {
 	return r
 }
 
-// maxResponse is how many bytes CloudFormation takes.
+// maxResponse is the maximum size of a response in bytes that CloudFormation accepts.
 const maxResponse = 4096
 
-// fit encodes a response. A reason that is too long is cut, and says where the whole of it is.
+// fit encodes a response. A reason that is too long is cut, and says where to find the rest.
 func (whole response) fit() ([]byte, error) {
 	r := whole
 	encode := func() ([]byte, error) {
@@ -65,11 +65,11 @@ func (whole response) fit() ([]byte, error) {
 	}
 	text, err := encode()
 	if len(text) > maxResponse && len(r.Reason) == 0 {
-		r.Data = nil // of names that are long
+		r.Data = nil // its names are too long
 		text, err = encode()
 	}
 	for n := min(len(r.Reason), maxResponse); err == nil && len(text) > maxResponse && n > 0; n -= max(16, len(text)-maxResponse) {
-		r.Reason = strings.ToValidUTF8(whole.Reason[:n], "") + " … all of it is in the log of the function, stream " + lambdacontext.LogStreamName
+		r.Reason = strings.ToValidUTF8(whole.Reason[:n], "") + " … the full text is in the function's log, stream " + lambdacontext.LogStreamName
 		text, err = encode()
 	}
 	return text, err
@@ -82,50 +82,50 @@ const (
 
 var respondClient = &http.Client{Timeout: respondTimeout}
 
-// domains are those of AWS, by partition: CloudFormation takes answers in buckets under them.
+// domains are the domains of AWS, by partition. CloudFormation receives responses in buckets under them.
 var domains = []string{
 	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "cloud.adc-e.uk", "csp.hci.ic.gov",
 }
 
-// errElsewhere says that nothing is sent to an address.
-var errElsewhere = errors.New("answers go only to https addresses of AWS")
+// errElsewhere reports that nothing is sent to an address.
+var errElsewhere = errors.New("responses go only to https addresses of AWS")
 
-// answerable reports why nothing is sent to an address. Whoever may invoke the function may name any, also one that only
-// the function's network reaches.
+// answerable returns an error if nothing may be sent to an address. Anyone who may invoke the function can name any
+// address, including one that only the function's network can reach.
 func (p *Provisioner) answerable(u *url.URL) error {
 	host := strings.ToLower(u.Hostname())
 	switch {
 	case p.Anywhere:
 		return nil
 	case u.Scheme != "https":
-		return fmt.Errorf("the address that it is to go to is %q, not https: %w", u.Scheme, errElsewhere)
+		return fmt.Errorf("the response URL has the scheme %q, not https: %w", u.Scheme, errElsewhere)
 	case u.User != nil, u.Port() != "" && u.Port() != "443":
-		return fmt.Errorf("the address that it is to go to has a user or a port: %w", errElsewhere)
+		return fmt.Errorf("the response URL has a user or a port: %w", errElsewhere)
 	case !slices.ContainsFunc(domains, func(d string) bool { return strings.HasSuffix(host, "."+d) }):
-		return fmt.Errorf("the address that it is to go to is at %q: %w", host, errElsewhere)
+		return fmt.Errorf("the response URL has the host %q: %w", host, errElsewhere)
 	}
 	return nil
 }
 
-// address reads the address that an event names. It is a secret, which the error does not tell.
+// address checks the address that an event names. The address is secret, so the error does not contain it.
 func (p *Provisioner) address(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
-		err = fmt.Errorf("the address that it is to go to cannot be read: %w", errElsewhere)
+		err = fmt.Errorf("the response URL cannot be parsed: %w", errElsewhere)
 	} else {
 		err = p.answerable(u)
 	}
 	if err != nil {
-		return fmt.Errorf("answer CloudFormation: %w", err)
+		return fmt.Errorf("respond to CloudFormation: %w", err)
 	}
 	return nil
 }
 
-// respond puts the answer where the event says, again if it must. The address is a secret: whoever has it can answer.
+// respond sends the response to the event's address, with retries. The address is secret: anyone who has it can respond.
 func (p *Provisioner) respond(ctx context.Context, address string, r *response) error {
 	text, err := r.fit()
 	if err != nil {
-		return fmt.Errorf("answer CloudFormation: %w", err)
+		return fmt.Errorf("respond to CloudFormation: %w", err)
 	}
 	client := *respondClient
 	if p.Client != nil {
@@ -142,7 +142,7 @@ func (p *Provisioner) respond(ctx context.Context, address string, r *response) 
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("answer CloudFormation with %s: %s", r.Status, strings.ReplaceAll(err.Error(), address, "its address"))
+		err = fmt.Errorf("respond to CloudFormation with %s: %s", r.Status, strings.ReplaceAll(err.Error(), address, "the response URL"))
 		if !retry || try == respondTries {
 			return err
 		}
@@ -164,12 +164,12 @@ func put(ctx context.Context, client *http.Client, address string, text []byte) 
 	resp, err := client.Do(req)
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // without the address, or the one to which it was sent on
+			err = failed.Err // drops the address, or that of a redirect
 		}
 		return !errors.Is(err, errElsewhere), err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection is good for another try
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be reused
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("status %s", resp.Status)
 	}

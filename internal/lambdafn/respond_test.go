@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// network answers requests in place of what is out there.
+// network answers requests in place of the real network.
 type network struct {
 	asked     []string // hosts
-	redirects []string // to where those who ask first are sent
+	redirects []string // where the first requests are redirected to
 }
 
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -27,7 +27,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// answerTo has a resource deleted that never was, of which the answer is to go to an address.
+// answerTo creates a resource whose response goes to the given address. done reports whether the function did any work.
 func answerTo(t *testing.T, address string, n *network) (done bool, err error) {
 	t.Helper()
 	b := setup(t)
@@ -43,7 +43,7 @@ func answerTo(t *testing.T, address string, n *network) (done bool, err error) {
 	return done, err
 }
 
-// An answer goes to AWS alone, wherever it is, over https.
+// Responses go only to AWS, in any of its regions and partitions, over https.
 func TestAnswersToAWS(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{
@@ -57,7 +57,8 @@ func TestAnswersToAWS(t *testing.T) {
 	}
 }
 
-// Whoever may invoke the function may name any address: nothing is sent there, nor done, and the log does not tell it.
+// Anyone who may invoke the function can name any address. Nothing is sent to an address outside AWS, no work is done, and
+// the error does not reveal the address.
 func TestAnswersToNobodyElse(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
@@ -69,13 +70,13 @@ func TestAnswersToNobodyElse(t *testing.T) {
 	} {
 		n := &network{}
 		done, err := answerTo(t, address, n)
-		if err == nil || done || len(n.asked) > 0 || !strings.Contains(err.Error(), "answers go only to https addresses of AWS") || strings.Contains(err.Error(), "secret") {
+		if err == nil || done || len(n.asked) > 0 || !strings.Contains(err.Error(), "responses go only to https addresses of AWS") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: done %t, asked %q, %v", address, done, n.asked, err)
 		}
 	}
 }
 
-// An answer that is sent on stays within AWS.
+// A response that is redirected stays within AWS.
 func TestAnswersSentOn(t *testing.T) {
 	t.Parallel()
 	const first, next = "a.s3.amazonaws.com", "a.s3.us-west-2.amazonaws.com"

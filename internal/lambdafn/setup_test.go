@@ -24,12 +24,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// kept is a store that stays when a limiter on it is closed.
+// kept is a store that stays open when a limiter on it is closed.
 type kept struct{ *memory.Store }
 
 func (kept) Close() error { return nil }
 
-// bundle is a function on a table, and what it tells CloudFormation.
+// bundle is a function on a table, with the responses that it sends to CloudFormation.
 type bundle struct {
 	*lambdafn.Provisioner
 	t   *testing.T
@@ -57,7 +57,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-// direct has a handler answer without a connection.
+// direct makes a handler answer without a connection.
 type direct http.HandlerFunc
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -89,7 +89,7 @@ func (b *bundle) cloudFormation(w http.ResponseWriter, r *http.Request) {
 	b.responses = append(b.responses, resp)
 }
 
-// ask invokes the function by hand.
+// ask invokes the function directly.
 func (b *bundle) ask(payload string) (lambdafn.Answer, string) {
 	b.t.Helper()
 	got, err := b.Handle(b.t.Context(), json.RawMessage(payload))
@@ -99,7 +99,7 @@ func (b *bundle) ask(payload string) (lambdafn.Answer, string) {
 	return got.(lambdafn.Answer), string(text) + "\n"
 }
 
-// event is what CloudFormation sends.
+// event is an event as CloudFormation sends it.
 type event struct {
 	RequestType        string
 	RequestID          string `json:"RequestId"`
@@ -125,7 +125,7 @@ func (b *bundle) event(kind, id string, properties map[string]any) event {
 	}
 }
 
-// send sends an event and returns what CloudFormation is answered.
+// send sends an event and returns the response that CloudFormation gets.
 func (b *bundle) send(ev event) map[string]any {
 	b.t.Helper()
 	b.mu.Lock()
@@ -156,8 +156,8 @@ func wants(t *testing.T, resp map[string]any, status, reason string) string {
 	return resp["PhysicalResourceId"].(string)
 }
 
-// properties returns those of a resource that weir limits cfn-template makes of a manifest, as CloudFormation hands them
-// on: with text for numbers and truths.
+// properties returns the properties of a resource that weir limits cfn-template creates from a manifest, in the form in
+// which CloudFormation passes them on: with numbers and booleans as text.
 func properties(t *testing.T, text string) map[string]any {
 	t.Helper()
 	ms, err := manifest.Decode([]manifest.Source{{Name: "test", Text: []byte(text)}}, manifest.Options{})
@@ -195,7 +195,7 @@ func texts(v any) any {
 	return fmt.Sprint(v)
 }
 
-// live returns what is live in a namespace, as a manifest.
+// live returns the live state of a namespace as a manifest.
 func (b *bundle) live(namespace string) string {
 	b.t.Helper()
 	m, _, err := manifest.Export(b.t.Context(), b.lim.In(namespace), manifest.DefaultName)

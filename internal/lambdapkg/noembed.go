@@ -2,5 +2,5 @@
 
 package lambdapkg
 
-// embedded is nil: this weir builds the package when it needs it.
+// embedded is nil: this weir builds the package when needed.
 var embedded []byte

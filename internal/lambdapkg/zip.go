@@ -1,8 +1,8 @@
-// Package lambdapkg is the code of weir's Lambda functions: cmd/weir-lambda for linux/arm64 as Lambda takes it, a zip
-// that holds it as bootstrap, for the runtime provided.al2023.
+// Package lambdapkg provides the code of weir's Lambda functions: cmd/weir-lambda for linux/arm64, as a zip that
+// contains it as bootstrap, for the runtime provided.al2023.
 //
-// A released weir holds it (build tag weir_embed; make dist). Any other builds it with the go command. Of the same
-// source and the same Go it is the same, byte for byte.
+// A released weir embeds the package (build tag weir_embed; make dist). Any other weir builds it with the go command.
+// The same source and Go version produce the same bytes.
 package lambdapkg
 
 import (
@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// tags leave out what Lambda's runtime and AWS's endpoints do not speak.
+// tags exclude protocols that neither Lambda's runtime nor AWS's endpoints use.
 const tags = "lambda.norpc,nethttpomithttp2"
 
 const program = "github.com/weirlimits/weir/cmd/weir-lambda"
 
-// Zip returns the package and the SHA-256 of it, in hexadecimal.
+// Zip returns the package and its SHA-256 in hexadecimal.
 //
-// Errors: neither does this binary hold it nor can it be built, with what to do.
+// It fails if this binary neither embeds the package nor can build it; the error says what to do.
 func Zip(ctx context.Context) (content []byte, sum string, err error) {
 	if content = embedded; content == nil {
 		if content, err = Build(ctx); err != nil {
@@ -39,9 +39,9 @@ func Zip(ctx context.Context) (content []byte, sum string, err error) {
 	return content, hex.EncodeToString(hash[:]), nil
 }
 
-// Build builds the package from source: of the module that the working directory is in, or that it depends on.
+// Build builds the package from source, in the module of the working directory or one that it depends on.
 //
-// Errors: no go command, no source, or what the go command says.
+// Errors: no go command, no source, or the go command's own error.
 func Build(ctx context.Context) ([]byte, error) {
 	binary, err := compile(ctx)
 	if err != nil {
@@ -72,14 +72,14 @@ func compile(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// run runs the go command for the machines of Lambda, whatever it is set to otherwise.
+// run runs the go command for Lambda's platform, regardless of the environment.
 func run(ctx context.Context, tool string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=")
 	return cmd.CombinedOutput()
 }
 
-// firstLine is what a failed command said first, but for the names of packages.
+// firstLine returns the first line of a failed command's output, skipping package names.
 func firstLine(text []byte, err error) string {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "go: downloading") {
@@ -89,7 +89,7 @@ func firstLine(text []byte, err error) string {
 	return err.Error()
 }
 
-// pack zips the program under the name that the runtime starts. All but the program is fixed.
+// pack zips the program under the name that the runtime starts. Everything but the program is constant.
 func pack(binary []byte) ([]byte, error) {
 	var b bytes.Buffer
 	zw := zip.NewWriter(&b)

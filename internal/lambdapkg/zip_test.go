@@ -13,11 +13,11 @@ import (
 	"github.com/weirlimits/weir/internal/lambdapkg"
 )
 
-// maxProgram is how many bytes the program may have, 10 MiB: a cold start loads it.
+// maxProgram is the maximum size of the program in bytes, 10 MiB, because a cold start loads it.
 const maxProgram = 10 << 20
 
-// The package is what Lambda takes, small, and the same wherever it is built. Built cold it takes a minute of a processor
-// and more, so it is built for make test-lambda.
+// The package is one that Lambda accepts, small, and the same wherever it is built. A cold build takes more than a minute
+// of CPU time, so only make test-lambda runs this test.
 func TestZip(t *testing.T) {
 	if os.Getenv("WEIR_TEST_LAMBDA") == "" {
 		t.Skip("make test-lambda builds the package")
@@ -53,7 +53,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// Where the package cannot be had, the error says what to do.
+// If there is no package, the error says what to do.
 func TestNone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOFLAGS", "-mod=mod")

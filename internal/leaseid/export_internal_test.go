@@ -1,4 +1,4 @@
 package leaseid
 
-// ParsePayload takes apart what was signed.
+// ParsePayload parses a payload, the signed part of an id.
 func ParsePayload(payload []byte) (*Lease, bool) { return parse(payload) }

@@ -25,7 +25,7 @@ func opened(l *leaseid.Lease, ok bool) (string, weir.Held, bool) {
 	return l.Namespace, l.Held, true
 }
 
-// FuzzLeaseID feeds the parser with ids and payloads: none may pass that was not signed, and none may crash it.
+// FuzzLeaseID feeds ids and payloads to the parser: no unsigned id may pass, and none may crash it.
 func FuzzLeaseID(f *testing.F) {
 	held := weir.Held{
 		ID: "id", Seq: 3, Expires: time.UnixMilli(1_800_000_000_123).UTC(), Namespace: "n-1", Entity: "alice", Resource: "gpt-4",
@@ -52,7 +52,7 @@ func FuzzLeaseID(f *testing.F) {
 		if _, _, ok := parse(key, text); ok && text != id {
 			t.Fatalf("%q passes", text)
 		}
-		// What was signed is taken apart as far as it goes, and put together again.
+		// A signed payload that parses survives a round trip.
 		if ns, h, ok := opened(leaseid.ParsePayload(payload)); ok {
 			again, h2, ok := parse(key, sign(key, ns, h))
 			if !ok || again != ns || !reflect.DeepEqual(h, h2) {

@@ -1,4 +1,4 @@
-// Package leaseid makes the ids of leases that clients carry, over HTTP and gRPC alike, and takes none but its own.
+// Package leaseid makes the lease IDs that clients hold, over HTTP and gRPC alike, and accepts only its own.
 package leaseid
 
 import (
@@ -18,29 +18,29 @@ import (
 	"github.com/weirlimits/weir/internal/packed"
 )
 
-// A lease id is all that there is to know about a lease, so that any instance with the same key can settle it:
+// A lease ID contains everything about a lease, so that any instance with the same key can settle it:
 //
 //	base64url( version | expires ms | seq | id | namespace | its opaque id | entity | resource | charges | mac )
 //	charge: flags | [entity] | limit name | amount | period ns | burst | tokens
 //
-// with strings behind their length and numbers as varints. The mac is HMAC-SHA256 over a label and all before it, cut
-// to 16 bytes. What is inside is not secret: clients may read it, and must not rely on it.
+// Strings are prefixed with their length, and numbers are varints. The mac is HMAC-SHA256 over a label and everything
+// before it, truncated to 16 bytes. The content is not secret: clients can read it, but must not rely on it.
 
 const (
 	version = 1
 	macSize = 16
-	// MaxLen bounds the length of an id. It is far above what the largest chain with the most limits comes to.
+	// MaxLen is the maximum length of an ID. It is far above that of the largest chain with the most limits.
 	MaxLen = 256 << 10
-	// MinKey is how many bytes a key has at least.
+	// MinKey is the minimum length of a key in bytes.
 	MinKey = 16
 )
 
-// flags of a charge.
+// Flags of a charge.
 const (
 	flagOverride = 1 << iota
 	flagParent   // of another entity than the lease's, which follows
 	flagLeftOut
-	flagLocal // of the lease, which has charges
+	flagLocal // of the lease; it has charges
 )
 
 var encoding = base64.RawURLEncoding.Strict()
@@ -51,7 +51,7 @@ type Lease struct {
 	Held      weir.Held
 }
 
-// Signer makes ids and takes none but its own. It is safe for concurrent use.
+// Signer makes IDs and accepts only its own. It is safe for concurrent use.
 type Signer struct{ scratches sync.Pool }
 
 type scratch struct {
@@ -59,12 +59,12 @@ type scratch struct {
 	payload []byte
 }
 
-// New returns a signer with a key of at least [MinKey] bytes. Signers of equal keys take each other's ids.
+// New returns a signer with a key of at least [MinKey] bytes. Signers with equal keys accept each other's IDs.
 func New(key []byte) *Signer {
 	return &Signer{scratches: sync.Pool{New: func() any { return &scratch{mac: hmac.New(sha256.New, key)} }}}
 }
 
-// Open is [New] with the key; without one it asks the limiter's store for its own, which the store creates once.
+// Open is [New]. If key is empty, it uses the key of the limiter's store, which the store creates once.
 func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
 	if len(key) == 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -77,7 +77,7 @@ func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
 	return New(key), nil
 }
 
-// Unique returns a [weir.Held.ID] that no other lease has. It need not be hard to guess: it is signed.
+// Unique returns a [weir.Held.ID] that no other lease has. It may be guessable, because IDs are signed.
 func Unique() string {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
@@ -85,7 +85,7 @@ func Unique() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// label keeps what else the same key may come to sign apart.
+// label separates lease IDs from anything else that the same key may sign.
 var label = []byte("weir lease\x00")
 
 // sign appends the mac of payload to dst.
@@ -96,7 +96,7 @@ func (c *scratch) sign(dst, payload []byte) []byte {
 	return c.mac.Sum(dst)[:len(dst)+macSize]
 }
 
-// Append appends the id of a lease.
+// Append appends the ID of a lease.
 func (s *Signer) Append(dst []byte, l *Lease) []byte {
 	c := s.scratches.Get().(*scratch)
 	defer s.scratches.Put(c)
@@ -106,9 +106,9 @@ func (s *Signer) Append(dst []byte, l *Lease) []byte {
 	return encoding.AppendEncode(dst, payload)
 }
 
-// Parse returns the lease of an id that this signer, or one with the same key, has made; false for anything else.
+// Parse returns the lease of an ID made by this signer or one with the same key, and false for anything else.
 func (s *Signer) Parse(id string) (*Lease, bool) {
-	if len(id) > MaxLen || strings.ContainsAny(id, "\r\n") { // which base64 would skip
+	if len(id) > MaxLen || strings.ContainsAny(id, "\r\n") { // base64 would skip line breaks
 		return nil, false
 	}
 	raw, err := encoding.DecodeString(id)

@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimits/weir/internal/load"
 )
 
-// BenchmarkSchedule keeps a schedule against a target that answers at once, and reports how late 99 % of the calls began at
-// most: go test -bench Schedule -benchtime 200000x -cpu 1 is on one core. At ten million a second
-// none is waited for: calls/s is then what the runner reaches.
+// BenchmarkSchedule runs a schedule against a target that answers at once, and reports by how much calls began late, as
+// percentiles. Run it on one core: go test -bench Schedule -benchtime 200000x -cpu 1. Ten million calls a second leave no
+// time to wait for due times, so calls/s is then the runner's maximum.
 func BenchmarkSchedule(b *testing.B) {
 	for _, rate := range []float64{20_000, 100_000, 200_000, 10e6} {
 		b.Run(fmt.Sprintf("%.0fps", rate), func(b *testing.B) {

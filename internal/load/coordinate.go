@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// Fleet is workers that do a run together.
+// Fleet is a set of workers that perform a run together.
 type Fleet struct {
 	Addresses []string // HOST:PORT
 	Token     string
-	// Measures says how much totals of a store that all share have grown, if the coordinator knows; the workers' own count
-	// otherwise.
+	// Measures returns totals of a store that all workers share, if the coordinator can read them; otherwise the
+	// workers' own counts are used.
 	Measures func() map[string]float64
 }
 
-// lead is how long before they begin the workers are told.
+// lead is how far in advance the workers are told when to begin.
 const lead = time.Second
 
-// Run has each worker do its part, all from one time on, as far as half a round trip tells, and merges what they have
-// counted. If one fails the others are ended. When the context ends, what they have told so far is merged.
+// Run makes each worker do its part, all starting at the same time, to within half a round trip, and merges their
+// counts. If one fails, the others are stopped. If ctx ends, Run merges what the workers have reported so far.
 func (f *Fleet) Run(ctx context.Context, p *Plan, sc *Scenario, set Settings, namespace string, progress func(*Tally)) (*Tally, error) {
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -35,7 +35,7 @@ func (f *Fleet) Run(ctx context.Context, p *Plan, sc *Scenario, set Settings, na
 	defer client.CloseIdleConnections()
 	away := make([]time.Duration, len(f.Addresses)) // half a round trip
 	for i, addr := range f.Addresses {
-		for range 3 { // the first one connects
+		for range 3 { // the first request connects
 			began := time.Now()
 			if err := f.ready(ctx, client, addr); err != nil {
 				return nil, err
@@ -74,7 +74,7 @@ func (f *Fleet) Run(ctx context.Context, p *Plan, sc *Scenario, set Settings, na
 	return t, nil
 }
 
-// first returns the error that is not of having been ended for another's.
+// first returns the first error that is not merely a cancellation caused by another.
 func first(errs []error) (found error) {
 	for _, err := range errs {
 		if err != nil && (found == nil || errors.Is(found, context.Canceled)) {
@@ -84,7 +84,7 @@ func first(errs []error) (found error) {
 	return found
 }
 
-// gathering is what the workers have told so far.
+// gathering collects what the workers have reported so far.
 type gathering struct {
 	mu       sync.Mutex
 	p        *Plan
@@ -92,7 +92,7 @@ type gathering struct {
 	progress func(*Tally)
 }
 
-// put takes what a worker has told. The first one's news bring the others' along.
+// put records a worker's report. Reports of the first worker trigger progress for all.
 func (g *gathering) put(i int, t *Tally) error {
 	if err := g.p.newTally().check(t); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (f *Fleet) ready(ctx context.Context, client *http.Client, addr string) err
 	return nil
 }
 
-// said is what a worker answers instead.
+// said returns a worker's error response as an error.
 func said(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
 	if err != nil {
@@ -158,7 +158,7 @@ func said(resp *http.Response) error {
 	return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
 }
 
-// run has a worker do a job, and returns when it is done.
+// run makes a worker do a job, and returns when it is done.
 func (f *Fleet) run(ctx context.Context, client *http.Client, addr string, j *job, tell func(*Tally) error) error {
 	body, err := json.Marshal(j)
 	if err != nil {
@@ -179,7 +179,7 @@ func (f *Fleet) run(ctx context.Context, client *http.Client, addr string, j *jo
 	for dec := json.NewDecoder(resp.Body); ; {
 		var m message
 		if err := dec.Decode(&m); err != nil {
-			return fmt.Errorf("it broke off: %w", err)
+			return fmt.Errorf("the response broke off: %w", err)
 		}
 		if m.Error != "" {
 			return errors.New(m.Error)

@@ -8,24 +8,24 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Call is one call: who asks for what.
+// Call is one call: what an entity requests.
 type Call struct {
 	Op       Op
 	Entity   string
 	Resource string
-	Tokens   weir.Tokens // not to be changed
-	// Adjust is by how much what was acquired is adjusted; nil: not at all.
+	Tokens   weir.Tokens // read-only
+	// Adjust is the amount by which an acquired lease is adjusted; nil: not at all.
 	Adjust weir.Tokens
 
 	group, resource int
 }
 
-// drawer makes calls. It is for one goroutine.
+// drawer generates calls. It must be used by one goroutine only.
 type drawer struct {
 	p     *Plan
 	pcg   *rand.PCG
 	rnd   *rand.Rand
-	zipfs []*rand.Zipf // of groups that have one
+	zipfs []*rand.Zipf // by group; nil without zipf
 }
 
 func (p *Plan) drawer() *drawer {
@@ -39,19 +39,19 @@ func (p *Plan) drawer() *drawer {
 	return d
 }
 
-// Streams of random numbers that have nothing to do with each other.
+// Independent streams of random numbers.
 const (
-	streamCall = 1 << 62 // of the n-th call of an open loop
-	streamUser = 1 << 61 // of a user of a closed one
+	streamCall = 1 << 62 // for the n-th call of an open loop
+	streamUser = 1 << 61 // for a user of a closed loop
 )
 
-// nth draws the n-th call of an open loop.
+// nth generates the n-th call of an open loop.
 func (d *drawer) nth(n uint64, at time.Duration, c *Call) {
 	d.pcg.Seed(d.p.Seed, streamCall|n)
 	d.draw(-1, at, c)
 }
 
-// draw makes the next call of a user; -1: of any.
+// draw generates the next call of a user; -1: of any user.
 func (d *drawer) draw(user int, at time.Duration, c *Call) {
 	p := d.p
 	k := pick(p.weights, d.rnd)
@@ -90,7 +90,7 @@ func (d *drawer) draw(user int, at time.Duration, c *Call) {
 	}
 }
 
-// tokens draws amounts, less what is given, in the order of their names.
+// tokens draws amounts, minus those in less, in the order of their names.
 func (d *drawer) tokens(ranges map[string]Range, less weir.Tokens) weir.Tokens {
 	var room [8]string
 	names := room[:0]
@@ -105,7 +105,7 @@ func (d *drawer) tokens(ranges map[string]Range, less weir.Tokens) weir.Tokens {
 	return t
 }
 
-// pick returns an index by shares that are summed up.
+// pick draws an index from cumulative shares.
 func pick(sums []float64, rnd *rand.Rand) int {
 	if len(sums) == 1 {
 		return 0

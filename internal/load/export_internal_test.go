@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Through has the target send its requests by rt, for virtual time, in which nobody can wait for a socket.
+// Through makes the target send its requests through rt. Virtual time needs this because a bubble cannot wait for sockets.
 func (t *HTTP) Through(rt http.RoundTripper) { t.client.Transport = rt }
 
-// Draw makes n calls of an open loop, the i-th at when(i).
+// Draw draws the first n calls of an open loop, the i-th at when(i).
 func (p *Plan) Draw(n int, when func(i int) time.Duration, each func(c *Call)) {
 	d := p.drawer()
 	var c Call
@@ -18,8 +18,8 @@ func (p *Plan) Draw(n int, when func(i int) time.Duration, each func(c *Call)) {
 	}
 }
 
-// At is when the n-th call is due.
+// At returns when the n-th call is due.
 func (p *Plan) At(n uint64) time.Duration { return p.schedule.at(n) }
 
-// UsersAt is how many users there are.
+// UsersAt returns the number of users at a time.
 func (p *Plan) UsersAt(t time.Duration) float64 { return p.curve.at(t) }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// HTML writes one run, or two side by side, as a page of its own: nothing is loaded from elsewhere, and nothing runs.
+// HTML renders one run, or two side by side, as a self-contained page without external resources or scripts.
 func HTML(a, b *Report) []byte {
 	w := &page{}
 	title := "weir load: " + a.Scenario
@@ -40,7 +40,7 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentC
 .l0{stroke:#1f6feb}.l1{stroke:#d1242f}.l2{stroke:#8250df}.k0{color:#1f6feb}.k1{color:#d1242f}.k2{color:#8250df}polyline{fill:none;stroke-width:1.6}
 @media(prefers-color-scheme:dark){body{color:#d7dde5;background:#12161c}.bad{color:#ff8a80}}`
 
-// page is HTML that is being written.
+// page is an HTML page under construction.
 type page struct{ b strings.Builder }
 
 func (w *page) raw(text string)  { w.b.WriteString(text) }
@@ -81,9 +81,9 @@ func (w *page) run(r *Report) {
 	}
 	times := []string{"p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}
 	w.table(append([]string{"operation", "calls", "refused", "failed"}, times...), rows)
-	rows = [][]string{append([]string{"service, from when a call began"}, r.Service.cells()...)}
+	rows = [][]string{append([]string{"service time, from the start of a call"}, r.Service.cells()...)}
 	if r.Late != nil {
-		rows = append(rows, append([]string{"begun after it was due"}, r.Late.cells()...))
+		rows = append(rows, append([]string{"lateness: start after due time"}, r.Late.cells()...))
 	}
 	w.table(append([]string{""}, times...), rows)
 	rates, refused, failed := make([]float64, len(r.Windows)), make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
@@ -146,7 +146,7 @@ func (w *page) comparison(c *Comparison) {
 	w.table([]string{"", "A", "B", "change"}, rows)
 }
 
-// chart is lines over the same steps, with what stands below them.
+// chart is a set of lines over the same steps, with labels below them.
 type chart struct {
 	title  string
 	lines  []series

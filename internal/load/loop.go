@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// ticket is a call of an open loop.
+// ticket is one call of an open loop.
 type ticket struct {
 	n   uint64
 	due time.Duration
 }
 
 const (
-	// slumber is by how much the Go runtime may sleep too long: it waits for the network in whole milliseconds.
+	// slumber is how much the Go runtime may oversleep: it waits for the network in whole milliseconds.
 	slumber = 1200 * time.Microsecond
-	// grace is how long after the end a call may still begin that was due before.
+	// grace is how long after the end a call that was due before may still begin.
 	grace = 100 * time.Millisecond
 )
 
-// open hands each call, once it is due, to a caller that is free; there are more of them when none is.
+// open hands each call, once it is due, to a free caller, and starts another caller if none is free.
 func (r *runner) open(ctx context.Context, begun time.Time) {
 	tickets := make(chan ticket)
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func (r *runner) open(ctx context.Context, begun time.Time) {
 		default:
 		}
 		if callers < r.Callers {
-			runtime.Gosched() // one of them may be about to be free
+			runtime.Gosched() // a caller may be about to become free
 			select {
 			case tickets <- t:
 				continue
@@ -72,7 +72,7 @@ func (r *runner) open(ctx context.Context, begun time.Time) {
 	if n < r.schedule.total && ctx.Err() == nil {
 		r.missed = (r.schedule.total - n + step - 1) / step
 	}
-	_ = wait(ctx, r.length-time.Since(begun)) // either way it is over
+	_ = wait(ctx, r.length-time.Since(begun)) // the run is over either way
 }
 
 func (r *runner) caller(ctx context.Context, s *shard, tickets <-chan ticket, begun time.Time) {
@@ -87,11 +87,11 @@ func (r *runner) caller(ctx context.Context, s *shard, tickets <-chan ticket, be
 // pacer waits until calls are due.
 type pacer struct {
 	begun   time.Time
-	now     time.Duration // when it last looked
+	now     time.Duration // when it last read the clock
 	precise bool
 }
 
-// until returns once it is so late. It is false if the context ended first.
+// until waits until due. It returns false if the context ends first.
 func (p *pacer) until(ctx context.Context, due time.Duration) bool {
 	if due <= p.now { // many are due together
 		return ctx.Err() == nil
@@ -115,10 +115,10 @@ func (p *pacer) until(ctx context.Context, due time.Duration) bool {
 	}
 }
 
-// idle is how often somebody who is not to ask yet, or any more, looks again.
+// idle is how often a user beyond the current number checks again.
 const idle = 100 * time.Millisecond
 
-// closed has users ask who each wait for an answer.
+// closed runs users that each wait for an answer before the next call.
 func (r *runner) closed(ctx context.Context, begun time.Time) {
 	var wg sync.WaitGroup
 	for u := r.options.Part; u < r.most(); u += r.options.Parts {
@@ -132,7 +132,7 @@ func (r *runner) user(ctx context.Context, u int, begun time.Time) {
 	d := r.drawer()
 	d.pcg.Seed(r.Seed, streamUser|uint64(u))
 	calls := context.WithoutCancel(ctx)
-	pause := time.Duration(d.rnd.Float64() * float64(r.Scenario.Wait.wait(d.rnd))) // they do not begin together
+	pause := time.Duration(d.rnd.Float64() * float64(r.Scenario.Wait.wait(d.rnd))) // so that users do not start together
 	var c Call
 	for {
 		left := r.length - time.Since(begun)

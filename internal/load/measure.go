@@ -12,10 +12,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Meter measures what decisions cost a store in this process.
+// Meter counts the calls that decisions make to a store in this process.
 type Meter struct{ calls, reads atomic.Uint64 }
 
-// Observer is to be the limiter's.
+// Observer returns the observer to install in the limiter.
 func (m *Meter) Observer() *weir.Observer {
 	return &weir.Observer{Called: func(_ context.Context, e weir.CalledEvent) {
 		if n := m.of(e.Op); n != nil {
@@ -34,7 +34,7 @@ func (m *Meter) of(op string) *atomic.Uint64 {
 	return nil
 }
 
-// Measures returns how many calls there were, and the totals that the store knows.
+// Measures returns the number of calls, and the totals that the store reports.
 func (m *Meter) Measures(st store.Store) map[string]float64 {
 	all := map[string]float64{"calls": float64(m.calls.Load()), "reads": float64(m.reads.Load())}
 	if measured, ok := st.(store.Measured); ok {
@@ -47,9 +47,8 @@ func (m *Meter) Measures(st store.Store) map[string]float64 {
 	return priced(all)
 }
 
-// priced adds the write units of a table: an item of a bucket is below a kilobyte, and a write whose condition does not
-// hold costs as much as one that is applied. Its calls are those writes, which callers share, and none where a refusal is
-// remembered.
+// priced adds the write units of a table: a bucket's item is smaller than a kilobyte, and a write whose condition fails costs
+// as much as one that is applied. calls then counts these writes: takes share them, and a remembered refusal makes none.
 func priced(all map[string]float64) map[string]float64 {
 	if applied, ok := all["writes_applied"]; ok {
 		all["wcu"] = applied + all["writes_denied"]
@@ -58,8 +57,8 @@ func priced(all map[string]float64) map[string]float64 {
 	return all
 }
 
-// Measures reads the totals of the server's store from its metrics; nil if it does not tell. They are those of all who ask
-// the server, not of this run alone.
+// Measures reads the totals of the server's store from its metrics; nil if it does not report them. They include all
+// clients of the server, not only this run.
 func (t *HTTP) Measures() map[string]float64 {
 	code, text, err := t.send(context.Background(), http.MethodGet, "/metrics", "", nil)
 	if err != nil || code != http.StatusOK {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Settings change what a scenario says, where they are set.
+// Settings override the scenario where they are set.
 type Settings struct {
 	Loop    Loop    `json:"loop,omitempty"`
 	Rate    float64 `json:"rate,omitempty"`
 	Users   int     `json:"users,omitempty"`
-	Shape   string  `json:"shape,omitempty"` // none: no shape
+	Shape   string  `json:"shape,omitempty"` // "none": no shape
 	For     Span    `json:"for,omitempty"`
 	WarmUp  *Span   `json:"warm_up,omitempty"`
 	Wait    *Range  `json:"wait,omitempty"`
@@ -21,29 +21,29 @@ type Settings struct {
 	Callers int     `json:"callers,omitempty"`
 }
 
-// Plan is a scenario that can be run.
+// Plan is a scenario ready to run.
 type Plan struct {
-	Scenario Scenario // with the settings
+	Scenario Scenario // with the settings applied
 	Seed     uint64
-	Callers  int // calls that may be under way at once in an open loop
+	Callers  int // most calls in flight at once in an open loop
 
 	curve    curve
 	schedule *schedule
 	groups   []group
-	shares   []float64 // summed up, to 1
+	shares   []float64 // cumulative, up to 1
 	weights  []float64
 	spikes   []spike
 	kinds    []Kind
-	fixed    []map[string]int64 // tokens of kinds that never differ
+	fixed    []map[string]int64 // tokens of kinds whose amounts never differ
 }
 
-// group is a group whose ids are made.
+// group is a group with its ids.
 type group struct {
 	*Group
 	ids []string
 }
 
-// spike is a time in which one group makes all calls.
+// spike is a period in which one group makes all calls.
 type spike struct {
 	from, to time.Duration
 	group    int
@@ -75,7 +75,7 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 		s.Bursts = nil
 	}
 	if set.Rate > 0 && s.Loop == Closed {
-		return nil, errors.New("a rate is of an open loop: add --loop open, or say how many users there are")
+		return nil, errors.New("a rate needs an open loop: add --loop open, or set the number of users instead")
 	}
 	if err := s.check(); err != nil {
 		return nil, err
@@ -92,20 +92,20 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 	if s.Loop == Open {
 		if s.Rate == 0 && s.Bursts == nil {
 			if s.Wait.mean() <= 0 {
-				return nil, errors.New("an open loop needs a rate, as its users do not wait")
+				return nil, errors.New("an open loop needs a rate if its users do not wait between calls: add --rate")
 			}
 			s.Rate = users / s.Wait.mean()
 		}
 		p.schedule = scheduleOf(p.curve, s.Rate/users, s.Bursts, length)
 		if p.schedule.total == 0 {
-			return nil, fmt.Errorf("no call is due within %v: ask for longer with --for", length)
+			return nil, fmt.Errorf("no call is due within %v: raise --for", length)
 		}
 	}
 	p.draws()
 	return p, nil
 }
 
-// draws prepares what calls are drawn from.
+// draws prepares the data from which calls are drawn.
 func (p *Plan) draws() {
 	s := &p.Scenario
 	p.kinds = s.Calls
@@ -144,7 +144,7 @@ func (p *Plan) draws() {
 	}
 }
 
-// most is how many users there ever are.
+// most is the largest number of users at any time.
 func (p *Plan) most() int {
 	most := 0.0
 	for i := range p.curve {
@@ -153,7 +153,7 @@ func (p *Plan) most() int {
 	return max(1, int(most))
 }
 
-// fixedOf returns tokens none of which is drawn, else nil.
+// fixedOf returns the tokens if none of them is drawn, otherwise nil.
 func fixedOf(ranges map[string]Range) map[string]int64 {
 	tokens := make(map[string]int64, len(ranges))
 	for name, r := range ranges {
@@ -165,7 +165,7 @@ func fixedOf(ranges map[string]Range) map[string]int64 {
 	return tokens
 }
 
-// spikesOf draws when spikes are.
+// spikesOf draws the times of spikes.
 func spikesOf(s *Spikes, group int, seed uint64, length time.Duration) (all []spike) {
 	rnd := rand.New(rand.NewPCG(seed, 0x5b1ce<<8|uint64(group)))
 	for at := time.Duration(0); ; {
@@ -178,7 +178,7 @@ func spikesOf(s *Spikes, group int, seed uint64, length time.Duration) (all []sp
 	}
 }
 
-// Calls is how many calls are due in an open loop; 0: it is a closed one.
+// Calls is how many calls are due in an open loop; 0 for a closed loop.
 func (p *Plan) Calls() uint64 {
 	if p.schedule == nil {
 		return 0

@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// served is a server over a limiter in memory.
+// served returns a limiter in memory and a server over it.
 func served(t *testing.T) (*weir.Limiter, http.Handler) {
 	t.Helper()
 	lim, _ := limiter(t, new(load.Meter))
@@ -31,7 +31,7 @@ func served(t *testing.T) (*weir.Limiter, http.Handler) {
 	return lim, s.Handler()
 }
 
-// kinds has one of each operation, a refusal now and then, and a parent.
+// kinds contains each operation, occasional refusals, and a parent.
 const kinds = `
 users: 10
 wait: 0.1s
@@ -56,7 +56,7 @@ func kindsPlan(t *testing.T, length time.Duration) (*load.Plan, *load.Scenario, 
 func wantKinds(t *testing.T, r *load.Report) {
 	t.Helper()
 	near(t, "calls", float64(r.Calls), 1000, 0)
-	near(t, "admitted", 800-float64(r.Refused), 300+50-1, 1) // the parent's burst and what it got meanwhile
+	near(t, "admitted", 800-float64(r.Refused), 300+50-1, 1) // the parent's burst and its refill during the run
 	if r.Failed != 0 || len(r.Ops) != 3 || r.Ops[1].Op != load.Adjust || r.Ops[1].Calls < 300 || r.Ops[1].Calls > 350 {
 		t.Errorf("%+v", r)
 	}
@@ -78,7 +78,7 @@ func TestHTTP(t *testing.T) {
 		if _, err := lim.NamespaceByName(t.Context(), "scratch"); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("after the end: %v", err)
 		}
-		// Now nobody has limits: every call says so.
+		// In this namespace no limits apply, and every call says so.
 		r := run(t, p, target.In("scratch"))
 		if r.Failed != r.Calls || !strings.Contains(strings.Join(keys(r.Errors), " "), "404 Not Found: namespace") {
 			t.Errorf("%+v", r)
@@ -126,7 +126,7 @@ func TestGRPC(t *testing.T) {
 	})
 }
 
-// worker serves a part of runs over a limiter.
+// worker serves parts of runs over a limiter.
 func worker(t *testing.T, lim *weir.Limiter) *httptest.Server {
 	t.Helper()
 	w := &load.Worker{Token: "secret", Open: func(ns string) (load.Target, func() map[string]float64, func() error, error) {
@@ -137,7 +137,7 @@ func worker(t *testing.T, lim *weir.Limiter) *httptest.Server {
 	return s
 }
 
-// Two workers do together what one does alone.
+// Two workers together do what one does alone.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	lim, _ := limiter(t, new(load.Meter))
@@ -159,7 +159,7 @@ func TestFleet(t *testing.T) {
 	}
 
 	f.Token = "other"
-	if _, err := f.Run(t.Context(), p, sc, set, "scratch", nil); err == nil || !strings.Contains(err.Error(), "401 Unauthorized: the token is not") {
+	if _, err := f.Run(t.Context(), p, sc, set, "scratch", nil); err == nil || !strings.Contains(err.Error(), "401 Unauthorized: wrong token") {
 		t.Errorf("another token: %v", err)
 	}
 	f.Token = "secret"
@@ -167,7 +167,7 @@ func TestFleet(t *testing.T) {
 	if _, err := none.Run(t.Context(), p, sc, set, "scratch", nil); err == nil || !strings.Contains(err.Error(), "worker 127.0.0.1:1: ") {
 		t.Errorf("nobody there: %v", err)
 	}
-	// One that cannot begin ends the others, long before their time.
+	// A worker that cannot start ends the others, long before their time.
 	broken := httptest.NewServer(&load.Worker{Token: "secret", Open: func(string) (load.Target, func() map[string]float64, func() error, error) {
 		return nil, nil, nil, errors.New("out of order")
 	}})
@@ -181,13 +181,13 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// A worker that tells something else than what it was asked for is not believed.
+// A worker that reports on something other than what it was asked for is not believed.
 func TestFleetChecks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
-		`{"tally":{},"done":true}`: "the tally is not of this run",
-		`{"tally":{"late":"no"}}`:  "it broke off: read a histogram",
-		``:                         "it broke off: EOF",
+		`{"tally":{},"done":true}`: "the tally belongs to another run",
+		`{"tally":{"late":"no"}}`:  "the response broke off: read a histogram",
+		``:                         "the response broke off: EOF",
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/v1/ready" {
@@ -236,7 +236,7 @@ func TestWorkerRefuses(t *testing.T) {
 			t.Errorf("%s: %s", body, rec.Body)
 		}
 	}
-	// Nobody has a token that is none.
+	// A worker without a token accepts no token.
 	rec := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/ready", http.NoBody)
 	r.Header.Set("Authorization", "Bearer ")
@@ -246,7 +246,7 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 }
 
-// What a server tells in its metrics of its store. The calls of a table are its writes, which callers share.
+// The measures of the store that a server's metrics contain. Calls to a table are its writes, which callers share.
 func TestMeasuresOfServer(t *testing.T) {
 	t.Parallel()
 	writes := `# HELP weir_store_writes_applied_total x

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Report is what a run has found.
+// Report is the result of a run.
 type Report struct {
 	Scenario string    `json:"scenario"`
 	Target   string    `json:"target"`
@@ -19,33 +19,33 @@ type Report struct {
 	Seed     uint64    `json:"seed"`
 	Users    int       `json:"users"` // at most
 	Workers  int       `json:"workers,omitempty"`
-	Seconds  float64   `json:"seconds"` // that were planned, without the warm-up
+	Seconds  float64   `json:"seconds"` // as planned, without the warm-up
 	Elapsed  float64   `json:"elapsed_seconds"`
 
 	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
-	Calls   uint64  `json:"calls"`               // adjustments left out
+	Calls   uint64  `json:"calls"`               // without adjustments
 	Rate    float64 `json:"calls_per_second"`
 	Refused uint64  `json:"refused"`
 	Failed  uint64  `json:"failed"`
-	Missed  uint64  `json:"missed,omitempty"` // due and never begun
+	Missed  uint64  `json:"missed,omitempty"` // due but never begun
 
-	// Overloaded says that the runner could not keep its schedule, and Why.
+	// Overloaded reports that the runner could not keep its schedule, and Why says why.
 	Overloaded bool   `json:"overloaded"`
 	Why        string `json:"why,omitempty"`
-	Late       *Times `json:"late_ms,omitempty"` // by how much calls began after they were due
-	Service    Times  `json:"service_ms"`        // from when calls began
+	Late       *Times `json:"late_ms,omitempty"` // how long after they were due calls began
+	Service    Times  `json:"service_ms"`        // counted from the beginning of a call
 
 	Ops       []OpReport        `json:"ops"`
 	Groups    []Part            `json:"entities"`
 	Resources []Part            `json:"resources"`
-	Store     map[string]Metric `json:"store,omitempty"` // what it measures
+	Store     map[string]Metric `json:"store,omitempty"` // its measures
 	Errors    map[string]uint64 `json:"errors,omitempty"`
 
 	Width   float64    `json:"interval_seconds"`
 	Windows []Interval `json:"intervals"`
 }
 
-// Times are of milliseconds.
+// Times are percentiles in milliseconds.
 type Times struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
@@ -54,7 +54,8 @@ type Times struct {
 	Max  float64 `json:"max"`
 }
 
-// OpReport is what came of one operation: latency from when a call was due, of an adjustment from when it began.
+// OpReport is the result of one operation. Its latency counts from when a call was due, or for an adjustment from when
+// it began.
 type OpReport struct {
 	Op Op `json:"op"`
 	Counts
@@ -63,19 +64,19 @@ type OpReport struct {
 	Curve []Point `json:"curve"`
 }
 
-// Point is that a percentile of the calls took at most so many milliseconds.
+// Point means that a percentile of the calls took at most so many milliseconds.
 type Point struct {
 	Percentile float64 `json:"percentile"`
 	Ms         float64 `json:"ms"`
 }
 
-// Part is the counts of something that has a name.
+// Part is the counts of a named part of the calls.
 type Part struct {
 	Name string `json:"name"`
 	Counts
 }
 
-// Metric is by how much a total of the store grew, and that by decisions.
+// Metric is the growth of one of the store's totals, and that growth per decision.
 type Metric struct {
 	Total float64 `json:"total"`
 	Each  float64 `json:"per_decision"`
@@ -88,10 +89,10 @@ type Interval struct {
 	P99 float64 `json:"p99_ms"`
 }
 
-// percentiles of a curve.
+// percentiles are the percentiles of a curve.
 var percentiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100}
 
-// Report makes sense of a tally.
+// Report evaluates a tally.
 func (p *Plan) Report(t *Tally) *Report {
 	s := &p.Scenario
 	r := &Report{
@@ -150,7 +151,7 @@ const (
 	tenth     = 0.1
 )
 
-// judge finds out whether the schedule was kept: its lateness is a part of the latencies.
+// judge decides whether the schedule was kept: lateness of the runner is part of the latencies.
 func (r *Report) judge(p *Plan, t *Tally) {
 	late := t.Late.at(99)
 	counts := float64(late) > tenth*float64(max(t.Ops[Acquire].Response.at(99), t.Ops[Available].Response.at(99)))
@@ -158,9 +159,9 @@ func (r *Report) judge(p *Plan, t *Tally) {
 	case t.Capped && (r.Missed > 0 || late > tolerable):
 		r.Why = fmt.Sprintf("all %d callers were waiting for answers", p.Callers)
 	case r.Missed > 0:
-		r.Why = fmt.Sprintf("%d calls that were due were never begun", r.Missed)
+		r.Why = fmt.Sprintf("%d calls were due but never began", r.Missed)
 	case late > tolerable && counts:
-		r.Why = fmt.Sprintf("1 %% of the calls began %.1f ms late or more", millis(late))
+		r.Why = fmt.Sprintf("1 %% of the calls began at least %.1f ms late", millis(late))
 	default:
 		return
 	}
@@ -174,12 +175,12 @@ func timesOf(h histogram) Times {
 	return Times{millis(h.at(50)), millis(h.at(90)), millis(h.at(99)), millis(h.at(99.9)), millis(h.at(100))}
 }
 
-// millis has four digits behind the point: a tenth of a microsecond.
+// millis converts to milliseconds, rounded to four decimals: a tenth of a microsecond.
 func millis(d time.Duration) float64 {
 	return math.Round(float64(d)/100) / 1e4
 }
 
-// ReadReport reads one that was saved.
+// ReadReport reads a saved report.
 func ReadReport(file string) (*Report, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -187,7 +188,7 @@ func ReadReport(file string) (*Report, error) {
 	}
 	r := &Report{}
 	if err = json.Unmarshal(text, r); err == nil && (r.Scenario == "" || r.Seconds <= 0) {
-		err = errors.New("it is not a report of weir load run --save")
+		err = errors.New("the file is not a report from weir load run --save")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the report %s: %w", file, err)
@@ -195,26 +196,26 @@ func ReadReport(file string) (*Report, error) {
 	return r, nil
 }
 
-// Change is a figure of two runs.
+// Change is one figure of two runs.
 type Change struct {
 	What string  `json:"what"`
 	Unit string  `json:"unit,omitempty"`
 	A    float64 `json:"a"`
 	B    float64 `json:"b"`
-	// Percent is by how much B is more than A; 0 if A is 0.
+	// Percent is how much larger B is than A; 0 if A is 0.
 	Percent float64 `json:"percent"`
 }
 
-// Comparison is two runs side by side.
+// Comparison is a comparison of two runs.
 type Comparison struct {
 	A       *Report  `json:"-"`
 	B       *Report  `json:"-"`
 	Changes []Change `json:"changes"`
-	// Unlike says in what the runs differ, so that their figures may not be comparable.
+	// Unlike lists how the runs differ, which may make their figures incomparable.
 	Unlike []string `json:"unlike"`
 }
 
-// Compare puts two runs side by side.
+// Compare compares two runs.
 func Compare(a, b *Report) *Comparison {
 	c := &Comparison{A: a, B: b, Unlike: []string{}}
 	unlike := func(what string, a, b any) {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Options say how a plan is run.
+// Options determine how a plan is run.
 type Options struct {
-	// Part of Parts, from 0: of a run that several do together. Both 0: the whole.
+	// Part of Parts, counted from 0, for a run that several workers share. Both 0: the whole run.
 	Part, Parts int
-	// Begin is when the first call is due, after the warm-up. The zero time: as soon as that is over.
+	// Begin is when the first call is due, after the warm-up. The zero time means as soon as the warm-up is over.
 	Begin time.Time
-	// Precise has the runner watch the clock in the last millisecond before a call is due, in which the Go runtime sleeps
-	// too long: it takes up to one processor. It is not for virtual time.
+	// Precise makes the runner poll the clock in the last millisecond before a call is due, because the Go runtime
+	// oversleeps. This takes up to one processor. Do not use it with virtual time.
 	Precise bool
-	// Measures returns totals of the store, how much of which grows while it runs is told; nil: nothing is.
+	// Measures returns totals of the store, whose growth during the run is reported; nil: nothing is reported.
 	Measures func() map[string]float64
-	// Progress is told every Every what there is so far; nil: nobody is.
+	// Progress receives the counts so far, once every Every; may be nil.
 	Progress func(t *Tally)
 	Every    time.Duration
 }
 
-// Run asks the target. When the context ends the run does, with what was counted and no error; a call that is under way
-// is waited for. An error says that it could not run.
+// Run performs the calls. If the context ends, the run ends, with what was counted and without an error; calls in
+// flight are completed first. An error means that it could not run.
 func Run(ctx context.Context, p *Plan, target Target, o Options) (*Tally, error) {
 	if o.Parts == 0 {
 		o.Parts = 1
@@ -32,13 +32,13 @@ func Run(ctx context.Context, p *Plan, target Target, o Options) (*Tally, error)
 	if o.Part < 0 || o.Part >= o.Parts {
 		return nil, fmt.Errorf("part %d of %d", o.Part, o.Parts)
 	}
-	r := p.runner(target, o, time.Duration(p.Scenario.For)) // before it is time: it takes milliseconds
+	r := p.runner(target, o, time.Duration(p.Scenario.For)) // before Begin: it takes milliseconds
 	if p.Scenario.WarmUp > 0 {
 		p.warmUp(target, o).all(ctx)
 	}
 	before := measured(o.Measures)
 	if err := wait(ctx, time.Until(o.Begin)); err != nil {
-		return nil, fmt.Errorf("interrupted in the warm-up: %w", err)
+		return nil, fmt.Errorf("interrupted during the warm-up: %w", err)
 	}
 	stop := r.tell(before)
 	begun := r.all(ctx)
@@ -58,7 +58,7 @@ func measured(f func() map[string]float64) map[string]float64 {
 	return f()
 }
 
-// warmUp returns a runner of evenly many users, whose calls are others, and nobody counts.
+// warmUp returns a runner with a constant number of users. Its calls differ from the run's and are not counted.
 func (p *Plan) warmUp(target Target, o Options) *runner {
 	w := *p
 	length := time.Duration(p.Scenario.WarmUp)
@@ -84,11 +84,11 @@ type runner struct {
 	length  time.Duration
 
 	shards []*shard
-	missed uint64 // once it is over
+	missed uint64 // set at the end
 	capped bool
 }
 
-// maxShards is over how many tallies callers are divided, so that they need not wait for each other.
+// maxShards is the number of tallies over which callers are divided, so that they need not wait for each other.
 const maxShards = 8
 
 func (p *Plan) runner(target Target, o Options, length time.Duration) *runner {
@@ -118,7 +118,7 @@ func (r *runner) all(ctx context.Context) time.Time {
 	return begun
 }
 
-// tally merges what the shards have.
+// tally merges the shards' tallies.
 func (r *runner) tally() *Tally {
 	t := r.newTally()
 	for _, s := range r.shards {
@@ -156,7 +156,7 @@ func (r *runner) tell(before map[string]float64) (stop func()) {
 	return func() { close(end); wg.Wait() }
 }
 
-// tallySoFar is tally while it runs: what is only known at the end is left out.
+// tallySoFar is tally during a run: it leaves out what is known only at the end.
 func (r *runner) tallySoFar() *Tally {
 	t := (&runner{Plan: r.Plan, shards: r.shards}).tally()
 	r.shards[0].mu.Lock()
@@ -165,7 +165,7 @@ func (r *runner) tallySoFar() *Tally {
 	return t
 }
 
-// shard is a tally that some of the callers share.
+// shard is a tally shared by some of the callers.
 type shard struct {
 	mu    sync.Mutex
 	begun time.Time
@@ -173,7 +173,7 @@ type shard struct {
 	t     *Tally
 }
 
-// outcome is what became of a call.
+// outcome is the result of a call.
 type outcome struct {
 	op                Op
 	due, began, ended time.Time
@@ -218,7 +218,7 @@ func (s *shard) add(c *Call, o *outcome) {
 	w.Response.record(response)
 }
 
-// call makes a call that was due, and what follows it.
+// call makes a call that was due, and the adjustment that follows it.
 func (r *runner) call(ctx context.Context, s *shard, c *Call, due time.Time) {
 	o := outcome{op: c.Op, due: due, began: time.Now()}
 	var held Held
@@ -248,7 +248,7 @@ func changes(tokens map[string]int64) bool {
 	return false
 }
 
-// wait sleeps, unless the context ends first.
+// wait sleeps for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/internal/load"
 )
 
-// stalls answers nobody from the fifth second to the sixth, and everybody else at once.
+// stalls answers no call from the fifth second to the sixth, and all others at once.
 func stalls(begun time.Time) *fake {
 	return &fake{acquire: func(*load.Call) (load.Held, error) {
 		if d := time.Since(begun); d >= 5*time.Second && d < 6*time.Second {
@@ -32,8 +32,8 @@ func run(t *testing.T, p *load.Plan, target load.Target) *load.Report {
 	return p.Report(tally)
 }
 
-// A target that stalls for a second of ten keeps a tenth of the calls waiting, half a second in the mean. One caller that
-// waits for its answer would have measured one slow call; here they all count.
+// A target that stalls for one second in ten delays a tenth of the calls, by half a second on average. A single caller
+// that waits for each answer would measure one slow call; here all of them count.
 func TestNoCoordinatedOmission(t *testing.T) {
 	t.Parallel()
 	none := load.Span(0)
@@ -66,7 +66,7 @@ func TestNoCoordinatedOmission(t *testing.T) {
 	})
 }
 
-// A target that cannot keep up is not waited for beyond the end: what was never begun is told.
+// The runner does not wait past the end for a target that cannot keep up: it reports the calls that were never begun.
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	})
 }
 
-// An interrupt ends the run with what there is; what is under way is waited for.
+// An interrupt ends the run with the results so far, after waiting for the calls under way.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, loop := range []load.Loop{load.Open, load.Closed} {
@@ -125,7 +125,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// The shapes of llm-production, as long as they are and in a hundredth of the time.
+// The shapes of llm-production, at full length and compressed to a hundredth of the time.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	for _, scale := range []time.Duration{1, 100} {
@@ -144,7 +144,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Due times never go back, none is after the end, and there are as many as the area under the shape says.
+// Due times never go back, none is past the end, and their number matches the area under the shape.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -163,7 +163,7 @@ func TestSchedule(t *testing.T) {
 		last, sum := time.Duration(0), 0.0
 		const step = 10 * time.Millisecond
 		for at := step / 2; at < total; at += step {
-			sum += p.UsersAt(at) * step.Seconds() * 10 // each calls ten times a second
+			sum += p.UsersAt(at) * step.Seconds() * 10 // each user calls ten times a second
 		}
 		if math.Abs(sum-float64(p.Calls())) > 2+sum/1000 {
 			rt.Fatalf("%d calls, the area is %.1f", p.Calls(), sum)

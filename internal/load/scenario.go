@@ -21,32 +21,33 @@ var files embed.FS
 // Loop is how callers are driven.
 type Loop string
 
-// Open has calls due at times of their own, whatever is answered; in Closed each user waits for an answer first.
+// In an Open loop, calls are due at times that do not depend on the answers; in a Closed loop, each user waits for an
+// answer first.
 const (
 	Open   Loop = "open"
 	Closed Loop = "closed"
 )
 
-// Scenario is who asks for what, how often, under which limits.
+// Scenario describes which entities request what, how often, and under which limits.
 type Scenario struct {
 	Name  string `yaml:"-" json:"name"`
 	About string `yaml:"about" json:"about"`
 	Loop  Loop   `yaml:"loop" json:"loop"`
-	// Users ask, each waiting for Wait between its calls; in an open loop they say how often calls are due.
+	// Users make the calls, each pausing for Wait between calls; in an open loop they determine how often calls are due.
 	Users int   `yaml:"users" json:"users"`
 	Wait  Range `yaml:"wait" json:"wait"`
-	// Rate is how many calls a second are due in an open loop. Defaults to Users by the mean of Wait.
+	// Rate is how many calls per second are due in an open loop. Defaults to Users divided by the mean of Wait.
 	Rate float64 `yaml:"rate" json:"rate,omitempty"`
-	// For is how long a run takes, and WarmUp how long it asks before anything counts.
+	// For is the length of a run, and WarmUp the length of the uncounted calls before it.
 	For    Span `yaml:"for" json:"for"`
 	WarmUp Span `yaml:"warm_up" json:"warm_up"`
-	// Shape is the one of Shapes that is followed; "": none, the users are always as many.
+	// Shape names the shape in Shapes to follow; "": none, the number of users is constant.
 	Shape  string             `yaml:"shape" json:"shape,omitempty"`
 	Shapes map[string][]Stage `yaml:"shapes" json:"shapes,omitempty"`
-	// Bursts has calls due together, instead of evenly.
+	// Bursts makes calls due together instead of evenly.
 	Bursts    *Bursts  `yaml:"bursts" json:"bursts,omitempty"`
 	Entities  []Group  `yaml:"entities" json:"entities"`
-	Resources []string `yaml:"resources" json:"resources"` // each as often as any other
+	Resources []string `yaml:"resources" json:"resources"` // all equally often
 	Calls     []Kind   `yaml:"calls" json:"calls"`
 	// Limits is a manifest without a namespace.
 	Limits map[string]any `yaml:"limits" json:"limits"`
@@ -54,36 +55,36 @@ type Scenario struct {
 	text []byte
 }
 
-// Stage has users come and go, Spawn a second, until there are as many.
+// Stage adds or removes users, Spawn per second, until there are Users of them.
 type Stage struct {
 	For   Span    `yaml:"for" json:"for"`
 	Users int     `yaml:"users" json:"users"`
 	Spawn float64 `yaml:"spawn" json:"spawn"`
 }
 
-// Bursts are Calls at once, in the middle of Every so much time.
+// Bursts are Calls due at once, in the middle of each period of length Every.
 type Bursts struct {
 	Every Span `yaml:"every" json:"every"`
 	Calls int  `yaml:"calls" json:"calls"`
 }
 
-// Group is entities of whom a share of the calls is.
+// Group is a group of entities that makes a share of the calls.
 type Group struct {
 	Name string `yaml:"name" json:"name"`
-	// ID of the entity, or of Count entities: then it has one %d, or %05d and the like.
+	// ID is the id of the entity. For Count entities it contains one %d, or a verb such as %05d.
 	ID    string `yaml:"id" json:"id"`
 	Count int    `yaml:"count" json:"count,omitempty"`
-	// Pick says which of them: "" evenly, own the caller's, of whom there are as many as users, zipf the first ones more.
+	// Pick selects among them: "" evenly, own the caller's own (as many entities as users), zipf the first ones more often.
 	Pick     string  `yaml:"pick" json:"pick,omitempty"`
 	Exponent float64 `yaml:"exponent" json:"exponent,omitempty"` // of zipf, above 1
-	Share    float64 `yaml:"share" json:"share"`                 // by that of all groups
-	// Spikes, while one lasts, give the group all calls.
+	Share    float64 `yaml:"share" json:"share"`                 // relative to the shares of all groups
+	// Spikes, while one lasts, give all calls to the group.
 	Spikes *Spikes `yaml:"spikes" json:"spikes,omitempty"`
-	// Parent is an entity that is charged with each of these.
+	// Parent is an entity that is also charged for each of these.
 	Parent string `yaml:"parent" json:"parent,omitempty"`
 }
 
-// Spikes begin at random times, so many a minute outside of one, whatever the rate of calls.
+// Spikes begin at random times, on average PerMinute in each minute without a spike, whatever the rate of calls.
 type Spikes struct {
 	PerMinute float64 `yaml:"per_minute" json:"per_minute"`
 	For       Span    `yaml:"for" json:"for"`
@@ -93,16 +94,16 @@ type Spikes struct {
 type Kind struct {
 	Name   string           `yaml:"name" json:"name"`
 	Op     Op               `yaml:"op" json:"op"`
-	Weight int              `yaml:"weight" json:"weight"` // by that of all kinds
+	Weight int              `yaml:"weight" json:"weight"` // relative to the weights of all kinds
 	Tokens map[string]Range `yaml:"tokens" json:"tokens,omitempty"`
-	// Adjust is what a call turns out to have cost: what was admitted is adjusted to it.
+	// Adjust is what a call turns out to have cost: an admitted call is adjusted to it.
 	Adjust map[string]Range `yaml:"adjust" json:"adjust,omitempty"`
 }
 
 // Op is an operation of a target.
 type Op string
 
-// The operations. An adjustment follows an acquire that was admitted.
+// Operations. An adjustment follows an acquire that was admitted.
 const (
 	Acquire   Op = "acquire"
 	Adjust    Op = "adjust"
@@ -111,16 +112,16 @@ const (
 
 var ops = []Op{Acquire, Adjust, Available}
 
-// Named returns a scenario that comes with the package.
+// Named returns a built-in scenario.
 func Named(name string) (*Scenario, error) {
 	text, err := files.ReadFile("scenarios/" + name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) || err != nil {
-		return nil, fmt.Errorf("scenario %q is not known: there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("unknown scenario %q: the built-in scenarios are %s", name, strings.Join(Names(), ", "))
 	}
 	return Decode(name, text)
 }
 
-// Names lists the scenarios that come with the package.
+// Names lists the built-in scenarios.
 func Names() (names []string) {
 	entries, _ := files.ReadDir("scenarios")
 	for _, e := range entries {
@@ -129,14 +130,14 @@ func Names() (names []string) {
 	return names
 }
 
-// Decode reads a scenario and checks it. A field that is not known is an error.
+// Decode decodes a scenario and checks it. An unknown field is an error.
 func Decode(name string, text []byte) (*Scenario, error) {
 	s := &Scenario{Name: name, Loop: Open, For: Span(time.Minute), WarmUp: Span(5 * time.Second), text: text}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it is empty")
+			err = errors.New("the file is empty")
 		}
 		return nil, fmt.Errorf("scenario %s: %w", name, err)
 	}
@@ -146,7 +147,7 @@ func Decode(name string, text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// Text returns the scenario as it was written.
+// Text returns the scenario's source text.
 func (s *Scenario) Text() []byte { return s.text }
 
 const (
@@ -164,24 +165,24 @@ func (s *Scenario) check() error {
 		wrong("users must be from 1 to %d", maxUsers)
 	}
 	if s.For <= 0 || s.WarmUp < 0 {
-		wrong("for must be more than 0, and warm_up not less")
+		wrong("for must be above 0, and warm_up must not be negative")
 	}
 	if !(s.Rate >= 0 && s.Rate <= 10e6) {
 		wrong("rate must be from 0 to 10 million")
 	}
 	if _, ok := s.Shapes[s.Shape]; s.Shape != "" && !ok {
-		wrong("shape %q is none of its shapes", s.Shape)
+		wrong("shape %q is not defined under shapes", s.Shape)
 	}
 	for name, stages := range s.Shapes {
 		if !slices.ContainsFunc(stages, func(st Stage) bool { return st.Users > 0 }) ||
 			slices.ContainsFunc(stages, func(st Stage) bool {
 				return st.For <= 0 || st.Users < 0 || st.Users > maxUsers || !(st.Spawn > 0)
 			}) {
-			wrong("shape %s: each stage needs for, users and spawn, one of them at least some users", name)
+			wrong("shape %s: each stage needs for, users and spawn, and at least one stage needs users above 0", name)
 		}
 	}
 	if b := s.Bursts; b != nil && (b.Every <= 0 || b.Calls < 1 || b.Calls > maxCount || s.Loop != Open || s.Shape != "") {
-		wrong("bursts need every and calls, in an open loop without a shape")
+		wrong("bursts need every and calls, and an open loop without a shape")
 	}
 	for i := range s.Entities {
 		errs = append(errs, s.Entities[i].check())
@@ -201,15 +202,15 @@ func (g *Group) check() error {
 	case g.Name == "" || g.ID == "":
 		return errors.New("entities: each group needs a name and an id")
 	case g.Pick != "" && g.Pick != "own" && g.Pick != "zipf":
-		return fmt.Errorf("entities %s: pick %q is none of own, zipf; leave it out for evenly", g.Name, g.Pick)
+		return fmt.Errorf("entities %s: pick %q is neither own nor zipf: leave it out to pick evenly", g.Name, g.Pick)
 	case g.Pick == "zipf" && !(g.Exponent > 1):
 		return fmt.Errorf("entities %s: exponent must be above 1", g.Name)
 	case g.Pick == "own" && g.Count != 0:
-		return fmt.Errorf("entities %s: with pick own there are as many as users: leave count out", g.Name)
+		return fmt.Errorf("entities %s: pick own makes one entity per user: leave out count", g.Name)
 	case g.Count < 0 || g.Count > maxCount:
 		return fmt.Errorf("entities %s: count must be at most %d", g.Name, maxCount)
 	case (g.many() && (verbs != 1 || strings.Contains(fmt.Sprintf(g.ID, 1), "%!"))) || !g.many() && verbs != 0:
-		return fmt.Errorf("entities %s: the id of many entities has one %%d, that of one has none", g.Name)
+		return fmt.Errorf("entities %s: the id must contain one %%d for several entities, and none for a single one", g.Name)
 	case !(g.Share > 0):
 		return fmt.Errorf("entities %s: share must be above 0", g.Name)
 	case g.Spikes != nil && (!(g.Spikes.PerMinute > 0) || g.Spikes.For <= 0):
@@ -227,7 +228,7 @@ func (k *Kind) check() error {
 	case k.Name == "" || k.Weight < 1:
 		return errors.New("calls: each needs a name, and a weight of at least 1")
 	case k.Op == Available && len(k.Tokens)+len(k.Adjust) > 0, k.Op == Acquire && len(k.Tokens) == 0:
-		return fmt.Errorf("call %s: an acquire names tokens, available does not", k.Name)
+		return fmt.Errorf("call %s: op acquire needs tokens, op available takes none", k.Name)
 	}
 	for _, ranges := range []map[string]Range{k.Tokens, k.Adjust} {
 		for name, r := range ranges {
@@ -238,7 +239,7 @@ func (k *Kind) check() error {
 	}
 	for name := range k.Adjust {
 		if _, ok := k.Tokens[name]; !ok {
-			return fmt.Errorf("call %s: adjusts %s, for which it does not ask", k.Name, name)
+			return fmt.Errorf("call %s: adjusts %s, which is not among its tokens", k.Name, name)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/load"
 )
 
-// Every scenario sets up its limits, runs in virtual time, in which nothing is ever late, and is taken away again.
+// Every scenario sets up its limits, runs in virtual time, in which nothing is ever late, and is removed again.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	refused := map[string][2]float64{ // in percent, from and to
@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 				if r.Calls == 0 || r.Failed > 0 || r.Missed > 0 || r.Overloaded || r.Due > 0 && r.Calls != r.Due || told < 4 {
 					t.Errorf("%+v, told %d times", r, told)
 				}
-				if r.Late != nil && r.Late.Max > 0.001 { // as fine as it is counted
+				if r.Late != nil && r.Late.Max > 0.001 { // the resolution of the histogram
 					t.Errorf("late by %v in virtual time", r.Late)
 				}
 				if name != "llm-production" && (r.Store["calls"].Each < 1 || r.Store["calls"].Each > 2) {
@@ -65,7 +65,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// drawn counts what calls are of.
+// drawn counts calls by the value that of returns for each.
 func drawn(p *load.Plan, n int, when func(int) time.Duration, of func(*load.Call) string) map[string]float64 {
 	counts := make(map[string]float64)
 	p.Draw(n, when, func(c *load.Call) { counts[of(c)] += 100 / float64(n) })
@@ -81,7 +81,7 @@ func near(t *testing.T, what string, got, want, off float64) {
 	}
 }
 
-// The traffic of stress: a whale, a spiker, and a tail by Zipf's law.
+// The traffic of stress has a whale, a spiker, and a tail that follows Zipf's law.
 func TestStressDraws(t *testing.T) {
 	t.Parallel()
 	sc := named(t, "stress")
@@ -114,7 +114,7 @@ func TestStressDraws(t *testing.T) {
 	})
 }
 
-// Spikes come with time: 0.1 a minute that last half a minute each are 4.8 % of it, at any rate.
+// Spikes depend on time: 0.1 a minute of half a minute each take up 4.8 % of the time, at any rate of calls.
 func TestSpikesAreOfTime(t *testing.T) {
 	t.Parallel()
 	const length = 100 * time.Hour
@@ -125,7 +125,7 @@ func TestSpikesAreOfTime(t *testing.T) {
 	}
 }
 
-// What is asked for depends on the seed and the number of a call alone, so that parts are the whole.
+// What a call asks for depends only on the seed and the call's number, so that the parts of a run add up to the whole.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,21 +204,21 @@ func TestDecodeErrors(t *testing.T) {
 		{"users: 20", "users: 20\nuser: 1", "user"},
 		{"users: 20", "users: 0", "users"},
 		{"users: 20", "users: 20\nloop: round", "neither open nor closed"},
-		{"users: 20", "users: 20\nshape: daily", "none of its shapes"},
+		{"users: 20", "users: 20\nshape: daily", "is not defined under shapes"},
 		{"users: 20", "users: 20\nshapes: {x: [{for: 1s, users: 1}]}", "needs for, users and spawn"},
 		{"users: 20", "users: 20\nbursts: {every: 1s}", "need every and calls"},
 		{"wait: 0.01s..0.1s", "wait: 2s..1s", "neither a number nor a range"},
-		{"pick: zipf", "pick: most", "none of own, zipf"},
+		{"pick: zipf", "pick: most", "is neither own nor zipf"},
 		{"exponent: 1.5", "exponent: 1", "above 1"},
-		{"entity-%05d", "entity-%s", "has one %d"},
-		{"entity-%05d", "entity", "has one %d"},
-		{"id: entity-whale", "id: whale-%d", "has one %d"},
+		{"entity-%05d", "entity-%s", "must contain one %d"},
+		{"entity-%05d", "entity", "must contain one %d"},
+		{"id: entity-whale", "id: whale-%d", "must contain one %d"},
 		{"share: 50", "share: 0", "above 0"},
 		{"for: 30s}", "for: 0s}", "spikes need"},
 		{"op: available", "op: list", "neither acquire nor available"},
 		{"tpm: 100..1000", "tpm: 0.5", "whole number"},
-		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100", "names tokens"},
-		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100, tokens: {rpm: 1}, adjust: {tpm: 1}", "does not ask"},
+		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100", "needs tokens"},
+		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100, tokens: {rpm: 1}, adjust: {tpm: 1}", "not among its tokens"},
 		{"weight: 5", "weight: 0", "weight"},
 		{"resources: [", "resources: []\nx: [", "x"},
 	} {
@@ -233,7 +233,7 @@ func TestDecodeErrors(t *testing.T) {
 	if _, err := load.Decode("empty", nil); err == nil || !strings.Contains(err.Error(), "empty") {
 		t.Error(err)
 	}
-	if _, err := load.Named("nothing"); err == nil || !strings.Contains(err.Error(), "there are cascade, ") {
+	if _, err := load.Named("nothing"); err == nil || !strings.Contains(err.Error(), "scenarios are cascade, ") {
 		t.Error(err)
 	}
 	for _, set := range []load.Settings{{Rate: 5, Loop: load.Closed}, {Shape: "none", Loop: "x"}, {Callers: -1}, {Rate: 1e9}, {Wait: &load.Range{}}} {

@@ -17,12 +17,12 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// Scratch returns a namespace of which nobody has heard yet.
+// Scratch returns the name of a new, unused namespace.
 func Scratch(scenario string) string {
 	return "load-" + scenario + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// Manifest returns the scenario's limits, and the entities that have parents, as a manifest of a namespace.
+// Manifest returns the scenario's limits, and the entities that have parents, as a manifest for a namespace.
 func (p *Plan) Manifest(namespace string) ([]byte, error) {
 	doc := maps.Clone(p.Scenario.Limits)
 	if doc == nil {
@@ -73,14 +73,14 @@ func (p *Plan) SetUp(ctx context.Context, lim *weir.Limiter, namespace string) e
 	return nil
 }
 
-// TearDown removes a scratch namespace with all that is in it.
+// TearDown removes a scratch namespace with everything in it.
 func TearDown(ctx context.Context, lim *weir.Limiter, namespace string) error {
 	err := lim.DeleteNamespace(ctx, namespace)
 	if err == nil {
 		err = lim.PurgeNamespace(ctx, namespace)
 	}
 	if err != nil && !errors.Is(err, weir.ErrNotFound) {
-		return fmt.Errorf("remove namespace %s: %w: weir namespace delete and purge do the rest", namespace, err)
+		return fmt.Errorf("remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (t *HTTP) TearDown(ctx context.Context, namespace string) error {
 		err = t.want(ctx, http.MethodPost, path+"/purge", "application/json", nil)
 	}
 	if err != nil {
-		return fmt.Errorf("remove namespace %s: %w: weir namespace delete and purge do the rest", namespace, err)
+		return fmt.Errorf("remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func named(t testing.TB, name string) *load.Scenario {
 	return sc
 }
 
-// plan makes a plan of a scenario that comes with the package, or of a text. The warm-up is a second.
+// plan makes a plan from a scenario of the package or from a text. The warm-up is one second.
 func plan(t testing.TB, sc *load.Scenario, set load.Settings) *load.Plan {
 	t.Helper()
 	if set.WarmUp == nil {
@@ -44,7 +44,7 @@ func plan(t testing.TB, sc *load.Scenario, set load.Settings) *load.Plan {
 	return p
 }
 
-// decoded is a scenario with what every one needs.
+// decoded returns a scenario with the required fields and the given ones.
 func decoded(t testing.TB, more string) *load.Scenario {
 	t.Helper()
 	sc, err := load.Decode("test", []byte(more+`
@@ -68,10 +68,10 @@ func limiter(t testing.TB, m *load.Meter) (*weir.Limiter, store.Store) {
 	return lim, st
 }
 
-// pass lets virtual time go by, as a target does that answers late.
+// pass lets virtual time pass, as a target that answers late does.
 func pass(d time.Duration) { <-time.NewTimer(d).C }
 
-// takes is a target that answers after a while: without one, virtual time would stand still where users do not wait.
+// takes is a target that answers after a while: otherwise virtual time would stand still if users do not wait.
 type takes struct {
 	load.Target
 	d time.Duration
@@ -82,7 +82,7 @@ func (s takes) Acquire(ctx context.Context, c *load.Call) (load.Held, error) {
 	return s.Target.Acquire(ctx, c)
 }
 
-// fake is a target of functions.
+// fake is a target made of functions.
 type fake struct {
 	mu      sync.Mutex
 	acquire func(c *load.Call) (load.Held, error)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// curve is how many users there are over time: straight lines, one after the other.
+// curve is the number of users over time, as consecutive straight lines.
 type curve []line
 
-// line goes from one number to another, in seconds. before is the area under the lines before it, in user-seconds.
+// line goes from a users to b between two times in seconds. before is the area under the preceding lines, in user-seconds.
 type line struct{ from, to, a, b, before float64 }
 
-// flat is so many users all the time.
+// flat is a constant number of users.
 func flat(users float64, length time.Duration) curve {
 	return curve{{from: 0, to: length.Seconds(), a: users, b: users}}
 }
 
-// shaped follows stages, faster or slower so that they take as long as the run.
+// shaped follows stages, scaled in time so that they take as long as the run.
 func shaped(stages []Stage, length time.Duration) curve {
 	total := 0.0
 	for _, st := range stages {
@@ -27,7 +27,7 @@ func shaped(stages []Stage, length time.Duration) curve {
 	var c curve
 	at, users := 0.0, 0.0
 	if len(stages) > 0 {
-		users = float64(stages[0].Users) // a shape begins with whom it has
+		users = float64(stages[0].Users) // a shape begins with the users of its first stage
 	}
 	add := func(seconds, to float64) {
 		if seconds <= 0 {
@@ -54,13 +54,13 @@ func shaped(stages []Stage, length time.Duration) curve {
 
 func (l *line) slope() float64 { return (l.b - l.a) / (l.to - l.from) }
 
-// area is that under the line up to t.
+// area returns the area under the line up to t.
 func (l *line) area(t float64) float64 {
 	d := t - l.from
 	return l.a*d + l.slope()*d*d/2
 }
 
-// at returns how many users there are.
+// at returns the number of users at t.
 func (c curve) at(t time.Duration) float64 {
 	i := min(sort.Search(len(c), func(i int) bool { return c[i].to > t.Seconds() }), len(c)-1)
 	l := &c[i]
@@ -72,7 +72,7 @@ func (c curve) area() float64 {
 	return l.before + l.area(l.to)
 }
 
-// reach returns when the area is so large.
+// reach returns the time at which the area reaches a value.
 func (c curve) reach(area float64) float64 {
 	i := max(0, sort.Search(len(c), func(i int) bool { return c[i].before > area })-1)
 	l := &c[i]
@@ -84,11 +84,11 @@ func (c curve) reach(area float64) float64 {
 	return min(l.to, l.from+2*n/root)
 }
 
-// schedule says when the calls of an open loop are due.
+// schedule determines when the calls of an open loop are due.
 type schedule struct {
 	total  uint64
 	curve  curve
-	each   float64 // calls a second of a user
+	each   float64 // calls per second per user
 	bursts *Bursts
 }
 
@@ -103,7 +103,7 @@ func scheduleOf(c curve, each float64, b *Bursts, length time.Duration) *schedul
 	return s
 }
 
-// at returns when the n-th call is due, from 0.
+// at returns when the n-th call is due, counted from 0.
 func (s *schedule) at(n uint64) time.Duration {
 	if b := s.bursts; b != nil {
 		return time.Duration(b.Every)/2 + time.Duration(n/uint64(b.Calls))*time.Duration(b.Every)

@@ -15,20 +15,20 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// unscanned is a fake as a table is made on: with nothing in it.
+// unscanned is a fake on which a table can be created: a scan finds nothing.
 type unscanned struct{ *dynamotest.Fake }
 
 func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
 	return new(sdk.ScanOutput), nil
 }
 
-// TestTable: what a report says of a table is what the table was charged: a write for each decision where everybody has a
-// bucket, one for all who wait where one is asked for by many, and hardly any where all are refused.
+// TestTable checks that a report's figures for a table equal what the table was charged: one write per decision if each
+// entity has its own bucket, one for all waiting callers if many ask for one bucket, and hardly any if all are refused.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		warm time.Duration // until all buckets are born, which costs twice
-		most float64       // write units of a decision
+		warm time.Duration // until all buckets are created, which costs twice as much
+		most float64       // write units per decision
 	}{
 		"simple": {20 * time.Second, 1.01}, "cascade": {20 * time.Second, 2.01}, "hot-key": {time.Second, 0.3}, "reject-storm": {time.Second, 0.06},
 	} {

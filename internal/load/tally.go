@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// histogram counts durations up to an hour, to a thousandth or, if coarse, to a hundredth of each.
+// histogram counts durations up to an hour, to within a thousandth or, if coarse, a hundredth of each.
 type histogram struct{ h *hdrhistogram.Histogram }
 
 const longest = int64(time.Hour)
@@ -17,7 +17,7 @@ func fine() histogram   { return histogram{hdrhistogram.New(100, longest, 3)} }
 func coarse() histogram { return histogram{hdrhistogram.New(1000, longest, 2)} }
 
 func (h histogram) record(d time.Duration) {
-	_ = h.h.RecordValue(min(max(0, int64(d)), longest)) // it is in range
+	_ = h.h.RecordValue(min(max(0, int64(d)), longest)) // always in range
 }
 
 func (h histogram) at(percentile float64) time.Duration {
@@ -28,12 +28,12 @@ func (h histogram) count() int64 { return h.h.TotalCount() }
 
 func (h histogram) merge(o histogram) { h.h.Merge(o.h) }
 
-// MarshalText writes the interchange format of HdrHistogram, V2.
+// MarshalText writes HdrHistogram's interchange format, V2.
 func (h histogram) MarshalText() ([]byte, error) {
 	return h.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 }
 
-// UnmarshalText reads it.
+// UnmarshalText reads that format.
 func (h *histogram) UnmarshalText(text []byte) (err error) {
 	if h.h, err = hdrhistogram.Decode(text); err != nil {
 		return fmt.Errorf("read a histogram: %w", err)
@@ -41,28 +41,28 @@ func (h *histogram) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// Tally is what was counted. Those of parts of one run merge.
+// Tally is what was counted. The tallies of the parts of a run can be merged.
 type Tally struct {
 	Ops       map[Op]*opTally    `json:"ops"`
-	Late      histogram          `json:"late"`    // by how much a call began after it was due
+	Late      histogram          `json:"late"`    // how long after it was due a call began
 	Service   histogram          `json:"service"` // from when it began
 	Groups    []Counts           `json:"groups"`
 	Resources []Counts           `json:"resources"`
 	Windows   []*window          `json:"windows"`
 	Errors    map[string]uint64  `json:"errors"`
-	Missed    uint64             `json:"missed"` // calls that were due and never begun
-	Capped    bool               `json:"capped"` // as many calls as may be were under way at once
+	Missed    uint64             `json:"missed"` // calls that were due but never begun
+	Capped    bool               `json:"capped"` // the limit of calls in flight was reached
 	Elapsed   time.Duration      `json:"elapsed"`
-	Measures  map[string]float64 `json:"measures"` // by how much the store's totals grew
+	Measures  map[string]float64 `json:"measures"` // growth of the store's totals
 }
 
-// opTally is what came of one operation.
+// opTally is the counts of one operation.
 type opTally struct {
 	Counts
 	Response histogram `json:"response"` // from when it was due
 }
 
-// Counts are calls that were answered.
+// Counts are counts of answered calls.
 type Counts struct {
 	Calls   uint64 `json:"calls"`
 	Refused uint64 `json:"refused"`
@@ -73,7 +73,7 @@ func (c *Counts) add(o Counts) {
 	c.Calls, c.Refused, c.Failed = c.Calls+o.Calls, c.Refused+o.Refused, c.Failed+o.Failed
 }
 
-// window is what was answered in a stretch of time, adjustments left out.
+// window is what was answered in a stretch of time, without adjustments.
 type window struct {
 	Counts
 	Response histogram `json:"response"`
@@ -93,7 +93,7 @@ func (p *Plan) newTally() *Tally {
 
 const maxWindows = 120
 
-// width is that of a window.
+// width is the width of a window.
 func (p *Plan) width() (w time.Duration) {
 	length := time.Duration(p.Scenario.For)
 	for _, w = range []time.Duration{
@@ -107,7 +107,7 @@ func (p *Plan) width() (w time.Duration) {
 	return length / maxWindows
 }
 
-// check finds out whether a tally is of another part of the same run, and whole.
+// check returns an error unless o is a complete tally of a part of the same run.
 func (t *Tally) check(o *Tally) error {
 	whole := len(o.Groups) == len(t.Groups) && len(o.Resources) == len(t.Resources) && len(o.Windows) == len(t.Windows) &&
 		len(o.Ops) == len(t.Ops) && o.Late.h != nil && o.Service.h != nil
@@ -118,12 +118,12 @@ func (t *Tally) check(o *Tally) error {
 		whole = whole && (w == nil || w.Response.h != nil)
 	}
 	if !whole {
-		return errors.New("the tally is not of this run")
+		return errors.New("the tally belongs to another run")
 	}
 	return nil
 }
 
-// merge adds what another part of the same run has counted.
+// merge adds the tally of another part of the same run.
 func (t *Tally) merge(o *Tally) {
 	for op, from := range o.Ops {
 		t.Ops[op].add(from.Counts)
@@ -158,7 +158,7 @@ func (t *Tally) merge(o *Tally) {
 	t.Elapsed = max(t.Elapsed, o.Elapsed)
 }
 
-// maxErrors is how many texts of errors are told apart.
+// maxErrors is how many error texts are counted separately.
 const maxErrors = 10
 
 func (t *Tally) failed(text string, n uint64) {

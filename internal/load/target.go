@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Target is what is asked. Its methods may be called concurrently, and answer in time.
+// Target is what the load is sent to. Its methods may be called concurrently, and must answer within a time limit.
 type Target interface {
 	// Acquire returns what was acquired, or nil if a limit refuses.
 	Acquire(ctx context.Context, c *Call) (Held, error)
@@ -20,10 +20,10 @@ type Held interface {
 	Adjust(ctx context.Context, tokens weir.Tokens) error
 }
 
-// timeout bounds each call of a target.
+// timeout limits each call to a target.
 const timeout = 10 * time.Second
 
-// Nothing answers at once, and admits everything: what is measured is the runner.
+// Nothing answers at once and admits everything, so that a run measures the runner itself.
 type Nothing struct{}
 
 // Acquire implements [Target].
@@ -35,7 +35,7 @@ func (Nothing) Available(context.Context, *Call) error { return nil }
 // Adjust implements [Held].
 func (Nothing) Adjust(context.Context, weir.Tokens) error { return nil }
 
-// Library asks a limiter in this process.
+// Library calls a limiter in this process.
 type Library struct{ Limiter *weir.Limiter }
 
 // Acquire implements [Target].

@@ -16,7 +16,7 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// GRPC asks weir serve. It is to be closed.
+// GRPC calls weir serve over gRPC. Close it when done.
 type GRPC struct {
 	namespace, token string
 	conns            []*grpc.ClientConn
@@ -24,10 +24,10 @@ type GRPC struct {
 	next             atomic.Uint64
 }
 
-// grpcConns is over how many connections calls go: one is bounded by what one goroutine reads and writes.
+// grpcConns is the number of connections used: one is limited by what one goroutine reads and writes.
 const grpcConns = 4
 
-// DialGRPC makes a target of HOST:PORT. It connects when it is first asked. The token may be "".
+// DialGRPC creates a target for HOST:PORT. It connects at the first call. The token may be "".
 func DialGRPC(addr, namespace, token string, secure bool, more ...grpc.DialOption) (*GRPC, error) {
 	creds := insecure.NewCredentials()
 	if secure {
@@ -45,7 +45,7 @@ func DialGRPC(addr, namespace, token string, secure bool, more ...grpc.DialOptio
 	return t, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (t *GRPC) Close() (err error) {
 	for _, c := range t.conns {
 		err = errors.Join(err, c.Close())
@@ -96,7 +96,7 @@ func (l grpcLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
 	return plain(err)
 }
 
-// plain is an error without the words that are the same for all.
+// plain strips the wording that all gRPC errors share.
 func plain(err error) error {
 	if st, ok := status.FromError(err); ok && err != nil {
 		return errors.New(st.Code().String() + ": " + st.Message())

@@ -13,13 +13,13 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// HTTP asks weir serve. Its connections are kept, as many as there are calls at once.
+// HTTP calls weir serve over HTTP. It keeps as many connections as there are concurrent calls.
 type HTTP struct {
 	base, namespace, token string
 	client                 *http.Client
 }
 
-// NewHTTP makes a target of the URL of a server. The token may be "". It is to be closed.
+// NewHTTP creates a target for the URL of a server. The token may be "". Close it when done.
 func NewHTTP(base, namespace, token string) (*HTTP, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
@@ -33,14 +33,14 @@ func NewHTTP(base, namespace, token string) (*HTTP, error) {
 	}, nil
 }
 
-// In returns the target in another namespace, over the same connections.
+// In returns the target for another namespace, over the same connections.
 func (t *HTTP) In(namespace string) *HTTP {
 	c := *t
 	c.namespace = namespace
 	return &c
 }
 
-// Close ends the connections that are idle.
+// Close closes idle connections.
 func (t *HTTP) Close() error {
 	t.client.CloseIdleConnections()
 	return nil
@@ -97,7 +97,7 @@ func (l httpLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
 	return l.t.want(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(l.id)+"/adjust", "application/json", body)
 }
 
-// want sends a request that is to succeed.
+// want sends a request that must succeed.
 func (t *HTTP) want(ctx context.Context, method, path, kind string, body []byte) error {
 	code, text, err := t.send(ctx, method, path, kind, body)
 	if err == nil && code >= 300 {
@@ -126,10 +126,10 @@ func (t *HTTP) send(ctx context.Context, method, path, kind string, body []byte)
 	return resp.StatusCode, text, err
 }
 
-// problem says what a server answered instead.
+// problem turns a server's error response into an error.
 func problem(code int, text []byte) error {
 	var p struct{ Detail, Title string }
-	_ = json.Unmarshal(text, &p) // who answers may not be weir
+	_ = json.Unmarshal(text, &p) // the responder may not be weir
 	if p.Detail == "" {
 		p.Detail = p.Title
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Headline is what was run, in a line.
+// Headline describes the run in one line.
 func (r *Report) Headline() string {
 	text := fmt.Sprintf("%s, seed %d, %s loop", r.Scenario, r.Seed, r.Loop)
 	if r.Shape != "" {
@@ -29,7 +29,7 @@ func (r *Report) Verdict() string {
 	return "overloaded: the runner could not keep its schedule: " + r.Why
 }
 
-// Cells are what the change has for a table: the name, A, B, and the difference.
+// Cells are the change's cells in a table: the name, A, B, and the difference.
 func (c *Change) Cells() []string {
 	diff := "="
 	switch c.A {
@@ -50,7 +50,7 @@ func (t Times) cells() []string {
 	return []string{figure(t.P50), figure(t.P90), figure(t.P99), figure(t.P999), figure(t.Max)}
 }
 
-// figure writes a number to three digits, of whole ones all.
+// figure formats a number to three digits; whole numbers are shown in full.
 func figure(x float64) string {
 	switch {
 	case x == float64(int64(x)) || x >= 100:

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Span is a duration, written as 1m30s.
+// Span is a duration, written like 1m30s.
 type Span time.Duration
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -24,7 +24,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Range is a number, or any between two with the same chance: 800, 200..2000, of times 0.5s..2s in seconds.
+// Range is a number, or a range of equally likely numbers: 800, 200..2000, or for times 0.5s..2s, held in seconds.
 type Range struct{ From, To float64 }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -66,7 +66,7 @@ func (r Range) wait(rnd *rand.Rand) time.Duration {
 	return time.Duration((r.From + (r.To-r.From)*rnd.Float64()) * float64(time.Second))
 }
 
-// whole draws a whole number, the ends included.
+// whole draws a whole number, including both ends.
 func (r Range) whole(rnd *rand.Rand) int64 {
 	from, to := int64(r.From), int64(r.To)
 	if from == to {

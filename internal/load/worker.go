@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// Worker does a part of runs that a coordinator asks for. Whom it asks was said when it was started: a coordinator
-// cannot point it elsewhere.
+// Worker does parts of runs for a coordinator. Its target is set when it is started: a coordinator cannot point it elsewhere.
 type Worker struct {
-	// Open returns the target in a namespace, what it measures, and what ends it.
+	// Open returns the target in a namespace, its measures, and a function that closes it.
 	Open func(namespace string) (t Target, measures func() map[string]float64, end func() error, err error)
-	// Token is what a coordinator must know.
+	// Token is the secret that a coordinator must present.
 	Token string
 
 	busy sync.Mutex // one run at a time
 }
 
-// job is what a coordinator asks for.
+// job is a coordinator's request.
 type job struct {
 	Scenario  string   `json:"scenario"`
 	Text      string   `json:"text"`
@@ -31,11 +30,11 @@ type job struct {
 	Namespace string   `json:"namespace"`
 	Part      int      `json:"part"`
 	Parts     int      `json:"parts"`
-	// In is in how long the first call is due, from when the request came, after the warm-up.
+	// In is the time from the arrival of the request to the first call after the warm-up.
 	In Span `json:"in"`
 }
 
-// message is a line of the answer to a job: what there is so far, and at last all there is.
+// message is one line of the answer to a job: the tally so far, and at last the final one.
 type message struct {
 	Tally *Tally `json:"tally,omitempty"`
 	Done  bool   `json:"done,omitempty"`
@@ -44,12 +43,12 @@ type message struct {
 
 const maxJob = 8 << 20
 
-// ServeHTTP answers GET /v1/ready and POST /v1/run.
+// ServeHTTP handles GET /v1/ready and POST /v1/run.
 func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	want, got := sha256.Sum256([]byte("Bearer "+w.Token)), sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	if w.Token == "" || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-		http.Error(rw, "the token is not this worker's", http.StatusUnauthorized)
+		http.Error(rw, "wrong token for this worker", http.StatusUnauthorized)
 		return
 	}
 	switch r.Method + " " + r.URL.Path {
@@ -57,7 +56,7 @@ func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusNoContent)
 	case "POST /v1/run":
 		if !w.busy.TryLock() {
-			http.Error(rw, "it is in another run", http.StatusConflict)
+			http.Error(rw, "the worker is busy with another run", http.StatusConflict)
 			return
 		}
 		defer w.busy.Unlock()
@@ -72,14 +71,14 @@ func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// run does a job and tells of it while it does. It ends when the coordinator goes.
+// run does a job and reports progress. It ends if the coordinator disconnects.
 func (w *Worker) run(rw http.ResponseWriter, r *http.Request, j *job, arrived time.Time) {
 	var mu sync.Mutex
 	enc, control := json.NewEncoder(rw), http.NewResponseController(rw)
 	send := func(m message) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = errors.Join(enc.Encode(m), control.Flush()) // a coordinator that has gone ends the context
+		_ = errors.Join(enc.Encode(m), control.Flush()) // if the coordinator has gone, the context ends
 	}
 	t, err := w.do(r.Context(), j, arrived, func(t *Tally) { send(message{Tally: t}) })
 	if err != nil {
@@ -91,7 +90,7 @@ func (w *Worker) run(rw http.ResponseWriter, r *http.Request, j *job, arrived ti
 
 func (w *Worker) do(ctx context.Context, j *job, arrived time.Time, progress func(*Tally)) (_ *Tally, err error) {
 	if strings.ContainsAny(j.Scenario, "\x00\n") || j.Parts < 1 {
-		return nil, errors.New("the job is not one")
+		return nil, errors.New("the job is invalid")
 	}
 	sc, err := Decode(j.Scenario, []byte(j.Text))
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 
 // ApplyOptions say how to apply a plan.
 type ApplyOptions struct {
-	// Adopt allows to take over records that no manifest manages.
+	// Adopt allows taking over records that no manifest manages.
 	Adopt bool
-	// Keep leaves what would be deleted. It stays managed, so that a later plan shows it again.
+	// Keep skips deletions. The records stay managed, so a later plan shows the deletions again.
 	Keep bool
-	// Rate bounds how many records are written a second. 0 is as fast as the store goes.
+	// Rate is the maximum number of records written per second. 0 means no limit.
 	Rate int
-	// Wait is how long to wait for somebody else who is applying the same manifest.
+	// Wait is how long to wait for another process that is applying the same manifest.
 	Wait time.Duration
-	// Waiting is told once for whom.
+	// Waiting is called once with the lock that is waited for.
 	Waiting func(*weir.LockedError)
-	// Summary is kept with the revision. Defaults to the counts.
+	// Summary is stored with the revision. The default is the counts.
 	Summary string
-	// Progress is told how many of the changes are done.
+	// Progress is called with the number of changes done.
 	Progress func(done, total int)
 }
 
@@ -38,13 +38,13 @@ type Result struct {
 	Updated          int       `json:"updated"`
 	Deleted          int       `json:"deleted"`
 	Adopted          int       `json:"adopted"`
-	Kept             int       `json:"kept,omitempty"` // not deleted, as was asked
+	Kept             int       `json:"kept,omitempty"` // not deleted, as requested
 	Unchanged        int       `json:"unchanged"`
 	Failed           []Failure `json:"failed,omitempty"`
-	Revision         int       `json:"revision,omitempty"` // the one in force; 0 if none was ever applied to the end
+	Revision         int       `json:"revision,omitempty"` // the one in force; 0 if none was ever fully applied
 }
 
-// Failure is a change that was not made, or about which the store did not answer.
+// Failure is a change that was not made, or for which the store did not answer.
 type Failure struct {
 	Target string `json:"target"`
 	Action Action `json:"action"`
@@ -52,31 +52,31 @@ type Failure struct {
 	err    error
 }
 
-// FailedError says that some changes were not made; the manifest is not recorded as applied. Applying again goes on.
+// FailedError reports that some changes were not made; the manifest is not recorded as applied. Applying again continues.
 type FailedError struct {
 	Failed, Total int
 	first         Failure
 }
 
-// Error counts them and tells of the first.
+// Error counts the failures and describes the first.
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("%d of %d changes were not made, the others were; %s %s: %s; apply again to go on",
+	return fmt.Sprintf("%d of %d changes failed, the others were made; first failure: %s %s: %s; apply again to continue",
 		e.Failed, e.Total, e.first.Action, e.first.Target, e.first.Error)
 }
 
-// Unwrap returns why the first one was not made.
+// Unwrap returns why the first change failed.
 func (e *FailedError) Unwrap() error { return e.first.err }
 
 const (
 	lockTTL  = 30 * time.Second
-	batch    = 40 // changes in one step of the store, each with its audit event
+	batch    = 40 // changes in one store operation, each with its audit event
 	parallel = 4
 )
 
-// Apply makes the live records what the plan's manifest declares, if they are still as the plan found them: one that
-// is not fails, and the others are made. A plan that changes nothing writes nothing.
+// Apply makes the live records match the plan's manifest. A record that changed since the plan was made fails; the
+// others are applied. A plan without changes writes nothing.
 //
-// It may stop half-way: what is done is done, and to plan and apply again does the rest.
+// If it stops half-way, the changes made so far stay; planning and applying again does the rest.
 func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (Result, error) {
 	lim = lim.In(p.Namespace)
 	res, todo, err := p.todo(opts)
@@ -100,7 +100,7 @@ func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (
 	return p.applyWith(ctx, lim, lock, res, todo, opts)
 }
 
-// todo returns the changes that are to be made.
+// todo returns the changes to make.
 func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
 	res = Result{Namespace: p.Namespace, Manifest: p.Manifest, Unchanged: p.Unchanged, Revision: p.Last.Revision}
 	for i := range p.Changes {
@@ -116,7 +116,7 @@ func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
 	return res, todo, nil
 }
 
-// applyWith makes changes, records the revision and gives the lock back.
+// applyWith makes the changes, records the revision and releases the lock.
 func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.ManifestLock, res Result, todo []*Change, opts ApplyOptions) (Result, error) {
 	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
 	err := a.run(ctx, todo)
@@ -124,10 +124,10 @@ func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.Mani
 		err = &FailedError{len(res.Failed), len(todo), res.Failed[0]}
 	}
 	if err != nil {
-		// The lock is given back although ctx may have ended, but not waited for without end.
+		// Release the lock even if ctx is done, but do not wait forever.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = lock.Release(ctx) // the error that is reported is the one before
+		_ = lock.Release(ctx) // the earlier error is the one to report
 		return res, err
 	}
 	rev, err := lock.Record(ctx, weir.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text())
@@ -137,13 +137,13 @@ func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.Mani
 	return res, err
 }
 
-// unadopted says that somebody must agree to adopt records.
+// unadopted returns the error that adopting records needs consent.
 func (p *Plan) unadopted() error {
 	n := p.Count(Adopt)
 	for i := range p.Changes {
 		if c := &p.Changes[i]; c.Action == Adopt {
 			return &weir.ConfigError{Field: "adopt", Reason: fmt.Sprintf(
-				"%d records are declared, exist, and are managed by no manifest, %s among them: agree to adopt them, or take them out of the manifest", n, c.key)}
+				"%d of the declared records already exist and no manifest manages them, such as %s: adopt them, or remove them from the manifest", n, c.key)}
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func (r *Result) summary() string {
 	return text
 }
 
-// takeLock waits for whoever is applying the manifest. What they change makes the plan worthless.
+// takeLock waits for another process that is applying the manifest. Its changes make this plan outdated.
 func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (*weir.ManifestLock, error) {
 	until := time.Now().Add(opts.Wait)
 	for told := false; ; told = true {
@@ -178,7 +178,7 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 		case err != nil:
 			return nil, err
 		case lock.Last().Revision != p.Last.Revision:
-			err := fmt.Errorf("manifest %q was applied by %s since the plan was made: plan again: %w", p.Manifest, lock.Last().By, weir.ErrConflict)
+			err := fmt.Errorf("manifest %q was applied by %s after the plan was made: plan again: %w", p.Manifest, lock.Last().By, weir.ErrConflict)
 			return nil, errors.Join(err, lock.Release(ctx))
 		}
 		return lock, nil
@@ -197,7 +197,7 @@ type applier struct {
 	done int
 }
 
-// run makes the changes, phase by phase: those of one phase do not depend on each other.
+// run makes the changes phase by phase. Changes of one phase do not depend on each other.
 func (a *applier) run(ctx context.Context, todo []*Change) error {
 	a.progress(0)
 	began, extended := time.Now(), time.Now()
@@ -236,7 +236,7 @@ func (a *applier) run(ctx context.Context, todo []*Change) error {
 	return ctx.Err()
 }
 
-// pace waits until as many changes may have been begun.
+// pace waits until the rate allows more changes to start.
 func (a *applier) pace(ctx context.Context, began time.Time, given int) error {
 	if a.opts.Rate > 0 {
 		due := began.Add(time.Duration(given) * time.Second / time.Duration(a.opts.Rate))
@@ -292,7 +292,7 @@ func (a *applier) progress(n int) {
 	a.opts.Progress(a.done, a.total)
 }
 
-// declared returns the record as the change makes it, marked.
+// declared returns the record as the change makes it, with its mark.
 func (c *Change) declared(name string) (d weir.Declared) {
 	if c.after == nil {
 		return d

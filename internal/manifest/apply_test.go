@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// many declares limits of so many entities.
+// many returns a manifest that declares limits for n entities.
 func many(t *testing.T, n, capacity int) *manifest.Manifest {
 	t.Helper()
 	var b strings.Builder
@@ -26,7 +26,7 @@ func many(t *testing.T, n, capacity int) *manifest.Manifest {
 	return decodeOne(t, b.String())
 }
 
-// A bounded rate is kept, and the lock lasts for as long as that takes.
+// A bounded rate is kept, and the lock lasts as long as the apply takes.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Of two that apply at once one waits, and then finds its plan outdated.
+// Of two concurrent applies, one waits and then finds its plan outdated.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,13 +80,13 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
-// When the store stops answering half-way, that is told, per item, and nothing is recorded as done.
+// If the store stops answering halfway, the result says so for each item, and nothing is recorded as done.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
 		m := many(t, 100, 1)
 		p := plan(t, lim, m)
-		st.failAt = st.commits.Load() + 3 // the lock, a step of 20 or 40
+		st.failAt = st.commits.Load() + 3 // the lock, and a step of 20 of 40
 		res, err := manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{})
 		var failed *manifest.FailedError
 		var trouble *store.Error
@@ -106,7 +106,7 @@ func TestStoreFails(t *testing.T) {
 	})
 }
 
-// What is planned is read in pages.
+// A plan reads the store in pages.
 func TestReadsInPages(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {

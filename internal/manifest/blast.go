@@ -7,34 +7,34 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Touches is how far a change reaches: the live buckets whose limits it changes. An entity that has spent nothing
-// lately has none.
+// Touches is the reach of a change: the live buckets whose limits it changes. An entity that has spent nothing
+// recently has none.
 type Touches struct {
 	Entities int `json:"entities"`
 	Buckets  int `json:"buckets"`
-	// Over counts the buckets that have spent more than their new limits let them at once, which refuse until enough
-	// was issued; OverLimits are these limits, and OverSome some of the buckets.
+	// Over counts the buckets that have spent more than their new limits allow at once. They refuse until enough
+	// tokens are issued. OverLimits are these limits, and OverSome some of the buckets.
 	Over       int      `json:"over"`
 	OverLimits []string `json:"over_limits,omitempty"`
 	OverSome   []Over   `json:"over_some,omitempty"`
-	AtLeast    bool     `json:"at_least,omitempty"` // not all buckets were looked at
+	AtLeast    bool     `json:"at_least,omitempty"` // not all buckets were checked
 
 	seen map[string]bool // entities
 }
 
-// Over is a bucket that has spent more than its new limits let it at once.
+// Over is a bucket that has spent more than its new limits allow at once.
 type Over struct {
 	Entity   string   `json:"entity"`
 	Resource string   `json:"resource"`
-	Limits   []string `json:"limits"` // these
+	Limits   []string `json:"limits"` // the exceeded limits
 }
 
 const (
-	maxCounted = 1000 // buckets of a query that are looked at
-	maxQueries = 16   // more are one query for all buckets
+	maxCounted = 1000 // maximum buckets checked per query
+	maxQueries = 16   // above this, one query covers all buckets
 )
 
-// count finds out what the changes touch, one query for each entity or resource that they are about, or for all.
+// count finds what the changes touch, with one query per affected entity or resource, or one for all.
 func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world, exact bool) error {
 	at := make(map[weir.Scope]*Change, len(p.Changes))
 	var queries []weir.BucketQuery
@@ -89,7 +89,7 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 	return nil
 }
 
-// atLeast marks the changes that a query was about.
+// atLeast marks the changes that a query covered as incomplete.
 func (p *Plan) atLeast(q weir.BucketQuery) {
 	for i := range p.Changes {
 		c := &p.Changes[i]
@@ -128,15 +128,15 @@ func touch(b *weir.Bucket, at map[weir.Scope]*Change, before, after world) {
 		count(is, over)
 	}
 	if had && (was != is || !has) {
-		if has && at[is] != nil { // counted once, for the limits that are to come
+		if has && at[is] != nil { // count it once, for the new limits
 			over = nil
 		}
 		count(was, over)
 	}
 }
 
-// overrun returns the limits of which more is outstanding than they will let be spent at once. What is outstanding stays
-// so when limits change.
+// overrun returns the limits of which more is outstanding than the new limits allow to be spent at once. Changing
+// limits leaves outstanding tokens outstanding.
 func overrun(b *weir.Bucket, limits []weir.Limit) (over []string) {
 	for _, bl := range b.Limits {
 		i, ok := slices.BinarySearchFunc(limits, bl.Limit, byName)

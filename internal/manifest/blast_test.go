@@ -15,7 +15,7 @@ func spend(t *testing.T, lim *weir.Limiter, entity, resource string, rpm int64) 
 	must(t, err)
 }
 
-// touches writes what each change touches: "entities/buckets/over".
+// touches writes what each change touches as "entities/buckets/over".
 func touches(p *manifest.Plan) (all []string) {
 	for _, c := range p.Changes {
 		if tt := c.Touches; tt != nil {
@@ -47,7 +47,7 @@ func TestTouches(t *testing.T) {
 		spend(t, lim, "general", "gpt-4", 90)
 		m := decodeOne(t, "namespace: default\nresources: {gpt-4: {limits: {rpm: {capacity: 20, refill_period: 1d}}}}\n")
 		p := plan(t, lim, m)
-		// Not those that have limits of their own, on it or in general, and not ann on gpt-5.
+		// Entities with limits of their own, for this resource or for all, are not counted, nor is ann on gpt-5.
 		if got := touches(p); !slices.Equal(got, []string{"resource gpt-4 2/2/1[ann]"}) {
 			t.Errorf("%q", got)
 		}
@@ -58,7 +58,7 @@ func TestTouches(t *testing.T) {
 		if _, err := lim.Acquire(ctx, weir.Request{Entity: "bob", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}}); err != nil {
 			t.Errorf("who is not over: %v", err)
 		}
-		// What falls back when its own limits go is touched by the removal.
+		// An entity that falls back when its own limits are removed is touched by the removal.
 		m = decodeOne(t, "namespace: default\nentities: {bob: {resources: {gpt-4: {limits: {rpm: {capacity: 5, refill_period: 1d}}}}}}\n")
 		want := []string{"entity bob on gpt-4 1/1/1[bob]", "resource gpt-4 2/2/0[]"}
 		if got := touches(plan(t, lim, m)); !slices.Equal(got, want) {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// A template carries all that the YAML does, also when CloudFormation hands numbers and truths on as text.
+// A template carries everything that the YAML does, even when CloudFormation passes numbers and booleans on as text.
 func TestTemplate(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"seed", "all"} {
@@ -42,7 +42,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// texts makes text of all that is neither a mapping nor a list.
+// texts turns everything except mappings and lists into text.
 func texts(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

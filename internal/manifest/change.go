@@ -8,18 +8,18 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Action is what becomes of a record.
+// Action is the kind of a change to a record.
 type Action string
 
-// What becomes of a record.
+// The actions.
 const (
 	Create Action = "create"
 	Update Action = "update"
 	Delete Action = "delete"
-	Adopt  Action = "adopt" // it exists and no manifest manages it: this one does then, and makes it what it declares
+	Adopt  Action = "adopt" // the record exists and no manifest manages it: this one takes it over and updates it
 )
 
-// Change is what becomes of one record.
+// Change is a change to one record.
 type Change struct {
 	Action Action  `json:"action"`
 	Target string  `json:"target"` // for people: "resource gpt-4"
@@ -28,13 +28,13 @@ type Change struct {
 	On     string  `json:"resource,omitempty"`
 	Fields []Field `json:"fields,omitempty"`
 	Moves  Moves   `json:"moves,omitempty"`
-	// Applies is, where limits are new or go, what changes of those that apply; From says where the others are from that
-	// apply without them. Both are empty if there are none.
+	// Applies lists, if limits are added or removed, how the limits that apply change. From says where the limits
+	// come from that apply without them. Both are empty if there are none.
 	Applies []Field `json:"applies,omitempty"`
 	From    string  `json:"from,omitempty"`
-	// Outside says that a managed record is not as its manifest made it: somebody else changed it.
+	// Outside reports that a managed record was changed by something other than its manifest.
 	Outside bool     `json:"outside,omitempty"`
-	Touches *Touches `json:"touches,omitempty"` // of one that changes limits
+	Touches *Touches `json:"touches,omitempty"` // of a change to limits
 
 	key    Key
 	before weir.Declared
@@ -42,8 +42,8 @@ type Change struct {
 	phase  int // when it is made
 }
 
-// Limits returns the limits that the record is to have: none if it is removed, or is an entity itself, or was read from
-// JSON.
+// Limits returns the record's new limits. It returns nil if the record is removed, is an entity itself, or was read
+// from JSON.
 func (c *Change) Limits() []weir.Limit {
 	if c.after == nil || c.after.Limits == nil {
 		return nil
@@ -51,8 +51,8 @@ func (c *Change) Limits() []weir.Limit {
 	return c.after.Limits.Limits
 }
 
-// entityDiff says what changes of an entity. Whether that loosens or tightens depends on the parents' limits; that a
-// parent is charged that was not can only tighten.
+// entityDiff returns what changes about an entity. Whether that loosens or tightens depends on the parents' limits;
+// charging another parent can only tighten.
 func entityDiff(b, a *weir.Entity) (fs []Field, moves Moves) {
 	add := func(name, old, text string, m Moves) {
 		if old != text {
@@ -102,7 +102,7 @@ func orNone(text string, given bool) string {
 	return ""
 }
 
-// describe fills in what a change is about, given what applies before and after all changes.
+// describe fills in the description of a change, given the limits that apply before and after all changes.
 func (c *Change) describe(before, after world) {
 	c.Target, c.Own, c.Entity, c.On = c.key.String(), c.key.Own, c.key.Entity, c.key.Resource
 	if c.key.Own {
@@ -134,7 +134,8 @@ func (c *Change) describe(before, after world) {
 	}
 }
 
-// fallBack says what becomes of what applies where limits are new, or go: the others are what applied, or will.
+// fallBack describes the effect of adding or removing all limits of a scope. others are the limits that applied
+// before, or will apply afterwards.
 func (c *Change) fallBack(others []layer, limits []weir.Limit, set bool) {
 	for _, o := range others {
 		m := movesOf(o.limits, limits)

@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Decode reads manifests. Documents of one namespace and name, in whatever files and order, are one manifest. All
-// mistakes are returned together, as [Errors]; nothing is returned beside them.
+// Decode reads manifests. Documents with the same namespace and name, in any files and order, form one manifest. All
+// mistakes are returned together, as [Errors], without any manifests.
 func Decode(sources []Source, opts Options) ([]*Manifest, error) {
 	t := &together{sources: sources, manifests: make(map[[2]string]*Manifest), claims: make(map[claim]owner)}
 	declared := make(map[string]bool)
@@ -36,7 +36,7 @@ func Decode(sources []Source, opts Options) ([]*Manifest, error) {
 			if near := nearest(name, slices.Sorted(maps.Keys(declared))); near != "" {
 				h = "did you mean " + near + "?"
 			}
-			t.errs = append(t.errs, &Diagnostic{File: "--set", Line: 1, Column: 1, Message: quote(name) + " is declared nowhere", Hint: h})
+			t.errs = append(t.errs, &Diagnostic{File: "--set", Line: 1, Column: 1, Message: quote(name) + " is not declared in any manifest", Hint: h})
 		}
 	}
 	if len(t.errs) > 0 {
@@ -61,7 +61,7 @@ type owner struct {
 	at       place
 }
 
-// together is what several sources come to.
+// together collects the manifests of several sources.
 type together struct {
 	sources   []Source
 	manifests map[[2]string]*Manifest // by namespace and name
@@ -69,7 +69,7 @@ type together struct {
 	errs      Errors
 }
 
-// documents returns the documents of the source that are not empty, unless all are.
+// documents returns the non-empty documents of the source, or all if every one is empty.
 func (d *decoder) documents() []*yaml.Node {
 	var docs []*yaml.Node
 	loader, err := yaml.NewLoader(bytes.NewReader(d.src.Text))
@@ -139,7 +139,7 @@ func (d *decoder) document(t *together, root *yaml.Node) {
 	add := func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.src.Name, n.Line, n.Column}
 		if first, twice := t.claims[claim{m.Namespace, k}]; twice && ok {
-			d.bad(n, "", "declare it once", "%s is declared in %s too%s", k, first.at, byOther(first.manifest, m.Name))
+			d.bad(n, "", "declare it once", "%s is already declared in %s%s", k, first.at, byOther(first.manifest, m.Name))
 			return
 		}
 		t.claims[claim{m.Namespace, k}] = owner{m.Name, r.at}
@@ -165,7 +165,7 @@ func (d *decoder) document(t *together, root *yaml.Node) {
 		})
 	}
 	if d.tired() {
-		d.bad(root, "", "write out what they stand for", "its aliases stand for too much")
+		d.bad(root, "", "write the values out", "its aliases expand to too much text")
 	}
 }
 
@@ -185,14 +185,14 @@ func (t *together) manifest(m *Manifest) *Manifest {
 	return t.manifests[k]
 }
 
-// id checks an id.
+// id checks an ID.
 func (d *decoder) id(n *yaml.Node, path, id string) bool {
 	n = d.follow(n)
 	var bad *weir.ConfigError
 	if id == "" {
 		d.bad(n, path, "", "must not be empty")
 	} else if err := (weir.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
-		d.bad(n, path, "an id has 1 to 256 printable bytes and is none of _, wcu, "+weir.DefaultResource, "%s", bad.Reason)
+		d.bad(n, path, "an id has 1 to 256 printable bytes and must not be _, wcu or "+weir.DefaultResource, "%s", bad.Reason)
 	} else {
 		return true
 	}
@@ -288,13 +288,13 @@ func (d *decoder) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) 
 		good = good && ok
 	})
 	if isMap && !has {
-		d.bad(k, path, "add capacity: the tokens issued in each refill_period, and spent at once", "capacity is missing")
+		d.bad(k, path, "add capacity: the tokens issued in each refill_period and, by default, the burst", "capacity is missing")
 	}
 	l.Amount, l.Burst = cmp.Or(l.Amount, capacity), cmp.Or(l.Burst, capacity)
 	return l, good && isMap && has
 }
 
-// enforce reads whom a limit refuses.
+// enforce reads which entities a limit refuses.
 func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
 	s, ok := d.scalar(n, path, "text")
 	if !ok {
@@ -322,7 +322,7 @@ func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
 	return 0, false
 }
 
-// checkParents refuses parents that lead back to where they started.
+// checkParents rejects cycles of parents.
 func (t *together) checkParents() {
 	for _, m := range t.manifests {
 		for _, k := range keysOf(m.Records) {
@@ -341,7 +341,7 @@ func (t *together) checkParents() {
 			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
 				d := decoder{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool { return s.Name == r.at.file })]}
 				d.bad(&yaml.Node{Kind: yaml.ScalarNode, Value: k.Entity, Line: r.at.line, Column: r.at.column},
-					"entities."+quote(k.Entity)+".parent", "", "is a cycle: %s", strings.Join(road, " → "))
+					"entities."+quote(k.Entity)+".parent", "", "forms a cycle: %s", strings.Join(road, " → "))
 				t.errs = append(t.errs, d.errs...)
 			}
 		}

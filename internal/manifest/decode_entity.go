@@ -10,8 +10,8 @@ import (
 
 var entityKeys = []string{"name", "parent", "cascade", "metadata", "resources"}
 
-// entity reads an entity. It declares the entity itself if it says anything of it, or nothing at all; limits alone
-// hold whether the entity was created or not.
+// entity reads an entity. The entity itself is declared if it has any properties, or if it has nothing at all. Limits
+// alone do not declare the entity; they hold whether or not it was created.
 func (d *decoder) entity(k, n *yaml.Node, path, id string, add adder) {
 	e := &weir.Entity{ID: id}
 	own, good := true, true

@@ -49,7 +49,7 @@ func (d *decoder) onUnavailable(n *yaml.Node, path string) (weir.Unavailable, bo
 	return weir.Unavailable(text), ok
 }
 
-// nearLimit reads percentages; an empty list is none. That they ascend the schema cannot say.
+// nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.
 func (d *decoder) nearLimit(n *yaml.Node, path string) (weir.Thresholds, bool) {
 	n = d.follow(n)
 	if n.Kind != yaml.SequenceNode {

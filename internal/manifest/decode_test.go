@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/**/*.golden")
 
-// golden compares a text with a file.
+// golden compares a text with a golden file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -42,7 +42,7 @@ func decodeText(t *testing.T, text string) []*manifest.Manifest {
 	return ms
 }
 
-// decodeOne decodes a text that is one manifest.
+// decodeOne decodes a text that contains one manifest.
 func decodeOne(t *testing.T, text string) *manifest.Manifest {
 	t.Helper()
 	ms := decodeText(t, text)
@@ -64,7 +64,7 @@ func explain(err error) string {
 	return b.String()
 }
 
-// What is wrong with each file, all of it, and where.
+// The decoder reports everything that is wrong with each bad file, with its position.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")
@@ -87,7 +87,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What good files declare, in the shortest form, which declares the same.
+// Good files, written in their shortest form, which declares the same.
 func TestText(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/good/*.yaml")

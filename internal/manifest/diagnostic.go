@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Diagnostic is a mistake in a manifest: where, what, and what to write instead.
+// Diagnostic is a mistake in a manifest: where it is, what it is, and what to write instead.
 type Diagnostic struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1
 	Column  int    `json:"column"` // from 1, in characters
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`    // what is allowed, or meant
+	Hint    string `json:"hint,omitempty"`    // what is allowed or was probably meant
 	Excerpt string `json:"excerpt,omitempty"` // the line
-	width   int    // of what the caret points at, in characters
+	width   int    // of what the caret underlines, in characters
 }
 
-// String returns the mistake in several lines, with a caret below its place.
+// String formats the mistake in several lines, with a caret below its place.
 func (d *Diagnostic) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: ", d.File, d.Line, d.Column)
@@ -42,7 +42,7 @@ func (d *Diagnostic) String() string {
 // maxExcerpt is how many characters of a line are shown.
 const maxExcerpt = 100
 
-// window returns the part of the line that is shown, and where in it the caret is.
+// window returns the visible part of the line, and the position of the caret in it.
 func (d *Diagnostic) window() (line string, at, width int) {
 	rs := []rune(d.Excerpt)
 	at = min(max(d.Column-1, 0), len(rs))
@@ -60,10 +60,10 @@ func (d *Diagnostic) window() (line string, at, width int) {
 	return string(rs), at, max(1, min(d.width, len(rs)-at))
 }
 
-// Errors are all mistakes of some manifests, by file and place.
+// Errors holds all mistakes in some manifests, ordered by file and position.
 type Errors []*Diagnostic
 
-// Error says in one line how many there are, and the first.
+// Error returns one line with the number of mistakes and the first one.
 func (e Errors) Error() string {
 	first := fmt.Sprintf("%s:%d:%d: ", e[0].File, e[0].Line, e[0].Column)
 	if e[0].Path != "" {
@@ -82,7 +82,7 @@ func (e Errors) sort() {
 	})
 }
 
-// hint says what is allowed and, if something of it is near, what was probably meant.
+// hint lists what is allowed and, if one of them is similar, what was probably meant.
 func hint(got string, allowed []string) string {
 	text := "allowed: " + strings.Join(allowed, ", ")
 	if near := nearest(got, allowed); near != "" {
@@ -91,7 +91,7 @@ func hint(got string, allowed []string) string {
 	return text
 }
 
-// nearest returns the candidate that is at most a third of its letters away, or "".
+// nearest returns the most similar candidate that differs in at most a third of its letters, or "".
 func nearest(got string, candidates []string) string {
 	best, least := "", 0
 	for _, c := range candidates {
@@ -102,7 +102,7 @@ func nearest(got string, candidates []string) string {
 	return best
 }
 
-// distance counts the letters to add, remove, replace or swap with their neighbour.
+// distance counts the letters to add, remove, replace or swap with their neighbor.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	if len(x) > 64 || len(y) > 64 {

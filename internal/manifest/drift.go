@@ -1,18 +1,18 @@
 package manifest
 
-// Drift is why a live record is not as it is declared.
+// Drift says why a live record is not as declared.
 type Drift string
 
-// Why a live record is not as it is declared.
+// The reasons for drift.
 const (
-	Edited     Drift = "edited"     // it was changed by hand
-	Removed    Drift = "removed"    // it was removed by hand
-	Unapplied  Drift = "unapplied"  // the manifest was changed since, or never applied
-	Unmanaged  Drift = "unmanaged"  // it is live and no manifest manages it
-	Undeclared Drift = "undeclared" // the manifest manages it and declares it no more
+	Edited     Drift = "edited"     // changed by hand
+	Removed    Drift = "removed"    // removed by hand
+	Unapplied  Drift = "unapplied"  // the manifest changed since it was applied, or was never applied
+	Unmanaged  Drift = "unmanaged"  // live, but no manifest manages it
+	Undeclared Drift = "undeclared" // managed by the manifest, but no longer declared
 )
 
-// Drift says why the record of a change is not as it is declared.
+// Drift returns why the record of a change is not as declared.
 func (p *Plan) Drift(c *Change) Drift {
 	switch {
 	case c.Action == Adopt:
@@ -27,7 +27,7 @@ func (p *Plan) Drift(c *Change) Drift {
 	return Unapplied
 }
 
-// DriftReport is how what is live differs from a manifest.
+// DriftReport lists how the live records differ from a manifest.
 type DriftReport struct {
 	Namespace string         `json:"namespace"`
 	Manifest  string         `json:"manifest"`
@@ -35,14 +35,14 @@ type DriftReport struct {
 	LeftAlone int            `json:"left_alone"` // live records that no manifest declares
 }
 
-// DriftedState is a record that is not as it is declared.
+// DriftedState is a record that is not as declared.
 type DriftedState struct {
 	Target string  `json:"target"`
 	Why    Drift   `json:"why"`
 	Fields []Field `json:"fields,omitempty"` // old is live, new is declared
 }
 
-// DriftOf reports on plans.
+// DriftOf returns the drift reports of plans.
 func DriftOf(plans []*Plan) []DriftReport {
 	all := []DriftReport{}
 	for _, p := range plans {

@@ -13,15 +13,15 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Text returns the manifest as YAML that declares the same: sorted, each limit in its shortest form. Of manifests that
-// declare the same it is the same.
+// Text returns the manifest as canonical YAML: sorted, each limit in its shortest form. Manifests that declare the
+// same have the same text.
 func (m *Manifest) Text() []byte {
 	w := &writer{}
 	w.text(0, "namespace", escape(m.Namespace))
 	if m.Name != DefaultName {
 		w.text(0, "manifest", escape(m.Name))
 	}
-	section, entity, within := "", "", false // within: the resources of the entity
+	section, entity, within := "", "", false // within: inside the resources of the entity
 	for _, k := range keysOf(m.Records) {
 		r := m.Records[k]
 		if k == (Key{}) {
@@ -71,7 +71,7 @@ func sectionOf(k Key) string {
 	return "entities"
 }
 
-// plain says that nothing is said of an entity.
+// plain reports whether an entity has no properties.
 func plain(e *weir.Entity) bool {
 	return e.Name == "" && e.Parent == "" && !e.Cascade && len(e.Metadata) == 0
 }
@@ -79,11 +79,11 @@ func plain(e *weir.Entity) bool {
 // writer writes YAML, a line at a time.
 type writer struct {
 	b    bytes.Buffer
-	open bool // the last line is a key whose value is to come
-	deep int  // of that line
+	open bool // the last line is a key without a value yet
+	deep int  // depth of that line
 }
 
-// begin starts a line below or beside the one before. A key without anything below it has an empty mapping.
+// begin starts a line at depth. A key with nothing below it gets an empty mapping.
 func (w *writer) begin(depth int, key string) {
 	if w.open && depth <= w.deep {
 		w.b.WriteString(" {}")
@@ -135,7 +135,7 @@ func (w *writer) entity(e *weir.Entity) {
 	}
 }
 
-// limits writes the limits of a scope, and what is set with them.
+// limits writes the limits of a scope, and the settings that go with them.
 func (w *writer) limits(depth int, sl *weir.ScopedLimits) {
 	if u := sl.OnUnavailable; u != "" {
 		w.text(depth, "on_unavailable", string(u))
@@ -151,7 +151,7 @@ func (w *writer) limits(depth int, sl *weir.ScopedLimits) {
 	}
 }
 
-// percentages writes thresholds as a list.
+// percentages formats thresholds as a list.
 func percentages(t weir.Thresholds) string {
 	if len(t) == 0 {
 		return "[]"
@@ -159,7 +159,7 @@ func percentages(t weir.Thresholds) string {
 	return "[" + strings.ReplaceAll(t.String(), ",", ", ") + "]"
 }
 
-// shortest is the shortest form of a limit. As its capacity it takes the amount, so that a burst stands for itself.
+// shortest returns the shortest form of a limit. Its capacity is the amount; a different burst is written separately.
 func shortest(l weir.Limit) string {
 	text := "{capacity: " + strconv.FormatInt(l.Amount, 10)
 	if l.Burst != l.Amount {
@@ -178,7 +178,7 @@ func shortest(l weir.Limit) string {
 	return text + "}"
 }
 
-// PeriodText writes a duration in one unit: 1h, 90s.
+// PeriodText formats a duration in one unit: 1h, 90s.
 func PeriodText(d time.Duration) string {
 	for _, u := range []struct {
 		length time.Duration
@@ -193,7 +193,7 @@ func PeriodText(d time.Duration) string {
 
 var unquoted = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$`)
 
-// scalarText writes text so that every reader of YAML takes it for that: as JSON does, where it must be quoted.
+// scalarText formats text so that every YAML reader reads it as text: if it needs quotes, as JSON does.
 func scalarText(text string) string {
 	if unquoted.MatchString(text) {
 		switch strings.ToLower(text) {

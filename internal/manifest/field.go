@@ -13,13 +13,13 @@ import (
 // Field is one value that changes.
 type Field struct {
 	Limit string `json:"limit,omitempty"`
-	Name  string `json:"name"` // rate, burst, enforce; limit: all of it; or of what else the record has
+	Name  string `json:"name"` // rate, burst, enforce; limit for the whole limit; or another field of the record
 	Old   string `json:"old,omitempty"`
 	New   string `json:"new,omitempty"`
 	Moves Moves  `json:"moves,omitempty"`
 }
 
-// LimitText writes a limit without its name, in the words of the format: 500 per minute, burst 700, enforce 25%.
+// LimitText formats a limit without its name, in the words of the format: 500 per minute, burst 700, enforce 25%.
 func LimitText(l weir.Limit) string {
 	text := rateText(l)
 	if l.Burst != l.Amount {
@@ -47,8 +47,8 @@ func periodWord(d time.Duration) string {
 	return PeriodText(d)
 }
 
-// limitFields says what changes from some limits to others. Where there are none at all, requests are an error, and no
-// limit by itself loosens or tightens.
+// limitFields returns the changes from one set of limits to another. Without any limits requests are an error, so if
+// either set is empty, no single limit loosens or tightens.
 func limitFields(before, after []weir.Limit) (fs []Field) {
 	both := len(before) > 0 && len(after) > 0
 	for _, a := range after {
@@ -74,8 +74,8 @@ func limitFields(before, after []weir.Limit) (fs []Field) {
 	return fs
 }
 
-// oneLimit says what changes of a limit. A burst that goes with the amount is not told of. What a limit allows moves
-// nothing while it is in shadow.
+// oneLimit returns the changes of a limit. A burst that only follows the amount is left out. While a limit is in
+// shadow, its other changes neither loosen nor tighten.
 func oneLimit(b, a weir.Limit) (fs []Field) {
 	add := func(name, old, text string, m Moves) {
 		if name != "enforce" && (share(b) == 0 || share(a) == 0) {
@@ -106,7 +106,7 @@ func compareInt(a, b int64) int {
 	return 0
 }
 
-// share returns which percentage of the entities a limit refuses.
+// share returns the percentage of entities that a limit refuses.
 func share(l weir.Limit) int64 {
 	switch l.Enforce {
 	case weir.EnforceOn:
@@ -117,7 +117,7 @@ func share(l weir.Limit) int64 {
 	return int64(l.Enforce)
 }
 
-// appliesOf says what changes of the limits that apply, from others to those that are set or the other way round.
+// appliesOf returns how the limits that apply change, from others to the set limits or the reverse.
 func appliesOf(others []layer, limits []weir.Limit, set bool) []Field {
 	if len(others) == 1 {
 		switch {
@@ -153,7 +153,7 @@ func appliesOf(others []layer, limits []weir.Limit, set bool) []Field {
 	return fs
 }
 
-// only returns one of some limits, in company: so that it is not the last that comes or goes.
+// only returns the limit of that name beside a dummy limit, so that it is not the last one added or removed.
 func only(limits []weir.Limit, name string) []weir.Limit {
 	const company = ""
 	ls := []weir.Limit{{Name: company, Amount: 1, Period: 1, Burst: 1}}
@@ -170,10 +170,10 @@ func textOf(limits []weir.Limit, name string) string {
 	return ""
 }
 
-// maxVarious is how many texts are written out where the limit depends on the resource.
+// maxVarious is how many texts are written out if the limit depends on the resource.
 const maxVarious = 3
 
-// variously writes a limit that depends on the resource.
+// variously formats a limit that depends on the resource.
 func variously(others []layer, name string) string {
 	var texts []string
 	for _, o := range others {
@@ -192,13 +192,13 @@ func variously(others []layer, name string) string {
 	case len(texts) == 1 && texts[0] == "no limit":
 		return ""
 	case len(texts) > maxVarious:
-		return "as each resource has it"
+		return "depends on the resource"
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, " or ")
 }
 
-// from says where limits are from.
+// from says where limits come from.
 func from(others []layer) string {
 	if len(others) == 1 {
 		if len(others[0].limits) == 0 {
@@ -210,5 +210,5 @@ func from(others []layer) string {
 	if len(others[0].limits) > 0 {
 		return text + ", else the system defaults"
 	}
-	return text + "; on others requests are an error"
+	return text + "; requests on other resources are an error"
 }

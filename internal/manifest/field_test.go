@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// told writes what a plan says of each change of limits: what it declares, then what that does to those that apply.
+// told writes what a plan says about each change of limits: what it declares, then its effect on the limits that apply.
 func told(p *manifest.Plan) string {
 	var b strings.Builder
 	show := func(sign string, fs []manifest.Field) {
@@ -143,7 +143,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestOver: who is over is named with the limits, which are those that refuse.
+// TestOver checks that entities over their new limits are named, together with the limits that refuse them.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// FuzzDecode asserts that no text makes the decoder fail but with its errors, each of which can be shown, and that
-// what it accepts can be written and read again.
+// FuzzDecode asserts that the decoder fails only with its own errors, each of which can be shown, and that what it accepts
+// can be written and read again.
 func FuzzDecode(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*.yaml", "testdata/bad/*.yaml"} {
 		files, err := filepath.Glob(pattern)

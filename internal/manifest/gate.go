@@ -7,20 +7,20 @@ import (
 
 // Gate watches a rollout.
 type Gate interface {
-	// Open reports whether it may hold for so many percent of the entities now, or, at 100, for all, with everything else
-	// of the plan. It is asked from time to time until it may, while the stage before stays. An error is why to go back.
+	// Open reports whether the rollout may proceed to percent of the entities now or, at 100, to all of them with the
+	// rest of the plan. It is polled until it may, while the previous stage stays in force. An error rolls back.
 	Open(ctx context.Context, percent int) (bool, error)
 	// Begin is called when a stage has begun.
 	Begin(ctx context.Context, percent int) error
-	// Check is called from time to time while a stage holds, and with last when it has been watched for long enough. An
-	// error is why to go back.
+	// Check is polled while a stage is in force, with last set once the stage was watched long enough. An error rolls
+	// back.
 	Check(ctx context.Context, last bool) error
 }
 
-// watchEvery is how often a gate is asked, and the lock extended, while a stage is watched.
+// watchEvery is how often a gate is polled, and the lock extended, while a stage is watched.
 const watchEvery = lockTTL / 6
 
-// watched tells the gate which stage holds.
+// watched tells the gate which stage is in force.
 func (r *rollout) watched(ctx context.Context) error {
 	r.begun = true
 	return r.opts.Gate.Begin(ctx, r.state.Percent)

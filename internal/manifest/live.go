@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// live is what a namespace holds of what could be declared.
+// live holds the records of a namespace that a manifest could declare.
 type live struct {
-	missing bool // the namespace
+	missing bool // the namespace does not exist
 	records map[Key]weir.Declared
 	last    weir.Revision // of the manifest; zero if it was never applied
 }
@@ -49,8 +49,8 @@ func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error
 	return lv, err
 }
 
-// Export returns what is live in the limiter's namespace as a manifest of that name: what it manages, and what nothing
-// does. elsewhere counts the records of other manifests, which are left out.
+// Export returns the live records of the limiter's namespace as a manifest of that name: those that it manages, and
+// those that no manifest does. elsewhere counts the records of other manifests, which are left out.
 func Export(ctx context.Context, lim *weir.Limiter, name string) (m *Manifest, elsewhere int, err error) {
 	lv, err := read(ctx, lim, "")
 	if err != nil {

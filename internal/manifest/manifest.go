@@ -13,14 +13,14 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// DefaultName is the name of a manifest that does not say one.
+// DefaultName is the name of a manifest without one.
 const DefaultName = "default"
 
-// Manifest is what a namespace's limits and entities are to be, by one name.
+// Manifest declares the limits and entities of a namespace, under one name.
 type Manifest struct {
 	Namespace string
 	Name      string
-	Files     []string // where it is from
+	Files     []string // its source files
 	Records   map[Key]*Record
 }
 
@@ -30,14 +30,14 @@ type Key struct {
 	Own bool // the entity itself
 }
 
-// Record is what a record is to be: one of Entity and Limits is set.
+// Record is a declared record: either Entity or Limits is set.
 type Record struct {
 	Entity *weir.Entity
-	Limits *weir.ScopedLimits // by name
+	Limits *weir.ScopedLimits // sorted by name
 	at     place
 }
 
-// place is where something is declared.
+// place is the position of a declaration.
 type place struct {
 	file         string
 	line, column int
@@ -82,12 +82,12 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.rank(), o.rank()), cmp.Compare(k.Entity, o.Entity), own, cmp.Compare(k.Resource, o.Resource))
 }
 
-// keys returns the keys of records in order.
+// keysOf returns the keys of records in order.
 func keysOf[V any](records map[Key]V) []Key {
 	return slices.SortedFunc(maps.Keys(records), Key.Compare)
 }
 
-// quote returns an id as it is if it is plain, else in quotes.
+// quote returns an ID as it is if it is plain, and quoted otherwise.
 func quote(id string) string {
 	plain := id != "" && !strings.ContainsFunc(id, func(r rune) bool {
 		return r <= ' ' || r == '"' || r == '\'' || r == ',' || !strconv.IsPrint(r)
@@ -98,7 +98,7 @@ func quote(id string) string {
 	return strconv.Quote(id)
 }
 
-// hash returns a short hash of what a record is declared to be, which marks the live one.
+// hash returns a short hash of the declared record, which marks the live one.
 func (r *Record) hash() string {
 	var v any
 	if r.Entity != nil {
@@ -106,7 +106,7 @@ func (r *Record) hash() string {
 		v = []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
 	} else {
 		values := []any{r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable}
-		if t := r.Limits.NearLimit; t != nil { // so that the hash of those without stays
+		if t := r.Limits.NearLimit; t != nil { // keeps the hashes of records without it unchanged
 			values = append(values, t)
 		}
 		v = values
@@ -119,7 +119,7 @@ func (r *Record) hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// equal reports whether a live record is what this one declares.
+// equal reports whether a live record is as this one declares.
 func (r *Record) equal(live *weir.Declared) bool {
 	switch {
 	case r.Entity != nil && live.Entity != nil:
@@ -160,7 +160,7 @@ func sorted(limits []weir.Limit) []weir.Limit {
 	return slices.SortedFunc(slices.Values(limits), byName)
 }
 
-// Hash returns the hash of the manifest: equal for those that declare the same.
+// Hash returns the hash of the manifest. Manifests that declare the same have equal hashes.
 func (m *Manifest) Hash() string {
 	sum := sha256.Sum256(m.Text())
 	return "sha256:" + hex.EncodeToString(sum[:])

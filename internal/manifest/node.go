@@ -14,13 +14,13 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Options say how manifests are to be read.
+// Options say how to read manifests.
 type Options struct {
 	// Set gives declared variables their values.
 	Set map[string]string
-	// Env is asked for a declared variable that is not set. Defaults to nobody.
+	// Env looks up a declared variable that is not in Set. Nil means no environment.
 	Env func(name string) (string, bool)
-	// Texts says that numbers and truths may be given as text, as CloudFormation hands them on.
+	// Texts allows numbers and booleans as text, as CloudFormation passes them.
 	Texts bool
 }
 
@@ -33,10 +33,10 @@ type decoder struct {
 	visits int // of nodes; aliases can multiply them
 }
 
-// maxVisits bounds what aliases can make of a source, beyond what it holds.
+// maxVisits limits how far aliases can expand a source beyond its size.
 const maxVisits = 500_000
 
-// maxErrors is how many mistakes of a source are told of.
+// maxErrors is how many mistakes of a source are reported.
 const maxErrors = 1000
 
 // maxExcerpts is how many mistakes of a source are shown with their line.
@@ -62,7 +62,7 @@ func (d *decoder) bad(n *yaml.Node, path, hint, format string, args ...any) {
 	d.errs = append(d.errs, diag)
 }
 
-// follow returns what an alias stands for.
+// follow resolves an alias.
 func (d *decoder) follow(n *yaml.Node) *yaml.Node {
 	d.visits++
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
@@ -71,10 +71,10 @@ func (d *decoder) follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// tired says that aliases made too much of the source.
+// tired reports whether aliases expanded the source too far.
 func (d *decoder) tired() bool { return d.visits > maxVisits+len(d.src.Text) }
 
-// kindOf says what a node is, to be put behind "is".
+// kindOf describes a node, to follow the word "is".
 func kindOf(n *yaml.Node) string {
 	if n.Kind == yaml.MappingNode {
 		return "a mapping"
@@ -96,7 +96,7 @@ func kindOf(n *yaml.Node) string {
 	return "of type " + tag
 }
 
-// mapping calls member for each key of a mapping. It reports keys that come twice or are not text.
+// mapping calls member for each key of a mapping. It reports keys that are duplicates or not text.
 func (d *decoder) mapping(n *yaml.Node, path string, member func(key string, k, v *yaml.Node)) bool {
 	n = d.follow(n)
 	if n.Kind != yaml.MappingNode {
@@ -115,7 +115,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, member func(key string, k, 
 			continue
 		}
 		if first := seen[key]; first != nil {
-			d.bad(k, path, "", "%s comes twice, first in line %d", quote(key), first.Line)
+			d.bad(k, path, "", "duplicate key %s, first in line %d", quote(key), first.Line)
 			continue
 		}
 		seen[key] = k
@@ -126,7 +126,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, member func(key string, k, 
 
 var plainInt = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// key returns the text of a key. A number stands for itself, as it is written.
+// key returns the text of a key. A number is taken as written.
 func (d *decoder) key(k *yaml.Node, path string) (string, bool) {
 	switch tag := k.ShortTag(); {
 	case k.Kind != yaml.ScalarNode:
@@ -152,11 +152,11 @@ func (d *decoder) fields(n *yaml.Node, path string, allowed []string, member fun
 	})
 }
 
-// scalar is a value as it is written, variables filled in.
+// scalar is a value as written, with variables filled in.
 type scalar struct {
 	text  string
 	tag   string
-	loose bool // of variables, or handed on as text: what it is meant to be decides
+	loose bool // from variables, or passed as text: the expected type decides
 }
 
 func (d *decoder) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
@@ -219,7 +219,7 @@ func (d *decoder) count(n *yaml.Node, path string) (int64, bool) {
 	at := d.follow(n)
 	suffixed := strings.HasSuffix(s.text, "K") || strings.HasSuffix(s.text, "M")
 	switch {
-	case s.tag == "!!float" && plainInt.MatchString(s.text): // past 64 bits
+	case s.tag == "!!float" && plainInt.MatchString(s.text): // more than 64 bits
 		d.bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
 		return 0, false
 	case s.tag == "!!float":

@@ -30,7 +30,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestPiecesAreEnough: no text has more nodes than pieces, but for keys without a value and empty documents.
+// TestPiecesAreEnough checks that a text has no more nodes than pieces, except for keys without a value and empty
+// documents.
 func TestPiecesAreEnough(t *testing.T) {
 	t.Parallel()
 	part := rapid.SampledFrom([]string{"a", "[", "]", "{", "}", ",", ":", ": ", " ", "\n", "- ", "? ", `"`, "'", `""`, "&b ", "*b ", "!t ", "|\n", "#", "---\n", "-\u0085", "?\u2028", "\u2029"})
@@ -44,7 +45,7 @@ func TestPiecesAreEnough(t *testing.T) {
 		for err == nil {
 			var doc yaml.Node
 			if err = loader.Load(&doc); err == nil {
-				nodes += nodesOf(&doc) - 2 // the document, and what is there if nothing is
+				nodes += nodesOf(&doc) - 2 // the document node, and the null node of an empty document
 			}
 		}
 		if n := manifest.Pieces(text); nodes > 2*n+1 {

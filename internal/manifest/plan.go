@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Plan is how a manifest differs from what is live, and what applying it would do. It was made without writing.
+// Plan lists how a manifest differs from the live records, and what applying it would do. Making it writes nothing.
 type Plan struct {
 	Namespace string `json:"namespace"`
 	Manifest  string `json:"manifest"`
@@ -19,12 +19,12 @@ type Plan struct {
 	CreateNamespace bool     `json:"create_namespace"`
 	Changes         []Change `json:"changes"`
 	Unchanged       int      `json:"unchanged"` // records that are as declared
-	// LeftAlone are records that no manifest declares, and Others those of other manifests.
+	// LeftAlone counts records that no manifest declares, and Others those of other manifests.
 	LeftAlone int            `json:"left_alone"`
 	Others    map[string]int `json:"others,omitempty"`
-	// Some names some of the records that are left alone.
+	// Some names some of the records left alone.
 	Some []string `json:"left_alone_some,omitempty"`
-	// Last is the revision that was applied last, to the end.
+	// Last is the last revision that was fully applied.
 	Last weir.Revision `json:"last,omitzero"`
 
 	manifest *Manifest
@@ -32,10 +32,10 @@ type Plan struct {
 	removed  map[string]*weir.Entity // entities that are deleted
 }
 
-// ProblemsError says why a manifest cannot be applied as the live records are.
+// ProblemsError reports why a manifest cannot be applied to the live records.
 type ProblemsError []string
 
-// Error tells of all problems.
+// Error lists all problems.
 func (e ProblemsError) Error() string { return strings.Join(e, "; ") }
 
 // PlanOptions say how to plan.
@@ -43,7 +43,7 @@ type PlanOptions struct {
 	Exact bool // count all live buckets that a change touches, instead of the first 1,000
 }
 
-// Make reads what is live in the manifest's namespace and compares. It writes nothing.
+// Make compares a manifest with the live records of its namespace. It writes nothing.
 func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions) (*Plan, error) {
 	lim = lim.In(m.Namespace)
 	lv, err := read(ctx, lim, m.Name)
@@ -75,7 +75,7 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	return p, p.count(ctx, lim, before, after, opts.Exact)
 }
 
-// declared compares a record with what it is to be.
+// declared compares a record with its declaration.
 func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	old := lv.records[k]
 	by := old.Managed()
@@ -100,10 +100,10 @@ func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	return nil
 }
 
-// maxSome is how many names a plan gives where it counts.
+// maxSome is how many names a plan lists next to a count.
 const maxSome = 5
 
-// undeclared removes a record that the manifest manages and does not declare, and leaves any other alone.
+// undeclared removes a record that the manifest manages but does not declare, and leaves any other alone.
 func (p *Plan) undeclared(k Key, lv *live) {
 	if p.manifest.Records[k] != nil {
 		return
@@ -137,7 +137,7 @@ func (p *Plan) entityAfter(lv *live, id string) *weir.Entity {
 	return old.Entity
 }
 
-// checkParents asks whether the chains of all entities will be whole, short enough and without cycles.
+// checkParents checks that the chains of all entities will be complete, short enough and free of cycles.
 func (p *Plan) checkParents(lv *live) (problems []string) {
 	check := func(e *weir.Entity, where string) {
 		road := []string{e.ID}
@@ -171,8 +171,8 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 	return problems
 }
 
-// order puts the changes into the order in which they are made: entities after their parents, limits, then what is
-// removed, entities before their parents.
+// order sorts the changes into the order in which they are made: entities after their parents, then limits, then
+// removals, entities before their parents.
 func (p *Plan) order() {
 	depth := make(map[string]int)
 	p.removed = make(map[string]*weir.Entity)
@@ -203,7 +203,7 @@ func (p *Plan) order() {
 	slices.SortStableFunc(p.Changes, func(a, b Change) int { return a.phase - b.phase })
 }
 
-// depth counts an entity's parents: as they will be, or of one that is removed as they were.
+// depth counts an entity's parents: its future ones, or the former ones of an entity that is removed.
 func (p *Plan) depth(c *Change) (n int) {
 	e := c.before.Entity
 	if c.after != nil {
@@ -215,7 +215,7 @@ func (p *Plan) depth(c *Change) (n int) {
 	return n
 }
 
-// entity returns an entity that changes, as it will be or was.
+// entity returns an entity after or before the changes.
 func (p *Plan) entity(after bool, id string) *weir.Entity {
 	k := Key{Scope: weir.Scope{Entity: id}, Own: true}
 	if after {
@@ -227,7 +227,7 @@ func (p *Plan) entity(after bool, id string) *weir.Entity {
 	return p.removed[id]
 }
 
-// after returns which limits will apply.
+// after returns the limits that will apply.
 func (p *Plan) after(before world) world {
 	after := make(world, len(before))
 	maps.Copy(after, before)
@@ -243,10 +243,10 @@ func (p *Plan) after(before world) world {
 	return after
 }
 
-// Empty reports that there is nothing to change.
+// Empty reports whether there is nothing to change.
 func (p *Plan) Empty() bool { return len(p.Changes) == 0 && !p.CreateNamespace }
 
-// Count returns how many changes there are of an action.
+// Count returns the number of changes with an action.
 func (p *Plan) Count(a Action) (n int) {
 	for i := range p.Changes {
 		if p.Changes[i].Action == a {
@@ -266,8 +266,8 @@ func (p *Plan) Tightening() (n int) {
 	return n
 }
 
-// Limits returns the limits that apply to an entity on a resource before and after the changes; none if there are none.
-// A plan that was loaded does not know them.
+// Limits returns functions for the limits that apply to an entity on a resource before and after the changes, or nil
+// if none do. A loaded plan does not know them.
 func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
 	of := func(w world) func(entity, resource string) []weir.Limit {
 		return func(entity, resource string) []weir.Limit {

@@ -20,7 +20,7 @@ func seed(t *testing.T) *manifest.Manifest {
 	return decodeOne(t, string(text))
 }
 
-// TestLife takes the first manifest through all that can happen to it.
+// TestLife takes the first manifest through everything that can happen to it.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
@@ -31,7 +31,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("planning made %d commits", st.commits.Load())
 		}
 		want := "create system (loosens)\ncreate resource claude-3 (loosens)\ncreate resource gpt-4 (loosens)\n" +
-			"create entity user-123 on other resources (loosens)\ncreate entity user-123 on gpt-4 (loosens)" // from nothing: an error
+			"create entity user-123 on other resources (loosens)\ncreate entity user-123 on gpt-4 (loosens)" // without limits so far, a decision was an error
 		if diff := cmp.Diff(want, changes(p)); diff != "" {
 			t.Error(diff)
 		}
@@ -47,13 +47,13 @@ func TestLife(t *testing.T) {
 			t.Error(diff)
 		}
 
-		// A second time nothing is written.
+		// A second apply writes nothing.
 		before := st.commits.Load()
 		if res := apply(t, lim, m); res.Unchanged != 5 || st.commits.Load() != before {
 			t.Errorf("applied again: %+v, %d commits", res, st.commits.Load()-before)
 		}
 
-		// By hand: one is changed, one removed, one added.
+		// By hand, one record is changed, one removed and one added.
 		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 2000)))
 		must(t, alpha.DeleteLimits(ctx, weir.Scope{Resource: "claude-3"}))
 		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
@@ -63,7 +63,7 @@ func TestLife(t *testing.T) {
 		}
 		apply(t, lim, m)
 
-		// What is taken out is removed, what never was in stays.
+		// Records taken out of the manifest are removed; records that were never in it stay.
 		smaller := decodeOne(t, "namespace: tenant-alpha\nsystem: {limits: {rpm: {capacity: 10K}}}\n")
 		p = plan(t, lim, smaller)
 		want = "update system (loosens)\ndelete resource claude-3 (both)\ndelete resource gpt-4 (loosens)\n" +
@@ -80,7 +80,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 
-		// Back to the second revision, which is the first.
+		// Roll back to the first revision.
 		rev, text, err := alpha.Revision(ctx, "default", 1)
 		must(t, err)
 		if rev.By != "ann" || rev.Summary != "5 created, 0 updated, 0 deleted" {
@@ -95,7 +95,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("%+v", page)
 		}
 
-		// Removed altogether: only what is by hand stays.
+		// After the manifest is emptied, only records made by hand remain.
 		apply(t, lim, decodeOne(t, "namespace: tenant-alpha\n"))
 		if diff := cmp.Diff("{\"\" \"by-hand\"} [rpm:1/min] \"\"\n", strings.Split(state(t, alpha), "default ")[0]); diff != "" {
 			t.Error(diff)
@@ -135,7 +135,7 @@ func TestAdopt(t *testing.T) {
 		if p := plan(t, lim, m); !p.Empty() {
 			t.Error(changes(p))
 		}
-		// Another manifest cannot have them.
+		// Another manifest cannot have these records.
 		other := decodeOne(t, "namespace: default\nmanifest: b\nresources: {same: {limits: {rpm: {capacity: 5}}}}\n")
 		_, err := manifest.Make(ctx, lim, other, manifest.PlanOptions{})
 		var problems manifest.ProblemsError
@@ -143,7 +143,7 @@ func TestAdopt(t *testing.T) {
 		if !errors.As(err, &problems) || err.Error() != want {
 			t.Errorf("%v", err)
 		}
-		// An edit by hand leaves the mark.
+		// An edit by hand keeps the mark of the manifest.
 		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "same"}, weir.PerMinute("rpm", 9)))
 		if got := changes(plan(t, lim, m)); got != "update resource same (tightens) outside" {
 			t.Error(got)
@@ -151,7 +151,7 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// A plan that was saved is applied as it was shown, or not at all.
+// A saved plan is applied as it was shown, or not at all.
 func TestSaved(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
@@ -178,7 +178,7 @@ func TestSaved(t *testing.T) {
 	})
 }
 
-// What is changed between plan and apply is not overwritten, the rest is done, and it is told.
+// A record that changes between plan and apply is not overwritten. The rest is applied, and the result says so.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
@@ -208,7 +208,7 @@ func TestEntities(t *testing.T) {
 		ctx := t.Context()
 		tree := decodeOne(t, "namespace: default\nentities:\n  a: {}\n  b: {parent: a, cascade: true}\n  c: {parent: b}\n  lone: {name: Lone}\n")
 		apply(t, lim, tree)
-		// Upside down, in one go.
+		// Turn the chain upside down in one apply.
 		turned := decodeOne(t, "namespace: default\nentities:\n  c: {}\n  b: {parent: c}\n  a: {parent: b, metadata: {x: y}}\n")
 		p := plan(t, lim, turned)
 		if diff := cmp.Diff("update entity c\nupdate entity b (loosens)\nupdate entity a\ndelete entity lone", changes(p)); diff != "" {
@@ -232,7 +232,7 @@ func TestEntities(t *testing.T) {
 				t.Errorf("%s: %s", text, got)
 			}
 		}
-		// A child by hand keeps its parent.
+		// An entity with a child that was added by hand stays.
 		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "hand", Parent: "a"}))
 		_, err = manifest.Make(ctx, lim, decodeOne(t, "namespace: default"), manifest.PlanOptions{})
 		if got := errText(err); got != "entity hand has parent a, which neither exists nor is declared" {
@@ -252,7 +252,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// A child that appears while its parent is removed keeps the parent, and an apply is stopped by nothing it does not
+// A parent that gets a child while it is being removed stays, and an apply does not fail over records that it does not
 // change.
 func TestChildAppears(t *testing.T) {
 	t.Parallel()
@@ -262,7 +262,7 @@ func TestChildAppears(t *testing.T) {
 		p := plan(t, lim, decodeOne(t, "namespace: default"))
 		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "a"}))
 		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
-		if err == nil || res.Deleted != 1 || len(res.Failed) != 1 || !strings.Contains(err.Error(), `"child" among them`) {
+		if err == nil || res.Deleted != 1 || len(res.Failed) != 1 || !strings.Contains(err.Error(), `including "child"`) {
 			t.Errorf("%+v %v", res, err)
 		}
 		if err := lim.CreateEntity(ctx, weir.Entity{ID: "child2", Parent: "a"}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// documents generates a manifest as documents, one for each part of it.
+// documents generates a manifest as several documents, one for each part.
 func documents(t *rapid.T, label string) []string {
 	limit := func(key string) string {
 		text := fmt.Sprintf("{capacity: %d", rapid.IntRange(1, 5).Draw(t, label+key))
@@ -76,7 +76,7 @@ func documents(t *rapid.T, label string) []string {
 	return docs
 }
 
-// byHand makes some records that no manifest knows of.
+// byHand creates some records that no manifest manages.
 func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 	lim = lim.In("ns")
 	if !rapid.Bool().Draw(t, "by hand") {
@@ -100,7 +100,8 @@ func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 
 func joined(docs []string) string { return strings.Join(docs, "\n---\n") }
 
-// To apply twice is to apply once: the second time plans and writes nothing. The order of documents does not matter.
+// Applying twice is the same as applying once: the second time plans and writes nothing. The order of documents does not
+// matter.
 func TestApplyTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -129,7 +130,7 @@ func TestApplyTwice(t *testing.T) {
 	})
 }
 
-// What is exported changes nothing when it is planned, and once it is adopted there is nothing to plan.
+// Planning an export changes nothing, and once it is adopted there is nothing left to plan.
 func TestExportThenPlan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -157,7 +158,7 @@ func TestExportThenPlan(t *testing.T) {
 	})
 }
 
-// Wherever an apply stops, the next one brings about the state that one without a stop does.
+// Wherever an apply stops, the next one leads to the same state as an apply that did not stop.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -171,7 +172,8 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// crash applies two manifests, the second with a stop, and returns what is live then and would be without.
+// crash applies two manifests, the second with a stop and a retry, and returns the final state, and the state without a
+// stop.
 func crash(t *testing.T, first, second *manifest.Manifest, at int64, made bool) (got, want string) {
 	st := &faulty{Store: memory.New(nil)}
 	lim, whole := limiterOn(t, st), limiterOn(t, memory.New(nil))
@@ -179,10 +181,10 @@ func crash(t *testing.T, first, second *manifest.Manifest, at int64, made bool) 
 	apply(t, whole, second)
 	apply(t, lim, first)
 	st.failAt, st.made = st.commits.Load()+at, made
-	opts := manifest.ApplyOptions{Adopt: true, Wait: time.Minute} // a lock that was left ends by itself
+	opts := manifest.ApplyOptions{Adopt: true, Wait: time.Minute} // an abandoned lock expires
 	_, _ = manifest.Apply(t.Context(), lim, plan(t, lim, second), opts)
 	st.failAt = 0
-	lim.Refresh() // another process
+	lim.Refresh() // as in another process
 	_, err := manifest.Apply(t.Context(), lim, plan(t, lim, second), opts)
 	must(t, err)
 	return state(t, lim.In("ns")), state(t, whole.In("ns"))

@@ -6,24 +6,24 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Reader reads a file of another format as strictly as manifests are read, and collects all mistakes, each with its place.
-// What its methods return is not ok has been told of.
+// Reader reads a file of another format as strictly as a manifest, and collects all mistakes, each with its place.
+// When one of its methods returns false, the mistake is already recorded.
 type Reader struct{ d decoder }
 
-// Read hands the one document of a source to f. Its error is of type [Errors].
+// Read passes the only document of a source to f. Its error is of type [Errors].
 func Read(src Source, f func(r *Reader, root *yaml.Node)) error {
 	r := &Reader{decoder{src: &src}}
 	docs := r.d.documents()
 	switch {
 	case len(docs) > 1:
-		r.d.bad(docs[1], "", "", "is a second document: write everything in one")
+		r.d.bad(docs[1], "", "", "is a second document: put everything in one")
 	case len(docs) == 1:
 		f(r, docs[0])
 		if r.d.tired() {
 			r.d.bad(docs[0], "", "", "has too many aliases")
 		}
 	case len(r.d.errs) > 0:
-		r.d.errs[0].Hint = "" // what a manifest needs at least
+		r.d.errs[0].Hint = "" // it is about manifests
 	}
 	if len(r.d.errs) > 0 {
 		r.d.errs.sort()
@@ -32,15 +32,15 @@ func Read(src Source, f func(r *Reader, root *yaml.Node)) error {
 	return nil
 }
 
-// Bad notes a mistake at a node; path and hint may be "".
+// Bad records a mistake at a node; path and hint may be "".
 func (r *Reader) Bad(n *yaml.Node, path, hint, message string) { r.d.bad(n, path, hint, "%s", message) }
 
-// Fields calls member for each key of a mapping, of which only those allowed may be there, each once.
+// Fields calls member for each key of a mapping. Only the allowed keys may occur, each once.
 func (r *Reader) Fields(n *yaml.Node, path string, allowed []string, member func(key string, v *yaml.Node)) bool {
 	return r.d.fields(n, path, allowed, member)
 }
 
-// Mapping calls member for each key of a mapping, of which none may be there twice.
+// Mapping calls member for each key of a mapping. No key may occur twice.
 func (r *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v *yaml.Node)) bool {
 	return r.d.mapping(n, path, member)
 }

@@ -11,39 +11,39 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// RolloutOptions say how to apply a plan by and by.
+// RolloutOptions say how to apply a plan in stages.
 type RolloutOptions struct {
 	ApplyOptions
-	// Stages are the percentages of entities for which what tightens holds in turn: ascending, from 1 to 99. At the end
-	// it holds for all, and everything else of the plan is applied.
+	// Stages are the percentages of entities to which the tightening changes apply in turn: ascending, from 1 to 99.
+	// At the end they apply to all, and the rest of the plan is applied.
 	Stages []int
 	// Bake is how long each stage is watched before the next begins.
 	Bake time.Duration
-	// Gate is asked whether to begin a stage, and whether to go on.
+	// Gate decides whether to begin a stage, and whether to continue.
 	Gate Gate
-	// Staging is told of each stage when it begins, with how many records it is about.
+	// Staging is called when a stage begins, with the number of records in it.
 	Staging func(percent, records int)
 }
 
-// StoppedError says that a rollout was stopped, and whether all is as it was before it.
+// StoppedError reports that a rollout was stopped, and whether everything was restored.
 type StoppedError struct {
 	Percent int   // the stage
 	Err     error // why
-	Restore error // nil: all is as it was
+	Restore error // nil: everything is as it was
 }
 
-// Error tells why, and what is to be done.
+// Error says why, and what to do.
 func (e *StoppedError) Error() string {
 	if e.Restore != nil {
-		return fmt.Sprintf("stopped at %d%%: %s; what was changed is not all restored: %s; apply the former manifest", e.Percent, e.Err, e.Restore)
+		return fmt.Sprintf("stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest", e.Percent, e.Err, e.Restore)
 	}
 	return fmt.Sprintf("stopped at %d%%: %s; the limits are as they were before", e.Percent, e.Err)
 }
 
-// Unwrap returns why.
+// Unwrap returns both errors.
 func (e *StoppedError) Unwrap() []error { return []error{e.Err, e.Restore} }
 
-// UnfinishedError says that another rollout of the manifest was begun and neither ended nor taken back.
+// UnfinishedError reports that another rollout of the manifest was begun and neither finished nor rolled back.
 type UnfinishedError struct {
 	Manifest string
 	Percent  int
@@ -51,28 +51,28 @@ type UnfinishedError struct {
 
 // Error says what to do.
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("a rollout of another version of manifest %s was left at %d%%: go on with that one, or apply any without stages", quote(e.Manifest), e.Percent)
+	return fmt.Sprintf("a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version without stages", quote(e.Manifest), e.Percent)
 }
 
-// rolling is the state of a rollout, kept with the manifest.
+// rolling is the state of a rollout, stored with the manifest.
 type rolling struct {
-	Hash    string  `json:"hash"` // of what is rolled out
+	Hash    string  `json:"hash"` // of the manifest being rolled out
 	Percent int     `json:"percent"`
 	Records []stage `json:"records"`
 }
 
-// rollout is one that goes on.
+// rollout is a rollout in progress.
 type rollout struct {
 	lim   *weir.Limiter
 	lock  *weir.ManifestLock
 	plan  *Plan
 	opts  RolloutOptions
 	state rolling
-	begun bool // a stage holds, which is watched
+	begun bool // a stage is in force and being watched
 }
 
-// Rollout is [Apply] by stages. When the gate says so, or ctx ends, what was changed is made as it was. Whoever dies before
-// that leaves the stage as it is, and the next rollout of the same manifest goes on from there.
+// Rollout is [Apply] in stages. If the gate fails or ctx ends, Rollout restores what it changed. If the process dies
+// before that, the stage stays as it is, and the next rollout of the same manifest continues from there.
 //
 // Errors: [*StoppedError], [*UnfinishedError], and those of Apply.
 func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOptions) (Result, error) {
@@ -81,7 +81,7 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	if err != nil {
 		return res, err
 	}
-	if p.CreateNamespace { // there is nobody to refuse yet
+	if p.CreateNamespace { // no request can be refused yet
 		return Apply(ctx, lim, p, opts.ApplyOptions)
 	}
 	lock, err := takeLock(ctx, lim, p, opts.ApplyOptions)
@@ -94,7 +94,7 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	}
 	if err := r.run(ctx); err != nil {
 		stopped := &StoppedError{Percent: r.state.Percent, Err: err, Restore: r.restore(ctx)}
-		_ = r.release(ctx) // the error that is reported is the one before
+		_ = r.release(ctx) // the earlier error is the one to report
 		return res, stopped
 	}
 	last, err := Make(ctx, lim, p.manifest, PlanOptions{})
@@ -108,12 +108,12 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	return last.applyWith(ctx, lim, lock, res, todo, opts.ApplyOptions)
 }
 
-// begin finds out what is to be rolled out: what an interrupted rollout has left, or what the plan tightens.
+// begin determines what to roll out: the rest of an interrupted rollout, or what the plan tightens.
 func (r *rollout) begin(ctx context.Context) error {
 	p := r.plan
 	if left := r.lock.Rollout(); left != nil {
 		if err := json.Unmarshal(left, &r.state); err != nil {
-			return fmt.Errorf("go on with a rollout of manifest %s: %w", quote(p.Manifest), err)
+			return fmt.Errorf("continue the rollout of manifest %s: %w", quote(p.Manifest), err)
 		}
 		if r.state.Hash != p.Hash {
 			return &UnfinishedError{p.Manifest, r.state.Percent}
@@ -128,8 +128,8 @@ func (r *rollout) begin(ctx context.Context) error {
 	return r.keep(ctx, 0)
 }
 
-// goOn finds the records of an interrupted rollout in the plan. Those that are not there are as they are to be: whoever
-// died was at the end.
+// goOn finds the records of an interrupted rollout in the plan. If none is left, all are as declared: the rollout was
+// interrupted at its end.
 func (r *rollout) goOn() {
 	todo := 0
 	for i := range r.state.Records {
@@ -146,7 +146,7 @@ func (r *rollout) goOn() {
 	}
 }
 
-// keep writes down at which stage the rollout is: before anything is changed for it.
+// keep stores the stage of the rollout, before anything is changed for it.
 func (r *rollout) keep(ctx context.Context, percent int) error {
 	r.state.Percent = percent
 	state, err := json.Marshal(&r.state)
@@ -158,7 +158,7 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 
 func (r *rollout) run(ctx context.Context) error {
 	from := r.state.Percent
-	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) { // it was left at another stage
+	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) { // it was interrupted at another stage
 		if err := r.watched(ctx); err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (r *rollout) run(ctx context.Context) error {
 		if percent < from || len(r.state.Records) == 0 {
 			continue
 		}
-		if percent > from { // else it holds already
+		if percent > from { // otherwise it is already in force
 			if err := r.wait(ctx, percent); err != nil {
 				return err
 			}
@@ -182,7 +182,7 @@ func (r *rollout) run(ctx context.Context) error {
 	return r.wait(ctx, 100)
 }
 
-// stage has what tightens hold for so many percent, and watches that.
+// stage applies the tightening changes to that percentage of entities, and watches them.
 func (r *rollout) stage(ctx context.Context, percent int) error {
 	if err := r.keep(ctx, percent); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (r *rollout) stage(ctx context.Context, percent int) error {
 	return r.bake(ctx)
 }
 
-// make has all records be what they are to be.
+// make writes all records as given by to.
 func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error {
 	for some := range slices.Chunk(r.state.Records, batch) {
 		changes := make([]weir.DeclaredChange, 0, len(some))
@@ -229,28 +229,28 @@ func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error
 	return nil
 }
 
-// restoreWithin is how long it may take to go back, also for whoever was interrupted.
+// restoreWithin is how long restoring may take, even after an interruption.
 const restoreWithin = 30 * time.Second
 
-// restore makes everything as it was, and ends the rollout.
+// restore restores everything as it was, and ends the rollout.
 func (r *rollout) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWithin)
 	defer cancel()
 	var ours []stage
 	var others error
-	for i := range r.state.Records { // an answer that was lost, or a process before, may have changed them
+	for i := range r.state.Records { // a lost response, or an earlier process, may have changed them
 		s := &r.state.Records[i]
 		now, err := r.lim.Declared(ctx, s.Scope)
 		if err != nil {
 			return err
 		}
 		switch by := now.Managed(); {
-		case now.Version == s.Before.Version: // it was not changed
+		case now.Version == s.Before.Version: // unchanged
 		case by != nil && by.Manifest == r.plan.Manifest && by.Hash == recordOf(&now).hash():
 			s.current = now
 			ours = append(ours, *s)
 		default:
-			others = errors.Join(others, fmt.Errorf("%s was changed by somebody else meanwhile: %w", Key{Scope: s.Scope}, weir.ErrConflict))
+			others = errors.Join(others, fmt.Errorf("%s was changed by another process in the meantime: %w", Key{Scope: s.Scope}, weir.ErrConflict))
 		}
 	}
 	r.state.Records = ours
@@ -260,7 +260,7 @@ func (r *rollout) restore(ctx context.Context) error {
 	return errors.Join(others, r.lock.SetRollout(ctx, nil))
 }
 
-// release gives the lock back although ctx may have ended, but is not waited for without end.
+// release releases the lock even if ctx is done, but does not wait forever.
 func (r *rollout) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

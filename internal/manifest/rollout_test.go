@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// gate is one that is told what to say.
+// gate is a gate whose answers the test sets.
 type gate struct {
 	begun int
 	check func(last bool) error
@@ -39,7 +39,7 @@ func (g *gate) Check(_ context.Context, last bool) error {
 	return g.check(last)
 }
 
-// rolled rolls a manifest out in a bubble, from one that was applied before.
+// rolled rolls out a manifest inside a bubble, on top of one that was applied before.
 type rolled struct {
 	*weir.Limiter
 
@@ -90,7 +90,8 @@ func (r *rolled) rollout(text string) (manifest.Result, error) {
 	})
 }
 
-// limits tells of how many of 200 entities "rpm" is the new limit, and of how many "tpm" is enforced.
+// limits returns for how many of 200 entities "rpm" is the new limit, for how many "tpm" is enforced, and the names of the
+// first entity's limits.
 func (r *rolled) limits() (rpm, tpm int, names []string) {
 	r.t.Helper()
 	for i := range 200 {
@@ -116,7 +117,8 @@ func (r *rolled) limits() (rpm, tpm int, names []string) {
 	return rpm, tpm, names
 }
 
-// What tightens holds for more and more, for nobody without a limit; what loosens or goes waits for the end.
+// A tightened limit applies to more and more entities, and no entity is ever without a limit. Loosened and removed limits
+// wait for the end.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
@@ -156,7 +158,8 @@ func TestRollout(t *testing.T) {
 
 var errTooMany = errors.New("too many are refused")
 
-// A gate that closes, at either stage, and whoever interrupts: all is as before, and it can be begun anew.
+// If a gate closes at either stage, or the rollout is interrupted, everything is as before, and the rollout can start
+// again.
 func TestRolloutStopped(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]int{"first stage": 1, "second stage": 2} {
@@ -200,8 +203,8 @@ func TestRolloutStopped(t *testing.T) {
 	}
 }
 
-// Whoever dies leaves the stage as it is; the same rollout goes on, or back to what was before it began, and another one is
-// refused.
+// If the process dies, the stage stays as it is. The same rollout can continue or go back to the state before it began;
+// another rollout is refused.
 func TestRolloutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, back := range []bool{false, true} {
@@ -222,7 +225,7 @@ func TestRolloutGoesOn(t *testing.T) {
 					_, _ = r.rollout(tighter)
 				}()
 				<-died
-				time.Sleep(time.Minute) // the lock
+				time.Sleep(time.Minute) // until the lock expires
 				if rpm, _, _ := r.limits(); rpm < 75 {
 					t.Errorf("%d: the stage did not stay", rpm)
 				}
@@ -251,7 +254,7 @@ func TestRolloutGoesOn(t *testing.T) {
 	}
 }
 
-// No stage begins before the gate lets it, the end neither; the one before stays and is watched for as long as that takes.
+// No stage begins before the gate lets it, not even the last. Until then, the stage before stays in force and is watched.
 func TestRolloutWaits(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
@@ -284,7 +287,7 @@ func TestRolloutWaits(t *testing.T) {
 			t.Errorf("%d entities at the end", rpm)
 		}
 	})
-	bubble(t, func(t *testing.T, r *rolled) { // a stage that is not let begin is gone back from as any
+	bubble(t, func(t *testing.T, r *rolled) { // a rollout that waits for its gate can still be rolled back
 		apply(t, r.Limiter, decodeOne(t, former))
 		r.gate.open = func(percent int) bool { return percent < 50 }
 		r.gate.check = func(bool) error {
@@ -304,7 +307,7 @@ func TestRolloutWaits(t *testing.T) {
 	})
 }
 
-// A stage that was left is watched while the next one, of another list, is waited for.
+// After a crash, the stage in force is watched while the next one, from a different list of stages, waits for its gate.
 func TestRolloutWaitsAfterDeath(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
@@ -317,7 +320,7 @@ func TestRolloutWaitsAfterDeath(t *testing.T) {
 			_, _ = r.rollout(tighter)
 		}()
 		<-died
-		time.Sleep(time.Minute) // the lock
+		time.Sleep(time.Minute) // until the lock expires
 		r.stages = []int{75}
 		r.gate = gate{open: func(int) bool { return false }, check: func(bool) error { return errTooMany }}
 		if _, err := r.rollout(tighter); !errors.Is(err, errTooMany) || r.gate.begun != 1 {
@@ -329,7 +332,7 @@ func TestRolloutWaitsAfterDeath(t *testing.T) {
 	})
 }
 
-// What somebody else changes while it is rolled out is theirs.
+// Records that others change during a rollout are left to them.
 func TestRolloutLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
@@ -350,7 +353,7 @@ func TestRolloutLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// dying is a store that takes nothing about manifests any more once its user is to die.
+// dying is a store that refuses commits of manifest records once dead is set.
 type dying struct {
 	*memory.Store
 
@@ -364,8 +367,8 @@ func (d *dying) Commit(ctx context.Context, writes ...store.Write) error {
 	return d.Store.Commit(ctx, writes...)
 }
 
-// Whoever dies after the last stage, when all records are as they are to be and only the revision is missing, leaves
-// something to go on with.
+// A process that dies after the last stage, when all records are final and only the revision is missing, leaves a rollout
+// that can be continued.
 func TestRolloutGoesOnAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -385,7 +388,7 @@ func TestRolloutGoesOnAtTheEnd(t *testing.T) {
 		if p := plan(t, lim, decodeOne(t, tighter)); !p.Empty() {
 			t.Fatalf("died too early: %+v", p.Changes)
 		}
-		time.Sleep(time.Minute) // the lock
+		time.Sleep(time.Minute) // until the lock expires
 		r.gate = gate{}
 		res, err := r.rollout(tighter)
 		must(t, err)

@@ -11,15 +11,15 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Saved is plans that were written to a file: the manifests, and what the live records were.
+// Saved is a file of plans: the manifests, and a hash of the live records they were made from.
 type Saved struct {
 	Format string      `json:"format"` // savedFormat
 	Plans  []SavedPlan `json:"plans"`
 }
 
-// SavedPlan is one of them.
+// SavedPlan is one plan of the file.
 type SavedPlan struct {
-	Plan  *Plan  `json:"plan"` // for people and programs; what counts are the others
+	Plan  *Plan  `json:"plan"` // for people and programs; the other fields are authoritative
 	Text  string `json:"text"` // the manifest
 	State string `json:"state"`
 }
@@ -35,7 +35,7 @@ func Save(plans []*Plan) ([]byte, error) {
 	return s.Text()
 }
 
-// Text returns the file.
+// Text returns the file's content.
 func (s *Saved) Text() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
@@ -50,7 +50,7 @@ func ReadSaved(text []byte, name string) (*Saved, error) {
 	return &s, nil
 }
 
-// state is a hash of all that the plan changes and of what it found.
+// state returns a hash of everything the plan changes and of what it found.
 func (p *Plan) state() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %v %d\n", p.Namespace, p.Hash, p.CreateNamespace, p.Last.Revision)
@@ -64,7 +64,7 @@ func (p *Plan) state() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Load makes the plans of a file again, and refuses if any of them would not be the same: the live records have been
+// Load makes the plans of a file again. It fails if any plan is no longer the same, because the live records have
 // changed since.
 func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*Plan, error) {
 	s, err := ReadSaved(text, name)
@@ -91,9 +91,9 @@ func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*
 	return plans, nil
 }
 
-// moved says how a plan differs from the one that was saved.
+// moved describes how a plan differs from the saved one.
 func (p *Plan) moved(old *Plan) string {
-	const text = "the live records have been changed since it was made"
+	const text = "the live records have changed since it was made"
 	if old == nil {
 		return text
 	}
@@ -103,7 +103,7 @@ func (p *Plan) moved(old *Plan) string {
 	for _, cs := range [][2][]Change{{p.Changes, old.Changes}, {old.Changes, p.Changes}} {
 		for i := range cs[0] {
 			if !has(cs[1], cs[0][i].Target) {
-				return text + ", " + cs[0][i].Target + " among them"
+				return text + ", including " + cs[0][i].Target
 			}
 		}
 	}

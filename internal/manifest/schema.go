@@ -2,8 +2,8 @@ package manifest
 
 import _ "embed" // schema.json
 
-// Schema is the format as a JSON Schema, for editors. What depends on several values at once, such as a cycle of
-// parents, only the decoder finds.
+// Schema is the manifest format as a JSON Schema, for editors. Rules that involve several values, such as no cycles
+// of parents, are checked only by the decoder.
 //
 //go:embed schema.json
 var Schema []byte

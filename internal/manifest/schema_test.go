@@ -51,7 +51,7 @@ func TestSchemaAgrees(t *testing.T) {
 	}
 }
 
-// Every key that the schema knows the decoder knows, and the other way round: what a message lists as allowed.
+// The schema and the decoder know the same keys. The decoder's are those that a message lists as allowed.
 func TestSchemaKeys(t *testing.T) {
 	t.Parallel()
 	var s struct {
@@ -99,7 +99,7 @@ func TestSchemaKeys(t *testing.T) {
 	}
 }
 
-// document generates one that is often good, and often wrong in one place.
+// document generates a document that is often good, and often wrong in one place.
 func document() *rapid.Generator[map[string]any] {
 	return rapid.Custom(func(t *rapid.T) map[string]any {
 		doc := map[string]any{"namespace": value(t, id())}
@@ -122,7 +122,7 @@ func document() *rapid.Generator[map[string]any] {
 	})
 }
 
-// rare is seldom true. Generators favour small numbers, so it is a large one that says so.
+// rare is rarely true. Generators favour small numbers, so it asks for a large one.
 func rare(t *rapid.T, label string) bool { return rapid.IntRange(0, 60).Draw(t, label) == 57 }
 
 func some(t *rapid.T, m map[string]any, key string, g *rapid.Generator[any]) {
@@ -134,7 +134,7 @@ func some(t *rapid.T, m map[string]any, key string, g *rapid.Generator[any]) {
 	}
 }
 
-// value is what a generator makes, or seldom something of another type.
+// value returns what a generator draws, or rarely something of another type.
 func value(t *rapid.T, g *rapid.Generator[any]) any {
 	if rare(t, "wrong") {
 		return rapid.SampledFrom([]any{nil, true, 7.0, 1.5, -3.0, "text", "", []any{}, map[string]any{}, map[string]any{"x": 1.0}}).Draw(t, "other")
@@ -142,7 +142,7 @@ func value(t *rapid.T, g *rapid.Generator[any]) any {
 	return g.Draw(t, "value")
 }
 
-// mostly draws one of the first two, seldom another.
+// mostly draws one of the first two values, and rarely another.
 func mostly(a, b any, seldom ...any) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		if rare(t, "seldom") {
@@ -220,7 +220,7 @@ func limit() *rapid.Generator[any] {
 	})
 }
 
-// percentages ascend: that others do not the schema cannot say.
+// percentages generates ascending lists, because the schema cannot express that others are wrong.
 func percentages() *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		list, last := []any{}, 0

@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient has time for calls on a busy machine.
+// patient is a store timeout for a busy machine.
 const patient = time.Minute
 
-// stores are those on which everything must behave the same.
+// stores are the stores on which everything must behave the same.
 var stores = []struct {
 	name string
 	open func(t testing.TB) store.Store
@@ -73,7 +73,7 @@ func must(t testing.TB, err error) {
 
 var errCrash = errors.New("crashed")
 
-// faulty is a store that counts commits, and fails from one of them on: before it is made, or after.
+// faulty is a store that counts commits and fails from one of them on, either before or after the commit is made.
 type faulty struct {
 	store.Store
 	commits atomic.Int64
@@ -119,7 +119,7 @@ func apply(t testing.TB, lim *weir.Limiter, m *manifest.Manifest) manifest.Resul
 	return res
 }
 
-// changes writes a plan in short, in its order: "create system".
+// changes writes a plan in short form, in its order: "create system".
 func changes(p *manifest.Plan) string {
 	var all []string
 	for _, c := range p.Changes {
@@ -135,7 +135,7 @@ func changes(p *manifest.Plan) string {
 	return strings.Join(all, "\n")
 }
 
-// state writes all that is live in a namespace: the records, what manages them, and how often what was applied.
+// state writes the live state of a namespace: the records, what manages them, and which revisions were applied.
 func state(t testing.TB, lim *weir.Limiter) string {
 	t.Helper()
 	var b strings.Builder

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Source is the text of a file. Its lines are those of the messages about it.
+// Source is the text of a file. Messages about it use its line numbers.
 type Source struct {
 	Name string
 	Text []byte
 }
 
-// MaxSource is how many bytes a file may have.
+// MaxSource is the maximum size of a file in bytes.
 const MaxSource = 64 << 20
 
-// Open reads files; of a folder the files in it that end in .yaml, .yml or .json, of "-" stdin.
+// Open reads files. For a directory it reads the files ending in .yaml, .yml or .json, and for "-" stdin.
 func Open(names []string, stdin io.Reader) ([]Source, error) {
 	var all []Source
 	read := func(name string, r io.Reader) error {
@@ -60,7 +60,7 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 	return all, nil
 }
 
-// filesOf returns a file, or the manifests of a folder and the folders in it.
+// filesOf returns a file, or the manifests of a directory and its subdirectories.
 func filesOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -95,15 +95,15 @@ func filesOf(name string) ([]string, error) {
 	return files, nil
 }
 
-// noFilesError is a folder without manifests.
+// noFilesError reports a directory without manifests.
 type noFilesError string
 
-// Error names the folder and what was looked for.
+// Error names the directory and what was looked for.
 func (e noFilesError) Error() string {
 	return fmt.Sprintf("folder %s holds no manifest: none of its files ends in .yaml, .yml or .json", string(e))
 }
 
-// line returns a line of the text, from 1, or what one would read of it.
+// line returns a line of the text, from 1, limited to a readable length.
 func (s *Source) line(n int) string {
 	for line := range bytes.Lines(s.Text) {
 		if n--; n == 0 {

@@ -6,19 +6,19 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// stage is a record that tightens, which is rolled out by and by.
+// stage is a tightening record that is rolled out in stages.
 type stage struct {
 	Scope  weir.Scope    `json:"scope"`
-	Before weir.Declared `json:"before"` // as it was before the rollout
-	// Was is what applied in its scope, by name.
+	Before weir.Declared `json:"before"` // before the rollout
+	// Was holds the limits that applied in its scope before, by name.
 	Was []weir.Limit `json:"was"`
 
 	change  *Change
-	current weir.Declared // as it is now
+	current weir.Declared // the record now
 }
 
-// stages returns the changes of a plan that refuse somebody whom nothing refused before, or earlier than before. All
-// others loosen, or cannot be had in part: they are made at the end.
+// stages returns the changes of a plan that refuse some requests that nothing refused before, or refuse them earlier.
+// All other changes loosen or cannot be applied in part, and are made at the end.
 func (p *Plan) stages(w world) (all []stage) {
 	for i := range p.Changes {
 		c := &p.Changes[i]
@@ -28,7 +28,7 @@ func (p *Plan) stages(w world) (all []stage) {
 		was := w[c.key.Scope]
 		if len(was) == 0 {
 			below := w.below(c.key.Scope)
-			if len(below) != 1 { // another before for each resource
+			if len(below) != 1 { // the limits before differ by resource
 				continue
 			}
 			was = below[0].limits
@@ -41,12 +41,12 @@ func (p *Plan) stages(w world) (all []stage) {
 	return all
 }
 
-// at returns the record as it is while it holds for so many percent of the entities: for the others the limits are as they
-// were, and those that are new are in shadow. What is taken away stays until the end.
+// at returns the record while the change applies to percent of the entities. For the others the limits stay as they
+// were, and new ones are in shadow. Removed limits stay until the end.
 func (s *stage) at(percent int, name string) weir.Declared {
 	to := *s.change.after.Limits
 	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
-	to.OnUnavailable, to.NearLimit = "", nil // of which nothing can be had in part
+	to.OnUnavailable, to.NearLimit = "", nil // cannot be applied in part
 	if b := s.Before.Limits; b != nil {
 		to.OnUnavailable, to.NearLimit = b.OnUnavailable, b.NearLimit
 	}
@@ -61,12 +61,12 @@ func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {
 		switch {
 		case known && moveOf(was[i], l) != Tightens && moveOf(was[i], l) != Both: // at the end
 			l = was[i]
-		case l.Enforce != weir.EnforceOn: // it is rolled out by hand
-		case !known || was[i].Enforce == weir.EnforceShadow: // it refused nobody
+		case l.Enforce != weir.EnforceOn: // rolled out by hand
+		case !known || was[i].Enforce == weir.EnforceShadow: // it refused no entity
 			l.Enforce = percent
 		case was[i].Enforce == weir.EnforceOn:
 			l.Enforce, l.Former = percent, was[i].Rate()
-		default: // of what holds for some nothing can hold for others: at the end
+		default: // already partial, cannot be made partial again: at the end
 			l = was[i]
 		}
 		out = append(out, l)

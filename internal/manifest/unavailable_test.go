@@ -27,7 +27,7 @@ entities:
           rpm: {capacity: 5}
 `
 
-// What is answered when the store does not answer is declared with limits, or alone, applied, shown and exported.
+// on_unavailable can be declared with limits or on its own, and is applied, shown and exported.
 func TestOnUnavailable(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
@@ -63,7 +63,8 @@ func TestOnUnavailable(t *testing.T) {
 	}
 }
 
-// Of a setting nothing can be had in part: it changes at the end of a rollout, with all that is not rolled out.
+// A setting cannot change for some entities only. It changes at the end of a rollout, with everything that is not rolled
+// out.
 func TestRolloutOnUnavailable(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// variable is one that a document declares.
+// variable is a variable that a document declares.
 type variable struct {
 	fallback string
 	has      bool
@@ -21,13 +21,12 @@ var (
 	reference    = regexp.MustCompile(`\$?\$\{[^}]*\}`)
 )
 
-// variables reads what a document declares: a name with the value that it has where nobody sets it, or {} if somebody
-// must.
+// variables reads the declared variables of a document: each name with its default value, or {} if it must be set.
 func (d *decoder) variables(n *yaml.Node) {
 	d.mapping(n, "variables", func(name string, k, v *yaml.Node) {
 		path := "variables." + name
 		if !variableName.MatchString(name) {
-			d.bad(k, "variables", "use letters, digits and _", "%s is not a name of a variable", quote(name))
+			d.bad(k, "variables", "use letters, digits and _", "%s is not a valid variable name", quote(name))
 			return
 		}
 		v = d.follow(v)
@@ -37,7 +36,7 @@ func (d *decoder) variables(n *yaml.Node) {
 		case v.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!int" || tag == "!!bool"):
 			d.vars[name] = &variable{fallback: v.Value, has: true}
 		default:
-			d.bad(v, path, "write the value where nobody sets it, or {} if somebody must", "is %s, not a value", kindOf(v))
+			d.bad(v, path, "write a default value, or {} to require one", "is %s, not a value", kindOf(v))
 		}
 	})
 }
@@ -52,7 +51,7 @@ func (d *decoder) fill(n *yaml.Node, path string) (text string, filled, ok bool)
 		name := ref[2 : len(ref)-1]
 		v := d.vars[name]
 		if v == nil {
-			h := "declare it under variables, or write $" + ref + " if it is to stay as it is"
+			h := "declare it under variables, or write $" + ref + " to keep it as text"
 			if near := nearest(name, slices.Sorted(maps.Keys(d.vars))); near != "" {
 				h += "; did you mean ${" + near + "}?"
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// world says which limits apply: the first level that has some.
+// world holds limits by scope. Those of the first level that has any apply.
 type world map[weir.Scope][]weir.Limit
 
 func worldOf(lv *live) world {
@@ -21,12 +21,12 @@ func worldOf(lv *live) world {
 	return w
 }
 
-// levels are the scopes that could limit an entity on a resource, the first that has limits does.
+// levels returns the scopes that may limit an entity on a resource, in order of precedence.
 func levels(entity, resource string) [4]weir.Scope {
 	return [4]weir.Scope{{Entity: entity, Resource: resource}, {Entity: entity}, {Resource: resource}, {}}
 }
 
-// limits returns what applies to an entity on a resource, and the scope that it is from.
+// limits returns the limits that apply to an entity on a resource, and the scope they come from.
 func (w world) limits(entity, resource string) ([]weir.Limit, weir.Scope, bool) {
 	for _, sc := range levels(entity, resource) {
 		if ls := w[sc]; len(ls) > 0 {
@@ -36,7 +36,7 @@ func (w world) limits(entity, resource string) ([]weir.Limit, weir.Scope, bool) 
 	return nil, weir.Scope{}, false
 }
 
-// layer is limits that apply, and the scope that they are from.
+// layer is a set of limits that apply, and the scope they come from.
 type layer struct {
 	scope  weir.Scope
 	limits []weir.Limit
@@ -51,8 +51,8 @@ func (l layer) name() string {
 
 func (w world) layer(sc weir.Scope) layer { return layer{sc, w[sc]} }
 
-// below returns what applies where a scope has no limits: for an entity in general that depends on the resource, so
-// there may be several answers, the first of them the system's.
+// below returns the limits that apply if a scope has none. For an entity's default limits these depend on the
+// resource, so there may be several layers, the system's first.
 func (w world) below(sc weir.Scope) []layer {
 	general := func(resource string) layer {
 		if l := w.layer(weir.Scope{Resource: resource}); len(l.limits) > 0 {
@@ -80,18 +80,18 @@ func (w world) below(sc weir.Scope) []layer {
 	return all
 }
 
-// Moves says which way a change moves admission.
+// Moves is the direction in which a change moves admission.
 type Moves string
 
-// Which way a change moves admission.
+// The directions.
 const (
-	Same     Moves = ""         // it does not
+	Same     Moves = ""         // no change
 	Loosens  Moves = "loosens"  // admits more, never less
 	Tightens Moves = "tightens" // admits less, never more
 	Both     Moves = "both"     // admits more in one way and less in another
 )
 
-// and combines two.
+// and combines two directions.
 func (m Moves) and(o Moves) Moves {
 	switch {
 	case m == o || o == Same:
@@ -102,7 +102,7 @@ func (m Moves) and(o Moves) Moves {
 	return Both
 }
 
-// inverse is the way back.
+// inverse returns the opposite direction.
 func (m Moves) inverse() Moves {
 	switch m {
 	case Loosens:
@@ -114,7 +114,7 @@ func (m Moves) inverse() Moves {
 	return m
 }
 
-// way returns which way a larger number of tokens moves.
+// way returns the direction of more (c > 0) or fewer (c < 0) tokens.
 func way(c int) Moves {
 	switch {
 	case c > 0:
@@ -132,8 +132,8 @@ func rate(a, b weir.Limit) int {
 	return cmp.Or(cmp.Compare(ah, bh), cmp.Compare(al, bl))
 }
 
-// movesOf returns which way it moves admission when limits take the place of others. A limit that is not there, or in
-// shadow, refuses nothing; without any at all a request is an error.
+// movesOf returns the direction of replacing one set of limits by another. A limit that is missing or in shadow
+// refuses nothing; without any limits, a request is an error.
 func movesOf(before, after []weir.Limit) (m Moves) {
 	switch {
 	case len(before) == 0 && len(after) == 0:

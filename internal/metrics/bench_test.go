@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// bench returns a limiter on which nobody is refused, with metrics or without.
+// bench returns a limiter that refuses nothing, with or without metrics.
 func bench(b *testing.B, with bool) *weir.Limiter {
 	b.Helper()
 	cfg := weir.Config{Store: memory.New(nil)}
@@ -38,7 +38,8 @@ func bench(b *testing.B, with bool) *weir.Limiter {
 	return lim
 }
 
-// BenchmarkDecide is what metrics add to a decision in memory: of one entity, and of more than the tops have room for.
+// BenchmarkDecide measures what metrics add to a decision in memory: with one entity, and with more than the top lists
+// hold.
 func BenchmarkDecide(b *testing.B) {
 	for _, entities := range []int{1, 10_000} {
 		names := make([]string, entities)
@@ -73,7 +74,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkServe is what metrics add to a request over HTTP, on the loopback address.
+// BenchmarkServe measures what metrics add to a request over HTTP on the loopback address.
 func BenchmarkServe(b *testing.B) {
 	for _, with := range []string{"none", "metrics", "traces=0.01"} {
 		b.Run(with, func(b *testing.B) {

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Cell is how a process's cell stands among the others, as of its last contact with them.
+// Cell is the state of a process's cell among the others, as of its last contact with them.
 type Cell struct {
 	Name    string
-	Leads   bool      // this process divides the limits
+	Leads   bool      // this process divides the limits among the cells
 	Contact time.Time // with the registry of cells
-	Missing int       // cells that have not been heard of
+	Missing int       // cells that have not been heard from
 	Others  int       // processes of another installation that use the cell's name
-	// Shares are of each namespace that has its own; "" stands for the others.
+	// Shares holds the shares of each namespace that has its own; "" stands for the others.
 	Shares []CellShare
 }
 
-// CellShare is what a cell has of a namespace's limits. 1 is the whole.
+// CellShare is a cell's share of a namespace's limits. 1 is the whole.
 type CellShare struct {
 	Namespace string
 	Share     float64 // of this cell
-	Ratio     float64 // of all cells together, as much as they may be going by
-	Admitted  float64 // of a limit, by all cells together, lately; at least 1
+	Ratio     float64 // of all cells together, at most
+	Admitted  float64 // the largest part of a limit recently admitted by all cells together; at least 1
 }
 
-// WatchCell has a cell among the figures. It is asked with each scrape.
+// WatchCell adds the metrics of a cell. f is called at each scrape.
 func (m *Metrics) WatchCell(f func() Cell) { m.cell.Store(&f) }
 
-// cells adds how the cell stands.
+// cells adds the metrics of the cell.
 func (m *Metrics) cells(s *scrape) {
 	f := m.cell.Load()
 	if f == nil {
@@ -41,10 +41,10 @@ func (m *Metrics) cells(s *scrape) {
 		leads = 1
 	}
 	s.gauge("weir.cell.leads", "1 in the process that divides the limits among the cells.", point[float64]{leads, cell})
-	s.gauge("weir.cell.missing", "Cells that have not been heard of.", point[float64]{float64(c.Missing), cell})
-	s.gauge("weir.cell.foreign.processes", "Processes of another installation, with another store, that use the cell's name.", point[float64]{float64(c.Others), cell})
+	s.gauge("weir.cell.missing", "Cells that have not been heard from.", point[float64]{float64(c.Missing), cell})
+	s.gauge("weir.cell.foreign.processes", "Processes of another installation, with another store, that use this cell's name.", point[float64]{float64(c.Others), cell})
 	if !c.Contact.IsZero() {
-		s.gauge("weir.cell.contact.age.seconds", "How long ago the registry of cells was read last.", point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
+		s.gauge("weir.cell.contact.age.seconds", "Time since the registry of cells was last read.", point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
 	}
 	var shares, ratios, admitted []point[float64]
 	for _, sh := range m.toldApart(c.Shares) {
@@ -56,12 +56,13 @@ func (m *Metrics) cells(s *scrape) {
 		ratios = append(ratios, point[float64]{sh.Ratio, labels})
 		admitted = append(admitted, point[float64]{sh.Admitted, labels})
 	}
-	s.gauge("weir.cell.share", "The cell's share of the limits: 1 is the whole. Of several namespaces, the largest.", shares...)
-	s.gauge("weir.cell.over.admission.ratio", "How much of the limits all cells may be admitting together: 1 is the whole. Of several namespaces, the most.", ratios...)
-	s.gauge("weir.cell.admitted.ratio", "How much of a limit all cells together have admitted lately, of the bucket with the most: 1 is the limit, or less. Of several namespaces, the most.", admitted...)
+	s.gauge("weir.cell.share", "The cell's share of the limits; 1 is the whole. The largest of several namespaces.", shares...)
+	s.gauge("weir.cell.over.admission.ratio", "How much of the limits all cells together may be admitting; 1 is the whole. The highest of several namespaces.", ratios...)
+	s.gauge("weir.cell.admitted.ratio", "How much of a limit all cells together have recently admitted, for the bucket with the most; 1 is the limit, or less. The highest of several namespaces.", admitted...)
 }
 
-// toldApart returns as many as have a label value of their own, those with the highest ratios first, and the rest as one.
+// toldApart returns the namespaces that get a label value of their own, those with the highest ratios, and the rest
+// as one.
 func (m *Metrics) toldApart(all []CellShare) []CellShare {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b CellShare) int {

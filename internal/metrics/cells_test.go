@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/metrics"
 )
 
-// Namespaces beyond those that are told apart are one, with the most of any.
+// Namespaces without a label of their own are reported as one, with the highest value of any of them.
 func TestCells(t *testing.T) {
 	t.Parallel()
 	cell := func() metrics.Cell {

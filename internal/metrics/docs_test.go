@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// every is a store with the measures of all.
+// every is a store that has the measures of all stores.
 type every struct {
 	store.Store
 	of []store.Measured
@@ -41,7 +41,7 @@ func (e every) Measures() (all []store.Measure) {
 	return all
 }
 
-// scraped returns the metrics of a scrape that has all there are, with the names of their labels.
+// scraped returns the metrics of a scrape that contains every metric, with their label names.
 func scraped(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	r := setup(t, metrics.Config{})
@@ -94,11 +94,12 @@ var (
 	groupings = regexp.MustCompile(`by \(([^)]*)\)`)
 )
 
-// TestNames: what the dashboard and the alert rules ask for is in a scrape, and whatever is there is in the guide.
+// TestNames checks that everything the dashboard and the alert rules query is in a scrape, and that every metric is in the
+// guide.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	found := scraped(t)
-	target := []string{"instance", "job"} // added by who scrapes
+	target := []string{"instance", "job"} // added by the scraper
 	for _, expr := range slices.Concat(dashboard(t), alerts(t)) {
 		labels := make(map[string]bool)
 		for _, sel := range selectors.FindAllStringSubmatch(expr, -1) {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// episode is a time in which the store did not answer some decisions. It is logged when it begins and when it is over,
-// with how many there were, instead of each.
+// episode is a period in which the store did not answer some decisions. Its beginning and end are logged, with the
+// number of decisions, instead of each decision.
 type episode struct {
-	began            time.Time // zero: there is none
-	quiet            int       // seconds
+	began            time.Time // zero: no episode
+	quiet            int       // seconds without trouble
 	degraded, failed uint64
 }
 
-// second is told what came in each second.
+// second takes the counts of each second.
 func (e *episode) second(log *slog.Logger, now time.Time, degraded, failed uint64) {
 	switch {
 	case degraded+failed > 0 && e.began.IsZero():

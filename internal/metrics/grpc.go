@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Unary counts the requests that next answers over gRPC, and has them be spans if they are to be traced.
+// Unary counts the gRPC requests that next handles, and records spans for them if tracing is on.
 func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	ctx, end := m.call(ctx, info.FullMethod)
 	defer func() { end(err) }()
@@ -26,7 +26,7 @@ func (m *Metrics) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 	return next(srv, &stream{ss, ctx})
 }
 
-// call begins a request, and returns what ends it.
+// call begins a request, and returns the function that ends it.
 func (m *Metrics) call(ctx context.Context, method string) (context.Context, func(error)) {
 	began := time.Now()
 	m.rpc.inFlight.Add(1)
@@ -52,7 +52,7 @@ func (m *Metrics) call(ctx context.Context, method string) (context.Context, fun
 	}
 }
 
-// stream has the context of its span.
+// stream carries the context of its span.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // a stream has one

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bounds are the upper ends of a histogram's buckets in seconds, 20 to a decade from 1 µs to 10 s, each at most a
-// seventh above the one before: a quantile is off by no more.
+// bounds are the upper ends of a histogram's buckets in seconds, 20 per decade from 1 µs to 10 s. Each is at most a
+// seventh above the previous one, which bounds the error of a quantile.
 var bounds = func() (b []float64) {
 	for decade := -6; decade < 1; decade++ {
 		for _, x := range []float64{10, 11, 12.5, 14, 16, 18, 20, 22.5, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80, 90} {
@@ -17,13 +17,13 @@ var bounds = func() (b []float64) {
 	return append(b, 10)
 }()
 
-// round removes what binary arithmetic has left in the last decimals.
+// round removes the rounding errors of binary arithmetic from the last decimals.
 func round(x float64) float64 {
 	scale := math.Pow10(3 - int(math.Floor(math.Log10(x))))
 	return math.Round(x*scale) / scale
 }
 
-// limits of the buckets in nanoseconds, and their number, with one for all above.
+// nanos are the bounds in nanoseconds.
 var nanos = func() (n []int64) {
 	for _, b := range bounds {
 		n = append(n, int64(math.Round(b*1e9)))
@@ -33,7 +33,7 @@ var nanos = func() (n []int64) {
 
 const buckets = 7*20 + 2
 
-// counts are how many observations fell into each bucket.
+// counts is the number of observations in each bucket.
 type counts [buckets]uint64
 
 // histogram is a distribution of durations.
@@ -69,7 +69,7 @@ func (c *counts) total() (n uint64) {
 	return n
 }
 
-// quantile returns the upper end of the bucket that holds the observation of rank q, between 0 and 1; 0 of none.
+// quantile returns the upper end of the bucket with the observation of rank q, between 0 and 1, or 0 if there is none.
 func (c *counts) quantile(q float64) time.Duration {
 	total := c.total()
 	if total == 0 {
@@ -85,8 +85,8 @@ func (c *counts) quantile(q float64) time.Duration {
 	return math.MaxInt64
 }
 
-// coarse are the upper ends of the buckets that a scrape has: 1, 2.5 and 5 of each decade from 10 µs on. coarseAt is
-// where they are among bounds.
+// coarse are the upper ends of the buckets that a scrape shows: 1, 2.5 and 5 of each decade from 10 µs on. coarseAt
+// holds their indexes in bounds.
 var coarse, coarseAt = func() (b []float64, at []int) {
 	for i, x := range bounds {
 		if m := i % 20; i >= 20 && (m == 0 || m == 8 || m == 14) {
@@ -96,13 +96,13 @@ var coarse, coarseAt = func() (b []float64, at []int) {
 	return b, at
 }()
 
-// coarse returns the counts of fewer buckets.
+// coarse returns the counts in the coarse buckets.
 func (c *counts) coarse() []uint64 {
 	out := make([]uint64, len(coarseAt)+1)
 	next := 0
 	for i, n := range c {
 		if next < len(coarseAt) && i > coarseAt[next] {
-			next++ // the bounds are closer than these: never two at once
+			next++ // bounds are denser, so never two at once
 		}
 		out[next] += n
 	}

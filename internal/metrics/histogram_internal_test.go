@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestQuantile: a quantile is no less than the exact one and at most a seventh more.
+// TestQuantile checks that a quantile is at least the exact one, and at most a seventh more.
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

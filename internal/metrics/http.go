@@ -16,8 +16,8 @@ type requests struct {
 // requestKey is a kind of request: its route and the class of its status, or its method and its code.
 type requestKey struct{ route, status string }
 
-// Requests counts the requests that next answers, and has them be spans if they are to be traced. It knows the routes
-// of a ServeMux beneath.
+// Requests counts the requests that next handles, and records spans for them if tracing is on. It sees the routes of
+// a ServeMux inside next.
 func (m *Metrics) Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -33,10 +33,10 @@ func (m *Metrics) Requests(next http.Handler) http.Handler {
 	})
 }
 
-// Shed counts a request that was turned away because there were too many.
+// Shed counts a request that was rejected because there were too many.
 func (m *Metrics) Shed() { m.http.shed.Add(1) }
 
-// routeOf returns the pattern that a request was routed by: there are few, and no id is in them.
+// routeOf returns the pattern that routed a request. There are few patterns, and they contain no IDs.
 func routeOf(r *http.Request) string {
 	if r.Pattern == "" {
 		return "none"
@@ -46,7 +46,7 @@ func routeOf(r *http.Request) string {
 
 var classes = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// class returns the class of a status, which is 200 where none was set.
+// class returns the class of a status; no status means 200.
 func class(status int) string {
 	switch {
 	case status == 0:
@@ -74,7 +74,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// traffic adds the requests that came.
+// traffic adds the request metrics.
 func (m *Metrics) traffic(s *scrape) {
 	for _, p := range []struct {
 		name, route, status string
@@ -84,9 +84,9 @@ func (m *Metrics) traffic(s *scrape) {
 		p.took.all(func(k requestKey, h *histogram) {
 			took = append(took, timed{h, []string{p.route, k.route, p.status, k.status}})
 		})
-		s.histogram("weir."+p.name+".request.duration", "How long requests took.", took...)
-		s.gauge("weir."+p.name+".requests.in_flight", "Requests that are being answered.", point[float64]{v: float64(p.inFlight.Load())})
+		s.histogram("weir."+p.name+".request.duration", "Duration of requests.", took...)
+		s.gauge("weir."+p.name+".requests.in_flight", "Requests in progress.", point[float64]{v: float64(p.inFlight.Load())})
 	}
-	s.count("weir.http.shed", "Requests that were turned away because there were too many.", point[int64]{v: int64(m.http.shed.Load())})
-	s.gauge("weir.overview.streams", "Streams of overviews.", point[float64]{v: float64(m.streams.len())})
+	s.count("weir.http.shed", "Requests rejected because there were too many.", point[int64]{v: int64(m.http.shed.Load())})
+	s.gauge("weir.overview.streams", "Open streams of the overview.", point[float64]{v: float64(m.streams.len())})
 }

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// other is the label value of all that came when there were enough.
+// other is the label value of all names beyond the maximum.
 const other = "other"
 
-// labels are the values that a label may take: the first max names that come. Each has a number from 1; 0 is other.
+// labels holds the values of a label: the first max names that occur. Each has a number from 1; 0 is other.
 type labels struct {
 	max   int
 	known atomic.Pointer[map[string]int]
-	mu    sync.Mutex // of those who add one
+	mu    sync.Mutex // held to add a name
 	names []string
 }
 
@@ -51,7 +51,7 @@ func (l *labels) add(name string) int {
 	return len(l.names)
 }
 
-// name returns the value with a number.
+// name returns the value with number n.
 func (l *labels) name(n int) string {
 	if n == 0 {
 		return other

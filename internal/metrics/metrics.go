@@ -1,8 +1,8 @@
-// Package metrics counts what a server decides: for Prometheus, for traces, and for the overview that the dashboard
-// shows. It is told by an observer of the limiter, and adds nothing to what is decided.
+// Package metrics counts what a server decides: for Prometheus, for traces, and for the dashboard's overview. It is
+// fed by an observer of the limiter, and does not influence decisions.
 //
-// What a decision costs is one lock of one of a namespace's shards. All that is derived, such as rates and quantiles, is
-// made once a second by one goroutine, or when somebody asks.
+// A decision costs one lock of one of a namespace's shards. Everything derived, such as rates and quantiles, is
+// computed once a second by one goroutine, or on demand.
 package metrics
 
 import (
@@ -21,22 +21,22 @@ import (
 
 // Config configures [Metrics]. The zero value is ready to use.
 type Config struct {
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
-	// Resources bounds how many resources, and how many names of limits, get a label value of their own; the rest is
-	// "other". Defaults to 100.
+	// Resources is how many resources, and how many limit names, get a label value of their own; the rest are
+	// "other". The default is 100.
 	Resources int
-	// Namespaces is how many namespaces get a label value of their own, the rest being "other". 0: there is no such label.
+	// Namespaces is how many namespaces get a label value of their own; the rest are "other". 0 means no such label.
 	Namespaces int
-	// Streams is how many may follow overviews at once. Defaults to 64.
+	// Streams is how many clients may follow overviews at once. The default is 64.
 	Streams int
-	// Log is told when decisions begin and cease to be made without the store. Defaults to nobody.
+	// Log receives a message when decisions start and stop being made without the store. Nil discards them.
 	Log *slog.Logger
 	// Tracing, if not nil, records spans.
 	Tracing *Tracing
 }
 
-// Metrics counts. It is safe for concurrent use. Close it.
+// Metrics counts decisions. It is safe for concurrent use. Close it after use.
 type Metrics struct {
 	cfg     Config
 	started time.Time
@@ -45,9 +45,9 @@ type Metrics struct {
 
 	resources, limits labels
 
-	mu     sync.Mutex // of those who add a namespace
+	mu     sync.Mutex // held to add a namespace
 	spaces atomic.Pointer[map[string]*space]
-	rest   *space // namespaces beyond maxSpaces, and requests of none
+	rest   *space // namespaces beyond maxSpaces, and requests without one
 
 	calls   timings[callKey]
 	http    requests
@@ -59,20 +59,20 @@ type Metrics struct {
 
 	window   window // of all namespaces
 	episode  episode
-	degraded atomic.Bool // an episode goes on
+	degraded atomic.Bool // an episode is in progress
 	streams  streams
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 	close    sync.Once
 }
 
-// sources are what is asked at a scrape.
+// sources are queried at a scrape.
 type sources struct {
 	lim      *weir.Limiter
-	measured store.Measured // nil: the store has nothing to tell
+	measured store.Measured // nil: the store reports nothing
 }
 
-// maxSpaces is how many namespaces are told apart.
+// maxSpaces is how many namespaces are counted separately.
 const maxSpaces = 100
 
 // New returns metrics that count from now on.
@@ -103,7 +103,7 @@ func New(cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-// Watch has the limiter's caches, and what its store can tell, among the figures. The store may have nothing to tell.
+// Watch adds the metrics of the limiter's caches and of its store, if the store reports any.
 func (m *Metrics) Watch(lim *weir.Limiter, st store.Store) {
 	s := &sources{lim: lim}
 	s.measured, _ = st.(store.Measured)
@@ -113,14 +113,14 @@ func (m *Metrics) Watch(lim *weir.Limiter, st store.Store) {
 // Handler answers scrapes, in the text formats of Prometheus.
 func (m *Metrics) Handler() http.Handler { return m.handler }
 
-// Close ends the streams and what runs once a second. What was counted can still be read.
+// Close ends the streams and the once-a-second goroutine. Counts can still be read.
 func (m *Metrics) Close() {
 	m.close.Do(func() { close(m.stop) })
 	m.stopped.Wait()
 }
 
-// space returns what is counted of a namespace. One that nobody has heard of gets a place only if it is known to
-// exist, or who makes up names would fill them all.
+// space returns the counts of a namespace. An unknown name gets its own only if the namespace is known to exist;
+// otherwise made-up names could fill all places.
 func (m *Metrics) space(name string, exists bool) *space {
 	if s := (*m.spaces.Load())[name]; s != nil {
 		return s
@@ -145,7 +145,7 @@ func (m *Metrics) space(name string, exists bool) *space {
 	return s
 }
 
-// run makes the figures of each second.
+// run computes the figures of each second.
 func (m *Metrics) run() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

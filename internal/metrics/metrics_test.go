@@ -58,7 +58,7 @@ func TestOutcomes(t *testing.T) {
 		`weir_store_call_duration_seconds_count{op="take",result="ok"} 14`,
 		`weir_store_errors_total{op="take"} 3`, `weir_store_errors_total{op="get"} 0`,
 		`weir_store_buckets 2`,
-		`-alice`, `-bob`, `-carol`, `-namespace=`, // who asks is no label
+		`-alice`, `-bob`, `-carol`, `-namespace=`, // entities are not labels
 	)
 	got := r.m.Overview("default").Totals
 	if want := (metrics.Totals{Allowed: 12, Refused: 2, Degraded: 1, Failed: 2}); got != want {
@@ -66,8 +66,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefusals: requests that were refused together count for the limit that refused them once, parents' limits count
-// by their names, and limits in shadow do not refuse.
+// TestRefusals checks that requests refused together count once for the limit that refused them, that parents' limits
+// count by name, and that limits in shadow do not refuse.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})
@@ -122,7 +122,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		`weir_decisions_total{namespace="other",outcome="allowed",resource="r0"} 3`,
 		`-ns1`, `-r2`,
 	)
-	if got := r.m.Overview("ns1").Totals.Allowed; got != 1 { // the overview tells them apart nevertheless
+	if got := r.m.Overview("ns1").Totals.Allowed; got != 1 { // the overview still tells them apart
 		t.Errorf("%d in ns1", got)
 	}
 	if got := r.m.Overview("*").Totals.Allowed; got != 8 {
@@ -130,7 +130,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// TestMadeUpNamespaces: names that nobody has heard of take no place from those that exist.
+// TestMadeUpNamespaces checks that unknown names do not use up the room for namespaces that exist.
 func TestMadeUpNamespaces(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{Namespaces: 1})
@@ -146,7 +146,8 @@ func TestMadeUpNamespaces(t *testing.T) {
 	r.has(`weir_decisions_total{namespace="default",outcome="allowed",resource="api"} 1`, `-made-up`)
 }
 
-// TestSpending: what is spent counts for who asked, not for its parents again, and what comes back is taken off.
+// TestSpending checks that spending counts for the requesting entity, not again for its parents, and that returns are
+// subtracted.
 func TestSpending(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})
@@ -183,7 +184,7 @@ func TestSpending(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: metrics add none to a decision.
+// TestNoAllocation checks that metrics add no allocations to a decision.
 func TestNoAllocation(t *testing.T) { //nolint:paralleltest // measures what the whole process allocates
 	allocs := func(observe bool) (allow, acquire float64) {
 		cfg := weir.Config{Store: memory.New(nil)}
@@ -225,7 +226,7 @@ func TestConfig(t *testing.T) {
 
 var _ store.Measured = (*faulty)(nil)
 
-// TestConcurrent: nothing is lost among many who decide while somebody looks.
+// TestConcurrent checks that nothing is lost while many callers decide and another reads.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})

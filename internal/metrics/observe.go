@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Observer returns the observer that tells m. It is the limiter's, or joined with others.
+// Observer returns the observer that feeds m. Use it as the limiter's, or join it with others.
 func (m *Metrics) Observer() *weir.Observer {
 	return &weir.Observer{Decided: m.decided, Called: m.called, WouldRefuse: m.wouldRefuse, Adjusted: m.adjusted}
 }
@@ -54,7 +54,7 @@ func (m *Metrics) shard(s *space, entity string) *shard {
 	return &s.shards[maphash.String(m.seed, entity)%shards]
 }
 
-// outcomeOf says what became of a decision, and what refused it, if Acquire was asked.
+// outcomeOf returns the outcome of a decision and, if Acquire was refused, the error.
 func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	switch {
 	case e.Allowed && e.Degraded:
@@ -64,7 +64,7 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	case e.Err == nil:
 		return refused, nil
 	}
-	if over, ok := e.Err.(*weir.ExceededError); ok { //nolint:errorlint // as a rule nobody has wrapped it, and refusals are many
+	if over, ok := e.Err.(*weir.ExceededError); ok { //nolint:errorlint // it is usually unwrapped, and refusals are many
 		return refused, over
 	}
 	var over *weir.ExceededError
@@ -96,7 +96,7 @@ func (m *Metrics) adjusted(_ context.Context, e weir.AdjustedEvent) {
 	sh.mu.Unlock()
 }
 
-// callKey is a kind of call of the store, with what became of it.
+// callKey is a kind of store call with its result.
 type callKey struct{ op, result string }
 
 func (m *Metrics) called(ctx context.Context, e weir.CalledEvent) {
@@ -104,7 +104,7 @@ func (m *Metrics) called(ctx context.Context, e weir.CalledEvent) {
 	m.cfg.Tracing.called(ctx, &e)
 }
 
-// The results of a call: rejected is an answer, the others but ok are trouble of the store, unless the caller went.
+// The results of a call. A rejected call was answered; the others except ok are store errors, unless the caller gave up.
 const (
 	resultOK       = "ok"
 	resultRejected = "rejected"
@@ -113,7 +113,7 @@ const (
 	resultError    = "error"
 )
 
-// answers are errors with which a store answers.
+// answers are the errors with which a store answers.
 var answers = []error{
 	store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow, store.ErrDuplicateBucket, store.ErrSettled,
 	store.ErrExpired, store.ErrConflict, store.ErrBadCursor, store.ErrInvalid, store.ErrClosed,
@@ -136,5 +136,5 @@ func resultOf(err error) string {
 	return resultError
 }
 
-// troubled reports whether a result counts as the store's error.
+// troubled reports whether a result counts as an error of the store.
 func troubled(result string) bool { return result == resultTimeout || result == resultError }

@@ -11,7 +11,7 @@ import (
 // All stands for every namespace in an overview.
 const All = "*"
 
-// Overview is what a server has decided lately in one namespace, or in all.
+// Overview summarizes a server's recent decisions in one namespace, or in all.
 type Overview struct {
 	At        time.Time `json:"at"`
 	Started   time.Time `json:"started"`
@@ -26,7 +26,7 @@ type Overview struct {
 	Refused   []Refused `json:"top_refused"`
 }
 
-// Rates are means of the last 10 s, per second.
+// Rates are means over the last 10 s, per second.
 type Rates struct {
 	Allowed  float64 `json:"allowed"`
 	Refused  float64 `json:"refused"`
@@ -49,20 +49,20 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
-// Store is how the store fared in the last 10 s, in all namespaces.
+// Store summarizes the store's calls in the last 10 s, in all namespaces.
 type Store struct {
 	CallsPerDecision float64 `json:"calls_per_decision"`
 	ErrorsPerSecond  float64 `json:"errors_per_second"`
-	CacheHitRatio    float64 `json:"cache_hit_ratio"` // of the last 10 s; 0 when nothing was looked up
+	CacheHitRatio    float64 `json:"cache_hit_ratio"` // of the last 10 s; 0 if nothing was looked up
 }
 
-// Second is what was decided in a second that is over.
+// Second counts the decisions of a past second.
 type Second struct {
 	At time.Time `json:"at"`
 	Totals
 }
 
-// Spent is what an entity has spent on a resource since the start: at most so much, and by at most Over less.
+// Spent is an upper bound on what an entity has spent on a resource since the start. The true value is at most Over less.
 type Spent struct {
 	Entity   string `json:"entity"`
 	Resource string `json:"resource"`
@@ -71,7 +71,8 @@ type Spent struct {
 	Over     int64  `json:"over"`
 }
 
-// Refused is how often an entity was refused on a resource since the start: at most so often, and by at most Over less.
+// Refused is an upper bound on how often an entity was refused on a resource since the start. The true value is at
+// most Over less.
 type Refused struct {
 	Entity   string `json:"entity"`
 	Resource string `json:"resource"`
@@ -79,11 +80,10 @@ type Refused struct {
 	Over     int64  `json:"over"`
 }
 
-// topShown is how many an overview names.
+// topShown is how many entities an overview names.
 const topShown = 20
 
-// Overview returns what was decided in a namespace; [All]: in every one. Of one that nobody has asked about it is
-// empty.
+// Overview returns the overview of a namespace, or of every one for [All]. It is empty for a namespace without requests.
 func (m *Metrics) Overview(namespace string) Overview {
 	o := Overview{At: time.Now().UTC(), Started: m.started.UTC(), Version: m.cfg.Version, Namespace: namespace}
 	var members []*space
@@ -120,7 +120,7 @@ func (m *Metrics) Overview(namespace string) Overview {
 	return o
 }
 
-// spenders shares the places out among the limits: tokens and requests are not of one measure.
+// spenders divides the places among the limits, because tokens of different limits cannot be compared.
 func spenders(spent map[string][]count) []Spent {
 	list := []Spent{}
 	limits := slices.Sorted(maps.Keys(spent))
@@ -147,7 +147,7 @@ func (t *Totals) add(n *[outcomes]uint64) {
 func (m *Metrics) OverviewJSON(namespace string) []byte {
 	b, err := json.Marshal(m.Overview(namespace))
 	if err != nil {
-		return []byte("{}") // numbers, text and times of this century: never
+		return []byte("{}") // never: numbers, text and times of this century always encode
 	}
 	return b
 }

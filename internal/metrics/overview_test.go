@@ -17,12 +17,12 @@ import (
 	"github.com/weirlimits/weir/internal/metrics"
 )
 
-// TestOverview: rates are of the last ten seconds, the history of the last two minutes, totals for ever.
+// TestOverview checks that rates cover the last ten seconds, the history the last two minutes, and totals everything.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, metrics.Config{Version: "1.2"})
-		time.Sleep(500 * time.Millisecond) // of the bubble's time: into a second, not between two
+		time.Sleep(500 * time.Millisecond) // virtual time: into the middle of a second
 		if o := r.m.Overview("default"); o.PerSecond != (metrics.Rates{}) || len(o.History) != 0 {
 			t.Errorf("at first %+v", o)
 		}
@@ -80,7 +80,7 @@ func TestLatency(t *testing.T) {
 	})
 }
 
-// TestTopShare: a limit of large numbers leaves places for another.
+// TestTopShare checks that a limit with large numbers leaves room for another limit.
 func TestTopShare(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})
@@ -121,7 +121,7 @@ func TestFollow(t *testing.T) {
 		})
 		follow("*", func([]byte) error {
 			slow = append(slow, time.Now())
-			time.Sleep(3500 * time.Millisecond) // of the bubble's time: a client that takes so long
+			time.Sleep(3500 * time.Millisecond) // virtual time: a slow client
 			return nil
 		})
 		time.Sleep(10*time.Second + time.Millisecond)
@@ -149,7 +149,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestEpisode: a store that is away is logged when it goes and when it is back.
+// TestEpisode checks that an unavailable store is logged once when it fails and once when it is back.
 func TestEpisode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestEpisode(t *testing.T) {
 	})
 }
 
-// Who follows one namespace cannot keep those of others out.
+// Followers of one namespace cannot keep out followers of others.
 func TestFollowOthers(t *testing.T) {
 	t.Parallel()
 	m, err := metrics.New(metrics.Config{Streams: 4})

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// exporter makes the handler of scrapes. What is counted here comes to OpenTelemetry as from a producer of its own: its
-// instruments would cost a decision as much as the decision does.
+// exporter returns the handler of scrapes. OpenTelemetry receives the counts from a custom producer, because its own
+// instruments would cost a decision as much as the decision itself.
 func (m *Metrics) exporter() (http.Handler, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -31,10 +31,10 @@ func (m *Metrics) exporter() (http.Handler, error) {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}), nil
 }
 
-// Produce implements the Producer of the OpenTelemetry SDK: all metrics as they are now.
+// Produce implements the Producer of the OpenTelemetry SDK. It returns the current values of all metrics.
 func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s := &scrape{start: m.started, now: time.Now()}
-	s.gauge("weir.build.info", "Always 1; the labels say what runs.", point[float64]{
+	s.gauge("weir.build.info", "Always 1; the labels hold the versions.", point[float64]{
 		v: 1, labels: []string{"version", m.cfg.Version, "go", runtime.Version()},
 	})
 	m.decisions(s)
@@ -45,7 +45,7 @@ func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"}, Metrics: s.metrics}}, nil
 }
 
-// decisions adds what the limiter decided.
+// decisions adds the metrics of the limiter's decisions.
 func (m *Metrics) decisions(s *scrape) {
 	var all tally
 	byLabel := make(map[string]*tally)
@@ -90,10 +90,10 @@ func (m *Metrics) decisions(s *scrape) {
 			would = append(would, point[int64]{int64(n), append([]string{"limit", m.limits.name(l)}, ns...)})
 		}
 	}
-	s.count("weir.decisions", "Decisions, by what became of them. invalid is the caller's mistake.", decided...)
-	s.count("weir.refusals", "Refusals, by the limit that refused: a decision that two refused counts for both.", refusals...)
+	s.count("weir.decisions", "Decisions by outcome; invalid is the caller's mistake.", decided...)
+	s.count("weir.refusals", "Refusals by the limit that refused; a decision that two limits refused counts for both.", refusals...)
 	s.count("weir.would.refusals", "Requests that a limit in shadow would have refused.", would...)
-	s.histogram("weir.decision.duration", "How long decisions took.", timed{&all.took, nil})
+	s.histogram("weir.decision.duration", "Duration of decisions.", timed{&all.took, nil})
 
 	var degradedNow float64
 	if m.degraded.Load() {
@@ -102,10 +102,10 @@ func (m *Metrics) decisions(s *scrape) {
 	s.gauge("weir.degraded", "1 while the store does not answer every decision, and for 10 s after.", point[float64]{v: degradedNow})
 	var o Overview
 	m.window.fillStore(&o)
-	s.gauge("weir.calls.per.decision", "Calls of the store per decision, in the last 10 s.", point[float64]{v: o.Store.CallsPerDecision})
+	s.gauge("weir.calls.per.decision", "Store calls per decision, over the last 10 s.", point[float64]{v: o.Store.CallsPerDecision})
 }
 
-// stores adds what is known of the store.
+// stores adds the metrics of the store.
 func (m *Metrics) stores(s *scrape) {
 	var took []timed
 	errs := make(map[string]int64)
@@ -115,22 +115,22 @@ func (m *Metrics) stores(s *scrape) {
 			errs[k.op] += int64(h.total())
 		}
 	})
-	s.histogram("weir.store.call.duration", "How long calls of the store took.", took...)
+	s.histogram("weir.store.call.duration", "Duration of store calls.", took...)
 	var failures []point[int64]
 	for op, n := range errs {
 		failures = append(failures, point[int64]{n, []string{"op", op}})
 	}
-	s.count("weir.store.errors", "Calls that the store did not answer, or not in time.", failures...)
+	s.count("weir.store.errors", "Store calls that failed or were not answered in time.", failures...)
 
 	src := m.sources.Load()
 	if src == nil {
 		return
 	}
 	st := src.lim.CacheStats()
-	s.count("weir.cache.lookups", "Look-ups of entities, limits and namespaces in the limiter's caches.",
+	s.count("weir.cache.lookups", "Lookups of entities, limits and namespaces in the limiter's caches.",
 		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{"result", "miss"}})
 	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
-	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are remembered.", point[float64]{v: float64(st.Plans)})
+	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.", point[float64]{v: float64(st.Plans)})
 	s.backstop(src.lim.BackstopStats())
 	if src.measured == nil {
 		return
@@ -156,7 +156,7 @@ type scrape struct {
 	metrics    []metricdata.Metrics
 }
 
-// point is a value with its labels: names and values in turn.
+// point is a value with its labels, alternating names and values.
 type point[N int64 | float64] struct {
 	v      N
 	labels []string

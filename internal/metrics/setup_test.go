@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a limiter that tells its metrics.
+// rig is a limiter that reports to its metrics.
 type rig struct {
 	*testing.T
 	m     *metrics.Metrics
@@ -66,7 +66,7 @@ func (r *rig) limits(scope weir.Scope, ls ...weir.Limit) {
 	}
 }
 
-// take spends, and returns no lease when a limit refuses.
+// take spends tokens. It returns no lease if a limit refuses.
 func (r *rig) take(entity, resource string, tokens weir.Tokens) *weir.Lease {
 	r.Helper()
 	lease, err := r.lim.Acquire(context.Background(), weir.Request{Entity: entity, Resource: resource, Tokens: tokens})
@@ -87,7 +87,7 @@ func (r *rig) scrape() []string {
 	return strings.Split(w.Body.String(), "\n")
 }
 
-// has asserts that a scrape has each of lines, and nothing of those that begin with a dash.
+// has asserts that a scrape contains each of the lines, and none of the texts that begin with a dash.
 func (r *rig) has(lines ...string) {
 	r.Helper()
 	got := r.scrape()
@@ -103,7 +103,7 @@ func (r *rig) has(lines ...string) {
 	}
 }
 
-// weirs are the lines that are not Go's own, nor buckets.
+// weirs returns the lines that are neither Go's own metrics nor histogram buckets.
 func weirs(lines []string) (own []string) {
 	for _, line := range lines {
 		if strings.HasPrefix(line, "weir_") && !strings.Contains(line, "_bucket") {

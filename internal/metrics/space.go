@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a decision.
+// outcome is the outcome of a decision.
 type outcome int
 
 const (
@@ -23,14 +23,13 @@ func (o outcome) String() string {
 
 const (
 	shards = 8
-	// topRoom is how many keys a shard's top has room for.
+	// topRoom is the capacity of a shard's top.
 	topRoom = 32
-	// topLimits is of how many limits the spending is ranked; there is one top for each.
+	// topLimits is how many limits have their spending ranked; each has its own top.
 	topLimits = 8
 )
 
-// space counts what is decided in one namespace, apart in shards so that few wait for each other. An
-// entity is always in the same.
+// space counts the decisions in one namespace, in shards to reduce contention. An entity is always in the same shard.
 type space struct {
 	label  int // its number, from 1; 0: the rest
 	shards [shards]shard
@@ -39,14 +38,14 @@ type space struct {
 
 func newSpace(label int) *space { return &space{label: label} }
 
-// shard's lock guards it.
+// shard is guarded by its lock.
 type shard struct {
 	mu sync.Mutex
 	tally
 	max     time.Duration // since the last second
 	refused *top
 	spent   []limitTop
-	_       [64]byte // apart from its neighbour's in the processor's caches
+	_       [64]byte // keeps neighbors on separate cache lines
 }
 
 // limitTop ranks the spending of one limit.
@@ -55,7 +54,7 @@ type limitTop struct {
 	*top
 }
 
-// tally is what adds up.
+// tally holds counts that can be added up.
 type tally struct {
 	totals    [outcomes]uint64
 	took      histogram
@@ -67,7 +66,7 @@ type tally struct {
 // limitKey is a limit of a resource, by labels.
 type limitKey struct{ limit, resource int }
 
-// of returns the place of a resource's outcomes.
+// of returns the counts of a resource's outcomes.
 func (t *tally) of(resource int) *[outcomes]uint64 {
 	r := t.resources[resource]
 	if r == nil {
@@ -94,7 +93,7 @@ func (t *tally) wouldRefuse(limit int, n uint64) {
 	t.would[limit] += n
 }
 
-// add adds all of another tally.
+// add adds all counts of another tally.
 func (t *tally) add(o *tally) {
 	for i := range t.totals {
 		t.totals[i] += o.totals[i]
@@ -114,7 +113,7 @@ func (t *tally) add(o *tally) {
 	}
 }
 
-// spend ranks tokens of a limit; negative ones were given back.
+// spend ranks tokens of a limit; negative ones were returned.
 func (sh *shard) spend(k key, limit string, tokens int64) {
 	var t *top
 	for i := range sh.spent {
@@ -144,7 +143,7 @@ func (sh *shard) refuse(k key) {
 	sh.refused.add(k, 1)
 }
 
-// sum returns all that was counted.
+// sum returns all counts.
 func (s *space) sum() (t tally) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -155,7 +154,7 @@ func (s *space) sum() (t tally) {
 	return t
 }
 
-// tops returns who spent most, by limit, and who was refused most.
+// tops returns the entities that spent most, by limit, and those refused most.
 func (s *space) tops() (spent map[string][]count, refused []count) {
 	spent = make(map[string][]count)
 	for i := range s.shards {

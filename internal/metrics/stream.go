@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// streams are those who follow overviews. All are served by the goroutine that makes the seconds, which waits for none.
+// streams are the followers of overviews. The once-a-second goroutine serves them all and waits for none.
 type streams struct {
 	mu    sync.Mutex
 	ended bool
@@ -15,7 +15,7 @@ type streams struct {
 // sub follows the overview of a namespace.
 type sub struct {
 	namespace string
-	next      chan []byte // one at most: whoever is slow misses some
+	next      chan []byte // at most one: a slow follower misses some
 }
 
 func (s *streams) join(namespace string, most int) *sub {
@@ -31,7 +31,7 @@ func (s *streams) join(namespace string, most int) *sub {
 		}
 	}
 	if of >= most-most/4 {
-		return nil // a quarter is kept for others
+		return nil // a quarter is reserved for other namespaces
 	}
 	if s.subs == nil {
 		s.subs = make(map[*sub]struct{})
@@ -47,7 +47,7 @@ func (s *streams) leave(su *sub) {
 	delete(s.subs, su)
 }
 
-// send makes the overview of each namespace that somebody follows, once.
+// send computes the overview of each followed namespace once, and sends it to its followers.
 func (s *streams) send(overview func(namespace string) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,9 +76,9 @@ func (s *streams) end() {
 	clear(s.subs)
 }
 
-// Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx or the metrics end or
-// send fails; seconds that end while send is under way are left out. It returns false, without a call, when as many as
-// may follow do so already: of one namespace three quarters of all.
+// Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx is done, the
+// metrics are closed, or send fails. Seconds that end while send is running are skipped. It returns false without
+// calling send if there are already as many followers as allowed; one namespace may have three quarters of all.
 func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool {
 	su := m.streams.join(namespace, m.cfg.Streams)
 	if su == nil {

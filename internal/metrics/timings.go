@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// timings are distributions of durations by a key of which there are few.
+// timings holds distributions of durations by key. There are few keys.
 type timings[K comparable] struct {
 	by atomic.Pointer[map[K]*timing]
-	mu sync.Mutex // of those who add one
+	mu sync.Mutex // held to add a key
 }
 
-// timing is one distribution, in stripes so that few wait for each other.
+// timing is one distribution, in stripes to reduce contention.
 type timing struct {
 	stripes [4]struct {
 		mu sync.Mutex

@@ -10,29 +10,29 @@ import (
 // key names what a top ranks.
 type key struct{ entity, resource string }
 
-// top finds the largest of many counters in the memory of a few: the algorithm is Space-Saving (Metwally, Agrawal,
-// El Abbadi 2005). A key that has no counter takes that of the smallest and starts where it stood, so that none is
-// counted too low; by how much at most a count is too high, it remembers.
+// top finds the largest of many counters with the memory of a few, by the Space-Saving algorithm (Metwally, Agrawal,
+// El Abbadi 2005). A key without a counter takes over the smallest one and continues from its value, so no count is
+// too low. Each count remembers by how much it may be too high.
 //
-// Of all that was added, N, no count is more than N/room too high, and every key that has more than that is among those
-// counted.
+// If N is the sum of everything added, no count is more than N/room too high, and every key with more than N/room has
+// a counter.
 type top struct {
 	room    int
 	by      map[key]*count
 	smaller byCount
-	floor   int64 // no key without a counter has more
+	floor   int64 // upper bound for keys without a counter
 }
 
 type count struct {
 	key
 	n    int64
 	over int64 // by how much n may be too high
-	at   int   // in smaller
+	at   int   // index in smaller
 }
 
 func newTop(room int) *top { return &top{room: room, by: make(map[key]*count, room)} }
 
-// plus adds what is not negative, and stays at the largest number there is: requests for all that can be had come to it.
+// plus adds non-negative numbers and saturates at the largest, because requests for all available tokens can add up to it.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -62,16 +62,16 @@ func (t *top) add(k key, n int64) {
 	}
 }
 
-// sub takes back n ≥ 0 of what was added for the key. Of a key without a counter nothing is known, and nothing changes:
-// the floor is then only higher than it need be.
+// sub takes back n ≥ 0 that was added for the key. For a key without a counter it does nothing: the floor is then
+// only higher than necessary.
 func (t *top) sub(k key, n int64) {
 	if c := t.by[k]; c != nil {
-		c.n = max(0, c.n-n) // what another process had added may be taken back here
+		c.n = max(0, c.n-n) // tokens added in another process may be taken back here
 		heap.Fix(&t.smaller, c.at)
 	}
 }
 
-// appendTo appends the counts, in no order.
+// appendTo appends the counts, in no particular order.
 func (t *top) appendTo(cs []count) []count {
 	for _, c := range t.smaller {
 		cs = append(cs, *c)
@@ -79,7 +79,7 @@ func (t *top) appendTo(cs []count) []count {
 	return cs
 }
 
-// rank returns the n largest, largest first.
+// rank returns the n largest counts, largest first.
 func rank(cs []count, n int) []count {
 	slices.SortFunc(cs, func(a, b count) int {
 		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.entity, b.entity), cmp.Compare(a.resource, b.resource))

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTop: no count is too low, none is further above than it says, and that is at most the total through the room; who
-// has more than that is counted. Taking back changes none of it.
+// TestTop checks that no count is too low, that none is too high by more than it states, that this error is at most the
+// total divided by the room, and that every key with more than that is counted. Subtracting changes none of it.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,7 +49,7 @@ func TestTop(t *testing.T) {
 	})
 }
 
-// TestTopExact: as long as there is room, counts are exact.
+// TestTopExact checks that counts are exact while there is room.
 func TestTopExact(t *testing.T) {
 	t.Parallel()
 	tp := newTop(3)
@@ -62,7 +62,7 @@ func TestTopExact(t *testing.T) {
 	}
 }
 
-// TestTopSaturates: who spends all that can be had, again and again, stays at the top.
+// TestTopSaturates checks that a key whose count saturates stays at the top.
 func TestTopSaturates(t *testing.T) {
 	t.Parallel()
 	tp := newTop(2)

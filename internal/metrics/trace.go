@@ -23,8 +23,8 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Tracing records a span for each request that is to be traced, beneath it one for each decision, and beneath that one
-// for each call of the store. A request that comes with a W3C traceparent goes by what that says. Close it.
+// Tracing records a span for each traced request, below it one for each decision, and below that one for each store
+// call. A W3C traceparent in a request decides whether it is traced. Close it after use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -33,16 +33,16 @@ type Tracing struct {
 
 // TracingConfig configures [Tracing].
 type TracingConfig struct {
-	// Endpoint is where spans go by OTLP over HTTP, as in http://127.0.0.1:4318. "" leaves it to
-	// OTEL_EXPORTER_OTLP_ENDPOINT; the other OTEL_ variables count in any case.
+	// Endpoint is where spans are sent by OTLP over HTTP, as in http://127.0.0.1:4318. If it is "",
+	// OTEL_EXPORTER_OTLP_ENDPOINT applies; the other OTEL_ variables always apply.
 	Endpoint string
-	// Ratio is the share of requests that are traced, between 0 and 1. Negative leaves it to OTEL_TRACES_SAMPLER.
+	// Ratio is the share of requests that are traced, between 0 and 1. If it is negative, OTEL_TRACES_SAMPLER applies.
 	Ratio float64
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
-	// Log is told, at most once a minute, that spans cannot be sent. Defaults to nobody.
+	// Log receives a message, at most once a minute, if spans cannot be sent. Nil discards them.
 	Log *slog.Logger
-	// Processor takes the spans in place of an exporter.
+	// Processor receives the spans instead of an exporter.
 	Processor sdktrace.SpanProcessor
 }
 
@@ -52,10 +52,10 @@ func TracingWanted() bool {
 		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
 }
 
-// SamplerWanted reports whether the environment says what is to be traced.
+// SamplerWanted reports whether the environment says what to trace.
 func SamplerWanted() bool { return os.Getenv("OTEL_TRACES_SAMPLER") != "" }
 
-// NewTracing returns what records spans and sends them now and then.
+// NewTracing returns a Tracing that records spans and sends them in batches.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if cfg.Log != nil {
 		otel.SetErrorHandler(seldom(cfg.Log))
@@ -87,7 +87,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	return t, nil
 }
 
-// seldom logs what the exporter reports, which it does for every batch that it cannot send.
+// seldom returns a handler that logs an exporter's errors rarely, because it reports one for every batch it cannot send.
 func seldom(log *slog.Logger) otel.ErrorHandlerFunc {
 	var last atomic.Int64
 	return func(err error) {
@@ -98,7 +98,7 @@ func seldom(log *slog.Logger) otel.ErrorHandlerFunc {
 	}
 }
 
-// tracesURL adds the path of traces to an endpoint without one, as the variable's is.
+// tracesURL appends the traces path to an endpoint without a path, as for the environment variable.
 func tracesURL(endpoint string) string {
 	if _, rest, ok := strings.Cut(endpoint, "://"); ok && !strings.Contains(strings.TrimSuffix(rest, "/"), "/") {
 		return strings.TrimSuffix(endpoint, "/") + "/v1/traces"
@@ -106,7 +106,7 @@ func tracesURL(endpoint string) string {
 	return endpoint
 }
 
-// Close sends what was not sent yet, until ctx ends.
+// Close sends the remaining spans, until ctx is done.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -114,11 +114,11 @@ func (t *Tracing) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// requestSpan is the span of a request that is traced.
+// requestSpan is the span of a traced request.
 type requestSpan struct {
 	trace.Span
 	t   *Tracing
-	ctx context.Context //nolint:containedctx // that of the span
+	ctx context.Context //nolint:containedctx // the span's context
 
 	mu    sync.Mutex
 	calls []storeCall // since the last decision
@@ -132,7 +132,7 @@ type storeCall struct {
 
 type spanKey struct{}
 
-// start begins the span of a request, and returns nil if it is not to be traced.
+// start begins the span of a request. It returns nil if the request is not traced.
 func (t *Tracing) start(ctx context.Context, name string, from propagation.TextMapCarrier) (context.Context, *requestSpan) {
 	if t == nil {
 		return ctx, nil
@@ -175,7 +175,7 @@ func (sp *requestSpan) end() {
 	sp.End()
 }
 
-// children makes spans of the calls of the store since the last time.
+// children records spans for the store calls since the previous decision.
 func (sp *requestSpan) children(ctx context.Context) {
 	sp.mu.Lock()
 	calls := sp.calls
@@ -198,7 +198,8 @@ func spanOf(ctx context.Context) *requestSpan {
 	return sp
 }
 
-// first returns when a decision began: not after its first call, of which the time was also taken back from the end.
+// first returns the start time of a decision. It is no later than that of its first call, which was also computed
+// back from its end.
 func (sp *requestSpan) first(began time.Time) time.Time {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -210,7 +211,7 @@ func (sp *requestSpan) first(began time.Time) time.Time {
 	return began
 }
 
-// decided makes the span of a decision that was made, and of the calls of the store that it took.
+// decided records the span of a decision, and those of its store calls.
 func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) {
 	if t == nil {
 		return
@@ -231,7 +232,7 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 	span.End(trace.WithTimestamp(now))
 }
 
-// called remembers a call of the store: the span above it is made when the decision is.
+// called remembers a store call until its decision, whose span is the parent.
 func (t *Tracing) called(ctx context.Context, e *weir.CalledEvent) {
 	if t == nil {
 		return

@@ -46,7 +46,7 @@ func family(spans []sdktrace.ReadOnlySpan) map[string]string {
 	return parents
 }
 
-// TestTraces: the spans of a request are one beneath the other, and within each other's time.
+// TestTraces checks that the spans of a request are nested, and that each lies within its parent's time.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	tr, spans := tracing(t, 0)
@@ -71,7 +71,7 @@ func TestTraces(t *testing.T) {
 	want := map[string]string{
 		"POST /v1/acquire": "caller", "decide": "POST /v1/acquire", "store get": "decide", "store take": "decide", "store settle": "POST /v1/acquire",
 	}
-	delete(want, "store get") // looked up by the requests before
+	delete(want, "store get") // looked up by earlier requests
 	parents := family(got)
 	if len(got) != len(want) {
 		t.Errorf("%d spans, of %v", len(got), parents)
@@ -116,7 +116,7 @@ func TestTracesGRPC(t *testing.T) {
 	r.has(`weir_grpc_request_duration_seconds_count{code="OK",method="/weir.v1.Limiter/Acquire"} 2`)
 }
 
-// TestTraceRatio: without a traceparent the ratio decides.
+// TestTraceRatio checks that without a traceparent the ratio decides.
 func TestTraceRatio(t *testing.T) {
 	t.Parallel()
 	for ratio, want := range map[float64]int{0: 0, 1: 1} {

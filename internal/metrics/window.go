@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// historySeconds is how far an overview looks back.
+	// historySeconds is how far back an overview's history goes.
 	historySeconds = 120
-	// lately is over how many seconds rates and quantiles are taken.
+	// lately is the number of seconds that rates and quantiles cover.
 	lately = 10
 )
 
-// window remembers what was counted in each of the last seconds.
+// window remembers the counts of each of the last seconds.
 type window struct {
 	mu sync.Mutex
 
-	last    time.Time // when the second ended that ended last
-	before  sums      // by then
+	last    time.Time // when the most recent second ended
+	before  sums      // the counts at that time
 	history []Second  // oldest first
-	recent  []recent  // the last few of them
+	recent  []recent  // the most recent of them
 }
 
-// sums are what grows as long as the process lives, and the longest decision since they were last taken.
+// sums are cumulative counts, and the longest decision since they were last taken.
 type sums struct {
 	totals       [outcomes]uint64
 	took         counts
@@ -34,13 +34,13 @@ type sums struct {
 	hits, misses uint64 // of the limiter's caches
 }
 
-// recent is what came in one second, as it was measured.
+// recent holds the counts of one second, with its measured length.
 type recent struct {
 	length time.Duration
 	sums
 }
 
-// since returns what came since old.
+// since returns the difference to old.
 func (s *sums) since(old *sums) sums {
 	d := *s
 	for i := range d.totals {
@@ -68,7 +68,7 @@ func (s *sums) add(o *sums) {
 	s.misses += o.misses
 }
 
-// advance ends a second, and returns what came in it.
+// advance ends a second, and returns its counts.
 func (w *window) advance(now time.Time, s *sums) sums {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *window) advance(now time.Time, s *sums) sums {
 	return came
 }
 
-// push appends to the last most of a list.
+// push appends v and keeps only the last most elements.
 func push[T any](list []T, v T, most int) []T {
 	if len(list) == most {
 		list = slices.Delete(list, 0, 1)
@@ -92,7 +92,7 @@ func push[T any](list []T, v T, most int) []T {
 	return append(list, v)
 }
 
-// sum returns what came lately, and in how many seconds.
+// sum returns the recent counts, and the seconds that they cover.
 func (w *window) sum() (s sums, seconds float64) {
 	for i := range w.recent {
 		s.add(&w.recent[i].sums)
@@ -101,7 +101,7 @@ func (w *window) sum() (s sums, seconds float64) {
 	return s, seconds
 }
 
-// fill puts what is of the window's namespace into an overview.
+// fill fills in the part of an overview about the window's namespace.
 func (w *window) fill(o *Overview) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *window) fill(o *Overview) {
 	o.Latency = Latency{P50: ms(s.took.quantile(0.5)), P99: ms(s.took.quantile(0.99)), Max: ms(s.max)}
 }
 
-// fillStore puts how the store fares into an overview.
+// fillStore fills in the part of an overview about the store.
 func (w *window) fillStore(o *Overview) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func ratio(part, whole uint64) float64 {
 	return math.Round(float64(part)/float64(whole)*1000) / 1000
 }
 
-// tenths rounds a rate: a second is measured to about a millisecond.
+// tenths rounds a rate, because the length of a second is measured only to about a millisecond.
 func tenths(x float64) float64 { return math.Round(x*10) / 10 }
 
 // second ends a second for all namespaces.
@@ -169,7 +169,7 @@ func (m *Metrics) second(now time.Time) {
 	m.degraded.Store(!m.episode.began.IsZero())
 }
 
-// sums returns what was counted, and begins a new longest decision.
+// sums returns the counts, and resets the longest decision.
 func (s *space) sums() (all sums) {
 	for i := range s.shards {
 		sh := &s.shards[i]

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// secretBytes of a secret's hash tell keys apart: 2^64 keys until two are likely to be the same.
+// secretBytes is how many bytes of a secret's hash identify it. It takes about 2^64 secrets before two probably share
+// an ID.
 const secretBytes = 16
 
 // SecretID returns the entity of a secret: key- and 32 hexadecimal digits of its SHA-256.
@@ -17,26 +18,26 @@ func SecretID(secret string) string {
 	return string(hex.AppendEncode(append(room[:0], "key-"...), sum[:secretBytes]))
 }
 
-// Bearer returns the token of an Authorization field, whose scheme may be written in any case.
+// Bearer returns the token of an Authorization field. The scheme may be written in any case.
 func Bearer(field string) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(field, " ")
 	token = strings.Trim(token, " \t")
 	return token, strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// AddrID returns the entity of an address: ip- and an IPv4 address, or the /64 that an IPv6 address lies in, since that is
-// the least that one customer is given.
+// AddrID returns the entity of an address: ip- and an IPv4 address, or the /64 of an IPv6 address, because a single
+// customer has at least that much.
 func AddrID(addr netip.Addr) string {
 	var room [len("ip-2001:0db8:ffff:ffff:ffff:ffff:ffff:ffff/64")]byte
 	b := append(room[:0], "ip-"...)
 	if addr = addr.Unmap().WithZone(""); addr.Is4() {
 		return string(addr.AppendTo(b))
 	}
-	net, _ := addr.Prefix(64) // fits every IPv6 address
+	net, _ := addr.Prefix(64) // valid for every IPv6 address
 	return string(net.AppendTo(b))
 }
 
-// Trusted normalises the networks of trusted proxies, so that they hold unmapped addresses.
+// Trusted normalizes the networks of trusted proxies to unmapped addresses.
 func Trusted(nets []netip.Prefix) []netip.Prefix {
 	trusted := make([]netip.Prefix, 0, len(nets))
 	for _, n := range nets {
@@ -50,10 +51,10 @@ func Trusted(nets []netip.Prefix) []netip.Prefix {
 	return trusted
 }
 
-// Client returns the address that a request comes from: the peer's; if that is a trusted proxy, the last address of the
-// X-Forwarded-For fields that is not one. What stands before it was written by who is not trusted. Where a proxy wrote
-// something else than an address, the client is unknown, and goes by the proxy that hides it. It is not ok when the
-// peer has no IP address, as on a Unix socket.
+// Client returns the address that a request comes from. This is the peer's address or, if that is a trusted proxy,
+// the last address in the X-Forwarded-For fields that is not one; everything before it was written by untrusted
+// parties. If a proxy wrote something other than an address, the client is unknown and gets the address of that
+// proxy. ok is false if the peer has no IP address, as on a Unix socket.
 func Client(peer string, forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
 	addr, ok = parseHost(peer)
 	for i := len(forwarded) - 1; ok && i >= 0; i-- {
@@ -90,7 +91,7 @@ func isTrusted(addr netip.Addr, trusted []netip.Prefix) bool {
 	return false
 }
 
-// parseHost reads an address, with or without a port.
+// parseHost parses an address, with or without a port.
 func parseHost(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	addr, err := netip.ParseAddr(s)

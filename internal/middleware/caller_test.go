@@ -77,8 +77,8 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// FuzzClient holds that what a client can write, the part of the fields before what a trusted proxy appended, never
-// decides who it is, and that whoever it is makes an id.
+// FuzzClient checks that what a client can write, the fields before the part that a trusted proxy appended, never
+// determines its identity, and that every identity is a valid id.
 func FuzzClient(f *testing.F) {
 	private := nets("10.0.0.0/8")
 	for _, s := range []string{"", "8.8.8.8", "10.0.0.1", "10.0.0.1, 10.0.0.2", "unknown", "[::1]:80", ",", ", ,", "::ffff:10.0.0.1", "1.2.3.4:5, fe80::1%x"} {
@@ -111,7 +111,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// FuzzBearer holds that no way to write a token makes another entity of it.
+// FuzzBearer checks that however a token is written, it identifies the same entity.
 func FuzzBearer(f *testing.F) {
 	for _, s := range []string{"Bearer abc", "bearer  abc\t", "Basic abc", "", "Bearer", "Bearer a b"} {
 		f.Add(s)

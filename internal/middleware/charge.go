@@ -9,16 +9,16 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Charge is what a request was charged: its lease, and the tokens that it holds. It is safe for concurrent use.
+// Charge is what a request was charged: its lease, and the tokens that the lease holds. It is safe for concurrent use.
 type Charge struct {
 	lease *weir.Lease
 
 	mu     sync.Mutex
 	tokens weir.Tokens
-	mine   bool // tokens is not the caller's map
+	mine   bool // tokens is our own copy of the map
 }
 
-// Hold is told, before anything else, of a lease that was asked for tokens.
+// Hold sets the lease and the tokens that were requested for it. Call it before anything else.
 func (c *Charge) Hold(lease *weir.Lease, tokens weir.Tokens) { c.lease, c.tokens = lease, tokens }
 
 type chargeKey struct{}
@@ -34,7 +34,7 @@ func From(ctx context.Context) *Charge {
 	return c
 }
 
-// Lease returns the charge's lease; nil of a nil charge.
+// Lease returns the charge's lease, or nil if the charge is nil.
 func (c *Charge) Lease() *weir.Lease {
 	if c == nil {
 		return nil
@@ -42,8 +42,8 @@ func (c *Charge) Lease() *weir.Lease {
 	return c.lease
 }
 
-// SetCost makes the lease hold cost of the limits that it names, whatever was asked for of them; others stay. Of a nil
-// charge it does nothing. Errors are those of [weir.Lease.Adjust].
+// SetCost makes the lease hold cost of the limits that it names, regardless of what was requested; other limits stay
+// as they are. On a nil charge it does nothing. Errors are those of [weir.Lease.Adjust].
 func (c *Charge) SetCost(ctx context.Context, cost weir.Tokens) error {
 	if c == nil {
 		return nil
@@ -74,14 +74,15 @@ func (c *Charge) SetCost(ctx context.Context, cost weir.Tokens) error {
 		}
 	}
 	for name, n := range delta {
-		if err == nil || n < 0 { // as the lease does: what is given back counts as given
+		if err == nil || n < 0 { // like the lease: returned tokens count as returned
 			c.tokens[name] += n
 		}
 	}
 	return err
 }
 
-// End ends the lease: it rolls back, or holds the cost and commits. A lease that the handler ended itself stays as it is.
+// End ends the lease: it rolls back, or sets the cost and commits. If the handler ended the lease itself, End leaves
+// it as it is.
 func (c *Charge) End(ctx context.Context, rollback bool, cost weir.Tokens) error {
 	if rollback {
 		if err := c.lease.Rollback(ctx); !ended(err) {
@@ -99,7 +100,7 @@ func (c *Charge) End(ctx context.Context, rollback bool, cost weir.Tokens) error
 	return err
 }
 
-// ended reports whether an error says that a lease had come to its end.
+// ended reports whether an error says that a lease had already ended.
 func ended(err error) bool {
 	return errors.Is(err, weir.ErrCommitted) || errors.Is(err, weir.ErrRolledBack)
 }

@@ -1,3 +1,3 @@
-// Package middleware is what httplimit and grpclimit share: how callers become entities, and leases whose true cost is
-// known later.
+// Package middleware is shared by httplimit and grpclimit. It maps callers to entities, and handles leases whose true
+// cost is known only later.
 package middleware

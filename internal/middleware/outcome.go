@@ -12,21 +12,21 @@ import (
 	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
-// Kind is why a request is not let through.
+// Kind is the reason why a request is not let through.
 type Kind int
 
 // The kinds.
 const (
-	Unforeseen Kind = iota // a mistake in the configuration, say: not the client's business
+	Unforeseen Kind = iota // such as a configuration mistake: not the client's business
 	Exceeded
 	ExceedsBurst
 	Unavailable
 )
 
-// Tell says which limits clients are told of; nil: all.
+// Tell reports whether clients may see a limit. Nil: they see all.
 type Tell func(*weir.LimitStatus) bool
 
-// Of returns the statuses that clients are told of.
+// Of returns the statuses that clients may see.
 func (tell Tell) Of(statuses []weir.LimitStatus) []weir.LimitStatus {
 	if tell == nil {
 		return statuses
@@ -34,15 +34,15 @@ func (tell Tell) Of(statuses []weir.LimitStatus) []weir.LimitStatus {
 	return slices.DeleteFunc(slices.Clone(statuses), func(st weir.LimitStatus) bool { return !tell(&st) })
 }
 
-// Outcome is what a client may know of an error.
+// Outcome is what a client may know about an error.
 type Outcome struct {
 	Kind       Kind
 	Detail     string             // a sentence
-	RetryAfter time.Duration      // with a jitter; 0: not to come back
+	RetryAfter time.Duration      // with jitter; 0: do not retry
 	Statuses   []weir.LimitStatus // of Exceeded
 }
 
-// OutcomeOf says what a client may know of an error of [weir.Limiter.Acquire].
+// OutcomeOf returns what a client may know about an error of [weir.Limiter.Acquire].
 func OutcomeOf(err error, tell Tell) Outcome {
 	var (
 		over  *weir.ExceededError
@@ -72,13 +72,13 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	return Outcome{Detail: "the error was logged"}
 }
 
-// Log tells of trouble, but not more than once a second: when the store is away, every request has some.
+// Log logs errors at most once a second, because during a store outage every request has one.
 type Log struct {
 	Logger *slog.Logger
 	last   atomic.Int64
 }
 
-// Trouble tells of an error.
+// Trouble logs an error.
 func (l *Log) Trouble(ctx context.Context, what string, err error, attrs ...slog.Attr) {
 	now := time.Now().UnixNano()
 	last := l.last.Load()

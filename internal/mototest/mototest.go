@@ -1,4 +1,5 @@
-// Package mototest lends tests a server of moto, which stands in for AWS: CloudFormation, S3, SNS, SQS, IAM, AppConfig.
+// Package mototest provides tests with a moto server, which stands in for AWS: CloudFormation, S3, SNS, SQS, IAM,
+// AppConfig.
 package mototest
 
 import (
@@ -19,15 +20,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-// Region is what the server is asked for.
+// Region is the region that tests use.
 const Region = "us-east-1"
 
-// ErrNone says that no server is installed.
+// ErrNone reports that no server is installed.
 var ErrNone = errors.New("no moto_server: make test installs it where Python is; WEIR_TEST_MOTO=URL names one that runs")
 
-// Config returns what clients of the server are made from. The server is shared by the tests of this process, which
-// therefore each make resources of names of their own, and ends with it. Where there is none the test is skipped, and
-// fails in CI.
+// Config returns the configuration for clients of the server. The tests of this process share the server, so each must use
+// its own resource names; the server ends with the process. If none is installed, the test is skipped, or fails in CI.
 func Config(t testing.TB) aws.Config {
 	t.Helper()
 	url, err := shared()
@@ -43,8 +43,8 @@ func Config(t testing.TB) aws.Config {
 	}
 }
 
-// Tool returns a program of the Python environment that holds the server, such as cfn-lint. Where it is missing the
-// test is skipped, and fails in CI.
+// Tool returns a program of the server's Python environment, such as cfn-lint. If it is missing, the test is skipped,
+// or fails in CI.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := find(name)
@@ -68,12 +68,12 @@ var shared = sync.OnceValues(func() (string, error) {
 	return start(path)
 })
 
-// supervise runs a command until its standard input is at its end, which it also is by our death.
+// supervise runs a command until its standard input is closed, which also happens if this process dies.
 const supervise = `"$@" </dev/null >/dev/null 2>&1 & server=$!
 cat >/dev/null
 kill "$server"`
 
-// lifelines are the server's standard input, open for as long as we live: were it garbage, it would be closed.
+// lifelines hold the servers' standard inputs open while this process lives: garbage collection would close them.
 var lifelines []io.Closer
 
 func start(path string) (string, error) {
@@ -106,11 +106,11 @@ func start(path string) (string, error) {
 		} else if time.Now().After(deadline) {
 			return "", fmt.Errorf("start %s: %w", path, err)
 		}
-		time.Sleep(20 * time.Millisecond) // real time: it is another process that gets ready
+		time.Sleep(20 * time.Millisecond) // real time, because another process is starting
 	}
 }
 
-// find returns a program of .bin/py, in this directory or one above.
+// find returns a program of .bin/py, in this directory or a parent.
 func find(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

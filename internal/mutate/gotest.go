@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// verdict is what a go test said.
+// verdict is the result of a go test run.
 type verdict struct {
 	passed  bool
 	unbuilt bool   // something did not compile
-	ran     int    // tests and subtests begun
+	ran     int    // tests and subtests started
 	failed  bool   // a package failed after it was built
 	by      string // the first test that failed
-	tail    string // the end of what was printed
+	tail    string // the end of the output
 }
 
-// crash is by what a package fails in which no test did.
+// crash is reported if a package fails without a failing test.
 const crash = "crash or leak"
 
-// killed returns nil if the tests noticed a mutant, else why that cannot be said.
+// killed returns nil if the tests detected a mutant, and otherwise why that is not certain.
 func (v verdict) killed() error {
 	switch {
 	case v.passed:
@@ -40,7 +40,7 @@ func (v verdict) killed() error {
 	}
 }
 
-// sound returns nil if tests ran and passed, as they must on the tree as it is.
+// sound returns nil if tests ran and passed, as they must on the unmodified tree.
 func (v verdict) sound() error {
 	switch {
 	case !v.passed:
@@ -52,13 +52,13 @@ func (v verdict) sound() error {
 	}
 }
 
-// goTest runs tests on the tree in a directory. Paths are trimmed so that all copies of the tree share the build cache;
-// vet is off since a mutant is for the tests to find.
+// goTest runs tests on the tree in a directory. Paths are trimmed so that all copies of the tree share the build
+// cache; vet is off, because the tests must find the mutant.
 func goTest(ctx context.Context, dir string, args []string) (verdict, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-trimpath", "-vet=off", "-timeout=2m"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops the tests that it started
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets it stop the tests that it started
 	cmd.WaitDelay = 5 * time.Second
 	var events, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &events, &complaint

@@ -1,15 +1,15 @@
-// Command mutate breaks the code on purpose and fails where no test notices.
+// Command mutate breaks the code on purpose and fails if no test notices.
 //
-// Each testdata/mutants/NAME.patch is a unified diff under two headers, one that names the tests that must fail and one
+// Each testdata/mutants/NAME.patch is a unified diff under two headers, one with the tests that must fail and one
 // that says what is broken:
 //
 //	# test: ./internal/bucket -run 'TestDebit|TestForce'
 //	# breaks: a debit that fits exactly is refused
 //
-// The tests named are run on a copy of the tree as it is, where they must pass, then on one copy per mutant, where they
-// must fail. A mutant that survives, does not apply or does not compile is a failure.
+// The named tests run on a copy of the unmodified tree, where they must pass, and then on one copy per mutant, where
+// they must fail. A mutant that survives, does not apply or does not compile is a failure.
 //
-// Run it from the root of the repository; arguments select the mutants whose names contain one of them.
+// Run it from the root of the repository. Arguments select the mutants whose names contain one of them.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run tests the mutants in dir of the tree at root, and returns an error unless each is killed.
+// run tests the mutants in dir on the tree at root, and returns an error unless each is killed.
 func run(ctx context.Context, w io.Writer, root, dir string, jobs int, p part, words []string) error {
 	mutants, err := find(dir, words)
 	if err != nil {
@@ -59,7 +59,7 @@ func run(ctx context.Context, w io.Writer, root, dir string, jobs int, p part, w
 	if err := snapshot(ctx, root, tree); err != nil {
 		return err
 	}
-	// Tests find what is installed for them by looking upwards.
+	// Tests look for installed tools in parent directories.
 	if installed, err := filepath.Abs(filepath.Join(root, "e2e")); err != nil {
 		return err
 	} else if err := os.Symlink(installed, filepath.Join(scratch, "e2e")); err != nil {
@@ -96,7 +96,7 @@ func run(ctx context.Context, w io.Writer, root, dir string, jobs int, p part, w
 	return nil
 }
 
-// soundness runs each go test that mutants name once on the tree as it is, and returns what is wrong with it.
+// soundness runs each go test named by a mutant once on the unmodified tree, and returns the errors.
 func soundness(ctx context.Context, tree string, mutants []mutant, jobs int) map[string]error {
 	var tests []mutant
 	unsound := make(map[string]error)
@@ -119,7 +119,7 @@ func soundness(ctx context.Context, tree string, mutants []mutant, jobs int) map
 	return unsound
 }
 
-// try returns the test that killed a mutant of the tree, or why none is known to have.
+// try returns the test that killed a mutant of the tree, or why none did.
 func try(ctx context.Context, tree string, m mutant) (string, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(tree), "mutant")
 	if err != nil {
@@ -133,7 +133,7 @@ func try(ctx context.Context, tree string, m mutant) (string, error) {
 		return "", err
 	}
 	v, err := goTest(ctx, dir, m.args)
-	if err == nil && v.killed() != nil { // once more: what draws at random finds a fault with some likelihood
+	if err == nil && v.killed() != nil { // once more, because randomized tests find a fault only with some probability
 		v, err = goTest(ctx, dir, m.args)
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func try(ctx context.Context, tree string, m mutant) (string, error) {
 	return v.by, v.killed()
 }
 
-// each calls f for every item, for so many at once.
+// each calls f for every item, at most jobs at a time.
 func each[T any](items []T, jobs int, f func(T)) {
 	var (
 		group sync.WaitGroup

@@ -14,12 +14,12 @@ import (
 type mutant struct {
 	name   string
 	path   string   // of the patch, absolute
-	breaks string   // what it breaks, in a line
-	test   string   // the arguments of the go test that must fail, as they are written
+	breaks string   // what it breaks, on one line
+	test   string   // the arguments of the go test that must fail, as written
 	args   []string // the same, split
 }
 
-// find reads the mutants of a directory whose names contain one of the given words; all when there are none.
+// find reads the mutants of a directory whose names contain any of the words; no words select all.
 func find(dir string, words []string) ([]mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
@@ -105,7 +105,7 @@ func parse(patch []byte) (mutant, error) {
 	return m, nil
 }
 
-// split cuts arguments at spaces, but not within quotes.
+// split splits arguments at spaces, except within quotes.
 func split(s string) ([]string, error) {
 	var (
 		args  []string

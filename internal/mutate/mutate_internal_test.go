@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tree under testdata has a mutant for each way to end.
+// The tree under testdata has one mutant for each outcome.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		name, events string
 		passed       bool
-		killed       string // why not; "" when killed
+		killed       string // why not; "" if killed
 		by           string
 	}{
 		{"test fails", begun + `{"Action":"fail","Test":"A/b"}{"Action":"fail","Test":"A"}` + failed, false, "", "A/b"},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// snapshot copies what git tracks under root, and what it would not ignore, to a directory.
+// snapshot copies to a directory the files under root that git tracks or would not ignore.
 func snapshot(ctx context.Context, root, dir string) error {
 	ls := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	ls.Dir = root
@@ -42,7 +42,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// apply patches the tree in a directory, which is no repository, whatever lies above it.
+// apply patches the tree in a directory, even if the directory lies inside another repository.
 func apply(ctx context.Context, dir, patch string) error {
 	cmd := exec.CommandContext(ctx, "git", "apply", patch)
 	cmd.Dir = dir
@@ -51,7 +51,7 @@ func apply(ctx context.Context, dir, patch string) error {
 	return err
 }
 
-// output runs a command; what it complains of becomes the error.
+// output runs a command; its standard error becomes the error.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var complaint strings.Builder
 	cmd.Stderr = &complaint

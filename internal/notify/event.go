@@ -38,7 +38,7 @@ type window struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// Body returns an event as it is sent.
+// Body returns the body that is sent for an event.
 func Body(e *weir.NearLimitEvent) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -54,7 +54,7 @@ func Body(e *weir.NearLimitEvent) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// Sign returns the signature of a body that is sent at a time, in seconds since 1970.
+// Sign returns the signature of a body sent at the given timestamp, in seconds since 1970.
 func Sign(secret []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(timestamp))
@@ -76,7 +76,7 @@ func newRequest(ctx context.Context, url string, secret []byte, id string, body 
 	return req, nil
 }
 
-// retryAfter reads a header's seconds or date; 0 if it says nothing of use.
+// retryAfter returns the duration that a Retry-After header gives in seconds or as a date, or 0 if it is not usable.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(n) * time.Second
@@ -87,7 +87,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// attrOf returns what an event is about, for a log.
+// attrOf returns an event as a log attribute.
 func attrOf(e *weir.NearLimitEvent) slog.Attr {
 	attrs := []any{
 		slog.String("kind", string(e.Kind)), slog.String("namespace", e.Namespace), slog.String("entity", e.Entity),
@@ -100,7 +100,7 @@ func attrOf(e *weir.NearLimitEvent) slog.Attr {
 	return slog.Group("event", attrs...)
 }
 
-// Logged returns what writes near-limit events to a log, for [weir.Observer].
+// Logged returns a function that logs near-limit events, for [weir.Observer].
 func Logged(log *slog.Logger) func(context.Context, weir.NearLimitEvent) {
 	return func(ctx context.Context, e weir.NearLimitEvent) {
 		log.LogAttrs(ctx, slog.LevelInfo, "near a limit", attrOf(&e), slog.String("id", e.ID))

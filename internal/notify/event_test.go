@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/notify"
 )
 
-// Event is what a receiver reads of one, as docs/guide/usage.md has it.
+// Event is the part of an event that a receiver reads, as in docs/guide/usage.md.
 type Event struct {
 	ID, Kind, Namespace, Entity, Resource, Limit string
 	Percent                                      int
@@ -25,7 +25,7 @@ type Event struct {
 
 // receive is the receiver of docs/guide/usage.md.
 func receive(secret []byte, take func(Event)) http.HandlerFunc {
-	var seen sync.Map // of a fleet's repetitions; a real one forgets what is older than a day
+	var seen sync.Map // a fleet's duplicates; a real receiver forgets ids older than a day
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
 		stamp := r.Header.Get("Weir-Timestamp")
@@ -49,7 +49,7 @@ func receive(secret []byte, take func(Event)) http.HandlerFunc {
 	}
 }
 
-// The format is a promise: what receivers were written for goes on.
+// The format is a promise: existing receivers must keep working.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	e := near("0123456789abcdef0123456789abcdef")

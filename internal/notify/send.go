@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// run sends, one event at a time, until the webhook is closed and all is sent, or has to stop.
+// run sends events, one at a time, until the webhook is closed and all are sent, or until it must stop.
 func (w *Webhook) run() {
 	defer close(w.done)
 	for {
@@ -34,7 +34,7 @@ func (w *Webhook) run() {
 	}
 }
 
-// next takes the event out that is to be sent next. If none is due it returns for how long to wait, and whether at all.
+// next removes and returns the next event to send. If none is due, it returns how long to wait, and whether to wait at all.
 func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,12 +63,12 @@ func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
 	return d, 0, true
 }
 
-// deliver sends an event once, and sees to it that it is sent again if that makes sense.
+// deliver sends an event once, and queues it again if a retry makes sense.
 func (w *Webhook) deliver(d *delivery) {
 	d.attempts++
 	a := w.post(d)
 	w.mu.Lock()
-	lost, dropped := "", uint64(0) // why, if it is
+	lost, dropped := "", uint64(0) // why the event is lost, if it is
 	switch {
 	case a.taken:
 		w.stats.Delivered++
@@ -88,7 +88,7 @@ func (w *Webhook) deliver(d *delivery) {
 	w.warn(dropped)
 }
 
-// again puts an event back, if it is not to be given up. The webhook is locked.
+// again puts an event back into the queue, unless it must be given up. The webhook is locked.
 func (w *Webhook) again(d *delivery, a *answer) bool {
 	now := time.Now()
 	d.due = now.Add(max(a.after, w.cfg.Jitter(min(longestPause, firstPause<<(d.attempts-1)))))
@@ -104,15 +104,15 @@ func (w *Webhook) again(d *delivery, a *answer) bool {
 }
 
 func (w *Webhook) lost(why string, d *delivery, err error) {
-	w.cfg.Log.Warn("webhook: a near-limit event is not delivered", slog.String("why", why), slog.String("host", w.host), d.what,
+	w.cfg.Log.Warn("webhook: a near-limit event was not delivered", slog.String("why", why), slog.String("host", w.host), d.what,
 		slog.String("id", d.id), slog.Int("attempts", d.attempts), slog.Any("error", err))
 }
 
-// answer is what came of an attempt.
+// answer is the outcome of an attempt.
 type answer struct {
 	taken bool
-	again bool          // it makes sense to send it again
-	after time.Duration // but not earlier
+	again bool          // a retry makes sense
+	after time.Duration // minimum time before a retry
 	err   error
 }
 
@@ -130,13 +130,13 @@ func (w *Webhook) post(d *delivery) answer {
 	if err != nil {
 		var in *url.Error
 		if errors.As(err, &in) {
-			err = in.Err // without the URL, whose path may be a secret
+			err = in.Err // without the URL, whose path may be secret
 		}
 		return answer{again: true, err: err}
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again
-	a := answer{err: fmt.Errorf("the receiver answers %s", resp.Status)}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be reused
+	a := answer{err: fmt.Errorf("the receiver answered %s", resp.Status)}
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return answer{taken: true}

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// MaxAttempts is how often an event is sent at most.
+	// MaxAttempts is the maximum number of times that an event is sent.
 	MaxAttempts = 8
-	// MaxAge is for how long an event is tried, however seldom the receiver asks for it.
+	// MaxAge is how long an event is retried, whatever Retry-After the receiver sends.
 	MaxAge = 15 * time.Minute
 
 	minSecret      = 16
@@ -31,70 +31,70 @@ const (
 
 // Config configures a [Webhook]. URL and Secret are required.
 type Config struct {
-	// URL receives the events. It is https, or http of this machine.
+	// URL receives the events. It must be https, or http to this machine.
 	URL string
 	// Insecure allows http to other machines.
 	Insecure bool
-	// Secret signs them: at least 16 bytes.
+	// Secret signs the events. It must have at least 16 bytes.
 	Secret []byte
-	// Queue is how many events wait at most; one more drops the oldest. Defaults to 1,024.
+	// Queue is the maximum number of waiting events; one more drops the oldest. Defaults to 1,024.
 	Queue int
-	// Client sends. Its redirects are not followed. Defaults to one of its own.
+	// Client sends the requests. Redirects are not followed. Defaults to a client of the webhook's own.
 	Client *http.Client
-	// UserAgent names the sender. Defaults to weir.
+	// UserAgent is the User-Agent of the requests. Defaults to weir.
 	UserAgent string
-	// Log is told of what is not delivered, never of the secret or the URL's path. Defaults to slog.Default.
+	// Log receives undelivered events, but never the secret or the URL's path. Defaults to slog.Default.
 	Log *slog.Logger
-	// Jitter draws a pause of at most so long. Defaults to any, each as likely as another.
+	// Jitter returns a random pause of at most the given length. Defaults to a uniform distribution.
 	Jitter func(most time.Duration) time.Duration
 }
 
-// Stats are what became of events.
+// Stats counts events by outcome.
 type Stats struct {
 	Waiting   int    // not delivered yet
-	Delivered uint64 // taken by the receiver
-	Rejected  uint64 // answered so that it makes no sense to send them again
-	GivenUp   uint64 // sent too often, or for too long, or left when it was closed
-	Dropped   uint64 // for lack of room
+	Delivered uint64 // accepted by the receiver
+	Rejected  uint64 // refused by the receiver with a status that rules out a retry
+	GivenUp   uint64 // retried too often or for too long, or left over at Close
+	Dropped   uint64 // because the queue was full
 }
 
 // Webhook sends near-limit events to a receiver. It is safe for concurrent use. See [New].
 type Webhook struct {
 	cfg  Config
 	host string
-	wake chan struct{}   // has one token when something has changed
+	wake chan struct{}   // holds one token when something has changed
 	done chan struct{}   // closed when the sender has ended
-	ctx  context.Context //nolint:containedctx // of the sender, which outlives each call
+	ctx  context.Context //nolint:containedctx // of the sender, which outlives any call
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	queue  []*delivery // the oldest first
-	paused time.Time   // nothing is sent before
-	born   uint64      // how many there were
+	queue  []*delivery // oldest first
+	paused time.Time   // nothing is sent before this time
+	born   uint64      // how many events there have been
 	closed bool
 	stats  Stats
-	warned time.Time // of events that were dropped
+	warned time.Time // when dropped events were last logged
 }
 
-// delivery is an event on its way.
+// delivery is an event that is being delivered.
 type delivery struct {
 	id       string
 	body     []byte
 	what     slog.Attr
-	number   uint64 // in the order in which they came
+	number   uint64 // in order of arrival
 	born     time.Time
 	due      time.Time
 	attempts int
 }
 
-// New returns a webhook, which sends until it is closed.
+// New returns a webhook. It sends events until it is closed.
 //
 // Errors: [*weir.ConfigError].
 func New(cfg Config) (*Webhook, error) {
 	u, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil || u.Host == "":
-		return nil, bad("webhook URL", "is not one: https://HOST/PATH")
+		return nil, bad("webhook URL", "must be a URL such as https://HOST/PATH")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, bad("webhook URL", "must begin with https://")
 	case u.Scheme == "http" && !cfg.Insecure && !loopback(u.Hostname()):
@@ -134,7 +134,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// NearLimit has an event sent. It waits for nothing; it is for [weir.Observer]. After Close it drops the event.
+// NearLimit queues an event without blocking, for [weir.Observer]. After Close it drops the event.
 func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	now := time.Now()
 	d := &delivery{id: e.ID, body: Body(&e), what: attrOf(&e), born: now, due: now}
@@ -153,8 +153,8 @@ func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	w.warn(dropped)
 }
 
-// trim drops the oldest event if there are too many. It returns how many were dropped so far, if it is time to tell. The
-// webhook is locked.
+// trim drops the oldest event if there are too many. If it is time for a log line, it returns how many have been dropped so
+// far. The webhook is locked.
 func (w *Webhook) trim(now time.Time) (dropped uint64) {
 	if len(w.queue) <= w.cfg.Queue {
 		return 0
@@ -168,10 +168,10 @@ func (w *Webhook) trim(now time.Time) (dropped uint64) {
 	return w.stats.Dropped
 }
 
-// warn tells of events that were dropped. No lock is held while it logs: decisions do not wait for a log.
+// warn logs dropped events. No lock is held meanwhile, so that decisions do not wait for the log.
 func (w *Webhook) warn(dropped uint64) {
 	if dropped > 0 {
-		w.cfg.Log.Warn("webhook: more near-limit events than it takes: the oldest are dropped",
+		w.cfg.Log.Warn("webhook: too many near-limit events to deliver: the oldest are dropped",
 			slog.String("host", w.host), slog.Uint64("dropped", dropped))
 	}
 }
@@ -183,7 +183,7 @@ func (w *Webhook) poke() {
 	}
 }
 
-// Stats returns what became of events so far.
+// Stats returns the counts so far.
 func (w *Webhook) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,10 +192,10 @@ func (w *Webhook) Stats() Stats {
 	return s
 }
 
-// Close sends what waits, once more and at once, until ctx ends, and returns when the sender has ended. It is
+// Close makes one immediate attempt for each waiting event until ctx ends, and returns when the sender has ended. It is
 // idempotent.
 //
-// Errors: one that says how many events were not delivered since Close was called.
+// Errors: one that gives the number of events not delivered since Close was called.
 func (w *Webhook) Close(ctx context.Context) error {
 	w.mu.Lock()
 	before := w.stats

@@ -35,10 +35,10 @@ func near(id string) weir.NearLimitEvent {
 	}
 }
 
-// receiver answers in the place of the network.
+// receiver answers in place of the network.
 type receiver struct {
 	mu     sync.Mutex
-	answer func(n int) (status int, header http.Header, err error) // of the n-th attempt, from 1; nil takes all
+	answer func(n int) (status int, header http.Header, err error) // to the n-th attempt, from 1; nil accepts all
 	began  time.Time
 	seen   []string // "id +when"
 	heads  []http.Header
@@ -58,7 +58,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if status == 0 { // never
+	if status == 0 { // never answers
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	}
@@ -74,12 +74,12 @@ func (r *receiver) want(t *testing.T, want ...string) {
 	}
 }
 
-// always is a receiver that answers one thing.
+// always is a receiver that always gives the same answer.
 func always(status int) func(int) (int, http.Header, error) {
 	return func(int) (int, http.Header, error) { return status, nil, nil }
 }
 
-// bubble runs f over a webhook whose pauses are as long as they can be, in a bubble of virtual time.
+// bubble runs f over a webhook with the longest possible pauses, in a bubble of virtual time.
 func bubble(t *testing.T, r *receiver, change func(*notify.Config), f func(t *testing.T, w *notify.Webhook, log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func bubble(t *testing.T, r *receiver, change func(*notify.Config), f func(t *te
 	})
 }
 
-// later lets all happen that is to happen within an hour of virtual time.
+// later waits until everything due within an hour of virtual time has happened.
 func later() {
 	time.Sleep(time.Hour) // virtual time: bubbles only
 	synctest.Wait()
@@ -132,7 +132,7 @@ func TestDelivers(t *testing.T) {
 	})
 }
 
-// Pauses double up to a minute, and after eight attempts it is over.
+// Pauses double up to a minute, and after eight attempts the event is given up.
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(n int) (int, http.Header, error) {
@@ -152,7 +152,7 @@ func TestTriesAgain(t *testing.T) {
 	})
 }
 
-// An event that the receiver chokes on does not hold the others up, and one that hangs does so for ten seconds.
+// An event that the receiver cannot handle does not hold up the others. An event that hangs does so for ten seconds.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(n int) (int, http.Header, error) {
@@ -194,13 +194,13 @@ func TestRetryAfter(t *testing.T) {
 		synctest.Wait()
 		w.NearLimit(t.Context(), near("b"))
 		later()
-		// Nothing is sent while the receiver asks for a pause; who has waited the longest comes first.
+		// Nothing is sent while the receiver asks for a pause. Afterwards, the event that has waited longest comes first.
 		r.want(t, "a +0s", "b +30s", "a +1m40s", "b +1m40s", "a +1m41s")
 		wantStats(t, w, notify.Stats{Delivered: 2})
 	})
 }
 
-// One that is asked to wait for longer than it is tried for is given up at once.
+// If the receiver asks for a longer wait than an event is retried for, the event is given up at once.
 func TestRetryAfterTooLong(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(int) (int, http.Header, error) { return 429, http.Header{"Retry-After": {"3600"}}, nil }}
@@ -230,7 +230,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// The oldest go when there is no room, and that is counted, and logged now and then.
+// If there is no room, the oldest events are dropped. That is counted, and logged occasionally.
 func TestOverflows(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(n int) (int, http.Header, error) {
@@ -255,7 +255,7 @@ func TestOverflows(t *testing.T) {
 	})
 }
 
-// Close sends what waits once more, whatever was asked for.
+// Close sends waiting events once more, even if the receiver asked for a pause.
 func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(n int) (int, http.Header, error) {
@@ -304,7 +304,7 @@ func TestCloseEnds(t *testing.T) {
 	})
 }
 
-// Every attempt has its own timestamp and the signature that goes with it.
+// Every attempt has its own timestamp, and a signature that covers it.
 func TestSignsEachAttempt(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(n int) (int, http.Header, error) { return map[bool]int{true: 500, false: 200}[n < 3], nil, nil }}
@@ -329,7 +329,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		cfg  notify.Config
-		want string // "" is fine
+		want string // "" is valid
 	}{
 		{notify.Config{URL: "https://hooks.example/x", Secret: secret}, ""},
 		{notify.Config{URL: "http://127.0.0.1:9/x", Secret: secret}, ""},
@@ -339,7 +339,7 @@ func TestConfig(t *testing.T) {
 		{notify.Config{URL: "http://hooks.example/x", Secret: secret}, "webhook URL: is http, and hooks.example is not this machine: use https"},
 		{notify.Config{URL: "http://localhost.example/x", Secret: secret}, "webhook URL: is http, and localhost.example is not this machine: use https"},
 		{notify.Config{URL: "ftp://hooks.example/x", Secret: secret}, "webhook URL: must begin with https://"},
-		{notify.Config{URL: "hooks.example", Secret: secret}, "webhook URL: is not one: https://HOST/PATH"},
+		{notify.Config{URL: "hooks.example", Secret: secret}, "webhook URL: must be a URL such as https://HOST/PATH"},
 		{notify.Config{URL: "https://hooks.example", Secret: secret[:15]}, "webhook secret: has 15 bytes, at least 16 are needed"},
 		{notify.Config{URL: "https://hooks.example", Secret: secret, Queue: -1}, "webhook queue: must not be negative"},
 	} {
@@ -377,7 +377,7 @@ func TestLogged(t *testing.T) {
 	}
 }
 
-// Over a real connection: from a limiter to a receiver that checks what it gets.
+// Over a real connection: from a limiter to a receiver that verifies what it gets.
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)

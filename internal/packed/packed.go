@@ -1,22 +1,22 @@
-// Package packed takes apart what was written one value after another: numbers of varying length as encoding/binary
-// appends them, bytes, and texts with their length before them.
+// Package packed decodes values that were appended one after another: variable-length numbers as encoding/binary
+// appends them, bytes, and texts preceded by their length.
 package packed
 
 import "encoding/binary"
 
-// AppendText appends a text as [Reader.Text] reads it.
+// AppendText appends a text in the form that [Reader.Text] reads.
 func AppendText(buf []byte, s string) []byte {
 	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
 }
 
-// Reader reads Rest from its beginning. After a mistake it has Failed, nothing is left, and all that is read is zero: it
-// is enough to look once, at the end. No length that it reads makes it allocate more than Rest is long.
+// Reader reads Rest from its beginning. After an error, Failed is set, nothing is left, and every read returns zero, so
+// one check at the end is enough. No length in the input makes it allocate more than the length of Rest.
 type Reader struct {
 	Rest   []byte
 	Failed bool
 }
 
-// Done reports whether all was read, without a mistake.
+// Done reports whether everything was read without error.
 func (r *Reader) Done() bool { return !r.Failed && len(r.Rest) == 0 }
 
 func (r *Reader) fail() { r.Rest, r.Failed = nil, true }
@@ -40,7 +40,7 @@ func (r *Reader) Byte() byte {
 	return 0
 }
 
-// Uint64 reads eight bytes, the lowest first.
+// Uint64 reads eight bytes, little-endian.
 func (r *Reader) Uint64() uint64 {
 	if b := r.take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
@@ -48,10 +48,10 @@ func (r *Reader) Uint64() uint64 {
 	return 0
 }
 
-// Uvarint reads an unsigned number.
+// Uvarint reads an unsigned variable-length number.
 func (r *Reader) Uvarint() uint64 { return number(r, binary.Uvarint) }
 
-// Varint reads a signed number.
+// Varint reads a signed variable-length number.
 func (r *Reader) Varint() int64 { return number(r, binary.Varint) }
 
 func number[T int64 | uint64](r *Reader, read func([]byte) (T, int)) T {
@@ -64,7 +64,7 @@ func number[T int64 | uint64](r *Reader, read func([]byte) (T, int)) T {
 	return v
 }
 
-// Count reads of how many things what follows consists, each of at least a byte.
+// Count reads the number of elements that follow, each of which takes at least one byte.
 func (r *Reader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.Rest)) {

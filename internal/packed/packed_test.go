@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/packed"
 )
 
-// Whatever is written is read again, and nothing that is shorter is taken for it.
+// Everything that is written can be read again, and no truncated text is accepted.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestReaderFails(t *testing.T) {
 		"count":    func(r *packed.Reader) any { return r.Count() },
 		"text":     func(r *packed.Reader) any { return r.Text() },
 	} {
-		r := packed.Reader{Rest: append(binary.AppendUvarint(nil, 1<<40), 1)} // a length of what is not there
+		r := packed.Reader{Rest: append(binary.AppendUvarint(nil, 1<<40), 1)} // a length longer than the data
 		if v := read(&r); !r.Failed || r.Done() || len(r.Rest) > 0 || v != zero(v) {
 			t.Errorf("%s: %v, failed %t, %d bytes left", name, v, r.Failed, len(r.Rest))
 		}

@@ -1,4 +1,4 @@
-// Package places bounds how many of something there may be at once, so that none of those who ask for it takes all.
+// Package places limits how many of something may be in use at once, so that no single user takes all.
 package places
 
 import (
@@ -8,41 +8,41 @@ import (
 	"time"
 )
 
-// Places are handed out to principals by name. "" is everybody where nobody is told apart: it may have all of them. A
-// principal with a name may have up to three times as many as are free, so three quarters of all if it is alone. However
-// many take as much as they get, some stay free for who comes next, and those who hold most are the first to wait. It is
-// safe for concurrent use.
+// Places are handed out to principals by name. The name "" is shared by everybody when callers are not told apart,
+// and may hold all places. A named principal may hold up to three times as many as are free, so three quarters of all
+// if it is alone. However many principals take as much as they can, some places stay free for newcomers, and those
+// who hold most are the first to wait. It is safe for concurrent use.
 type Places struct {
 	most int
 
 	mu      sync.Mutex
 	taken   int
 	waiting int
-	guests  map[string]*guest // never forgotten: there are no more names than tokens
+	guests  map[string]*guest // never removed: there are no more names than tokens
 }
 
-// ofFree is how many places a principal may hold for each that is free.
+// ofFree is how many places a principal may hold for each free one.
 const ofFree = 3
 
-// guest is who holds places, or waits for one.
+// guest is a principal that holds places or waits for one.
 type guest struct {
 	known bool // has a name
 	held  int
-	queue []chan struct{} // each is closed when it is its turn
+	queue []chan struct{} // each is closed when its turn comes
 }
 
-// New returns so many places, all free.
+// New returns the given number of places, all free.
 func New(most int) *Places { return &Places{most: most, guests: make(map[string]*guest)} }
 
-// Try takes a place if who may have one now. Each that is taken is to be given back with Free.
+// Try takes a place if who may have one now. Return each place with Free.
 func (p *Places) Try(who string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.try(p.guest(who))
 }
 
-// Take is Try, but waits for a place, until ctx ends and no longer than patience, unless as many of who wait as there are
-// places.
+// Take is Try, but waits for a place until ctx is done or patience has passed. It does not wait if as many calls of
+// who are already waiting as there are places.
 func (p *Places) Take(ctx context.Context, who string, patience time.Duration) bool {
 	p.mu.Lock()
 	g := p.guest(who)
@@ -71,21 +71,22 @@ func (p *Places) Take(ctx context.Context, who string, patience time.Duration) b
 	defer p.mu.Unlock()
 	i := slices.Index(g.queue, turn)
 	if i < 0 {
-		return true // it came in this moment
+		return true // its turn came just now
 	}
 	g.queue = slices.Delete(g.queue, i, i+1)
 	p.waiting--
 	return false
 }
 
-// Force takes a place although there may be none: for who gave one back in order to come again, or whom another left theirs.
+// Force takes a place even if there is none: for a caller that freed one in order to come back, or that inherits
+// another's.
 func (p *Places) Force(who string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.enter(p.guest(who))
 }
 
-// Free gives a place back that who has taken.
+// Free returns a place that who has taken.
 func (p *Places) Free(who string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +104,7 @@ func (p *Places) Free(who string) {
 	}
 }
 
-// next returns who waits and holds least, nil if none of those who wait may have a place.
+// next returns the waiting guest that holds least, or nil if none of those waiting may have a place.
 func (p *Places) next() (least *guest) {
 	for _, g := range p.guests {
 		if len(g.queue) > 0 && p.fits(g) && (least == nil || g.held < least.held) {

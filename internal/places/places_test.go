@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/places"
 )
 
-// all takes places until there is none for who, and returns how many that were.
+// all takes places for who until there are none left, and returns how many it got.
 func all(p *places.Places, who string) (n int) {
 	for p.Try(who) {
 		n++
@@ -25,14 +25,14 @@ func TestNobodyTakesAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		most int
-		who  []string // each takes as many as it gets, in this order
+		who  []string // each takes as many as it can, in this order
 		want []int
 	}{
 		{100, []string{""}, []int{100}},
 		{100, []string{"a"}, []int{75}},
 		{100, []string{"a", "b", "c"}, []int{75, 19, 5}},
 		{100, []string{"a", "b", "c", "d", "e"}, []int{75, 19, 5, 1, 0}},
-		{100, []string{"a", ""}, []int{75, 25}}, // who asks for no token, as a health check
+		{100, []string{"a", ""}, []int{75, 25}}, // a caller without a token, such as a health check
 		{4, []string{"a", "b"}, []int{3, 1}},
 		{1, []string{"a", "b"}, []int{1, 0}},
 	} {
@@ -47,12 +47,12 @@ func TestNobodyTakesAll(t *testing.T) {
 	}
 }
 
-// TestEvensOut: who came first and took most gives way as its places come back.
+// TestEvensOut checks that the first and largest holder yields as its places are freed.
 func TestEvensOut(t *testing.T) {
 	t.Parallel()
 	p := places.New(100)
 	held := map[string]int{"a": all(p, "a"), "b": all(p, "b")}
-	for range 1000 { // each of a comes back in time, and both want more
+	for range 1000 { // every place of a is freed in time, and both want more
 		p.Free("a")
 		held["a"]--
 		held["b"] += all(p, "b")
@@ -66,7 +66,8 @@ func TestEvensOut(t *testing.T) {
 	}
 }
 
-// TestWaits: who waits is served as places come back, those who hold least first, and not for longer than they want.
+// TestWaits checks that waiters are served as places are freed, those that hold the fewest first, and wait no longer than
+// they want to.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded: one name's queue is full, another's is not.
+// TestQueueIsBounded checks that one name's full queue does not affect another's.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestForce: who comes back has a place even if none is free, and it counts.
+// TestForce checks that a returning holder gets a place even if none is free, and that the place counts.
 func TestForce(t *testing.T) {
 	t.Parallel()
 	p := places.New(1)
@@ -154,8 +155,8 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: whatever happens, no more than all are taken, a name holds no more than three for each free one when it
-// takes one, and all come back.
+// TestAnyOrder checks random sequences: no more places are taken than exist, a name gets a place only while it holds fewer
+// than three for each free one, and every place can be freed.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -40,7 +40,8 @@ func AppendString(b []byte, s string) []byte {
 	return append(append(b, s[plain:]...), '"')
 }
 
-// AppendSeconds appends a duration in seconds, rounded up to milliseconds: whoever waits so long has waited enough.
+// AppendSeconds appends a duration in seconds, rounded up to milliseconds so that a client that waits this long has waited
+// enough.
 func AppendSeconds(b []byte, d time.Duration) []byte {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -91,7 +92,7 @@ func AppendStatuses(b []byte, ss []weir.LimitStatus) []byte {
 	return append(b, ']')
 }
 
-// periodText is a period in the text form of limits.
+// periodText returns a period as in the text form of limits.
 func periodText(d time.Duration) string {
 	switch d {
 	case time.Second:

@@ -1,6 +1,6 @@
-// Package problemjson writes what a client is told of a request that was not let through: application/problem+json
-// (RFC 9457), with every limit's status. All that every decision answers with is appended by hand: encoding/json would be
-// a third of the request's cost.
+// Package problemjson writes the responses to requests that were not admitted: application/problem+json (RFC 9457), with
+// the status of every limit. Everything that is part of every decision is encoded by hand: encoding/json would take a third
+// of the request's time.
 package problemjson
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
+// Kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
 type Kind struct {
 	Status int
 	URI    string
 	Title  string
 }
 
-// Where kinds are defined.
+// Where kinds are documented.
 const (
 	Guide = "https://github.com/weirlimits/weir/blob/main/docs/guide/http.md#"
 	IANA  = "https://iana.org/assignments/http-problem-types#"
@@ -33,20 +33,20 @@ var (
 	Unavailable  = &Kind{http.StatusServiceUnavailable, IANA + "temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"}
 )
 
-// Problem is why a request was not let through, as the client gets it.
+// Problem is why a request was not admitted, as sent to the client.
 type Problem struct {
 	Kind          *Kind
 	Detail, Field string
-	RetryAfter    time.Duration      // 0: none
-	Refused       bool               // by limits: Statuses are told
-	Degraded      bool               // with Refused: the store did not answer, and those are of this process's share
+	RetryAfter    time.Duration      // 0 for none
+	Refused       bool               // refused by limits: Statuses are sent
+	Degraded      bool               // with Refused: the store did not answer, and Statuses are of this process's share
 	Over          int64              // with Degraded; see weir.Decision
-	Entity        string             // with Refused: whose limits go by their name alone
+	Entity        string             // with Refused: the entity whose limits are named without an entity
 	Statuses      []weir.LimitStatus // with Refused
-	Errors        []byte             // JSON; nil: none
+	Errors        []byte             // JSON; nil for none
 }
 
-// Append appends the problem as a line of JSON.
+// Append appends the problem as one line of JSON.
 func (p *Problem) Append(b []byte) []byte {
 	b = AppendString(append(b, `{"type":`...), p.Kind.URI)
 	b = AppendString(append(b, `,"title":`...), p.Kind.Title)
@@ -71,7 +71,7 @@ func (p *Problem) Append(b []byte) []byte {
 	return append(b, '}', '\n')
 }
 
-// appendViolated appends the names of the limits that refused, as in the RateLimit fields, longest to wait for first.
+// appendViolated appends the names of the limits that refused, as in the RateLimit fields, longest wait first.
 func appendViolated(b []byte, entity string, statuses []weir.LimitStatus) []byte {
 	var refused []*weir.LimitStatus
 	for i := range statuses {

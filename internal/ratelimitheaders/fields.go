@@ -1,13 +1,13 @@
-// Package ratelimitheaders writes what a decision tells an HTTP client: the RateLimit fields of
-// draft-ietf-httpapi-ratelimit-headers-10, Retry-After, and the X-RateLimit headers that came before them.
+// Package ratelimitheaders formats decisions for HTTP clients: the RateLimit fields of
+// draft-ietf-httpapi-ratelimit-headers-10, Retry-After, and the older X-RateLimit headers.
 //
 //	RateLimit-Policy: "rpm";q=100;w=60;weir-burst=150, "rpm@org-1";q=1000;w=60
 //	RateLimit: "rpm";r=42;t=1
 //
-// A parent's limit goes by limit@entity, and a limit on another resource than the first's by limit@entity/resource. q
-// and w are what is issued in a window, r is what could be spent now, t in how many seconds more can be. Both are lists
-// of structured fields, whose strings are ASCII: a limit that cannot be named so is left out, and is found in the
-// statuses alone. So is a limit in shadow: nobody is to slow down for it.
+// A parent's limit is named limit@entity, and a limit on another resource than the first's limit@entity/resource. q and w
+// are the tokens issued in a window and its length, r is what could be spent now, and t is the number of seconds until
+// more can be. Both fields are lists of structured fields, whose strings are ASCII: a limit with any other name is left
+// out and appears only in the statuses. A limit in shadow is also left out, because nobody should slow down for it.
 package ratelimitheaders
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// maxFields bounds how many limits the fields name: proxies allow some 8 KiB of headers.
+// maxFields is how many limits the fields name at most, because proxies allow only about 8 KiB of headers.
 const maxFields = 16
 
 // maxField is the largest integer of a structured field.
 const maxField = 999_999_999_999_999
 
-// Fields returns the values of RateLimit-Policy and RateLimit; "" if there is no limit to name. Limits that refused come
-// first in RateLimit; RateLimit-Policy keeps the order of the limits, so that it is the same from one answer to the
-// next. Limits of entity go by their name alone.
+// Fields returns the values of RateLimit-Policy and RateLimit, or "" if there is no limit to name. Limits that
+// refused come first in RateLimit. RateLimit-Policy keeps the order of the limits, so that it is the same in every
+// response. Limits of entity are named without @entity.
 func Fields(entity string, statuses []weir.LimitStatus) (policy, limit string) {
 	var room [512]byte
 	b := room[:0]
@@ -69,7 +69,7 @@ func Fields(entity string, statuses []weir.LimitStatus) (policy, limit string) {
 	return both[:cut], both[cut:]
 }
 
-// nameable reports whether a name can stand in a structured field.
+// nameable reports whether a structured field can contain a name.
 func nameable(name string) bool {
 	for i := range len(name) {
 		if name[i] < ' ' || name[i] > '~' {
@@ -133,7 +133,7 @@ func appendField(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, 0), maxField), 10)
 }
 
-// UntilMore returns in what time there is a token more than now, and one at all, if nobody spends. It saturates.
+// UntilMore returns the time until there is one token more than now, and at least one, if nobody spends. It saturates.
 func UntilMore(st *weir.LimitStatus) time.Duration {
 	missing := uint64(1)
 	if st.Available < 0 {
@@ -149,8 +149,8 @@ func UntilMore(st *weir.LimitStatus) time.Duration {
 	return time.Duration(min(ns, math.MaxInt64))
 }
 
-// Legacy returns the values of X-RateLimit-Limit, -Remaining and -Reset, in seconds, of the limit that binds most; "" if
-// there is none.
+// Legacy returns the values of X-RateLimit-Limit, -Remaining and -Reset, in seconds, of the most binding limit, or ""
+// if there is none.
 func Legacy(statuses []weir.LimitStatus) (limit, remaining, reset string) {
 	most := Binding(statuses)
 	if most == nil {
@@ -161,8 +161,8 @@ func Legacy(statuses []weir.LimitStatus) (limit, remaining, reset string) {
 		strconv.FormatInt(ceil(max(most.Full, most.RetryAfter)), 10)
 }
 
-// Binding returns the limit that binds most: the one that refused for longest, else that has least of its burst left;
-// nil if all are in shadow.
+// Binding returns the most binding limit: the one that refused for longest, or if none refused, the one with the
+// smallest share of its burst left. It returns nil if all are in shadow.
 func Binding(statuses []weir.LimitStatus) (most *weir.LimitStatus) {
 	for i := range statuses {
 		if st := &statuses[i]; !st.Shadow && (most == nil || binds(st, most)) {
@@ -179,10 +179,10 @@ func binds(a, b *weir.LimitStatus) bool {
 	return float64(a.Available)*float64(b.Burst) < float64(b.Available)*float64(a.Burst)
 }
 
-// MaxJitter bounds by how much a client is sent away longer than it must be.
+// MaxJitter is the maximum that jitter adds to a retry delay.
 const MaxJitter = 30 * time.Second
 
-// Jittered returns d and up to three tenths more, so that those who were refused together do not come back together.
+// Jittered returns d plus up to three tenths, so that requests refused together do not return together.
 func Jittered(d time.Duration) time.Duration {
 	d = min(max(d, 0), math.MaxInt64-MaxJitter-1)
 	return d + rand.N(min(d/10*3, MaxJitter)+1)
@@ -191,7 +191,7 @@ func Jittered(d time.Duration) time.Duration {
 // RetryAfter returns the value of Retry-After: whole seconds, at least 1, never fewer than d.
 func RetryAfter(d time.Duration) string { return strconv.FormatInt(WholeSeconds(d), 10) }
 
-// WholeSeconds rounds up, to at least 1.
+// WholeSeconds rounds up to whole seconds, at least 1.
 func WholeSeconds(d time.Duration) int64 { return max(1, ceil(d)) }
 
 func ceil(d time.Duration) int64 {

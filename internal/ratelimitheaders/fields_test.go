@@ -77,7 +77,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// What another resource's limit is called is not what the first's is.
+// Limits of the same name on other resources get names of their own.
 func TestOtherResource(t *testing.T) {
 	t.Parallel()
 	of := func(entity, resource string, refused bool) weir.LimitStatus {

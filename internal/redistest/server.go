@@ -1,4 +1,4 @@
-// Package redistest runs servers of Redis for tests.
+// Package redistest runs Redis servers for tests.
 package redistest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Server is a process of the server.
+// Server is a server process.
 type Server struct {
 	Addr   string // host and port
 	Socket string
@@ -25,11 +25,11 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// ErrNone says that no server is installed.
+// ErrNone reports that no server is installed.
 var ErrNone = errors.New("no redis-server: install it (Debian: redis-server), or name one by WEIR_TEST_REDIS_SERVER")
 
-// Binary returns the server that tests run: WEIR_TEST_REDIS_SERVER, else redis-server or valkey-server. Without one the test
-// is skipped, but where CI is true it fails.
+// Binary returns the server program that tests run: WEIR_TEST_REDIS_SERVER, or redis-server or valkey-server. If
+// there is none, the test is skipped, or fails if CI is true.
 func Binary(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("WEIR_TEST_REDIS_SERVER"), "redis-server", "valkey-server"} {
@@ -44,7 +44,7 @@ func Binary(t testing.TB) string {
 	return ""
 }
 
-// Start runs an empty server that keeps nothing until the test ends.
+// Start runs an empty, non-persistent server until the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s, err := Launch(Binary(t), FreePort(t), args...)
@@ -55,7 +55,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// FreePort returns a port that nobody listens at.
+// FreePort returns an unused port.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func FreePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Launch is [Start] with a port, for what outlives a test. With the argument --sentinel it is a sentinel.
+// Launch is [Start] with a port, for servers that outlive a test. With the argument --sentinel it runs a sentinel.
 func Launch(path string, port int, args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "weir-redis-")
 	if err != nil {
@@ -93,7 +93,7 @@ func Launch(path string, port int, args ...string) (*Server, error) {
 		if conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.Addr); err == nil {
 			return s, conn.Close()
 		}
-		time.Sleep(10 * time.Millisecond) // real time: a process starts
+		time.Sleep(10 * time.Millisecond) // real time, because a process is starting
 	}
 	s.Stop()
 	return nil, fmt.Errorf("redis-server does not start: %s", s.output.String())
@@ -108,7 +108,7 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Stop ends the process and removes what it wrote.
+// Stop ends the process and removes its files.
 func (s *Server) Stop() {
 	s.Kill()
 	_ = os.RemoveAll(s.dir)

@@ -1,7 +1,7 @@
-// Package reload keeps what was read from files up to date while it is in use.
+// Package reload keeps values read from files up to date while they are in use.
 //
-// Nothing runs in the background: whoever asks for the value looks, at most once a second, whether the files have
-// changed. A change that cannot be read leaves the value as it was.
+// Nothing runs in the background: a reader of the value checks, at most once a second, whether the files have
+// changed. If a change cannot be loaded, the value stays as it was.
 package reload
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Every is how often the files are looked at, if anybody asks.
+// Every is how often the files are checked while the value is in use.
 const Every = time.Second
 
-// Value is what was read last. It is safe for concurrent use.
+// Value is the value loaded last. It is safe for concurrent use.
 type Value[T any] struct {
 	load   func() (T, error)
 	failed func(error)
@@ -27,11 +27,11 @@ type Value[T any] struct {
 
 	mu   sync.Mutex
 	seen []fs.FileInfo
-	last string // error; while there is one, each look tries again
+	last string // error text; while set, each check tries again
 }
 
-// Open reads a value with load, which reads the files of paths, and returns its error. One that it returns later, when
-// a file has changed, is told to failed, once.
+// Open returns a value loaded with load, which reads the files of paths, or load's error. If load fails later, after
+// a file has changed, failed is called once with the error.
 func Open[T any](load func() (T, error), failed func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{load: load, failed: failed, paths: paths, opened: time.Now()}
 	v.seen = v.stat()
@@ -54,10 +54,10 @@ func (v *Value[T]) Get() T {
 
 func (v *Value[T]) look() {
 	if !v.mu.TryLock() {
-		return // who looked before has not got an answer yet
+		return // an earlier check is still in progress
 	}
 	defer v.mu.Unlock()
-	seen := v.stat() // before the files are read: what changes meanwhile is seen the next time
+	seen := v.stat() // before the files are read, so that a concurrent change is noticed next time
 	if v.last == "" && same(v.seen, seen) {
 		return
 	}
@@ -74,7 +74,7 @@ func (v *Value[T]) look() {
 	}
 }
 
-// stat returns what is known of the files, nil of one that is not there.
+// stat returns the file infos, nil for a missing file.
 func (v *Value[T]) stat() []fs.FileInfo {
 	infos := make([]fs.FileInfo, len(v.paths))
 	for i, path := range v.paths {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/reload"
 )
 
-// fixture is a file whose text is the value, but "bad" is none.
+// fixture is a file whose text is its value, except that "bad" is invalid.
 type fixture struct {
 	path   string
 	loads  int
@@ -57,7 +57,7 @@ func TestGet(t *testing.T) {
 		if got := v.Get(); got != "one" || f.loads != 1 {
 			t.Errorf("got %q after %d loads of a file that never changed", got, f.loads)
 		}
-		f.write(t, "two") // as long as before
+		f.write(t, "two") // same length as before
 		if got := v.Get(); got != "one" {
 			t.Errorf("looked twice in a second: %q", got)
 		}

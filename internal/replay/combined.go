@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// The fields of a line in Apache's common and combined formats, which nginx writes too, also with the virtual host
-// in front.
+// The fields of a line in Apache's common and combined formats, which nginx writes too, optionally with the virtual
+// host in front.
 const (
 	client = iota
 	user
@@ -24,10 +24,10 @@ const (
 
 var fieldNames = []string{"client", "user", "host", "method", "path", "protocol", "status", "bytes", "referer", "agent"}
 
-// fieldOf returns the field of a name, or -1.
+// fieldOf returns the index of a field by name, or -1.
 func fieldOf(name string) int { return slices.Index(fieldNames, name) }
 
-// combined is a line that was taken apart. Fields that it does not have are nil.
+// combined is a parsed line. Missing fields are nil.
 type combined struct {
 	stamp  []byte
 	fields [numFields][]byte
@@ -40,7 +40,7 @@ var (
 	errNoStatus  = errors.New("has no status of three digits after the request")
 )
 
-// parse reads one line; its slices point into it.
+// parse parses one line; its slices point into it.
 //
 //	[HOST:PORT ]CLIENT IDENT USER [TIME] "METHOD PATH PROTOCOL" STATUS BYTES[ "REFERER" "AGENT"[ …]]
 func (c *combined) parse(line []byte) error {
@@ -78,7 +78,7 @@ func (c *combined) parseHead(head []byte) bool {
 		return false
 	}
 	c.fields[client], c.fields[user] = first, last
-	// The identity is "-" in any log of this century. Where it comes third, the virtual host comes first.
+	// The identity is "-" in any log of this century. If it comes third, the virtual host comes first.
 	if name, ok := bytes.CutPrefix(last, []byte("- ")); ok && string(second) != "-" {
 		if i := bytes.LastIndexByte(first, ':'); i > 0 {
 			first = first[:i]
@@ -88,7 +88,7 @@ func (c *combined) parseHead(head []byte) bool {
 	return true
 }
 
-// parseRequest takes the request line apart. What clients send there may be anything: it is never malformed.
+// parseRequest splits the request line. Clients can send anything there, so it is never malformed.
 func (c *combined) parseRequest(request []byte) {
 	verb, rest, ok := bytes.Cut(request, []byte(" "))
 	if !ok {
@@ -104,7 +104,7 @@ func (c *combined) parseRequest(request []byte) {
 	}
 }
 
-// quoted reads a string in double quotes, in which a backslash escapes, and returns what follows it.
+// quoted parses a double-quoted string with backslash escapes, and returns what follows it.
 func quoted(b []byte) (text, rest []byte, ok bool) {
 	b = bytes.TrimLeft(b, " ")
 	if len(b) == 0 || b[0] != '"' {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// aliases are the names under which JSON logs carry the fields of a combined log, and their time.
+// aliases are other names under which JSON logs store the fields of a combined log and their time.
 var aliases = map[string][]string{
 	"client":   {"remote_addr", "remote_ip", "client_ip", "clientip", "ip", "request.remote_ip"},
 	"user":     {"remote_user", "user_id"},
@@ -22,12 +22,12 @@ var aliases = map[string][]string{
 	"time":     {"ts", "timestamp", "@timestamp"},
 }
 
-// object is a line of JSON, its values unread. It is used over and over, since a log has millions.
+// object is a line of JSON with unparsed values. It is reused, because a log has millions of lines.
 type object struct {
 	keys, values [][]byte
 }
 
-// parse reads a line; the keys and values point into it.
+// parse parses a line; the keys and values point into it.
 func (o *object) parse(line []byte) error {
 	o.keys, o.values = o.keys[:0], o.values[:0]
 	line = bytes.TrimSpace(line)
@@ -41,7 +41,7 @@ func (o *object) parse(line []byte) error {
 	if line[0] != '{' {
 		return errors.New("is not a JSON object")
 	}
-	for i := 1; ; { // the line is valid: what is looked for comes
+	for i := 1; ; { // the line is valid, so the loops below terminate
 		for line[i] != '"' {
 			if line[i] == '}' {
 				return nil
@@ -58,7 +58,7 @@ func (o *object) parse(line []byte) error {
 	}
 }
 
-// valueEnd returns where the value that begins at i ends.
+// valueEnd returns the end of the value that begins at i.
 func valueEnd(b []byte, i int) int {
 	depth := 0
 	for ; i < len(b); i++ {
@@ -91,8 +91,8 @@ func valueEnd(b []byte, i int) int {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// get returns the text of a field: a string without its quotes, or a number or a truth as it stands. The name is a
-// key, or keys with dots between them, or one that aliases has.
+// get returns the text of a field: a string without its quotes, or a number or boolean as written. The name is a key,
+// a path of keys separated by dots, or one with aliases.
 func (o *object) get(name string) ([]byte, error) {
 	raw := o.find(name)
 	for _, alias := range aliases[name] {

@@ -11,13 +11,13 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// names gives each distinct text a number.
+// names numbers distinct texts.
 type names struct {
 	byText map[string]uint32
 	texts  []string
 }
 
-// intern returns the number of a text that may be an id.
+// intern returns the number of a text that is a valid ID.
 func (n *names) intern(text []byte) (uint32, error) {
 	if id, ok := n.byText[string(text)]; ok {
 		return id, nil
@@ -34,7 +34,7 @@ func (n *names) intern(text []byte) (uint32, error) {
 	return id, nil
 }
 
-// checkID says why a limiter would not take a text for an id, so that one odd line does not end the replay.
+// checkID returns why a limiter would reject a text as an ID, so that one odd line does not end the replay.
 func checkID(text []byte) error {
 	switch {
 	case len(text) == 0:
@@ -56,7 +56,7 @@ func checkID(text []byte) error {
 	return nil
 }
 
-// number reads a field that is counted.
+// number parses a field that is counted.
 func number(text []byte, name string) (int64, error) {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < 0 || n > weir.MaxTokens {
@@ -65,7 +65,7 @@ func number(text []byte, name string) (int64, error) {
 	return n, nil
 }
 
-// meter tells how much was read.
+// meter reports how much was read.
 type meter struct {
 	src  io.Reader
 	n    int64

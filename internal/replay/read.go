@@ -16,39 +16,39 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Format is how the lines of a log are written.
+// Format is the format of a log's lines.
 type Format string
 
-// The formats. Auto takes a line that begins with a brace for JSON.
+// The formats. Auto reads a line that begins with a brace as JSON.
 const (
 	Auto     Format = "auto"
-	Combined Format = "combined" // Apache's and nginx's combined, common, or with the virtual host in front
-	JSON     Format = "json"     // one object a line
+	Combined Format = "combined" // Apache's and nginx's combined or common, optionally with the virtual host in front
+	JSON     Format = "json"     // one object per line
 )
 
 // ReadConfig says what to take from each line.
 type ReadConfig struct {
-	Format Format // defaults to Auto
-	// Entity is the field that names who asks: client, user, host, method, path, status, agent and so on, or a key
-	// of a JSON line. Defaults to client.
+	Format Format // default: Auto
+	// Entity is the field that names the client: client, user, host, method, path, status, agent and so on, or a key
+	// of a JSON line. The default is client.
 	Entity string
-	// Resource is the field that names what is asked for. Defaults to none: all lines ask for the resource "log".
+	// Resource is the field that names the resource. By default all lines use the resource "log".
 	Resource string
-	// Time is the key of a JSON line's time. Defaults to time, ts, timestamp or @timestamp.
+	// Time is the key of the time in a JSON line. The default is time, ts, timestamp or @timestamp.
 	Time string
-	// Count are the fields whose numbers are to be counted, such as bytes. See [Config.Tokens].
+	// Count lists the numeric fields to count, such as bytes. See [Config.Tokens].
 	Count []string
-	// Progress is told now and then how many bytes were read, of the log as it lies there.
+	// Progress is called now and then with the number of bytes read, compressed if the log is.
 	Progress func(bytes int64)
 }
 
-// anything is the resource of lines when no field names it.
+// anything is the resource of all lines if no field names it.
 const anything = "log"
 
 // Log is a log in memory, sorted by time.
 type Log struct {
 	entries   []entry
-	counts    []int64 // len(count) for each entry, by its line
+	counts    []int64 // len(count) values per entry, by its line
 	count     []string
 	entities  names
 	resources names
@@ -57,11 +57,11 @@ type Log struct {
 	bad                          []BadLine
 }
 
-// entry is what is kept of a line.
+// entry is the data kept for a line.
 type entry struct {
 	at               int64 // nanoseconds since 1970
 	entity, resource uint32
-	line             uint32 // among the lines that could be read
+	line             uint32 // among the readable lines
 }
 
 // BadLine is a line that could not be read, and why.
@@ -71,8 +71,8 @@ type BadLine struct {
 }
 
 const (
-	maxBad  = 5       // bad lines that are kept
-	maxLine = 1 << 20 // bytes of a line
+	maxBad  = 5       // maximum bad lines kept
+	maxLine = 1 << 20 // maximum bytes per line
 )
 
 // reader is the state of one Read.
@@ -81,17 +81,17 @@ type reader struct {
 	log      *Log
 	apache   combined
 	object   object
-	stamp    []byte // of the line before, and its time: most lines share it
+	stamp    []byte // of the previous line, and its time: most lines repeat it
 	stampAt  int64
 	count    []int64
 	newest   int64
-	entity   int // fields of a combined log; -1: it has no such field
+	entity   int // fields of a combined log; -1: no such field
 	resource int
 	counted  []int
 }
 
-// Read reads a log, plain or compressed with gzip. Lines that cannot be read are counted and skipped; errors are the
-// reader's, the context's, a bad configuration's, and that no line could be read.
+// Read reads a log, plain or gzipped. It counts and skips lines that it cannot read. It fails if src, ctx or the
+// configuration does, or if no line can be read.
 func Read(ctx context.Context, src io.Reader, cfg ReadConfig) (*Log, error) {
 	cfg.Format = cmp.Or(cfg.Format, Auto)
 	cfg.Entity = cmp.Or(cfg.Entity, "client")
@@ -116,7 +116,8 @@ func Read(ctx context.Context, src io.Reader, cfg ReadConfig) (*Log, error) {
 	return r.log, r.finish()
 }
 
-// resolve finds the fields of a combined log. Auto reports a field that it lacks with the line, since JSON may have it.
+// resolve finds the fields of a combined log. In Auto, a missing field is reported per line, because JSON lines may
+// have it.
 func (r *reader) resolve() error {
 	r.entity, r.resource = fieldOf(r.cfg.Entity), fieldOf(r.cfg.Resource)
 	for _, name := range r.cfg.Count {
@@ -133,14 +134,14 @@ func (r *reader) resolve() error {
 		}
 		return nil
 	}
-	return &weir.ConfigError{Field: "format", Reason: fmt.Sprintf("%q is none of auto, combined, json", r.cfg.Format)}
+	return &weir.ConfigError{Field: "format", Reason: fmt.Sprintf("must be auto, combined or json: %q", r.cfg.Format)}
 }
 
 func noField(name string) error {
 	return fmt.Errorf("is of a combined log, which has no field %q, only %s", name, strings.Join(fieldNames, ", "))
 }
 
-// unzipped sniffs whether the log is compressed.
+// unzipped detects whether the log is compressed.
 func unzipped(src io.Reader) (*bufio.Reader, error) {
 	b := bufio.NewReaderSize(src, maxLine)
 	if magic, _ := b.Peek(2); len(magic) < 2 || magic[0] != 0x1f || magic[1] != 0x8b {
@@ -186,7 +187,7 @@ func (r *reader) readAll(ctx context.Context, lines *bufio.Reader) error {
 	}
 }
 
-// read takes what is wanted from one line.
+// read extracts the configured fields from one line.
 func (r *reader) read(line []byte) (err error) {
 	e := entry{line: uint32(len(r.log.entries))}
 	var entity, resource []byte
@@ -305,7 +306,7 @@ func (r *reader) malformed(line int, why error) {
 	}
 }
 
-// finish sorts the log. Lines of one instant stay in their order.
+// finish sorts the log. Lines with equal times keep their order.
 func (r *reader) finish() error {
 	l := r.log
 	if len(l.entries) == 0 {

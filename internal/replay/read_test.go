@@ -74,7 +74,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// entityOf reads one line and returns the entity in it.
+// entityOf reads one line and returns its entity.
 func entityOf(t *testing.T, line, field string) string {
 	t.Helper()
 	log := strings.Repeat(line+"\n", 2)
@@ -171,7 +171,7 @@ func TestReadFails(t *testing.T) {
 		{"nothing readable", strings.NewReader("a\nb\n"), replay.ReadConfig{}, "none of 2 lines could be read; line 1 has no [time]"},
 		{"field of another log", strings.NewReader(good), replay.ReadConfig{Entity: "tenant"}, `no field "tenant", only client, user`},
 		{"unknown field", strings.NewReader(good), replay.ReadConfig{Format: replay.Combined, Count: []string{"tokens"}}, "a combined log has only client, user"},
-		{"unknown format", strings.NewReader(good), replay.ReadConfig{Format: "xml"}, "none of auto, combined, json"},
+		{"unknown format", strings.NewReader(good), replay.ReadConfig{Format: "xml"}, "must be auto, combined or json"},
 		{"trouble", io.MultiReader(strings.NewReader(good+"\n"), iotest.ErrReader(broken)), replay.ReadConfig{}, "read line 2: broken disk"},
 		{"JSON wanted", strings.NewReader(good), replay.ReadConfig{Format: replay.JSON}, "is not JSON"},
 		{"broken gzip", strings.NewReader("\x1f\x8b\xff"), replay.ReadConfig{}, "gzip"},
@@ -186,7 +186,7 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// A log that is still being compressed, or was cut off: what is there counts.
+// If a log is still being compressed or was cut off, the part that exists counts.
 func TestCutGzip(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -54,7 +54,7 @@ func shortLog(t testing.TB) []byte {
 
 var tenAMinute = replay.Config{Limits: []weir.Limit{weir.PerMinute("rpm", 10)}}
 
-// The figures were computed by another program, in fractions.
+// The figures were computed independently by another program, in fractions.
 func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
 	r := mustRun(t, mustRead(t, shortLog(t), replay.ReadConfig{}), tenAMinute)
@@ -97,7 +97,7 @@ func TestReportGolden(t *testing.T) {
 	}
 }
 
-// However a log lies there, the answer is the same.
+// However a log is stored, the answer is the same.
 func TestFormsAgree(t *testing.T) {
 	t.Parallel()
 	plain := shortLog(t)
@@ -109,7 +109,7 @@ func TestFormsAgree(t *testing.T) {
 	half := bytes.LastIndexByte(plain[:len(plain)/2], '\n') + 1
 	z.Write(plain[:half])
 	z.Close()
-	z.Reset(&zipped) // as logrotate and cat leave it: several in a row
+	z.Reset(&zipped) // several in a row, as logrotate and cat leave them
 	z.Write(plain[half:])
 	z.Close()
 
@@ -155,7 +155,7 @@ func asJSON(t *testing.T, lines []string) []byte {
 	return b.Bytes()
 }
 
-// admitted replays by another arithmetic: fractions that are refilled.
+// admitted replays requests with different arithmetic: fractions that are refilled.
 func admitted(at []int64, entity []int, limit weir.Limit) int {
 	type state struct {
 		tokens *big.Rat
@@ -188,14 +188,14 @@ func TestAgreesWithFractions(t *testing.T) {
 		var log bytes.Buffer
 		var at []int64
 		var entity []int
-		now := rapid.Int64Range(0, 2_000_000_000).Draw(t, "start") // also before 2024
+		now := rapid.Int64Range(0, 2_000_000_000).Draw(t, "start") // may be before 2024
 		for range rapid.IntRange(1, 60).Draw(t, "lines") {
 			now += rapid.Int64Range(0, 4).Draw(t, "step")
 			e := rapid.IntRange(1, 3).Draw(t, "entity")
 			at, entity = append(at, now), append(entity, e)
 			fmt.Fprintf(&log, `{"time":%d,"client":"%d"}`+"\n", now, e)
 		}
-		// A rate that divides into whole millitokens a second, so that both are exact at whole seconds.
+		// The rate divides into whole millitokens a second, so that both results are exact at whole seconds.
 		limit := weir.PerSecond("rps", rapid.Int64Range(1, 4).Draw(t, "amount")).WithBurst(rapid.Int64Range(1, 8).Draw(t, "burst"))
 		limit.Period = time.Duration(rapid.SampledFrom([]int{1, 2, 5, 8, 10}).Draw(t, "seconds")) * time.Second
 		l, err := replay.Read(context.Background(), &log, replay.ReadConfig{})
@@ -210,7 +210,7 @@ func TestAgreesWithFractions(t *testing.T) {
 			t.Fatalf("%s admitted %d of %d, want %d", limit, r.Admitted, len(at), want)
 		}
 		for _, n := range r.Needed {
-			// The search decides without the limiter: the limiter must say the same of what it found.
+			// The search decides without the limiter, so the limiter must confirm the limit that it found.
 			again, err := replay.Run(context.Background(), l, replay.Config{Limits: []weir.Limit{*n.Limit}})
 			if err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func TestAgreesWithFractions(t *testing.T) {
 	})
 }
 
-// What is found is the smallest: one less admits too little.
+// The limit found is the smallest: with one less, too few requests are admitted.
 func TestNeededIsSmallest(t *testing.T) {
 	t.Parallel()
 	l := mustRead(t, shortLog(t), replay.ReadConfig{})

@@ -10,10 +10,10 @@ import (
 
 // Report is what the limits would have done to the log.
 type Report struct {
-	Lines          int       `json:"lines"` // blank ones aside
+	Lines          int       `json:"lines"` // without blank ones
 	Malformed      int       `json:"malformed"`
 	MalformedFirst []BadLine `json:"malformed_first"` // the first few
-	OutOfOrder     int       `json:"out_of_order"`    // lines that stood after a later one
+	OutOfOrder     int       `json:"out_of_order"`    // lines that came after a later one
 	From           time.Time `json:"from"`
 	To             time.Time `json:"to"`
 
@@ -22,8 +22,8 @@ type Report struct {
 	Admitted        int           `json:"admitted"`
 	Refused         int           `json:"refused"`
 	AdmittedPercent float64       `json:"admitted_percent"`
-	TooLarge        int           `json:"too_large"`  // of the refused: larger than a burst, never to pass
-	RefusedBy       []LimitCount  `json:"refused_by"` // a request may be refused by several limits
+	TooLarge        int           `json:"too_large"`  // of the refused: larger than the burst, can never pass
+	RefusedBy       []LimitCount  `json:"refused_by"` // several limits may refuse one request
 	Entities        int           `json:"entities"`
 	RefusedEntities int           `json:"refused_entities"`
 	MostRefused     []EntityCount `json:"most_refused"`
@@ -39,21 +39,21 @@ type LimitCount struct {
 	Refused int    `json:"refused"`
 }
 
-// EntityCount is how an entity fared.
+// EntityCount is how many requests of an entity were refused.
 type EntityCount struct {
 	Entity   string `json:"entity"`
 	Requests int    `json:"requests"`
 	Refused  int    `json:"refused"`
 }
 
-// Interval is a stretch of the log's time.
+// Interval is a part of the log's time.
 type Interval struct {
 	Start    time.Time `json:"start"`
 	Requests int       `json:"requests"`
 	Refused  int       `json:"refused"`
 }
 
-// Need is what a limit would have to be, on its own, to admit a share of the log's requests.
+// Need is the limit that would, on its own, admit a given share of the log's requests.
 type Need struct {
 	Percent  float64     `json:"percent"`
 	Name     string      `json:"name"`
@@ -84,10 +84,10 @@ func (t *tally) report() *Report {
 	return r
 }
 
-// percent rounds to hundredths, down, so that only all is 100.
+// percent rounds down to hundredths, so that only the whole is 100.
 func percent(part, whole int) float64 { return float64(int64(part)*10_000/int64(whole)) / 100 }
 
-// widths of intervals that a reader takes in at a glance.
+// widths are interval widths that are easy to read.
 var widths = []time.Duration{
 	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 	time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
@@ -97,7 +97,7 @@ var widths = []time.Duration{
 
 const maxIntervals = 72
 
-// intervals divides a log's time into at most maxIntervals of one width, aligned to it in UTC.
+// intervals divides a log's time into at most maxIntervals of equal width, aligned to it in UTC.
 func intervals(from, to int64) (time.Duration, []Interval) {
 	width := widths[len(widths)-1]
 	for (to-from)/int64(width) >= maxIntervals-1 {

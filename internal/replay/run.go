@@ -13,21 +13,21 @@ import (
 
 // Config says what to try on a log.
 type Config struct {
-	// Limits hold for each entity on each resource. Required.
+	// Limits apply to each entity on each resource. Required.
 	Limits []weir.Limit
-	// Tokens are, by the names of limits, the counted fields of the log that they are debited. Other limits are
-	// debited 1 for each line.
+	// Tokens maps limit names to the counted field of the log that they are debited. Other limits are debited 1 for
+	// each line.
 	Tokens map[string]string
-	// Top is how many of the most refused entities are reported. Defaults to 10.
+	// Top is how many of the most refused entities are reported. The default is 10.
 	Top int
-	// Progress is told now and then which part of the work is done, from 0 to 1.
+	// Progress is called now and then with the share of the work done, from 0 to 1.
 	Progress func(share float64)
 }
 
-// charge is what each line of the log debits of a limit: a counted field, or 1.
+// charge is what each line of the log debits from a limit: a counted field, or 1.
 type charge struct {
 	limit weir.Limit
-	field int // in Log.count, or -1
+	field int // index in Log.count, or -1
 }
 
 func (l *Log) charges(cfg Config) ([]charge, error) {
@@ -52,7 +52,7 @@ func (l *Log) charges(cfg Config) ([]charge, error) {
 	return charges, nil
 }
 
-// amount returns what an entry debits of the charge's limit.
+// amount returns what an entry debits from the charge's limit.
 func (l *Log) amount(c charge, e *entry) int64 {
 	if c.field < 0 {
 		return 1
@@ -60,10 +60,10 @@ func (l *Log) amount(c charge, e *entry) int64 {
 	return l.counts[int(e.line)*len(l.count)+c.field]
 }
 
-// every is how many decisions pass between two looks at the context.
+// every is how many decisions pass between checks of the context.
 const every = 8192
 
-// Run decides every line of a log, in the order of time, on a limiter whose clock is the log's, then looks for the
+// Run decides every line of a log, in order of time, on a limiter whose clock is the log's. Then it searches for the
 // limits that would have admitted more.
 func Run(ctx context.Context, l *Log, cfg Config) (*Report, error) {
 	if cfg.Top == 0 {
@@ -129,7 +129,7 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 	return nil
 }
 
-// tally counts what came of the decisions.
+// tally counts the results of the decisions.
 type tally struct {
 	log       *Log
 	cfg       Config
@@ -151,7 +151,7 @@ func newTally(l *Log, cfg Config) *tally {
 	return t
 }
 
-// add counts a decision; it returns the error if it is not a refusal.
+// add counts a decision; it returns err if that is not a refusal.
 func (t *tally) add(e *entry, err error) error {
 	t.requests[e.entity]++
 	slot := &t.series[(e.at-t.series[0].Start.UnixNano())/int64(t.width)]

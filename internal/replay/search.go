@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// targets are the shares for which a limit is looked for, in thousandths.
+// targets are the admitted shares to search limits for, in thousandths.
 var targets = []int{990, 999}
 
-// trial is one limit's part of a log, laid out for deciding it over and over: the lines of one bucket together, the
+// trial is one limit's part of a log, laid out for deciding it repeatedly: the lines of one bucket together, the
 // busiest bucket first. It decides with the token clock alone, which for one limit is all that the limiter does.
 type trial struct {
 	limit    weir.Limit
@@ -24,7 +24,7 @@ type trial struct {
 	requests int
 }
 
-// lines are those of one bucket.
+// lines are the lines of one bucket.
 type lines struct {
 	from, to int
 	total    int64 // millitokens
@@ -64,8 +64,8 @@ func (l *Log) trial(c charge) *trial {
 	return t
 }
 
-// admitted decides all lines under another amount and returns how many pass. A bucket that spends no more than the
-// burst in all its life is not looked at: it is never refused.
+// admitted decides all lines under another amount and returns how many pass. It skips buckets that never spend more
+// than the burst in total, because they are never refused.
 func (t *trial) admitted(amount int64) int {
 	limit := t.scaled(amount)
 	p := params(limit)
@@ -86,11 +86,11 @@ func (t *trial) admitted(amount int64) int {
 	return n
 }
 
-// scaled returns the limit with another amount, and a burst that is larger or smaller alike.
+// scaled returns the limit with another amount, and the burst scaled in proportion.
 func (t *trial) scaled(amount int64) weir.Limit {
 	l := t.limit
 	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // out of range, valid says so
+	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
 	l.Amount = amount
 	return l
 }
@@ -100,7 +100,7 @@ func (t *trial) valid(amount int64) bool {
 	return amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && params(l).Check() == nil
 }
 
-// needed looks for the smallest amount of a limit, on its own, that admits each of the targets, by doubling and
+// needed searches for the smallest amount of a limit, on its own, that admits each of the targets, by doubling and
 // halving.
 func (l *Log) needed(ctx context.Context, c charge, progress func(float64)) ([]Need, error) {
 	t := l.trial(c)
@@ -145,7 +145,7 @@ func params(l weir.Limit) bucket.Params {
 	return bucket.Params{Amount: milli(l.Amount), Period: int64(l.Period), Burst: milli(l.Burst)}
 }
 
-// milli turns tokens into millitokens. More than can be spent at once stays more.
+// milli converts tokens to millitokens. More than can be spent at once stays more.
 func milli(tokens int64) int64 { return min(tokens, weir.MaxTokens+1) * 1000 }
 
 func saturatingAdd(a, b int64) int64 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// layouts of time stamps that are not plain numbers. Without a zone they are UTC.
+// layouts are the formats of timestamps that are not plain numbers. Without a zone they are UTC.
 var layouts = []string{
 	time.RFC3339Nano,
 	apacheTime,
@@ -20,7 +20,8 @@ var layouts = []string{
 
 const apacheTime = "02/Jan/2006:15:04:05 -0700"
 
-// parseStamp reads a time stamp: a layout, or seconds, milli-, micro- or nanoseconds since 1970, told apart by size.
+// parseStamp parses a timestamp: a layout, or seconds, milli-, micro- or nanoseconds since 1970, distinguished by
+// magnitude.
 func parseStamp(text string) (nanos int64, err error) {
 	if text == "" {
 		return 0, fmt.Errorf("has an empty time")
@@ -39,7 +40,7 @@ func parseStamp(text string) (nanos int64, err error) {
 	return 0, fmt.Errorf("has the time %q: not RFC 3339, 17/May/2015:10:05:03 +0000, or seconds or milliseconds since 1970", text)
 }
 
-// parseUnix reads a decimal number of seconds or smaller units since 1970.
+// parseUnix parses a decimal number of seconds or smaller units since 1970.
 func parseUnix(text string) (int64, error) {
 	whole, frac, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)

@@ -17,10 +17,10 @@ import (
 	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
-// usual is for how many descriptors there is room without allocating more.
+// usual is the number of descriptors that fit without further allocations.
 const usual = 3
 
-// room is what the usual answer is made of, in one piece.
+// room holds the parts of a usual answer, as one allocation.
 type room struct {
 	call    call
 	resp    rlsv3.RateLimitResponse
@@ -46,8 +46,8 @@ func newRoom(n int) *room {
 	return r
 }
 
-// describe fills in a descriptor's status from the limit that says most: the one that refused for longest, else that of
-// which least is left.
+// describe sets a descriptor's status from the most significant limit: the one that refused for the longest time, or else
+// the one with the least left.
 func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	var most *weir.LimitStatus
 	for i := range statuses {
@@ -73,7 +73,7 @@ func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	st.DurationUntilReset = d
 }
 
-// saysMore prefers what refused, then what was asked for, then what has least left.
+// saysMore reports whether a is more significant than b: refusing limits first, then requested ones, then those with less left.
 func saysMore(a, b *weir.LimitStatus) bool {
 	switch {
 	case a.Refused != b.Refused:
@@ -86,10 +86,10 @@ func saysMore(a, b *weir.LimitStatus) bool {
 	return a.Available < b.Available
 }
 
-// untilOne returns when there is a token.
+// untilOne returns the time until a token is available.
 func untilOne(st *weir.LimitStatus) time.Duration { return max(1, ratelimitheaders.UntilMore(st)) }
 
-// note adds limits to those that the headers name, each once.
+// note adds limits to those named in the headers, each once.
 func (c *call) note(statuses []weir.LimitStatus) {
 	if c.statuses == nil {
 		c.statuses = statuses
@@ -111,7 +111,7 @@ next:
 	}
 }
 
-// answer returns what Envoy gets.
+// answer returns the response for Envoy.
 func (c *call) answer() *rlsv3.RateLimitResponse {
 	r := c.room
 	resp := &r.resp
@@ -122,7 +122,7 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	}
 	aligned := r.aligned[:0]
 	for i := range r.status {
-		aligned = append(aligned, &r.status[i]) // of which nothing is known is UNKNOWN, which is 0
+		aligned = append(aligned, &r.status[i]) // an unknown descriptor has the code UNKNOWN, which is 0
 	}
 	resp.Statuses = aligned
 	added := r.added[:0]
@@ -147,7 +147,7 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	return resp
 }
 
-// reason is why an answer is as it is, for the logs of who runs Envoy.
+// reason is the reason for an answer, for Envoy's logs.
 type reason string
 
 const (
@@ -162,15 +162,15 @@ const (
 	reasonNoLimits   reason = "no limits apply"
 )
 
-// fact is what the metadata say.
+// fact is the content of the metadata.
 type fact struct {
 	over, degraded bool
-	bound          int64 // on what may be admitted beyond the limits, if degraded
+	bound          int64 // how much may be admitted beyond the limits, if degraded
 	reason         reason
 	policy         string
 }
 
-// facts are messages of metadata, which are shared: nobody changes them.
+// facts are metadata messages. They are shared and must not be changed.
 type facts struct {
 	cache[fact, *structpb.Struct]
 }
@@ -198,14 +198,14 @@ func (f *facts) of(k fact) *structpb.Struct {
 	})
 }
 
-// limitKey is what a message about a limit is made of.
+// limitKey holds the values that determine the message about a limit.
 type limitKey struct {
 	name   string
 	amount int64
 	period time.Duration
 }
 
-// limit returns the message about a limit, which is shared: nobody changes it.
+// limit returns the message about a limit. It is shared and must not be changed.
 func (s *Service) limit(st *weir.LimitStatus) *rlsv3.RateLimitResponse_RateLimit {
 	k := limitKey{st.Limit, st.Amount, st.Period}
 	return s.limits.get(k, func() *rlsv3.RateLimitResponse_RateLimit {
@@ -235,7 +235,7 @@ const (
 	year  = 365 * day
 )
 
-// units from the longest to the shortest; months and years are as Envoy counts them.
+// units are ordered from the longest to the shortest. Months and years have the lengths that Envoy uses.
 var units = []struct {
 	length time.Duration
 	unit   rlsv3.RateLimitResponse_RateLimit_Unit
@@ -249,13 +249,13 @@ var units = []struct {
 	{time.Second, rlsv3.RateLimitResponse_RateLimit_SECOND},
 }
 
-// cache remembers values that are made of their keys, and is read without locks.
+// cache holds values derived from their keys. Reads take no locks.
 type cache[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]
 	mu    sync.Mutex
 }
 
-// maxCached is how many values are remembered. Others are made each time.
+// maxCached is the maximum number of cached values. Others are created each time.
 const maxCached = 1024
 
 func (c *cache[K, V]) get(k K, build func() V) V {

@@ -20,9 +20,10 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// BenchmarkShouldRateLimit measures the service over gRPC, in turns with two servers of the same options: one that gives
-// the same answer at once, of-floor, and one that says no more than OK, of-null. ns/op is of three requests together.
-// Client and servers share the processors, so that p99-ms, as the callers see it, is mostly their wait for each other.
+// BenchmarkShouldRateLimit measures the service over gRPC, alternating with two servers with the same options: one that
+// gives the same answer at once, of-floor, and one that says only OK, of-null. ns/op covers three requests, one to each.
+// Client and servers share the processors, so p99-ms, measured by the callers, is mostly time spent waiting for each
+// other.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, descriptors := range []int{1, 3} {
 		for _, callers := range []int{16, 64} {
@@ -67,7 +68,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkAnswer measures the service alone.
+// BenchmarkAnswer measures the service without gRPC.
 func BenchmarkAnswer(b *testing.B) {
 	for _, descriptors := range []int{1, 3} {
 		b.Run(fmt.Sprintf("descriptors=%d", descriptors), func(b *testing.B) {
@@ -114,10 +115,10 @@ func (f fixed) ShouldRateLimit(context.Context, *rlsv3.RateLimitRequest) (*rlsv3
 
 func (f fixed) register(r grpc.ServiceRegistrar) { rlsv3.RegisterRateLimitServiceServer(r, f) }
 
-// clients are of one server, on four connections in all.
+// clients are clients of one server, on four connections in total.
 type clients struct {
 	of   []rlsv3.RateLimitServiceClient
-	took [][]time.Duration // each call of each
+	took [][]time.Duration // the time of each call, by caller
 }
 
 func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegistrar), n int) *clients {
@@ -155,7 +156,7 @@ func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegis
 	return &clients{cs, make([][]time.Duration, n)}
 }
 
-// millis returns a quantile of how long calls took.
+// millis returns a quantile of the call times in milliseconds.
 func (cs *clients) millis(q float64) float64 {
 	all := slices.Sorted(slices.Values(slices.Concat(cs.took...)))
 	if len(all) == 0 {
@@ -164,7 +165,7 @@ func (cs *clients) millis(q float64) float64 {
 	return float64(all[int(q*float64(len(all)-1))]) / 1e6
 }
 
-// run makes n calls, each caller one at a time, and returns how long that took.
+// run makes n calls, each caller one at a time, and returns how long they took.
 func (cs *clients) run(b *testing.B, n int, req *rlsv3.RateLimitRequest) time.Duration {
 	b.Helper()
 	var left atomic.Int64

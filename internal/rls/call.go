@@ -20,29 +20,29 @@ const (
 	codeUnknown = rlsv3.RateLimitResponse_UNKNOWN
 )
 
-// call is one request of Envoy on its way to an answer.
+// call is one request of Envoy that is being answered.
 type call struct {
 	s    *Service
 	lim  *weir.Limiter
 	room *room
 
 	began   time.Time
-	asks    []ask // what is to be decided, all or none
-	settles []ask // what is given back or counted once that was admitted
+	asks    []ask // what to decide, all or none
+	settles []ask // what to return, or to debit by force, once asks are admitted
 
 	over     bool
 	degraded bool
-	bound    int64 // on what may be admitted beyond the limits, if degraded; -1: none
+	bound    int64 // how much may be admitted beyond the limits, if degraded; -1 for no bound
 	reason   reason
-	retry    time.Duration // at least so long
+	retry    time.Duration // minimum time to wait
 	statuses []weir.LimitStatus
 }
 
-// ask is what a descriptor asks for.
+// ask is what a descriptor requests.
 type ask struct {
-	at   int // of the descriptor
+	at   int // index of the descriptor
 	req  weir.Request
-	peek bool // debits nothing, and asks for one token
+	peek bool // requests one token without debiting it
 }
 
 func newCall(s *Service, lim *weir.Limiter, n int) *call {
@@ -52,7 +52,7 @@ func newCall(s *Service, lim *weir.Limiter, n int) *call {
 	return c
 }
 
-// add notes what a descriptor asks for.
+// add adds what a descriptor requests.
 func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDescriptor, hits uint32) {
 	t, ok := m.Target(domain, d)
 	if !ok {
@@ -80,7 +80,7 @@ func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDe
 				return
 			}
 			c.room.status[at].Code = codeOK
-			return // nothing is spent of a limit that allows nothing
+			return // nothing can be spent from a limit that allows nothing
 		}
 		t.tokens = slices.DeleteFunc(slices.Clone(t.tokens), func(a amount) bool { return a.fixed > 0 })
 		name := "requests"
@@ -111,7 +111,7 @@ func (a *ask) demand(tokens []amount, hits int64) {
 	for _, t := range tokens {
 		n := hits
 		if t.fixed > 0 {
-			if n = t.fixed; hits <= 0 { // a peek, or a return: as often
+			if n = t.fixed; hits <= 0 { // a peek, or a return of as many times the amount
 				n = max(hits, -1) * t.fixed
 			}
 		}
@@ -119,13 +119,13 @@ func (a *ask) demand(tokens []amount, hits int64) {
 	}
 }
 
-// refuse makes a descriptor be over its limit.
+// refuse marks a descriptor as over its limit.
 func (c *call) refuse(at int, why reason) {
 	c.room.status[at].Code = codeOver
 	c.over, c.reason = true, why
 }
 
-// refuseWhere makes those asks be over their limits for which f holds; all, if it holds for none.
+// refuseWhere marks the asks for which f holds as over their limits, or all asks if f holds for none.
 func (c *call) refuseWhere(f func(*ask) bool, why reason) {
 	for i := range c.asks {
 		if a := &c.asks[i]; f(a) {
@@ -139,9 +139,9 @@ func (c *call) refuseWhere(f func(*ask) bool, why reason) {
 	}
 }
 
-// decide asks the limiter. The only error is that whoever asked has gone.
+// decide gets the decision from the limiter. The only error is that the caller has gone.
 func (c *call) decide(ctx context.Context) error {
-	if c.over { // something can never be: nothing is asked for
+	if c.over { // something can never be admitted, so the limiter is not asked
 		for i := range c.asks {
 			c.room.status[c.asks[i].at].Code = codeOK
 		}
@@ -155,7 +155,7 @@ func (c *call) decide(ctx context.Context) error {
 	default:
 		return nil
 	}
-	if c.over { // a peek found nothing: what others were debited goes back
+	if c.over { // a peek found nothing left, so what others were debited is returned
 		c.settleAll(ctx, leases, nil)
 		return nil
 	}
@@ -163,8 +163,8 @@ func (c *call) decide(ctx context.Context) error {
 	return nil
 }
 
-// acquire decides about what is asked for, without what turns out to be unknown. After an error the call knows what came
-// of it.
+// acquire requests a decision on the asks, leaving out those that turn out to be unknown. After an error, the outcome is
+// recorded in the call.
 func (c *call) acquire(ctx context.Context) ([]*weir.Lease, error) {
 	for len(c.asks) > 0 {
 		leases, err := c.take(ctx)
@@ -197,7 +197,7 @@ func (c *call) take(ctx context.Context) ([]*weir.Lease, error) {
 	return c.lim.AcquireAll(ctx, reqs)
 }
 
-// admitted notes what the leases say.
+// admitted records what the leases say.
 func (c *call) admitted(leases []*weir.Lease) {
 	for i, lease := range leases {
 		d := lease.Decision()
@@ -215,7 +215,7 @@ func (c *call) admitted(leases []*weir.Lease) {
 	}
 }
 
-// degrade notes that the store did not decide.
+// degrade records that the store did not decide.
 func (c *call) degrade(d *weir.Decision) {
 	if d.Degraded {
 		if !c.degraded || d.Over < 0 || c.bound >= 0 && d.Over > c.bound {
@@ -225,7 +225,7 @@ func (c *call) degrade(d *weir.Decision) {
 	}
 }
 
-// failed notes what came of an error, or returns which ask is unknown and to be left out.
+// failed records the outcome of an error, or returns the index of an unknown ask to leave out.
 func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 	var (
 		over   *weir.ExceededError
@@ -253,7 +253,7 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		c.reason = reasonDomain
 		return at, true
 	case errors.As(err, &config) && config.Field == "limits" && len(c.asks[at].req.Limits) > 0, errors.As(err, &config) && !mine:
-		// Limits come and go by what Envoy sends: who makes up many must not be free of all.
+		// Overrides from Envoy create limits: a client that invents many of them must not escape all limits.
 		c.s.trouble(ctx, "limits of descriptors", err)
 		c.refuseWhere(func(a *ask) bool { return len(a.req.Limits) > 0 }, reasonOverrides)
 		c.retry = time.Second
@@ -269,7 +269,7 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 	return 0, false
 }
 
-// exceeded notes which descriptors are over their limits. Of the others nothing was debited.
+// exceeded records which descriptors are over their limits. Nothing was debited for the others.
 func (c *call) exceeded(over *weir.ExceededError) {
 	c.over, c.reason, c.retry = true, reasonExceeded, over.RetryAfter
 	c.degrade(&over.Decision)
@@ -297,7 +297,7 @@ func refusedAny(statuses []weir.LimitStatus) bool {
 	return false
 }
 
-// peeked refuses a peek at limits of which one has nothing left. In debt it was refused before.
+// peeked refuses a peek if one of its limits has nothing left. A limit in debt has refused already.
 func (c *call) peeked(at int, statuses []weir.LimitStatus) {
 	for i := range statuses {
 		st := &statuses[i]
@@ -311,7 +311,7 @@ func (c *call) peeked(at int, statuses []weir.LimitStatus) {
 	}
 }
 
-// settleAll gives back leases, and what is negative, and counts what is forced.
+// settleAll returns leases and negative amounts, and debits forced amounts.
 func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, asks []ask) {
 	if len(leases) == 0 && len(asks) == 0 {
 		return
@@ -325,7 +325,7 @@ func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, asks []ask) 
 		all = append(all, func(ctx context.Context) error {
 			err := lim.Adjust(ctx, asks[i].req)
 			if errors.Is(err, weir.ErrNoLimits) {
-				err = nil // of what has no limits nothing was spent
+				err = nil // without limits, nothing was spent
 			}
 			return err
 		})
@@ -336,13 +336,13 @@ func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, asks []ask) 
 	}
 }
 
-// perSecond bounds the rate of an override to what weir counts.
+// perSecond bounds the rate of an override to what weir can represent.
 const perSecond = 4_000_000
 
 // maxPeriod is the longest period of a limit.
 const maxPeriod = 366 * 24 * time.Hour
 
-// overrideOf returns the limit that a descriptor brings along. One that is too long is cut to the same rate.
+// overrideOf returns the limit in a descriptor's override. If its period is too long, it is shortened at the same rate.
 func overrideOf(name string, o *ratelimitv3.RateLimitDescriptor_RateLimitOverride) weir.Limit {
 	var unit time.Duration
 	switch o.GetUnit() {

@@ -22,8 +22,8 @@ import (
 	"github.com/weirlimits/weir/internal/rpc"
 )
 
-// TestEnvoy puts the service behind a real Envoy with the configuration that the guide shows. WEIR_ENVOY is its program;
-// make test-envoy gets one.
+// TestEnvoy puts the service behind a real Envoy with the configuration from the guide. WEIR_ENVOY is the path of Envoy;
+// make test-envoy installs it.
 func TestEnvoy(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("WEIR_ENVOY")
@@ -46,7 +46,7 @@ domains:
 	b.set("lily", "", weir.PerHour("tpm", 100))
 	e := startEnvoy(t, program, b)
 
-	// A noisy neighbour, and headers that are ours.
+	// A noisy neighbour, and headers from weir.
 	noisy := func(user string) answer { return e.get("/", "x-tenant", "acme", "x-user", user) }
 	for i := range 60 {
 		if resp := noisy("noisy"); (resp.StatusCode == http.StatusOK) != (i < 10) {
@@ -69,7 +69,7 @@ domains:
 		}
 	}
 
-	// Tokens that are known when the answer is: 30 each, of which the fourth goes into debt.
+	// Tokens that are known only after the response: 30 each, of which the fourth leads to debt.
 	for i := range 4 {
 		if resp := e.get("/llm", "x-user", "lily"); resp.StatusCode != http.StatusOK {
 			t.Fatalf("call %d: %s", i, resp.Status)
@@ -79,14 +79,14 @@ domains:
 			if time.Since(began) > 10*time.Second {
 				t.Fatalf("%d tokens left, want %d", b.left("lily", "edge", "tpm"), want)
 			}
-			time.Sleep(time.Millisecond) // real time: Envoy reports when it is done
+			time.Sleep(time.Millisecond) // real time: Envoy reports the tokens after its response
 		}
 	}
 	if resp := e.get("/llm", "x-user", "lily"); resp.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("in debt: %s", resp.Status)
 	}
 
-	// A store that is frozen: weir answers before Envoy would fail, which counts as 500 here.
+	// With a frozen store, weir answers before Envoy gives up, which would count as 500 here.
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	b.store.take.Store(&hang)
 	var wg sync.WaitGroup
@@ -178,7 +178,7 @@ func freePort(t *testing.T) string {
 	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// answer is what a client got.
+// answer is the response that a client got.
 type answer struct {
 	StatusCode int
 	Status     string

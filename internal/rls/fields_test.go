@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// fields is every field of Envoy's messages, and what becomes of it. A field that a newer version brings fails the test
-// until somebody has decided.
+// fields lists every field of Envoy's messages and how it is handled. A field that a newer version adds fails the test
+// until it is listed here.
 var fields = map[proto.Message]map[protoreflect.Name]string{
 	&rlsv3.RateLimitRequest{}: {
 		"domain":      "TestGolden",

@@ -29,8 +29,8 @@ type exchange struct {
 
 var jitter = regexp.MustCompile(`("key": "Retry-After",\s*"value": )"[0-9]+"`)
 
-// TestGolden asks what is in testdata, one after the other, on fresh buckets for each file: alice charges acme, which has
-// less left of what it may.
+// TestGolden sends the requests in testdata in order, with fresh buckets for each file. alice charges acme, whose limit
+// has less left.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.json")
@@ -89,7 +89,7 @@ func (b *bundle) exchange(e *exchange) {
 		e.Error = status.Code(err).String() + ": " + status.Convert(err).Message()
 		return
 	}
-	// Over the wire and back: what is shared between answers is whole, too.
+	// A round trip over the wire: parts shared between answers must be complete too.
 	wire, err := proto.Marshal(resp)
 	if err != nil {
 		b.t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Who is refused is never told to come back too early, and not all at the same time.
+// A refused client is never told to come back too early, and not all clients are told the same time.
 func TestRetryAfterIsSpread(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

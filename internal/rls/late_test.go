@@ -22,7 +22,7 @@ func bounded(c *weir.Config, r *rls.Config) {
 
 func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
-// The decision and what is given back after it share the time that Envoy waits.
+// The decision and the returns after it share the time that Envoy waits.
 func TestFrozenTakeAndReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,8 +40,7 @@ func TestFrozenTakeAndReturn(t *testing.T) {
 	})
 }
 
-// What is given back to many buckets is given back side by side, so that a frozen store holds up the end for no longer
-// than for one.
+// Returns to many buckets are made concurrently, so a frozen store delays the shutdown no longer than for one.
 func TestFrozenReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +62,7 @@ func TestFrozenReturns(t *testing.T) {
 	})
 }
 
-// A store that panics with nobody to catch it, since Envoy may have its answer, does not end the process.
+// If the store panics during a return, when Envoy may already have its answer, the process does not end.
 func TestReturnPanics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -75,15 +74,15 @@ func TestReturnPanics(t *testing.T) {
 	}
 }
 
-// slowCatalog takes its time to say that it knows of nothing.
+// slowCatalog takes a while to say that it knows nothing.
 type slowCatalog struct{ store.Store }
 
 func (s slowCatalog) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
-	time.Sleep(10 * time.Millisecond) // real time: none, who calls it is in a bubble
+	time.Sleep(10 * time.Millisecond) // real time: none, all callers are in a bubble
 	return s.Store.Get(ctx, keys...)
 }
 
-// However many descriptors turn out to have no limits, Envoy waits for one decision.
+// However many descriptors turn out to have no limits, Envoy waits only as long as for one decision.
 func TestManyUnknownInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

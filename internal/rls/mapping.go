@@ -12,32 +12,33 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Mapping says what domains and descriptors stand for. A nil one has the built-in rule for every domain:
+// Mapping maps domains and descriptors to entities, resources and tokens. A nil Mapping applies the built-in rule to every
+// domain:
 //
 //   - the entity is the value of the first of entity, api_key, user, tenant and remote_address that the descriptor has
-//     and that is not empty; else all its entries, as key=value with commas between;
-//   - the resource is the value of the first of resource, route, path and model; else the domain;
-//   - the hits are debited of each limit that counts requests.
+//     and that is not empty; otherwise all its entries, as key=value separated by commas;
+//   - the resource is the value of the first of resource, route, path and model; otherwise the domain;
+//   - the hits are debited from each limit that counts requests.
 type Mapping struct {
-	domains map[string]*domain // "*" is for those that are not there
+	domains map[string]*domain // "*" applies to domains that are not listed
 }
 
-// domain is what applies to the descriptors of a domain: the first rule that matches.
+// domain holds the rules for a domain's descriptors. The first rule that matches applies.
 type domain struct {
-	namespace string // "" is the limiter's
+	namespace string // "" means the limiter's
 	rules     []rule
-	builtin   bool // what no rule matches goes by the built-in one
+	builtin   bool // the built-in rule applies to what no other rule matches
 }
 
-// rule says what descriptors with certain entries stand for.
+// rule maps descriptors with certain entries.
 type rule struct {
-	match            []pattern // all entries, in order
+	match            []pattern // matches all entries, in order
 	entity, resource template
-	tokens           []amount // none: the hits, of each limit that counts requests
-	forced           bool     // is counted whether it fits or not
+	tokens           []amount // if empty, the hits from each limit that counts requests
+	forced           bool     // debited even if it does not fit
 }
 
-// pattern is an entry to match: by its key, and perhaps its value or how that begins.
+// pattern matches an entry by its key and, optionally, its value or a prefix of it.
 type pattern struct {
 	key, value string
 	valued     bool
@@ -54,19 +55,19 @@ func (p *pattern) matches(e *ratelimitv3.RateLimitDescriptor_Entry) bool {
 	return !p.valued || p.value == e.GetValue()
 }
 
-// amount is how much of a limit a request is debited.
+// amount is how much a request is debited from a limit.
 type amount struct {
 	limit string
-	fixed int64 // 0: the hits
+	fixed int64 // 0 means the hits
 }
 
-// template is text with values of a descriptor in it.
+// template is text that contains values of a descriptor.
 type template []part
 
-// part is text, or the value of an entry, or the domain.
+// part is text, the value of an entry or the domain.
 type part struct {
 	text  string
-	entry int // of the descriptor; -1 text, -2 the domain
+	entry int // index in the descriptor; -1 for text, -2 for the domain
 }
 
 const (
@@ -95,17 +96,16 @@ func (p *part) fill(domain string, d *ratelimitv3.RateLimitDescriptor) string {
 	return d.GetEntries()[p.entry].GetValue()
 }
 
-// Target is what a descriptor stands for.
+// Target is what a descriptor maps to.
 type Target struct {
 	Entity, Resource string
-	Rule             int  // of its domain, from 1; 0 is the built-in one
-	Forced           bool // the hits are counted whether they fit or not
+	Rule             int  // number in the domain, from 1; 0 for the built-in rule
+	Forced           bool // the hits are debited even if they do not fit
 
 	tokens []amount
 }
 
-// Namespace returns the namespace of a domain; "" is the limiter's. It is not ok for a domain that the mapping does not
-// know.
+// Namespace returns the namespace of a domain; "" means the limiter's. ok is false if the mapping does not know the domain.
 func (m *Mapping) Namespace(name string) (namespace string, ok bool) {
 	d := m.find(name)
 	if d == nil {
@@ -114,7 +114,7 @@ func (m *Mapping) Namespace(name string) (namespace string, ok bool) {
 	return d.namespace, true
 }
 
-// Namespaces returns those of all domains, each once.
+// Namespaces returns the namespaces of all domains, each once.
 func (m *Mapping) Namespaces() []string {
 	if m == nil {
 		return []string{""}
@@ -141,7 +141,7 @@ func (m *Mapping) find(name string) *domain {
 	return m.domains["*"]
 }
 
-// Target returns what a descriptor stands for. It is not ok for one that the mapping does not know.
+// Target returns what a descriptor maps to. ok is false if the mapping does not know the descriptor.
 func (m *Mapping) Target(domain string, d *ratelimitv3.RateLimitDescriptor) (t Target, ok bool) {
 	dom := m.find(domain)
 	entries := d.GetEntries()
@@ -178,7 +178,7 @@ next:
 	return t, true
 }
 
-// first returns the value of the first of some keys that has one.
+// first returns the value of the first key that has one.
 func first(entries []*ratelimitv3.RateLimitDescriptor_Entry, keys ...string) string {
 	for _, key := range keys {
 		for _, e := range entries {
@@ -203,8 +203,8 @@ func joined(entries []*ratelimitv3.RateLimitDescriptor_Entry) string {
 	return b.String()
 }
 
-// identify returns an id for text that a client may have chosen: the text, or its hash if weir does not take it for an id,
-// being too long, empty or reserved. Who sends such a thing is limited like everybody.
+// identify returns an id for text that a client may have chosen: the text itself, or its hash if the text is not a valid id
+// because it is too long, empty or reserved. So clients that send such text are limited like all others.
 func identify(text string) string {
 	if (weir.Scope{Entity: text}).Validate() == nil && text != "" {
 		return text
@@ -213,7 +213,7 @@ func identify(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Tokens says what is debited, for people: tpm: hits, rpm: 1.
+// Tokens describes what is debited, such as "tpm: hits, rpm: 1".
 func (t *Target) Tokens() string {
 	if len(t.tokens) == 0 {
 		return "its hits of each limit that counts requests"
@@ -228,7 +228,7 @@ func (t *Target) Tokens() string {
 	return strings.Join(texts, ", ")
 }
 
-// ParseDescriptor reads KEY=VALUE pairs with commas between them.
+// ParseDescriptor parses KEY=VALUE pairs separated by commas.
 func ParseDescriptor(text string) (*ratelimitv3.RateLimitDescriptor, error) {
 	d := &ratelimitv3.RateLimitDescriptor{}
 	for pair := range strings.SplitSeq(text, ",") {

@@ -12,18 +12,18 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// ReadMapping reads a mapping. All mistakes are returned together, as [manifest.Errors].
+// ReadMapping reads a mapping. All errors are returned together, as [manifest.Errors].
 //
 //	domains:
-//	  edge:                         # of Envoy's filter; "*" is for those that are not named
-//	    namespace: prod             # left out: the server's
-//	    descriptors:                # the first that matches counts
-//	      - match: [tenant, user]   # the keys of all entries, in order; KEY=VALUE and KEY=PREFIX* are narrower
+//	  edge:                         # as in Envoy's filter; "*" applies to all others
+//	    namespace: prod             # default: the server's
+//	    descriptors:                # the first match applies
+//	      - match: [tenant, user]   # the keys of all entries, in order; or, narrower, KEY=VALUE and KEY=PREFIX*
 //	        entity: "{tenant}/{user}"
-//	        resource: api           # left out: the domain
-//	        tokens: {tpm: hits}     # left out: the hits, of each limit that counts requests
-//	        forced: true            # counted whether it fits or not, for costs after the fact
-//	    builtin: true               # what none matches goes by the built-in rule; left out: it is unknown
+//	        resource: api           # default: the domain
+//	        tokens: {tpm: hits}     # default: the hits, from each limit that counts requests
+//	        forced: true            # debited even if it does not fit, for costs known afterwards
+//	    builtin: true               # apply the built-in rule if none matches; default: unknown
 func ReadMapping(src manifest.Source) (*Mapping, error) {
 	m := &Mapping{domains: make(map[string]*domain)}
 	err := manifest.Read(src, func(r *manifest.Reader, root *yaml.Node) {
@@ -118,7 +118,7 @@ func readPattern(r *manifest.Reader, n *yaml.Node, path, text string) pattern {
 	return p
 }
 
-// readTemplate reads text with {key} in it.
+// readTemplate reads text that may contain {key}.
 func readTemplate(r *manifest.Reader, n *yaml.Node, path string, match []pattern) template {
 	rest, ok := r.Text(n, path)
 	if !ok {

@@ -109,7 +109,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, weir takes what it becomes for an id.
+// Whatever a client sends, the mapping turns it into an id that weir accepts.
 func TestMappedIDs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,7 +125,7 @@ func TestMappedIDs(t *testing.T) {
 	})
 }
 
-// Costs that are learned after the fact are counted though they do not fit, and hold the next request back.
+// Costs known only afterwards are charged even if they do not fit, and hold up the next request.
 func TestForced(t *testing.T) {
 	t.Parallel()
 	m := mapping(t, `
@@ -163,7 +163,7 @@ domains:
 	left(500, 2)
 	ask(ok, hits(0, cost)) // nothing
 	left(500, 2)
-	// An override takes the place of the limit that the hits are for.
+	// An override replaces the limit that the hits count towards.
 	ask(ok, hits(50, limited(60, typev3.RateLimitUnit_HOUR, check)))
 	ask(over, hits(11, limited(60, typev3.RateLimitUnit_HOUR, check)))
 	left(500, 2)

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// TestNeverMore asks for and gives back at random, in a time that stands still, and holds the service to a model of it:
-// what is admitted fits, all or none; what is refused is not debited of anybody; the codes say which did not fit.
+// TestNeverMore debits and returns at random while time stands still, and compares the service with a model: what is
+// admitted fits, all or none; a refused request debits nothing; and the codes say which descriptors did not fit.
 func TestNeverMore(t *testing.T) {
 	t.Parallel()
 	const burst = 8
@@ -43,7 +43,7 @@ func TestNeverMore(t *testing.T) {
 				fits = fits && n <= left[user]
 			}
 			nothing := map[string]bool{}
-			for user := range peeked { // as it would be after the others
+			for user := range peeked { // as it would be after the other descriptors
 				nothing[user] = left[user]-asked[user] < 1
 				if asked[user] > left[user] {
 					nothing[user] = false

@@ -1,9 +1,9 @@
-// Package rls answers Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. docs/guide/envoy.md is its
-// manual.
+// Package rls implements Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. See docs/guide/envoy.md for
+// the manual.
 //
-// All descriptors of a request are decided together: if one is over its limit, nothing is debited of any. Trouble of the
-// store is never a gRPC error while Envoy waits: on_unavailable decides, and the answer says so in its metadata. The
-// errors that there are say that the request is none, or that whoever asks may not.
+// All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A store
+// problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer says so. The only errors
+// are for invalid requests and for callers without permission.
 package rls
 
 import (
@@ -26,30 +26,30 @@ import (
 
 // Config configures a [Service]. Only Limiter is required.
 type Config struct {
-	// Limiter decides. The service does not close it.
+	// Limiter makes the decisions. The service does not close it.
 	Limiter *weir.Limiter
-	// Mapping says what domains and descriptors stand for; it is asked for each request. Defaults to the built-in one.
+	// Mapping returns the mapping of domains and descriptors. It is called for each request. Defaults to the built-in rule.
 	Mapping func() *Mapping
-	// Within is after how long, from when the request came, an answer waits no more for tokens to be given back, or to be
-	// counted after the fact, which go on without it. How long a decision takes is up to the limiter. Defaults to 12 ms.
+	// Within is how long after the arrival of a request its answer may wait for returns and forced debits. After that, they
+	// continue in the background. It does not bound the decision itself; the limiter does. Defaults to 12 ms.
 	Within time.Duration
-	// May says whether whoever asks may acquire in a namespace. Defaults to everybody everywhere.
+	// May reports whether the caller may acquire in a namespace. By default every caller may, in every namespace.
 	May func(ctx context.Context, namespace string) bool
-	// Body is the body of the answer that a client gets that is refused. Defaults to none: Envoy's own.
+	// Body is the response body for refused clients. By default Envoy sends its own.
 	Body []byte
-	// Log is told about trouble, at most once a second. Defaults to nobody.
+	// Log receives problems, at most one per second. Defaults to none.
 	Log *slog.Logger
 }
 
 // Service implements Envoy's RateLimitService. See [New].
 type Service struct {
-	rlsv3.UnsafeRateLimitServiceServer // all methods are here, or it does not compile
+	rlsv3.UnsafeRateLimitServiceServer // makes a missing method a compile error
 
 	cfg    Config
-	views  sync.Map // of namespaces: string to *weir.Limiter
+	views  sync.Map // by namespace: string to *weir.Limiter
 	limits cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
 	facts  facts
-	logged atomic.Int64 // when trouble was last logged
+	logged atomic.Int64 // when a problem was last logged
 
 	settles sync.WaitGroup
 }
@@ -82,7 +82,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// Close waits for what is given back and counted after the fact. No request may come any more. A nil service does
+// Close waits for pending returns and forced debits. No requests may arrive after Close is called. A nil service does
 // nothing.
 func (s *Service) Close() {
 	if s != nil {
@@ -90,7 +90,7 @@ func (s *Service) Close() {
 	}
 }
 
-// maxDescriptors bounds how many descriptors a request has.
+// maxDescriptors is the maximum number of descriptors in a request.
 const maxDescriptors = 100
 
 // ShouldRateLimit implements Envoy's RateLimitServiceServer.
@@ -126,7 +126,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReque
 	return c.answer(), nil
 }
 
-// in returns the view of a namespace; "" is the limiter's own.
+// in returns the limiter for a namespace; "" means the limiter's own.
 func (s *Service) in(namespace string) *weir.Limiter {
 	if namespace == "" || namespace == s.cfg.Limiter.Namespace() {
 		return s.cfg.Limiter
@@ -134,12 +134,12 @@ func (s *Service) in(namespace string) *weir.Limiter {
 	if v, ok := s.views.Load(namespace); ok {
 		return v.(*weir.Limiter)
 	}
-	v, _ := s.views.LoadOrStore(namespace, s.cfg.Limiter.In(namespace)) // as many as the mapping names
+	v, _ := s.views.LoadOrStore(namespace, s.cfg.Limiter.In(namespace)) // bounded by the namespaces in the mapping
 	return v.(*weir.Limiter)
 }
 
-// settle has tokens given back or counted after the fact, all at once, and reports whether that was done in time, by what
-// is left of it. It goes on if not.
+// settle runs returns and forced debits concurrently and reports whether all finished within the remaining time. If not,
+// they continue in the background.
 func (s *Service) settle(ctx context.Context, began time.Time, all []func(context.Context) error) (inTime bool) {
 	ctx = context.WithoutCancel(ctx)
 	done := make(chan error, len(all))
@@ -166,7 +166,7 @@ func (s *Service) settle(ctx context.Context, began time.Time, all []func(contex
 	return inTime
 }
 
-// survive makes a panic an error: there is nobody but the process to catch it.
+// survive turns a panic into an error, because nothing else would recover it and the process would crash.
 func survive(ctx context.Context, f func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -176,7 +176,7 @@ func survive(ctx context.Context, f func(context.Context) error) (err error) {
 	return f(ctx)
 }
 
-// trouble logs an error, but not more than one a second: when the store is away, every request has one.
+// trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Service) trouble(ctx context.Context, what string, err error) {
 	now := time.Now().UnixNano()
 	last := s.logged.Load()

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// What a noisy user is refused is not taken from the tenant, so that its other users get all that is theirs.
+// Requests of a noisy user that are refused do not charge the tenant, so that its other users get their full share.
 func TestNoisyNeighbour(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -48,7 +48,7 @@ func TestNoisyNeighbour(t *testing.T) {
 	}
 }
 
-// Where the user's parent is the tenant, one descriptor does.
+// If the user's parent is the tenant, one descriptor is enough.
 func TestParentIsCharged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -72,7 +72,7 @@ func TestParentIsCharged(t *testing.T) {
 	b.wantLeft("bob", 9)
 }
 
-// Two descriptors of one bucket are debited twice.
+// Two descriptors of one bucket are both debited.
 func TestDescriptorsOfOneBucket(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,7 +105,7 @@ func TestHits(t *testing.T) {
 	b.want(code{ok}, hits(6, entry("user=alice")))
 }
 
-// Hits of 0 debit nothing, and are refused when nothing is left; then nothing is debited of the others either.
+// Hits of 0 debit nothing, and are refused if nothing is left. Then the other descriptors are not debited either.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,7 +128,7 @@ func TestPeek(t *testing.T) {
 	b.wantLeft("carol", 2)
 }
 
-// Negative hits fill a bucket up, but not beyond its burst.
+// Negative hits refill a bucket, but not beyond its burst.
 func TestNegativeHits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -143,9 +143,9 @@ func TestNegativeHits(t *testing.T) {
 	b.want(code{over}, hits(11, entry("user=alice")))
 	b.want(code{ok}, hits(10, entry("user=alice")))
 	b.want(code{over}, entry("user=alice"))
-	b.want(code{ok}, back(5, entry("user=nobody"))) // who has no bucket yet
+	b.want(code{ok}, back(5, entry("user=nobody"))) // has no bucket yet
 	b.wantLeft("nobody", 10)
-	// With what is refused nothing is given back.
+	// A refused request returns nothing.
 	b.want(code{over, ok}, entry("user=alice"), back(5, entry("user=alice")))
 	b.wantLeft("alice", 0)
 	b.want(code{ok, ok}, entry("user=bob"), back(5, entry("user=alice")))
@@ -165,7 +165,7 @@ func TestOverride(t *testing.T) {
 		}
 	}
 	b.want(code{over, ok}, two(), entry("user=alice"))
-	b.wantLeft("alice", 10) // its own limits were not asked
+	b.wantLeft("alice", 10) // its own limits were not used
 	b.want(code{ok}, back(1, two()))
 	b.want(code{ok}, two())
 	b.want(code{over}, two())
@@ -173,7 +173,7 @@ func TestOverride(t *testing.T) {
 	b.want(code{over, ok}, limited(0, typev3.RateLimitUnit_MINUTE, entry("user=alice")), entry("user=alice"))
 	b.wantLeft("alice", 10)
 	b.want(code{ok}, back(1, limited(0, typev3.RateLimitUnit_MINUTE, entry("user=alice"))))
-	b.want(code{ok}, limited(7, typev3.RateLimitUnit_UNKNOWN, entry("user=alice"))) // is no override
+	b.want(code{ok}, limited(7, typev3.RateLimitUnit_UNKNOWN, entry("user=alice"))) // not an override
 	b.wantLeft("alice", 9)
 }
 
@@ -196,7 +196,7 @@ func TestOverrideUnits(t *testing.T) {
 		{typev3.RateLimitUnit_YEAR, 5, 1, "YEAR", 5, 5},
 		{typev3.RateLimitUnit_YEAR, 730, 2, "DAY*366", 730, 366},                // the same rate
 		{typev3.RateLimitUnit_YEAR, 5, 1 << 31, "DAY*366", 5, 1},                // at least 1
-		{typev3.RateLimitUnit_SECOND, 1 << 31, 1, "SECOND", 1 << 31, 4_000_000}, // as much as is counted
+		{typev3.RateLimitUnit_SECOND, 1 << 31, 1, "SECOND", 1 << 31, 4_000_000}, // the largest amount that can be counted
 	} {
 		d := limited(tt.n, tt.unit, entry(fmt.Sprintf("user=%d", i)))
 		if tt.times > 0 {
@@ -213,7 +213,7 @@ func TestOverrideUnits(t *testing.T) {
 	}
 }
 
-// Who makes up limits is not free of all of them.
+// A client that makes up overrides does not escape all limits.
 func TestTooManyOverrides(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -232,7 +232,7 @@ func TestTooManyOverrides(t *testing.T) {
 	b.want(code{ok}, entry("user=alice"))
 }
 
-// What nobody has limits for is admitted, and said to be unknown; the others are decided as ever.
+// Descriptors without limits are admitted and reported as unknown; the others are decided as usual.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

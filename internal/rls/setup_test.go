@@ -28,7 +28,7 @@ const (
 	unknown = rlsv3.RateLimitResponse_UNKNOWN
 )
 
-// faulty is a store that can be told what to do instead of a take or a settle.
+// faulty is a store in which a test can replace takes and settles.
 type faulty struct {
 	store.Store
 	take   atomic.Pointer[func(context.Context) error]
@@ -64,7 +64,7 @@ func setup(t *testing.T, change ...func(*weir.Config, *rls.Config)) *bundle {
 	t.Helper()
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	b := &bundle{t: t, ctx: t.Context(), store: &faulty{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})}}
-	// real time: outside of bubbles nothing may depend on how busy the machine is
+	// real time: outside bubbles, nothing may depend on how busy the machine is
 	lim := weir.Config{Store: b.store, StoreTimeout: time.Minute}
 	cfg := rls.Config{Within: time.Minute}
 	for _, f := range change {
@@ -131,7 +131,7 @@ func (b *bundle) ask(ds ...*ratelimitv3.RateLimitDescriptor) *rlsv3.RateLimitRes
 	return resp
 }
 
-// want asks and checks the codes of the descriptors.
+// want sends a request and checks the codes of the descriptors.
 func (b *bundle) want(want []rlsv3.RateLimitResponse_Code, ds ...*ratelimitv3.RateLimitDescriptor) *rlsv3.RateLimitResponse {
 	b.t.Helper()
 	resp := b.ask(ds...)

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/rls"
 )
 
-// A store in trouble is never an error while Envoy waits, but an answer in time.
+// While Envoy waits, a failing store leads to an answer in time, never to an error.
 func TestStoreInTrouble(t *testing.T) {
 	t.Parallel()
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -68,7 +68,7 @@ func TestStoreInTrouble(t *testing.T) {
 	}
 }
 
-// What is given back late is given back all the same, without Envoy waiting for it.
+// A slow return is still made, without Envoy waiting for it.
 func TestSlowReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestSlowReturn(t *testing.T) {
 	})
 }
 
-// A caller who has gone gets the error of its context, and nothing else is made of it.
+// A caller that has left gets the error of its context, and nothing else happens.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *weir.Config, _ *rls.Config) { c.OnUnavailable = weir.Allow })

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
-// maxWait bounds how long a request may ask to wait for its tokens.
+// maxWait is the longest time that a request may ask to wait for its tokens.
 const maxWait = time.Minute
 
 // Acquire decides one request.
@@ -47,17 +47,17 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 	return out, nil
 }
 
-// errTooLong says that others who wait came first.
+// errTooLong refuses a request because others that wait came first.
 var errTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
 
-// waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
+// waitFor waits for the tokens, at most as long as requested and only until the server shuts down.
 func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Request, wait time.Duration) (*weir.Lease, error) {
 	who := auth.From(ctx).Name
 	if !s.waiting.Try(who) {
 		return nil, s.overloaded(ctx, weirv1.Limiter_Acquire_FullMethodName)
 	}
 	defer s.waiting.Free(who)
-	s.working.Free(who) // who waits is no work
+	s.working.Free(who) // waiting requests do not count as work
 	defer s.working.Force(who)
 	undrained, end := s.untilDrained(ctx)
 	defer end()
@@ -67,14 +67,14 @@ func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Reques
 	switch {
 	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
 		return lease, err
-	case context.Cause(undrained) == errDraining: //nolint:errorlint // it is no other
+	case context.Cause(undrained) == errDraining: //nolint:errorlint // the cause is never wrapped
 		return nil, errDraining
 	default:
 		return nil, errTooLong
 	}
 }
 
-// answer makes the response to a decision, or says why there is none.
+// answer returns the response to a decision, or the reason why there is none.
 func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, h *hall) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
 	switch {
@@ -86,14 +86,14 @@ func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Leas
 	return nil, s.fail(ctx, err)
 }
 
-// admit makes the response of a request that was admitted.
+// admit returns the response to an admitted request.
 func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, h *hall) *weirv1.AcquireResponse {
 	d := lease.Decision()
 	a := h.admission()
 	out := &a.response
 	out.Allowed = true
 	if d.Degraded {
-		// Why the store did not answer is for the log.
+		// The reason goes to the log, not to the client.
 		s.trouble(ctx, "admitted without the store", errors.New(d.Reason))
 		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
 	}
@@ -112,7 +112,7 @@ func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease
 	return out
 }
 
-// admission is a response with what it points to.
+// admission holds a response and what it points to, as one allocation.
 type admission struct {
 	response weirv1.AcquireResponse
 	expires  timestamppb.Timestamp
@@ -125,7 +125,7 @@ func (s *Server) idOf(l *leaseid.Lease) string {
 	return string(*buf)
 }
 
-// refusal makes the response of a request that a limit refused.
+// refusal returns the response to a request that a limit refused.
 func refusal(over *weir.ExceededError, brief bool, h *hall) *weirv1.AcquireResponse {
 	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
 	if over.Degraded {
@@ -137,7 +137,7 @@ func refusal(over *weir.ExceededError, brief bool, h *hall) *weirv1.AcquireRespo
 	return out
 }
 
-// requestOf returns what the limiter is to be asked. The tokens are those of the message.
+// requestOf returns the request for the limiter. It shares the tokens of the message.
 func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 	req := weir.Request{Entity: in.GetEntity(), Resource: in.GetResource(), Tokens: in.GetTokens()}
 	switch in.GetOnUnavailable() {
@@ -149,7 +149,7 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_LOCAL:
 		req.OnUnavailable = weir.Local
 	default:
-		return req, badField("on_unavailable", "%d is none of deny (1), allow (2), local (3)", in.GetOnUnavailable())
+		return req, badField("on_unavailable", "must be deny (1), allow (2) or local (3): %d", in.GetOnUnavailable())
 	}
 	if len(in.ProtoReflect().GetUnknown()) > 0 {
 		return req, badField("request", "has a field that this server does not know")

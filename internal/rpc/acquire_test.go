@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// limitJSON is a limit's status as HTTP answers it.
+// limitJSON is a limit's status in an HTTP answer.
 type limitJSON struct {
 	Entity, Resource, Limit, Source, Period string
 	Requested, Available, Amount, Burst     int64
@@ -41,7 +41,7 @@ type answerJSON struct {
 	RetryAfter        float64 `json:"retry_after"`
 }
 
-// post asks over HTTP.
+// post sends a request over HTTP.
 func (f *fixture) post(t *testing.T, path, body string) (int, answerJSON) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(body))
@@ -61,7 +61,7 @@ func seconds(d *durationpb.Duration) float64 {
 	return float64((d.AsDuration()+time.Millisecond-1)/time.Millisecond) / 1000
 }
 
-// asHTTP says a status as HTTP would.
+// asHTTP converts a status to its form over HTTP.
 func asHTTP(st *weirv1.LimitStatus) limitJSON {
 	periods := map[time.Duration]string{time.Second: "s", time.Minute: "min", time.Hour: "hour", 24 * time.Hour: "day"}
 	source := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(st.GetSource().String(), "SOURCE_")), "_", "-")
@@ -72,14 +72,14 @@ func asHTTP(st *weirv1.LimitStatus) limitJSON {
 	}
 }
 
-// kinds are the codes, and reasons, that problems of HTTP are over gRPC.
+// kinds maps HTTP problem types to their codes and reasons over gRPC.
 var kinds = map[string]string{
 	"invalid": "InvalidArgument", "not-found": "NotFound", "no-limits": "FailedPrecondition NO_LIMITS",
 	"exceeds-burst": "FailedPrecondition EXCEEDS_BURST", "temporary-reduced-capacity": "Unavailable",
 	"settled": "FailedPrecondition SETTLED", "expired": "FailedPrecondition EXPIRED",
 }
 
-// kindOf says an error as kinds has it, and which field is wrong.
+// kindOf returns an error in the form used in kinds, and the field that is wrong.
 func kindOf(err error) (kind, field string) {
 	st := status.Convert(err)
 	kind = st.Code().String()
@@ -94,7 +94,8 @@ func kindOf(err error) (kind, field string) {
 	return kind, field
 }
 
-// TestAcquireAsHTTP sends the same request over both, to limiters in the same state: what differs is the form alone.
+// TestAcquireAsHTTP sends the same request over HTTP and gRPC, to limiters in the same state. Only the form of the answers
+// may differ.
 func TestAcquireAsHTTP(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, json, rpc string }{
@@ -157,7 +158,7 @@ func TestAcquireAsHTTP(t *testing.T) {
 				for _, st := range got.GetLimits() {
 					limits = append(limits, asHTTP(st))
 				}
-				// A refusal to wait has them in any order.
+				// The refusal of a wait lists limits in any order.
 				byName := func(a, b limitJSON) int { return cmp.Compare(a.Entity+a.Limit, b.Entity+b.Limit) }
 				if in.GetWait() != nil {
 					slices.SortFunc(limits, byName)
@@ -182,7 +183,7 @@ func TestAcquireAsHTTP(t *testing.T) {
 	}
 }
 
-// prepared is a fixture in which much is configured and some is spent.
+// prepared is a fixture with many settings and some tokens spent.
 func prepared(t *testing.T) *fixture {
 	t.Helper()
 	f := setup(t, rpc.Config{})
@@ -211,7 +212,7 @@ func prepared(t *testing.T) *fixture {
 	return f
 }
 
-// TestAcquireRefusesMistakes of which HTTP knows none, or others.
+// TestAcquireRefusesMistakes covers mistakes that HTTP does not have, or has in another form.
 func TestAcquireRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	f := setup(t, rpc.Config{})
@@ -266,7 +267,7 @@ func TestAcquireWithoutTheStore(t *testing.T) {
 	wants(t, err, codes.Unavailable, "retry")
 }
 
-// TestWaitersAndDrain: who waits is sent away when the server ends.
+// TestWaitersAndDrain checks that waiting requests are refused when the server stops.
 func TestWaitersAndDrain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

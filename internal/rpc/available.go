@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/watch"
 )
 
-// Available looks, and spends nothing.
+// Available returns what an entity can spend, without spending it.
 func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*weirv1.AvailableResponse, error) {
 	if err := understood(in); err != nil {
 		return nil, s.fail(ctx, err)
@@ -29,7 +29,7 @@ func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*w
 	return &weirv1.AvailableResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)}, nil
 }
 
-// Watch looks until the client goes or the server ends.
+// Watch streams what an entity can spend until the client leaves or the server shuts down.
 func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[weirv1.WatchResponse]) error {
 	ctx := out.Context()
 	if err := understood(in); err != nil {
@@ -49,7 +49,7 @@ func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[w
 	return s.fail(ctx, err)
 }
 
-// understood refuses a message with fields that this server does not know.
+// understood refuses a message that has fields unknown to this server.
 func understood(in proto.Message) error {
 	if len(in.ProtoReflect().GetUnknown()) > 0 {
 		return badField("request", "has a field that this server does not know")

@@ -12,12 +12,12 @@ import (
 	"github.com/weirlimits/weir/internal/auth"
 )
 
-// maxBatch bounds the requests of a batch.
+// maxBatch is the maximum number of requests in a batch.
 const maxBatch = 1000
 
-// lateness says of a decision how sure it is that the store does not answer from memory. Once it is [late], the requests
-// of a batch are decided side by side; before, a goroutine would cost more than the decision. The scheduler, too, holds a
-// decision up now and then.
+// lateness updates the estimate of whether the store answers from memory. Once the estimate is [late], the requests of a
+// batch are decided concurrently; before that, a goroutine would cost more than the decision. One slow decision is not
+// enough, because the scheduler also delays a decision now and then.
 func lateness(took time.Duration, before int32) int32 {
 	switch {
 	case took < 100*time.Microsecond:
@@ -36,7 +36,7 @@ type check struct {
 	req weir.Request
 }
 
-// AcquireBatch decides many requests.
+// AcquireBatch decides several requests.
 func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchRequest) (*weirv1.AcquireBatchResponse, error) {
 	checks, err := s.checks(ctx, in)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
 	results := make([]weirv1.AcquireResult, len(checks))
 	decide := func(i int, h *hall) {
-		defer func() { // what was decided of the others is to be answered
+		defer func() { // the decisions on the others must still be answered
 			if v := recover(); v != nil {
 				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v).proto()}
 			}
@@ -82,7 +82,7 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	return out, nil
 }
 
-// acquireAll decides a batch of one namespace, all or none.
+// acquireAll decides a batch in one namespace, all or none.
 func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*weirv1.AcquireBatchResponse, error) {
 	lim, reqs := checks[0].lim, make([]weir.Request, len(checks))
 	for i := range checks {
@@ -96,7 +96,7 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 	if err != nil {
 		f := *s.fail(ctx, err)
 		if f.field != "" {
-			f.message = err.Error() // which says of which request
+			f.message = err.Error() // names the request
 		}
 		return nil, &f
 	}
@@ -110,7 +110,7 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 	return out, nil
 }
 
-// checks takes a batch apart. Nothing has been spent when it returns an error.
+// checks returns the requests of a batch. If it returns an error, nothing has been spent.
 func (s *Server) checks(ctx context.Context, in *weirv1.AcquireBatchRequest) ([]check, error) {
 	if err := understood(in); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (s *Server) checks(ctx context.Context, in *weirv1.AcquireBatchRequest) ([]
 	return checks, nil
 }
 
-// ofRequest says in which request of a batch a field is wrong.
+// ofRequest adds to a field error the index of the request in the batch.
 func ofRequest(i int, err error) error {
 	var bad *weir.ConfigError
 	if errors.As(err, &bad) {

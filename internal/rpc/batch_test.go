@@ -65,7 +65,7 @@ func TestBatchAtomic(t *testing.T) {
 	ask := func(reqs ...*weirv1.AcquireRequest) (*weirv1.AcquireBatchResponse, error) {
 		return f.AcquireBatch(t.Context(), &weirv1.AcquireBatchRequest{Requests: reqs, Atomic: true})
 	}
-	_, err := ask(alice(1, 600), alice(1, 600)) // in sum
+	_, err := ask(alice(1, 600), alice(1, 600)) // in total
 	wants(t, err, codes.FailedPrecondition, "EXCEEDS_BURST")
 	out, err := ask(alice(1, 600), alice(2, 300))
 	if err != nil || len(out.GetResults()) != 2 || out.GetRefused() != nil {
@@ -83,7 +83,7 @@ func TestBatchAtomic(t *testing.T) {
 	}
 }
 
-// TestBatchMistakes fail the batch before anything is spent.
+// TestBatchMistakes checks that a mistake fails the batch before anything is spent.
 func TestBatchMistakes(t *testing.T) {
 	t.Parallel()
 	f := setup(t, rpc.Config{})
@@ -136,7 +136,7 @@ func testBatchBrief(t *testing.T) {
 	}
 }
 
-// slow is a store that takes its time, and counts how many wait at once.
+// slow is a store that takes a while to answer, and records how many calls wait at once.
 type slow struct {
 	store.Store
 	now, most atomic.Int64
@@ -151,7 +151,7 @@ func (s *slow) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	return s.Store.Take(ctx, t)
 }
 
-// TestBatchAnswersInTime: of a store that takes its time, a batch asks all at once.
+// TestBatchAnswersInTime checks that a batch makes all its calls to a slow store at once.
 func TestBatchAnswersInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestBatchAnswersInTime(t *testing.T) {
 		for i := range 100 {
 			in.Requests = append(in.Requests, &weirv1.AcquireRequest{Entity: fmt.Sprint(i % 7), Resource: "gpt-4", Tokens: map[string]int64{"tpm": 1}})
 		}
-		for _, within := range []time.Duration{40 * time.Millisecond, 20 * time.Millisecond} { // once it is known
+		for _, within := range []time.Duration{40 * time.Millisecond, 20 * time.Millisecond} { // the second time, decisions are known to be slow
 			began := time.Now()
 			out, err := f.AcquireBatch(t.Context(), in)
 			if err != nil || time.Since(began) != within {
@@ -179,22 +179,22 @@ func TestBatchAnswersInTime(t *testing.T) {
 	})
 }
 
-// explosive is a store that panics at the mention of an entity.
+// explosive is a store that panics for the entity bomb.
 type explosive struct {
 	store.Store
 	takes time.Duration
 }
 
 func (e *explosive) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	time.Sleep(e.takes) // real time: none, all who call it are in a bubble
+	time.Sleep(e.takes) // real time: none, all callers are in a bubble
 	if t.Debits[0].Bucket.Entity == "bomb" {
 		panic("mistake")
 	}
 	return e.Store.Take(ctx, t)
 }
 
-// TestBatchPanics: a request of a batch that panics is that one's business, whether the others are decided one after
-// another or side by side: what they were debited has been answered.
+// TestBatchPanics checks that a panic in one request of a batch fails only that request, whether the requests are decided
+// in sequence or concurrently: the others were debited and must be answered.
 func TestBatchPanics(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []time.Duration{0, 10 * time.Millisecond} {
@@ -220,7 +220,7 @@ func TestBatchPanics(t *testing.T) {
 	}
 }
 
-// TestBatchIsNotMixedUp: each of many answers, of chains of all lengths, has its own statuses and lease.
+// TestBatchIsNotMixedUp checks that each of many answers, for chains of all lengths, has its own statuses and lease.
 func TestBatchIsNotMixedUp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

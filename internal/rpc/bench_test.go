@@ -21,9 +21,9 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// BenchmarkAcquire measures Acquire with two limits, in turns with a server of the same options that gives the same
-// answer at once, and reports how much of that one's rate is left, by processor time. ns/op is of a request and a floor request together.
-// Client and server share the processors.
+// BenchmarkAcquire measures Acquire with two limits, alternating with a server of the same options that gives the same
+// answer at once, and reports which share of that server's rate is left, by CPU time. ns/op covers a request and a floor
+// request. Client and server share the processors.
 func BenchmarkAcquire(b *testing.B) {
 	for _, callers := range []int{16, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquireBatch is BenchmarkAcquire of 100 requests at a time.
+// BenchmarkAcquireBatch is BenchmarkAcquire with 100 requests at a time.
 func BenchmarkAcquireBatch(b *testing.B) {
 	for _, brief := range []bool{false, true} {
 		b.Run(fmt.Sprintf("brief=%t", brief), func(b *testing.B) {
@@ -57,7 +57,7 @@ func BenchmarkAcquireBatch(b *testing.B) {
 
 var acquireRequest = &weirv1.AcquireRequest{Entity: "key-alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1, "tpm": 500}}
 
-// inTurns runs b.N calls on both, a stretch each in turn, so that what else the machine does befalls both.
+// inTurns runs b.N calls on both, alternating in stretches, so that other load on the machine affects both.
 func inTurns(b *testing.B, floor, measured callers, call func(context.Context, weirv1.LimiterClient) error, checks float64) {
 	b.Helper()
 	stretch := max(1, 2000/int(checks))
@@ -78,7 +78,7 @@ func inTurns(b *testing.B, floor, measured callers, call func(context.Context, w
 	b.ReportMetric(float64(floorTook.cpu)/float64(took.cpu), "of-floor")
 }
 
-// callers are clients of one server, four connections in all.
+// callers are clients of one server, on four connections in total.
 type callers []weirv1.LimiterClient
 
 func newCallers(b *testing.B, addr string, n int) callers {
@@ -99,7 +99,7 @@ func newCallers(b *testing.B, addr string, n int) callers {
 	return cs
 }
 
-// spent is what something took, of this process, client and server.
+// spent is the wall time and the CPU time of this process, client and server together.
 type spent struct{ wall, cpu time.Duration }
 
 func (s *spent) add(o spent) { s.wall, s.cpu = s.wall+o.wall, s.cpu+o.cpu }
@@ -113,7 +113,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// run makes n calls, each caller one at a time, and returns what that took.
+// run makes n calls, each caller one at a time, and returns the time spent.
 func (cs callers) run(b *testing.B, n int, call func(context.Context, weirv1.LimiterClient) error) spent {
 	b.Helper()
 	var left atomic.Int64
@@ -171,7 +171,7 @@ func serve(b *testing.B, lim *weir.Limiter) (addr string) {
 	return ln.Addr().String()
 }
 
-// floor answers what it once got from a server, without asking.
+// floor repeats an answer that it once got from a server, without deciding anything.
 type floor struct {
 	weirv1.UnimplementedLimiterServer
 	one         *weirv1.AcquireResponse
@@ -189,7 +189,7 @@ func (f *floor) AcquireBatch(_ context.Context, in *weirv1.AcquireBatchRequest) 
 	return f.many, nil
 }
 
-// floorOf starts a server that answers as that of the callers does. What gRPC costs with these options.
+// floorOf starts a server that gives the same answer as the callers' server: what gRPC alone costs with these options.
 func floorOf(b *testing.B, of callers) (addr string) {
 	b.Helper()
 	one, err := of[0].Acquire(b.Context(), acquireRequest)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// bounded is a listener that closes at once what it accepts beyond a number of connections: a client that hears so can
-// go elsewhere, one that is left in the backlog can not.
+// bounded is a listener that closes connections beyond a maximum as soon as it has accepted them. A client whose connection
+// is closed can go elsewhere; one left in the backlog cannot.
 type bounded struct {
 	net.Listener
 	free atomic.Int64
@@ -30,7 +30,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 			return &counted{Conn: c, by: b}, nil
 		}
 		b.free.Add(1)
-		_ = c.Close() // it was never of use
+		_ = c.Close() // the connection was never used
 	}
 }
 
@@ -40,7 +40,7 @@ type counted struct {
 	once sync.Once
 }
 
-// Close closes the connection and makes room.
+// Close closes the connection and makes room for another.
 func (c *counted) Close() error {
 	c.once.Do(func() { c.by.free.Add(1) })
 	return c.Conn.Close()

@@ -10,8 +10,8 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// codec is protobuf. The messages of decisions, as they usually are, it reads and writes by hand, in a fraction of the
-// time that reflection takes; whatever else comes, it leaves to the registered codec.
+// codec implements protobuf. It reads and writes the usual messages of decisions by hand, in a fraction of the time that
+// reflection takes, and leaves all others to the registered codec.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -31,12 +31,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !mem.IsBelowBufferPoolingThreshold(len(*buf)) {
 		return mem.BufferSlice{mem.NewBuffer(buf, buffers)}, nil
 	}
-	small := append(mem.SliceBuffer(nil), *buf...) // which would not come back to the pool
+	small := append(mem.SliceBuffer(nil), *buf...) // a copy, because gRPC does not return small buffers to the pool
 	buffers.Put(buf)
 	return mem.BufferSlice{small}, nil
 }
 
-// Unmarshal reads a message that is empty.
+// Unmarshal reads into an empty message.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	ok := false
 	switch m := v.(type) {
@@ -51,7 +51,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// fast has a message read by hand, and reports whether that was done.
+// fast tries to read a message by hand, and reports whether that succeeded.
 func fast(data mem.BufferSlice, read func(*reader, []byte) bool) bool {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
@@ -60,12 +60,12 @@ func fast(data mem.BufferSlice, read func(*reader, []byte) bool) bool {
 	return read(r, buf.ReadOnlyData())
 }
 
-// buffers are for answers. One that grew large is left to the collector.
+// buffers hold responses. Large buffers are not reused.
 var buffers = &bufferPool{}
 
 type bufferPool struct{ sync.Pool }
 
-// Get returns an empty buffer, whatever the length.
+// Get returns an empty buffer. It ignores the length.
 func (p *bufferPool) Get(int) *[]byte {
 	if b, ok := p.Pool.Get().(*[]byte); ok {
 		return b

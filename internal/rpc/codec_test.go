@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/rpc"
 )
 
-// FuzzRequest compares what is read by hand with what reflection reads.
+// FuzzRequest compares the hand-written decoder with protobuf reflection.
 func FuzzRequest(f *testing.F) {
 	seed := func(m proto.Message) {
 		b, err := proto.Marshal(m)
@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestAnswers has reflection read what is written by hand.
+// TestAnswers reads with reflection what the hand-written encoder writes.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 300), rapid.SampledFrom([]int64{0, math.MinInt64, math.MaxInt64}))
@@ -100,7 +100,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestCodecKnowsAllFields: what is written by hand has no field of which the hand does not know.
+// TestCodecKnowsAllFields checks that the hand-written codec knows every field of its messages.
 func TestCodecKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, known := range map[proto.Message]int{
@@ -112,7 +112,7 @@ func TestCodecKnowsAllFields(t *testing.T) {
 	}
 }
 
-// TestOptions: each of the API's enums is understood.
+// TestOptions checks that every enum of the API is understood.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	f := setup(t, rpc.Config{})

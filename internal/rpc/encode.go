@@ -9,14 +9,14 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// room is a status with what it mostly points to.
+// room holds a status and what it usually points to.
 type room struct {
 	status weirv1.LimitStatus
 	full   durationpb.Duration
 }
 
-// hall is room for the answers to left requests, some at a time: one allocation for what many point to. It is for one
-// goroutine.
+// hall allocates room for the responses to the remaining requests, several at a time, so that many responses share one
+// allocation. It is for use by one goroutine.
 type hall struct {
 	left       int
 	admissions []admission
@@ -24,7 +24,7 @@ type hall struct {
 	rooms      []room
 }
 
-// atOnce is for how many answers room is made at once: their statuses need not be as many.
+// atOnce is the number of responses for which room is allocated at once. They may have a different number of statuses.
 const atOnce = 16
 
 func (h *hall) admission() *admission {
@@ -47,7 +47,7 @@ func (h *hall) room(n int) ([]*weirv1.LimitStatus, []room) {
 	return out, rooms
 }
 
-// Answers share these values; nobody changes them.
+// Responses share these values. They must not be changed.
 var (
 	second = durationpb.New(time.Second)
 	minute = durationpb.New(time.Minute)

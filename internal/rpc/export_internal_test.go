@@ -5,8 +5,8 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// FloorOptions are the options of a server, but for what stands in front of its handlers.
+// FloorOptions returns a server's options, without those for interceptors.
 func FloorOptions() []grpc.ServerOption { return transport() }
 
-// Codec is what a server reads and writes messages with.
+// Codec returns the codec with which a server reads and writes messages.
 func Codec() encoding.CodecV2 { return newCodec() }

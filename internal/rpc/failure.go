@@ -18,10 +18,10 @@ import (
 	"github.com/weirlimits/weir/internal/watch"
 )
 
-// failure is an error as the client gets it. What clients may branch on is documented in limiter.proto.
+// failure is an error as sent to the client. limiter.proto documents what clients may branch on.
 type failure struct {
 	code           codes.Code
-	reason         string // of FAILED_PRECONDITION
+	reason         string // for FAILED_PRECONDITION
 	message, field string
 	retryAfter     time.Duration
 }
@@ -30,7 +30,7 @@ var (
 	errUnauthenticated = &failure{code: codes.Unauthenticated, message: "send the metadata authorization: Bearer and a token that has not expired or been revoked"}
 	errForbidden       = &failure{code: codes.PermissionDenied, message: "the token has not the role or not the namespace that this takes"}
 	errInternal        = &failure{code: codes.Internal, message: "the error was logged"}
-	// errNoLease is all that is said about an id that was not made here, whatever is wrong with it.
+	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
 	errNoLease    = &failure{code: codes.NotFound, message: "no such lease"}
 	errGone       = &failure{code: codes.FailedPrecondition, reason: "EXPIRED", message: "an expired lease counts as committed: its tokens are spent"}
 	errOverloaded = &failure{code: codes.Unavailable, message: "the server has all that it can do: try again, or elsewhere", retryAfter: time.Second}
@@ -44,7 +44,7 @@ func badField(field, format string, args ...any) error {
 // Error returns the message.
 func (f *failure) Error() string { return f.message }
 
-// domain is that of our reasons.
+// domain is the domain of weir's error reasons.
 const domain = "weir"
 
 // GRPCStatus returns the status with its details.
@@ -63,13 +63,13 @@ func (f *failure) GRPCStatus() *status.Status {
 	if len(details) == 0 {
 		return st
 	}
-	if with, err := st.WithDetails(details...); err == nil { // text and numbers: always, but for text that is not UTF-8
+	if with, err := st.WithDetails(details...); err == nil { // fails only for text that is not UTF-8
 		return with
 	}
 	return st
 }
 
-// proto returns the failure of one request of a batch.
+// proto returns the failure as the error of one request in a batch.
 func (f *failure) proto() *weirv1.Error {
 	e := &weirv1.Error{Code: int32(f.code), Message: f.message, Reason: f.reason, Field: f.field}
 	if f.retryAfter > 0 {
@@ -78,7 +78,7 @@ func (f *failure) proto() *weirv1.Error {
 	return e
 }
 
-// failureOf says what a client may know of an error. known is false of an error that was not foreseen.
+// failureOf returns what a client may know about an error. known is false for an unexpected error.
 func failureOf(err error) (f *failure, known bool) {
 	var (
 		local  *failure
@@ -114,7 +114,7 @@ func failureOf(err error) (f *failure, known bool) {
 	return errInternal, false
 }
 
-// fail returns what the client is told of an error. What is not the client's business is logged instead.
+// fail returns the failure to send for an error. Details that the client must not see go only to the log.
 func (s *Server) fail(ctx context.Context, err error) *failure {
 	f, known := failureOf(err)
 	switch {

@@ -16,7 +16,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// TestOneTokenTakesNotAll: whatever one token asks for at once, another's requests and streams are taken on.
+// TestOneTokenTakesNotAll checks that however much one token asks for at once, another's requests and streams are
+// accepted.
 func TestOneTokenTakesNotAll(t *testing.T) {
 	t.Parallel()
 	var entries []auth.Entry
@@ -76,7 +77,8 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 	})
 }
 
-// TestStrangersTakeNotAll: the health service is for everyone, but those without a token leave streams to those with one.
+// TestStrangersTakeNotAll checks that the health service is open to everyone, but that callers without a token leave
+// streams for those with one.
 func TestStrangersTakeNotAll(t *testing.T) {
 	t.Parallel()
 	token, e, err := auth.NewEntry("app", []auth.Role{auth.Read}, []string{"default"}, time.Time{})

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/auth"
 )
 
-// unary authenticates a request, answers for a handler that panics, and logs at level Debug.
+// unary authenticates a request, recovers from a handler's panic, and logs at level Debug.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -37,7 +37,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return next(ctx, req)
 }
 
-// stream is unary for streams, whose contexts end when the server is about to end, too.
+// stream is unary for streams. Their contexts also end when the server shuts down.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	ctx := ss.Context()
 	defer func() {
@@ -61,16 +61,16 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	return next(srv, &stream{ss, ctx})
 }
 
-// stream is a stream with a context of ours.
+// stream is a server stream with a different context.
 type stream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // streams carry theirs
+	ctx context.Context //nolint:containedctx // a stream carries its context
 }
 
 // Context returns the context of the stream.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// untilDrained returns a context that ends with ctx, or when the server is about to end, with errDraining as its cause.
+// untilDrained returns a context that ends with ctx, or when the server shuts down, with errDraining as its cause.
 func (s *Server) untilDrained(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -83,11 +83,11 @@ func (s *Server) untilDrained(ctx context.Context) (_ context.Context, end func(
 	return ctx, func() { cancel(nil) }
 }
 
-// strangers are, in place of a token, all who show none where some do. No token can have the name.
+// strangers is the name under which all callers without a token are counted. No token can have this name.
 const strangers = "no token"
 
-// admitted returns the context of a request with its principal in it, and the name of that. The health service is for
-// everyone.
+// admitted authenticates a request. It returns the request's context with the principal, and the principal's name. The
+// health service is open to everyone.
 func (s *Server) admitted(ctx context.Context, method string) (_ context.Context, who string, err error) {
 	if s.cfg.Book == nil {
 		return auth.With(ctx, auth.Anybody()), "", nil
@@ -103,8 +103,8 @@ func (s *Server) admitted(ctx context.Context, method string) (_ context.Context
 	return auth.With(ctx, p), p.Name, nil
 }
 
-// in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not
-// the principal's exists makes no difference to the error.
+// in returns the limiter of the namespace that a request names; "" means that it names none. For a namespace that the
+// principal may not use, the error does not reveal whether it exists.
 func (s *Server) in(ctx context.Context, role auth.Role, namespace string) (*weir.Limiter, error) {
 	p, own := auth.From(ctx), s.cfg.Limiter.Namespace()
 	if namespace == "" {
@@ -121,7 +121,7 @@ func (s *Server) in(ctx context.Context, role auth.Role, namespace string) (*wei
 	return s.cfg.Limiter.In(namespace), nil
 }
 
-// refused logs that somebody was sent away, but not more than once a second.
+// refused logs an unauthorized request, at most once a second.
 func (s *Server) refused(ctx context.Context, method, why string) {
 	if s.refusals.due() {
 		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a request was refused", slog.String("why", why),
@@ -129,7 +129,7 @@ func (s *Server) refused(ctx context.Context, method, why string) {
 	}
 }
 
-// overloaded returns what a client is told for whom there is no room, and logs it, but not more than once a second.
+// overloaded returns the failure for a request that is refused because of overload, and logs it at most once a second.
 func (s *Server) overloaded(ctx context.Context, method string) *failure {
 	if s.overloads.due() {
 		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "too many requests at once", slog.String("method", method), slog.Int("most", s.cfg.MaxInflight),
@@ -145,7 +145,7 @@ func from(ctx context.Context) string {
 	return ""
 }
 
-// trouble logs an error, but not more than one a second: when the store is away, every request has one.
+// trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Server) trouble(ctx context.Context, what string, err error) {
 	if s.troubles.due() {
 		method, _ := grpc.Method(ctx)
@@ -154,7 +154,7 @@ func (s *Server) trouble(ctx context.Context, what string, err error) {
 	}
 }
 
-// survived logs a panic, and returns what the client is told.
+// survived logs a panic and returns the failure for the client.
 func (s *Server) survived(ctx context.Context, method string, v any) *failure {
 	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a request panicked",
 		slog.String("method", method), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
@@ -166,7 +166,7 @@ func (s *Server) logged(ctx context.Context, method string, began time.Time, err
 		slog.Duration("took", time.Since(began)), slog.Any("error", *err))
 }
 
-// seldom says yes at most once a second.
+// seldom permits something at most once a second.
 type seldom struct{ last atomic.Int64 }
 
 func (s *seldom) due() bool {

@@ -12,21 +12,21 @@ import (
 	"github.com/weirlimits/weir/internal/leaseid"
 )
 
-// resume returns the lease of an id.
+// resume returns the lease with the given id.
 func (s *Server) resume(ctx context.Context, id string) (*weir.Lease, *leaseid.Lease, error) {
 	p := auth.From(ctx)
 	if !p.Has(auth.Acquire) {
 		return nil, nil, errForbidden
 	}
 	l, ok := s.signer.Parse(id)
-	if !ok || !p.May(auth.Acquire, l.Namespace) { // one that was made for others is as good as none
+	if !ok || !p.May(auth.Acquire, l.Namespace) { // treat another principal's lease as unknown
 		return nil, nil, errNoLease
 	}
 	lease, err := s.cfg.Limiter.In(l.Namespace).Resume(ctx, l.Held)
 	return lease, l, err
 }
 
-// Adjust answers with a new id: the one of the request is used up.
+// Adjust answers with a new id, because the id in the request can be used only once.
 func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.AdjustResponse, error) {
 	lease, l, err := s.resume(ctx, in.GetLease())
 	if err != nil {
@@ -45,14 +45,14 @@ func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.
 	return &weirv1.AdjustResponse{Lease: s.idOf(l), Expires: timestamppb.New(l.Held.Expires)}, nil
 }
 
-// Commit writes nothing: a lease that is left alone counts as committed. It lets a client be explicit, and find out
-// that its id is good.
+// Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit, and
+// verify its id.
 func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.CommitResponse, error) {
 	lease, l, err := s.resume(ctx, in.GetLease())
 	if err == nil {
 		err = understood(in)
 	}
-	if err == nil && time.Now().After(l.Held.Expires) { // the store, which is not asked, would say the same
+	if err == nil && time.Now().After(l.Held.Expires) { // the store would say the same, but is not asked
 		err = errGone
 	}
 	if err == nil {
@@ -64,7 +64,7 @@ func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.
 	return &weirv1.CommitResponse{}, nil
 }
 
-// Rollback gives back what the lease holds.
+// Rollback returns the tokens that the lease holds.
 func (s *Server) Rollback(ctx context.Context, in *weirv1.RollbackRequest) (*weirv1.RollbackResponse, error) {
 	lease, _, err := s.resume(ctx, in.GetLease())
 	if err == nil {

@@ -69,7 +69,7 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLeaseAcross settles over one what was acquired over the other.
+// TestLeaseAcross settles over one protocol what was acquired over the other.
 func TestLeaseAcross(t *testing.T) {
 	t.Parallel()
 	bubble(t, testLeaseAcross)

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a server over a limiter in memory, and one of HTTP beside it: gpt-4 has rpm:10/min and tpm:1000/min for
-// everybody.
+// fixture is a server over a limiter in memory, with an HTTP server beside it. gpt-4 has rpm:10/min and tpm:1000/min for
+// every entity.
 type fixture struct {
 	weirv1.LimiterClient
 	conn *grpc.ClientConn
@@ -43,7 +43,7 @@ func setup(t *testing.T, cfg rpc.Config) *fixture {
 	return over(t, memory.New(nil), cfg)
 }
 
-// over makes a fixture over a store.
+// over creates a fixture over a store.
 func over(t *testing.T, st store.Store, cfg rpc.Config) *fixture {
 	t.Helper()
 	lim, err := weir.New(weir.Config{Store: st})
@@ -82,7 +82,7 @@ func over(t *testing.T, st store.Store, cfg rpc.Config) *fixture {
 	return f
 }
 
-// ended waits until Serve has returned, and returns its error. The fixture can be cleaned up after it.
+// ended waits until Serve has returned, and returns its error. The fixture can still be cleaned up afterwards.
 func (f *fixture) ended() error {
 	err := <-f.end
 	close(f.end)
@@ -109,7 +109,7 @@ func (f *fixture) acquire(t *testing.T, rpm, tpm int64) string {
 	return a.GetLease()
 }
 
-// left returns what alice has left of tpm.
+// left returns how much tpm alice has left.
 func (f *fixture) left(t *testing.T) int64 {
 	t.Helper()
 	av, err := f.Available(t.Context(), &weirv1.AvailableRequest{Entity: "alice", Resource: "gpt-4"})
@@ -119,7 +119,7 @@ func (f *fixture) left(t *testing.T) int64 {
 	return av.GetLimits()[1].GetAvailable()
 }
 
-// wants demands a code, and a reason or field of the details if one is given.
+// wants checks an error's code, and its reason or field in the details if one is given.
 func wants(t *testing.T, err error, code codes.Code, detail string) {
 	t.Helper()
 	st := status.Convert(err)
@@ -141,7 +141,7 @@ func wants(t *testing.T, err error, code codes.Code, detail string) {
 	}
 }
 
-// failing is a store that does not answer decisions.
+// failing is a store that fails decisions.
 type failing struct {
 	store.Store
 	err error
@@ -175,7 +175,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// stuck is a store that says when it is asked, and answers once released.
+// stuck is a store that signals each call and answers once it is released.
 type stuck struct {
 	store.Store
 	entered, release chan struct{}

@@ -1,8 +1,8 @@
-// Package rpc serves a limiter over gRPC: the native API, weir.v1.Limiter, and what other services are registered beside
-// it. docs/guide/grpc.md is its manual, api/weir/v1/limiter.proto its contract.
+// Package rpc serves a limiter over gRPC: the native API, weir.v1.Limiter, and any other services that are registered with
+// it. See docs/guide/grpc.md for the manual and api/weir/v1/limiter.proto for the contract.
 //
-// It says what internal/server says over HTTP: the same words, the same rules of who may do what, and the same lease ids,
-// so that either settles what the other has handed out.
+// It is the gRPC counterpart of internal/server: it uses the same terms, the same permissions and the same lease ids, so
+// either server can settle leases that the other has issued.
 package rpc
 
 import (
@@ -34,35 +34,35 @@ import (
 
 // Config configures a [Server]. Only Limiter is required.
 type Config struct {
-	// Limiter decides. The server does not close it.
+	// Limiter makes the decisions. The server does not close it.
 	Limiter *weir.Limiter
-	// Book knows who may do what. Defaults to nil: everybody may do everything.
+	// Book holds the tokens that requests must present. Defaults to nil: every caller may do everything.
 	Book *auth.Book
-	// LeaseKey signs lease ids; at least 16 bytes. Instances that share a store must share it. Defaults to the
-	// store's own key.
+	// LeaseKey signs lease ids. It must have at least 16 bytes, and instances that share a store must use the same key.
+	// Defaults to the store's own key.
 	LeaseKey []byte
-	// LeaseTTL is how long a lease can be adjusted and rolled back; then it counts as committed. At most 24 h.
+	// LeaseTTL is how long a lease can be adjusted or rolled back; after that it counts as committed. At most 24 h.
 	// Defaults to 10 min.
 	LeaseTTL time.Duration
-	// Watch looks at buckets for all who watch them. The server does not close it. Defaults to one of the server's own.
+	// Watch polls buckets for all watchers. The server does not close it. Defaults to a poller of the server's own.
 	Watch *watch.Poller
-	// Services register further services, before the server serves. Requests reach them with a principal in their
-	// context, see [auth.From]; a panic of theirs is caught.
+	// Services register further services before the server starts. Their requests carry a principal in the context, see
+	// [auth.From], and their panics are caught.
 	Services []func(grpc.ServiceRegistrar)
-	// Unary and Stream are called around every request, before anything else is. Default to nothing.
+	// Unary and Stream are the outermost interceptors of every request. Default to none.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Grace is how long requests under way may take after Serve was told to end. Defaults to 15 s.
+	// Grace is how long requests in progress may take after Serve's context has ended. Defaults to 15 s.
 	Grace time.Duration
 	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to 10,000.
 	MaxConnections int
-	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
-	// the streams; more are refused with UNAVAILABLE. Where there is a Book, one token has at most three for each that is
-	// free. Defaults to 4096.
+	// MaxInflight bounds, separately, the requests being processed, the requests waiting for tokens and the streams; more
+	// are refused with UNAVAILABLE. With a Book, one token may use at most three places for each free one. Defaults to
+	// 4096.
 	MaxInflight int
-	// TLS is what connections are encrypted with. Defaults to nil: they are not.
+	// TLS encrypts connections. Defaults to nil: no encryption.
 	TLS *tls.Config
-	// Log is told about trouble and, if it wants to know, about each request, at level Debug. Defaults to nobody.
+	// Log receives problems and, at level Debug, each request. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -95,34 +95,34 @@ func (c Config) validate() error {
 	return nil
 }
 
-// What one request, and one connection, may take up.
+// Bounds on one request and one connection.
 const (
 	maxMessage = 1 << 20 // bytes of a request
 	maxHeaders = 32 << 10
-	maxStreams = 1000 // requests at a time on a connection; more wait at the client's
+	maxStreams = 1000 // concurrent requests on a connection; more wait in the client
 )
 
 // Server answers gRPC requests with a limiter.
 type Server struct {
-	weirv1.UnsafeLimiterServer // all methods are here, or it does not compile
+	weirv1.UnsafeLimiterServer // makes a missing method a compile error
 
 	cfg    Config
 	signer *leaseid.Signer
 	poller *watch.Poller
-	own    *watch.Poller // to be closed
+	own    *watch.Poller // closed by the server; nil if it was given
 	grpc   *grpc.Server
 	health *health.Server
 	debug  bool
 
-	working, waiting, streaming *places.Places // requests
+	working, waiting, streaming *places.Places // places for requests
 
-	troubles, refusals, overloads seldom       // so that their log stays short
+	troubles, refusals, overloads seldom       // limit the rate of log lines
 	lately                        atomic.Int32 // see lateness
 
 	draining chan struct{} // closed when Serve ends
 }
 
-// New returns a server. Without a LeaseKey it asks the store for one, which the store creates once.
+// New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.
 func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -154,7 +154,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// transport are the options of a server, but for what stands in front of its handlers.
+// transport returns the options of a server, except its interceptors.
 func transport() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -165,7 +165,7 @@ func transport() []grpc.ServerOption {
 		grpc.ConnectionTimeout(20 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 10 * time.Minute,
-			Time:              2 * time.Minute, // then ask whether the client is still there
+			Time:              2 * time.Minute, // then check whether the client is still there
 			Timeout:           20 * time.Second,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -174,7 +174,7 @@ func transport() []grpc.ServerOption {
 
 func (s *Server) options() []grpc.ServerOption {
 	opts := transport()
-	// In the order in which they are called.
+	// Interceptors, in the order in which they are called.
 	if s.cfg.Unary != nil {
 		opts = append(opts, grpc.ChainUnaryInterceptor(s.cfg.Unary))
 	}
@@ -188,9 +188,9 @@ func (s *Server) options() []grpc.ServerOption {
 	return opts
 }
 
-// Serve answers requests on a listener until ctx ends. Then it accepts no more, says NOT_SERVING and sends away those
-// who wait or watch, lets the others finish for [Config.Grace], and returns nil, or an error that says that some were cut
-// off. It closes the listener. It is to be called once.
+// Serve answers requests on a listener until ctx ends. It then stops accepting requests, reports NOT_SERVING, ends requests
+// that wait or watch, gives the others [Config.Grace] to finish, and returns nil, or an error if some were cut off. It
+// closes the listener. Call it only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if s.own != nil {
 		defer s.own.Close()

@@ -34,7 +34,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// TestDrain ends a server under load, again and again: what it has decided, it has answered.
+// TestDrain repeatedly stops a server under load: everything that it decided, it must have answered.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -83,7 +83,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainCutsOff who takes longer than the grace.
+// TestDrainCutsOff checks that calls that take longer than the grace period are cut off.
 func TestDrainCutsOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("got %v, %v", r, err)
 		}
 		f.stop()
-		if err := f.ended(); err != nil { // who watches the health holds nothing up
+		if err := f.ended(); err != nil { // health watchers do not hold up the shutdown
 			t.Error(err)
 		}
 	})
@@ -156,7 +156,7 @@ func TestReflection(t *testing.T) {
 	_ = stream.CloseSend()
 }
 
-// panicking is a service that another registers.
+// panicking is a service registered by the embedding program.
 type panicking struct {
 	healthpb.UnimplementedHealthServer
 	principal string
@@ -171,7 +171,7 @@ func (p *panicking) List(ctx context.Context, _ *healthpb.HealthListRequest) (*h
 	return nil, errors.New("not here")
 }
 
-// TestServices of others are guarded as ours are.
+// TestServices checks that services registered by others are protected like weir's own.
 func TestServices(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
@@ -200,7 +200,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestInflight: more at once than there is room for are sent away; who waits takes none of it.
+// TestInflight checks that requests beyond the bound are refused, and that waiting requests do not count.
 func TestInflight(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestInflight(t *testing.T) {
 	})
 }
 
-// TestConnections: beyond the bound they are closed at once, and one that goes makes room.
+// TestConnections checks that connections beyond the bound are closed at once, and that a closed one makes room.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
@@ -261,7 +261,7 @@ func TestConnections(t *testing.T) {
 	}
 	second.Close()
 	first.Close()
-	for { // the server may not have seen that it is closed
+	for { // the server may not have noticed yet that it is closed
 		third, err := check()
 		third.Close()
 		if err == nil {
@@ -274,7 +274,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestAuth: no token, a wrong one, and each right one, in its namespace and in others, that exist or not.
+// TestAuth tries no token, a wrong one, and each right one, in its own namespace and in others that exist or not.
 func TestAuth(t *testing.T) {
 	t.Parallel()
 	spender, entry1, err := auth.NewEntry("spender", []auth.Role{auth.Acquire}, []string{"default"}, time.Time{})
@@ -343,7 +343,7 @@ func TestAuth(t *testing.T) {
 		}
 	}
 
-	// A lease of another namespace is as good as one that was forged.
+	// A lease of another namespace is treated like a forged one.
 	a, err := f.Acquire(as(blue), in(""))
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// TestTLS serves with the configuration that it is given.
+// TestTLS checks that the server uses the given TLS configuration.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	like := httptest.NewTLSServer(nil)

@@ -35,7 +35,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d after 700 of 1000 were spent, %s later", got, time.Since(began))
 		}
 		f.stop()
-		if err := f.ended(); err != nil { // who watches holds nothing up
+		if err := f.ended(); err != nil { // watchers do not hold up the shutdown
 			t.Error(err)
 		}
 		for err == nil {

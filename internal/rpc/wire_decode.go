@@ -9,15 +9,15 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// reader reads requests by hand. What it returns false of goes the long way: what is malformed, and what is rare.
+// reader reads requests by hand. If it returns false, for malformed or rare messages, the registered codec reads them.
 type reader struct {
-	names [16]string // of limits and resources, seen last: most are seen again
+	names [16]string // the last names of limits and resources, most of which recur
 	next  int
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// name returns the text of b, which many requests share.
+// name returns b as a string that many requests share.
 func (r *reader) name(b []byte) (string, bool) {
 	for i := range r.names {
 		if r.names[i] == string(b) {
@@ -34,7 +34,7 @@ func (r *reader) name(b []byte) (string, bool) {
 
 func text(b []byte) (string, bool) { return string(b), utf8.Valid(b) }
 
-// field takes a tag of a number below 16 and the content of a field of bytes, or the value of one that is a number.
+// field reads a field with a number below 16: its tag, and its content if it holds bytes or its value if it is a number.
 func field(b []byte) (tag byte, content []byte, value uint64, rest []byte, ok bool) {
 	if len(b) < 2 || b[0] >= 1<<7 {
 		return 0, nil, 0, nil, false
@@ -55,7 +55,7 @@ func field(b []byte) (tag byte, content []byte, value uint64, rest []byte, ok bo
 	return tag, content, value, b[1+n:], true
 }
 
-// request reads an AcquireRequest without limits and wait.
+// request reads an AcquireRequest without the limits and wait fields.
 func (r *reader) request(b []byte, m *weirv1.AcquireRequest) bool {
 	for len(b) > 0 {
 		tag, content, value, rest, ok := field(b)
@@ -87,7 +87,7 @@ func (r *reader) request(b []byte, m *weirv1.AcquireRequest) bool {
 	return true
 }
 
-// token reads an entry of tokens.
+// token reads an entry of the tokens map.
 func (r *reader) token(b []byte, to map[string]int64) bool {
 	var name string
 	var amount int64
@@ -149,10 +149,10 @@ func (r *reader) batch(b []byte, m *weirv1.AcquireBatchRequest) bool {
 	return true
 }
 
-// tokenMaps are for requests. The limiter keeps none once it has decided.
+// tokenMaps are reused between requests. The limiter does not keep them after the decision.
 var tokenMaps = sync.Pool{New: func() any { return make(map[string]int64, 4) }}
 
-// release takes back the map of a request that was decided.
+// release takes back the map of a decided request.
 func release(in *weirv1.AcquireRequest) {
 	if m := in.GetTokens(); m != nil && len(m) <= 8 {
 		clear(m)

@@ -8,10 +8,10 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// The wire form: a field is a tag, its number and type, and its value; a field that is zero is left out. A message in a
-// field stands behind its length, which is put in once it is known.
+// The wire format: a field is a tag, made of its number and type, and a value. Zero fields are left out. An embedded message
+// follows its length, which is filled in once it is known.
 
-// tag of a field, for numbers below 16.
+// Tags of fields with numbers below 16.
 const (
 	varint = 0
 	length = 2
@@ -38,10 +38,10 @@ func appendText(b []byte, field byte, v string) []byte {
 	return append(protowire.AppendVarint(append(b, field<<3|length), uint64(len(v))), v...)
 }
 
-// open begins a message in a field; its content begins at the length of what is returned.
+// open begins an embedded message, whose content begins at the end of the returned bytes.
 func open(b []byte, field byte) []byte { return append(b, field<<3|length, 0) }
 
-// closed puts in the length of the message whose content begins at from.
+// closed fills in the length of the message whose content begins at from.
 func closed(b []byte, from int) []byte {
 	n := len(b) - from
 	if n < 1<<7 {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/leaseid"
 )
 
-// maxWait bounds how long a request may ask to wait for its tokens.
+// maxWait is the longest time that a request may ask to wait for its tokens.
 const maxWait = time.Minute
 
 // acquireBody is the body of POST /v1/acquire.
@@ -85,7 +85,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitFor waits for the tokens, but not longer than was asked for, nor when the server ends.
+// waitFor waits for the tokens, at most as long as requested and only until the server shuts down.
 func (s *Server) waitFor(r *http.Request, lim *weir.Limiter, a *acquireBody) (*weir.Lease, error) {
 	if err := s.waits(r); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *Server) waitFor(r *http.Request, lim *weir.Limiter, a *acquireBody) (*w
 	}
 }
 
-// admit answers a request that was admitted.
+// admit sends the response to an admitted request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
 	d := lease.Decision()
 	at := d.At
@@ -130,7 +130,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 	b = s.signer.Append(append(b, `{"allowed":true,"lease":"`...), &t)
 	b = appendTime(append(b, `","expires":`...), expires)
 	if d.Degraded {
-		// Why the store did not answer is for the log.
+		// The reason goes to the log, not to the client.
 		s.trouble(r, "admitted without the store", errors.New(d.Reason))
 		h.Set("Weir-Degraded", "store-unavailable")
 		b = append(b, `,"degraded":true,"over":`...)

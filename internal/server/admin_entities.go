@@ -59,7 +59,7 @@ func (s *Server) createEntity(w http.ResponseWriter, r *http.Request) error {
 	if err := q.lim.CreateEntity(r.Context(), e); err != nil {
 		var bad *weir.ConfigError
 		if errors.As(err, &bad) && bad.Field == "entity" {
-			return badField("id", "%s", bad.Reason) // as it is called in the body
+			return badField("id", "%s", bad.Reason) // the field's name in the body
 		}
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Server) showEntity(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, e)
 }
 
-// updateEntity changes what the body names. Metadata is replaced as a whole.
+// updateEntity changes the fields in the body. Metadata is replaced as a whole.
 func (s *Server) updateEntity(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r)
 	if err != nil {

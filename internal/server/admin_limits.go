@@ -29,21 +29,21 @@ func scopeOf(l weir.ScopedLimits) scopeJSON {
 		j.Limits = []weir.Limit{}
 	}
 	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(j) // into memory
+	_ = json.NewEncoder(h).Encode(j) // cannot fail: it writes to memory
 	j.ETag = strconv.FormatUint(h.Sum64(), 16)
 	return j
 }
 
-// quoted is an entity tag as headers have it.
+// quoted returns an entity tag as it is written in headers.
 func quoted(etag string) string { return `"` + etag + `"` }
 
-// madeFrom returns the limits that a request was made from, if it says so with If-Match, or with If-None-Match: * that
-// there are none, and they are those of now; nil if it does not say.
+// madeFrom checks the preconditions of a request: If-Match, that the limits are still the ones it was based on, or
+// If-None-Match: *, that there are none. It returns the current limits, or nil if the request has no precondition.
 func (q query) madeFrom(r *http.Request) (*weir.ScopedLimits, error) {
 	match, none := r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
 	switch {
 	case len(match)+len(none) == 0:
-		return nil, nil //nolint:nilnil // nothing is said
+		return nil, nil //nolint:nilnil // no precondition
 	case len(match) > 0 && len(none) > 0:
 		return nil, badField("If-Match", "and If-None-Match exclude each other")
 	case len(none) > 0 && (len(none) > 1 || none[0] != "*"):
@@ -69,7 +69,7 @@ func (q query) madeFrom(r *http.Request) (*weir.ScopedLimits, error) {
 	return nil, errStale
 }
 
-// stale says that limits are not those that a request was made from.
+// stale turns a conflict into errStale, which says that the limits have changed since the request was made.
 func stale(err error) error {
 	if errors.Is(err, weir.ErrConflict) {
 		return errStale
@@ -77,7 +77,7 @@ func stale(err error) error {
 	return err
 }
 
-// scope reads whose limits a request is about: entity and resource, one of them, or neither: the system's.
+// scope returns the scope that a request is about: an entity, a resource or both; neither means the system.
 func (q query) scope() weir.Scope {
 	return weir.Scope{Entity: q.Get("entity"), Resource: q.Get("resource")}
 }
@@ -100,7 +100,7 @@ func replyScope(w http.ResponseWriter, r *http.Request, q query, scope weir.Scop
 	return reply(w, http.StatusOK, j)
 }
 
-// replySet is replyScope after a change, which may have left nothing that is set.
+// replySet is replyScope after a change, which may have left nothing set.
 func replySet(w http.ResponseWriter, r *http.Request, q query, scope weir.Scope) error {
 	err := replyScope(w, r, q, scope)
 	if errors.Is(err, weir.ErrNotFound) {
@@ -109,7 +109,7 @@ func replySet(w http.ResponseWriter, r *http.Request, q query, scope weir.Scope)
 	return err
 }
 
-// setLimitsOf replaces all limits of a scope, or sets what is answered of it when the store does not answer, or both.
+// setLimitsOf replaces all limits of a scope, sets its answer while the store does not answer, or does both.
 func (s *Server) setLimitsOf(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r, "entity", "resource")
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *Server) setLimitsOf(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 	case was != nil && u != nil:
 		err = badField("on_unavailable", "is changed without regard to the limits: send it without If-Match and If-None-Match")
-	case limits == nil && u != nil: // the limits stay
-	case was == nil || len(limits) == 0: // none are refused
+	case limits == nil && u != nil: // leave the limits as they are
+	case was == nil || len(limits) == 0: // SetLimits refuses an empty list
 		err = q.lim.SetLimits(r.Context(), q.scope(), limits...)
 	default:
 		err = stale(q.lim.ReplaceLimits(r.Context(), *was, limits...))
@@ -195,7 +195,7 @@ func (s *Server) showSystem(w http.ResponseWriter, r *http.Request) error {
 	return replyScope(w, r, q, weir.Scope{})
 }
 
-// setSystem sets the namespace's settings; its limits are set as those of the empty scope.
+// setSystem sets the namespace's settings. The namespace's limits are set through setLimitsOf, with the empty scope.
 func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 		return badField("body", "sets nothing: on_unavailable, deny, allow or local; near_limit, percentages")
 	}
 	if near != nil {
-		if err := near.Validate(); err != nil { // before anything is set
+		if err := near.Validate(); err != nil { // validate before anything is set
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (s *Server) setSystem(w http.ResponseWriter, r *http.Request) error {
 	return replySet(w, r, q, weir.Scope{})
 }
 
-// thresholds reads percentages, or "default".
+// thresholds reads an array of percentages, or "default".
 func (s *scanner) thresholds(field string) (weir.Thresholds, error) {
 	if s.peek() == '"' {
 		if t, err := s.text(field); err != nil || t != "default" {
@@ -249,7 +249,7 @@ func (s *scanner) thresholds(field string) (weir.Thresholds, error) {
 	t := weir.Thresholds{}
 	err := s.list(field, func(int) error {
 		n, err := s.integer(field)
-		t = append(t, int(max(0, min(n, 1000)))) // what is out of range is refused, whatever it is
+		t = append(t, int(max(0, min(n, 1000)))) // values out of range are refused later, whatever they are
 		return err
 	})
 	return t, err

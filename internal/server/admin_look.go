@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/internal/auth"
 )
 
-// eventJSON is a change of the catalog. Before is null of what was created, After of what was deleted.
+// eventJSON is a change of the catalog. Before is null for a creation, After for a deletion.
 type eventJSON struct {
 	ID        string          `json:"id"`
 	At        time.Time       `json:"at"`
@@ -43,12 +43,12 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, pageOf(p.Events, p.Next, func(e weir.AuditEvent) eventJSON { return eventJSON(e) }))
 }
 
-// inRegistry reports whether the changes of a subject are kept beside the namespaces, not in one.
+// inRegistry reports whether a subject's changes are kept in the registry of namespaces, not in a namespace.
 func inRegistry(subject string) bool {
 	return strings.HasPrefix(subject, "namespace:") || strings.HasPrefix(subject, "secret:")
 }
 
-// bucketJSON is the state of an entity on a resource. The id is a string: it has more bits than a JSON number keeps.
+// bucketJSON is the state of an entity on a resource. The id is a string because it has more bits than a JSON number holds.
 type bucketJSON struct {
 	Entity   string            `json:"entity"`
 	Resource string            `json:"resource"`
@@ -73,7 +73,7 @@ func bucketOf(b weir.Bucket) bucketJSON {
 	return j
 }
 
-// listBuckets lists the buckets in use. One that is full need not be there.
+// listBuckets lists the buckets in use. Full buckets may be missing.
 func (s *Server) listBuckets(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource", "after", "max")
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Server) showBucket(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, bucketOf(b))
 }
 
-// resetBucket makes a bucket full, whatever it owes.
+// resetBucket fills a bucket, even if it is in debt.
 func (s *Server) resetBucket(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Server) resetBucket(w http.ResponseWriter, r *http.Request) error {
 	return done(w, q.lim.ResetBucket(r.Context(), pathID(r, "entity"), pathID(r, "resource")))
 }
 
-// health says that the process lives.
+// health reports that the process is alive.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	return reply(w, http.StatusOK, struct {
 		Status  string `json:"status"`
@@ -120,7 +120,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	}{"ok", s.cfg.Version})
 }
 
-// ready says that the store answers and that the server is not about to end.
+// ready reports that the store answers and that the server is not shutting down.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	if s.drained.Load() {
 		return errDraining
@@ -133,8 +133,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	}{"ok"})
 }
 
-// asked is whether the store answered when it was asked last: at most once a second, since anyone may ask and each time
-// is a read of the store.
+// asked caches whether the store answered its last readiness check. The store is checked at most once a second, because
+// anyone may ask for readiness and each check reads the store.
 type asked struct {
 	mu  sync.Mutex
 	at  time.Time
@@ -147,15 +147,15 @@ func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
 	if time.Since(a.at) < time.Second {
 		return a.err
 	}
-	_, a.err = lim.Limits(context.WithoutCancel(ctx), weir.Scope{}) // others wait for the answer, too
+	_, a.err = lim.Limits(context.WithoutCancel(ctx), weir.Scope{}) // other callers wait for the answer too
 	if errors.Is(a.err, weir.ErrNotFound) {
-		a.err = nil // that there are no limits is an answer
+		a.err = nil // a store without limits also answers
 	}
 	a.at = time.Now()
 	return a.err
 }
 
-// whoami says who asks, and what they may do where.
+// whoami tells the caller its principal, roles and namespaces.
 func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r)
 	if err == nil && q.Has("namespace") {

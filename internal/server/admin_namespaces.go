@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// listNamespaces lists the living ones, with deleted=true also those that can be recovered, or with orphaned=true what
-// is left of those that nobody knows by name any more.
+// listNamespaces lists the active namespaces; with deleted=true also those that can be recovered; or with orphaned=true
+// only those that no name refers to any more.
 func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.registry(r, "deleted", "orphaned", "after", "max")
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, pageOf(p.Namespaces, p.Next, same))
 }
 
-// registry is query for requests about the namespaces themselves, which are in none.
+// registry is query for requests about the namespaces themselves, which belong to no namespace.
 func (s *Server) registry(r *http.Request, names ...string) (query, error) {
 	q, err := parameters(r, names...)
 	q.lim = s.cfg.Limiter
@@ -75,7 +75,7 @@ func (s *Server) showNamespace(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, n)
 }
 
-// deleteNamespace hides a namespace; what is in it stays until it is purged.
+// deleteNamespace hides a namespace. Its contents stay until it is purged.
 func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.registry(r); err != nil {
 		return err

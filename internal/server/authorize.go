@@ -12,12 +12,12 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// need is what a route demands of who asks.
+// need is the permission that a route requires.
 type need struct {
-	role       auth.Role // "" is nothing, of anyone
-	known      bool      // without a role: any token that is good
-	everywhere bool      // in all namespaces: what it is about is in none
-	exempt     bool      // from the bounds on how many there may be at once
+	role       auth.Role // "" requires no token
+	known      bool      // with no role: requires any valid token
+	everywhere bool      // requires the role in all namespaces, for things that belong to no namespace
+	exempt     bool      // from the bounds on concurrent requests
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 	scrapes    = need{role: auth.Read, everywhere: true, exempt: true}
 )
 
-// visit is who a request comes from, and what its route demands of them.
+// visit is the principal of a request, and the permission that its route requires.
 type visit struct {
 	*auth.Principal
 	need need
@@ -40,7 +40,7 @@ type visit struct {
 
 type visitKey struct{}
 
-// visitOf returns the visit of a request that came through admitted; else one that may do nothing.
+// visitOf returns the visit of a request that passed admitted, or else a visit without any permission.
 func visitOf(r *http.Request) *visit {
 	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
 		return v
@@ -48,8 +48,8 @@ func visitOf(r *http.Request) *visit {
 	return &visit{}
 }
 
-// admitted lets those pass to a handler who may do there what it is for, in some namespace at least: which one the
-// request is about is found out by who reads it, with [Server.in].
+// admitted passes a request to its handler if the principal has the required role in at least one namespace. The handler
+// then checks the namespace that the request names, with [Server.in].
 func (s *Server) admitted(n need, serve handler) handler {
 	if n == anyone {
 		return serve
@@ -70,8 +70,8 @@ func (s *Server) admitted(n need, serve handler) handler {
 	}
 }
 
-// in returns the limiter of the namespace that a request names, "" if it names none. Whether a namespace that is not
-// the principal's exists makes no difference to the error.
+// in returns the limiter of the namespace that a request names; "" means that it names none. For a namespace that the
+// principal may not use, the error does not reveal whether it exists.
 func (s *Server) in(r *http.Request, namespace string) (*weir.Limiter, error) {
 	v, own := visitOf(r), s.cfg.Limiter.Namespace()
 	if namespace == "" {
@@ -87,7 +87,7 @@ func (s *Server) in(r *http.Request, namespace string) (*weir.Limiter, error) {
 	return s.cfg.Limiter.In(namespace), nil
 }
 
-// mayAll is in for the namespaces that manifests name.
+// mayAll checks, like in, the namespaces that manifests name.
 func (s *Server) mayAll(r *http.Request, ms []*manifest.Manifest) error {
 	v := visitOf(r)
 	for _, m := range ms {
@@ -99,7 +99,7 @@ func (s *Server) mayAll(r *http.Request, ms []*manifest.Manifest) error {
 	return nil
 }
 
-// refused logs that somebody was sent away, but not more than once a second.
+// refused logs an unauthorized request, at most once a second.
 func (s *Server) refused(r *http.Request, why string) {
 	if s.refusals.due() {
 		s.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "a request was refused", slog.String("why", why),
@@ -107,7 +107,7 @@ func (s *Server) refused(r *http.Request, why string) {
 	}
 }
 
-// seldom says yes at most once a second.
+// seldom permits something at most once a second.
 type seldom struct{ last atomic.Int64 }
 
 func (s *seldom) due() bool {

@@ -77,7 +77,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// ask sends "METHOD TARGET" with the token of a name, "" being none.
+// ask sends "METHOD TARGET" with the named token; "" means no token.
 func (g *gate) ask(t *testing.T, name, to, body string) answer {
 	t.Helper()
 	method, target, _ := strings.Cut(to, " ")
@@ -100,7 +100,7 @@ func (g *gate) as(t *testing.T, status int, name, to, body string) answer {
 	return a
 }
 
-// left returns what alice has left of tpm in a namespace.
+// left returns how much tpm alice has left in a namespace.
 func (g *gate) left(t *testing.T, ns string) int64 {
 	t.Helper()
 	av, err := g.lim.In(ns).Available(t.Context(), "alice", "gpt-4")
@@ -110,7 +110,7 @@ func (g *gate) left(t *testing.T, ns string) int64 {
 	return av.Statuses[1].Available
 }
 
-// requestTo makes a request of a route that is about a namespace: it would succeed, or fail for what is in there.
+// requestTo returns a request of a route for a namespace. It would succeed, or fail because of the namespace's content.
 func (g *gate) requestTo(route, ns string) (to, body string) {
 	method, path, _ := strings.Cut(route, " ")
 	name := "x"
@@ -163,7 +163,7 @@ func (g *gate) requestTo(route, ns string) (to, body string) {
 	return method + " " + target, body
 }
 
-// whole is all that a client sees of an answer.
+// whole returns everything that a client sees of an answer.
 func whole(a answer) string {
 	h := a.Header().Clone()
 	h.Del("Date")
@@ -230,7 +230,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestGateOpens is the other side of TestGate: with the role, in one's own namespace, every route is open.
+// TestGateOpens is the reverse of TestGate: with the role, in the token's own namespace, every route is open.
 func TestGateOpens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestGateOpens(t *testing.T) {
 	})
 }
 
-// TestWhoami: a token is told what it may do, and nothing else.
+// TestWhoami checks that a token learns what it may do, and nothing else.
 func TestWhoami(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -273,7 +273,7 @@ func TestWhoami(t *testing.T) {
 	g.as(t, 400, "read", "GET /v1/whoami?namespace=green", "")
 }
 
-// TestCursors takes cursors of green to the same lists of blue: they are worth as much as any other text.
+// TestCursors uses cursors from green in the same lists of blue: they must be as invalid as any other text.
 func TestCursors(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -292,7 +292,7 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// TestRegistry asks for what is kept beside the namespaces, with the role in some of them only.
+// TestRegistry requests data kept outside namespaces, with a role in only some of them.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -319,7 +319,7 @@ func TestOwnNamespace(t *testing.T) {
 		}
 		g.as(t, 403, "acquire", "POST /v1/acquire", `{"entity":"alice","resource":"gpt-4","namespace":"green"}`)
 		g.as(t, 204, "acquire", "POST /v1/leases/"+lease+"/rollback", "")
-		// Who is bound to more than one, or to none, works in the server's unless they say which.
+		// A token for several namespaces, or for all, uses the server's namespace unless the request names one.
 		g.as(t, 422, "two", "POST /v1/acquire", `{"entity":"alice","resource":"gpt-4"}`)
 		g.as(t, 422, "root", "POST /v1/acquire", `{"entity":"alice","resource":"gpt-4"}`)
 	})
@@ -339,8 +339,7 @@ func TestAuditedToken(t *testing.T) {
 	}
 }
 
-// TestRolledBackElsewhere: the text of a revision says which namespace it is of, and whoever rolls back must be at
-// home there.
+// TestRolledBackElsewhere checks that rolling back a revision whose text names another namespace needs a role there.
 func TestRolledBackElsewhere(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -376,7 +375,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestRefusalsLogged: a flood of bad tokens is one line a second, and never has the token.
+// TestRefusalsLogged checks that a flood of bad tokens is logged once a second, without the token.
 func TestRefusalsLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -429,7 +428,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestDocumentedAccess: openapi.json asks for a token where the server does, and says what comes without one.
+// TestDocumentedAccess checks that openapi.json requires a token where the server does, and documents the answers without
+// one.
 func TestDocumentedAccess(t *testing.T) {
 	t.Parallel()
 	doc, g := readDocument(t), newGate(t)
@@ -437,7 +437,7 @@ func TestDocumentedAccess(t *testing.T) {
 		method, path, _ := strings.Cut(route, " ")
 		item, ok := doc.object("paths")[path].(map[string]any)
 		if !ok {
-			continue // TestDocument tells
+			continue // TestDocument reports it
 		}
 		op := item[strings.ToLower(method)].(map[string]any)
 		role, _ := g.srv.Need(route)

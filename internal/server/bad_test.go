@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// TestBadInput sends what is wrong in one way each. Nothing may be spent by any of it.
+// TestBadInput sends requests that are each wrong in one way. None of them may spend anything.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	const acquire, available, entities = "POST /v1/acquire", "GET /v1/available", "POST /v1/entities"
@@ -157,7 +157,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestOddIDs takes ids that are legal and inconvenient through every place in which an id travels.
+// TestOddIDs sends legal but inconvenient ids through every place in which an id travels.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{

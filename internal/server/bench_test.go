@@ -19,12 +19,12 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// connections is how many callers the benchmarks have, each on a connection that it keeps.
+// connections is the number of callers of the benchmarks, each on its own persistent connection.
 const connections = 64
 
-// BenchmarkAcquire measures POST /v1/acquire with two limits in turns with [BenchmarkFloor]'s handler, and reports how
-// much of that one's rate is left. ns/op is of a request and a floor request together. The raw client costs next to
-// nothing, so that nearly all that is measured is the server; net/http's costs about as much as the server does.
+// BenchmarkAcquire measures POST /v1/acquire with two limits, alternating with [BenchmarkFloor]'s handler, and reports
+// which share of that handler's rate is left. ns/op covers a request and a floor request. The raw client costs next to
+// nothing, so nearly all that is measured is the server; net/http's client costs about as much as the server.
 func BenchmarkAcquire(b *testing.B) {
 	addr := startServer(b)
 	raw := dialAll(b, addr)
@@ -114,7 +114,7 @@ func startServer(b *testing.B) string {
 	return start(b, s, s.Handler())
 }
 
-// startFloor serves body at once, by a server with the same timeouts: only the handler differs.
+// startFloor serves body at once, from a server with the same timeouts: only the handler differs.
 func startFloor(b *testing.B, body []byte) string {
 	b.Helper()
 	return start(b, newServer(b), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -203,7 +203,7 @@ func (c *conn) call(b *testing.B) []byte {
 	}
 }
 
-// callers send requests, each on a connection of its own.
+// callers send requests, each on its own connection.
 type callers interface {
 	each() []func(*testing.B) []byte
 }
@@ -215,7 +215,7 @@ func (cs conns) each() (calls []func(*testing.B) []byte) {
 	return calls
 }
 
-// clients are callers through one client of net/http.
+// clients are callers that use one net/http client.
 type clients struct {
 	http.Client
 	url string
@@ -246,7 +246,7 @@ func (cl *clients) each() []func(*testing.B) []byte {
 	}}, connections)
 }
 
-// run sends n requests over all connections and returns how long that took.
+// run sends n requests over all connections and returns how long they took.
 func run(b *testing.B, cs callers, n int) time.Duration {
 	b.Helper()
 	var left atomic.Int64

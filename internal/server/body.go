@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// maxBody is how many bytes a request's body may have.
+// maxBody is the maximum size of a request's body in bytes.
 const maxBody = 1 << 20
 
-// buffers are for a request's body and its answer. One that grew large is left to the collector.
+// buffers hold a request's body and then its response. Large buffers are not reused.
 var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 2048)} }}
 
 type buffer struct{ b []byte }
@@ -28,7 +28,7 @@ func (b *buffer) free() {
 	}
 }
 
-// read reads the body of a request, which must be JSON. The answer may take the buffer once the body is decoded.
+// read reads the body of a request, which must be JSON. Once the body is decoded, the response can reuse the buffer.
 func (b *buffer) read(r *http.Request) ([]byte, error) {
 	if err := checkMedia(r.Header); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (b *buffer) read(r *http.Request) ([]byte, error) {
 	}
 }
 
-// cutOff says why a body could not be read.
+// cutOff returns the error for a body that could not be read.
 func cutOff(err error) error {
 	if errors.Is(err, errOverloaded) {
 		return errOverloaded
@@ -62,8 +62,8 @@ func cutOff(err error) error {
 	return badField("body", "ends early")
 }
 
-// checkMedia insists on JSON. A page in a browser can send other types, or none, to an address of its choice without
-// being asked for permission.
+// checkMedia requires the JSON media type. A web page can send other types, or none, to any address without a CORS
+// preflight.
 func checkMedia(h http.Header) error {
 	t := h.Get("Content-Type")
 	switch t {
@@ -80,7 +80,7 @@ func checkMedia(h http.Header) error {
 	}
 }
 
-// decode reads a request's body as one object with the given members.
+// decode reads a request's body as an object that may have only the given members.
 func decode(r *http.Request, names []string, member func(s *scanner, name string) error) error {
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
@@ -99,7 +99,7 @@ func (s *scanner) tokens(field string) (weir.Tokens, error) {
 	t := make(weir.Tokens, 4)
 	err := s.members(field, func(key []byte) error {
 		if _, twice := t[string(key)]; twice {
-			return badField(within(field, key), "comes twice")
+			return badField(within(field, key), "is a duplicate")
 		}
 		name := string(key)
 		n, err := s.integer(field)
@@ -112,7 +112,7 @@ func (s *scanner) tokens(field string) (weir.Tokens, error) {
 	return t, err
 }
 
-// refield names the field of a scanner's error better than its caller could afford to in advance.
+// refield replaces the field of a scanner's error. Callers use it to avoid building field names unless there is an error.
 func refield(err error, field string) error {
 	if bad, ok := err.(*weir.ConfigError); ok { //nolint:errorlint // from the scanner, never wrapped
 		bad.Field = field
@@ -122,7 +122,7 @@ func refield(err error, field string) error {
 
 var limitFields = []string{"name", "amount", "period", "burst", "enforce"}
 
-// limits reads an array of limits, each an object or the text form.
+// limits reads an array of limits, each as an object or in text form.
 func (s *scanner) limits(field string) ([]weir.Limit, error) {
 	ls := []weir.Limit{}
 	err := s.list(field, func(i int) error {
@@ -151,7 +151,7 @@ func (s *scanner) limits(field string) ([]weir.Limit, error) {
 	return ls, err
 }
 
-// limitObject checks the members' names and types; [weir.Limit] reads them.
+// limitObject checks the names and types of a limit's members. [weir.Limit] then decodes the values.
 func (s *scanner) limitObject(at string) error {
 	given := 0
 	err := s.object(at, limitFields, func(name string) (err error) {
@@ -182,7 +182,7 @@ func (s *scanner) limitObject(at string) error {
 	return err
 }
 
-// unavailable reads what to answer when the store does not.
+// unavailable reads the answer for when the store does not answer.
 func (s *scanner) unavailable(field string) (weir.Unavailable, error) {
 	t, err := s.text(field)
 	switch u := weir.Unavailable(t); {
@@ -191,10 +191,10 @@ func (s *scanner) unavailable(field string) (weir.Unavailable, error) {
 	case u == weir.Deny, u == weir.Allow, u == weir.Local:
 		return u, nil
 	}
-	return "", badField(field, "is none of deny, allow, local")
+	return "", badField(field, "must be deny, allow or local")
 }
 
-// unavailableOrDefault reads that, or "default".
+// unavailableOrDefault is unavailable, but also accepts "default".
 func (s *scanner) unavailableOrDefault(field string) (weir.Unavailable, error) {
 	const unset = `"default"`
 	if s.peek() == '"' && strings.HasPrefix(string(s.data[s.pos:min(len(s.data), s.pos+len(unset))]), unset) {
@@ -226,7 +226,7 @@ func (s *scanner) metadata(field string) (map[string]string, error) {
 	err := s.members(field, func(key []byte) error {
 		name := string(key)
 		if _, twice := m[name]; twice {
-			return badField(within(field, key), "comes twice")
+			return badField(within(field, key), "is a duplicate")
 		}
 		v, err := s.text(field)
 		if err != nil {
@@ -238,7 +238,7 @@ func (s *scanner) metadata(field string) (map[string]string, error) {
 	return m, err
 }
 
-// noBody refuses a body that says something where nothing is read.
+// noBody refuses a non-empty body for requests that take none.
 func noBody(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Some connections beyond all others are for probes: a server that has its hands full is not to be taken for a dead one,
-// and restarted. Anybody can open one, so each is short.
+// A few spare connections beyond the maximum are for probes, so that a busy server is not taken for a dead one and
+// restarted. Anyone can open a spare connection, so each has a short life.
 const (
 	spares   = 32
 	spareFor = 2 * time.Second
 )
 
-// limitedListener closes connections beyond a number of them. They could wait to be accepted; but then so would the
-// probes of who could send the clients elsewhere.
+// limitedListener closes connections beyond a maximum. If they waited to be accepted instead, so would the probes of load
+// balancers that could send the clients elsewhere.
 type limitedListener struct {
 	net.Listener
 	slots, spare chan struct{}
 	full         func()
 }
 
-// Accept waits for a connection that there is room for.
+// Accept waits for a connection for which there is room.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -49,16 +49,16 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 type limitedConn struct {
 	net.Conn
 	free func()
-	end  time.Time // of a spare one
+	end  time.Time // of a spare connection; zero for others
 }
 
-// Close gives the room back.
+// Close closes the connection and makes room for another.
 func (c *limitedConn) Close() error {
 	defer c.free()
 	return c.Conn.Close()
 }
 
-// SetDeadline sets no later one than the end, as do the two below.
+// SetDeadline sets a deadline no later than the connection's end, as do the next two methods.
 func (c *limitedConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.bounded(t)) }
 
 // SetReadDeadline implements [net.Conn].
@@ -89,7 +89,7 @@ func onSpare(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// probesAlone answers nothing but probes on spare connections.
+// probesAlone answers only probes on spare connections.
 func (s *Server) probesAlone(next http.Handler) http.Handler {
 	refuse := s.handle(func(http.ResponseWriter, *http.Request) error { return errCrowded })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

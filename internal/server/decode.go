@@ -11,20 +11,20 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// scanner reads one JSON text more strictly than encoding/json does: a member that is unknown, comes twice or differs
-// in case, a null, a fraction where a whole number belongs and text that is not UTF-8 are errors, and each names the
-// field. What a client misspells must not be taken for something that it left out.
+// scanner reads a JSON text more strictly than encoding/json does. It reports unknown members, duplicate members, members
+// that differ in case, nulls, fractions in place of whole numbers, and invalid UTF-8 as errors that name the field. A
+// misspelt member must not be mistaken for one that the client left out.
 type scanner struct {
 	data    []byte
 	pos     int
-	scratch []byte // of strings with escapes
+	scratch []byte // for strings with escapes
 }
 
 func badField(field, format string, args ...any) error {
 	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// document reads the whole text with read.
+// document calls read and checks that it has read the whole text.
 func (s *scanner) document(read func() error) error {
 	if err := read(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// want returns why the next value is not what it should be.
+// want returns the error for a value that is not of the expected kind.
 func (s *scanner) want(field, what string) error {
 	switch c := s.peek(); {
 	case s.pos >= len(s.data):
@@ -61,7 +61,7 @@ func (s *scanner) want(field, what string) error {
 	}
 }
 
-// members reads an object and calls member before each value, with a key that is good until a string is read.
+// members reads an object and calls member before each value. The key is valid until the next string is read.
 func (s *scanner) members(field string, member func(key []byte) error) error {
 	if s.peek() != '{' {
 		return s.want(field, "an object")
@@ -107,7 +107,7 @@ func (s *scanner) object(field string, names []string, member func(name string) 
 				continue
 			}
 			if seen&(1<<i) != 0 {
-				return badField(within(field, key), "comes twice")
+				return badField(within(field, key), "is a duplicate")
 			}
 			seen |= 1 << i
 			return member(name)
@@ -151,7 +151,7 @@ func (s *scanner) text(field string) (string, error) {
 	return string(b), err
 }
 
-// bytes reads a string that is good until the next one is read.
+// bytes reads a string. The result is valid until the next string is read.
 func (s *scanner) bytes(field string) ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.want(field, "a string")
@@ -178,7 +178,7 @@ func (s *scanner) bytes(field string) ([]byte, error) {
 	return nil, badField(field, "has no closing quote")
 }
 
-// escaped reads on in a string that began at start, from its first backslash.
+// escaped reads the rest of a string that began at start, from its first backslash on.
 func (s *scanner) escaped(field string, start int) ([]byte, error) {
 	out := s.scratch[:0]
 	out = append(out, s.data[start:s.pos]...)
@@ -207,7 +207,7 @@ func (s *scanner) escaped(field string, start int) ([]byte, error) {
 	return nil, badField(field, "has no closing quote")
 }
 
-// escape reads what follows a backslash. Half a surrogate pair is no rune.
+// escape reads the escape after a backslash. It returns false for half a surrogate pair.
 func (s *scanner) escape() (rune, bool) {
 	if s.pos >= len(s.data) {
 		return 0, false
@@ -311,7 +311,7 @@ func (s *scanner) boolean(field string) (bool, error) {
 	return false, s.want(field, "true or false")
 }
 
-// within names a member of a field. The key may be anything, and long.
+// within returns the name of a member of a field. It quotes and shortens arbitrary keys.
 func within(field string, key []byte) string {
 	name := string(key[:min(len(key), 64)])
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` || name == "" {

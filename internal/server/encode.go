@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimits/weir/internal/problemjson"
 )
 
-// What every decision answers with is appended by hand: encoding/json would be a third of the request's cost.
+// Responses to decisions are encoded by hand: encoding/json would take a third of the request's time.
 
-// appendTime appends an instant as a JSON string.
+// appendTime appends a time as a JSON string.
 func appendTime(b []byte, t time.Time) []byte {
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, time.RFC3339Nano)

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// conditional sends a request with one more header field.
+// conditional sends a request with one additional header field.
 func (f *fixture) conditional(t *testing.T, to, body, name, value string) answer {
 	t.Helper()
 	method, target, _ := strings.Cut(to, " ")
@@ -23,7 +23,7 @@ func (f *fixture) conditional(t *testing.T, to, body, name, value string) answer
 	return f.send(t, r)
 }
 
-// TestIfMatch: of two who change what they both have read, the second is told so, and overwrites nothing.
+// TestIfMatch checks that if two clients change what both have read, the second is told so and overwrites nothing.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	doc := readDocument(t)
@@ -55,14 +55,14 @@ func TestIfMatch(t *testing.T) {
 			written := send(200, "PUT", two, "If-Match", read)
 			send(412, "PUT", three, "If-Match", read)
 			send(412, "DELETE", "", "If-Match", read)
-			send(412, "PUT", three, "If-Match", "W/"+written) // a weak tag is no promise
+			send(412, "PUT", three, "If-Match", "W/"+written) // a weak tag never matches
 			send(412, "PUT", three, "If-None-Match", "*")
 			if now := send(200, "GET", "", "", ""); now != written {
 				t.Errorf("the tag is %s, was %s when it was written: somebody was overwritten", now, written)
 			}
 			send(200, "PUT", three, "If-Match", read+`, `+written)
 			send(200, "PUT", three, "If-Match", "*")
-			send(400, "PUT", `{"limits":[]}`, "If-Match", "*") // is not to delete them
+			send(400, "PUT", `{"limits":[]}`, "If-Match", "*") // an empty list does not delete the limits
 			send(400, "PUT", one, "If-None-Match", `"a"`)
 			send(204, "DELETE", "", "If-Match", send(200, "GET", "", "", ""))
 			send(412, "PUT", one, "If-Match", written)
@@ -73,13 +73,13 @@ func TestIfMatch(t *testing.T) {
 			}
 			if scope == "" {
 				f.must(t, 200, "PUT", "/v1/system", `{"on_unavailable":"deny"}`)
-				send(412, "PUT", three, "If-Match", written) // who read no setting is shown it first
+				send(412, "PUT", three, "If-Match", written) // the setting has changed since this tag was read
 			}
 		})
 	}
 }
 
-// TestListsHaveTags: what is edited from a list is held against what the list had.
+// TestListsHaveTags checks that an edit based on a list is compared with what the list showed.
 func TestListsHaveTags(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})
@@ -93,7 +93,7 @@ func TestListsHaveTags(t *testing.T) {
 	}
 }
 
-// TestIfMatchManaged: that a manifest has taken the limits over is a change, too.
+// TestIfMatchManaged checks that a takeover of limits by a manifest counts as a change.
 func TestIfMatchManaged(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})

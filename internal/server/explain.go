@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// explain says what a request would come to, and why. It spends nothing.
+// explain answers how a request would be decided, and why. It spends nothing.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource", "tokens")
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, x)
 }
 
-// parseTokens reads amounts as in rpm=1,tpm=500.
+// parseTokens parses amounts such as rpm=1,tpm=500.
 func parseTokens(text string) (weir.Tokens, error) {
 	tokens := make(weir.Tokens)
 	if text == "" {
@@ -41,7 +41,7 @@ func parseTokens(text string) (weir.Tokens, error) {
 			return nil, badField(within("tokens", []byte(part[:at])), "must be a whole number, 0 or more")
 		}
 		if _, twice := tokens[part[:at]]; twice {
-			return nil, badField(within("tokens", []byte(part[:at])), "comes twice")
+			return nil, badField(within("tokens", []byte(part[:at])), "is a duplicate")
 		}
 		tokens[part[:at]] = n
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/weirlimits/weir/internal/auth"
 )
 
-// HTTPServer is what Serve serves with.
+// HTTPServer returns the server that Serve uses.
 func (s *Server) HTTPServer(ctx context.Context, h http.Handler) *http.Server {
 	return s.httpServer(ctx, h)
 }
 
-// Drain is what Serve does first when it is to end.
+// Drain is the first step of Serve's shutdown.
 func (s *Server) Drain() { s.drain() }
 
-// Routes lists what the server routes, as "GET /path".
+// Routes lists the server's routes as "GET /path".
 func (s *Server) Routes() (list []string) {
 	for _, r := range s.routes() {
 		list = append(list, r.method+" "+r.path)
@@ -25,10 +25,10 @@ func (s *Server) Routes() (list []string) {
 	return list
 }
 
-// AnyRole is what a route demands that is for every token.
+// AnyRole is what Need returns for a route that is open to every token.
 const AnyRole auth.Role = "any"
 
-// Need is what a route, as Routes lists it, demands.
+// Need returns what a route, in the form that Routes lists, requires.
 func (s *Server) Need(of string) (role auth.Role, everywhere bool) {
 	for _, r := range s.routes() {
 		if of == r.method+" "+r.path {
@@ -46,7 +46,7 @@ func ParseAcquire(data []byte) (string, weir.Request, time.Duration, error) {
 	return a.namespace, a.request, a.wait, err
 }
 
-// Kinds lists the URIs of all kinds of problems.
+// Kinds lists the URIs of all problem types.
 func Kinds() (uris []string) {
 	for _, k := range []*kind{
 		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindStale, kindSettled, kindExpired,
@@ -57,14 +57,14 @@ func Kinds() (uris []string) {
 	return uris
 }
 
-// Keep has n bytes of bodies count as under way, and returns how many there are.
+// Keep adds n to the bytes of bodies under way and returns the sum.
 func (s *Server) Keep(n int64) int64 { return s.bodies.Add(n) }
 
-// Declare takes a place of those who work on manifests; false if there is none.
+// Declare takes a place for work on manifests; false if there is none.
 func (s *Server) Declare() bool { return s.declaring.Try("") }
 
-// Spares is how many connections there may be for probes, beyond all others.
+// Spares is the number of extra connections reserved for probes.
 const Spares = spares
 
-// MaxBodies is how many bytes of bodies may be under way.
+// MaxBodies is the maximum number of bytes of bodies under way.
 const MaxBodies = maxBodies

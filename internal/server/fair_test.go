@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// bookOf returns a book with tokens that may do all there is in default, by name.
+// bookOf returns a book with tokens, by name, that have every role in the default namespace.
 func bookOf(t *testing.T, names ...string) (*auth.Book, map[string]string) {
 	t.Helper()
 	path, tokens := filepath.Join(t.TempDir(), "tokens.yaml"), make(map[string]string)
@@ -36,8 +36,8 @@ func bookOf(t *testing.T, names ...string) (*auth.Book, map[string]string) {
 	return book, tokens
 }
 
-// TestOneTokenTakesNotAll: whatever one token asks for at once, another's requests, waits and streams are taken on, and
-// answered.
+// TestOneTokenTakesNotAll checks that however much one token asks for at once, another's requests, waits and streams are
+// accepted and answered.
 func TestOneTokenTakesNotAll(t *testing.T) {
 	t.Parallel()
 	book, tokens := bookOf(t, "hog", "other")

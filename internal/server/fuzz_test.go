@@ -60,7 +60,7 @@ type referenceBody struct {
 	wait          time.Duration
 }
 
-// reference decodes with encoding/json what passes the checks that it does not make.
+// reference decodes with encoding/json, after the checks that encoding/json does not make.
 func reference(data []byte) (b referenceBody, err error) {
 	if !utf8.Valid(data) {
 		return b, errors.New("not UTF-8")
@@ -68,7 +68,7 @@ func reference(data []byte) (b referenceBody, err error) {
 	if !json.Valid(data) {
 		return b, errors.New("not JSON")
 	}
-	// encoding/json turns half a surrogate pair into U+FFFD, which may also stand there as it is.
+	// encoding/json turns half a surrogate pair into U+FFFD, which may also occur literally.
 	var any1, any2 any
 	swapped := bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\uFFFD"), []byte("X")), []byte(`\\`), []byte("YY"))
 	for _, esc := range []string{`\ufffd`, `\uFFFD`} {
@@ -129,7 +129,7 @@ func replaceFold(data []byte, old string) []byte {
 	return data
 }
 
-// strict refuses nulls, fractions, names that come twice or in another case, and limits that lack something.
+// strict refuses nulls, fractions, names that are repeated or in another case, and limits with missing fields.
 func strict(d *json.Decoder, depth int, known []string) error {
 	tok, err := d.Token()
 	if err != nil {

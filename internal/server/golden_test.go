@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.golden")
 
-// TestGolden walks through the API, compares every answer with testdata/NAME.golden and with openapi.json, and leaves
-// no route out.
+// TestGolden walks through the API, compares every answer with testdata/NAME.golden and with openapi.json, and covers
+// every route.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	doc := readDocument(t)
@@ -172,7 +172,7 @@ func newGolden(t *testing.T) *goldenServer {
 	return &goldenServer{f, s.Routes()}
 }
 
-// route finds the route of a request, as "GET /v1/entities/{id}".
+// route returns the route of a request, such as "GET /v1/entities/{id}".
 func (s *goldenServer) route(method, target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	for _, r := range s.routes {
@@ -189,7 +189,7 @@ func (s *goldenServer) route(method, target string) string {
 	return ""
 }
 
-// compare compares an answer with its golden file, but for what is random in it.
+// compare compares an answer with its golden file, ignoring what is random.
 func compare(t *testing.T, name, to, body string, a answer) {
 	t.Helper()
 	var b bytes.Buffer
@@ -235,7 +235,7 @@ func compare(t *testing.T, name, to, body string, a answer) {
 	}
 }
 
-// masked replaces what is random: leases, cursors, jittered times, and the ids of events, buckets and namespaces.
+// masked replaces random values: leases, cursors, jittered times, and the ids of events, buckets and namespaces.
 func masked(v any, key string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -258,7 +258,7 @@ func masked(v any, key string) any {
 	return v
 }
 
-// TestHead asks for headers alone.
+// TestHead requests headers only.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// A probe with HEAD is answered at once, and holds no stream open.
+// A HEAD probe is answered at once and holds no stream open.
 func TestStreamsHead(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/v1/overview", "/v1/usage/stream?by=namespace", "/v1/watch?entity=alice&resource=gpt-4"} {
@@ -29,7 +29,7 @@ func TestStreamsHead(t *testing.T) {
 	}
 }
 
-// Who is sent away for want of a role is named in the log.
+// A principal that is refused for lack of a role is named in the log.
 func TestRefusedIsNamed(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -39,7 +39,7 @@ func TestRefusedIsNamed(t *testing.T) {
 	}
 }
 
-// NUL, which stands for the id / inside, does not outside.
+// NUL stands for the id / internally, but not in requests.
 func TestNULIsNoSlash(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -50,7 +50,7 @@ func TestNULIsNoSlash(t *testing.T) {
 	g.as(t, 200, "read", "GET /v1/entities/%2F", "")
 }
 
-// Bodies under way are bounded in all; small ones always pass.
+// The total size of bodies under way is bounded; small bodies always pass.
 func TestBodiesUnderWay(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -72,7 +72,7 @@ func TestBodiesUnderWay(t *testing.T) {
 	g.as(t, 200, "acquire", "POST /v1/acquire", large)
 }
 
-// Whoever speaks something else than HTTP does not fill the log.
+// Clients that speak something other than HTTP do not fill the log.
 func TestStrangersAreLoggedSeldom(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -91,7 +91,7 @@ func TestStrangersAreLoggedSeldom(t *testing.T) {
 	}
 }
 
-// Manifests are worked on a few at a time, whatever became of those before.
+// Only a few manifests are processed at a time, and every request gives its place back, whatever its outcome.
 func TestManifestsAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

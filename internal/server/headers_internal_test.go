@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestUnforeseen fails in a way, and panics, that nobody thought of: the client learns nothing, the log does.
+// TestUnforeseen covers unexpected errors and panics: the client learns nothing about them, and the log does.
 func TestUnforeseen(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]handler{

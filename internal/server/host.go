@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// OnlyHosts answers requests that name one of the hosts, with any port, and refuses others with a plain 421. A page
-// whose host name leads to this machine, by what its own name server says, names that host: the browser takes it for
-// the page's own, and so lets the page read the answers.
+// OnlyHosts answers requests whose Host is one of the hosts, with any port, and refuses others with a plain 421. This
+// stops DNS rebinding: if the host name of a malicious page resolves to this machine, the browser treats this server as
+// the page's own origin and lets the page read the responses. Such requests carry the page's host name.
 func OnlyHosts(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !named(hosts, r.Host) {
@@ -31,7 +31,7 @@ func named(hosts []string, header string) bool {
 	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
-// atHome refuses requests that name another host than the allowed ones. Probes come by address, and learn nothing.
+// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal nothing.
 func (s *Server) atHome(next http.Handler) http.Handler {
 	if len(s.cfg.AllowedHosts) == 0 {
 		return next

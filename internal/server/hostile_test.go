@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// TestHostileManifest: whatever text is sent, it takes no more memory than a large honest one.
+// TestHostileManifest checks that no text takes more memory than a large honest one.
 //
 //nolint:paralleltest // what the whole process allocates is measured
 func TestHostileManifest(t *testing.T) {
@@ -30,7 +30,7 @@ func TestHostileManifest(t *testing.T) {
 			t.Errorf("%d MiB were allocated for what is refused: %q", mib, piece)
 		}
 	}
-	most := "[" + strings.Repeat("a,", 245_000) // the costliest of those above
+	most := "[" + strings.Repeat("a,", 245_000) // the most expensive of those above
 	if mib := allocated(most, 400); mib > 600 {
 		t.Errorf("%d MiB were allocated for %d KiB of a manifest", mib, len(most)>>10)
 	}

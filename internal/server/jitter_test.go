@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// Who is refused is never told to come back too early, and not all at the same time.
+// A refused client is never told to come back too early, and not all clients are told the same time.
 func TestRetryAfterIsSpread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/internal/leaseid"
 )
 
-// resume returns the lease of the id in the path.
+// resume returns the lease whose id is in the path.
 func (s *Server) resume(r *http.Request) (*weir.Lease, *leaseid.Lease, error) {
 	t, ok := s.signer.Parse(r.PathValue("id"))
 	v := visitOf(r)
 	switch {
-	case !ok, !v.May(v.need.role, t.Namespace): // one that was made for others is as good as none
+	case !ok, !v.May(v.need.role, t.Namespace): // treat another principal's lease as unknown
 		return nil, nil, errNoLease
 	case r.URL.RawQuery != "":
 		return nil, nil, badField("query", "must be empty: the lease knows its namespace")
@@ -22,7 +22,7 @@ func (s *Server) resume(r *http.Request) (*weir.Lease, *leaseid.Lease, error) {
 	return lease, t, err
 }
 
-// adjust answers with a new id: the one in the path is used up.
+// adjust answers with a new id, because the id in the path can be used only once.
 func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
 	lease, t, err := s.resume(r)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// commit writes nothing: a lease that is left alone counts as committed. It lets a client be explicit, and find out
-// that its id is good.
+// commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit, and
+// verify its id.
 func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	lease, t, err := s.resume(r)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}
-	if time.Now().After(t.Held.Expires) { // the store, which is not asked, would say the same
+	if time.Now().After(t.Held.Expires) { // the store would say the same, but is not asked
 		return errGone
 	}
 	if err := lease.Commit(r.Context()); err != nil {

@@ -48,7 +48,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestLeaseLeftOut: a lease remembers what a limit in shadow has left out, in its id.
+// TestLeaseLeftOut checks that a lease remembers, in its id, what a limit in shadow has left out.
 func TestLeaseLeftOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestTwoInstances settles one lease through two servers at once, again and again.
+// TestTwoInstances repeatedly settles one lease through two servers at once.
 func TestTwoInstances(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestTwoInstances(t *testing.T) {
 	})
 }
 
-// TestForged changes every character of a lease id, signs with another key, and takes a lease to where its namespace
-// is not.
+// TestForged changes every character of a lease id, signs with another key, and uses a lease where its namespace does not
+// exist.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})

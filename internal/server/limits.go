@@ -9,29 +9,29 @@ import (
 	"github.com/weirlimits/weir/internal/places"
 )
 
-// The defaults of what a server takes on at once.
+// The default bounds on a server's concurrent load.
 const (
 	DefaultConnections = 10_000
 	DefaultInflight    = 4096
 )
 
-// maxQueued is how long a request waits for its turn. A burst is over by then; of a server that cannot keep up, a
-// client had better hear at once.
+// maxQueued is how long a request waits for its turn. By then a burst is over; if the server cannot keep up, the client
+// should be told at once.
 const maxQueued = 100 * time.Millisecond
 
-// maxManifests is how many requests with manifests are worked on at once: one can take a processor for seconds.
+// maxManifests bounds the concurrent requests with manifests: each can keep a processor busy for seconds.
 const maxManifests = 4
 
-// What is kept of bodies that have not come to their end is bounded: each is small, but who sends slowly can have one
-// under way on every connection.
+// Unfinished bodies may take up only a bounded amount of memory. Each is small, but a client that sends slowly can have one
+// in progress on every connection.
 const (
-	smallBody = 64 << 10  // is not counted
-	maxBodies = 256 << 20 // bytes of the others
+	smallBody = 64 << 10  // bytes; smaller bodies are not counted
+	maxBodies = 256 << 20 // bytes of all other bodies together
 )
 
-// turn is a request's place. It has none before its body has come: who sends slowly keeps nobody out.
+// turn is a request's place. A request takes it only once its body has arrived, so that slow senders do not block others.
 type turn struct {
-	who        string // whose token came with the request
+	who        string // the principal of the request's token
 	held, also *places.Places
 }
 
@@ -57,7 +57,7 @@ func (t *turn) end() {
 	}
 }
 
-// move gives the place back and takes another: a request that waits, or a stream that stays open, is no work.
+// move exchanges the place for one elsewhere, because waiting requests and open streams do not count as work.
 func (t *turn) move(to *places.Places) error {
 	if t.held == to {
 		return nil
@@ -70,7 +70,7 @@ func (t *turn) move(to *places.Places) error {
 	return nil
 }
 
-// bounded gives a request its turn, or refuses it.
+// bounded gives a request its turn or refuses it.
 func (s *Server) bounded(v *visit, w http.ResponseWriter, r *http.Request, serve handler) error {
 	defer v.turn.end()
 	v.turn.who = v.Name
@@ -89,13 +89,13 @@ func (s *Server) bounded(v *visit, w http.ResponseWriter, r *http.Request, serve
 	return serve(w, r)
 }
 
-// waits says that a request is about to wait for tokens.
+// waits moves a request to those that wait for tokens.
 func (s *Server) waits(r *http.Request) error { return visitOf(r).turn.move(s.waiting) }
 
-// streams says that a request is about to become a stream of events. It must not have been answered yet.
+// streams moves a request to the event streams. Call it before the response is started.
 func (s *Server) streams(r *http.Request) error { return visitOf(r).turn.move(s.streaming) }
 
-// declares says that a request is about to work on manifests.
+// declares adds a request to those that work on manifests. It keeps the place that it has.
 func (s *Server) declares(r *http.Request) error {
 	t := &visitOf(r).turn
 	if !s.declaring.Take(r.Context(), t.who, maxQueued) {
@@ -105,14 +105,14 @@ func (s *Server) declares(r *http.Request) error {
 	return nil
 }
 
-// incoming is a body at whose end the request takes its turn.
+// incoming is a body. When it has been read to its end, the request takes its turn.
 type incoming struct {
 	io.ReadCloser
-	ctx  context.Context //nolint:containedctx // the request's, as the body is
+	ctx  context.Context //nolint:containedctx // of the request, like the body
 	s    *Server
 	turn *turn
 
-	size, counted int64 // counted are those of size that are in the server's sum
+	size, counted int64 // counted is the part of size that is in the server's total
 }
 
 func (b *incoming) Read(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// forget takes the body out of the server's sum.
+// forget removes the body from the server's total.
 func (b *incoming) forget() {
 	if b.counted > 0 {
 		b.s.bodies.Add(-b.counted)

@@ -38,7 +38,7 @@ func (s stuck) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	}
 }
 
-// start sends a request and returns where its answer will be.
+// start sends a request and returns a channel for its answer.
 func (f *fixture) start(t *testing.T, method, target string, body io.Reader) <-chan *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, body)
@@ -56,7 +56,8 @@ func overloaded(w *httptest.ResponseRecorder) bool {
 	return w.Code == 503 && w.Header().Get("Retry-After") != "" && strings.Contains(w.Body.String(), "#overloaded")
 }
 
-// TestShed: two requests are worked on, two wait a moment for their turn, the rest is refused at once; probes are not.
+// TestShed checks that two requests are processed, two wait briefly for their turn, and the rest are refused at once,
+// except for probes.
 func TestShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestShed(t *testing.T) {
 		}
 		f.must(t, 200, "GET", "/healthz", "")
 		f.must(t, 200, "GET", "/readyz", "")
-		f.must(t, 404, "GET", "/metrics", "") // it keeps none, and says so
+		f.must(t, 404, "GET", "/metrics", "") // it keeps no metrics, and says so
 		for _, c := range queued {
 			if w := <-c; !overloaded(w) {
 				t.Errorf("in the queue: got %d %s", w.Code, w.Body)
@@ -88,7 +89,7 @@ func TestShed(t *testing.T) {
 		if took := time.Since(began); took != 100*time.Millisecond {
 			t.Errorf("those in the queue were answered after %s", took)
 		}
-		next := post() // takes the place of one that ends in time
+		next := post() // takes the place of a request that ends in time
 		synctest.Wait()
 		close(st.release)
 		for _, c := range append(working, next) {
@@ -105,7 +106,7 @@ func TestShed(t *testing.T) {
 	})
 }
 
-// TestOwnBounds: who waits for tokens, and a stream, keep no other request out, but are bounded themselves.
+// TestOwnBounds checks that waits for tokens and streams keep no other request out, but are bounded themselves.
 func TestOwnBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestOwnBounds(t *testing.T) {
 	})
 }
 
-// TestSlowBody: who sends a body slowly takes no turn before it is there; who is refused then spends nothing.
+// TestSlowBody checks that a slow body does not take a turn before it is complete, and that a refusal then spends nothing.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +161,7 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// pipes is a listener of connections in memory, which end in time as others do.
+// pipes is a listener for in-memory connections, whose deadlines work like those of others.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -208,7 +209,7 @@ func serving(t *testing.T, f *fixture, cfg server.Config) *pipes {
 	return p
 }
 
-// TestSlowClients: who trickles a header or a body, or does not read the answer, is cut off.
+// TestSlowClients checks that clients that trickle a header or a body, or do not read the answer, are cut off.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -251,7 +252,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestConnections: on a connection too many only probes are answered, and not for long; when one ends there is room again.
+// TestConnections checks that connections beyond the bound only get answers to probes, and not for long, and that a closed
+// connection makes room.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +306,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestStopUnderLoad ends a server that clients hammer: what they were told was spent is spent, what was rolled back is
-// back, and nothing else happened.
+// TestStopUnderLoad stops a server under load: tokens reported as spent are spent, tokens rolled back are back, and
+// nothing else happened.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
@@ -377,7 +379,7 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 }
 
-// call posts a body and returns the lease of the answer.
+// call posts a body and returns the lease in the answer.
 func call(t *testing.T, h *http.Client, target, body string) (lease string, status int, err error) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
 	if err != nil {
@@ -399,10 +401,10 @@ func call(t *testing.T, h *http.Client, target, body string) (lease string, stat
 	return lease, resp.StatusCode, nil
 }
 
-// TestTLS: connections are secured, bounded all the same, and speak HTTP/1.1 also with who can do more.
+// TestTLS checks that connections are encrypted, bounded as well, and use HTTP/1.1 even with clients that support more.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	lent := httptest.NewTLSServer(http.NotFoundHandler()) // its certificate, and a client that trusts it
+	lent := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate, and for a client that trusts it
 	secure, h := lent.TLS.Clone(), lent.Client()
 	lent.Close()
 	h.Transport.(*http.Transport).ForceAttemptHTTP2 = true

@@ -12,18 +12,18 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// What the manifests of a request may have: bytes, and pieces as [manifest.Pieces] counts them. Decoding takes up to a
-// kilobyte for each piece, and the shortest have a byte.
+// Bounds on the manifests of a request: bytes, and pieces as counted by [manifest.Pieces]. Decoding takes up to a kilobyte
+// for each piece, and a piece can be as short as a byte.
 const (
 	maxManifest = 4 << 20
 	maxPieces   = 500_000
 )
 
-// applyRate bounds how many records a request writes a second.
+// applyRate is the maximum number of records that a request writes per second.
 const applyRate = 2000
 
-// manifests reads the body of a request: manifests in YAML or JSON. Their variables have the values that they say
-// themselves: the environment of the server is none of the client's business.
+// manifests reads the body of a request: manifests in YAML or JSON. Variables get only the values that the manifests
+// declare, because the server's environment must not be visible to clients.
 func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 	switch base, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" || base == "text/yaml"):
@@ -42,7 +42,8 @@ func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 	return s.decodeManifests(r, manifest.Source{Name: "body", Text: text})
 }
 
-// decodeManifests decodes manifests that are the client's business, and works on them from then on.
+// decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request counts
+// as one that works on manifests.
 func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
 	if err := s.declares(r); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manif
 	s.decoding.Lock()
 	defer s.decoding.Unlock()
 	if err := r.Context().Err(); err != nil {
-		return nil, err // while others were decoded
+		return nil, err // the client left, or ran out of time, while others were decoded
 	}
 	ms, err := manifest.Decode([]manifest.Source{src}, manifest.Options{})
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manif
 	return ms, s.mayAll(r, ms)
 }
 
-// manifestError tells the client of the mistakes of a manifest, and of what is in its way.
+// manifestError converts an error in a manifest, or a conflict with the live records, for the client.
 func manifestError(err error) error {
 	var bad manifest.Errors
 	var problems manifest.ProblemsError
@@ -73,7 +74,7 @@ func manifestError(err error) error {
 	return err
 }
 
-// declared is query for requests whose namespace is the one that a manifest names.
+// declared is query for requests whose manifests name the namespace.
 func (s *Server) declared(r *http.Request, names ...string) (query, error) {
 	q, err := parameters(r, names...)
 	if err == nil && q.Has("namespace") {
@@ -103,7 +104,7 @@ func (s *Server) validateManifests(w http.ResponseWriter, r *http.Request) error
 	return reply(w, http.StatusOK, map[string]any{"manifests": all})
 }
 
-// plans compares the manifests of a request with what is live.
+// plans returns the plans for the manifests of a request, compared with the live records.
 func (s *Server) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
 	exact, err := q.flag("exact")
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Server) planManifests(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, map[string]any{"plans": plans})
 }
 
-// diffManifests says which live records are not as they are declared, and why.
+// diffManifests lists the live records that differ from the manifests, and why.
 func (s *Server) diffManifests(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.declared(r, "exact")
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
 	return s.apply(ctx, w, q, plans, "")
 }
 
-// apply applies plans with what the parameters allow: nobody can be asked.
+// apply applies plans as far as the parameters allow. There is no one to ask for confirmation.
 func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string) error {
 	adopt, err := q.flag("adopt")
 	if err != nil {
@@ -188,7 +189,7 @@ func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plan
 	return reply(w, http.StatusOK, map[string]any{"results": results})
 }
 
-// exportManifest returns what is live as a manifest, as text in JSON.
+// exportManifest returns the live records as a manifest, as a JSON string.
 func (s *Server) exportManifest(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "manifest")
 	if err != nil {
@@ -229,7 +230,7 @@ func revisions(w http.ResponseWriter, r *http.Request, q query, name string) err
 	return reply(w, http.StatusOK, pageOf(p.Revisions, p.Next, same))
 }
 
-// revision reads a number from 1.
+// revision parses a revision number, which starts at 1.
 func revision(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Metrics is what a server tells of itself; internal/metrics has them.
+// Metrics collects and serves a server's metrics. internal/metrics implements it.
 type Metrics interface {
 	// Requests counts the requests that next answers.
 	Requests(next http.Handler) http.Handler
-	// Shed counts a request that was turned away because there were too many.
+	// Shed counts a request that was refused because of overload.
 	Shed()
 	// Handler answers scrapes.
 	Handler() http.Handler
-	// OverviewJSON is what was decided lately in a namespace; "*": in all.
+	// OverviewJSON returns recent decisions in a namespace; "*" means all namespaces.
 	OverviewJSON(namespace string) []byte
-	// Follow calls send with that at once and every second, until ctx ends or send fails. It returns false, without a
-	// call, when too many follow.
+	// Follow calls send with the overview at once and then every second, until ctx ends or send fails. If there are too
+	// many followers, it returns false without calling send.
 	Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool
 }
 
-// allNamespaces is the namespace of an overview of all.
+// allNamespaces stands for all namespaces in an overview.
 const allNamespaces = "*"
 
 // slowWrite is how long a client may take to receive an event.
@@ -38,7 +38,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// overview tells what was decided lately, once or as server-sent events.
+// overview sends the recent decisions, once or as server-sent events.
 func (s *Server) overview(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r, "max")
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Server) streamOverview(w http.ResponseWriter, r *http.Request, namespac
 			h["Content-Type"], h["Cache-Control"] = []string{"text/event-stream"}, noStore
 			w.WriteHeader(http.StatusOK)
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(slowWrite)) // not every writer has one
+		_ = out.SetWriteDeadline(time.Now().Add(slowWrite)) // not every writer supports deadlines
 		if _, err := w.Write(append(append([]byte("event: overview\ndata: "), overview...), "\n\n"...)); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// fakeMetrics has as overview the namespace it is of, and room for those who follow or none.
+// fakeMetrics returns the requested namespace as its overview, and accepts followers unless it is full.
 type fakeMetrics struct {
 	full     bool
 	patterns []string
@@ -110,7 +110,8 @@ func TestOverview(t *testing.T) {
 	})
 }
 
-// TestOverviewAccess: a principal sees its namespaces, and all together only who may read everywhere.
+// TestOverviewAccess checks that a principal sees its own namespaces, and that only one that may read everywhere sees all
+// together.
 func TestOverviewAccess(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -118,7 +119,7 @@ func TestOverviewAccess(t *testing.T) {
 		name, target string
 		want         int
 	}{
-		{"read", "/v1/overview", 404}, // its own; that this server has none is told to who may ask
+		{"read", "/v1/overview", 404}, // its own namespace: it may know that this server has no overview
 		{"read", "/v1/overview?namespace=blue", 404},
 		{"read", "/v1/overview?namespace=green", 403},
 		{"read", "/v1/overview?namespace=*", 403},
@@ -136,7 +137,7 @@ func TestOverviewAccess(t *testing.T) {
 	}
 }
 
-// TestMetrics: who counts requests learns how they were routed, also where an id is a slash.
+// TestMetrics checks that metrics learn the route of each request, even if an id is a slash.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := &fakeMetrics{}

@@ -41,8 +41,8 @@ func newLimiter(t *testing.T) *weir.Limiter {
 	return lim
 }
 
-// TestDocument asserts that the document has the routes of the server and no others, with their parameters, and that
-// every reference in it leads somewhere.
+// TestDocument asserts that the document has exactly the routes of the server, with their parameters, and that every
+// reference in it resolves.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
@@ -108,7 +108,7 @@ func TestGuide(t *testing.T) {
 
 func (d document) object(key string) map[string]any { return d[key].(map[string]any) }
 
-// at follows a reference.
+// at resolves a reference.
 func (d document) at(ref string) map[string]any {
 	var at any = map[string]any(d)
 	for key := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
@@ -119,7 +119,7 @@ func (d document) at(ref string) map[string]any {
 	return m
 }
 
-// deref merges what a reference leads to with what stands beside it.
+// deref merges the target of a reference with the fields beside it.
 func (d document) deref(m map[string]any) map[string]any {
 	ref, ok := m["$ref"].(string)
 	if !ok {
@@ -151,7 +151,7 @@ func (d document) walk(v any, visit func(map[string]any)) {
 	}
 }
 
-// check reports how an answer differs from what is documented of its route.
+// check reports how an answer differs from its route's documentation.
 func (d document) check(route string, a answer) []string {
 	method, path, _ := strings.Cut(route, " ")
 	op := d.object("paths")[path].(map[string]any)[strings.ToLower(method)].(map[string]any)
@@ -183,7 +183,7 @@ func (d document) check(route string, a answer) []string {
 	return d.validate(media["schema"].(map[string]any), a.JSON, "body")
 }
 
-// validate reports how a value breaks a schema, as far as openapi.json uses JSON Schema.
+// validate reports how a value violates a schema, for the parts of JSON Schema that openapi.json uses.
 func (d document) validate(schema map[string]any, v any, at string) (bad []string) {
 	schema = d.deref(schema)
 	if want, ok := schema["const"]; ok && want != v {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/ratelimitheaders"
 )
 
-// kind is a kind of problem: what a client may branch on. Kinds are documented in docs/guide/http.md.
+// kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
 type kind = problemjson.Kind
 
 func kindOf(status int, name, title string) *kind {
@@ -29,8 +29,8 @@ var (
 	kindForeign     = kindOf(http.StatusForbidden, "cross-origin", "The request comes from another site's page")
 	kindNotFound    = kindOf(http.StatusNotFound, "not-found", "Not found")
 	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
-	kindExists      = kindOf(http.StatusConflict, "exists", "It exists already")
-	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed meanwhile")
+	kindExists      = kindOf(http.StatusConflict, "exists", "It already exists")
+	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed in the meantime")
 	kindStale       = kindOf(http.StatusPreconditionFailed, "stale", "It is not as it was read")
 	kindSettled     = kindOf(http.StatusConflict, "settled", "The lease id is used up")
 	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
@@ -44,7 +44,7 @@ var (
 	kindUnavailable = problemjson.Unavailable
 )
 
-// httpError is a mistake that only HTTP can make.
+// httpError is an error that occurs only over HTTP.
 type httpError struct {
 	kind          *kind
 	detail, field string
@@ -57,18 +57,18 @@ func (e *httpError) Error() string { return e.detail }
 var (
 	errTooLarge = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
 	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
-	// These two say the same whatever there is: else they would say what there is.
+	// The text of these two is always the same, so that it does not reveal what exists.
 	errUnauthenticated = &httpError{kind: kindNoToken, detail: "send Authorization: Bearer and a token that has not expired or been revoked"}
 	errForbidden       = &httpError{kind: kindForbidden, detail: "the token has not the role or not the namespace that this takes"}
 
 	errHost    = &httpError{kind: kindHost, detail: "the host that the request names is not one of those that this server answers to; weir serve --allowed-host adds one"}
 	errForeign = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
-	// errNoLease is all that is said about an id that was not made here, whatever is wrong with it.
+	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
 	errNoLease   = &httpError{kind: kindNotFound, detail: "no such lease"}
 	errGone      = &httpError{kind: kindExpired, detail: "an expired lease counts as committed: its tokens are spent"}
 	errDraining  = &httpError{kind: kindUnavailable, detail: "the server is shutting down"}
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
-	// errOverloaded was refused before anything was done for it.
+	// errOverloaded refuses a request before any work is done for it.
 	errOverloaded = &httpError{kind: kindOverloaded, detail: "too many requests are under way; nothing was done: try again, or another instance"}
 
 	errCrowded = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
@@ -79,16 +79,16 @@ var (
 	errTooLong = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
 )
 
-// problem is an error as the client gets it.
+// problem is an error as sent to the client.
 type problem struct {
 	kind          *kind
 	detail, field string
-	retryAfter    time.Duration // with a jitter
+	retryAfter    time.Duration // jitter is added
 	over          *weir.ExceededError
 	errors        manifest.Errors
 }
 
-// problemOf says what a client may know of an error. known is false of an error that was not foreseen.
+// problemOf returns what a client may know about an error. known is false for an unexpected error.
 func problemOf(err error) (p problem, known bool) {
 	var (
 		local  *httpError
@@ -135,7 +135,7 @@ func problemOf(err error) (p problem, known bool) {
 	return p, true
 }
 
-// fail answers with an error. What is not the client's business is logged instead.
+// fail answers with an error. Details that the client must not see go only to the log.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, known := problemOf(err)
 	switch {
@@ -178,12 +178,12 @@ func (p *problem) append(b []byte) []byte {
 		out.Degraded, out.Over = p.over.Degraded, p.over.Over
 	}
 	if len(p.errors) > 0 {
-		out.Errors, _ = json.Marshal(p.errors) // text and numbers: always
+		out.Errors, _ = json.Marshal(p.errors) // text and numbers always encode
 	}
 	return out.Append(b)
 }
 
-// trouble logs an error, but not more than one a second: when the store is away, every request has one.
+// trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Server) trouble(r *http.Request, what string, err error) {
 	if !s.troubles.due() {
 		return

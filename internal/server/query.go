@@ -13,14 +13,14 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// query is what an admin request asks for: its parameters, and the view of its namespace.
+// query holds the parameters of an admin request and the limiter of its namespace.
 type query struct {
 	url.Values
 	lim *weir.Limiter
 	max int
 }
 
-// query reads the parameters of a URL, and enters the namespace that they name.
+// query reads the parameters of a URL and selects the namespace that they name.
 func (s *Server) query(r *http.Request, names ...string) (query, error) {
 	q, err := parameters(r, names...)
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *Server) query(r *http.Request, names ...string) (query, error) {
 	return q, err
 }
 
-// parameters reads the parameters of a URL, which must be among names, max and namespace, each at most once: a misspelt
-// one must not widen what a request is about.
+// parameters reads the parameters of a URL. Only names, max and namespace are allowed, each at most once, so that a
+// misspelt parameter cannot widen the scope of a request.
 func parameters(r *http.Request, names ...string) (query, error) {
 	var q query
 	var err error
@@ -43,7 +43,7 @@ func parameters(r *http.Request, names ...string) (query, error) {
 		case name != "namespace" && !slices.Contains(names, name):
 			return q, badField(within("body", []byte(name)), "is unknown; known are %s", strings.Join(append(names, "namespace"), ", "))
 		case len(values) > 1:
-			return q, badField(name, "comes twice")
+			return q, badField(name, "is a duplicate")
 		case values[0] == "":
 			return q, badField(name, "must not be empty: leave it out")
 		}
@@ -56,7 +56,7 @@ func parameters(r *http.Request, names ...string) (query, error) {
 	return q, nil
 }
 
-// flag reads a parameter that is true or false.
+// flag reads a Boolean parameter.
 func (q query) flag(name string) (bool, error) {
 	switch q.Get(name) {
 	case "", "false":
@@ -67,7 +67,7 @@ func (q query) flag(name string) (bool, error) {
 	return false, badField(name, "must be true or false")
 }
 
-// change is query for a request that changes something: the request it returns carries who is to be named for it.
+// change is query for a request that changes something. The request that it returns carries the principal for the audit.
 func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
 	q, err := s.query(r, names...)
 	return q, r.WithContext(s.principal(r)), err
@@ -77,7 +77,7 @@ func (s *Server) principal(r *http.Request) context.Context {
 	return weir.WithPrincipal(r.Context(), visitOf(r).Audit("http"))
 }
 
-// page is one page of a list. Next, if any, is the after of the next one.
+// page is one page of a list. Next, if set, is the after parameter for the next page.
 type page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
@@ -108,7 +108,7 @@ func reply(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// done answers that there is nothing to say, or the error.
+// done answers 204, or returns err if it is not nil.
 func done(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/web"
 )
 
-// handler answers a request, or returns why it cannot. It has written nothing when it returns an error.
+// handler answers a request or returns an error. If it returns an error, it has written nothing.
 type handler func(http.ResponseWriter, *http.Request) error
 
 // route is a method and a path, with its handler.
@@ -24,7 +24,7 @@ type route struct {
 	serve        handler
 }
 
-// routes is the API. openapi.json says the same, and a test that it does.
+// routes is the API. A test checks that openapi.json matches it.
 func (s *Server) routes() []route {
 	return []route{
 		{"POST", "/v1/acquire", spends, s.acquire},
@@ -87,7 +87,7 @@ func (s *Server) routes() []route {
 	}
 }
 
-// mux routes by path, then method, and answers the rest with problems of its own: that of ServeMux are plain text.
+// mux routes by path and then method. It answers all other requests with problems; those of ServeMux are plain text.
 func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := make(map[string][]string)
@@ -113,8 +113,8 @@ func (s *Server) mux() *http.ServeMux {
 	return mux
 }
 
-// slash lets the id / travel as %2F, which ServeMux takes for a slash at the end of the path: it routes a NUL instead,
-// that no id holds, and pathID turns that back.
+// slash supports the id "/", sent as %2F. ServeMux would take it for a slash at the end of the path, so slash replaces it
+// with a NUL, which no id contains, and pathID turns that back.
 func slash(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" || strings.Contains(r.URL.Path, "\x00") {
@@ -124,7 +124,7 @@ func slash(next http.Handler) http.Handler {
 				case "%2F", "%2f":
 					segments[i] = "%00"
 				case "%00":
-					segments[i] = "%00%00" // as wrong as before
+					segments[i] = "%00%00" // still invalid
 				}
 			}
 			if raw := strings.Join(segments, "/"); raw != r.URL.RawPath {
@@ -134,7 +134,7 @@ func slash(next http.Handler) http.Handler {
 				r2 := *r
 				r2.URL = &u
 				next.ServeHTTP(w, &r2)
-				r.Pattern = r2.Pattern // for who counts the requests
+				r.Pattern = r2.Pattern // for the request metrics
 				return
 			}
 		}
@@ -142,7 +142,7 @@ func slash(next http.Handler) http.Handler {
 	})
 }
 
-// pathID returns an id of the path.
+// pathID returns an id from the path.
 func pathID(r *http.Request, name string) string {
 	if id := r.PathValue(name); id != "\x00" {
 		return id
@@ -150,8 +150,8 @@ func pathID(r *http.Request, name string) string {
 	return "/"
 }
 
-// guard refuses what a page of another site makes a browser send here: being on the loopback address is all that
-// stands between the API and who may use it.
+// guard refuses cross-site requests from browsers, because listening on the loopback address may be the API's only
+// protection.
 func (s *Server) guard(next http.Handler) http.Handler {
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error { return errForeign }))
@@ -170,7 +170,7 @@ func (s *Server) handle(serve handler) http.Handler {
 	})
 }
 
-// survive answers for a handler that panicked.
+// survive recovers from a handler's panic and answers in its place.
 func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	switch v := recover(); v {
 	case nil:
@@ -197,11 +197,11 @@ func (s *Server) logging(serve handler) handler {
 	}
 }
 
-// send writes a whole answer. net/http itself adds the length of one that is small.
+// send writes a whole response. net/http adds the Content-Length if the response is small.
 func send(w http.ResponseWriter, status int, body []byte) {
 	if len(body) > 2000 {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client is gone, and will not be told
+	_, _ = w.Write(body) // an error means that the client is gone
 }

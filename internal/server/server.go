@@ -1,8 +1,8 @@
-// Package server serves a limiter over HTTP: JSON in, JSON and problem+json out. docs/guide/http.md is its manual,
-// openapi.json its contract.
+// Package server serves a limiter over HTTP: JSON in, JSON and problem+json out. See docs/guide/http.md for the manual and
+// openapi.json for the contract.
 //
-// A server keeps no state of its own. What a client holds between two requests, a lease, is in its signed id, so that
-// any instance on the same store and key can settle it.
+// A server keeps no state of its own. The state of a lease is in its signed id, so any instance with the same store and key
+// can settle it.
 package server
 
 import (
@@ -29,41 +29,41 @@ import (
 
 // Config configures a [Server]. Only Limiter is required.
 type Config struct {
-	// Limiter decides. The server does not close it.
+	// Limiter makes the decisions. The server does not close it.
 	Limiter *weir.Limiter
-	// LeaseKey signs lease ids; at least 16 bytes. Instances that share a store must share it. Defaults to the
-	// store's own key.
+	// LeaseKey signs lease ids. It must have at least 16 bytes, and instances that share a store must use the same key.
+	// Defaults to the store's own key.
 	LeaseKey []byte
-	// LeaseTTL is how long a lease can be adjusted and rolled back; then it counts as committed. At most 24 h.
+	// LeaseTTL is how long a lease can be adjusted or rolled back; after that it counts as committed. At most 24 h.
 	// Defaults to 10 min.
 	LeaseTTL time.Duration
-	// Grace is how long requests under way may take after Serve was told to end. Defaults to 15 s.
+	// Grace is how long requests in progress may take after Serve's context has ended. Defaults to 15 s.
 	Grace time.Duration
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
-	// Book knows the tokens that requests must have. Without one nobody is authenticated and everybody may do
-	// everything; the audit then calls them "http".
+	// Book holds the tokens that requests must present. Without a Book, requests are not authenticated and may do
+	// everything; the audit then names "http" as the principal.
 	Book *auth.Book
 	// TLS secures the connections of Serve. Defaults to none.
 	TLS *tls.Config
-	// AllowedHosts are the host names, without port, that requests may name. Defaults to all.
+	// AllowedHosts are the host names, without port, that requests may use. Defaults to all.
 	AllowedHosts []string
-	// MaxConnections bounds the connections of Serve; on a few more only probes are answered, the rest is closed at once.
-	// Defaults to [DefaultConnections].
+	// MaxConnections bounds the connections of Serve. A few more are accepted for probes only; all others are closed at
+	// once. Defaults to [DefaultConnections].
 	MaxConnections int
-	// MaxInflight bounds the requests that are worked on at once, and of its own each those that wait for tokens and
-	// the streams of events; more are refused. Where there is a Book, one token has at most three for each that is free.
-	// Defaults to [DefaultInflight].
+	// MaxInflight bounds, separately, the requests being processed, the requests waiting for tokens and the event streams;
+	// more are refused. With a Book, one token may use at most three places for each free one. Defaults to
+	// [DefaultInflight].
 	MaxInflight int
-	// Watch looks at buckets for all who watch them. Defaults to one of the server's own, at a second a tick.
+	// Watch polls buckets for all watchers. Defaults to a poller of the server's own that ticks every second.
 	Watch *watch.Poller
-	// Metrics counts requests, and is what /metrics and /v1/overview show. Defaults to none.
+	// Metrics counts requests and provides /metrics and /v1/overview. Defaults to none.
 	Metrics Metrics
-	// Log is told about trouble and, if it wants to know, about each request, at level Debug. Defaults to nobody.
+	// Log receives problems and, at level Debug, each request. Defaults to none.
 	Log *slog.Logger
 	// LogRequests logs each request at level Info.
 	LogRequests bool
-	// Version is what /healthz says.
+	// Version is reported by /healthz.
 	Version string
 }
 
@@ -104,22 +104,22 @@ type Server struct {
 	cfg     Config
 	signer  *leaseid.Signer
 	handler http.Handler
-	logs    bool // each request
+	logs    bool // whether each request is logged
 
-	asked asked // the store
+	asked asked // the readiness check of the store
 
-	working, waiting, streaming, declaring *places.Places // requests
+	working, waiting, streaming, declaring *places.Places // places for requests
 
 	bodies   atomic.Int64 // bytes; see incoming
-	decoding sync.Mutex   // of manifests: one alone may take a hundred times its size
+	decoding sync.Mutex   // one manifest at a time, since decoding can take a hundred times its size
 
-	troubles, refusals, overloads, noises seldom // so that their log stays short
+	troubles, refusals, overloads, noises seldom // limit the rate of log lines
 
 	draining chan struct{} // closed when Serve ends
 	drained  atomic.Bool
 }
 
-// New returns a server. Without a LeaseKey it asks the store for one, which the store creates once.
+// New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.
 func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -142,12 +142,11 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Handler returns the handler of all paths.
+// Handler returns the handler for all paths.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers requests on a listener until ctx ends. Then it accepts no more, lets those under way finish for
-// [Config.Grace], and returns nil, or an error that says that some were cut off. It closes the listener. It is to be
-// called once.
+// Serve answers requests on a listener until ctx ends. It then stops accepting requests, gives those in progress
+// [Config.Grace] to finish, and returns nil, or an error if some were cut off. It closes the listener. Call it only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	hs := s.httpServer(ctx, s.probesAlone(s.handler))
 	ln = s.secured(s.limited(ln))
@@ -181,7 +180,7 @@ func (s *Server) limited(ln net.Listener) net.Listener {
 	return &limitedListener{ln, make(chan struct{}, s.cfg.MaxConnections), make(chan struct{}, spares), full}
 }
 
-// secured is without HTTP/2: one connection could then have any number of requests under way.
+// secured adds TLS without HTTP/2, because an HTTP/2 connection could carry any number of concurrent requests.
 func (s *Server) secured(ln net.Listener) net.Listener {
 	if s.cfg.TLS == nil {
 		return ln
@@ -194,38 +193,38 @@ func (s *Server) secured(ln net.Listener) net.Listener {
 func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: 20 * time.Second, // the same, so that it is armed once
+		ReadHeaderTimeout: 20 * time.Second, // the same, so that the timer is set only once
 		ReadTimeout:       20 * time.Second,
 		WriteTimeout:      maxWait + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    leaseid.MaxLen + 16<<10,
 		ConnContext:       onSpare,
-		// What was begun is finished although ctx has ended.
+		// Requests in progress continue after ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    slog.NewLogLogger(strangers{s.cfg.Log.Handler(), &s.noises}, slog.LevelWarn),
 	}
 }
 
-// strangers is a log of what net/http has to say, mostly of clients that break off or speak something else: anybody can,
-// so not more than one line a second.
+// strangers logs the messages of net/http, mostly about clients that disconnect or do not speak HTTP. Since anyone can cause
+// them, it logs at most one line per second.
 type strangers struct {
 	slog.Handler
 	now *seldom
 }
 
-// Enabled is asked before each line.
+// Enabled reports whether a line may be logged now.
 func (s strangers) Enabled(ctx context.Context, level slog.Level) bool {
 	return s.Handler.Enabled(ctx, level) && s.now.due()
 }
 
-// drain makes /readyz fail and sends away who waits for tokens.
+// drain makes /readyz fail and ends the requests that wait for tokens.
 func (s *Server) drain() {
 	if s.drained.CompareAndSwap(false, true) {
 		close(s.draining)
 	}
 }
 
-// CheckListen refuses an address that others can reach, unless insecure: nobody is authenticated.
+// CheckListen refuses an address that other machines can reach, unless insecure is set: there is no authentication.
 func CheckListen(addr string, insecure bool) error {
 	const field = "http address"
 	host, port, err := net.SplitHostPort(addr)

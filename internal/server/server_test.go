@@ -21,7 +21,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// fixture is a server over a limiter in memory: gpt-4 has rpm:10/min and tpm:1000/min for everybody.
+// fixture is a server over a limiter in memory: gpt-4 has rpm:10/min and tpm:1000/min for every entity.
 type fixture struct {
 	store store.Store
 	lim   *weir.Limiter
@@ -33,7 +33,7 @@ func setup(t *testing.T, cfg server.Config) *fixture {
 	return over(t, memory.New(nil), cfg)
 }
 
-// over makes a fixture over a store that may have one already.
+// over creates a fixture over a store, which other fixtures may share.
 func over(t *testing.T, st store.Store, cfg server.Config) *fixture {
 	t.Helper()
 	lim, err := weir.New(weir.Config{Store: st})
@@ -82,7 +82,7 @@ func (f *fixture) send(t *testing.T, r *http.Request) answer {
 	return a
 }
 
-// must is do for a request that is to be answered with status.
+// must is do for a request whose answer must have the given status.
 func (f *fixture) must(t *testing.T, status int, method, target, body string) answer {
 	t.Helper()
 	a := f.do(t, method, target, body)
@@ -99,7 +99,7 @@ func (f *fixture) acquire(t *testing.T, n string) string {
 	return a.JSON["lease"].(string)
 }
 
-// available returns what alice has left of tpm.
+// available returns how much tpm alice has left.
 func (f *fixture) available(t *testing.T) int64 {
 	t.Helper()
 	av, err := f.lim.Available(t.Context(), "alice", "gpt-4")
@@ -168,7 +168,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitDrained ends the server while a request waits for its tokens.
+// TestWaitDrained stops the server while a request waits for its tokens.
 func TestWaitDrained(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestOverride(t *testing.T) {
 	f.must(t, 429, "POST", "/v1/acquire", `{"entity":"bob","resource":"builds","tokens":{"jobs":1},"limits":["jobs:2/min"]}`)
 }
 
-// down is a store that decides nothing.
+// down is a store that fails every decision.
 type down struct{ store.Store }
 
 func (down) Take(context.Context, store.Take) (store.Outcome, error) {
@@ -223,7 +223,7 @@ func TestStoreDown(t *testing.T) {
 		if a.JSON["over"] != -1.0 {
 			t.Errorf("over %v: there is no bound", a.JSON["over"])
 		}
-		// Nothing is known of what was spent before: a share begins with one token.
+		// Nothing is known about earlier spending, so a share begins with one token.
 		const local = `{"entity":"bob","resource":"gpt-4","on_unavailable":"local","tokens":{"rpm":%d}}`
 		a = f.must(t, 200, "POST", "/v1/acquire", fmt.Sprintf(local, 1))
 		of := a.JSON["limits"].([]any)[0].(map[string]any)
@@ -231,7 +231,7 @@ func TestStoreDown(t *testing.T) {
 		if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || of["available"] != 0.0 {
 			t.Errorf("got %s", a.Body)
 		}
-		f.must(t, 204, "POST", "/v1/leases/"+a.JSON["lease"].(string)+"/rollback", "") // gives nothing back to the share
+		f.must(t, 204, "POST", "/v1/leases/"+a.JSON["lease"].(string)+"/rollback", "") // returns nothing to the share
 		a = f.must(t, 429, "POST", "/v1/acquire", fmt.Sprintf(local, 1))
 		if a.JSON["degraded"] != true || a.JSON["over"].(float64) < burst || a.Header().Get("Weir-Degraded") != "store-unavailable" {
 			t.Errorf("got %v %s", a.Header(), a.Body)
@@ -245,7 +245,7 @@ func TestReady(t *testing.T) {
 		f := setup(t, server.Config{Version: "v1.2.3"})
 		f.must(t, 200, "GET", "/readyz", "")
 		f.store.Close()
-		f.must(t, 200, "GET", "/readyz", "") // anyone may ask, but the store is asked once a second
+		f.must(t, 200, "GET", "/readyz", "") // anyone may ask, but the store is asked only once a second
 		time.Sleep(time.Second)
 		f.must(t, 503, "GET", "/readyz", "")
 		if a := f.must(t, 200, "GET", "/healthz", ""); a.JSON["version"] != "v1.2.3" {
@@ -254,7 +254,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// TestServe ends a server while it reads a request's body.
+// TestServe stops a server while it reads a request's body.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})
@@ -287,7 +287,7 @@ func TestServe(t *testing.T) {
 	for {
 		idle, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
-			break // nobody listens any more
+			break // the server no longer listens
 		}
 		idle.Close()
 	}

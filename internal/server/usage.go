@@ -14,7 +14,7 @@ import (
 // usageNames are the parameters that select usage.
 var usageNames = []string{"by", "entity", "resource", "window", "from", "to"}
 
-// usageQuery reads what usage is asked for. That of the store is of all namespaces together.
+// usageQuery reads the selection of usage. Usage by store covers all namespaces together.
 func (q query) usageQuery(r *http.Request) (weir.UsageQuery, error) {
 	u := weir.UsageQuery{
 		By: weir.UsageBy(q.Get("by")), Entity: q.Get("entity"), Resource: q.Get("resource"),
@@ -39,7 +39,7 @@ func (q query) time(name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// listUsage lists windows, by their start.
+// listUsage lists windows, ordered by start.
 func (s *Server) listUsage(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, append([]string{"after", "max"}, usageNames...)...)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) listUsage(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, pageOf(p.Windows, p.Next, same))
 }
 
-// summarizeUsage adds up all windows that are selected.
+// summarizeUsage sums up all selected windows.
 func (s *Server) summarizeUsage(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, usageNames...)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) summarizeUsage(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, sum)
 }
 
-// topUsage ranks who spent most.
+// topUsage ranks by who spent most.
 func (s *Server) topUsage(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "by", "limit", "resource", "window", "from", "to", "max")
 	if err != nil {
@@ -93,13 +93,13 @@ func (s *Server) topUsage(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	// streamEvery is how often the window that runs is sent.
+	// streamEvery is the interval between looks at the current window.
 	streamEvery = 2 * time.Second
-	// streamFor is how long a stream goes on: EventSource then comes back by itself.
+	// streamFor is how long a stream lasts. EventSource then reconnects by itself.
 	streamFor = time.Minute
 )
 
-// streamUsage sends the window that runs as server-sent events: at once, then whenever it has changed.
+// streamUsage sends the current window as server-sent events: at once, and then whenever it has changed.
 func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "by", "entity", "resource", "window", "max")
 	if err != nil {
@@ -147,12 +147,12 @@ func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 		case <-tick.C:
 		}
 		if event, err = runningWindow(ctx, q.lim, u); err != nil {
-			return nil // the next connection is told
+			return nil // the next connection gets the error
 		}
 	}
 }
 
-// runningWindow returns the window that runs, as JSON on one line.
+// runningWindow returns the current window as JSON on one line.
 func runningWindow(ctx context.Context, lim *weir.Limiter, u weir.UsageQuery) ([]byte, error) {
 	if u.Window == "" {
 		u.Window = weir.Hourly

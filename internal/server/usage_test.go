@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// TestUsageStream hears of the window that runs at once, and again when it has changed.
+// TestUsageStream checks that a stream sends the current window at once, and again when it has changed.
 func TestUsageStream(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})

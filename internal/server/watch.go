@@ -10,13 +10,13 @@ import (
 	"github.com/weirlimits/weir/internal/watch"
 )
 
-// heartbeat is how often a stream with nothing to tell says that it lives: proxies cut off what is silent for long.
+// heartbeat is how often a stream without events sends a sign of life, because proxies close silent connections.
 const heartbeat = 15 * time.Second
 
 var errWatched = &httpError{kind: kindUnavailable, detail: "too many different buckets are watched: try again later"}
 
-// watch sends what an entity can spend on a resource as server-sent events: at once, then whenever it has changed, at
-// most once a tick of the poller that all who watch share.
+// watch sends what an entity can spend on a resource as server-sent events: at once, and then whenever it has changed, at
+// most once per tick of the poller that all watchers share.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource", "max")
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		case err := <-ended:
 			switch {
 			case sent > 0:
-				return nil // the next connection is told
+				return nil // the next connection gets the error
 			case errors.Is(err, watch.ErrTooMany):
 				return errWatched
 			case errors.Is(err, watch.ErrClosed):
@@ -67,7 +67,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		case <-beat.C:
 			if sent == 0 {
-				continue // the store is slow, and may have an error to tell
+				continue // the store is slow, or is about to return an error
 			}
 			b = append(b, ": alive\n\n"...)
 		case av := <-states:
@@ -89,7 +89,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// appendAvailability appends what GET /v1/available answers.
+// appendAvailability appends the response of GET /v1/available.
 func appendAvailability(b []byte, av *weir.Availability) []byte {
 	b = appendTime(append(b, `{"at":`...), av.At)
 	b = appendStatuses(append(b, `,"limits":`...), av.Statuses)

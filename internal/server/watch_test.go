@@ -32,7 +32,7 @@ func (s *stream) WriteHeader(status int)      { s.status = status }
 func (s *stream) Write(b []byte) (int, error) { return s.w.Write(b) }
 func (s *stream) Flush()                      {}
 
-// open begins a request whose answer is a stream.
+// open starts a request whose answer is a stream.
 func open(ctx context.Context, h http.Handler, target string) *stream {
 	r, w := io.Pipe()
 	s := &stream{header: make(http.Header), w: w, lines: make(chan string, 1000)}
@@ -49,7 +49,7 @@ func open(ctx context.Context, h http.Handler, target string) *stream {
 	return s
 }
 
-// next returns the lines that have come.
+// next returns the lines that have arrived.
 func (s *stream) next() []string {
 	synctest.Wait()
 	var lines []string
@@ -66,7 +66,7 @@ func (s *stream) next() []string {
 	}
 }
 
-// peekFails is a store that cannot be looked at, once told.
+// peekFails is a store whose Peek fails once the test says so.
 type peekFails struct {
 	store.Store
 	fails atomic.Bool

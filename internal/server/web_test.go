@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/server"
 )
 
-// TestDashboard holds that the dashboard is served beside the API, and takes nothing away from it.
+// TestDashboard checks that the dashboard is served beside the API and hides nothing of it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	f := setup(t, server.Config{})

@@ -22,14 +22,14 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestAgrees: the driver itself, on DynamoDB in memory, in a bubble's time, does what the model says it would.
+// TestAgrees checks that the real driver, on DynamoDB in memory, in virtual time, does what the model predicts.
 func TestAgrees(t *testing.T) {
 	t.Parallel()
 	perSecond := func(n int64) weir.Limit { return weir.PerSecond("rps", n) }
 	for _, tt := range []struct {
 		name string
 		cfg  simulate.Config
-		// How far the model may be off: calls per decision as a share, admissions as a share.
+		// How far off the model may be: calls per decision as a share, admissions as a share.
 		calls, admitted float64
 	}{
 		{"alone", simulate.Config{Limit: perSecond(1000), Processes: 1, Rate: 500, For: 5 * time.Second}, 0.05, 0.01},
@@ -45,7 +45,7 @@ func TestAgrees(t *testing.T) {
 		{"errors", simulate.Config{Limit: perSecond(1000), Processes: 20, Rate: 400, For: 5 * time.Second, MaxShards: 1, Errors: 0.05}, 0.05, 0.01},
 		{"lost answers", simulate.Config{Limit: perSecond(300), Processes: 20, Rate: 400, For: 5 * time.Second, MaxShards: 1, Lost: 0.05}, 0.10, 0.03},
 		{"throttled", simulate.Config{Limit: perSecond(5000), Processes: 50, Rate: 600, For: 6 * time.Second, Capacity: 300, MaxShards: 8}, 0.20, 0.03},
-		// Chaotic: each run of the driver is another.
+		// Chaotic: every run of the driver is different.
 		{"shared, too much", simulate.Config{Limit: perSecond(500), Processes: 3, Rate: 1500, For: 4 * time.Second, MaxShards: 1}, 0.30, 0.15},
 		{"clocks apart", simulate.Config{Limit: perSecond(300), Processes: 20, Rate: 400, For: 5 * time.Second, MaxShards: 1, ClockSkew: 200 * time.Millisecond}, 0.10, 0.03},
 		{"split", simulate.Config{Limit: perSecond(5000), Processes: 20, Rate: 1200, For: 4 * time.Second, MaxShards: 8}, 0.05, 0.01},
@@ -88,7 +88,7 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// drive has stores of the driver do what a scenario asks for.
+// drive makes stores of the driver do what a scenario asks for.
 func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls int64) {
 	t.Helper()
 	if err := cfg.Check(); err != nil {
@@ -109,7 +109,7 @@ func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls in
 	partitions := make(map[string]*partition)
 	fake.Before = func(_ string, in any) error {
 		nap, x := draw()
-		time.Sleep(nap) // real time: none, all who call it are in a bubble
+		time.Sleep(nap) // real time: none, all callers are in a bubble
 		mu.Lock()
 		defer mu.Unlock()
 		if u, ok := in.(*sdk.UpdateItemInput); ok && x >= cfg.Errors {
@@ -119,24 +119,24 @@ func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls in
 			}
 			if !partitions[key].takes(cfg.Capacity) {
 				mu.Unlock()
-				time.Sleep(nap) // real time: none, all who call it are in a bubble
+				time.Sleep(nap) // real time: none, all callers are in a bubble
 				mu.Lock()
 				return errHot
 			}
 		}
 		if x < cfg.Errors {
 			mu.Unlock()
-			time.Sleep(nap) // real time: none, all who call it are in a bubble
+			time.Sleep(nap) // real time: none, all callers are in a bubble
 			mu.Lock()
-			return errThrottled // certain not to be applied
+			return errThrottled // certainly not applied
 		}
 		return nil
 	}
 	fake.After = func(string, any, any) error {
 		nap, x := draw()
-		time.Sleep(nap) // real time: none, all who call it are in a bubble
+		time.Sleep(nap) // real time: none, all callers are in a bubble
 		if x < cfg.Lost {
-			return errFault // which may have been
+			return errFault // possibly applied
 		}
 		return nil
 	}
@@ -180,9 +180,9 @@ func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls in
 		if next.Sub(begun) > cfg.For {
 			break
 		}
-		time.Sleep(time.Until(next)) // real time: none, all who call it are in a bubble
+		time.Sleep(time.Until(next)) // real time: none, all callers are in a bubble
 		s, id := stores[arrivals.IntN(len(stores))], 0
-		switch { // in the order in which the model draws, so that both are asked the same
+		switch { // in the order in which the model draws, so that both get the same requests
 		case zipf != nil:
 			id = int(zipf.Uint64())
 		case cfg.Entities > 1:
@@ -211,7 +211,7 @@ func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls in
 	return asked, yes.Load(), late.Load(), counted() - before
 }
 
-// empty is a fake as it is created on: with nothing in it.
+// empty is a fake on which a table can be created: a scan finds nothing.
 type empty struct{ *dynamotest.Fake }
 
 func (empty) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
@@ -224,7 +224,7 @@ var (
 	errHot       = &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: aws.String("TableWriteKeyRangeThroughputExceeded")}}}
 )
 
-// partition takes so many writes a second.
+// partition accepts a limited number of writes a second.
 type partition struct {
 	units float64
 	at    time.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// away is a store that answers nobody for a while.
+// away is a store that does not answer for a while.
 type away struct {
 	store.Store
 
@@ -40,7 +40,8 @@ func (a *away) Settle(ctx context.Context, s store.Settle) (store.Outcome, error
 	return a.Store.Settle(ctx, s)
 }
 
-// TestAgreesInOutage: limiters that lose their store, and those that join them meanwhile, admit what the model says they do.
+// TestAgreesInOutage checks that limiters that lose their store, and those that join during the outage, admit what the
+// model predicts.
 func TestAgreesInOutage(t *testing.T) {
 	t.Parallel()
 	burst := weir.PerSecond("rps", 10).WithBurst(400)
@@ -68,7 +69,7 @@ func TestAgreesInOutage(t *testing.T) {
 					t.Fatalf("the limiters were asked %d times, the model %d times", asked, model.Asked)
 				}
 				far := func(a, b int, off float64) bool { return math.Abs(float64(a-b)) > max(8, off*float64(b)) }
-				if far(model.DegradedAdmitted, degraded, 0.05) || far(model.Admitted, admitted, 0.15) { // who pays when is random
+				if far(model.DegradedAdmitted, degraded, 0.05) || far(model.Admitted, admitted, 0.15) { // which process pays when is random
 					t.Error("the model is far off")
 				}
 			})
@@ -76,7 +77,7 @@ func TestAgreesInOutage(t *testing.T) {
 	}
 }
 
-// lose has limiters do what a scenario asks for.
+// lose makes limiters do what a scenario asks for.
 func lose(t *testing.T, cfg simulate.Config) (asked, admitted, degraded int) {
 	t.Helper()
 	if err := cfg.Check(); err != nil {
@@ -123,7 +124,7 @@ func lose(t *testing.T, cfg simulate.Config) (asked, admitted, degraded int) {
 		if next.Sub(begun) > cfg.For {
 			break
 		}
-		time.Sleep(time.Until(next)) // real time: none, all are in a bubble
+		time.Sleep(time.Until(next)) // real time: none, all callers are in a bubble
 		join()
 		since := time.Since(begun)
 		st.dark.Store(since >= cfg.Outages[0].From && since < cfg.Outages[0].To)

@@ -2,15 +2,15 @@ package simulate
 
 import "slices"
 
-// outcome is what becomes of a call.
+// outcome is what happens to a call.
 type outcome uint8
 
 const (
 	answered  outcome = iota
-	failed            // it was not applied
-	throttled         // nor was it, for its key is written too often
-	lost              // it was applied, but nobody knows
-	silent            // nothing comes back
+	failed            // not applied
+	throttled         // not applied, because its key is written too often
+	lost              // applied, but the answer was lost
+	silent            // no answer at all
 )
 
 // depart sends a batch.
@@ -24,7 +24,7 @@ func (l *lane) depart(b *batch) {
 	s.after(there, func() { l.arrive(b, there) })
 }
 
-// arrive is what happens at the table.
+// arrive handles a batch's arrival at the table.
 func (l *lane) arrive(b *batch, there int64) {
 	s := l.p.s
 	what, applied, it := l.p.cell.write(l, b)
@@ -35,7 +35,7 @@ func (l *lane) arrive(b *batch, there int64) {
 	s.after(there, func() { l.landed(b, what, applied, &it) })
 }
 
-// write makes a batch's write.
+// write performs a batch's write.
 func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	s := c.s
 	switch {
@@ -48,7 +48,7 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	if b.place.k >= len(r.shards) {
 		s.count.units++
 		s.count.inVain++
-		return answered, false, it // there is none
+		return answered, false, it // the shard does not exist
 	}
 	sh := &r.shards[b.place.k]
 	if !sh.takes(s.now, s.cfg.Capacity) {
@@ -58,7 +58,7 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	if b.split {
 		applied = r.n == b.place.n
 		if applied {
-			s.called(2*r.n - 1) // one write and one put for each shard
+			s.called(2*r.n - 1) // one write, and one put per shard
 			s.count.units += 2*r.n - 1
 			s.count.splits++
 			r.split(b.now, &c.params, s.cfg.Capacity)
@@ -87,7 +87,7 @@ func (c *cell) write(l *lane, b *batch) (what outcome, applied bool, it item) {
 	return answered, applied, it
 }
 
-// landed deals out what came of a batch.
+// landed handles the result of a batch.
 func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 	l.batch = nil
 	if b.split && what == answered {
@@ -126,7 +126,7 @@ func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 				l.p.answer(j, true)
 			case j.forced: // it was paid all the same
 				j.m.sending = 0
-			default: // its caller left: it rides back
+			default: // its caller has left: return the tokens
 				l.giveBack(j.amount)
 			}
 		}
@@ -147,8 +147,8 @@ func (l *lane) landed(b *batch, what outcome, applied bool, it *item) {
 	l.board()
 }
 
-// refuse answers those who waited while a write was made, or rode on it in vain, and do not fit what it showed, by the time
-// of that: the write's own, or that of the write before it, if they had come by then.
+// refuse answers jobs that waited during a write, or that it failed to apply, if they do not fit what it showed. It
+// judges them by the time of the write, or of the write before it if they had arrived by then.
 func (l *lane) refuse(b *batch, applied bool) {
 	if !l.seen.exists || b.place != l.place() {
 		return
@@ -170,12 +170,12 @@ func (l *lane) refuse(b *batch, applied bool) {
 	})
 }
 
-// again has jobs wait for another write, before all others.
+// again puts jobs first in line for another write.
 func (l *lane) again(jobs []*job) {
 	l.waiting = slices.DeleteFunc(slices.Concat(jobs, l.waiting), func(j *job) bool { return j.answered })
 }
 
-// giveBack has an amount ride back.
+// giveBack adds an amount to return with a later write.
 func (l *lane) giveBack(amount int64) {
 	s := l.p.s
 	if l.back += amount; l.back == amount {

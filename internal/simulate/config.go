@@ -8,58 +8,58 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Config is a scenario. The zero value of a field means what [Config.Check] puts there.
+// Config is a scenario. [Config.Check] replaces zero values with defaults.
 type Config struct {
 	Seed uint64
-	For  time.Duration // how long, in virtual time; defaults to 1 min
+	For  time.Duration // virtual time to simulate; defaults to 1 min
 
-	Processes int // that decide; defaults to 100
-	// Begin is how many of them are there from the beginning; the others join one by one between JoinFrom and JoinTo.
+	Processes int // deciding processes; defaults to 100
+	// Begin is how many of them exist from the beginning; the others join one by one between JoinFrom and JoinTo.
 	// Defaults to all.
 	Begin            int
 	JoinFrom, JoinTo time.Duration
-	ClockSkew        time.Duration // each process's clock is off by up to so much, at most 1 s: more the driver corrects
+	ClockSkew        time.Duration // each process's clock is off by up to this much, at most 1 s: the driver corrects larger skew
 
-	Rate     float64 // decisions a second, of all processes together; defaults to 1,000
-	Entities int     // who asks, each with a bucket; defaults to 1
-	Zipf     float64 // how uneven they ask: the exponent, above 1; 0: all alike
-	// Sample has one of so many entities simulated, with what is asked of it and all processes, and counts it for so many.
-	// Buckets share nothing but the breakers of the processes, so that it tells what all would do while the table answers:
-	// see [ErrSample]. It divides Entities, who ask all alike. Defaults to 1: all are simulated.
+	Rate     float64 // decisions per second, of all processes together; defaults to 1,000
+	Entities int     // entities that send requests, each with a bucket; defaults to 1
+	Zipf     float64 // how unevenly they send requests: the exponent, above 1; 0: all alike
+	// Sample simulates one in this many entities, with all requests for it and all processes, and scales its counts up.
+	// Buckets share nothing but the breakers of the processes, so while the table answers, the sample tells what all
+	// would do: see [ErrSample]. It must divide Entities, which must all send alike. Defaults to 1: all are simulated.
 	Sample int
 	Limit  weir.Limit // of each entity; required
-	Tokens int64      // of a decision; defaults to 1
+	Tokens int64      // per decision; defaults to 1
 
-	P50, P99  time.Duration // of a call, there and back: log-normal, fixed when alike; default to 5 ms and 15 ms
-	Capacity  float64       // writes that one item takes a second before it is throttled; defaults to 1,000
-	MaxShards int           // into how many items a bucket may be split; defaults to 64
-	Hold      time.Duration // for how long a refusal is repeated from memory; negative: never; defaults to 250 ms
-	Within    time.Duration // in which a decision is made, or on_unavailable answers; defaults to 1 s, at most 2 s
+	P50, P99  time.Duration // of a call, round trip: log-normal, fixed if equal; default to 5 ms and 15 ms
+	Capacity  float64       // writes per second to one item before it is throttled; defaults to 1,000
+	MaxShards int           // most items that a bucket may be split into; defaults to 64
+	Hold      time.Duration // how long a refusal is repeated from memory; negative: never; defaults to 250 ms
+	Within    time.Duration // time for a decision before on_unavailable answers; defaults to 1 s, at most 2 s
 
-	Errors  float64 // the share of calls that fail and are not applied
-	Lost    float64 // the share of calls that are applied, and whose answer is lost
+	Errors  float64 // fraction of calls that fail and are not applied
+	Lost    float64 // fraction of calls that are applied but whose answer is lost
 	Outages []Outage
 
-	OnUnavailable Policy        // defaults to local
-	Heartbeat     time.Duration // after which a process that has joined counts as one of those that share what is local; defaults to 2 s
+	OnUnavailable Policy        // defaults to Local
+	Heartbeat     time.Duration // after which a process that has joined counts among those that divide local shares; defaults to 2 s
 
-	Cells []Cell // each with a table of its own and its share of each limit; none: one, with all
+	Cells []Cell // each with its own table and share of each limit; none: a single cell with everything
 }
 
-// Policy is what is answered when the store does not.
+// Policy determines the answer if the store does not answer.
 type Policy string
 
-// The policies.
+// Policies.
 const (
 	Deny  Policy = "deny"  // an error
-	Allow Policy = "allow" // yes
-	Local Policy = "local" // by a bucket of the process: the limit's share by the number of processes
+	Allow Policy = "allow" // admit
+	Local Policy = "local" // decide by the process's own bucket: the limit divided by the number of processes
 )
 
-// Outage is when no call to a cell's table is answered.
+// Outage is a period in which no call to a cell's table is answered.
 type Outage struct {
 	From, To time.Duration
-	Cell     int // from 1; 0: all
+	Cell     int // counted from 1; 0: all
 }
 
 // Cell is a region with its own table.
@@ -68,7 +68,7 @@ type Cell struct {
 	Demand float64 // of the decisions
 }
 
-// Check fills in the defaults. It returns a [*weir.ConfigError] for what is out of bounds.
+// Check fills in defaults. It returns a [*weir.ConfigError] for a field that is out of bounds.
 func (c *Config) Check() error {
 	or(&c.For, time.Minute)
 	or(&c.Processes, 100)
@@ -89,7 +89,7 @@ func (c *Config) Check() error {
 		c.Cells = []Cell{{1, 1}}
 	}
 	var err error
-	if c.Limit, err = weir.ParseLimit(c.Limit.String()); err != nil { // its bounds are there
+	if c.Limit, err = weir.ParseLimit(c.Limit.String()); err != nil { // the limit's bounds are checked there
 		return err
 	}
 	share := func(x float64) bool { return x >= 0 && x <= 1 }
@@ -101,23 +101,23 @@ func (c *Config) Check() error {
 		{"for", "must be positive, and at most 24 h", c.For <= 0 || c.For > 24*time.Hour},
 		{"processes", "must be from 1 to 1,000,000", c.Processes < 1 || c.Processes > most},
 		{"begin", "must be from 1 to the number of processes", c.Begin < 1 || c.Begin > c.Processes},
-		{"join", "must lie within the time that is simulated, its end not before its beginning", c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For},
-		{"skew", "must be from 0 to 1s: the driver corrects more", c.ClockSkew < 0 || c.ClockSkew > time.Second},
+		{"join", "must lie within the simulated time, and must not end before it begins", c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For},
+		{"skew", "must be from 0 to 1s: the driver corrects larger skew", c.ClockSkew < 0 || c.ClockSkew > time.Second},
 		{"rate", "must be above 0", !(c.Rate > 0) || math.IsInf(c.Rate, 0)},
-		{"decisions", fmt.Sprintf("are %.0f: 100 million at most", c.decisions()), c.decisions() > 1e8},
+		{"decisions", fmt.Sprintf("must be at most 100 million, not %.0f", c.decisions()), c.decisions() > 1e8},
 		{"entities", "must be from 1 to 1,000,000", c.Entities < 1 || c.Entities > most},
-		{"sample", "must be positive, and divide the number of entities", c.Sample < 1 || c.Entities%c.Sample != 0},
-		{"sample", "is of entities that ask alike of a table that answers: not with zipf, outages, errors or lost answers", c.Sample > 1 && (c.Zipf != 0 || c.trouble())},
+		{"sample", "must be positive, and must divide the number of entities", c.Sample < 1 || c.Entities%c.Sample != 0},
+		{"sample", "needs equally active entities and a table that answers: it cannot be combined with zipf, outages, errors or lost answers", c.Sample > 1 && (c.Zipf != 0 || c.trouble())},
 		{"zipf", "must be above 1, or 0", c.Zipf != 0 && !(c.Zipf > 1)},
 		{"tokens", "must be positive, and at most the burst", c.Tokens < 1 || c.Tokens > c.Limit.Burst},
-		{"latency", "must be positive, the median not above the 99th percentile, at most 10s", c.P50 <= 0 || c.P99 < c.P50 || c.P99 > 10*time.Second},
+		{"latency", "must be positive and at most 10s, with a median not above the 99th percentile", c.P50 <= 0 || c.P99 < c.P50 || c.P99 > 10*time.Second},
 		{"capacity", "must be above 0", !(c.Capacity > 0)},
 		{"max-shards", "must be a power of two from 1 to 64", c.MaxShards < 1 || c.MaxShards > 64 || c.MaxShards&(c.MaxShards-1) != 0},
 		{"within", "must be positive, and at most 2s", c.Within <= 0 || c.Within > writeTimeout},
 		{"errors", "must be from 0 to 1", !share(c.Errors)},
 		{"lost", "must be from 0 to 1", !share(c.Lost)},
 		{"on-unavailable", "must be deny, allow or local", c.OnUnavailable != Deny && c.OnUnavailable != Allow && c.OnUnavailable != Local},
-		{"cells", "are at most as many as the processes there at the beginning", len(c.Cells) > c.Begin},
+		{"cells", "must not outnumber the processes at the beginning", len(c.Cells) > c.Begin},
 	} {
 		if f.bad {
 			return &weir.ConfigError{Field: f.field, Reason: f.reason}
@@ -126,7 +126,7 @@ func (c *Config) Check() error {
 	return c.checkParts()
 }
 
-// decisions is how many are simulated.
+// decisions is how many decisions are simulated.
 func (c *Config) decisions() float64 { return c.Rate * c.For.Seconds() / float64(c.Sample) }
 
 // trouble reports whether some calls fail.
@@ -135,18 +135,18 @@ func (c *Config) trouble() bool { return len(c.Outages) > 0 || c.Errors+c.Lost >
 func (c *Config) checkParts() error {
 	for _, o := range c.Outages {
 		if o.From < 0 || o.To <= o.From || o.Cell < 0 || o.Cell > len(c.Cells) {
-			return &weir.ConfigError{Field: "outage", Reason: "must end after it begins, in a cell that there is"}
+			return &weir.ConfigError{Field: "outage", Reason: "must end after it begins, and its cell must exist"}
 		}
 	}
 	shares, demand := 0.0, 0.0
 	for _, l := range c.Cells {
 		if !(l.Share > 0) || !(l.Demand >= 0) {
-			return &weir.ConfigError{Field: "cells", Reason: "must have a share above 0, and a demand that is not negative"}
+			return &weir.ConfigError{Field: "cells", Reason: "must each have a share above 0 and a demand of at least 0"}
 		}
 		shares, demand = shares+l.Share, demand+l.Demand
 	}
 	if shares > 1+1e-9 || !(demand > 0) {
-		return &weir.ConfigError{Field: "cells", Reason: "must have shares of at most 100 % together, and some demand"}
+		return &weir.ConfigError{Field: "cells", Reason: "must have shares that add up to at most 100 %, and a total demand above 0"}
 	}
 	return nil
 }

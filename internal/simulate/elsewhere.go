@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// gather is a decision whose tokens are asked of several shards, all or none.
+// gather is a decision that takes its tokens from several shards, all or none.
 type gather struct {
 	whole *job
 	parts []*job
 	lanes []*lane
-	open  int // parts that are not answered
+	open  int // parts not answered yet
 	no    bool
 	yes   []bool
 }
 
-// elsewhere asks other shards once one has refused: the two with the most room, then several together, as long as they
-// seem to have enough between them. Not while the bucket is short.
+// elsewhere tries other shards after one has refused: the two with the most room, then several together, as long as
+// they seem to have enough between them. It does not while the bucket is short.
 func (p *process) elsewhere(j *job, by *lane) bool {
 	if p.short(j.m) {
 		return false
@@ -90,7 +90,7 @@ func (p *process) byRoom(m *memory) []*lane {
 	return lanes
 }
 
-// told takes the answer to a part.
+// told handles the answer to a part.
 func (g *gather) told(p *process, part *job, allowed bool) {
 	g.open--
 	g.yes[slices.Index(g.parts, part)] = allowed
@@ -123,7 +123,7 @@ func (g *gather) late(p *process) {
 	}
 }
 
-// undo gives back what was taken.
+// undo returns what was taken.
 func (g *gather) undo() {
 	for i, part := range g.parts {
 		if g.yes[i] {

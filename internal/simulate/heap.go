@@ -1,9 +1,9 @@
 package simulate
 
-// event is something that happens at a time.
+// event is something that happens at a given time.
 type event struct {
 	at  int64
-	seq uint64 // those of one time happen in the order in which they were planned
+	seq uint64 // events of the same time happen in the order in which they were planned
 	do  func()
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// What the driver has as constants, under the same names.
+// Constants of the driver, under the same names.
 const (
 	aloneAfter   = 32
 	hotRate      = 800
@@ -26,50 +26,50 @@ const (
 	manyDoubts   = 4
 )
 
-// lane makes a process's writes to one shard of a bucket, one at a time, and remembers what the last answer showed: the
-// driver's shard and the coalescer's lane.
+// lane makes a process's writes to one shard of a bucket, one at a time, and remembers what the last answer showed. It
+// models the driver's shard and the coalescer's lane.
 type lane struct {
 	p *process
 	m *memory
 	k int
 
 	seen   item
-	known  bool // something was seen
-	shown  int  // the number of the write that showed it
+	known  bool // something has been seen
+	shown  int  // number of the write that showed it
 	sent   int
-	denied int64 // when the last write was sent whose condition failed; 0: none
+	denied int64 // when the last write whose condition failed was sent; 0: none
 	latest int64
 	own    int64
 	alone  int
 	misses int
-	from   item // pace: what was seen a second and more ago
+	from   item // pace: what was seen at least a second ago
 	next   item
 
 	measuredAt, measured int64 // the meter's last reading
 	hot                  int64
 	throttled            int
 	choked               bool
-	splitting            int64 // until when it is to be split; 0: it is not
+	splitting            int64 // until when it should be split; 0: it should not
 
 	batch   *batch
 	waiting []*job
 	paused  bool
-	back    int64 // to be given back
+	back    int64 // amount to return
 	backDue int64
-	armed   int64 // when those whose time is up are answered next; 0: not planned
+	armed   int64 // when expired jobs are next answered; 0: not planned
 }
 
-// batch is what one write carries.
+// batch is the content of one write.
 type batch struct {
 	number  int
 	at      int64 // when it was sent
-	now     int64 // the same by the process's clock
+	now     int64 // the same, by the process's clock
 	place   place
 	known   bool // it was planned on an item that exists
 	jobs    []*job
 	sum     int64
-	forced  int64 // of it: what may not be refused
-	level   int64 // what was last seen
+	forced  int64 // the part of sum that may not be refused
+	level   int64 // as last seen
 	back    int64
 	form    form
 	guard   int64
@@ -98,7 +98,7 @@ func (l *lane) fresh() bool {
 
 func (l *lane) sure(j *job) bool { return l.known && l.shown > j.since || l.fresh() }
 
-// fits reports whether an amount fits what was last seen beside what others are promised already.
+// fits reports whether an amount fits what was last seen, in addition to amounts already promised.
 func (l *lane) fits(now, spent, amount int64) bool {
 	p, pl := *l.params(), l.place()
 	clock := pl.clock(&p, now)
@@ -113,7 +113,7 @@ func (l *lane) fits(now, spent, amount int64) bool {
 	return p.Fits(level, clock, amount)
 }
 
-// room returns what is available by what was last seen.
+// room returns what is available according to what was last seen.
 func (l *lane) room() int64 {
 	pl := l.place()
 	room := pl.burst(l.params())
@@ -123,12 +123,12 @@ func (l *lane) room() int64 {
 	return room
 }
 
-// local reports whether a job is refused by what is remembered.
+// local reports whether a job is refused from memory.
 func (l *lane) local(j *job) bool {
 	return l.batch == nil && l.fresh() && !l.fits(l.tick(), -l.back, j.amount)
 }
 
-// add has a job wait for a write.
+// add lets a job wait for a write.
 func (l *lane) add(j *job) {
 	j.since, j.came = l.sent, l.tick()
 	l.waiting = append(l.waiting, j)
@@ -136,7 +136,7 @@ func (l *lane) add(j *job) {
 	l.board()
 }
 
-// board plans the next write, by what was last seen.
+// board plans the next write, according to what was last seen.
 func (l *lane) board() {
 	if l.batch != nil || l.paused {
 		return
@@ -197,7 +197,7 @@ func (b *batch) carry(j *job) {
 	}
 }
 
-// choose picks the form, and the guard of writers who do not see one another.
+// choose selects the write's form, and the guard between writers that do not see each other.
 func (l *lane) choose(b *batch) {
 	if !b.known {
 		return
@@ -225,8 +225,8 @@ func (l *lane) choose(b *batch) {
 	}
 }
 
-// spare returns what each write would have to debit on top so that nearly all that the clock issues is used; negative
-// where that is not known.
+// spare returns how much each write would have to debit on top for nearly all that the clock issues to be used;
+// negative if that is unknown.
 func (l *lane) spare(b *batch) int64 {
 	if !l.from.exists || l.seen.writes-l.from.writes < 8 {
 		return -1
@@ -236,7 +236,7 @@ func (l *lane) spare(b *batch) int64 {
 	return max(0, int64(paceShare*float64(issued))-used) / (l.seen.writes - l.from.writes)
 }
 
-// learn remembers what an answer showed.
+// learn records what an answer showed.
 func (l *lane) learn(b *batch, it *item, applied bool) {
 	if it.exists {
 		ours := l.own
@@ -288,7 +288,7 @@ func (l *lane) read(writes, now int64) {
 	l.measuredAt, l.measured = now, writes
 }
 
-// watch has the bucket split when its item is written too often.
+// watch schedules a split of the bucket if its item is written too often.
 func (l *lane) watch() {
 	if l.hot < hotFor && !l.choked {
 		return
@@ -297,7 +297,7 @@ func (l *lane) watch() {
 	l.splitting = l.p.s.now + int64(writeTimeout)
 }
 
-// pause waits a random while before the next write.
+// pause waits for a random time before the next write.
 func (l *lane) pause(most int64) {
 	l.paused = true
 	l.p.s.after(l.p.s.dice.Int64N(most)+1, func() {
@@ -306,7 +306,7 @@ func (l *lane) pause(most int64) {
 	})
 }
 
-// arm sees to it that those whose time is up are answered.
+// arm schedules the answer to jobs whose time is up.
 func (l *lane) arm(at int64) {
 	if l.armed != 0 && l.armed <= at {
 		return
@@ -314,7 +314,7 @@ func (l *lane) arm(at int64) {
 	l.armed = at
 	l.p.s.at(at, func() {
 		if l.armed != at {
-			return // it was earlier than was planned first
+			return // an earlier time was armed since
 		}
 		l.armed = 0
 		var aboard []*job

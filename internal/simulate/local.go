@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// payEvery is after what time what is owed is paid, give or take a half, and twice that after each payment that failed in a
-// row, up to maxWaits: as in the limiter.
+// payEvery is the time after which debts are paid, plus or minus a half. It doubles with each consecutive failed
+// payment, up to maxWaits times, as in the limiter.
 const (
 	payEvery = int64(time.Second)
 	maxWaits = 4
@@ -39,8 +39,8 @@ func (p *process) degrade(j *job) {
 	p.s.tell(p, j, allowed, true)
 }
 
-// own returns the process's shares. One that the store has answered nothing yet has its own, which begin with it: see
-// [backstop.Shares.Begin].
+// own returns the process's shares. A process that the store has never answered has shares of its own, which begin when
+// it does: see [backstop.Shares.Begin].
 func (p *process) own() *backstop.Shares {
 	if p.shares == nil && !p.known {
 		p.shares = backstop.New(math.MaxInt)
@@ -49,12 +49,12 @@ func (p *process) own() *backstop.Shares {
 	return cmp.Or(p.shares, p.s.shares)
 }
 
-// warm has what the store decided count against the process's own part.
+// warm charges the store's decision to the process's shares.
 func (p *process) warm(j *job, allowed bool) {
 	if !p.s.trouble || p.s.cfg.OnUnavailable != Local {
 		return
 	}
-	if len(p.due) > 0 && !p.hurry { // it answers: until it is paid it admits what it believes to be left
+	if len(p.due) > 0 && !p.hurry { // the store answers: until it is paid, it admits what it believes to be left
 		p.hurry = true
 		p.s.after(p.s.dice.Int64N(payEvery/10), func() {
 			p.hurry = false
@@ -77,7 +77,7 @@ func (p *process) warm(j *job, allowed bool) {
 	p.own().Warm(j.m.debits, &out, p.s.healthy(p.cell), out.At)
 }
 
-// owe notes what the store is to be told.
+// owe records an amount that the store has to be charged.
 func (p *process) owe(m *memory, amount int64) {
 	m.owed += amount
 	p.owes(m)
@@ -90,7 +90,7 @@ func (p *process) owes(m *memory) {
 	p.paySoon()
 }
 
-// paySoon has what is owed paid, at random: or a fleet would ask in step.
+// paySoon schedules payment of what is owed, at a random time so that a fleet does not pay in step.
 func (p *process) paySoon() {
 	s := p.s
 	if p.paying || len(p.due) == 0 || s.now > int64(s.cfg.For) {
@@ -107,8 +107,8 @@ func (p *process) paySoon() {
 	})
 }
 
-// pay charges the first of what is owed to the store: as much as the share's clock has not covered. What is not known to
-// have been paid is paid again, as it was.
+// pay charges the store for the first debt: as much as the share's clock has not covered. A payment whose outcome is
+// unknown is repeated unchanged.
 func (p *process) pay(call breaker.Call) bool {
 	for i := 0; i < len(p.due); {
 		m := p.due[i]
@@ -133,7 +133,7 @@ func (p *process) pay(call breaker.Call) bool {
 	return false
 }
 
-// paid goes on once the store has answered.
+// paid continues to pay once the store has answered.
 func (p *process) paid() {
 	if len(p.due) == 0 {
 		return

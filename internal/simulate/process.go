@@ -8,61 +8,61 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// process is one that decides.
+// process is one deciding process.
 type process struct {
 	s       *sim
 	cell    *cell
-	number  int // from 0
+	number  int // counted from 0
 	skew    int64
 	breaker *breaker.Breaker
 	buckets map[int]*memory
 	known   bool             // the store has answered it
-	shares  *backstop.Shares // of one that began without the store; nil: those of all others
+	shares  *backstop.Shares // of a process that began without the store; nil: those shared by all others
 
-	due    []*memory // those that owe the store what was admitted from shares
-	paying bool      // somebody sees to it
-	hurry  bool      // and soon
-	unpaid int       // payments in a row that failed
-	back   bool      // it asks again since the last outage
+	due    []*memory // buckets that owe the store what was admitted from shares
+	paying bool      // a payment is scheduled
+	hurry  bool      // soon, because the store answers again
+	unpaid int       // consecutive failed payments
+	back   bool      // it has called successfully since the last outage
 }
 
-// memory is what a process knows of a bucket.
+// memory is what a process knows about a bucket.
 type memory struct {
 	entity  int
-	n       int // shards that are known of
+	n       int // known shards
 	lanes   []*lane
-	debits  []store.Debit // a decision's
+	debits  []store.Debit // of a decision
 	owed    int64
-	sending int64 // is to be paid, or being paid: the outcome is not known
+	sending int64 // being paid, or to be paid again: the outcome is unknown
 	paying  bool
 
-	flat      int   // of which generation a shard was last found not to be there, by its first; 0: none
+	flat      int   // generation of which a shard was last found missing, by its first shard; 0: none
 	flatAt    int64 // when that was
 	doubts    int
 	doubtedAt int64
 }
 
-// job is a decision that is asked of the store.
+// job is a decision requested from the store.
 type job struct {
 	p        *process
 	m        *memory
 	amount   int64
-	forced   bool // it pays what is owed
+	forced   bool // it pays a debt
 	began    int64
 	expires  int64
-	since    int     // how many writes had been sent when it came
-	came     int64   // when that was, by the process's clock
-	tried    []*lane // that refused
-	rounds   int     // in which it was gathered from several
-	at       int64   // when the write was sent that admitted it
-	of       *gather // it is a part of that
+	since    int     // number of writes sent when it arrived
+	came     int64   // when it arrived, by the process's clock
+	tried    []*lane // lanes that refused it
+	rounds   int     // in which it was gathered from several shards
+	at       int64   // when the write that admitted it was sent
+	of       *gather // of which it is a part
 	call     breaker.Call
 	answered bool
 
-	heats  int  // throttled shards of a bucket that is known to be split
-	moves  int  // from shards that were throttled or not there
-	sought int  // of the shards that were sought, the first of the last generation
-	hoped  bool // by what was last seen its shard has room for it
+	heats  int  // throttled shards met in a bucket known to be split
+	moves  int  // away from shards that were throttled or missing
+	sought int  // first shard of the last generation that was tried
+	hoped  bool // its shard was last seen to have room for it
 }
 
 // clock returns the time by the process's clock, in nanoseconds since bucket.Epoch.
@@ -72,7 +72,7 @@ func (p *process) memory(entity int) *memory {
 	m := p.buckets[entity]
 	if m == nil {
 		m = &memory{entity: entity, n: 1, debits: []store.Debit{{
-			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)}, // each process has its shares
+			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)}, // each process has its own shares
 			Charges: []store.Charge{{Limit: &p.cell.limit, Amount: p.s.cfg.Tokens * 1000}},
 		}}}
 		p.buckets[entity] = m
@@ -87,7 +87,7 @@ func (m *memory) lane(p *process, k int) *lane {
 	return m.lanes[k]
 }
 
-// decide begins a decision.
+// decide starts a decision.
 func (p *process) decide(entity int) {
 	s := p.s
 	j := &job{p: p, m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within)}
@@ -99,7 +99,7 @@ func (p *process) decide(entity int) {
 	p.pick(j.m, nil).ask(j)
 }
 
-// pick returns a shard's lane: of two at random that with more room.
+// pick returns a shard's lane: of two random ones, the one with more room.
 func (p *process) pick(m *memory, but *lane) *lane {
 	if m.n == 1 {
 		return m.lane(p, 0)
@@ -117,7 +117,7 @@ func (p *process) pick(m *memory, but *lane) *lane {
 	return a
 }
 
-// ask has a lane decide.
+// ask lets a lane decide.
 func (l *lane) ask(j *job) {
 	j.hoped = j.m.n > 1 && l.room() >= j.amount
 	if l.local(j) {
@@ -130,7 +130,7 @@ func (l *lane) ask(j *job) {
 
 // refused ends a decision that a shard refused, unless others have room for it: see elsewhere.go.
 func (p *process) refused(j *job, by *lane) {
-	if by.alone == 0 { // else it is for its own debits
+	if by.alone == 0 { // otherwise its own debits explain the refusal
 		p.judge(j, false)
 	}
 	switch {
@@ -139,7 +139,7 @@ func (p *process) refused(j *job, by *lane) {
 		j.of.told(p, j, false)
 	case j.m.n == 1:
 		p.answer(j, false)
-	default: // not here: the lane is in the midst of its planning
+	default: // deferred: the lane is in the middle of its planning
 		p.s.after(0, func() {
 			if !p.elsewhere(j, by) {
 				p.answer(j, false)
@@ -148,7 +148,7 @@ func (p *process) refused(j *job, by *lane) {
 	}
 }
 
-// answer ends a decision by what the store said.
+// answer ends a decision with the store's answer.
 func (p *process) answer(j *job, allowed bool) {
 	j.answered = true
 	if allowed {
@@ -161,7 +161,7 @@ func (p *process) answer(j *job, allowed bool) {
 	j.call.Done(breaker.Succeeded)
 	if j.forced {
 		p.unpaid = 0
-		p.s.called(1) // the marker that has it applied once
+		p.s.called(1) // the marker that makes it apply only once
 		p.s.count.units++
 		if j.m.paying, j.m.sending = false, 0; j.m.owed > 0 {
 			p.owes(j.m)

@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// Report is what became of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Seed      uint64  `json:"seed"`
 	Seconds   float64 `json:"seconds"`
 	Processes int     `json:"processes"`
-	Entities  int     `json:"entities"` // that asked
-	Sample    int     `json:"sample"`   // of so many one was simulated; all counts are of all
+	Entities  int     `json:"entities"` // that sent requests
+	Sample    int     `json:"sample"`   // one in so many was simulated; all counts are scaled to all
 	Limit     string  `json:"limit"`
 
 	Asked    int `json:"asked"` // decisions
 	Admitted int `json:"admitted"`
 	Refused  int `json:"refused"`
-	Failed   int `json:"failed"` // answered with an error, as on_unavailable says
-	// Ideal is how many a limiter would have admitted that knows all at once and needs no time.
+	Failed   int `json:"failed"` // answered with an error, by on_unavailable
+	// Ideal is how many a limiter with complete knowledge and no delay would have admitted.
 	Ideal int `json:"ideal"`
-	// Allowed is the most tokens that the limits of all who asked give over the whole time.
+	// Allowed is the most tokens that the limits of all requesting entities give over the whole time.
 	Allowed float64 `json:"allowed_tokens"`
 	Tokens  float64 `json:"admitted_tokens"`
-	// Over is by how many tokens any entity's admissions exceeded its limit most, over any stretch of time.
+	// Over is the largest excess of any entity's admissions over its limit, in tokens, over any stretch of time.
 	Over     float64 `json:"over_tokens"`
-	OverPart float64 `json:"over_of_burst"` // the same as a share of the burst
+	OverPart float64 `json:"over_of_burst"` // the same as a fraction of the burst
 
 	Degraded         int `json:"degraded"` // answered without the store
 	DegradedAdmitted int `json:"degraded_admitted"`
 
 	Calls      int     `json:"calls"`
-	InVain     int     `json:"calls_in_vain"` // whose condition failed
+	InVain     int     `json:"calls_in_vain"` // their condition failed
 	Throttled  int     `json:"calls_throttled"`
 	Units      int     `json:"write_units"`
 	Splits     int     `json:"splits"`
 	PerAsked   float64 `json:"calls_per_decision"`
 	PerAdmit   float64 `json:"calls_per_admission"`
 	UnitsAsked float64 `json:"write_units_per_decision"`
-	// HitRatio is for how many of the decisions a process would know the entity's limits, a minute old at most, if it went on
-	// for long like this. Reading them is not simulated.
+	// HitRatio is the fraction of decisions for which a process would know the entity's limits, at most a minute old,
+	// if the scenario continued long enough. Reading limits is not simulated.
 	HitRatio float64 `json:"hit_ratio"`
 
 	P50 float64 `json:"p50_ms"` // of a decision
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
 
-	// Recovered is how long after the end of the last outage the last of the processes that had stopped asking the store
-	// did so again with success, in seconds; -1: there was no outage that ended.
+	// Recovered is how long after the end of the last outage the last process that had stopped calling the store called
+	// it successfully again, in seconds; -1: no outage ended.
 	Recovered float64 `json:"recovered_seconds"`
 
 	Cells     []CellReport `json:"cells"`
@@ -56,9 +56,9 @@ type Report struct {
 	Intervals []Interval   `json:"intervals"`
 }
 
-// CellReport is what became of a cell's decisions.
+// CellReport is the result of a cell's decisions.
 type CellReport struct {
-	Cell     int     `json:"cell"` // from 1
+	Cell     int     `json:"cell"` // counted from 1
 	Share    float64 `json:"share"`
 	Asked    int     `json:"asked"`
 	Admitted int     `json:"admitted"`
@@ -66,7 +66,7 @@ type CellReport struct {
 	Degraded int     `json:"degraded"`
 }
 
-// Interval is what was asked in a stretch of time, and what was answered in it.
+// Interval is what was requested in a stretch of time, and what was answered in it.
 type Interval struct {
 	Asked    int `json:"asked"`
 	Admitted int `json:"admitted"`
@@ -75,7 +75,7 @@ type Interval struct {
 	Calls    int `json:"calls"`
 }
 
-// maxIntervals is into how many parts the time is divided at most.
+// maxIntervals is the largest number of intervals in a report.
 const maxIntervals = 60
 
 func (s *sim) newReport() {
@@ -99,7 +99,7 @@ func (s *sim) newReport() {
 	}
 }
 
-// interval returns that of now. What is answered after the end counts as answered in the last.
+// interval returns the current interval. Answers after the end count in the last.
 func (s *sim) interval() *Interval {
 	return &s.rep.Intervals[min(int(s.now/s.width), len(s.rep.Intervals)-1)]
 }
@@ -115,7 +115,7 @@ func (s *sim) asked(c *cell) {
 	s.interval().Asked++
 }
 
-// tell books an answer.
+// tell records an answer.
 func (s *sim) tell(p *process, j *job, allowed, degraded bool) {
 	in, c := s.interval(), p.cell.rep
 	switch {
@@ -169,7 +169,7 @@ func (s *sim) report() *Report {
 	return r
 }
 
-// times counts everything so many times.
+// times multiplies all counts by n.
 func (r *Report) times(n int) {
 	all := []*int{
 		&r.Entities, &r.Asked, &r.Admitted, &r.Refused, &r.Failed, &r.Ideal, &r.Degraded, &r.DegradedAdmitted,
@@ -188,14 +188,14 @@ func (r *Report) times(n int) {
 	}
 }
 
-// remembered is for how long a process knows an entity's limits, as the limiter has it by default.
+// remembered is how long a process keeps an entity's limits: the limiter's default.
 const remembered = time.Minute
 
-// hits returns the share of look-ups of limits that processes answer from memory. Who looks an entity up knows it for a
-// while; the next that asks for it afterwards, 1/rate later on average, looks again.
+// hits returns the fraction of limit look-ups that processes answer from memory. A process that looks up an entity
+// knows it for a while; the next request for it after that, 1/rate later on average, looks it up again.
 func (s *sim) hits() (hits float64) {
 	cfg := &s.cfg
-	of := func(rate float64) (sum float64) { // of the decisions of an entity that asks so often
+	of := func(rate float64) (sum float64) { // over the decisions of an entity with this rate of requests
 		below := 0.0
 		for _, c := range s.cells {
 			demand := c.below - below
@@ -208,7 +208,7 @@ func (s *sim) hits() (hits float64) {
 	if cfg.Zipf == 0 {
 		return of(cfg.Rate / float64(cfg.Entities))
 	}
-	weight := func(k int) float64 { return math.Pow(float64(1+k), -cfg.Zipf) } // as rand.Zipf has it
+	weight := func(k int) float64 { return math.Pow(float64(1+k), -cfg.Zipf) } // as in rand.Zipf
 	all := 0.0
 	for k := range cfg.Entities {
 		all += weight(k)
@@ -220,7 +220,7 @@ func (s *sim) hits() (hits float64) {
 	return hits
 }
 
-// histogram counts durations, to a sixteenth.
+// histogram counts durations, to within a sixteenth.
 type histogram struct {
 	slots [64 * 16]int
 	n     int
@@ -241,7 +241,7 @@ func slotOf(d int64) int {
 	return shift*16 + int(d>>shift)
 }
 
-// at returns the quantile in milliseconds, not below what it is, and above by a sixteenth at most.
+// at returns a quantile in milliseconds. It is never too low, and at most a sixteenth too high.
 func (h *histogram) at(q float64) float64 {
 	rest := int(q * float64(h.n))
 	for i, n := range &h.slots {

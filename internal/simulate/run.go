@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// begin is when a simulation begins, in nanoseconds since bucket.Epoch: a whole number of days.
+// begin is the start of every simulation, in nanoseconds since bucket.Epoch: a whole number of days.
 const begin = int64(800 * 24 * time.Hour)
 
-// sim is a fleet.
+// sim is the state of a simulation.
 type sim struct {
 	cfg       Config
 	agenda    agenda
@@ -28,49 +28,49 @@ type sim struct {
 
 	cells     []*cell
 	processes []*process
-	shares    *backstop.Shares // of the limits, where the store does not answer: of each process's own buckets; see process.own
-	rate      float64          // decisions a second
+	shares    *backstop.Shares // for outages; each process has its own buckets in it: see process.own
+	rate      float64          // decisions per second
 	truth     bucket.Params    // the limit of an entity, over all cells
 	entities  []entity
 
 	count counts
 	rep   *Report
 	took  histogram
-	over  int64 // the most that any entity was given beyond its limit
+	over  int64 // the largest amount that any entity was given beyond its limit
 
 	trouble bool  // some calls fail
 	width   int64 // of an interval
-	outage  int64 // when the last outage ends that does; 0: none
-	backAt  int64 // when a process last asked again that had not since
+	outage  int64 // when the last outage that ends does so; 0: none
+	backAt  int64 // when a process last called successfully for the first time since the outage
 }
 
 // cell is a table and the processes that use it.
 type cell struct {
 	s      *sim
-	number int // from 0
+	number int // counted from 0
 	params bucket.Params
 	limit  store.Limit // the same, for the shares
 	table  map[int]*rows
 	rep    *CellReport
-	below  float64 // demand of the cells before it and its own, of 1
+	below  float64 // cumulative demand of the cells up to and including this one, as a fraction
 }
 
-// entity is what is known of one that asks, by nobody who decides.
+// entity is the true state of an entity, which no process sees.
 type entity struct {
 	asked  bool
 	level  int64 // of what was admitted, at the true time
-	latest int64 // when that was last
-	ideal  int64 // of a limiter that knows all at once
+	latest int64 // time of the latest admission
+	ideal  int64 // level of a limiter with complete knowledge
 }
 
-// counts are of calls to the tables.
+// counts are the calls to the tables.
 type counts struct{ calls, units, inVain, throttled, splits int }
 
-// ErrSample says that a sample of the entities does not tell what all would do, as something was answered without the
-// table: what a process learns from the calls for one bucket then counts for the others.
-var ErrSample = errors.New("some of the sample was answered without the table, which depends on the others: simulate all entities")
+// ErrSample reports that a sample of the entities does not tell what all would do, because something was answered
+// without the table: then what a process learns from calls for one bucket affects the others.
+var ErrSample = errors.New("part of the sample was answered without the table, which depends on the other entities: simulate all of them")
 
-// Run simulates a scenario. It returns an error if the scenario is not one, or if ctx ends, or [ErrSample].
+// Run simulates a scenario. It returns an error if the configuration is invalid, if ctx ends, or [ErrSample].
 func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func newSim(cfg Config) *sim {
 	s.truth = bucket.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
 	s.trouble = cfg.trouble()
 	s.rate = cfg.Rate / float64(cfg.Sample)
-	s.shares = backstop.New(math.MaxInt) // a bucket is never in want of room
+	s.shares = backstop.New(math.MaxInt) // never out of room
 	for _, o := range cfg.Outages {
 		if o.To < cfg.For {
 			s.outage = max(s.outage, int64(o.To))
@@ -140,7 +140,7 @@ func newSim(cfg Config) *sim {
 		if cfg.ClockSkew > 0 {
 			p.skew = s.dice.Int64N(2*int64(cfg.ClockSkew)+1) - int64(cfg.ClockSkew)
 		}
-		p.breaker = breaker.New(breaker.Config{ // as the limiter has it
+		p.breaker = breaker.New(breaker.Config{ // as in the limiter
 			Cooldown: time.Second, Window: 2 * time.Second, Calls: 10, Silence: 4 * cfg.Within,
 			Slow: cfg.Within, Probe: time.Duration(callTimeout), Now: s.time, Uniform: s.dice.Float64,
 			Changed: func(st breaker.State) {
@@ -159,7 +159,7 @@ func (s *sim) after(d int64, do func()) { s.at(s.now+d, do) }
 
 func (s *sim) interarrival() int64 { return int64(s.demand.ExpFloat64() / s.rate * 1e9) }
 
-// latency draws how long a call takes, there and back.
+// latency draws the round-trip time of a call.
 func (s *sim) latency() int64 {
 	if s.sigma <= 0 {
 		return int64(s.cfg.P50)
@@ -169,7 +169,7 @@ func (s *sim) latency() int64 {
 
 func (s *sim) chance(share float64) bool { return share > 0 && s.dice.Float64() < share }
 
-// down reports whether a cell's table answers nobody.
+// down reports whether a cell's table is in an outage.
 func (s *sim) down(c *cell) bool {
 	for _, o := range s.cfg.Outages {
 		if (o.Cell == 0 || o.Cell == c.number+1) && s.now >= int64(o.From) && s.now < int64(o.To) {
@@ -179,7 +179,7 @@ func (s *sim) down(c *cell) bool {
 	return false
 }
 
-// joined returns how many processes are there at a time.
+// joined returns how many processes exist at a time.
 func (s *sim) joined(at int64) int {
 	late := s.cfg.Processes - s.cfg.Begin
 	switch from, to := int64(s.cfg.JoinFrom), int64(s.cfg.JoinTo); {
@@ -192,7 +192,7 @@ func (s *sim) joined(at int64) int {
 	}
 }
 
-// joinedAt returns when a process begins.
+// joinedAt returns when a process starts.
 func (s *sim) joinedAt(number int) int64 {
 	late := s.cfg.Processes - s.cfg.Begin
 	if number < s.cfg.Begin {
@@ -201,13 +201,13 @@ func (s *sim) joinedAt(number int) int64 {
 	return int64(s.cfg.JoinFrom) + int64(float64(s.cfg.JoinTo-s.cfg.JoinFrom)*float64(number-s.cfg.Begin+1)/float64(late))
 }
 
-// of returns how many of the first n processes are a cell's.
+// of returns how many of the first n processes belong to the cell.
 func (c *cell) of(n int) int { return (n - c.number + len(c.s.cells) - 1) / len(c.s.cells) }
 
-// healthy returns how many of a cell's processes are known to be there.
+// healthy returns how many of a cell's processes are known to exist.
 func (s *sim) healthy(c *cell) int { return max(1, c.of(s.joined(s.now-int64(s.cfg.Heartbeat)))) }
 
-// arrive has somebody ask.
+// arrive creates a request.
 func (s *sim) arrive() {
 	c := s.cells[len(s.cells)-1]
 	if len(s.cells) > 1 {
@@ -246,8 +246,9 @@ func (c *cell) rows(entity int) *rows {
 	return r
 }
 
-// admitted books what an entity was given by a decision made at a true time: what is beyond the limit over any stretch of
-// time shows as debt. A decision is made when its write is sent, by whose time it is, not when that arrives.
+// admitted records what an entity was given by a decision, at a true time: any excess over the limit, over any stretch
+// of time, shows as debt. A decision counts at the time at which its write is sent, because the write carries that
+// time, not at its arrival.
 func (c *cell) admitted(id int, amount, at int64) {
 	s := c.s
 	e := &s.entities[id]

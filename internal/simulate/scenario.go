@@ -6,24 +6,24 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Scenario is a configuration that has a name.
+// Scenario is a named configuration.
 type Scenario struct {
 	Name, About string
 	Config      Config
 }
 
-// Scenarios are those that come with the command. The first is the default.
+// Scenarios are the scenarios built into the command. The first is the default.
 var Scenarios = []Scenario{
-	{"steady", "100 processes, 1,000 entities of which a few ask much", Config{
+	{"steady", "100 processes, 1,000 entities of which a few make most calls", Config{
 		Processes: 100, Entities: 1000, Zipf: 1.2, Rate: 2000, Limit: weir.PerMinute("rpm", 6000),
 	}},
-	{"hot-key", "1,000 processes, one entity, far more than one item can be written", Config{
+	{"hot-key", "1,000 processes, one entity, far more decisions than one item accepts writes", Config{
 		Processes: 1000, Rate: 10_000, Limit: weir.PerSecond("rps", 20_000),
 	}},
-	{"overload", "100 processes, one entity that asks three times what it may, and more than one item can be written", Config{
+	{"overload", "100 processes, one entity that requests three times its limit, and more writes than one item accepts", Config{
 		Processes: 100, Rate: 3000, Limit: weir.PerSecond("rps", 1000),
 	}},
-	{"fleet", "100,000 processes, 100,000 entities that ask alike, one in 100 of which is simulated", Config{
+	{"fleet", "100,000 processes, 100,000 equally active entities, one in 100 of which is simulated", Config{
 		Processes: 100_000, Entities: 100_000, Sample: 100, Rate: 100_000, Limit: weir.PerMinute("rpm", 50).WithBurst(10),
 	}},
 	{"outage", "100 processes, a table that does not answer for half a minute", Config{
@@ -36,7 +36,7 @@ var Scenarios = []Scenario{
 	{"skew", "100 processes whose clocks are half a second off", Config{
 		Processes: 100, Rate: 750, Limit: weir.PerSecond("rps", 500), ClockSkew: 500 * time.Millisecond,
 	}},
-	{"join", "from 10 processes to 200 while the table does not answer", Config{
+	{"join", "a fleet that grows from 10 processes to 200 while the table does not answer", Config{
 		Processes: 200, Begin: 10, JoinFrom: 20 * time.Second, JoinTo: 30 * time.Second,
 		Rate: 750, Limit: weir.PerSecond("rps", 700), For: 90 * time.Second,
 		Outages: []Outage{{From: 15 * time.Second, To: 50 * time.Second}},
@@ -47,7 +47,7 @@ var Scenarios = []Scenario{
 	}},
 }
 
-// Named returns the configuration of a scenario.
+// Named returns the configuration of the scenario with the given name.
 func Named(name string) (Config, bool) {
 	for _, s := range Scenarios {
 		if s.Name == name {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sendAway sends a decision on whose shard is throttled, if there are others to go to.
+// sendAway moves a decision whose shard is throttled to another shard, if there is one.
 func (p *process) sendAway(j *job, from *lane) bool {
 	if j.forced || j.of != nil || j.moves >= maxMoves || j.m.n > 1 && j.heats >= maxHeats || j.m.n == 1 && p.next(j) == 0 {
 		return false
@@ -14,7 +14,7 @@ func (p *process) sendAway(j *job, from *lane) bool {
 	return true
 }
 
-// sendOn has another shard decide: of a bucket that is not known to be split, one of the next generation at random.
+// sendOn lets another shard decide. If the bucket is not known to be split, it picks one of the next generation at random.
 func (p *process) sendOn(j *job, from *lane) {
 	j.moves++
 	var to *lane
@@ -30,10 +30,10 @@ func (p *process) sendOn(j *job, from *lane) {
 		j.moves = maxMoves
 		to = j.m.lane(p, p.s.dice.IntN(max(1, j.sought)))
 	}
-	p.s.after(0, func() { to.ask(j) }) // not here: a lane is in the midst of its planning
+	p.s.after(0, func() { to.ask(j) }) // deferred: a lane is in the middle of its planning
 }
 
-// next returns the first of the generation of shards that comes next while shards are sought, 0 where there is none.
+// next returns the first shard of the next generation to try; 0 if there is none.
 func (p *process) next(j *job) int {
 	k := max(1, 2*j.sought)
 	if k >= p.s.cfg.MaxShards || j.m.flat > 0 && k >= j.m.flat && p.s.now-j.m.flatAt < callTimeout {
@@ -42,7 +42,7 @@ func (p *process) next(j *job) int {
 	return k
 }
 
-// ends has those decided elsewhere who asked a shard that is not there.
+// ends moves jobs that asked a missing shard to other shards.
 func (l *lane) ends(b *batch) {
 	l.m.flat, l.m.flatAt = 1<<(bits.Len(uint(l.k))-1), l.p.s.now
 	for _, j := range slices.Concat(b.jobs, l.waiting) {
@@ -53,7 +53,7 @@ func (l *lane) ends(b *batch) {
 	l.waiting = nil
 }
 
-// judge learns from the answer to a decision how far what is remembered of a bucket can be relied on.
+// judge updates how far what is remembered about a bucket can be relied on, from the answer to a decision.
 func (p *process) judge(j *job, allowed bool) {
 	switch m := j.m; {
 	case !j.hoped:
@@ -64,7 +64,7 @@ func (p *process) judge(j *job, allowed bool) {
 	}
 }
 
-// short reports whether others take all that a bucket has, on whatever shard.
+// short reports whether other processes use up all that the bucket has, on whatever shard.
 func (p *process) short(m *memory) bool {
 	return m.doubts >= manyDoubts && p.s.now-m.doubtedAt < int64(p.s.cfg.Hold)
 }

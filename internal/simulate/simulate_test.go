@@ -21,14 +21,14 @@ func run(t *testing.T, cfg simulate.Config) *simulate.Report {
 	return r
 }
 
-// TestSums: every decision is answered once, whatever fails, and the parts add up to the whole.
+// TestSums checks that every decision is answered once, whatever fails, and that the parts add up to the whole.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	for _, s := range simulate.Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			cfg := s.Config
-			cfg.Rate /= 8 // for the sake of time
+			cfg.Rate /= 8 // to save time
 			cfg.Limit.Amount, cfg.Limit.Burst = cfg.Limit.Amount/8, cfg.Limit.Burst/8
 			r := run(t, cfg)
 			if r.Admitted+r.Refused+r.Failed != r.Asked || r.Asked == 0 {
@@ -55,7 +55,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestSeed: the same seed, the same report; another seed, another.
+// TestSeed checks that the same seed gives the same report, and another seed another.
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	cfg := simulate.Config{
@@ -72,8 +72,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestNeverMore: without faults nobody gets more than the limit over any stretch of time, and nearly all of it; with
-// clocks that are apart, more by what the limit issues in that time, once.
+// TestNeverMore checks that without faults, admissions over any stretch of time never exceed the limit and use nearly all
+// of it. With clocks that differ, they exceed it once, by at most what the limit issues in that time.
 func TestNeverMore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -89,7 +89,7 @@ func TestNeverMore(t *testing.T) {
 	}
 }
 
-// TestOutage: a fleet without its table goes on by itself, within the limit and a burst, and comes back.
+// TestOutage checks that a fleet without its table continues on its own, within the limit and a burst, and recovers.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	cfg := simulate.Config{
@@ -117,7 +117,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestCells: equal shares starve the cell with most of the demand, and none gets more than its share.
+// TestCells checks that equal shares starve the cell with most of the demand, and that no cell gets more than its share.
 func TestCells(t *testing.T) {
 	t.Parallel()
 	r := run(t, simulate.Config{
@@ -130,7 +130,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestSplit: a bucket that is written more often than an item can be is split until its calls go through.
+// TestSplit checks that a bucket that is written more often than an item allows is split until its calls succeed.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	cfg := simulate.Config{Limit: weir.PerSecond("rps", 10_000), Rate: 2500, Processes: 100, For: 12 * time.Second}
@@ -150,7 +150,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSample: one of ten entities tells what all would do, at a size at which all can be simulated.
+// TestSample checks, at a size at which all entities can be simulated, that a sample of one in ten predicts the whole.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]simulate.Config{
@@ -194,7 +194,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// add adds what is compared of a report to that of others.
+// add adds the compared figures of a report to those of others.
 func add(sum, r *simulate.Report) {
 	sum.Asked, sum.Admitted, sum.Ideal = sum.Asked+r.Asked, sum.Admitted+r.Admitted, sum.Ideal+r.Ideal
 	sum.Calls, sum.InVain, sum.Units = sum.Calls+r.Calls, sum.InVain+r.InVain, sum.Units+r.Units
@@ -205,7 +205,7 @@ func add(sum, r *simulate.Report) {
 	sum.Intervals[0].Asked += r.Intervals[0].Asked
 }
 
-// TestSampleFails: where buckets depend on each other a sample is no answer.
+// TestSampleFails checks that a sample is refused if buckets depend on each other.
 func TestSampleFails(t *testing.T) {
 	t.Parallel()
 	cfg := simulate.Config{Limit: weir.PerSecond("rps", 1000), Rate: 2000, Entities: 20, Sample: 10, For: 5 * time.Second, Capacity: 10, MaxShards: 1}
@@ -227,7 +227,7 @@ func TestSampleFails(t *testing.T) {
 	}
 }
 
-// TestHitRatio: what is remembered is by entity and process.
+// TestHitRatio checks that the cache is per entity and process.
 func TestHitRatio(t *testing.T) {
 	t.Parallel()
 	known := func(perMinute float64) float64 { return perMinute / (1 + perMinute) }

@@ -2,7 +2,7 @@ package simulate
 
 import "github.com/weirlimits/weir/internal/bucket"
 
-// place is a shard's among those of its bucket: shard k of n. Its clock and burst are shares of the limit's that add up
+// place is a shard's position in its bucket: shard k of n. Its clock and burst are shares of the limit's, which add up
 // exactly, as in store/dynamodb.
 type place struct{ k, n int }
 
@@ -30,14 +30,14 @@ type item struct {
 	at      int64 // when it was last written, by that writer's clock
 	writes  int64
 	debited int64
-	given   int64 // back
+	given   int64 // returned
 }
 
-// shared is an item in the table, with what its partition still takes.
+// shared is an item in the table, with the remaining capacity of its partition.
 type shared struct {
 	item
 
-	units    float64 // writes that it takes at once
+	units    float64 // writes that it accepts at once
 	refilled int64
 }
 
@@ -47,7 +47,7 @@ type rows struct {
 	shards []shared
 }
 
-// takes reports whether a shard's partition takes a write, and counts it.
+// takes reports whether a shard's partition accepts a write, and counts it.
 func (s *shared) takes(now int64, capacity float64) bool {
 	s.units = min(capacity, s.units+float64(now-s.refilled)/1e9*capacity)
 	s.refilled = now
@@ -58,15 +58,15 @@ func (s *shared) takes(now int64, capacity float64) bool {
 	return true
 }
 
-// form is how a write finds the level.
+// form is what a write assumes about the level.
 type form uint8
 
 const (
-	full    form = iota // absent, or under the clock: it is set
-	running             // at or above the clock: it is added to
+	full    form = iota // missing, or below the clock: the write sets it
+	running             // at or above the clock: the write adds to it
 )
 
-// apply makes a batch's conditional write, and reports whether its condition held.
+// apply performs a batch's conditional write, and reports whether its condition held.
 func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
 	if n != b.place.n || b.known && !it.exists {
 		return false
@@ -86,7 +86,7 @@ func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
 		it.level = clock + net
 	default:
 		high := clock + burst - b.sum - b.guard
-		if b.forced > 0 { // which fits wherever the level lies
+		if b.forced > 0 { // a forced amount fits whatever the level
 			high = clock + max(burst, b.sum, bucket.Outstanding(b.level, clock)+b.sum) - b.sum
 			if b.forced < b.sum {
 				high = min(high, clock+burst-(b.sum-b.forced))
@@ -107,7 +107,7 @@ func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
 	return true
 }
 
-// split divides every shard of a bucket into two, each with half of what is outstanding.
+// split divides every shard of a bucket in two, each with half of what is outstanding.
 func (r *rows) split(now int64, p *bucket.Params, capacity float64) {
 	n := r.n
 	for k := range n {

@@ -10,19 +10,19 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, since there may
-// be millions.
+// Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, because there
+// may be millions.
 type Bucket struct {
 	mu     sync.Mutex
 	id     uint64 // 0: dead, no longer in the table
 	at     int64  // of the last write, nanoseconds since bucket.Epoch
 	epoch  uint32 // of its own limits; saturates
-	own    uint16 // the first own slots are the limits in force; then come removed and overriding ones
+	own    uint16 // the first own slots are the limits in force, followed by removed and overriding ones
 	keyLen uint16
 	takes  int64 // admitted since its birth
-	first  slot  // up to debited on the cache line of what is above
+	first  slot  // up to debited, on the same cache line as the fields above
 	rest   *[]slot
-	// The bytes of its key: a string's header would carry the bucket over 96 bytes.
+	// The bytes of its key. A string header would push the bucket over 96 bytes.
 	keyData *byte
 	// Reserve belongs to the journal; nil until it needs one.
 	Reserve *Reserve
@@ -35,14 +35,14 @@ type slot struct {
 	returned int64
 }
 
-// maxKey is how long a bucket's key may be.
+// maxKey is the maximum length of a bucket's key.
 const maxKey = math.MaxUint16
 
 func newBucket(key string) *Bucket {
 	return &Bucket{keyData: unsafe.StringData(key), keyLen: uint16(len(key))}
 }
 
-// key returns what the bucket is looked up by: see appendKey.
+// key returns the bucket's key: see appendKey.
 func (b *Bucket) key() string { return unsafe.String(b.keyData, int(b.keyLen)) }
 
 func (b *Bucket) dead() bool { return b.id == 0 }
@@ -111,8 +111,8 @@ func (b *Bucket) counted() bool {
 	return false
 }
 
-// find returns the slot of a limit: of its name for one of the bucket's own, also a removed one; of its name and
-// parameters for an override. -1 if there is none.
+// find returns the slot of a limit, or -1. The bucket's own limits, including removed ones, match by name; overrides
+// match by name and parameters.
 func (b *Bucket) find(l *store.Limit) int {
 	for i := range b.len() {
 		s := b.slot(i).limit
@@ -123,8 +123,8 @@ func (b *Bucket) find(l *store.Limit) int {
 	return -1
 }
 
-// rebirth starts the counters anew under another id, because some of them are about to go. It returns the state
-// before.
+// rebirth restarts the counters under a new ID, because some of them are about to be dropped. It returns the previous
+// state.
 func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 	st := b.state(key)
 	b.id, b.takes = id, 0

@@ -1,10 +1,10 @@
-// Package table keeps buckets in memory for the embedded stores: memory, which is nothing more, and disk, which makes
+// Package table keeps buckets in memory for the embedded stores: memory, which adds nothing, and disk, which makes
 // them durable through a [Journal].
 //
-// Buckets live in sharded maps and are locked one by one; a take over several locks them in the order of their keys.
-// A caller's [store.Ref] leads straight to its bucket, so the maps are only consulted the first time. Buckets that
-// are full carry no information and are evicted as others are born; their counters are handed over first.
+// Buckets live in sharded maps and are locked one by one; a take over several buckets locks them in the order of
+// their keys. A caller's [store.Ref] leads straight to its bucket, so the maps are consulted only the first time.
+// Full buckets carry no information and are evicted when others are born; their counters are handed over first.
 //
-// Time never runs backwards in effect: a bucket is never judged at an instant before its last write, and none before
-// an eviction, of whatever bucket.
+// Time never runs backwards in effect: no bucket is judged at an instant before its last write, and none before the
+// eviction of any bucket.
 package table

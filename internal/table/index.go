@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// index finds buckets by their keys: open addressing with linear probing over pointers, since a Go map would take
-// three times the room for each of what may be millions.
+// index finds buckets by key, with open addressing and linear probing over pointers. A Go map would take three times
+// the memory for each of what may be millions.
 type index struct {
 	seed  maphash.Seed
 	slots []*Bucket // a power of two, or none
@@ -15,7 +15,7 @@ type index struct {
 
 func (x *index) len() int { return x.n }
 
-// home returns the slot where a key's search begins. The low bits of the hash chose the shard.
+// home returns the slot where the search for a key begins. The low bits of the hash chose the shard.
 func (x *index) home(hash uint64) int { return int(hash>>8) & (len(x.slots) - 1) }
 
 func (x *index) get(hash uint64, key []byte) *Bucket {
@@ -29,7 +29,7 @@ func (x *index) get(hash uint64, key []byte) *Bucket {
 	}
 }
 
-// put adds a bucket whose key is not there yet.
+// put adds a bucket whose key is not in the index.
 func (x *index) put(hash uint64, b *Bucket) {
 	if 4*(x.n+1) > 3*len(x.slots) {
 		old := x.slots
@@ -68,7 +68,7 @@ func (x *index) remove(hash uint64, b *Bucket) bool {
 	return true
 }
 
-// removeAt empties a slot, and moves up those behind it that were put there because it was taken.
+// removeAt empties a slot, and moves up later buckets that were displaced by it.
 func (x *index) removeAt(i int) {
 	mask := len(x.slots) - 1
 	for j := (i + 1) & mask; x.slots[j] != nil; j = (j + 1) & mask {
@@ -93,11 +93,11 @@ func (x *index) all() iter.Seq[*Bucket] {
 	}
 }
 
-// sweep removes the buckets for which evict holds, and gives back room that is no longer needed.
+// sweep removes the buckets for which evict returns true, and releases memory that is no longer needed.
 func (x *index) sweep(evict func(*Bucket) bool) {
 	for i := 0; i < len(x.slots); {
 		if b := x.slots[i]; b != nil && evict(b) {
-			x.removeAt(i) // perhaps another has moved here
+			x.removeAt(i) // another bucket may have moved here
 		} else {
 			i++
 		}

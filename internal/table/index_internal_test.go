@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIndex holds the index against a map, over any sequence of births, deaths and sweeps.
+// TestIndex compares the index with a map over any sequence of births, deaths and sweeps.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,12 +12,12 @@ import (
 
 // Journal makes buckets durable. Its methods are called with the buckets locked and must not block.
 type Journal interface {
-	// Changed is told of a bucket after a change; its ticket, if not nil, is to be waited for before answering.
-	// Of a forgotten bucket it is told before its slots go.
+	// Changed is called after a change to a bucket. If the ticket is not nil, the caller waits for it before
+	// answering. For a forgotten bucket, Changed is called before its slots are removed.
 	Changed(b *Bucket, c Change) Ticket
-	// Once is told that a settle's id was taken, after its buckets have changed; some of them may be nil.
+	// Once is called when a settle's ID is recorded, after its buckets have changed; some of them may be nil.
 	Once(id string, expires time.Time, bs []*Bucket) Ticket
-	// Evicted is told of a full bucket that is about to die.
+	// Evicted is called before a full bucket dies.
 	Evicted(b *Bucket)
 }
 
@@ -26,26 +26,26 @@ type Change uint8
 
 // The changes.
 const (
-	Debited   Change = iota // a take
-	Settled                 // a settle, with an id or without
-	Undone                  // a take whose promise was broken gave back
+	Debited   Change = iota // by a take
+	Settled                 // by a settle, with or without an ID
+	Undone                  // a take whose ticket failed was returned
 	Forgotten               // it is about to die
 )
 
 // Ticket is a promise of durability. Tickets are pointers.
 type Ticket interface {
-	// Wait returns once the promise is kept, broken, or the context has ended.
+	// Wait returns once the promise is kept or broken, or ctx is done.
 	Wait(ctx context.Context) error
 }
 
-// Tickets are what a change has to wait for before it is answered.
+// Tickets are the tickets to wait for before answering.
 type Tickets struct{ w *waiting }
 
-// waiting is an answer that waits.
+// waiting is an answer that has to wait.
 type waiting struct {
 	first Ticket
 	more  []Ticket
-	// What a take changed and when, for Undo, and what it left out.
+	// What a take changed and when, for Undo, and the charges it left out.
 	at   int64
 	bs   []*Bucket
 	left []*store.Charge
@@ -61,7 +61,7 @@ func (ts *Tickets) add(t Ticket) {
 	}
 }
 
-// remember keeps what Undo needs, if the answer has to wait.
+// remember stores what Undo needs, if the answer has to wait.
 func (ts *Tickets) remember(bs []*Bucket, op *operation) {
 	if ts.w != nil {
 		ts.w.bs, ts.w.at, ts.w.left = slices.Clone(bs), op.now, op.left
@@ -83,20 +83,20 @@ func (ts Tickets) Wait(ctx context.Context) error {
 	return err
 }
 
-// Reserve is what a journal remembers of a bucket, under the bucket's lock.
+// Reserve is a journal's state for a bucket, guarded by the bucket's lock.
 type Reserve struct {
-	Slots  []Reserved // by slot; nil: the record has other slots, nothing of these is durable
+	Slots  []Reserved // by slot; nil: the record has other slots, so nothing is durable
 	Queued Ticket     // of the commit that the bucket waits for
 	Flight Ticket     // of the commit that is writing Next
 	At     int64      // when Next was set
 	Stored bool       // there may be a record
-	Dirty  bool       // the bucket is not as its record says
+	Dirty  bool       // the bucket differs from its record
 }
 
-// Reserved is what is durable of a slot.
+// Reserved is the durable state of a slot.
 type Reserved struct {
 	Bound int64 // the level up to which debits may be answered
-	Next  int64 // what Bound is once Flight has landed
+	Next  int64 // the value of Bound once Flight has landed
 	Base  int64 // the level when Next was set
 }
 
@@ -107,8 +107,8 @@ func (r *Reserve) reset() {
 	}
 }
 
-// uncover takes what a settle with an id gave back out of what may be answered, until its id is durable too: were the
-// process to die before, the settle would be repeated.
+// uncover excludes tokens returned by a settle with an ID from what may be answered, until the ID is durable, too.
+// Otherwise, if the process died before that, the settle would be repeated.
 func (r *Reserve) uncover(slot int, amount int64) {
 	if r != nil && slot < len(r.Slots) {
 		p := &r.Slots[slot]

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// follow makes the bucket's limits those of the debit, if the debit knows newer ones, and adds its overrides.
-// What is outstanding is kept throughout.
+// follow updates the bucket's limits to those of the debit, if the debit's are newer, and adds its overrides.
+// Outstanding tokens are kept throughout.
 func (t *Table) follow(b *Bucket, d *store.Debit, now int64, retired *[]store.State) error {
 	if aligned(b, d.Charges) {
 		return nil
@@ -45,7 +45,7 @@ func (t *Table) follow(b *Bucket, d *store.Debit, now int64, retired *[]store.St
 	return nil
 }
 
-// aligned reports whether the charges are the bucket's limits in their order: the common case.
+// aligned reports whether the charges are the bucket's limits in order, which is the common case.
 func aligned(b *Bucket, charges []store.Charge) bool {
 	if len(charges) != int(b.own) {
 		return false
@@ -59,8 +59,8 @@ func aligned(b *Bucket, charges []store.Charge) bool {
 	return true
 }
 
-// replace makes the own charges' limits the limits in force. Removed ones stay behind them, so that what they owe
-// and have counted is not lost.
+// replace makes the limits of the own charges the limits in force. Removed limits stay after them, so that what they
+// owe and have counted is not lost.
 func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) error {
 	old := b.slots()
 	used := make([]bool, len(old))
@@ -100,14 +100,14 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 			slots = append(slots, s)
 		}
 	}
-	t.stamp(b, now) // what was judged at this time is not judged again at an earlier one, also if the take is refused
+	t.stamp(b, now) // nothing is judged at an earlier time from now on, even if the take is refused
 	b.setSlots(slots)
 	b.own = uint16(own)
 	return nil
 }
 
-// addOverrides adds slots for the overriding limits that the bucket does not hold yet. Full ones that the debit does
-// not name give up their place; the counters are then handed over and start anew.
+// addOverrides adds slots for overriding limits that the bucket does not have yet. Full overrides that the debit does
+// not name are dropped; the counters are then handed over and restart.
 func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, retired *[]store.State) error {
 	wanted := func(l *store.Limit) bool {
 		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return *c.Limit == *l })
@@ -159,10 +159,10 @@ type interner struct {
 	m  map[store.Limit]*store.Limit
 }
 
-// maxInterned bounds the interner; past it the sharing starts anew.
+// maxInterned is the maximum size of the interner; beyond it, sharing starts over.
 const maxInterned = 1 << 16
 
-// intern returns the one copy of a limit, or an error if it breaks the bounds of the arithmetic.
+// intern returns the shared copy of a limit, or an error if the limit is out of range for the arithmetic.
 func (in *interner) intern(l *store.Limit) (*store.Limit, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

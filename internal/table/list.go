@@ -27,7 +27,7 @@ func (t *Table) Peek(keys []store.Bucket) store.Snapshot {
 	return store.Snapshot{At: bucket.Time(now), States: states}
 }
 
-// has reports whether there is a bucket of a key, perhaps dead.
+// has reports whether there is a bucket for a key, perhaps dead.
 func (t *Table) has(key store.Bucket) bool {
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
@@ -37,7 +37,7 @@ func (t *Table) has(key store.Bucket) bool {
 	return s.buckets.get(hash, k) != nil
 }
 
-// find returns the bucket of a key, locked, perhaps dead; nil if there is none.
+// find returns the bucket of a key, locked and perhaps dead, or nil if there is none.
 func (t *Table) find(key store.Bucket) *Bucket {
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
@@ -51,7 +51,7 @@ func (t *Table) find(key store.Bucket) *Bucket {
 	return b
 }
 
-// Buckets returns a page of the buckets that match, by entity and resource.
+// Buckets returns a page of the matching buckets, ordered by entity and resource.
 func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	var after string
 	if q.After != "" {
@@ -94,7 +94,7 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	return page, nil
 }
 
-// Forget removes buckets, whatever they owe. Its answer may be given once the tickets are waited for.
+// Forget removes buckets, whatever they owe. Wait for the tickets before answering.
 func (t *Table) Forget(keys []store.Bucket) Tickets {
 	var op operation
 	for _, key := range keys {
@@ -115,7 +115,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		b.own = 0
 		b.id = 0
 		b.mu.Unlock()
-		// A bucket's lock is never held while its shard's is waited for.
+		// Never wait for a shard's lock while holding a bucket's.
 		s, hash := t.shard([]byte(b.key()))
 		s.mu.Lock()
 		if s.buckets.remove(hash, b) {
@@ -127,7 +127,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 	return op.tickets
 }
 
-// Each calls f with every bucket in turn, locked, until f returns false. Buckets born meanwhile may be missed.
+// Each calls f with every bucket in turn, locked, until f returns false. It may miss buckets born meanwhile.
 func (t *Table) Each(f func(b *Bucket, key store.Bucket) bool) {
 	for i := range t.shards {
 		s := &t.shards[i]

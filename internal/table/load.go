@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Record is a bucket as a journal writes it down.
+// Record is a bucket as a journal stores it.
 type Record struct {
 	ID     uint64
 	At     int64 // nanoseconds since bucket.Epoch
@@ -17,8 +17,8 @@ type Record struct {
 	Limits []store.LimitState
 }
 
-// Load puts a bucket in as it was written down, unless it is full by now. With reborn it is born again, its counters
-// at zero, under an id that nobody has seen.
+// Load adds a bucket from its record, unless it is full by now. With reborn it is reborn: its counters are zero, and
+// its ID is new.
 func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
 	b := newBucket(key)
 	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
@@ -52,7 +52,7 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 	return true, nil
 }
 
-// LoadSettled takes a settle's id as it was written down.
+// LoadSettled restores a settle's ID.
 func (t *Table) LoadSettled(id string, expires time.Time) {
 	t.settled.mu.Lock()
 	defer t.settled.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *Table) LoadSettled(id string, expires time.Time) {
 	t.settled.expires[id] = expires
 }
 
-// Settled calls f with every id taken that has not expired.
+// Settled calls f with every recorded ID that has not expired.
 func (t *Table) Settled(f func(id string, expires time.Time)) {
 	now := bucket.Time(t.Now())
 	t.settled.mu.Lock()
@@ -74,7 +74,7 @@ func (t *Table) Settled(f func(id string, expires time.Time)) {
 	}
 }
 
-// Live reports whether there is a bucket of a key, and calls f with it locked.
+// Live reports whether there is a bucket for a key, and calls f with it locked.
 func (t *Table) Live(key string, f func(b *Bucket)) bool {
 	b := t.find(parseKey(key))
 	if b == nil {
@@ -100,21 +100,21 @@ func (b *Bucket) Unlock() { b.mu.Unlock() }
 // Dead reports whether the bucket has left its table.
 func (b *Bucket) Dead() bool { return b.dead() }
 
-// Head returns what a locked bucket's record begins with; Limits is nil.
+// Head returns the fixed part of a locked bucket's record; Limits is nil.
 func (b *Bucket) Head() Record {
 	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own), Takes: b.takes}
 }
 
-// Key returns the key under which its table keeps the bucket. It never changes.
+// Key returns the key under which the table keeps the bucket. It never changes.
 func (b *Bucket) Key() string { return b.key() }
 
-// Len returns how many slots a locked bucket has.
+// Len returns the number of slots of a locked bucket.
 func (b *Bucket) Len() int { return b.len() }
 
 // Level returns the level of a locked bucket's slot.
 func (b *Bucket) Level(i int) int64 { return b.slot(i).level }
 
-// Limit returns a slot of a locked bucket.
+// Limit returns the state of a slot of a locked bucket.
 func (b *Bucket) Limit(i int) store.LimitState {
 	s := b.slot(i)
 	return store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}

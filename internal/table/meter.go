@@ -12,15 +12,15 @@ import (
 )
 
 // Meter collects the readings of buckets' counters that must not be missed: the last of each minute, and the last
-// before a bucket goes. See [Table.Read] for those of the minute that runs.
+// before a bucket goes away. [Table.Read] returns those of the current minute.
 type Meter struct {
 	high  atomic.Bool
-	_     [64]byte // high is read by every take
+	_     [64]byte // separate, because every take reads high
 	mu    sync.Mutex
 	queue []reading
 }
 
-// reading is how far a bucket's counters were.
+// reading is the state of a bucket's counters.
 type reading struct {
 	key   string
 	id    uint64
@@ -36,16 +36,16 @@ type tally struct {
 	debited, returned int64
 }
 
-// maxQueue is how many readings wait before those are left out that only make minutes exact, and that a later one
-// makes up for.
+// maxQueue is the queue length above which readings are dropped that only make minutes exact. A later reading makes
+// up for them.
 const maxQueue = 1 << 18
 
-// highQueue is how many readings wait before they are to be drained soon.
+// highQueue is the queue length at which it should be drained soon.
 const highQueue = 1 << 14
 
 const minute = int64(time.Minute)
 
-// minuteOf returns the start of a minute. The epoch is the start of one.
+// minuteOf returns the start of a minute. The epoch is one.
 func minuteOf(at int64) int64 {
 	m := at % minute
 	if m < 0 {
@@ -54,8 +54,8 @@ func minuteOf(at int64) int64 {
 	return at - m
 }
 
-// stamp notes that a locked bucket is about to change. When its last change lies in an earlier minute, what its
-// counters were then is read.
+// stamp records that a locked bucket is about to change. If its last change was in an earlier minute, stamp first
+// takes a reading of its counters.
 func (t *Table) stamp(b *Bucket, now int64) {
 	if m := t.minute.Load(); uint64(b.at-m) >= t.span || uint64(now-m) >= t.span {
 		t.turn(b, now)
@@ -67,14 +67,14 @@ func (t *Table) stamp(b *Bucket, now int64) {
 func (t *Table) turn(b *Bucket, now int64) {
 	was, is := minuteOf(b.at), minuteOf(now)
 	t.minute.Store(is)
-	if t.cfg.Meter == nil || was == is || !b.counted() { // without one it comes here a nanosecond before the epoch
+	if t.cfg.Meter == nil || was == is || !b.counted() { // without a meter, reached only for the nanosecond before the epoch
 		return
 	}
 	const hour = 60 * minute
 	t.cfg.Meter.read(b, false, was-was%hour != is-is%hour)
 }
 
-// gone reads a locked bucket whose counters are about to go.
+// gone takes a reading of a locked bucket whose counters are about to go away.
 func (t *Table) gone(b *Bucket) {
 	if t.cfg.Meter != nil && b.counted() {
 		t.cfg.Meter.read(b, true, true)
@@ -107,10 +107,10 @@ func (b *Bucket) reading() reading {
 	return r
 }
 
-// High reports whether so many readings wait that they are to be drained soon.
+// High reports whether so many readings are queued that they should be drained soon.
 func (m *Meter) High() bool { return m.high.Load() }
 
-// Drain returns the readings that wait, in their order, and forgets them.
+// Drain removes and returns the queued readings, in order.
 func (m *Meter) Drain() []usage.Observation {
 	m.mu.Lock()
 	q := m.queue
@@ -137,7 +137,7 @@ func (r *reading) observation() usage.Observation {
 	return o
 }
 
-// add appends a limit's counters, or adds them to those of the same name: overriding limits may share one.
+// add appends a limit's counters, or adds them to those of the same name, which several overriding limits may share.
 func (c *tally) add(counts []usage.Count) []usage.Count {
 	put := func(f usage.Figure, v int64) {
 		if v == 0 {
@@ -156,7 +156,7 @@ func (c *tally) add(counts []usage.Count) []usage.Count {
 	return counts
 }
 
-// ObservationOf returns what a state tells of its bucket's usage.
+// ObservationOf returns the usage observation in a bucket's state.
 func ObservationOf(st *store.State) usage.Observation {
 	r := reading{id: st.ID, takes: st.Takes}
 	for i := range st.Limits {
@@ -168,8 +168,8 @@ func ObservationOf(st *store.State) usage.Observation {
 	return o
 }
 
-// Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. A change
-// that is under way may be missed.
+// Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. It may
+// miss a change in progress.
 func (t *Table) Read(since int64, f func([]usage.Observation) error) error {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -197,5 +197,5 @@ func (t *Table) Read(since int64, f func([]usage.Observation) error) error {
 	return nil
 }
 
-// unmetered is the span of a minute where nothing is read.
+// unmetered is the span of a minute if nothing is read.
 const unmetered = math.MaxUint64

@@ -5,15 +5,15 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// TakeOne decides a take of one charge on the bucket that ref remembers. It is not ok, and nothing was decided, unless
-// the bucket lives and the charge's limit is its only one in force. It is for tables without a journal: nothing is
-// told of the change.
+// TakeOne decides a take of one charge on the bucket that ref remembers. ok is false, and nothing was decided, unless
+// the bucket is alive and the charge's limit is its only one in force. It is for tables without a journal, because it
+// does not report the change.
 func (t *Table) TakeOne(ref *store.Ref, c *store.Charge) (allowed, ok bool) {
 	b := store.Recall[Bucket](ref)
 	if b == nil {
 		return false, false
 	}
-	// Before the lock, since others wait there.
+	// Before the lock, because others wait there.
 	p := params(c.Limit)
 	now := t.Now()
 	clock := p.Clock(now)

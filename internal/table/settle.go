@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Settle gives back and forces in memory. Its answer may be given once the tickets are waited for.
+// Settle returns and forces tokens in memory. Wait for the tickets before answering.
 func (t *Table) Settle(s store.Settle) (store.Outcome, Tickets, error) {
 	if err := checkSettle(s); err != nil {
 		return store.Outcome{}, Tickets{}, err
@@ -52,7 +52,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 		if err != nil {
 			return out, err
 		}
-		if purged { // what has expired stays so
+		if purged { // an expired ID must stay expired
 			t.raise(op.now)
 		}
 	}
@@ -65,7 +65,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 			c := &s.Debits[i].Charges[j]
 			at := b.find(c.Limit)
 			if at < 0 {
-				continue // given back to a limit that has filled up and gone
+				continue // returned to a limit that has filled up and is gone
 			}
 			sl := b.slot(at)
 			if c.Amount < 0 {
@@ -89,7 +89,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 	return out, nil
 }
 
-// admitForced makes slots for forced limits that the bucket does not have, and refuses amounts that overflow.
+// admitForced adds slots for forced limits that the bucket does not have, and rejects amounts that overflow.
 func (t *Table) admitForced(b *Bucket, d *store.Debit, now int64) error {
 	for j := range d.Charges {
 		c := &d.Charges[j]
@@ -113,7 +113,7 @@ func (t *Table) admitForced(b *Bucket, d *store.Debit, now int64) error {
 	return nil
 }
 
-// lockSettle locks what there is of the buckets, and makes those on which something is forced.
+// lockSettle locks the existing buckets, and creates those on which something is forced.
 func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
 	if len(debits) == 1 {
 		b, err := t.lock(debits[0].Bucket, debits[0].Ref, forcing(&debits[0]))
@@ -152,7 +152,7 @@ type settledIDs struct {
 	sweepAt int
 }
 
-// check reports what add would.
+// check returns the error that add would.
 func (s *settledIDs) check(id string, expires, now time.Time) error {
 	if !now.Before(expires) {
 		return store.ErrExpired
@@ -165,7 +165,7 @@ func (s *settledIDs) check(id string, expires, now time.Time) error {
 	return nil
 }
 
-// add takes an id, and reports whether it forgot expired ones.
+// add records an ID, and reports whether it purged expired ones.
 func (s *settledIDs) add(id string, expires, now time.Time) (purged bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

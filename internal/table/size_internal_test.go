@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// TestSize holds a bucket to the room that millions of them may take, and what a decision touches to one cache line.
+// TestSize checks that a bucket is small enough for millions of them, and that a decision touches one cache line of it.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	var b Bucket

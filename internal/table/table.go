@@ -17,18 +17,18 @@ const (
 	shards = 64
 	// firstSweep is how many buckets a shard holds before the first sweep.
 	firstSweep = 256
-	// sweepEvery is after how long a birth sweeps its shard though it has not grown.
+	// sweepEvery is the time after which a birth sweeps its shard even if the shard has not grown.
 	sweepEvery = int64(time.Minute)
-	// idle is how long a full bucket is kept, since one that is full again between its requests would be reborn with
-	// each of them. Where room is short it is not.
+	// idle is how long a full bucket is kept, because one that fills up between its requests would be reborn with
+	// each of them. When the table is full, idle buckets are not kept.
 	idle = int64(10 * time.Second)
 )
 
 // Config configures a table.
 type Config struct {
-	Now        func() time.Time // nil: the wall clock at New, carried on by the monotonic clock
+	Now        func() time.Time // nil: the wall clock at New, advanced by the monotonic clock
 	NotBefore  time.Time        // no earlier time is ever used
-	Births     uint64           // the ids of buckets born are greater
+	Births     uint64           // IDs of new buckets are greater
 	MaxBuckets int              // buckets in use at once; required
 	Retired    store.Retired    // may be nil
 	Journal    Journal          // may be nil
@@ -45,7 +45,7 @@ type Table struct {
 	floor  atomic.Int64
 	births atomic.Uint64
 	count  atomic.Int64
-	swept  atomic.Int64 // when all shards may be swept again for want of room
+	swept  atomic.Int64 // when all shards may be swept again for lack of room
 	seed   maphash.Seed
 	shards [shards]shard
 
@@ -58,7 +58,7 @@ type shard struct {
 	buckets index
 	sweepAt int
 	sweptAt int64
-	_       [64]byte // shards do not share a cache line
+	_       [64]byte // keeps shards on separate cache lines
 }
 
 // New returns an empty table.
@@ -75,7 +75,7 @@ func New(cfg Config) *Table {
 	if t.span = unmetered; cfg.Meter != nil {
 		t.span = uint64(minute)
 	}
-	// Ids go on from the time, so that a bucket reborn in a later process has another one.
+	// IDs start from the time, so that a bucket reborn in a later process has a different one.
 	t.births.Store(max(uint64(max(1, t.Now())), cfg.Births))
 	for i := range t.shards {
 		t.shards[i].buckets.seed = t.seed
@@ -95,16 +95,16 @@ func (t *Table) Now() int64 {
 	return max(n, t.floor.Load())
 }
 
-// raise sees to it that nothing is judged at a time before now from here on.
+// raise ensures that nothing is judged at a time before now from here on.
 func (t *Table) raise(now int64) {
 	for f := t.floor.Load(); f < now && !t.floor.CompareAndSwap(f, now); f = t.floor.Load() {
 	}
 }
 
-// Len returns how many buckets the table holds.
+// Len returns the number of buckets in the table.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
-// lock returns the bucket of a key, locked; with create, it is made if there is none, else nil.
+// lock returns the bucket of a key, locked. If there is none, lock creates it if create is set, and returns nil otherwise.
 func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
 	for {
 		b, err := t.get(key, ref, create)
@@ -115,7 +115,7 @@ func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, er
 		if !b.dead() {
 			return b, nil
 		}
-		b.mu.Unlock() // evicted in between
+		b.mu.Unlock() // evicted meanwhile
 		store.Remember[Bucket](ref, nil)
 	}
 }
@@ -144,7 +144,7 @@ func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, err
 	return b, nil
 }
 
-// birth puts an empty bucket under a key, or returns the one that is there.
+// birth adds an empty bucket for a key, or returns the existing one.
 func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucket, error) {
 	if bytes.Count(k, []byte{0}) != 2 || len(k) > maxKey || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
 		return nil, store.ErrInvalid
@@ -171,7 +171,7 @@ func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucke
 	return b, nil
 }
 
-// makeRoom sweeps all shards, for a fifth of the time at most, and reports whether there is room for another bucket.
+// makeRoom sweeps all shards, for at most a fifth of the time, and reports whether there is room for another bucket.
 func (t *Table) makeRoom(now int64) bool {
 	next := t.swept.Load()
 	if now >= next && t.swept.CompareAndSwap(next, math.MaxInt64) {
@@ -188,10 +188,9 @@ func (t *Table) makeRoom(now int64) bool {
 	return int(t.count.Load()) < t.cfg.MaxBuckets
 }
 
-// sweep evicts the full buckets of a locked shard that have been idle for so long. A bucket that is in use just now
-// stays.
+// sweep evicts the full buckets of a locked shard that have been idle that long. It skips buckets in use.
 func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
-	// An evicted bucket was full now, perhaps not before.
+	// An evicted bucket was full now, but perhaps not before.
 	t.raise(now)
 	s.buckets.sweep(func(b *Bucket) bool {
 		if !b.mu.TryLock() {
@@ -223,13 +222,13 @@ func (t *Table) retire(states []store.State) {
 	}
 }
 
-// shard returns where a key belongs, and its hash.
+// shard returns the shard of a key, and the key's hash.
 func (t *Table) shard(k []byte) (*shard, uint64) {
 	hash := maphash.Bytes(t.seed, k)
 	return &t.shards[hash%shards], hash
 }
 
-// appendKey appends the map key of a bucket. The parts hold no NUL: birth refuses one that does.
+// appendKey appends the map key of a bucket. The parts contain no NUL: birth rejects one that does.
 func appendKey(dst []byte, b store.Bucket) []byte {
 	dst = append(append(dst, b.Namespace...), 0)
 	dst = append(append(dst, b.Entity...), 0)

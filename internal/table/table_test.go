@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is a clock turned by hand.
+// clock is a clock advanced by hand.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -33,7 +33,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// rig is a table, its clock, and what it has retired.
+// rig is a table, its clock, and the buckets that it has retired.
 type rig struct {
 	*testing.T
 	*table.Table
@@ -78,7 +78,8 @@ func (r *rig) take(ds ...store.Debit) bool {
 
 func (r *rig) state(b store.Bucket) store.State { return r.Peek([]store.Bucket{b}).States[0] }
 
-// TestEviction: full buckets go as others are born, after their counters were handed over; debts stay.
+// TestEviction checks that full buckets are evicted as others are created, after handing over their counters, and that
+// debts stay.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 1<<20)
@@ -119,7 +120,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestMaxBuckets: as many buckets in use as allowed, and no more until one has filled up.
+// TestMaxBuckets checks that no more buckets can be in use than allowed until one has filled up.
 func TestMaxBuckets(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 100)
@@ -148,7 +149,8 @@ func TestMaxBuckets(t *testing.T) {
 	}
 }
 
-// TestFloor: once something full was evicted, nothing is judged at an earlier time; nor once an expired id was.
+// TestFloor checks that after a full bucket was evicted, nothing is judged at an earlier time. The same goes for expired
+// ids.
 func TestFloor(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 10)
@@ -175,7 +177,7 @@ func TestFloorOfIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.clock.Advance(time.Hour)
-	for i := range 5000 { // in the course of which what has expired is forgotten
+	for i := range 5000 { // which removes expired ids along the way
 		if err := settle(fmt.Sprint(i), 2*time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +188,7 @@ func TestFloorOfIDs(t *testing.T) {
 	}
 }
 
-// TestBytes: a bucket of one limit costs no more than promised.
+// TestBytes checks that a bucket of one limit takes no more memory than promised.
 func TestBytes(t *testing.T) { //nolint:paralleltest // counts what the process has allocated
 	const n = 100_000
 	l := perMinute(60)
@@ -214,7 +216,7 @@ func TestBytes(t *testing.T) { //nolint:paralleltest // counts what the process 
 	runtime.KeepAlive(tab)
 }
 
-// TestBusy: takes of several buckets in any order, settles, forgetting, listing and evicting get in nobody's way.
+// TestBusy checks that takes of several buckets in any order, settles, forgetting, listing and evicting do not conflict.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 300)
@@ -260,7 +262,7 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRefOutlivesBucket: a place that was remembered is found out when the bucket has gone.
+// TestRefOutlivesBucket checks that a ref is found to be outdated when its bucket is gone.
 func TestRefOutlivesBucket(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 300)
@@ -280,7 +282,7 @@ func TestRefOutlivesBucket(t *testing.T) {
 	}
 }
 
-// TestLoad: a bucket is as it was written down, or full and not there.
+// TestLoad checks that a loaded bucket equals its record, or is absent if it is full by now.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 300)
@@ -320,7 +322,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A bucket that changes a nanosecond before the epoch, where the span of what is not metered ends.
+// A bucket that changes a nanosecond before the epoch, where the single span of a table without a meter ends.
 func TestUnmeteredBeforeEpoch(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 10)

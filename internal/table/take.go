@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Take decides a take in memory. Its answer may be given once the tickets are waited for.
+// Take decides a take in memory. Wait for the tickets before answering.
 func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
 	if err := checkTake(take.Debits); err != nil {
 		return store.Outcome{}, Tickets{}, err
@@ -40,7 +40,7 @@ type operation struct {
 	now     int64
 	tickets Tickets
 	retired []store.State
-	left    []*store.Charge // of a take: in shadow, and does not fit
+	left    []*store.Charge // charges of a take in shadow that do not fit
 }
 
 func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
@@ -81,8 +81,8 @@ func (op *operation) changed(t *Table, b *Bucket, c Change) {
 	}
 }
 
-// fits reports whether all charges fit that may refuse, and notes those in shadow that do not. Every charge has its
-// slot: follow saw to it.
+// fits reports whether all charges that may refuse fit, and notes those in shadow that do not. Every charge has a
+// slot, because follow added it.
 func (op *operation) fits(b *Bucket, charges []store.Charge) (bool, error) {
 	fits := true
 	for i := range charges {
@@ -118,7 +118,7 @@ func (op *operation) charge(t *Table, b *Bucket, charges []store.Charge) {
 	}
 }
 
-// of returns the slot of the i-th charge's limit, which is the i-th as a rule.
+// of returns the slot of the i-th charge's limit, which is usually the i-th.
 func (b *Bucket) of(i int, l *store.Limit) *slot {
 	if i < int(b.own) {
 		if s := b.slot(i); s.limit == l || *s.limit == *l {
@@ -149,8 +149,8 @@ func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []
 	return ls
 }
 
-// lockAll locks the buckets of several debits in the order of their keys, and returns them in the debits' order.
-// A bucket that does not exist and is not to be created is nil.
+// lockAll locks the buckets of several debits in the order of their keys, and returns them in the order of the
+// debits. A bucket that does not exist and must not be created is nil.
 func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([]*Bucket, error) {
 	order := make([]int, len(debits))
 	for i := range order {
@@ -164,7 +164,7 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 	}
 	bs := make([]*Bucket, len(debits))
 	for {
-		// Nothing is locked while buckets are looked up or born, which takes the locks of shards.
+		// Hold no bucket locks while looking up or creating buckets, which takes the shards' locks.
 		for i := range debits {
 			var err error
 			if bs[i], err = t.get(debits[i].Bucket, debits[i].Ref, create(&debits[i])); err != nil {
@@ -181,8 +181,8 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 				}
 			}
 		}
-		// One that was not there may have been born before the others were locked. Nobody who holds a shard's lock
-		// waits for a bucket's, so it may be asked for here.
+		// A missing bucket may have been born before the others were locked. Holders of a shard's lock never wait for
+		// a bucket's, so has may be called here.
 		for i := range debits {
 			moved = moved || bs[i] == nil && t.has(debits[i].Bucket)
 		}

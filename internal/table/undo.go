@@ -7,10 +7,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Undo gives back what an allowed take took, which was never answered because its tickets' promise was broken.
+// Undo returns the tokens of an allowed take that was never answered because its ticket failed.
 //
-// What the clock has issued since is kept back: had the take never been made, a bucket that was full meanwhile would
-// have lost it, and giving it back would admit more than that.
+// It keeps back what the clock has issued since: without the take, a bucket that was full meanwhile would have lost
+// those tokens, and returning them would admit more.
 func (t *Table) Undo(take store.Take, ts Tickets) {
 	for i, b := range ts.w.bs {
 		b.mu.Lock()
@@ -31,7 +31,7 @@ func (t *Table) undo(b *Bucket, d *store.Debit, w *waiting) {
 		}
 		s := b.slot(i)
 		issued := sinceThen(params(s.limit), w.at, b.at)
-		if *s.limit != *c.Limit { // it drained by the one, then by the other
+		if *s.limit != *c.Limit { // it drained by one limit, then by the other
 			issued = bucket.Spend(issued, issued, sinceThen(params(c.Limit), w.at, b.at))
 		}
 		back := max(0, c.Amount-issued)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// broken is a journal that keeps no promise.
+// broken is a journal that makes no change durable.
 type broken struct{ now bool }
 
 func (j *broken) Changed(_ *table.Bucket, c table.Change) table.Ticket {
@@ -28,8 +28,8 @@ func (j *broken) Wait(context.Context) error                           { return 
 
 var errBroken = errors.New("not durable")
 
-// TestUndo: what was not answered does not count. Against a table in which it never happened, nothing more is admitted,
-// and no more than what the clock issued meanwhile is missing.
+// TestUndo checks that an unanswered take does not count. Compared with a table in which it never happened, nothing more
+// is admitted, and no more is missing than what the clock issued in the meantime.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,7 +90,7 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestUndoOfTheDead: a bucket that was forgotten meanwhile, and the one born in its place, get nothing back.
+// TestUndoOfTheDead checks that neither a forgotten bucket nor its successor gets anything back.
 func TestUndoOfTheDead(t *testing.T) {
 	t.Parallel()
 	j := &broken{true}
@@ -117,7 +117,7 @@ func TestUndoOfTheDead(t *testing.T) {
 	}
 }
 
-// TestUndoShadow: of what was left out nothing is given back.
+// TestUndoShadow checks that nothing is returned for shadow charges that were left out.
 func TestUndoShadow(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: noon}

@@ -6,12 +6,13 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Warn is for what is not bad yet.
+// Warn styles a warning.
 func (s *Screen) Warn(text string) string {
 	return s.styled(lipgloss.NewStyle().Foreground(lipgloss.Yellow), text)
 }
 
-// Bar draws a share, from 0 to 1, as a bar of so many columns. What is above 0 is seen, what is below 1 is not full.
+// Bar draws a share, from 0 to 1, as a bar of the given width. Above 0, at least one column is filled; below 1, at
+// least one is empty.
 func (s *Screen) Bar(share float64, width int) string {
 	n := int(share * float64(width))
 	if share > 0 {
@@ -33,8 +34,8 @@ func (s *Screen) Bar(share float64, width int) string {
 
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// Spark draws values, oldest first, in at most so many columns: each shows the mean of as many as it takes. It returns
-// the largest column, too. Only 0 is the lowest line.
+// Spark draws values, oldest first, in at most width columns, each showing the mean of several values. It also
+// returns the largest mean. Only 0 gets the lowest symbol.
 func Spark(values []float64, width int) (line string, top float64) {
 	if len(values) == 0 || width < 1 {
 		return "", 0
@@ -47,7 +48,7 @@ func Spark(values []float64, width int) (line string, top float64) {
 		for _, v := range part {
 			sum += v
 		}
-		means = append(means, sum/float64(len(part))) // the newest first, so that what is left over is the oldest
+		means = append(means, sum/float64(len(part))) // newest first, so that the oldest column gets the remainder
 		top = max(top, means[len(means)-1])
 	}
 	runes := make([]rune, len(means))
@@ -61,7 +62,7 @@ func Spark(values []float64, width int) (line string, top float64) {
 	return string(runes), top
 }
 
-// Clip cuts a line, which may have styles, to so many columns.
+// Clip cuts a line, which may be styled, to width columns.
 func Clip(line string, width int) string {
 	if lipgloss.Width(line) <= width {
 		return line
@@ -69,7 +70,7 @@ func Clip(line string, width int) string {
 	return lipgloss.NewStyle().MaxWidth(width).Render(line)
 }
 
-// Fit cuts a text without styles, or fills it up, to exactly so many columns.
+// Fit cuts or pads unstyled text to exactly width columns.
 func Fit(text string, width int) string {
 	text = cut(text, max(1, width))
 	return text + strings.Repeat(" ", max(0, width-lipgloss.Width(text)))

@@ -10,12 +10,12 @@ import (
 
 const chartHeight = 8
 
-// Chart draws values over time, with what begins and what ends them below. It is for terminals.
+// Chart draws values over time, with the labels of both ends below. It is for terminals.
 func (s *Screen) Chart(values []float64, from, to string) {
 	if len(values) == 1 {
 		values = []float64{values[0], values[0]}
 	}
-	// A multiple of the height on top makes the labels of all rows whole.
+	// A top that is a multiple of the height gives all rows whole-number labels.
 	top := math.Ceil(max(1, slices.Max(values))/chartHeight) * chartHeight
 	options := []asciigraph.Option{
 		asciigraph.Height(chartHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(top), asciigraph.Precision(0),

@@ -8,8 +8,8 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// Live is a picture that is drawn again and again on a terminal's other screen. What was on the terminal is there again
-// once it ends.
+// Live is a picture that is redrawn on a terminal's alternate screen. When it ends, the previous content of the
+// terminal is restored.
 type Live struct {
 	screen  *Screen
 	in, out *os.File
@@ -18,13 +18,13 @@ type Live struct {
 }
 
 const (
-	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, no cursor, long lines are not wrapped
+	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l" // alternate screen, no cursor, no line wrapping
 	leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-	begin = "\x1b[?2026h\x1b[H" // one picture, where the terminal can; from the top
+	begin = "\x1b[?2026h\x1b[H" // synchronized update, if the terminal supports it; from the top
 	end   = "\x1b[J\x1b[?2026l"
 )
 
-// NewLive begins, on a screen that is a terminal. What is typed, if in is one, too, is not shown.
+// NewLive starts a live picture on a screen that is a terminal. If in is a terminal, typed text is not echoed.
 func NewLive(s *Screen, in io.Reader) *Live {
 	l := &Live{screen: s, quit: make(chan struct{})}
 	l.out, _ = s.W.(*os.File)
@@ -38,7 +38,7 @@ func NewLive(s *Screen, in io.Reader) *Live {
 	return l
 }
 
-// listen ends when somebody types q, or what interrupts a program.
+// listen ends when the user types q, or a key that interrupts a program.
 func (l *Live) listen() {
 	var b [64]byte
 	for {
@@ -50,10 +50,10 @@ func (l *Live) listen() {
 	}
 }
 
-// Quit is closed when somebody has asked for the end.
+// Quit returns a channel that is closed when the user asks to quit.
 func (l *Live) Quit() <-chan struct{} { return l.quit }
 
-// Size returns the columns and lines that there are now.
+// Size returns the terminal's current columns and lines.
 func (l *Live) Size() (width, height int) {
 	if l.out != nil {
 		if w, h, err := term.GetSize(l.out.Fd()); err == nil && w > 0 && h > 0 {
@@ -63,7 +63,7 @@ func (l *Live) Size() (width, height int) {
 	return l.screen.Width, 24
 }
 
-// Draw replaces the picture. Lines that there is no room for are left out.
+// Draw replaces the picture. Lines that do not fit are dropped.
 func (l *Live) Draw(lines []string) {
 	width, height := l.Size()
 	var b strings.Builder
@@ -72,7 +72,7 @@ func (l *Live) Draw(lines []string) {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString("\x1b[2K" + Clip(line, width)) // not after it: in the last column that takes a letter away
+		b.WriteString("\x1b[2K" + Clip(line, width)) // cleared first: in the last column, clearing after it would erase a letter
 	}
 	b.WriteString(end)
 	l.screen.Printf("%s", b.String())

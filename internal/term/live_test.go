@@ -31,7 +31,7 @@ func TestSpark(t *testing.T) {
 		{nil, 5, "", 0},
 		{[]float64{0, 0}, 5, "▁▁", 0},
 		{[]float64{0, 1, 50, 100}, 5, "▁▂▅█", 100},
-		{[]float64{9, 0, 0, 4, 4}, 3, "█▁▅", 9}, // the newest are whole
+		{[]float64{9, 0, 0, 4, 4}, 3, "█▁▅", 9}, // the newest are complete
 		{[]float64{1}, 0, "", 0},
 	} {
 		if got, top := term.Spark(tt.values, tt.width); got != tt.want || top != tt.top {

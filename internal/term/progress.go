@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Progress is one line on a terminal that tells how far long work is. In a pipe it is silent.
+// Progress shows the progress of a long operation on one line of a terminal. In a pipe it prints nothing.
 type Progress struct {
 	screen *Screen
 	now    func() time.Time
@@ -14,7 +14,7 @@ type Progress struct {
 	shown  bool
 }
 
-// NewProgress returns a progress line that appears once the work takes a moment.
+// NewProgress returns a progress line that appears if the operation takes more than a moment.
 func NewProgress(s *Screen) *Progress {
 	return &Progress{screen: s, now: time.Now, last: time.Now()}
 }
@@ -24,7 +24,7 @@ const (
 	progressBar   = 24
 )
 
-// Update shows what is done and which part of it, from 0 to 1; negative means unknown.
+// Update shows what is being done, and the share done from 0 to 1, or negative if unknown.
 func (p *Progress) Update(what string, share float64) {
 	if !p.screen.Terminal {
 		return
@@ -44,7 +44,7 @@ func (p *Progress) Update(what string, share float64) {
 		fmt.Sprintf("%3.0f %%", 100*min(share, 1)))
 }
 
-// Done takes the line away.
+// Done removes the line.
 func (p *Progress) Done() {
 	if p.shown {
 		p.screen.Printf("\r\x1b[K")

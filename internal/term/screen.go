@@ -1,4 +1,4 @@
-// Package term writes for people: aligned tables, colour, charts and progress on a terminal, plain text in a pipe.
+// Package term formats output for people: aligned tables, color, charts and progress on a terminal, plain text in a pipe.
 package term
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// Screen is where a command writes.
+// Screen is the output of a command.
 type Screen struct {
 	W        io.Writer
-	Terminal bool // else a pipe or file
-	Color    bool // styles are wanted and can be shown
+	Terminal bool // rather than a pipe or file
+	Color    bool // styles are wanted and supported
 	Width    int  // columns of the terminal
 }
 
-// New finds out what w is. Colour honours NO_COLOR, CLICOLOR_FORCE and TERM as found in env.
+// New detects what w is. Color follows NO_COLOR, CLICOLOR_FORCE and TERM in env.
 func New(w io.Writer, env []string) *Screen {
 	s := &Screen{W: w, Width: 80, Color: colorprofile.Detect(w, env) > colorprofile.ASCII}
 	f, ok := w.(*os.File)
@@ -36,7 +36,7 @@ func New(w io.Writer, env []string) *Screen {
 	return s
 }
 
-// IsTerminal reports whether somebody types into r.
+// IsTerminal reports whether r is a terminal.
 func IsTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
@@ -48,18 +48,18 @@ func (s *Screen) Printf(format string, args ...any) { fmt.Fprintf(s.W, format, a
 // Println writes as fmt.Fprintln does.
 func (s *Screen) Println(args ...any) { fmt.Fprintln(s.W, args...) }
 
-// Bold is for headers. Like the other styles it leaves the text alone where there is no colour.
+// Bold styles headers. Like the other styles, it returns the text unchanged if there is no color.
 func (s *Screen) Bold(text string) string { return s.styled(lipgloss.NewStyle().Bold(true), text) }
 
-// Faint is for what matters less.
+// Faint styles less important text.
 func (s *Screen) Faint(text string) string { return s.styled(lipgloss.NewStyle().Faint(true), text) }
 
-// Good is for what went well.
+// Good styles success.
 func (s *Screen) Good(text string) string {
 	return s.styled(lipgloss.NewStyle().Foreground(lipgloss.Green), text)
 }
 
-// Bad is for what did not.
+// Bad styles failure.
 func (s *Screen) Bad(text string) string {
 	return s.styled(lipgloss.NewStyle().Foreground(lipgloss.Red), text)
 }
@@ -71,7 +71,7 @@ func (s *Screen) styled(style lipgloss.Style, text string) string {
 	return style.Render(text)
 }
 
-// Count writes a number: 12,345 on a terminal, 12345 for programs.
+// Count formats a number: 12,345 on a terminal, 12345 for programs.
 func (s *Screen) Count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	if !s.Terminal {
@@ -89,7 +89,7 @@ func (s *Screen) Count(n int64) string {
 	return b.String()
 }
 
-// Clean escapes what would move the cursor or break a table.
+// Clean escapes characters that would move the cursor or break a table.
 func Clean(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text

@@ -10,11 +10,11 @@ import (
 type Table struct {
 	Header []string
 	Right  []int // columns of numbers, aligned to the right
-	Cut    []int // columns that are cut where a terminal is too narrow
+	Cut    []int // columns that are cut if the terminal is too narrow
 	Rows   [][]string
 }
 
-// Row adds a row. Control characters are shown escaped.
+// Row adds a row. Control characters are escaped.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = Clean(c)
@@ -24,7 +24,7 @@ func (t *Table) Row(cells ...string) {
 
 const gap = 2
 
-// Table writes a table: aligned on a terminal, with tabs between the cells in a pipe.
+// Table writes a table: aligned on a terminal, tab-separated in a pipe.
 func (s *Screen) Table(t *Table) {
 	if !s.Terminal {
 		for _, row := range append([][]string{t.Header}, t.Rows...) {
@@ -61,7 +61,7 @@ func (s *Screen) Table(t *Table) {
 	}
 }
 
-// widths returns how wide the columns are, so that they fit in all if those that may be cut are.
+// widths returns the widths of the columns, reducing those that may be cut until the table fits into all columns.
 func (t *Table) widths(all int) []int {
 	widths := make([]int, len(t.Header))
 	for _, row := range append([][]string{t.Header}, t.Rows...) {
@@ -102,7 +102,7 @@ func cut(cell string, width int) string {
 	return string(runes) + "…"
 }
 
-// Pairs writes names and values, one pair a line.
+// Pairs writes names and values, one pair per line.
 func (s *Screen) Pairs(pairs ...string) {
 	width := 0
 	for i := 0; i < len(pairs); i += 2 {

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// everything writes one of each on a screen.
+// everything writes one of each kind to a screen.
 func everything(s *term.Screen) {
 	t := &term.Table{Header: []string{"ENTITY", "TOKENS", "NOTE"}, Right: []int{1}, Cut: []int{2}}
 	t.Row("key-alice", s.Count(1234567), "-")
@@ -69,7 +69,7 @@ func TestNewPipe(t *testing.T) {
 			t.Errorf("%q: terminal %v, colour %v", env, s.Terminal, s.Color)
 		}
 	}
-	// As GNU ls --color=always: for a pager that shows colours.
+	// As with GNU ls --color=always: for a pager that shows colours.
 	if s := term.New(new(bytes.Buffer), []string{"CLICOLOR_FORCE=1", "TERM=xterm"}); s.Terminal || !s.Color {
 		t.Errorf("forced: terminal %v, colour %v", s.Terminal, s.Color)
 	}

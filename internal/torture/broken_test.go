@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// broken is a store that does not do what it should.
+// broken is a store that misbehaves.
 type broken struct {
 	store.Store
 
@@ -45,7 +45,7 @@ func (b *broken) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snaps
 	return snap, err
 }
 
-// changed returns a take with other charges.
+// changed returns a take with changed charges.
 func changed(t store.Take, change func(*store.Debit, *store.Charge)) store.Take {
 	debits := make([]store.Debit, len(t.Debits))
 	for i, d := range t.Debits {
@@ -63,13 +63,13 @@ func changed(t store.Take, change func(*store.Debit, *store.Charge)) store.Take 
 // chain reports whether a take is of a child and its parent, not of the one bucket whose calls are ordered.
 func chain(t store.Take) bool { return len(t.Debits) > 1 }
 
-// every returns a function that is true each n-th time.
+// every returns a function that returns true on every n-th call.
 func every(n int64) func() bool {
 	var calls atomic.Int64
 	return func() bool { return calls.Add(1)%n == 0 }
 }
 
-// Each check finds a store that breaks its promise.
+// Each check detects a store that breaks its promise.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -218,7 +218,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// checkHistory checks that the history holds what the excerpt shows.
+// checkHistory checks that the history contains what the excerpt shows.
 func checkHistory(t *testing.T, rep *torture.Report) {
 	t.Helper()
 	if n := len(rep.Excerpt); n == 0 || n > 16 {

@@ -13,12 +13,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Check is one promise that was held to.
+// Check is the result of checking one promise.
 type Check struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	Cases int    `json:"cases"` // how often it was looked at
-	// Undecided is how often it could not be said: the search took too long, or writes of the store had failed.
+	Cases int    `json:"cases"` // how often it was checked
+	// Undecided is how often the check had no result: the search took too long, or writes of the store had failed.
 	Undecided int    `json:"undecided,omitempty"`
 	Failure   string `json:"failure,omitempty"`
 }
@@ -37,32 +37,32 @@ const (
 
 func newChecks() []Check {
 	return []Check{
-		checkOrder:    {Name: "order", About: "all answers are explained by one order of the calls"},
-		checkAdmitted: {Name: "admitted", About: "no more is admitted than is issued"},
-		checkLevel:    {Name: "level", About: "debited - returned is the level, to the millitoken"},
-		checkLost:     {Name: "books", About: "what callers were told is what is counted"},
-		checkParents:  {Name: "parents", About: "a parent is charged what its children are"},
-		checkOnce:     {Name: "once", About: "a lease is given back once, whoever tries"},
-		checkTime:     {Name: "time", About: "a store's time does not go back"},
+		checkOrder:    {Name: "order", About: "one order of the calls explains all answers"},
+		checkAdmitted: {Name: "admitted", About: "no more tokens are admitted than issued"},
+		checkLevel:    {Name: "level", About: "the level rises by debits - returns, to the millitoken"},
+		checkLost:     {Name: "books", About: "the counters match what callers were told"},
+		checkParents:  {Name: "parents", About: "a parent is debited the sum of its children's debits"},
+		checkOnce:     {Name: "once", About: "a lease is returned once, whoever tries"},
+		checkTime:     {Name: "time", About: "the store's time does not go back"},
 	}
 }
 
-// failure is what a check found.
+// failure is a violation that a check found.
 type failure struct {
 	check  int
 	err    error
-	entity string // whose bucket it is about; "": of all
-	until  int64  // of the excerpt, by when calls were made; 0: the end
+	entity string // whose bucket it is about; "": all
+	until  int64  // end of the excerpt: the latest time at which its calls were made; 0: no limit
 }
 
-// evidence is all of a round.
+// evidence is everything known about a round.
 type evidence struct {
-	records       []*Record // merged: one of each call
+	records       []*Record // merged: one per call
 	before, after []store.State
-	at, end       time.Time // of them
+	at, end       time.Time // of before and after
 	killed        map[[2]int]bool
 	atomic        bool
-	writesFailed  bool // of the store, some of which may have been made twice: tokens may be missing
+	writesFailed  bool // of the store; some may have been made twice, so tokens may be missing
 	slack         time.Duration
 	tolerance     time.Duration
 }
@@ -70,7 +70,7 @@ type evidence struct {
 // looked counts cases of a check.
 type looked func(check, cases int)
 
-// order looks for an order of the calls of a round on one bucket.
+// order searches for an order of a round's calls on one bucket.
 func (ev *evidence) order(seen looked, undecided func(check int)) *failure {
 	ops := ev.operations(math.MaxInt64)
 	seen(checkOrder, len(ops))
@@ -86,7 +86,7 @@ func (ev *evidence) order(seen looked, undecided func(check int)) *failure {
 		return nil
 	case porcupine.Illegal:
 	}
-	// The earliest moment up to which there is no order: what was not answered by then is unknown.
+	// Find the earliest moment up to which there is no order: calls not answered by then are unknown.
 	var moments []int64
 	for _, r := range ev.records {
 		if r.Told > 0 {
@@ -100,7 +100,7 @@ func (ev *evidence) order(seen looked, undecided func(check int)) *failure {
 		}
 		return -1
 	})
-	f := &failure{check: checkOrder, entity: ordered, err: fmt.Errorf("there is no order of the %d calls that explains the answers", len(ops))}
+	f := &failure{check: checkOrder, entity: ordered, err: fmt.Errorf("no order of the %d calls explains the answers", len(ops))}
 	if i < len(moments) {
 		f.until = moments[i]
 		f.err = fmt.Errorf("no order of the first %d calls explains the answers", len(ev.operations(f.until)))
@@ -108,10 +108,10 @@ func (ev *evidence) order(seen looked, undecided func(check int)) *failure {
 	return f
 }
 
-// searchFor bounds the search for an order.
+// searchFor is the time limit of the search for an order.
 const searchFor = 5 * time.Second
 
-// operations returns the calls on the ordered bucket that were made by a time, as they were known then.
+// operations returns the calls on the ordered bucket made by a time, as they were known then.
 func (ev *evidence) operations(by int64) (ops []porcupine.Operation) {
 	for _, r := range ev.records {
 		if r.Asked > by {
@@ -179,18 +179,18 @@ func (ev *evidence) spent(seen looked, undecided func(check int)) *failure {
 			after := ev.after[k]
 			was, is := reckon.Find(st, l), reckon.Find(after, l)
 			if was == nil || is == nil || st.ID != after.ID {
-				return fail(checkLost, fmt.Errorf("the bucket is gone"))
+				return fail(checkLost, fmt.Errorf("the bucket is gone, or was created again"))
 			}
 			net := func(s *store.LimitState) int64 { return s.Debited - s.Returned }
 			if i == ledger {
 				seen(checkLevel, 1)
 				if rose, spent := is.Level-was.Level, net(is)-net(was); rose != spent {
-					return fail(checkLevel, fmt.Errorf("%d debited and not returned, the level rose by %d millitokens", spent, rose))
+					return fail(checkLevel, fmt.Errorf("debits - returns are %d millitokens, but the level rose by %d", spent, rose))
 				}
 			}
 			seen(checkLost, 1)
 			if ev.writesFailed {
-				b.MaybeDebited += math.MaxInt32 // a write without an answer was made again: both count
+				b.MaybeDebited += math.MaxInt32 // a write without an answer was repeated: both count
 				undecided(checkLost)
 			}
 			if err := cmp.Or(b.Level(l, after, ev.end.Add(ev.slack)), b.Counted(l, after, !ev.atomic)); err != nil {
@@ -225,19 +225,19 @@ func (ev *evidence) parents(seen looked, undecided func(int), tallies map[string
 		seen(checkParents, 1)
 		if d := charged - sum; d > maybe || -d > maybe {
 			return &failure{check: checkParents, entity: parent, err: fmt.Errorf(
-				"%s of %s: %d millitokens charged, its children's are %d, and %d are in doubt", limitNames[i], parent, charged, sum, maybe)}
+				"%s of %s: debited %d millitokens, its children %d, and %d are in doubt", limitNames[i], parent, charged, sum, maybe)}
 		}
 	}
 	return nil
 }
 
-// once checks that leases that were held were given back once, and returns how: 1 for certain, 0 in doubt.
+// once checks that each held lease was returned once, and says for each whether that is certain (1) or in doubt (0).
 func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 	type tries struct{ applied, before, unknown int }
 	leases := map[string]*tries{}
 	for _, r := range ev.records {
 		if r.Op == OpReturn && r.Result == Twice {
-			return nil, &failure{check: checkOnce, entity: r.Charges[0].Entity, err: fmt.Errorf("a lease was given back a second time: %s", r)}
+			return nil, &failure{check: checkOnce, entity: r.Charges[0].Entity, err: fmt.Errorf("a lease was returned a second time: %s", r)}
 		}
 		if r.Op != OpRelease {
 			continue
@@ -261,16 +261,16 @@ func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 		seen(checkOnce, 1)
 		switch {
 		case t.applied > 1:
-			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s was given back %d times", id, t.applied)}
+			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s was returned %d times", id, t.applied)}
 		case t.applied == 0 && t.unknown == 0:
-			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s is said to have been given back, %d times, by nobody", id, t.before)}
+			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s was reported as already returned %d times, but no call returned it", id, t.before)}
 		}
 		backs[id] = t.applied
 	}
 	return backs, nil
 }
 
-// tally is what callers did to a limit of an entity's bucket, as far as they were told.
+// tally is what callers did to a limit of an entity's bucket, according to the answers they got.
 func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon.Tally {
 	sum := reckon.NewTally()
 	l := limitsOf(entity)[limit]
@@ -291,13 +291,13 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			switch {
 			case r.Result == Admitted:
 				t.Debited, t.First, t.Last = n, t.Early, t.Late
-				if !ev.atomic { // it tells when the last of its buckets was debited; this one may have been as it was asked
+				if !ev.atomic { // its time is that of the last bucket debited; this one may have been debited as early as the call
 					t.First = reckon.Reading(l, r.At.Add(-time.Duration(r.Told-r.Asked)))
 					t.Early = t.First
 				}
-			case !r.known(), !ev.atomic && ev.killed[[2]int{r.Process, r.Life}]: // perhaps before what was refused was undone
+			case !r.known(), !ev.atomic && ev.killed[[2]int{r.Process, r.Life}]: // the process may have died before undoing a refused take
 				t.MaybeDebited = n
-			case !ev.atomic && r.Result == Refused: // what was refilled before it was undone is not given back
+			case !ev.atomic && r.Result == Refused: // what was refilled before the undo is not returned
 				t.MaybeDebited = min(n, issued)
 			}
 		case OpRelease:
@@ -329,7 +329,7 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 	return sum
 }
 
-// time checks that what a process was told later was decided later, on the same bucket.
+// time checks that, for one process and bucket, an answer that arrived later was decided later.
 func (ev *evidence) time(seen looked) *failure {
 	type place struct {
 		process, life int
@@ -359,7 +359,7 @@ func (ev *evidence) time(seen looked) *failure {
 			}
 			seen(checkTime, 1)
 			if back := latest.At.Sub(r.At); back > ev.tolerance {
-				return &failure{check: checkTime, entity: p.entity, until: r.Told, err: fmt.Errorf("decided at %s, %v before what was answered earlier", r.At.Format(time.RFC3339Nano), back)}
+				return &failure{check: checkTime, entity: p.entity, until: r.Told, err: fmt.Errorf("decided at %s, %v before the time of an earlier answer", r.At.Format(time.RFC3339Nano), back)}
 			}
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Where the buckets of a take are not debited in one step it tells the time of the last, and its parent may have been debited
-// up to as long before as the call took: so much more may have been issued by the last take, and no more.
+// If a take's buckets are debited one by one, the take reports the time of the last debit. Its parent may have been
+// debited earlier, by up to the duration of the call. So the clock may have issued that much more by the last take, and no
+// more.
 func TestAdmittedOneByOne(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2024, time.March, 1, 0, 0, 0, 0, time.UTC)

@@ -13,24 +13,24 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Fault is a kind of trouble that callers are put to.
+// Fault is a kind of fault that callers are exposed to.
 type Fault string
 
-// Faults.
+// Faults that callers can be exposed to.
 const (
-	Cancel    Fault = "cancel"    // callers leave in the midst of a call
-	Deadline  Fault = "deadline"  // callers have no time
+	Cancel    Fault = "cancel"    // callers abandon calls
+	Deadline  Fault = "deadline"  // callers have too little time
 	Drop      Fault = "drop"      // calls never arrive, or their answers are lost
-	Delay     Fault = "delay"     // calls and answers take long
-	Duplicate Fault = "duplicate" // leases are given back by everybody at once, and again
-	Skew      Fault = "skew"      // clocks are apart, or go back and forth
-	Kill      Fault = "kill"      // processes are killed and started anew
+	Delay     Fault = "delay"     // calls and answers are slow
+	Duplicate Fault = "duplicate" // leases are returned by all processes at once, and repeatedly
+	Skew      Fault = "skew"      // clocks differ, or jump back and forth
+	Kill      Fault = "kill"      // processes are killed and restarted
 )
 
-// AllFaults are all.
+// AllFaults lists all faults.
 var AllFaults = []Fault{Cancel, Deadline, Drop, Delay, Duplicate, Skew, Kill}
 
-// ParseFaults reads names separated by commas, all, or none.
+// ParseFaults parses names separated by commas, or "all" or "none".
 func ParseFaults(text string) ([]Fault, error) {
 	switch text {
 	case "all":
@@ -41,7 +41,7 @@ func ParseFaults(text string) ([]Fault, error) {
 	var faults []Fault
 	for name := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(AllFaults, Fault(name)) {
-			return nil, fmt.Errorf("%q is none of %s, all, none", name, join(AllFaults))
+			return nil, fmt.Errorf("must be all, none or names from %s: %q", join(AllFaults), name)
 		}
 		faults = append(faults, Fault(name))
 	}
@@ -62,8 +62,8 @@ const (
 	maxSkew    = 500 * time.Millisecond
 )
 
-// errLost is what a caller sees of a call that was lost.
-var errLost = errors.New("the answer was lost, on purpose")
+// errLost is what the caller of a lost call gets.
+var errLost = errors.New("answer lost by an injected fault")
 
 // faulty is a store whose calls are delayed and lost.
 type faulty struct {
@@ -71,17 +71,17 @@ type faulty struct {
 
 	mu     sync.Mutex
 	r      *rand.Rand
-	faults []Fault // in force
+	faults []Fault // currently active
 }
 
-// set puts faults in force.
+// set activates faults.
 func (f *faulty) set(faults []Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = faults
 }
 
-// draw decides a call's lot.
+// draw decides the faults of a call.
 func (f *faulty) draw() (before, after bool, delay time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *faulty) draw() (before, after bool, delay time.Duration) {
 	return before, after, delay
 }
 
-// call makes a call with a lot.
+// call makes a call with the faults drawn for it.
 func (f *faulty) call(ctx context.Context, op string, do func() error) error {
 	before, after, delay := f.draw()
 	if err := pause(ctx, delay/2); err != nil {
@@ -110,7 +110,7 @@ func (f *faulty) call(ctx context.Context, op string, do func() error) error {
 	if after {
 		return &store.Error{Op: op, Err: errLost}
 	}
-	return pause(ctx, delay/2) // an error here loses an answer, too
+	return pause(ctx, delay/2) // an error here also loses the answer
 }
 
 // Take implements [store.Store].
@@ -131,7 +131,7 @@ func (f *faulty) Peek(ctx context.Context, buckets ...store.Bucket) (snap store.
 	return snap, err
 }
 
-// pause waits, unless ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -146,12 +146,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ahead returns a clock that is off by so much.
+// ahead returns a clock that is ahead by the given amount.
 func ahead(by time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(by) }
 }
 
-// jumpy returns a clock that goes back and forth within a fifth of a second, a few dozen times each second.
+// jumpy returns a clock that jumps back and forth within a fifth of a second, a few dozen times per second.
 func jumpy(seed uint64) func() time.Time {
 	return func() time.Time {
 		now := time.Now()

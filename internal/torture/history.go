@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// excerptLength is how many calls an excerpt has at most.
+// excerptLength is the largest number of calls in an excerpt.
 const excerptLength = 16
 
-// excerpt returns the last calls on the bucket that a failure is about, up to when it shows; without those that
-// changed nothing, unless it is their answers that are wrong.
+// excerpt returns the last calls on the bucket that a failure concerns, up to the moment when it shows. It leaves out
+// calls that changed nothing, unless their answers are what is wrong.
 func (f *failure) excerpt(records []*Record) (shown []*Record) {
 	for _, r := range records {
 		_, on := r.of(f.entity)
@@ -31,7 +31,7 @@ func (f *failure) excerpt(records []*Record) (shown []*Record) {
 	return shown[max(0, len(shown)-excerptLength):]
 }
 
-// save writes a round's history, one call a line, to a file of its own in dir.
+// save writes a round's history, one call per line, to a new file in dir.
 func save(dir string, records []*Record) (path string, err error) {
 	file, err := os.CreateTemp(dir, "weir-torture-*.jsonl")
 	if err != nil {

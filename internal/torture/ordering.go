@@ -8,13 +8,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// probe makes a few calls on one bucket, at the store itself, which shows exact levels.
+// probe makes a few calls on one bucket directly at the store, which shows exact levels.
 func (c *caller) probe(ctx context.Context) error {
 	b := store.Bucket{Namespace: c.NamespaceID, Entity: ordered, Resource: resource(c.Round)}
 	var (
 		ref  store.Ref
-		room [reckon.MaxLimits]int64 // as this caller last saw it: a call to the brim is worth ten at random
-		owns [reckon.MaxLimits]int64 // what it took and may give back: the level stays above the clock
+		room [reckon.MaxLimits]int64 // as this caller last saw it: a call at the edge is worth ten at random
+		owns [reckon.MaxLimits]int64 // what it took and may return: the level stays above the clock
 	)
 	for range c.Calls {
 		rec := Record{Op: OpTake, Charges: []Charge{{Entity: ordered}}}
@@ -92,7 +92,7 @@ func (c *caller) ask(ctx context.Context, b store.Bucket, ref *store.Ref, rec *R
 		rec.Levels = append(rec.Levels, l.Level)
 	}
 	if len(rec.Levels) != len(orderLimits) {
-		return errors.New("a take without the levels of its charges")
+		return errors.New("the answer to a take lacks the levels of its charges")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// message is what a process tells: of a call, or that it has done what it was ordered.
+// message is what a process reports: a call, or that it has carried out an order.
 type message struct {
 	Record *Record `json:"record,omitempty"`
 	Done   *done   `json:"done,omitempty"`
@@ -25,11 +25,11 @@ type done struct {
 	Err    string  `json:"err,omitempty"`
 }
 
-// hand is a worker, as its master has it.
+// hand is the master's handle on a worker.
 type hand interface {
-	// do has it do what is ordered. Killed says that it is dead, and what it did may be unknown.
+	// do makes the worker carry out an order. killed means that it is dead, and what it did may be unknown.
 	do(ctx context.Context, o order, tell func(*Record) error) (failed float64, killed bool, err error)
-	// kill kills it, if it can be.
+	// kill kills the worker, if possible.
 	kill() bool
 	close() error
 }
@@ -47,7 +47,7 @@ func (l local) do(ctx context.Context, o order, tell func(*Record) error) (float
 func (local) kill() bool     { return false }
 func (l local) close() error { return l.lim.Close() }
 
-// remote is a worker in a process of its own.
+// remote is a worker in its own process.
 type remote struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -72,7 +72,7 @@ func start(cmd *exec.Cmd, s setup) (*remote, error) {
 	if err := r.in.Encode(s); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	var m message // that it has opened the store
+	var m message // reports that the store is open
 	if err := r.out.Decode(&m); err != nil {
 		return nil, errors.Join(fmt.Errorf("process %d did not start: %w", s.Process, err), r.close())
 	}
@@ -91,7 +91,7 @@ func (r *remote) do(ctx context.Context, o order, tell func(*Record) error) (flo
 	for {
 		var m message
 		switch err := r.out.Decode(&m); {
-		case err != nil: // in the midst of a line, as a rule
+		case err != nil: // usually in the middle of a line
 			return 0, true, ctx.Err()
 		case m.Record != nil:
 			if err := tell(m.Record); err != nil {
@@ -108,14 +108,14 @@ func (r *remote) do(ctx context.Context, o order, tell func(*Record) error) (flo
 func (r *remote) kill() bool { return r.cmd.Process.Kill() == nil }
 
 func (r *remote) close() error {
-	_ = r.end.Close() // upon which it ends
+	_ = r.end.Close() // makes it exit
 	t := time.AfterFunc(2*patience, func() { _ = r.cmd.Process.Kill() })
 	defer t.Stop()
 	_ = r.cmd.Wait()
 	return nil
 }
 
-// Work is the life of a process that [Run] has started: it reads what to do and tells what became of it.
+// Work is the main loop of a process started by [Run]: it reads orders and reports the results.
 func Work(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
 	dec := json.NewDecoder(in)
 	var (
@@ -128,11 +128,11 @@ func Work(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
 		if err := json.NewEncoder(b).Encode(m); err != nil {
 			return err
 		}
-		return b.Flush() // at once: a call that was made and not told of would not be in doubt, but unheard of
+		return b.Flush() // at once: a call made but not reported would be unknown to the master, not in doubt
 	}
 	var s setup
 	if err := dec.Decode(&s); err != nil {
-		return fmt.Errorf("what to do: %w", err)
+		return fmt.Errorf("read the setup: %w", err)
 	}
 	w, err := s.open(open, func(r *Record) error { return say(message{Record: r}) })
 	if err != nil {
@@ -157,7 +157,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
 	}
 }
 
-// open makes a worker with a store of its own.
+// open creates a worker with its own store.
 func (s setup) open(open Opener, tell func(*Record) error) (*worker, error) {
 	var now func() time.Time
 	if s.Skew != 0 {
@@ -170,7 +170,7 @@ func (s setup) open(open Opener, tell func(*Record) error) (*worker, error) {
 	return newWorker(s, st, tell)
 }
 
-// failedWrites returns how many writes of a store had no answer, where it counts them: what they debited may be
+// failedWrites returns how many writes of a store had no answer, if the store counts them: what they debited may be
 // debited twice.
 func failedWrites(s store.Store) float64 {
 	measured, ok := s.(store.Measured)

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// The test's binary is a worker where these say which store it works on.
+// If these are set, the test binary is a worker on the store that they name.
 const (
 	endpointEnv = "WEIR_TEST_TORTURE_ENDPOINT"
 	tableEnv    = "WEIR_TEST_TORTURE_TABLE"
@@ -55,7 +55,7 @@ func again(env ...string) func(context.Context) (*exec.Cmd, error) {
 	}
 }
 
-// Processes that are killed while their clocks are apart and their calls are lost break nothing.
+// Processes that are killed while their clocks differ and their calls are lost break nothing.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	t.Run("dynamodb", func(t *testing.T) {

@@ -9,39 +9,39 @@ import (
 	"github.com/weirlimits/weir/internal/torture/reckon"
 )
 
-// Op is what a caller did.
+// Op is a caller's operation.
 type Op string
 
-// What callers do.
+// Operations.
 const (
 	OpTake    Op = "take"    // decides
-	OpAdjust  Op = "adjust"  // of what a lease holds, or a settle
-	OpReturn  Op = "return"  // of a lease, by whoever took it
-	OpHold    Op = "hold"    // a lease leaves the process; nothing is called
-	OpRelease Op = "release" // of a held lease, by anybody
+	OpAdjust  Op = "adjust"  // adjusts what a lease holds, or settles
+	OpReturn  Op = "return"  // returns a lease, by the caller that took it
+	OpHold    Op = "hold"    // lets a lease leave its process; makes no call
+	OpRelease Op = "release" // returns a held lease, by any process
 	OpLook    Op = "look"
 )
 
-// Result is what a caller was told. Empty: nothing, for the process was killed.
+// Result is what a caller was told. It is empty if the process was killed before it was told.
 type Result string
 
-// What callers are told.
+// Results.
 const (
 	Admitted Result = "admitted"
 	Refused  Result = "refused"
 	Applied  Result = "applied"
-	Before   Result = "before"  // by somebody else, as a lease that was given back already says
+	Before   Result = "before"  // already returned by another caller
 	Unknown  Result = "unknown" // the answer was lost
-	Twice    Result = "twice"   // a lease let itself be given back again
+	Twice    Result = "twice"   // a lease could be returned a second time
 )
 
 // Record is one call and its answer, a line of a history.
 type Record struct {
 	Round   int `json:"round"`
-	Process int `json:"process"` // 0 is who prepares and looks
+	Process int `json:"process"` // 0 is the master, which prepares and looks
 	Life    int `json:"life"`    // how often the process had been killed
 	Caller  int `json:"caller"`
-	N       int `json:"n"` // of the caller's calls
+	N       int `json:"n"` // sequence number of the caller's calls
 
 	Op      Op         `json:"op"`
 	Charges []Charge   `json:"charges,omitempty"`
@@ -51,22 +51,22 @@ type Record struct {
 	Asked  int64     `json:"asked"` // nanoseconds since 1970
 	Told   int64     `json:"told,omitempty"`
 	Result Result    `json:"result,omitempty"`
-	At     time.Time `json:"at,omitzero"` // as the store told the time
+	At     time.Time `json:"at,omitzero"` // the store's time
 	Levels []int64   `json:"levels,omitempty"`
 	Err    string    `json:"err,omitempty"`
 }
 
-// Charge is what a call does to one bucket, in millitokens in the order of the limits: negative gives back.
+// Charge is what a call does to one bucket, in millitokens in the order of the limits; negative amounts are returns.
 type Charge struct {
 	Entity  string                  `json:"entity"`
 	Amounts [reckon.MaxLimits]int64 `json:"amounts"`
 	Force   bool                    `json:"force,omitempty"`
 }
 
-// known reports whether it is known what became of a call.
+// known reports whether a call's outcome is known.
 func (r *Record) known() bool { return r.Result != "" && r.Result != Unknown }
 
-// of returns what a call asked of an entity's bucket.
+// of returns a call's charge to an entity's bucket.
 func (r *Record) of(entity string) (Charge, bool) {
 	for _, c := range r.Charges {
 		if c.Entity == entity {
@@ -76,7 +76,7 @@ func (r *Record) of(entity string) (Charge, bool) {
 	return Charge{}, false
 }
 
-// String is one line for people.
+// String formats the record as one readable line.
 func (r *Record) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s process %d", time.Unix(0, r.Asked).UTC().Format("05.000000"), r.Process)
@@ -110,7 +110,7 @@ func (r *Record) String() string {
 	return b.String()
 }
 
-// millis prints millitokens as tokens.
+// millis formats millitokens as tokens.
 func millis(n int64) string {
 	s := fmt.Sprintf("%.3f", float64(n)/1000)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

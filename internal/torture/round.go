@@ -20,7 +20,8 @@ const (
 	orderCallers = 12 // of all workers: the search for an order grows quickly
 )
 
-// round lets the workers loose once, and checks what they did. A failure is the store's, an error is in the way.
+// round runs the workers once and checks what they did. It returns a failure if the store broke a promise, and an error
+// if the round could not be carried out.
 func (r *run) round(ctx context.Context, n int) (*failure, error) {
 	r.records, r.sorted = map[call]*Record{}, nil
 	o := order{Round: n, Kind: spending, Calls: cmp.Or(r.Calls, spendCalls), Callers: r.Callers, Sharp: n%4 == 1}
@@ -67,7 +68,7 @@ func (r *run) round(ctx context.Context, n int) (*failure, error) {
 	return r.judge(ev, o), nil
 }
 
-// open makes a round's buckets, each with some of its tokens spent, so that its level is above the clock.
+// open creates a round's buckets and spends some of each one's tokens, so that its level is above the clock.
 func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err error) {
 	at := func(entity string) store.Bucket {
 		return store.Bucket{Namespace: r.id, Entity: entity, Resource: resource(o.Round)}
@@ -85,7 +86,7 @@ func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err er
 			return nil, err
 		}
 		if !out.Allowed {
-			return nil, errors.New("a fresh bucket refuses half of its burst")
+			return nil, errors.New("a new bucket refused half of its burst")
 		}
 		rec.Told, rec.At, rec.Result = time.Now().UnixNano(), out.At, Admitted
 		for _, l := range out.Levels {
@@ -102,7 +103,7 @@ func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err er
 	return append(buckets, at(parent)), nil
 }
 
-// look looks at the buckets while nobody calls.
+// look reads the buckets while no caller is active.
 func (r *run) look(ctx context.Context, buckets []store.Bucket) ([]store.State, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
@@ -110,7 +111,7 @@ func (r *run) look(ctx context.Context, buckets []store.Bucket) ([]store.State, 
 	return snap.States, snap.At, err
 }
 
-// heard notes what was told of a call.
+// heard records what was reported about a call.
 func (r *run) heard(rec *Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +126,7 @@ func (r *run) heard(rec *Record) error {
 	return nil
 }
 
-// held are the leases that left their processes.
+// held returns the leases that left their processes.
 func (r *run) held() (all []weir.Held) {
 	for _, rec := range r.sorted {
 		if rec.Op == OpHold && rec.Held != nil && len(rec.Held.Charges) > 0 {
@@ -135,7 +136,7 @@ func (r *run) held() (all []weir.Held) {
 	return all
 }
 
-// loose has all workers do what is ordered, at once, and kills one of them if that is the fault.
+// loose makes all workers carry out an order at once, and kills one of them if that fault is active.
 func (r *run) loose(ctx context.Context, o order, ev *evidence) error {
 	victim := -1
 	if r.Processes > 0 && slices.Contains(o.Faults, Kill) {
@@ -179,7 +180,7 @@ func (r *run) loose(ctx context.Context, o order, ev *evidence) error {
 		return cmp.Or(err, ctx.Err())
 	}
 	for i, dead := range killed {
-		if !dead && !(i == victim && shot) { // it may have been killed when it was done
+		if !dead && !(i == victim && shot) { // it may have been killed after it was done
 			continue
 		}
 		if i != victim {
@@ -192,14 +193,14 @@ func (r *run) loose(ctx context.Context, o order, ev *evidence) error {
 	return nil
 }
 
-// note notes that writes have failed.
+// note records whether writes have failed.
 func (ev *evidence) note(mu *sync.Mutex, failed bool) {
 	mu.Lock()
 	defer mu.Unlock()
 	ev.writesFailed = ev.writesFailed || failed
 }
 
-// revive starts a process that was killed anew.
+// revive restarts a killed process.
 func (r *run) revive(ctx context.Context, i int, ev *evidence) error {
 	s := &r.setups[i]
 	ev.killed[[2]int{s.Process, s.Life}] = true

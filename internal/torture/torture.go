@@ -1,11 +1,11 @@
-// Package torture puts a user's own store to the test: callers in several limiters, or several processes, spend in a
-// namespace made for it, while calls are cancelled, delayed, lost and repeated, clocks are apart and processes are killed.
-// What they were told and what the store then shows is held to the arithmetic of package reckon.
+// Package torture tests a user's own store: callers in several limiters, or several processes, spend in a namespace
+// created for the test, while calls are cancelled, delayed, lost and repeated, clocks differ, and processes are killed.
+// It checks what the callers were told, and what the store then shows, against the arithmetic of package reckon.
 //
-// It goes in rounds, with fresh buckets in each, so that what a caller who was cut off may still do later disturbs
-// nobody. In one round of three a few calls are made on one bucket, at the store itself, and an order is looked for that
-// explains all answers. In the others callers spend as children of one parent, through limiters; every second one of
-// these is calm, so that the books must balance to the millitoken.
+// A run consists of rounds. Each has fresh buckets, so that a late effect of an abandoned call disturbs no other round.
+// In one round of three, a few calls are made on one bucket directly at the store, and torture searches for an order
+// that explains all answers. In the others, callers spend as children of one parent, through limiters; every second one
+// of these is without faults, so that the books must balance to the millitoken.
 package torture
 
 import (
@@ -23,38 +23,38 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Opener opens the store anew, with a clock of its own if now is not nil and the store can have one.
+// Opener opens the store again, with its own clock if now is not nil and the store can have one.
 type Opener func(now func() time.Time) (store.Store, error)
 
-// Traits say what kind of store it is.
+// Traits describe the kind of store.
 type Traits struct {
 	Shared   bool          // several processes may open it
 	Atomic   bool          // it decides over several buckets in one step
-	OwnClock bool          // it goes by the clocks of its processes
-	InFlight time.Duration // for how long a call that was cut off may still be under way
-	Back     time.Duration // by how much its time may go back, since servers' clocks do
+	OwnClock bool          // it uses the clocks of its processes
+	InFlight time.Duration // for how long an abandoned call may still be in flight
+	Back     time.Duration // by how much its time may go back, because servers' clocks do
 }
 
 // Config configures a run. Open and Namespace are required.
 type Config struct {
 	Open      Opener
 	Traits    Traits
-	Namespace string // to make, and to purge in the end
+	Namespace string // created, and purged in the end
 	Duration  time.Duration
-	Rounds    int // instead of Duration; 0: go by that
-	Processes int // that are started with Spawn; 0: two limiters in this one
+	Rounds    int // instead of Duration; 0: Duration applies
+	Processes int // started with Spawn; 0: two limiters in this process
 	Spawn     func(ctx context.Context) (*exec.Cmd, error)
 	Callers   int     // of each limiter
 	Calls     int     // of each caller in a round of spending; 0: 150
-	Rate      float64 // calls a second of all together; 0: no bound
+	Rate      float64 // calls per second of all callers together; 0: unlimited
 	Seed      uint64
 	Faults    []Fault
-	Dir       string // for the history of a round that failed; "": the folder for temporary files
-	Begin     func() // once nothing is in the way, before anything is written; nil: nobody is told
+	Dir       string // for the history of a failed round; "": the directory for temporary files
+	Begin     func() // called when the run can start, before anything is written; may be nil
 	Progress  func(share float64)
 }
 
-// Report is what became of a run.
+// Report is the result of a run.
 type Report struct {
 	OK        bool    `json:"ok"`
 	Seed      uint64  `json:"seed"`
@@ -62,18 +62,18 @@ type Report struct {
 	Seconds   float64 `json:"seconds"`
 	Processes int     `json:"processes"`
 	Limiters  int     `json:"limiters"`
-	Callers   int     `json:"callers"` // of all
+	Callers   int     `json:"callers"` // of all limiters
 	Faults    []Fault `json:"faults"`
 	Rounds    int     `json:"rounds"`
 	Calls     int     `json:"calls"`
 	Admitted  int     `json:"admitted"`
 	Refused   int     `json:"refused"`
-	Unknown   int     `json:"unknown"` // calls of which the caller does not know what became
+	Unknown   int     `json:"unknown"` // calls whose outcome the caller does not know
 	Killed    int     `json:"killed"`  // processes
 	Checks    []Check `json:"checks"`
 
-	History string    `json:"history,omitempty"` // the file with all calls of the round that failed
-	Excerpt []*Record `json:"excerpt,omitempty"` // the last of them on the bucket that it is about
+	History string    `json:"history,omitempty"` // the file with all calls of the failed round
+	Excerpt []*Record `json:"excerpt,omitempty"` // the last of them on the bucket concerned
 }
 
 const (
@@ -82,7 +82,7 @@ const (
 	ordered  = "ordered"
 
 	live   = 0 // the limit that refuses
-	ledger = 1 // the limit that is large, and so slow that its level moves by debits and returns alone
+	ledger = 1 // the limit that is so large and slow that only debits and returns move its level
 )
 
 var limitNames = [reckon.MaxLimits]string{live: "live", ledger: "ledger"}
@@ -105,15 +105,15 @@ func limitsOf(entity string) [reckon.MaxLimits]*store.Limit {
 	return childLimits
 }
 
-// ErrInUse says that the namespace exists.
-var ErrInUse = errors.New("it exists: torture works in a namespace of its own, which it makes and purges")
+// ErrInUse reports that the namespace exists.
+var ErrInUse = errors.New("it exists: torture needs a new namespace, which it creates and purges")
 
-// run is a run under way.
+// run is the state of a run.
 type run struct {
 	Config
 
 	lim    *weir.Limiter
-	store  store.Store // to look at: without faults, with its own clock
+	store  store.Store // for looking at buckets: without faults, with its own clock
 	id     string      // of the namespace
 	hands  []hand
 	setups []setup
@@ -126,12 +126,11 @@ type run struct {
 	sorted  []*Record
 }
 
-// call names a call of a round.
+// call identifies a call within a round.
 type call struct{ process, life, caller, n int }
 
-// Run puts the store to the test and returns what became of it: Report.OK says whether all promises were kept. The
-// namespace is purged in any case, also when ctx ends, upon which what was found so far is reported, if no error is in
-// the way.
+// Run tests the store and returns the results: Report.OK says whether all promises were kept. The namespace is purged
+// in any case, even if ctx ends; Run then reports what was found so far, unless there is an error.
 func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	var now func() time.Time
 	if cfg.skewed() && !cfg.Traits.Shared {
@@ -174,7 +173,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	}
 	r.rep.Seconds = time.Since(began).Seconds()
 	if ctx.Err() != nil && f == nil {
-		err = nil // what it came to is no trouble of the store
+		err = nil // an error caused by the end of ctx is not the store's
 	}
 	if err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	return r.rep, r.report(f)
 }
 
-// prepare makes the namespace, with limits and entities.
+// prepare creates the namespace, with limits and entities.
 func (r *run) prepare(ctx context.Context) error {
 	_, err := r.lim.NamespaceByName(ctx, r.Namespace)
 	if err == nil {
@@ -224,7 +223,7 @@ func public(limits [reckon.MaxLimits]*store.Limit) (all []weir.Limit) {
 	return all
 }
 
-// clear purges the namespace, also when ctx has ended.
+// clear purges the namespace, even if ctx has ended.
 func (r *run) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -239,7 +238,7 @@ func (r *run) clear(ctx context.Context) error {
 	return nil
 }
 
-// Limiters in this process, where no others are started.
+// limiters is the number of limiters in this process if no others are started.
 const limiters = 2
 
 // hire starts the workers.
@@ -270,7 +269,7 @@ func (c *Config) skewed() bool { return c.Traits.OwnClock && slices.Contains(c.F
 // start starts a worker.
 func (r *run) start(ctx context.Context, s setup) (hand, error) {
 	if r.Processes > 0 {
-		cmd, err := r.Spawn(context.WithoutCancel(ctx)) // it ends when its input does, with what it has begun
+		cmd, err := r.Spawn(context.WithoutCancel(ctx)) // it ends when its input does, after completing what it has begun
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +288,7 @@ func (r *run) start(ctx context.Context, s setup) (hand, error) {
 	return local{w}, nil
 }
 
-// lent is a store that somebody else closes.
+// lent is a store that its owner closes.
 type lent struct{ store.Store }
 
 // Close implements [store.Store].
@@ -303,7 +302,7 @@ func (r *run) dismiss() error {
 	return errors.Join(errs...)
 }
 
-// report tells what was found.
+// report adds a failure to the report.
 func (r *run) report(f *failure) (err error) {
 	r.rep.OK = f == nil
 	if f == nil {

@@ -14,31 +14,31 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// setup is what a worker is told when it begins.
+// setup is what a worker is told when it starts.
 type setup struct {
 	Process, Life int
 	NamespaceID   string
-	Skew          time.Duration // of its clock; 0: the store's own
-	Rate          float64       // calls a second; 0: no bound
+	Skew          time.Duration // of its clock; 0: the store's own clock
+	Rate          float64       // calls per second; 0: unlimited
 	Seed          uint64
 }
 
-// kind is what a round is about.
+// kind is what a round tests.
 type kind string
 
 const (
-	ordering  kind = "order"   // of a few calls on one bucket, made at the store itself
-	spending  kind = "spend"   // of entities and their parent, through a limiter
-	releasing kind = "release" // of the leases that were held
+	ordering  kind = "order"   // the order of a few calls on one bucket, made directly at the store
+	spending  kind = "spend"   // spending by entities and their parent, through a limiter
+	releasing kind = "release" // returning the held leases
 )
 
-// order is what a worker is to do in a round.
+// order is what a worker has to do in a round.
 type order struct {
 	Round   int
 	Kind    kind
 	Calls   int // of each caller
 	Callers int
-	Sharp   bool // nothing forced, nothing given back: what is admitted is bounded at its sharpest
+	Sharp   bool // nothing forced, nothing returned: the strictest bound on what is admitted
 	Faults  []Fault
 	Held    []weir.Held
 }
@@ -49,13 +49,13 @@ type worker struct {
 
 	store  *faulty
 	lim    *weir.Limiter
-	tell   func(*Record) error // what is asked before it is, and what was answered
+	tell   func(*Record) error // reports each call before it is made, and its answer
 	begun  time.Time
 	pacing sync.Mutex
-	next   time.Time // of the pace
+	next   time.Time // time of the next call
 }
 
-// newWorker returns a worker on a store, which is the worker's.
+// newWorker returns a worker that owns the store st.
 func newWorker(s setup, st store.Store, tell func(*Record) error) (*worker, error) {
 	f := &faulty{Store: st, r: rand.New(rand.NewPCG(s.Seed, uint64(s.Process)<<32+uint64(s.Life)))}
 	lim, err := weir.New(weir.Config{
@@ -68,10 +68,10 @@ func newWorker(s setup, st store.Store, tell func(*Record) error) (*worker, erro
 	return &worker{setup: s, store: f, lim: lim, tell: tell, begun: time.Now()}, nil
 }
 
-// patience is how long a call is waited for.
+// patience is how long a call may take.
 const patience = 5 * time.Second
 
-// do does what is ordered.
+// do carries out an order.
 func (w *worker) do(ctx context.Context, o order) error {
 	w.store.set(o.Faults)
 	defer w.store.set(nil)
@@ -86,7 +86,7 @@ func (w *worker) do(ctx context.Context, o order) error {
 			case spending:
 				errs[i] = c.spend(ctx)
 			case releasing:
-				c.n = 1 << 20 // apart from those that it made before
+				c.n = 1 << 20 // distinct from its earlier calls
 				errs[i] = c.release(ctx)
 			}
 		})
@@ -95,7 +95,7 @@ func (w *worker) do(ctx context.Context, o order) error {
 	return errors.Join(errs...)
 }
 
-// now tells the time of records: it never goes back while the process lives.
+// now returns the time for records: it never goes back while the process lives.
 func (w *worker) now() int64 { return w.begun.Add(time.Since(w.begun)).UnixNano() }
 
 // pace waits for the worker's next turn.
@@ -114,7 +114,7 @@ func (w *worker) pace(ctx context.Context) error {
 	return pause(ctx, wait)
 }
 
-// caller is one of a worker's.
+// caller is one caller of a worker.
 type caller struct {
 	*worker
 	order
@@ -125,7 +125,7 @@ type caller struct {
 	leases []*weir.Lease
 }
 
-// call tells what it asks, makes the call, and tells what it was answered.
+// call reports a call, makes it, and reports the answer.
 func (c *caller) call(ctx context.Context, rec Record, ask func(context.Context, *Record) error) (*Record, error) {
 	if err := c.pace(ctx); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (c *caller) call(ctx context.Context, rec Record, ask func(context.Context,
 	rec.Told = c.now()
 	var config *weir.ConfigError
 	if errors.As(err, &config) || errors.Is(err, weir.ErrNoLimits) || errors.Is(err, store.ErrInvalid) {
-		return nil, fmt.Errorf("%s: %w", rec.String(), err) // a mistake of ours, or a store that lost its catalog
+		return nil, fmt.Errorf("%s: %w", rec.String(), err) // our mistake, or the store has lost its catalog
 	}
 	if err != nil {
 		rec.Result, rec.Err = Unknown, err.Error()
@@ -150,11 +150,11 @@ func (c *caller) call(ctx context.Context, rec Record, ask func(context.Context,
 	return &rec, c.tell(&rec)
 }
 
-// hurry has some calls cancelled, or given too little time.
+// hurry cancels some calls and gives others too little time.
 func (c *caller) hurry(ctx context.Context, op Op) (context.Context, context.CancelFunc) {
 	brief := time.Duration(c.r.Int64N(int64(3 * time.Millisecond)))
 	switch {
-	case c.Kind == ordering || op == OpHold: // a take that is called off may be undone later, of which a caller sees nothing
+	case c.Kind == ordering || op == OpHold: // an abandoned take may be undone later, unseen by the caller
 	case slices.Contains(c.Faults, Deadline) && c.r.IntN(faultShare) == 0:
 		return context.WithTimeout(ctx, brief)
 	case slices.Contains(c.Faults, Cancel) && c.r.IntN(faultShare) == 0:
@@ -214,7 +214,7 @@ func (c *caller) take(ctx context.Context) error {
 	return err
 }
 
-// settle adjusts a lease, gives it back, or lets it leave the process.
+// settle adjusts a lease, returns it, or lets it leave the process.
 func (c *caller) settle(ctx context.Context) error {
 	i := c.r.IntN(len(c.leases))
 	lease := c.leases[i]
@@ -254,7 +254,7 @@ func (c *caller) settle(ctx context.Context) error {
 	}
 }
 
-// release gives back all leases that were held, as every other process does, and again where the answer was lost.
+// release returns all held leases, as every other process does, and repeats a return whose answer was lost.
 func (c *caller) release(ctx context.Context) error {
 	for i := range c.Held {
 		if i%c.Callers != c.id {
@@ -303,7 +303,7 @@ func tokens(amounts [reckon.MaxLimits]int64) weir.Tokens {
 	return t
 }
 
-// holdings returns the tokens that a lease holds of its entity, which are those of the parent.
+// holdings returns the tokens that a lease holds of its entity, which equal those of the parent.
 func holdings(h weir.Held) (entity string, holds [reckon.MaxLimits]int64) {
 	for _, c := range h.Charges {
 		if i := slices.Index(limitNames[:], c.Limit.Name); i >= 0 && c.Entity == h.Entity {

@@ -10,7 +10,7 @@ import (
 // Figure is one of [store.Figures].
 type Figure uint8
 
-// The figures, in the order of their fields. Peak is not counted but found.
+// The figures, in the order of their fields. Peak is derived, not counted.
 const (
 	Requests Figure = iota
 	Debited
@@ -51,24 +51,24 @@ func Field(f *store.Figures, fig Figure) *int64 {
 	}
 }
 
-// Count is one growing counter.
+// Count is the value of one growing counter.
 type Count struct {
 	Limit  string // "": of the bucket
 	Figure Figure
 	Value  int64
 }
 
-// Observation is what the counters of one birth were in a minute.
+// Observation is a reading of the counters of one birth in a minute.
 type Observation struct {
 	Bucket store.Bucket
-	Source string // "": the bucket's own counters; else those of a process
+	Source string // "": the bucket's own counters; otherwise those of a process
 	ID     uint64 // of the birth
 	Minute int64  // of the last change
 	Counts []Count
-	Ended  bool // nothing more of this birth or an earlier one can come
+	Ended  bool // nothing more of this or an earlier birth can come
 }
 
-// Change is a difference to what an hour holds, and with it to its day and month.
+// Change is a change to an hour's figure, and so to its day and month.
 type Change struct {
 	Limit  string
 	Figure Figure
@@ -76,14 +76,14 @@ type Change struct {
 	Delta  int64
 }
 
-// Account is what was observed of one source of readings. The zero value has seen nothing.
+// Account holds what was observed of one source of readings. The zero value has seen nothing.
 type Account struct {
-	floor   uint64 // births before it are closed
-	horizon int64  // minutes before it are closed
-	opened  bool   // horizon counts
+	floor   uint64 // earlier births are closed
+	horizon int64  // earlier minutes are closed
+	opened  bool   // horizon is valid
 	ended   bool   // nothing more of the births seen can come
 	trails  []trail
-	peaks   []peak // of the closed minutes of hours that are not
+	peaks   []peak // of closed minutes in hours that are still open
 }
 
 // trail is one counter of one birth.
@@ -104,8 +104,8 @@ type peak struct {
 	amount int64
 }
 
-// Observe takes an observation in, and appends what it changes. The changes are those of the set of observations seen:
-// their order does not matter, nor whether one comes twice.
+// Observe records an observation, and appends the resulting changes. The total changes depend only on the set of
+// observations: neither order nor repetition matters.
 func (a *Account) Observe(o *Observation, changes []Change) []Change {
 	if o.ID < a.floor {
 		return changes
@@ -143,7 +143,7 @@ func (a *Account) raise(birth uint64, minute int64, c Count, changes []Change) [
 	return append(changes[:from], sum(changes[from:])...)
 }
 
-// book appends all that a trail has in open minutes, and the peaks of its limit.
+// book appends all amounts of a trail in open minutes, and the peaks of its limit.
 func (a *Account) book(t *trail, sign int64, changes []Change) []Change {
 	t.amounts(func(minute, amount int64) {
 		changes = append(changes, Change{t.limit, t.figure, hourOf(minute), sign * amount})
@@ -157,7 +157,7 @@ func (a *Account) book(t *trail, sign int64, changes []Change) []Change {
 	return changes
 }
 
-// amounts calls f with what belongs to each open minute.
+// amounts calls f with the amount of each open minute.
 func (t *trail) amounts(f func(minute, amount int64)) {
 	high := t.base
 	for _, m := range t.marks {
@@ -168,7 +168,7 @@ func (t *trail) amounts(f func(minute, amount int64)) {
 	}
 }
 
-// peaksOf returns the most that was debited of a limit in one minute of each hour, over all births.
+// peaksOf returns the largest amount of a limit debited in one minute of each hour, over all births.
 func (a *Account) peaksOf(limit string) []peak {
 	var minutes []mark
 	for i := range a.trails {
@@ -207,7 +207,7 @@ func highest(peaks []peak, p peak) []peak {
 	return append(peaks, p)
 }
 
-// sum adds up changes of the same figure and hour, and drops those that come to nothing.
+// sum adds up changes of the same figure and hour, and drops those that cancel out.
 func sum(changes []Change) []Change {
 	n := 0
 	for _, c := range changes {
@@ -234,9 +234,9 @@ func (a *Account) trail(birth uint64, c Count) *trail {
 	return &a.trails[len(a.trails)-1]
 }
 
-// Close closes the minutes before horizon, and with births those births but the newest that have nothing later: for
-// sources whose births follow one another with growing ids, so that all that is still to come of an earlier one is a
-// repetition.
+// Close closes the minutes before horizon. With births set, it also closes older births that have no later readings;
+// the newest stays open. That is for sources whose births follow one another with growing IDs, so that anything still
+// to come of an earlier birth is a repetition.
 func (a *Account) Close(horizon int64, births bool) {
 	if a.opened && horizon <= a.horizon {
 		horizon = a.horizon
@@ -257,7 +257,7 @@ func (a *Account) Close(horizon int64, births bool) {
 	if !births {
 		return
 	}
-	open := newest // the oldest birth that is open
+	open := newest // the oldest open birth
 	for i := range a.trails {
 		if len(a.trails[i].marks) > 0 {
 			open = min(open, a.trails[i].birth)
@@ -267,7 +267,7 @@ func (a *Account) Close(horizon int64, births bool) {
 	a.trails = slices.DeleteFunc(a.trails, func(t trail) bool { return t.birth < open })
 }
 
-// closedPeaks returns the peaks of the minutes before horizon, of the hour in which it lies.
+// closedPeaks returns the peaks of the minutes before horizon, in the hour that contains it.
 func (a *Account) closedPeaks(horizon int64) []peak {
 	var kept []peak
 	for _, p := range a.peaks {
@@ -275,7 +275,7 @@ func (a *Account) closedPeaks(horizon int64) []peak {
 			kept = append(kept, p)
 		}
 	}
-	var minutes []peak // hour is the minute
+	var minutes []peak // hour holds the minute
 	for i := range a.trails {
 		t := &a.trails[i]
 		if t.figure != Debited {

@@ -13,17 +13,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// cell is what a ledger is kept by.
+// cell is the key of a ledger entry.
 type cell struct {
 	limit  string
 	figure usage.Figure
 	hour   int64
 }
 
-// ledger is the truth: what was counted in each hour, and of each limit the most in a minute.
+// ledger is the truth: what was counted in each hour and, for each limit, the most in a minute.
 type ledger map[cell]int64
 
-// history is a bucket's life, with the ledger of it and all that could be observed.
+// history is a bucket's life, with its ledger and all possible observations.
 type history struct {
 	ledger  ledger
 	minutes map[string]map[int64]int64 // by limit: debited in each minute
@@ -31,7 +31,7 @@ type history struct {
 	last    []bool                     // the last of its birth and minute
 }
 
-// beginnings are where histories start: before a midnight, a month's end, a leap day, a year's end, and before 1970.
+// beginnings are start times of histories: before a midnight, a month's end, a leap day, a year's end, and before 1970.
 var beginnings = []time.Time{
 	time.Date(2026, time.March, 14, 23, 40, 0, 0, time.UTC),
 	time.Date(2026, time.April, 30, 22, 30, 0, 0, time.UTC),
@@ -41,7 +41,7 @@ var beginnings = []time.Time{
 	time.Date(1969, time.December, 31, 23, 0, 0, 0, time.UTC),
 }
 
-// limits collide with nothing.
+// limits are names that must not collide with anything in the stored form.
 var limits = []string{"ttl", "window", "resource", "a#b/c", "rpm"}
 
 // live draws a life of debits, returns, forced debits, refusals and rebirths.
@@ -67,7 +67,7 @@ func live(t *rapid.T, bucket store.Bucket, source string) *history {
 	}
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
 		switch rapid.IntRange(0, 9).Draw(t, "step") {
-		case 0: // evicted, reset or expired: born again
+		case 0: // evicted, reset or expired: created again
 			birth += uint64(rapid.IntRange(1, 1000).Draw(t, "ids"))
 			clear(counters)
 		case 1, 2:
@@ -111,8 +111,8 @@ func (l ledger) apply(changes []usage.Change) {
 	}
 }
 
-// TestAccountExact holds windows against a ledger, for readings that come twice, late, out of order, or, unless they
-// are the last of a minute, not at all.
+// TestAccountExact compares windows with a ledger, for readings that are repeated, late, out of order or, unless they are
+// the last of a minute, missing.
 func TestAccountExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestAccountExact(t *testing.T) {
 	})
 }
 
-// TestAccountOrder loses any readings but the last of each birth: the windows do not depend on the order of the rest,
+// TestAccountOrder drops any readings except the last of each birth: the windows do not depend on the order of the rest,
 // and their sum is what the counters say.
 func TestAccountOrder(t *testing.T) {
 	t.Parallel()
@@ -176,7 +176,7 @@ func TestAccountOrder(t *testing.T) {
 	})
 }
 
-// totals are the figures over all hours, but for peaks.
+// totals returns the figures over all hours, without peaks.
 func totals(l ledger) map[cell]int64 {
 	sums := map[cell]int64{}
 	for c, v := range l {
@@ -188,8 +188,8 @@ func totals(l ledger) map[cell]int64 {
 	return sums
 }
 
-// TestAccountClosed holds an account that forgets what is over against a ledger: in order, with any reading repeated
-// at any later time.
+// TestAccountClosed compares an account that forgets what is over with a ledger: in order, with any reading repeated at
+// any later time.
 func TestAccountClosed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

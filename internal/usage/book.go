@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Tx is one atomic step over ordered keys. What Get and a cursor return is good until the next change.
+// Tx is one atomic operation on ordered keys. Results of Get and of a cursor are valid until the next change.
 type Tx interface {
 	Get(key []byte) []byte
 	Put(key, value []byte) error
@@ -17,20 +17,20 @@ type Tx interface {
 	Cursor() Cursor
 }
 
-// Cursor walks over keys in their order. A nil key is the end.
+// Cursor iterates over keys in order. A nil key marks the end.
 type Cursor interface {
 	Seek(key []byte) (k, value []byte)
 	Next() (k, value []byte)
 }
 
-// Parent returns an entity's parent, "" if it has none.
+// Parent returns an entity's parent, or "" if it has none.
 type Parent func(namespace, entity string) string
 
-// maxChain is how many ancestors a descendant counts for.
+// maxChain is how many ancestors a descendant's usage counts for.
 const maxChain = 8
 
-// Apply takes observations in, in their order, all in one step: their accounts and the windows that they change. The
-// births of one source must come in the order of their ids.
+// Apply records observations in order, in one operation: their accounts and the windows that they change. The births
+// of one source must come in the order of their IDs.
 func Apply(tx Tx, observations []Observation, parent Parent) error {
 	w := writer{windows: make(map[windowKey][]store.LimitFigures), parent: parent}
 	order := make([]int, len(observations))
@@ -76,7 +76,7 @@ func Apply(tx Tx, observations []Observation, parent Parent) error {
 	return w.write(tx)
 }
 
-// writer collects what observations change.
+// writer collects the changes made by observations.
 type writer struct {
 	account Account
 	changes []Change
@@ -84,7 +84,7 @@ type writer struct {
 	parent  Parent
 }
 
-// book adds the changes of one bucket to its windows and to those of all that it belongs to.
+// book adds the changes of one bucket to its windows and to those of everything it belongs to.
 func (w *writer) book(b store.Bucket) {
 	w.add(store.OfBucket, b.Namespace, b.Entity, b.Resource)
 	w.add(store.OfResource, b.Namespace, b.Resource, "")
@@ -116,7 +116,7 @@ func (w *writer) add(of store.UsageOf, namespace, id, sub string) {
 	}
 }
 
-// write adds what was collected to what there is.
+// write adds the collected changes to the stored windows.
 func (w *writer) write(tx Tx) error {
 	type entry struct {
 		key windowKey
@@ -127,7 +127,7 @@ func (w *writer) write(tx Tx) error {
 		entries = append(entries, entry{k, k.append(nil)})
 	}
 	hourly := letter(store.Hourly)
-	slices.SortFunc(entries, func(a, b entry) int { // hours first, since their peaks are the others'
+	slices.SortFunc(entries, func(a, b entry) int { // hours first, because longer windows derive their peaks from them
 		if hours := a.key.window == hourly; hours != (b.key.window == hourly) {
 			if hours {
 				return -1
@@ -161,7 +161,7 @@ func (w *writer) write(tx Tx) error {
 	return nil
 }
 
-// spread hands an hour's peaks on to the longer windows in which it lies.
+// spread passes an hour's peaks on to the longer windows that contain it.
 func (w *writer) spread(k windowKey, counts []store.LimitFigures, peaks map[windowKey][]store.LimitFigures) {
 	if k.of != store.OfBucket {
 		return
@@ -189,8 +189,8 @@ func decodeCountsOf(raw []byte) ([]store.LimitFigures, error) {
 	return decodeCounts(raw, nil)
 }
 
-// Expire removes windows that are not kept any more, what processes that are gone have left behind, and with ended the
-// accounts of buckets that are gone; of each at most so many. It reports whether there is more.
+// Expire removes windows past their retention, the accounts of processes that are gone and, with ended set, the
+// accounts of buckets that are gone; at most the given number of each. It reports whether there is more.
 func Expire(tx Tx, r store.Retention, now time.Time, ended bool, most int) (more bool, err error) {
 	for _, win := range store.Windows {
 		first := Kept(r, win, now)
@@ -223,8 +223,8 @@ func Expire(tx Tx, r store.Retention, now time.Time, ended bool, most int) (more
 	return more || !done, err
 }
 
-// Forget removes the windows of a namespace, at most so many, and reports whether there are more. The accounts stay, else
-// what they have counted would be counted again by the next reading.
+// Forget removes the windows of a namespace, at most the given number, and reports whether there are more. The
+// accounts stay, because otherwise the next reading would count everything again.
 func Forget(tx Tx, namespace string, most int) (more bool, err error) {
 	done, err := prune(tx, []byte{windowSpace}, most, func(k, _ []byte) (bool, bool) {
 		part, _, ok := cutPart(k[11:])
@@ -233,8 +233,8 @@ func Forget(tx Tx, namespace string, most int) (more bool, err error) {
 	return !done, err
 }
 
-// prune removes the records under a prefix that which selects, until it says that it is enough or so many are
-// gone; done is that these were all.
+// prune removes the records under a prefix that which selects, until which returns enough or most records are
+// removed. done says that none are left.
 func prune(tx Tx, prefix []byte, most int, which func(key, value []byte) (remove, enough bool)) (done bool, err error) {
 	var gone [][]byte
 	done = true
@@ -261,7 +261,7 @@ func prune(tx Tx, prefix []byte, most int, which func(key, value []byte) (remove
 	return done, nil
 }
 
-// Shrink removes the oldest windows that do not run at now, hours before days before months, and reports whether there
+// Shrink removes the oldest windows that are over at now, hours before days before months, and reports whether there
 // were any.
 func Shrink(tx Tx, now time.Time) bool {
 	for _, win := range store.Windows {

@@ -14,16 +14,16 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// always holds all windows of the test histories.
+// All windows of the test histories lie between never and forever.
 var (
 	never   = time.Date(1960, time.January, 1, 0, 0, 0, 0, time.UTC)
 	forever = time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// family: a is the parent of b, that of c; d is alone.
+// family: a is the parent of b, and b of c; d has no parent.
 func family(_, entity string) string { return map[string]string{"c": "b", "b": "a"}[entity] }
 
-// ids collide with nothing either.
+// ids, too, must not collide with anything.
 var ids = []string{"a", "b", "c", "d", "a#b", "a/b", "ttl", "w\x00", ""}
 
 type windowCell struct {
@@ -35,7 +35,7 @@ type windowCell struct {
 	figure  usage.Figure
 }
 
-// book adds what a history counted to all windows that it belongs to.
+// book adds a history's counts to all windows that they belong to.
 func book(want map[windowCell]int64, b store.Bucket, h *history) {
 	for c, v := range h.ledger {
 		at := time.Unix(c.hour*3600, 0).UTC()
@@ -60,7 +60,7 @@ func book(want map[windowCell]int64, b store.Bucket, h *history) {
 	}
 }
 
-// read reads all windows out of a book, in pages.
+// read reads all windows of a book, in pages.
 func read(t *rapid.T, tx usage.Tx) map[windowCell]int64 {
 	got := map[windowCell]int64{}
 	for _, of := range []store.UsageOf{store.OfBucket, store.OfChildren, store.OfResource, store.OfNamespace, store.OfStore} {
@@ -93,8 +93,8 @@ func read(t *rapid.T, tx usage.Tx) map[windowCell]int64 {
 	return got
 }
 
-// TestBookExact holds every window of every rollup against a ledger, for lives of several buckets and processes whose
-// readings come in batches, some of them again and again.
+// TestBookExact compares every window of every rollup with a ledger, for lives of several buckets and processes whose
+// readings come in batches, some of them repeatedly.
 func TestBookExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -104,7 +104,7 @@ func TestBookExact(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "buckets") {
 			b := store.Bucket{Namespace: "n", Entity: rapid.SampledFrom(ids[:8]).Draw(t, "entity"), Resource: rapid.SampledFrom(ids[:8]).Draw(t, "resource")}
 			source := rapid.SampledFrom([]string{"", "process"}).Draw(t, "source")
-			if seen[b.String()] { // the peak of two sources of one bucket would be their sum's
+			if seen[b.String()] { // the peak of one bucket from two sources would be that of their sum
 				continue
 			}
 			seen[b.String()] = true

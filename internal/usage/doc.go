@@ -2,23 +2,23 @@
 //
 // # Which window an amount belongs to
 //
-// A bucket counts what it debits and what it is given back, from its birth on; a birth has an id of its own. A reading
-// says how far the counters of one birth were, and when they last changed. An [Account] keeps, of each counter of each
-// birth, the highest reading of every minute. What belongs to a minute is
+// A bucket counts what it debits and what is returned to it, from its birth on; each birth has an ID of its own. A
+// reading says how far the counters of one birth were, and when they last changed. For each counter of each birth, an
+// [Account] keeps the highest reading of every minute. The amount of a minute is
 //
 //	the highest reading of that minute - the highest reading of all minutes before it (0 if there is none)
 //
-// or nothing if that is negative. That is a function of the set of readings, not of their order: a reading that comes
-// twice or late gives the windows that it would have given in time. Summed over all minutes it is the highest reading
-// of all, whatever is missing; where a minute's last reading is missing, what it would have told is booked to the next
-// minute that has one, until it comes. So windows are exact as soon as the last reading of each minute is there, and
-// their sum always is.
+// or nothing if that is negative. It depends only on the set of readings, not on their order: a reading that comes
+// twice or late gives the same windows as if it had come once and in time. The sum over all minutes is the highest
+// reading of all, even if readings are missing. If a minute's last reading is missing, its amount is booked to the
+// next minute that has a reading, until the missing one arrives. So windows are exact as soon as the last reading of
+// each minute is there, and their sum always is.
 //
-// Hours, days and months are sums of minutes. A reading changes them by differences ([Account.Observe]), which
-// whoever stores windows applies in one step with the account.
+// Hours, days and months are sums of minutes. A reading changes them by differences ([Account.Observe]), which the
+// caller stores in the same transaction as the account.
 //
 // # Closing
 //
-// [Account.Close] forgets minutes that are over and births that have ended. What a reading still brings of a closed
-// minute is booked to the first that is open; of a closed birth it brings nothing.
+// [Account.Close] forgets minutes that are over and births that have ended. A later reading of a closed minute is
+// booked to the first open minute; one of a closed birth is ignored.
 package usage

@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// errDecode says that bytes are not what was written.
+// errDecode reports damaged bytes.
 var errDecode = errors.New("the usage record is damaged")
 
-// whole returns an error unless all was read.
+// whole returns an error unless everything was read.
 func whole(d *packed.Reader) error {
 	if !d.Done() {
 		return errDecode
@@ -21,7 +21,7 @@ func whole(d *packed.Reader) error {
 	return nil
 }
 
-// Append appends an account's bytes.
+// Append appends the encoding of an account.
 func (a *Account) Append(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, a.floor)
 	flags := byte(0)
@@ -51,7 +51,7 @@ func (a *Account) Append(buf []byte) []byte {
 	return buf
 }
 
-// Decode sets an account to what was appended.
+// Decode sets an account to the encoded one.
 func (a *Account) Decode(raw []byte) error {
 	d := packed.Reader{Rest: raw}
 	*a = Account{floor: d.Uvarint()}
@@ -73,7 +73,7 @@ func (a *Account) Decode(raw []byte) error {
 	return whole(&d)
 }
 
-// appendCounts appends a window's bytes.
+// appendCounts appends the encoding of a window.
 func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(counts)))
 	for i := range counts {
@@ -120,7 +120,7 @@ func add(counts []store.LimitFigures, limit string, f Figure, delta int64) []sto
 	return counts
 }
 
-// Merge adds figures to figures, both ordered by limit. Peaks do not add up: the higher one counts.
+// Merge adds up two lists of figures, both ordered by limit. Peaks do not add up: the higher one counts.
 func Merge(counts, more []store.LimitFigures) []store.LimitFigures {
 	for i := range more {
 		m := &more[i]

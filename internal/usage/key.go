@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The keys of a book, which order bytewise. A part ends in 0 0, and a 0 within it is 0 255.
+// The keys of a book, which order bytewise. A part ends with 0 0, and a 0 within it is written as 0 255.
 //
 //	a | namespace | entity | resource                              an account of a bucket
 //	p | namespace | entity | resource | process                    an account of a process
@@ -55,7 +55,7 @@ func accountKey(key []byte, b store.Bucket, source string) []byte {
 	return appendPart(key, source)
 }
 
-// windowKey is the key of a window, taken apart.
+// windowKey is the parsed key of a window.
 type windowKey struct {
 	window    byte
 	start     int64 // seconds since the Unix epoch
@@ -76,7 +76,7 @@ func (k *windowKey) append(key []byte) []byte {
 	return appendPart(appendPart(key, k.id), k.sub)
 }
 
-// appendSubject appends what the windows of all subjects of a kind begin with.
+// appendSubject appends the common prefix of the windows of all subjects of a kind.
 func (k *windowKey) appendSubject(key []byte) []byte {
 	key = binary.BigEndian.AppendUint64(append(key, windowSpace, k.window), uint64(k.start)^1<<63)
 	return appendPart(append(key, byte(k.of)), k.namespace)
@@ -96,7 +96,7 @@ func parseWindowKey(raw []byte) (k windowKey, ok bool) {
 	return k, len(rest) == 0
 }
 
-// startOf returns the start in a window's key without taking it apart.
+// startOf returns the start in a window's key without parsing the rest.
 func startOf(raw []byte) int64 { return int64(binary.BigEndian.Uint64(raw[2:]) ^ 1<<63) }
 
 func (k *windowKey) time() time.Time { return time.Unix(k.start, 0).UTC() }

@@ -2,20 +2,20 @@ package usage
 
 import "slices"
 
-// Mem is ordered keys in memory. It is a [Tx] whose steps cannot fail. The zero value is empty.
+// Mem is a [Tx] on ordered keys in memory that cannot fail. The zero value is empty.
 type Mem struct {
 	values map[string][]byte
-	keys   []string // in order; some may be gone
-	fresh  []string // not among keys yet
+	keys   []string // in order; some may be deleted
+	fresh  []string // not in keys yet
 }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (m *Mem) Len() int { return len(m.values) }
 
 // Get implements [Tx].
 func (m *Mem) Get(key []byte) []byte { return m.values[string(key)] }
 
-// Put implements [Tx]. The value is kept.
+// Put implements [Tx]. It keeps the value, without copying it.
 func (m *Mem) Put(key, value []byte) error {
 	if m.values == nil {
 		m.values = make(map[string][]byte)
@@ -39,7 +39,7 @@ func (m *Mem) Cursor() Cursor {
 	return &memCursor{m: m}
 }
 
-// order puts the keys in order.
+// order sorts the keys.
 func (m *Mem) order() {
 	if len(m.fresh) > 0 {
 		slices.Sort(m.fresh)
@@ -51,7 +51,7 @@ func (m *Mem) order() {
 	}
 }
 
-// merge merges what is in order. A key that was gone and came back is in both.
+// merge merges two sorted lists. A key that was deleted and added again is in both.
 func merge(a, b []string) []string {
 	out := make([]string, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

@@ -53,12 +53,12 @@ func namespaceOf(of store.UsageOf, namespace string) string {
 	return namespace
 }
 
-// scan walks over the windows of one kind of subject, whose starts lie apart.
+// scan iterates over the windows of one kind of subject, whose keys are grouped by start.
 type scan struct {
 	c     Cursor
-	at    windowKey // where it is
+	at    windowKey // current position
 	to    int64
-	id    string // if not "", only of this
+	id    string // if not "", only this ID
 	first []byte // if not nil, where to begin
 }
 
@@ -80,7 +80,7 @@ func (s *scan) next() (raw, value []byte) {
 	return s.settle(raw, value)
 }
 
-// settle skips what is not of the subject.
+// settle skips windows of other subjects.
 func (s *scan) settle(raw, value []byte) ([]byte, []byte) {
 	want := s.at
 	for {
@@ -113,8 +113,8 @@ func (s *scan) record(w store.Window, value []byte) (store.UsageRecord, error) {
 	return store.UsageRecord{ID: s.at.id, Sub: s.at.sub, Window: w, Start: s.at.time(), Counts: counts}, err
 }
 
-// Top adds up the windows of each ID and returns those with most. It walks over all starts at once, so that it holds
-// no more than one sum and those that it returns.
+// Top adds up the windows of each ID and returns those with the highest sums. It walks over all starts in parallel,
+// so that it holds only one sum and the result in memory.
 func Top(tx Tx, q *store.TopQuery) ([]store.UsageRecord, error) {
 	var starts merged
 	subject := windowKey{window: letter(q.Window), of: q.Of, namespace: namespaceOf(q.Of, q.Namespace)}
@@ -136,7 +136,7 @@ func Top(tx Tx, q *store.TopQuery) ([]store.UsageRecord, error) {
 	}
 	heap.Init(&starts)
 	best := &ranked{limit: q.Limit}
-	var window, total []store.LimitFigures // used again for each
+	var window, total []store.LimitFigures // reused for each ID
 	for most := store.PageSize(q.Max); len(starts) > 0; {
 		sum := store.UsageRecord{ID: starts[0].at.id, Window: q.Window, Start: q.From, Counts: total[:0]}
 		for len(starts) > 0 && starts[0].at.id == sum.ID {
@@ -168,7 +168,7 @@ type source struct {
 	value []byte
 }
 
-// merged is a heap of scans of different starts, by where they are.
+// merged is a heap of scans of different starts, ordered by position.
 type merged []*source
 
 func (m merged) Len() int { return len(m) }
@@ -178,7 +178,7 @@ func (m merged) Less(i, j int) bool {
 func (m merged) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
 
 // Push implements heap.Interface.
-func (m *merged) Push(x any) { *m = append(*m, x.(*source)) } //nolint:forcetypeassert // of nothing else
+func (m *merged) Push(x any) { *m = append(*m, x.(*source)) } //nolint:forcetypeassert // holds nothing else
 
 // Pop implements heap.Interface.
 func (m *merged) Pop() any {
@@ -187,13 +187,13 @@ func (m *merged) Pop() any {
 	return s
 }
 
-// ranked is a heap of the best, the least of them first.
+// ranked is a heap of the best records, the worst of them first.
 type ranked struct {
 	limit   string
 	records []store.UsageRecord
 }
 
-// rank is what a record is ranked by.
+// rank returns the figure that a record is ranked by.
 func (r *ranked) rank(u *store.UsageRecord) int64 {
 	for i := range u.Counts {
 		if c := &u.Counts[i]; c.Limit == r.limit {
@@ -210,7 +210,7 @@ func (r *ranked) compare(a, b *store.UsageRecord) int {
 	return cmp.Or(cmp.Compare(r.rank(a), r.rank(b)), cmp.Compare(b.ID, a.ID))
 }
 
-// has reports whether a record has anything to be ranked by.
+// has reports whether a record has that figure.
 func (r *ranked) has(u *store.UsageRecord) bool {
 	return slices.ContainsFunc(u.Counts, func(c store.LimitFigures) bool { return c.Limit == r.limit })
 }
@@ -233,7 +233,7 @@ func (r *ranked) Less(i, j int) bool { return r.compare(&r.records[i], &r.record
 func (r *ranked) Swap(i, j int)      { r.records[i], r.records[j] = r.records[j], r.records[i] }
 
 // Push implements heap.Interface.
-func (r *ranked) Push(x any) { r.records = append(r.records, x.(store.UsageRecord)) } //nolint:forcetypeassert // of nothing else
+func (r *ranked) Push(x any) { r.records = append(r.records, x.(store.UsageRecord)) } //nolint:forcetypeassert // holds nothing else
 
 // Pop implements heap.Interface.
 func (r *ranked) Pop() any {
@@ -242,7 +242,7 @@ func (r *ranked) Pop() any {
 	return u
 }
 
-// Check returns an error if there is no such type of window.
+// Check returns an error for an unknown type of window.
 func Check(w store.Window) error {
 	if !slices.Contains(store.Windows, w) {
 		return store.ErrInvalid
@@ -250,7 +250,7 @@ func Check(w store.Window) error {
 	return nil
 }
 
-// Observations returns what processes' readings tell.
+// Observations converts the readings of processes.
 func Observations(readings []store.Reading) ([]Observation, error) {
 	out := make([]Observation, len(readings))
 	for i := range readings {

@@ -9,32 +9,32 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Sight is what an item's counters were in a minute, as an image of it in a stream shows them.
+// Sight is a reading of an item's counters in a minute, from the item's image in a stream.
 type Sight struct {
 	ID     uint64 // of the birth; never 0
 	Minute int64  // of the last change
 	Counts []Count
-	// Base says that what it shows was counted already, or before anything was: it is where an unknown birth begins.
+	// Base says that these counts were already booked, or precede everything that was: an unknown birth starts from them.
 	Base bool
 }
 
-// Source is what was seen of one item, whose births follow one another but have ids without order. The zero value has
-// seen nothing. Whoever keeps it applies what it says in one step with it.
+// Source holds what was seen of one item, whose births follow one another but have IDs without order. The zero value
+// has seen nothing. Store it in the same transaction as the changes that it returns.
 type Source struct {
 	account Account
 	births  []birth
-	closed  int64 // births whose last minute is before it were closed; 0: none
+	closed  int64 // births with an earlier last minute were closed; 0: none
 	tops    []top
 	begun   bool // see [Source.Begun]
 }
 
-// birth is when one was seen last.
+// birth records when a birth was last seen.
 type birth struct {
 	id     uint64
 	minute int64
 }
 
-// top is the highest minute of a limit in the day or month that runs.
+// top is the highest minute of a limit in the current day or month.
 type top struct {
 	limit  string
 	window byte
@@ -42,7 +42,7 @@ type top struct {
 	amount int64
 }
 
-// Delta is a difference to a figure of a window.
+// Delta is a change to a figure of a window.
 type Delta struct {
 	Window store.Window
 	Start  int64 // seconds since the Unix epoch
@@ -51,20 +51,20 @@ type Delta struct {
 	Amount int64
 }
 
-// openMinutes is for how long what comes late finds the minute in which it belongs.
+// openMinutes is how long late sights are still booked to the minute they belong to.
 const openMinutes = 20
 
-// Late is how long after a newer birth was seen an older one is remembered, in minutes: the time that a stream keeps
-// its records, twice.
+// Late is how many minutes an older birth is remembered after a newer one was seen: twice the time that a stream
+// keeps its records.
 const Late = 2 * 24 * 60
 
-// maxBirths is of how many births an account keeps the readings: some are reset all the time. Those of the last minutes
-// are kept however many there are, since what is born may be told a little late.
+// maxBirths is how many births an account remembers, because some items are reset all the time. Births of the last
+// bornLate minutes are kept however many there are, because reports of a birth may be a little late.
 const maxBirths, bornLate = 512, 2
 
-// See takes sights in and returns what they change. The changes are those of the set of sights: their order does not
-// matter within [openMinutes], nor ever whether one comes twice. Births older than late minutes, of which others came
-// after, are closed, and the oldest where there are more than [maxBirths].
+// See records sights and returns the resulting changes. They depend only on the set of sights: their order does not
+// matter within [openMinutes], and repetition never does. Births that are older than late minutes and have successors
+// are closed, and so are the oldest beyond [maxBirths].
 func (s *Source) See(sights []Sight, late int64) []Delta {
 	s.begun = false
 	var changes []Change
@@ -117,7 +117,7 @@ func (s *Source) see(x *Sight, late int64, changes []Change) []Change {
 	return changes
 }
 
-// close forgets the births that are too old, or too many.
+// close forgets births that are too old or too many.
 func (s *Source) close(newest, late int64) {
 	before := newest - late
 	if len(s.births) > maxBirths {
@@ -137,8 +137,8 @@ func (s *Source) close(newest, late int64) {
 	s.births = slices.DeleteFunc(s.births, func(b birth) bool { return !open[b.id] })
 }
 
-// Begun reports whether the last [Source.See] began a birth where it was: a source that has done so must be kept, also
-// when nothing has changed by it, or the next sight would count the birth from zero.
+// Begun reports whether the last [Source.See] started a birth from its base. Such a source must be stored even if it
+// changed nothing, because otherwise the next sight would count the birth from zero.
 func (s *Source) Begun() bool { return s.begun }
 
 func (s *Source) newest() int64 {
@@ -151,7 +151,7 @@ func (s *Source) newest() int64 {
 	return newest
 }
 
-// rise adds by how much the highest minutes of the day and month that run have risen.
+// rise adds the increases of the highest minutes of the current day and month.
 func (s *Source) rise(deltas []Delta) []Delta {
 	var limits []string
 	for i := range s.account.trails {
@@ -198,7 +198,7 @@ func addDelta(deltas []Delta, d Delta) []Delta {
 	return append(deltas, d)
 }
 
-// Append appends a source's bytes.
+// Append appends the encoding of a source.
 func (s *Source) Append(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(s.births)))
 	for _, b := range s.births {
@@ -213,7 +213,7 @@ func (s *Source) Append(buf []byte) []byte {
 	return s.account.Append(buf)
 }
 
-// Decode sets a source to what was appended.
+// Decode sets a source to the encoded one.
 func (s *Source) Decode(raw []byte) error {
 	d := packed.Reader{Rest: raw}
 	*s = Source{}
@@ -230,7 +230,7 @@ func (s *Source) Decode(raw []byte) error {
 	return s.account.Decode(d.Rest)
 }
 
-// AppendTold appends the bytes of a process's observations, for others to take in.
+// AppendTold appends the encoding of a process's observations, for others to read.
 func AppendTold(buf []byte, obs []Observation) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(obs)))
 	for i := range obs {
@@ -245,7 +245,7 @@ func AppendTold(buf []byte, obs []Observation) []byte {
 	return buf
 }
 
-// DecodeTold returns what [AppendTold] has appended, without namespace and source.
+// DecodeTold decodes what [AppendTold] appended, without namespace and source.
 func DecodeTold(raw []byte) ([]Observation, error) {
 	d := packed.Reader{Rest: raw}
 	var obs []Observation
@@ -263,7 +263,7 @@ func DecodeTold(raw []byte) ([]Observation, error) {
 	return obs, whole(&d)
 }
 
-// MergeSight adds a sight to those of a source. Those of a birth in one minute, next to each other, become one.
+// MergeSight adds a sight to those of a source. Adjacent sights of a birth in one minute become one.
 func MergeSight(sights []Sight, x Sight) []Sight {
 	if n := len(sights); n > 0 && !x.Base {
 		if last := &sights[n-1]; last.ID == x.ID && last.Minute == x.Minute && !last.Base {
@@ -281,13 +281,13 @@ func MergeSight(sights []Sight, x Sight) []Sight {
 	return append(sights, x)
 }
 
-// Figures is how many figures there are.
+// Figures is the number of figures.
 const Figures = int(figures)
 
-// Letters spell the figures, in their order.
+// Letters are the letters of the figures, in order.
 const Letters = "NDRPFTAGWV"
 
-// FigureOf returns the figure that a letter spells.
+// FigureOf returns the figure of a letter.
 func FigureOf(letter byte) (Figure, bool) {
 	for i := range len(Letters) {
 		if Letters[i] == letter {
@@ -297,19 +297,19 @@ func FigureOf(letter byte) (Figure, bool) {
 	return 0, false
 }
 
-// Ranked is the best of the records that are offered, by what they consumed of a limit, or by requests without one.
+// Ranked keeps the best of the offered records, by their consumption of a limit, or by requests if there is no limit.
 type Ranked struct {
 	best ranked
 	most int
 }
 
-// NewRanked returns a ranking of at most so many.
+// NewRanked returns a ranking of up to most records.
 func NewRanked(limit string, most int) *Ranked { return &Ranked{ranked{limit: limit}, most} }
 
-// Offer offers a record; its counts may be used again.
+// Offer offers a record; the caller may reuse its counts.
 func (r *Ranked) Offer(u store.UsageRecord) { r.best.offer(u, r.most) }
 
-// Records returns the best, the first first.
+// Records returns the best records, best first.
 func (r *Ranked) Records() []store.UsageRecord {
 	slices.SortFunc(r.best.records, func(a, b store.UsageRecord) int { return cmp.Compare(0, r.best.compare(&a, &b)) })
 	return r.best.records

@@ -31,8 +31,8 @@ func sight(id uint64, minute, debited int64) usage.Sight {
 	return usage.Sight{ID: id, Minute: minute, Counts: []usage.Count{{Limit: "l", Figure: usage.Debited, Value: debited}}}
 }
 
-// Whatever comes twice, in another order within the minutes that are open, or after the account was stored and read
-// again, the windows are those of each amount in its minute.
+// Whatever comes twice, in another order within the open minutes, or after the account was stored and read again, the
+// windows contain each amount in its minute.
 func TestSourceIsASetOfSights(t *testing.T) {
 	t.Parallel()
 	from := usage.MinuteOf(time.Date(2026, time.March, 31, 23, 50, 0, 0, time.UTC))
@@ -78,14 +78,14 @@ func TestSourceBeginsWhereOthersHaveCounted(t *testing.T) {
 	old := sight(1, 1000, 500)
 	old.Base = true
 	gather(got, s.See([]usage.Sight{old, sight(1, 5000, 510)}, usage.Late))
-	gather(got, s.See([]usage.Sight{old, sight(1, 5000, 510)}, usage.Late)) // known by now
+	gather(got, s.See([]usage.Sight{old, sight(1, 5000, 510)}, usage.Late)) // already known
 	hour := usage.Start(store.Hourly, time.Unix(5000*60, 0)).Unix()
 	if n := got[figure{store.Hourly, hour, usage.Debited}]; n != 10 || len(got) != 6 {
 		t.Errorf("windows %v, want 10 in one", got)
 	}
 }
 
-// An item that is reset each minute leaves no birth behind for longer than the stream may bring it.
+// An item that is reset every minute leaves no birth behind for longer than the stream may still deliver it.
 func TestSourceForgetsBirths(t *testing.T) {
 	t.Parallel()
 	var s usage.Source
@@ -99,7 +99,7 @@ func TestSourceForgetsBirths(t *testing.T) {
 	if n := len(s.Append(nil)); n > 5000 {
 		t.Errorf("%d bytes", n)
 	}
-	gather(sum, s.See([]usage.Sight{sight(99, 10, 1000)}, late)) // of a day that nobody delivers any more
+	gather(sum, s.See([]usage.Sight{sight(99, 10, 1000)}, late)) // from a day that is no longer delivered
 	for k, v := range sum {
 		if k.window == store.Monthly && k.figure == usage.Debited {
 			total -= v

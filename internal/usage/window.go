@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Start returns the start of the window of a type that t lies in, UTC.
+// Start returns the start of the window of a type that contains t, in UTC.
 func Start(w store.Window, t time.Time) time.Time {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -32,13 +32,13 @@ func Next(w store.Window, start time.Time) time.Time {
 	}
 }
 
-// MinuteOf returns the minute that t lies in, counted from the Unix epoch.
+// MinuteOf returns the minute that contains t, counted from the Unix epoch.
 func MinuteOf(t time.Time) int64 { return floor(t.Unix(), 60) }
 
 // hourOf returns the hour of a minute.
 func hourOf(minute int64) int64 { return floor(minute, 60) }
 
-// timeOfHour returns an hour's start.
+// timeOfHour returns the start of an hour.
 func timeOfHour(hour int64) time.Time { return time.Unix(hour*3600, 0).UTC() }
 
 func floor(a, b int64) int64 {
@@ -49,7 +49,7 @@ func floor(a, b int64) int64 {
 	return q
 }
 
-// Kept returns the start of the first window of a type that is still kept at now; the zero time if all are.
+// Kept returns the start of the first window of a type that is still kept at now, or the zero time if all are.
 func Kept(r store.Retention, w store.Window, now time.Time) time.Time {
 	const day = 24 * time.Hour
 	keep, otherwise := r.Hourly, 90*day

@@ -1,5 +1,5 @@
-// Package watch lets any number of people look at buckets live for the price of one: a [Poller] peeks at a bucket once
-// a tick, however many watch it, and tells each of them what has changed.
+// Package watch lets any number of clients watch buckets live at the cost of one: a [Poller] reads a bucket once per
+// tick, however many clients watch it, and reports changes to each of them.
 package watch
 
 import (
@@ -15,26 +15,27 @@ import (
 	"github.com/weirlimits/weir/internal/places"
 )
 
-// What errors.Is finds, besides the limiter's errors.
+// The errors that errors.Is finds, besides the limiter's.
 var (
-	// ErrTooMany says that as many different buckets are watched as a poller looks at, or as it does for one token.
+	// ErrTooMany reports that the maximum number of different buckets is being watched, in total or for one token.
 	ErrTooMany = errors.New("too many buckets are watched")
-	// ErrClosed says that the poller was closed.
+	// ErrClosed reports that the poller was closed.
 	ErrClosed = errors.New("the poller is closed")
 )
 
-// MaxKeys is how many different buckets a poller looks at: each costs a read of the store per tick.
+// MaxKeys is how many different buckets a poller can watch. Each costs one read of the store per tick.
 const MaxKeys = 1000
 
 // Key is what is watched: an entity on a resource. Namespace "" is the limiter's own.
 type Key struct{ Namespace, Entity, Resource string }
 
-// Poller looks at buckets for all who watch them. While nobody watches it does nothing. It is safe for concurrent use.
+// Poller reads buckets for everyone who watches them. While nobody watches, it does nothing. It is safe for
+// concurrent use.
 type Poller struct {
 	lim   *weir.Limiter
 	every time.Duration
 
-	rooms *places.Places // of looks
+	rooms *places.Places // one per look
 
 	mu     sync.Mutex
 	looks  map[Key]*look
@@ -47,13 +48,13 @@ type Poller struct {
 // look is a bucket that somebody watches.
 type look struct {
 	key      Key
-	who      string         // watches it, and has one of their places taken for it
-	watchers map[string]int // by who they are; under the poller's lock
+	who      string         // the watcher whose place the look uses
+	watchers map[string]int // by identity; guarded by the poller's lock
 	stop     context.CancelFunc
 	now      atomic.Pointer[state]
 }
 
-// state is what was seen, or why nothing could be. It does not change.
+// state is the last reading, or why there is none. It is immutable.
 type state struct {
 	av   weir.Availability
 	err  error
@@ -61,7 +62,7 @@ type state struct {
 	next chan struct{} // closed when there is a newer one
 }
 
-// New returns a poller that looks at each bucket once in every; 0 means one second. The caller closes the poller before
+// New returns a poller that reads each bucket once per interval every; 0 means one second. Close the poller before
 // the limiter.
 func New(lim *weir.Limiter, every time.Duration) *Poller {
 	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look), rooms: places.New(MaxKeys)}
@@ -69,7 +70,7 @@ func New(lim *weir.Limiter, every time.Duration) *Poller {
 	return p
 }
 
-// Close ends all that watch, and waits until the store is left alone. It is idempotent.
+// Close ends all watches, and waits until the store is no longer used. It is idempotent.
 func (p *Poller) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -78,17 +79,17 @@ func (p *Poller) Close() {
 	p.runs.Wait()
 }
 
-// Watch calls f with what the entity can spend on the resource now, as [weir.Limiter.Available] has it, then whenever
-// that has changed, looking once a tick. If others watch already, now is the last tick. Whoever takes longer than a tick
-// misses what was in between, and holds nobody up. f must not change what it is given: others see the same.
+// Watch calls f with what the entity can spend on the resource now, as [weir.Limiter.Available] returns it, and again
+// whenever that has changed, checking once per tick. If others are watching already, now is the last tick. If f takes
+// longer than a tick, it misses intermediate states, but delays nobody. f must not modify its argument, which is shared.
 //
-// Who is whose token asks, "" where nobody is told apart: one has no more than three buckets for each that could still be
-// watched, so that others can, too.
+// who identifies the caller's token, or is "" if callers are not told apart. A caller can watch at most three buckets
+// for each that could still be watched, so that others can, too.
 //
-// That time passes is no change: of a bucket that fills up and has not gained a whole token, f hears nothing.
+// The passing of time is not a change: f is not called for a bucket that is filling up but has not gained a whole token.
 //
-// Watch ends, with the error, when ctx ends, when f returns one, or when there is none to be told: [ErrTooMany],
-// [ErrClosed], those of [weir.Limiter.Available], store trouble among them.
+// Watch ends with an error: when ctx is done, when f returns one, or with [ErrTooMany], [ErrClosed] or an error of
+// [weir.Limiter.Available], such as a store failure.
 func (p *Poller) Watch(ctx context.Context, who string, key Key, f func(weir.Availability) error) error {
 	key.Namespace = cmp.Or(key.Namespace, p.lim.Namespace())
 	lk, err := p.join(who, key)
@@ -120,7 +121,7 @@ func (p *Poller) Watch(ctx context.Context, who string, key Key, f func(weir.Ava
 	}
 }
 
-// join finds the look at a bucket, or begins one.
+// join finds the look at a bucket, or starts one.
 func (p *Poller) join(who string, key Key) (*look, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +144,7 @@ func (p *Poller) join(who string, key Key) (*look, error) {
 	return lk, nil
 }
 
-// leave ends the look at a bucket when the last one leaves. Else it takes a place of one who stays.
+// leave ends the look at a bucket when its last watcher leaves. Otherwise it moves the place to a remaining watcher.
 func (p *Poller) leave(who string, lk *look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +167,7 @@ func (p *Poller) leave(who string, lk *look) {
 	p.rooms.Force(lk.who)
 }
 
-// forget makes the next one who watches the bucket begin anew. The poller is locked.
+// forget makes the next watcher of the bucket start a new look. The poller is locked.
 func (p *Poller) forget(lk *look) {
 	if p.looks[lk.key] == lk {
 		delete(p.looks, lk.key)
@@ -174,7 +175,7 @@ func (p *Poller) forget(lk *look) {
 	}
 }
 
-// run looks at a bucket until nobody watches it, or it cannot be looked at.
+// run reads a bucket until nobody watches it, or it cannot be read.
 func (p *Poller) run(ctx context.Context, lk *look) {
 	lim := p.lim.In(lk.key.Namespace)
 	tick := time.NewTicker(p.every)
@@ -207,7 +208,7 @@ func (lk *look) tell(st *state) {
 	close(lk.now.Swap(st).next)
 }
 
-// changed reports whether there is more to tell than that time has passed.
+// changed reports whether more has changed than the time.
 func changed(from, to *weir.Availability) bool {
 	if len(from.Statuses) != len(to.Statuses) {
 		return true
@@ -219,7 +220,7 @@ func changed(from, to *weir.Availability) bool {
 			return true
 		}
 		if (a.Full == 0) != (b.Full == 0) || a.Full > 0 && !from.At.Add(a.Full).Equal(to.At.Add(b.Full)) {
-			return true // something was spent or given back, if not a whole token
+			return true // something was spent or returned, though less than a whole token
 		}
 	}
 	return false

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counted counts how often it is peeked at, and fails when it is told to.
+// counted counts its peeks, and fails when told to.
 type counted struct {
 	store.Store
 	peeks atomic.Int64
@@ -70,7 +70,7 @@ func (b *bundle) spend(entity string, rpm int64) {
 	}
 }
 
-// watcher is somebody who watches, and what they have heard.
+// watcher is a caller that watches, with what it has heard.
 type watcher struct {
 	mu    sync.Mutex
 	heard []int64 // available
@@ -128,7 +128,7 @@ func TestWatch(t *testing.T) {
 		b.spend("alice", 2)
 		w.wants(t, "between ticks")
 		time.Sleep(time.Second)
-		w.wants(t, "a tick later", 59) // one was issued meanwhile
+		w.wants(t, "a tick later", 59) // one was issued in the meantime
 		time.Sleep(10 * time.Second)
 		w.wants(t, "filling up", 60)
 		w.end()
@@ -142,7 +142,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What is spent and issued again between two ticks is no whole token, but a change.
+// A change of less than a whole token is not reported.
 func TestFractions(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -157,7 +157,7 @@ func TestFractions(t *testing.T) {
 	})
 }
 
-// Many who watch a bucket cost what one does; others cost their own.
+// Many watchers of one bucket cost as much as one; other buckets cost extra.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -264,7 +264,8 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// TestOneTokenWatchesNotAll: three quarters at most, and what others watch already costs nothing.
+// TestOneTokenWatchesNotAll checks that one token gets at most three quarters, and that buckets that others already watch
+// do not count.
 func TestOneTokenWatchesNotAll(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
@@ -286,7 +287,7 @@ func TestOneTokenWatchesNotAll(t *testing.T) {
 	})
 }
 
-// TestWhoBeganIsReplaced: a bucket that others still watch takes no place of who watched it first.
+// TestWhoBeganIsReplaced checks that a bucket does not count for its first watcher once only others watch it.
 func TestWhoBeganIsReplaced(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {

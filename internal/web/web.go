@@ -1,6 +1,6 @@
-// Package web is the dashboard: static files that ask the HTTP API, and the server that hands them out. It knows
-// nothing of limits; who can read its pages can read no more than that. docs/adr/0015-dashboard.md says why it is so
-// made, docs/guide/dashboard.md what it shows.
+// Package web is the dashboard: static files that call the HTTP API, and the handler that serves them. It knows
+// nothing about limits, and its pages can read only what the viewer's token can. docs/adr/0015-dashboard.md explains
+// the design, docs/guide/dashboard.md what it shows.
 package web
 
 import (
@@ -19,12 +19,12 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy lets pages use what comes from this server as files, and nothing else: no script or style inside a page, no
-// other origin, no frame around it, no string that becomes markup.
+// policy allows pages to use files from this server and nothing else: no inline script or style, no other origin, no
+// frame around the page, and no string that becomes markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// asset is a file as it is sent.
+// asset is a file as it is served.
 type asset struct {
 	body []byte
 	mime string
@@ -46,7 +46,7 @@ func load() map[string]asset {
 		return err
 	})
 	if err != nil {
-		panic(err) // files of the binary itself can be read
+		panic(err) // embedded files can always be read
 	}
 	return all
 }
@@ -59,7 +59,7 @@ func served(name string) string {
 	return "/"
 }
 
-// kind is the media type of a file. The machine's own table is not asked, since it may hold others.
+// kind returns the media type of a file. It does not use the machine's own table, which may differ.
 func kind(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -74,8 +74,8 @@ func kind(name string) string {
 	return ""
 }
 
-// Patterns returns the patterns under which a ServeMux is to have [Handler], sorted: one for each file, so that the mux
-// answers for what there is not.
+// Patterns returns the patterns under which a ServeMux should register [Handler], sorted: one for each file, so that
+// the mux handles all other paths.
 func Patterns() []string {
 	var patterns []string
 	for p := range assets {
@@ -88,7 +88,8 @@ func Patterns() []string {
 	return patterns
 }
 
-// Handler answers GET and HEAD of the files, to anybody: they hold no secret. Of other paths it answers 404.
+// Handler serves GET and HEAD of the files to anyone, because they contain no secrets. For other paths it responds
+// with 404.
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +106,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	// Asked for each time, sent once: modules import each other by name, so that one of another version must not stay.
+	// Revalidated each time, sent only if changed: modules import each other by name, so no old version may remain cached.
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", a.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	most     = 250_000 // bytes of all files together: a dashboard is no download
-	maxLines = 300     // of a file
+	most     = 250_000 // bytes of all files together: a dashboard is not a download
+	maxLines = 300     // per file
 )
 
-// get asks for a path, with request headers as pairs.
+// get requests a path, with request headers as pairs.
 func get(method, target string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, http.NoBody)
 	for i := 0; i < len(header); i += 2 {
@@ -78,7 +78,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestPolicy holds what the policy must not allow, however it is written.
+// TestPolicy covers what the policy must not allow, however it is written.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	policy := get(http.MethodGet, "/").Header().Get("Content-Security-Policy")
@@ -142,7 +142,7 @@ func broken(all map[string]string, name string) []string {
 	if lines := strings.Count(text, "\n"); lines > maxLines {
 		found = append(found, "is too long")
 	}
-	// The name of the SVG namespace looks like an address, and is none.
+	// The name of the SVG namespace looks like an address but is not one.
 	if url := outside.FindString(strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "")); url != "" {
 		found = append(found, "names another server: "+url)
 	}

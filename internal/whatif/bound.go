@@ -7,25 +7,25 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// window is what was recorded of one limit in one bucket. All amounts are tokens.
+// window is what was recorded of one limit in one bucket. All amounts are in tokens.
 type window struct {
 	start, end time.Time
 	spent      float64 // debited
 	returned   float64
 	refused    float64 // what refused requests asked for
-	peak       float64 // the most that was debited in a minute; 0: not known
-	request    float64 // the size of a request, on average; 0: not known
+	peak       float64 // the most that was debited in a minute; 0: unknown
+	request    float64 // the average size of a request; 0: unknown
 }
 
-// bounds are how many tokens a limit would have refused, and how many if they had been asked for evenly.
+// bounds holds the least and the most tokens that a limit would have refused, and how many with evenly spread requests.
 type bounds struct{ least, even, most float64 }
 
-// trial goes through the windows of a bucket in the order of time.
+// trial goes through the windows of a bucket in order of time.
 type trial struct {
-	burst, rate float64 // tokens, tokens a second
-	level       float64 // the most that can be available, at the end of the last window
+	burst, rate float64 // tokens, tokens per second
+	level       float64 // the most that can be available at the end of the last window
 	owed        float64 // the most that can be outstanding then
-	even        float64 // what is available then if all came evenly
+	even        float64 // what is available then with evenly spread requests
 	end         time.Time
 }
 
@@ -53,21 +53,21 @@ func (t *trial) see(w *window) bounds {
 
 const minute = 60
 
-// least: what was spent beyond all that the limit can have given. Tokens that came back are given again.
+// least returns what was spent beyond everything that the limit can have given. Returned tokens are given again.
 func (t *trial) least(w *window) float64 {
 	length := w.end.Sub(w.start).Seconds()
 	given := t.level + t.rate*length
 	wanted := w.spent - w.returned
 	inMinute := w.peak - w.returned - t.burst - t.rate*minute
 	refused := max(0, wanted-given, inMinute)
-	t.level = min(t.burst, given-wanted+refused) // had more been refused, as much more would be left to refuse less of later
+	t.level = min(t.burst, given-wanted+refused) // had more been refused, that much more would be left, and less refused later
 	return refused
 }
 
-// most: what is refused if all came at the worst moments. A bucket that refuses has given, since it was last full, its
-// burst and what was issued meanwhile: refusals are what was asked for in such a stretch beyond that. The fewer tokens
-// stretches give, the worse, and that is all in one, or in as many as there can be: of two minutes each, whose requests
-// came at the end of the first and the start of the second.
+// most returns what is refused if all requests came at the worst moments. Since a refusing bucket was last full, it
+// has given its burst and what was issued meanwhile; refusals are what was asked for beyond that in such a stretch.
+// The worst case is the one in which stretches give the fewest tokens: either one single stretch, or as many as
+// possible, of two minutes each, whose requests came at the end of the first and the start of the second.
 func (t *trial) most(w *window) float64 {
 	length := w.end.Sub(w.start).Seconds()
 	asked := w.spent + w.refused
@@ -81,17 +81,17 @@ func (t *trial) most(w *window) float64 {
 		minutes = asked / peak
 	}
 	pair := min(2*peak, asked)
-	row := asked - t.rate*minute*max(0, minutes-2) // outstanding, of all in a row
+	row := asked - t.rate*minute*max(0, minutes-2) // outstanding if all come in a row
 	most := max(
 		row+t.owed-burst,
 		max(0, pair+t.owed-burst)+max(0, minutes/2-1)*max(0, pair-burst),
 		0)
-	// What can be outstanding when the next window begins: of what came last, or of all since the one before.
+	// What can be outstanding when the next window begins: from the last requests, or from all since the previous window.
 	t.owed = min(t.burst, max(pair, row, t.owed+asked-t.rate*length, 0))
 	return min(asked, most)
 }
 
-// evenly: what is refused if the busiest minute was in the middle, and the rest came at one pace.
+// evenly returns what is refused if the busiest minute was in the middle and the rest came at a steady rate.
 func (t *trial) evenly(w *window) (refused float64) {
 	length := w.end.Sub(w.start).Seconds()
 	asked := max(0, w.spent+w.refused-w.returned)
@@ -109,14 +109,14 @@ func (t *trial) evenly(w *window) (refused float64) {
 	return refused
 }
 
-// surely reports whether the limit cannot have refused anything, or must have.
+// surely reports whether the limit certainly refused nothing, or certainly refused something.
 func (b bounds) surely() (none, some bool) { return b.most < 0.5, b.least >= 0.5 }
 
 func (b bounds) plus(o bounds) bounds {
 	return bounds{b.least + o.least, b.even + o.even, b.most + o.most}
 }
 
-// tokens rounds: what is surely refused down, what can be up.
+// tokens rounds: certain refusals down, possible ones up.
 func (b bounds) tokens() (least, even, most int64) {
 	return int64(math.Floor(b.least + 1e-6)), int64(math.Round(b.even)), int64(math.Ceil(b.most - 1e-6))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// TestBoundsHold: whatever came when, a limit refuses of it what the bounds of its windows say.
+// TestBoundsHold checks that, whatever requests come when, what a limit refuses lies within the bounds of their windows.
 func TestBoundsHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -50,7 +50,7 @@ func TestBoundsHold(t *testing.T) {
 				}
 			}
 			at = at.Add(time.Duration(dice.Int64N(int64(rest))))
-			if dice.Float64() < onEdge { // right before a minute's or an hour's end
+			if dice.Float64() < onEdge { // right before the end of a minute or an hour
 				unit := time.Minute
 				if dice.IntN(3) == 0 {
 					unit = time.Hour

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Read reads windows as weir usage list has written them: with --csv or in JSON, or as /v1/usage answers.
+// Read reads windows written by weir usage list, as CSV (--csv) or JSON, or returned by /v1/usage.
 func Read(src io.Reader) ([]weir.Usage, error) {
 	b := bufio.NewReader(src)
 	for {
@@ -55,7 +55,7 @@ func readJSON(src io.Reader) ([]weir.Usage, error) {
 	return all, nil
 }
 
-// columns of CSV that are needed.
+// columns are the required CSV columns.
 var columns = []string{"start", "entity", "resource", "requests", "refused", "limit", "debited", "returned", "peak", "refused_by"}
 
 func readCSV(src io.Reader) ([]weir.Usage, error) {
@@ -101,7 +101,7 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 	return all, nil
 }
 
-// parse reads a row.
+// parse parses a row.
 func parse(cell func(int) string) (u weir.Usage, l weir.LimitUsage, err error) {
 	text := cell(0)
 	for layout, w := range map[string]weir.Window{"2006-01-02T15": weir.Hourly, time.DateOnly: weir.Daily, "2006-01": weir.Monthly} {

@@ -11,41 +11,42 @@ import (
 
 // Config says what to try on usage. Limits is required.
 type Config struct {
-	// Limits returns the limits that are proposed for an entity on a resource; nil: it is left out.
+	// Limits returns the limits proposed for an entity on a resource, or nil to leave it out.
 	Limits func(entity, resource string) []weir.Limit
-	// Tokens are, by the names of proposed limits, those of the recorded ones that they are held against. Others are held
-	// against the recorded one of the same name, and where there is none against the number of requests.
+	// Tokens maps the names of proposed limits to the recorded ones that they are checked against. Other limits are
+	// checked against the recorded limit of the same name or, if there is none, against the number of requests.
 	Tokens map[string]string
-	// Top is how many of those who would have been refused are reported. Defaults to 10.
+	// Top is how many of the most refused buckets are reported. The default is 10.
 	Top int
-	// Target is a share of tokens that may be refused, above 0 and below 1, for which values are suggested. 0: none are.
+	// Target is an acceptable share of refused tokens, above 0 and below 1, to suggest values for. 0: no suggestions.
 	Target float64
 }
 
-// Report is what the limits would have refused. What is counted in tokens is so of each limit alone.
+// Report is what the limits would have refused. Token counts are for each limit alone.
 type Report struct {
 	From    time.Time   `json:"from"`
 	To      time.Time   `json:"to"`
 	Window  weir.Window `json:"window"`
-	Windows int         `json:"windows"` // that were looked at
+	Windows int         `json:"windows"` // examined
 	Buckets int         `json:"buckets"` // of an entity on a resource
 	Then    int64       `json:"refused_then"`
 
 	Limits []LimitResult `json:"limits"`
-	// Surely counts the buckets of which something would have been refused, Perhaps those of which something could have.
+	// Surely counts the buckets in which something would certainly have been refused, Perhaps those in which
+	// something could have been.
 	Surely  int            `json:"buckets_surely"`
 	Perhaps int            `json:"buckets_perhaps"`
 	Most    []BucketResult `json:"most_refused"`
-	When    []Moment       `json:"when"` // windows in which somebody would or could have been refused
+	When    []Moment       `json:"when"` // windows in which something would or could have been refused
 	Suggest []Suggestion   `json:"suggested,omitempty"`
 	Notes   []string       `json:"notes,omitempty"`
 }
 
-// Bounds are how many tokens would have been refused.
+// Bounds is how many tokens would have been refused.
 type Bounds struct {
 	Asked  int64 `json:"asked"` // what was spent, and what was refused at the time
 	Least  int64 `json:"at_least"`
-	Even   int64 `json:"if_even"` // if it had come evenly but for the busiest minute
+	Even   int64 `json:"if_even"` // if requests had come evenly except in the busiest minute
 	AtMost int64 `json:"at_most"`
 }
 
@@ -65,7 +66,7 @@ type BucketResult struct {
 	Limit    weir.Limit `json:"limit"`
 	Bounds
 
-	First time.Time `json:"first"` // window in which it would or could have been
+	First time.Time `json:"first"` // first window with a certain or possible refusal
 }
 
 // Moment is a window.
@@ -75,14 +76,14 @@ type Moment struct {
 	Perhaps int       `json:"buckets_perhaps"`
 }
 
-// series is what was recorded in a bucket that a limit is held against.
+// series is what was recorded in a bucket for one limit to check.
 type series struct {
 	entity, resource string
 	limit            weir.Limit
 	windows          []window
 }
 
-// Run holds windows of entities, of one type, against limits.
+// Run checks windows of entities, all of one type, against limits.
 func Run(windows []weir.Usage, cfg Config) (*Report, error) {
 	cfg.Top = cmp.Or(cfg.Top, 10)
 	if cfg.Target < 0 || cfg.Target >= 1 {
@@ -102,7 +103,7 @@ func Run(windows []weir.Usage, cfg Config) (*Report, error) {
 	return r, nil
 }
 
-// lay sorts what was recorded by bucket and limit, each in the order of time.
+// lay groups the recorded usage by bucket and limit, each in order of time.
 func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
 	type bucket struct{ entity, resource string }
 	known := make(map[bucket][]*series)
@@ -160,7 +161,7 @@ func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
 	return all, nil
 }
 
-// enforced returns what a limit refuses an entity by, if it does.
+// enforced returns the limit that applies to an entity, and false if none does.
 func enforced(l weir.Limit, entity string) (weir.Limit, bool) {
 	if !l.EnforcedFor(entity) {
 		if l.Former == (weir.Rate{}) {
@@ -172,7 +173,7 @@ func enforced(l weir.Limit, entity string) (weir.Limit, bool) {
 	return l, true
 }
 
-// windowOf returns what was recorded of a limit; counted says whether it was, else it is requests.
+// windowOf returns what was recorded of a limit. If counted is false, it is the number of requests.
 func windowOf(u *weir.Usage, limit string) (w window, counted bool) {
 	w = window{start: u.Start, end: u.Window.Next(u.Start)}
 	for _, l := range u.Limits {
@@ -183,7 +184,7 @@ func windowOf(u *weir.Usage, limit string) (w window, counted bool) {
 		if u.Requests > 0 {
 			w.request = w.spent / float64(u.Requests)
 		}
-		if w.refused == 0 { // not told, as in CSV
+		if w.refused == 0 { // not recorded, as in CSV
 			w.refused = float64(l.Refused) * max(1, w.request)
 		}
 		return w, true

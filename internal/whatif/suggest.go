@@ -9,19 +9,19 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// Suggestion is what a limit would have to be, on its own, to refuse no more than a share of the tokens. Its burst is
+// Suggestion is the limit that, on its own, would have refused no more than a share of the tokens. Its burst is
 // scaled with its amount.
 type Suggestion struct {
-	Limit  weir.Limit `json:"limit"` // that was tried
+	Limit  weir.Limit `json:"limit"` // the limit that was tried
 	Target float64    `json:"target"`
-	// Least is the smallest that may be enough: any below it surely refuses more. Enough is the smallest that surely is.
-	// Even is between them, see the package. Nil: no limit that weir allows is.
+	// Least is the smallest limit that may be enough: any smaller one certainly refuses more. Enough is the smallest that
+	// is certainly enough. Even is between them, see the package documentation. Nil: no limit that weir allows is enough.
 	Least  *weir.Limit `json:"may_be_enough"`
 	Even   *weir.Limit `json:"enough_if_even"`
 	Enough *weir.Limit `json:"surely_enough"`
 }
 
-// suggest looks for values of each limit, by doubling and halving.
+// suggest searches for values of each limit, by doubling and halving.
 func (r *Report) suggest(all []*series, target float64) {
 	by := make(map[weir.Limit][]*series)
 	for _, s := range all {
@@ -73,10 +73,10 @@ func smallest(l weir.Limit, of []*series, target float64, bound func(bounds) flo
 	return &found
 }
 
-// scaled returns a limit with another amount, and a burst that is larger or smaller alike.
+// scaled returns a limit with another amount, and the burst scaled in proportion.
 func scaled(l weir.Limit, amount int64) weir.Limit {
 	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // out of range, valid says so
+	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
 	l.Amount = amount
 	return l
 }

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 
-// spent is an hour of an entity, in which each request was one token of rpm.
+// spent is an hour of an entity in which each request was one token of rpm.
 func spent(entity string, after int, n, peak int64) weir.Usage {
 	return weir.Usage{
 		Window: weir.Hourly, Start: noon.Add(time.Duration(after) * time.Hour), Entity: entity, Resource: "api", Requests: n,
@@ -61,7 +61,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRefusedThen: what was refused at the time may have been asked for again since, so that only the most counts it.
+// TestRefusedThen checks that requests refused at the time count only towards the upper bound, because they may have been
+// retried since.
 func TestRefusedThen(t *testing.T) {
 	t.Parallel()
 	u := spent("a", 0, 10, 10)
@@ -72,7 +73,7 @@ func TestRefusedThen(t *testing.T) {
 	}
 }
 
-// TestReturned: what came back was not spent.
+// TestReturned checks that returned tokens do not count as spent.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	u := spent("a", 0, 1000, 900)
@@ -99,7 +100,8 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// TestEnforced: a limit in shadow refuses nobody, and one for some refuses the others what it was.
+// TestEnforced checks that a limit in shadow refuses nothing, and that a limit enforced for some entities refuses the
+// others what its former rate did.
 func TestEnforced(t *testing.T) {
 	t.Parallel()
 	l := weir.PerMinute("rpm", 1)
@@ -142,7 +144,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// TestRequestsInstead: a limit of a new name is held against requests, or against the one that it is told.
+// TestRequestsInstead checks that a limit with a new name is compared with requests, or with the limit it is mapped to.
 func TestRequestsInstead(t *testing.T) {
 	t.Parallel()
 	l := weir.PerMinute("calls", 5)

@@ -1,5 +1,5 @@
-// Package memory keeps buckets and catalog in this process's memory: for tests, for one process that may forget, and
-// as the fastest of the stores. It is exact: a take is one atomic step over all its buckets.
+// Package memory keeps buckets and catalog in this process's memory. It is meant for tests and for a single process
+// that may lose its state, and it is the fastest store. It is exact: a take is one atomic step over all its buckets.
 package memory
 
 import (
@@ -16,20 +16,20 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Now tells the time. A reading before an earlier one admits no more than that one did. Defaults to the wall
-	// clock when the store was made, carried on by the monotonic clock, so that setting the system's clock neither
-	// grants nor costs tokens.
+	// Now returns the time. A reading earlier than a previous one admits no more than that one did. Defaults to the wall
+	// clock at New, carried on by the monotonic clock, so that setting the system clock neither grants nor costs tokens.
 	Now func() time.Time
-	// MaxBuckets bounds how many buckets that are not full the store holds; one more is refused with
-	// store.ErrTooManyBuckets, since forgetting a bucket in use would hand out its tokens again. Full buckets are
-	// evicted as others are born. A bucket of one limit takes about 120 bytes and its key. Defaults to 5,000,000.
+	// MaxBuckets limits how many buckets that are not full the store holds. Beyond it, a new bucket is refused with
+	// store.ErrTooManyBuckets, because forgetting a bucket in use would hand out its tokens again. Full buckets are evicted
+	// to make room for new ones. A bucket with one limit takes about 120 bytes plus its key. Defaults to 5,000,000.
 	MaxBuckets int
-	// Retired is handed a bucket's counters before it is evicted. Defaults to nothing.
+	// Retired receives a bucket's counters before it is evicted. Defaults to nil.
 	Retired store.Retired
-	// Retention says how long windows of usage are kept.
+	// Retention is how long windows of usage are kept.
 	Retention store.Retention
-	// MaxUsage bounds how many windows and accounts of usage are held: beyond, the oldest windows go, hours before days
-	// before months. Those that run stay. Each takes about 200 bytes. Defaults to 1,000,000; negative keeps no usage.
+	// MaxUsage limits how many usage windows and accounts are held. Beyond it, the oldest windows are dropped, hours
+	// before days before months; current windows stay. Each takes about 200 bytes. Defaults to 1,000,000; a negative
+	// value keeps no usage.
 	MaxUsage int
 }
 
@@ -44,7 +44,7 @@ type Store struct {
 	table   *table.Table
 	catalog *catalog.Catalog
 	closed  atomic.Bool
-	usage   *ledger // nil: none is kept
+	usage   *ledger // nil: no usage is kept
 }
 
 var (

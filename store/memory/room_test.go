@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// Config.MaxBuckets bounds the buckets that are not full; full ones are evicted as others are born. One second must
-// not have passed since the last time that there was no room.
+// Config.MaxBuckets bounds the buckets that are not full; full ones are evicted as others are created. This must also hold
+// within a second of the last time that there was no room.
 func TestRoomOfFullBuckets(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -32,7 +32,7 @@ func TestRoomOfFullBuckets(t *testing.T) {
 	if err := take("one too many"); err == nil {
 		t.Fatal("there is no room, and it was admitted")
 	}
-	now = now.Add(500 * time.Millisecond) // all are full again since 400 ms
+	now = now.Add(500 * time.Millisecond) // all have been full again for 400 ms
 	if err := take("another"); err != nil {
 		t.Errorf("all buckets are full, and yet: %v", err)
 	}

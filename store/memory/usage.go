@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// ledger keeps usage. What buckets have counted is taken in when somebody asks, and when much has come together.
+// ledger keeps usage. It takes in what buckets have counted when a query asks, and when many readings wait.
 type ledger struct {
 	meter     table.Meter
 	retention store.Retention
@@ -18,13 +18,13 @@ type ledger struct {
 
 	mu      sync.Mutex
 	mem     usage.Mem
-	read    int64 // buckets that have not changed since were read
-	expired int64 // the hour in which this was looked for last
+	read    int64 // buckets that have not changed since this time were read
+	expired int64 // the hour of the last search for expired windows
 	busy    bool
 }
 
-// slack is how far a bucket's time may lie before the moment in which it is changed. One that is overtaken by more is
-// read when it changes again or goes.
+// slack is how far a bucket's time may lie before the moment of its change. A bucket that exceeds it is read when it
+// changes again or goes.
 const slack = int64(2e9)
 
 // Count implements [store.Usage].
@@ -70,7 +70,7 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	})
 }
 
-// look calls f with all usage until now, or with what is known of it.
+// look calls f with all usage until now or, if known is set, with what has been taken in so far.
 func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usage.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usa
 	return f(&u.mem)
 }
 
-// relieve has the readings taken in that wait, if they are many.
+// relieve takes in the waiting readings if there are many.
 func (s *Store) relieve() {
 	if s.usage == nil || !s.usage.meter.High() || !s.usage.mu.TryLock() {
 		return
@@ -119,7 +119,7 @@ func (s *Store) relieve() {
 	}()
 }
 
-// drain takes in the readings that wait, and makes room. The ledger is locked.
+// drain takes in the waiting readings and removes windows beyond the bounds. The ledger is locked.
 func (s *Store) drain() error {
 	u := s.usage
 	if err := usage.Apply(&u.mem, u.meter.Drain(), s.parent); err != nil {

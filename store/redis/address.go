@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// configure fills in what the configuration leaves out, and makes the client's options of it.
+// configure sets the configuration's defaults, checks it, and derives the client's options.
 func (s *Store) configure() error {
 	c := &s.cfg
 	c.CallTimeout, c.Margin = cmp.Or(c.CallTimeout, time.Second), cmp.Or(c.Margin, time.Hour)
@@ -26,7 +26,7 @@ func (s *Store) configure() error {
 		Username: c.Username, Password: c.Password,
 		Dialer:       net.Dialer{Timeout: c.CallTimeout},
 		DisableCache: true, DisableRetry: true,
-		PipelineMultiplex: cmp.Or(bits.TrailingZeros(uint(c.Connections)), -1), // 0 is a default of rueidis
+		PipelineMultiplex: cmp.Or(bits.TrailingZeros(uint(c.Connections)), -1), // 0 would select the default of rueidis
 		ConnWriteTimeout:  max(10*c.CallTimeout, time.Second),
 	}
 	prefix, err := s.parse()
@@ -50,16 +50,16 @@ func (s *Store) configure() error {
 	return nil
 }
 
-// configError says what is wrong with a configuration. It is a [store.ErrInvalid].
+// configError describes what is wrong with a configuration. It matches [store.ErrInvalid].
 type configError string
 
-// Error says what is wrong.
+// Error returns the description.
 func (e configError) Error() string { return string(e) }
 
-// Is makes errors.Is(err, store.ErrInvalid) hold.
+// Is reports whether target is [store.ErrInvalid].
 func (e configError) Is(target error) bool { return target == store.ErrInvalid }
 
-// parse reads the address into the options, and returns the prefix that it names.
+// parse reads the address into the options and returns the prefix that it names.
 func (s *Store) parse() (prefix string, err error) {
 	u, err := parseURL(s.cfg.Address)
 	if err != nil {
@@ -136,13 +136,13 @@ func (s *Store) parse() (prefix string, err error) {
 
 var schemes = []string{"redis", "rediss", "valkey", "valkeys"}
 
-// Knows reports whether addresses of a scheme are Redis's.
+// Knows reports whether a URL scheme is one of Redis's.
 func Knows(scheme string) bool {
 	base, kind, plus := strings.Cut(scheme, "+")
 	return scheme == "unix" || slices.Contains(schemes, base) && (!plus || kind == "sentinel" || kind == "cluster")
 }
 
-// parseURL is url.Parse, but for several hosts with ports, and for errors that would repeat the password.
+// parseURL is url.Parse, except that it accepts several hosts with ports, and its errors never repeat the password.
 func parseURL(address string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok || !Knows(scheme) {
@@ -161,7 +161,7 @@ func parseURL(address string) (*url.URL, error) {
 	}
 	u, err := url.Parse(scheme + "://" + authority + rest[end:])
 	if err != nil {
-		return nil, errors.New("is not a URL: escape what is special in the password")
+		return nil, errors.New("is not a URL: escape special characters in the password")
 	}
 	u.Host = hosts
 	return u, nil

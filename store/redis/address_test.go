@@ -53,7 +53,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What an address says is what is connected to.
+// The options in an address determine the connection.
 func TestAddressOptions(t *testing.T) {
 	t.Parallel()
 	addr := shared(t).Addr

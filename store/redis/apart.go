@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// settleApart settles once where the marker and the buckets lie on different nodes. It goes on when the caller has given
-// up: between marker and return nobody else can.
+// settleApart settles once where the marker and the buckets lie on different nodes. It continues after the caller has
+// given up: between the marker and the return, nobody else can finish it.
 func (s *Store) settleApart(ctx context.Context, t store.Settle) (store.Outcome, error) {
 	type answer struct {
 		out store.Outcome
@@ -29,8 +29,8 @@ func (s *Store) settleApart(ctx context.Context, t store.Settle) (store.Outcome,
 	}
 }
 
-// apart settles in steps. What is forced comes first, then the marker, then what is given back, so that a failure in
-// between leaves tokens debited, never given: see ADR 0010.
+// apart settles in steps: first the forced charges, then the marker, then the returns. A failure in between leaves
+// tokens debited, never given: see ADR 0010.
 func (s *Store) apart(ctx context.Context, t store.Settle) (out store.Outcome, err error) {
 	forced, given, undo := split(t.Debits)
 	if len(forced) > 0 {
@@ -58,12 +58,12 @@ func (s *Store) apart(ctx context.Context, t store.Settle) (out store.Outcome, e
 	return out, nil
 }
 
-// split returns the debits' forced charges, the others, and what makes the forced ones undone.
+// split separates the debits into forced charges and the rest, and returns the debits that undo the forced ones.
 func split(debits []store.Debit) (forced, given, undo []store.Debit) {
 	for _, d := range debits {
 		more, less, back := d, d, d
 		more.Charges, less.Charges, back.Charges = nil, nil, nil
-		// The Ref remembers the limits of whole debits.
+		// A Ref remembers the limits of a whole debit.
 		more.Ref, less.Ref, back.Ref = nil, nil, nil
 		for _, c := range d.Charges {
 			if c.Amount > 0 {
@@ -84,7 +84,7 @@ func split(debits []store.Debit) (forced, given, undo []store.Debit) {
 	return forced, given, undo
 }
 
-// sameNode returns what is wrong with debits of several namespaces in a cluster: their buckets lie on different nodes.
+// sameNode returns an error if debits of several namespaces meet in a cluster, where their buckets lie on different nodes.
 func (s *Store) sameNode(debits []store.Debit) error {
 	for i := range debits {
 		if s.cluster && debits[i].Bucket.Namespace != debits[0].Bucket.Namespace {

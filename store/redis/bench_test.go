@@ -18,9 +18,9 @@ import (
 
 const benchKeys = 100_000
 
-// Takes by 64 callers over 100,000 keys, in turns with two scripts that run with the same client over as many connections:
-// a limiter of one limit of the usual kind, and the least that counts. Ratios are rates of takes by theirs; of the
-// server's time and of this process's, what a take costs.
+// BenchmarkTake measures takes by 64 callers over 100,000 keys, alternating with two scripts that use the same client
+// library and as many connections: a typical limiter of one limit, and a plain counter. The ratios divide the rate of
+// takes by theirs; server time and process time are per take.
 func BenchmarkTake(b *testing.B) {
 	b.Run("limits=1", func(b *testing.B) { benchTake(b, benchKeys, 1, 64, false) })
 	b.Run("limits=3/parent", func(b *testing.B) { benchTake(b, benchKeys, 3, 64, true) })
@@ -28,10 +28,10 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("limits=3/parent/callers=1", func(b *testing.B) { benchTake(b, benchKeys, 3, 1, true) })
 }
 
-// incr counts, and does not limit.
+// incr counts and limits nothing.
 var incr = rueidis.NewLuaScript(`local n = redis.call('INCR', KEYS[1]) if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end return n`)
 
-// gcra is one limit as limiters in Redis usually have it. ARGV: burst, rate, period in seconds, cost.
+// gcra is one limit the way that limiters in Redis usually implement it. ARGV: burst, rate, period in seconds, cost.
 var gcra = rueidis.NewLuaScript(`
 local interval, cost = ARGV[3] / ARGV[2], tonumber(ARGV[4])
 local time = redis.call('TIME')
@@ -92,7 +92,7 @@ func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 		call func(int)
 		took time.Duration
 	}{{name: "takes", call: ours}, {name: "gcra", call: script(gcra, "gcra:", "1000000000", "1000000", "60", "1")}, {name: "incr", call: script(incr, "incr:", "60000")}}
-	// All keys are there before anything is measured.
+	// Create all keys before measuring.
 	for _, a := range all {
 		each(64, keys, a.call)
 	}
@@ -128,7 +128,7 @@ func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 
 var evalsha = regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`)
 
-// served returns for how many µs the server has run scripts.
+// served returns how many µs the server has spent running scripts.
 func served(t testing.TB, s server) float64 {
 	m := evalsha.FindStringSubmatch(s.do(t, "INFO", "commandstats"))
 	if m == nil {
@@ -141,7 +141,7 @@ func served(t testing.TB, s server) float64 {
 	return n
 }
 
-// each calls f n times by all callers together.
+// each makes n calls of f from all callers together.
 func each(callers, n int, f func(i int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The sizes of a bucket's head, a slot and a limit without its name: see docs/format/redis.md.
+// Sizes in bytes of a bucket's head, of a slot, and of a limit without its name: see docs/format/redis.md.
 const (
 	headSize  = 37
 	slotSize  = 24
@@ -21,14 +21,14 @@ const (
 	hour      = int64(time.Hour)
 )
 
-// appendLimit appends a limit as buckets hold it, with what its clock is computed from.
+// appendLimit appends a limit as buckets hold it, with the precomputed factors of its clock.
 func appendLimit(dst []byte, l *store.Limit) ([]byte, error) {
 	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	if bad := p.Check(); bad != nil {
 		return nil, invalid("limit %q: %s %s", l.Name, bad.Field, bad.Reason)
 	}
 	if len(l.Name) > math.MaxUint16-limitSize {
-		return nil, invalid("a limit's name has %d bytes", len(l.Name))
+		return nil, invalid("the name of a limit has %d bytes, which is too long", len(l.Name))
 	}
 	hi, lo := bits.Mul64(uint64(hour), uint64(p.Amount))
 	perHour, left := bits.Div64(hi, lo, uint64(p.Period))
@@ -45,9 +45,9 @@ func appendLimit(dst []byte, l *store.Limit) ([]byte, error) {
 	return append(dst, l.Name...), nil
 }
 
-var errFormat = errors.New("is not as weir writes it")
+var errFormat = errors.New("is not in weir's format")
 
-// parseBucket returns a bucket's state from its value.
+// parseBucket decodes a bucket's state.
 func parseBucket(b store.Bucket, raw string) (store.State, error) {
 	st := store.State{Bucket: b}
 	if len(raw) < headSize || raw[0] != 1 {
@@ -80,7 +80,7 @@ func parseBucket(b store.Bucket, raw string) (store.State, error) {
 	return st, nil
 }
 
-// find returns the state of a limit: by its name, of an override by its parameters too.
+// find returns the state of a limit, matched by name; an override must match in all parameters.
 func find(st *store.State, l *store.Limit) *store.LimitState {
 	for i := range st.Limits {
 		if has := st.Limits[i].Limit; has.Name == l.Name && has.Override == l.Override && (!l.Override || *has == *l) {
@@ -90,8 +90,8 @@ func find(st *store.State, l *store.Limit) *store.LimitState {
 	return nil
 }
 
-// place is what a caller's Ref remembers of a bucket: its key, and its limits as the script takes them. Buckets of the
-// same limits share their text.
+// place is what a caller's Ref remembers about a bucket: its key, and its limits as the script takes them. Buckets with
+// the same limits share the text.
 type place struct {
 	key    string
 	base   int
@@ -141,7 +141,7 @@ func (p *place) holds(charges []store.Charge) bool {
 	return true
 }
 
-// debit appends what a settle wants of a debit: the limits, and what is charged.
+// debit appends the arguments of a settle for one debit: its limits and its charges.
 func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, error) {
 	p, err := s.at(d)
 	if err != nil {
@@ -169,7 +169,7 @@ func appendCharges(buf []byte, charges []store.Charge) []byte {
 	return buf
 }
 
-// now is what scripts are told of the time: nothing, but in tests.
+// now returns the time argument of scripts: empty, except in tests.
 func (s *Store) now() string {
 	if s.cfg.Now == nil {
 		return ""

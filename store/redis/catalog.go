@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Get implements [store.Catalog]: as one script, so that epoch and records are of one moment.
+// Get implements [store.Catalog]. One script reads the epoch and the records at one moment.
 func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Got{}, err
@@ -24,7 +24,7 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	args := append(make([]string, 0, 3+2*len(keys)), s.now(), s.keys.base(registry), keys[0].Namespace)
 	for _, k := range keys {
 		if k.Namespace != keys[0].Namespace {
-			return store.Got{}, invalid("records of two namespaces")
+			return store.Got{}, invalid("the records are of two namespaces")
 		}
 		if err := checkKey(k, ""); err != nil {
 			return store.Got{}, err
@@ -53,7 +53,7 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	return got, nil
 }
 
-// Commit implements [store.Catalog]: as one script.
+// Commit implements [store.Catalog], in one script.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 		w := &writes[i]
 		k := w.Record.Key
 		if seen[k] || k.Namespace == "" || k.Kind == "" || len(w.Record.Value) > store.MaxValue || w.Check && w.Delete {
-			return invalid("a write of %s that is named twice, too long or both checks and deletes", k)
+			return invalid("a write of %s is incomplete, a duplicate or too long, or both checks and deletes", k)
 		}
 		if err := checkKey(k, w.Record.Parent); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	return nil
 }
 
-// writeHead is the version that a write wants, what it does, and when the record expires.
+// writeHead encodes the version that a write expects, the kind of write, and the record's expiry.
 func writeHead(w *store.Write) string {
 	b := binary.BigEndian.AppendUint64(nil, w.Record.Version)
 	what, expires, at := byte(0), byte(0), int64(0)
@@ -115,7 +115,7 @@ func writeHead(w *store.Write) string {
 
 const recordSize = 19
 
-// parseRecord returns a record from its value.
+// parseRecord decodes a record.
 func parseRecord(k store.Key, raw string) (store.Record, error) {
 	r := store.Record{Key: k}
 	if len(raw) < recordSize || len(raw) < recordSize+read16(raw[17:]) {
@@ -130,10 +130,10 @@ func parseRecord(k store.Key, raw string) (store.Record, error) {
 	return r, nil
 }
 
-// enoughBytes is how much a page may hold before it ends early.
+// enoughBytes is the size at which a page ends early.
 const enoughBytes = 8 << 20
 
-// List implements [store.Catalog]. A page of large records may be shorter than asked for.
+// List implements [store.Catalog]. A page of large records may hold fewer than requested.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Page{}, err
@@ -155,7 +155,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	case q.ID != "":
 		from, to = "["+q.ID+"\x00", "("+q.ID+"\x01"
 	case q.Prefix != "":
-		from, to = "["+q.Prefix, "("+q.Prefix+"\xff" // which is in no text
+		from, to = "["+q.Prefix, "("+q.Prefix+"\xff" // \xff occurs in no text
 	}
 	reverse := "0"
 	if q.Reverse {

@@ -11,10 +11,10 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", store.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// maxPart is how long the parts of a bucket's or record's name may be.
+// maxPart is the longest part of a bucket's or record's name, in bytes.
 const maxPart = 1 << 14
 
-// checkParts refuses what a key could not hold as it is.
+// checkParts rejects names that a key cannot hold unchanged.
 func checkParts(debits []store.Debit) error {
 	for i := range debits {
 		if err := checkBucket(debits[i].Bucket); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// cluster runs three primaries, and returns their addresses.
+// cluster starts three primaries and returns their addresses.
 func cluster(t testing.TB) []string {
 	t.Helper()
 	cli := filepath.Join(filepath.Dir(redistest.Binary(t)), strings.Replace(filepath.Base(redistest.Binary(t)), "-server", "-cli", 1))
@@ -35,7 +35,7 @@ func cluster(t testing.TB) []string {
 	return nodes
 }
 
-// A cluster keeps a namespace on one node, and so passes the suite as one server does.
+// A cluster keeps a namespace on one node, so it passes the suite as a single server does.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -73,13 +73,13 @@ func TestCluster(t *testing.T) {
 	storetest.RunUsage(t, usageHarness(address))
 }
 
-// Sentinels name the primary, and the next one after it has gone.
+// Sentinels name the primary, and its successor after a failover.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	primary, replica := start(t), start(t)
 	host, port, _ := net.SplitHostPort(primary.Addr)
 	replica.do(t, "REPLICAOF", host, port)
-	watcher := start(t, "--sentinel") // needs a file of its own: see launch
+	watcher := start(t, "--sentinel") // needs its own file: see launch
 	watcher.do(t, "SENTINEL", "MONITOR", "cell", host, port, "1")
 	watcher.do(t, "SENTINEL", "SET", "cell", "down-after-milliseconds", "500")
 	watcher.do(t, "SENTINEL", "SET", "cell", "failover-timeout", "3000")
@@ -99,8 +99,8 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// While a slot is being moved, a run of buckets that are there already and of others is for none of the servers: each take
-// is decided where its bucket is.
+// While a slot is being moved, no server accepts a run that mixes buckets it already has with buckets it does not. Each
+// take is then decided on the server that has its bucket.
 func TestTogetherMoved(t *testing.T) {
 	t.Parallel()
 	var nodes [2]server
@@ -132,7 +132,7 @@ func TestTogetherMoved(t *testing.T) {
 	}
 }
 
-// What a script did before it was denied a command is done, and is not done again.
+// If a script is denied a command, its earlier commands have taken effect, so it is not run again.
 func TestDeniedInScript(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]bool{

@@ -20,7 +20,7 @@ func TestTorture(t *testing.T) {
 	storetest.Torture(t, harness("redis://"+shared(t).Addr), min(storetest.TortureTime(t), 10*time.Second))
 }
 
-// The server's own time, which has to be no more than what a clock turned by hand is: a time.
+// On the server's own time, the suite can only assume that the store reports a time.
 func TestConformanceOnServerTime(t *testing.T) {
 	t.Parallel()
 	h := harness("redis://" + shared(t).Addr)
@@ -32,9 +32,9 @@ func TestConformanceOnServerTime(t *testing.T) {
 	storetest.Run(t, h)
 }
 
-// harness opens stores on a server, each under a prefix of its own.
+// harness opens stores on a server, each with its own prefix.
 func harness(address string) storetest.Harness {
-	var of sync.Map // prefix, by store
+	var of sync.Map // prefixes by store
 	with := func(t testing.TB, prefix string, clock *storetest.Clock) store.Store {
 		t.Helper()
 		cfg := redis.Config{Address: address, Prefix: prefix, Connections: 1, CallTimeout: 10 * time.Second}

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// errNotPrimary says that a server that was connected to is a replica. Nothing is asked of one: it may not know what was
-// spent.
+// errNotPrimary reports that the connected server is a replica. weir never reads from a replica: it may not know what
+// was spent.
 var errNotPrimary = errors.New("the server is not a primary")
 
-// dialer returns how to connect to a single server: each connection is asked for its role before it is used.
+// dialer returns a function that connects to a single server and checks each connection's role before use.
 func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
@@ -40,7 +40,7 @@ func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer
 	}
 }
 
-// assertPrimary asks a connection for its server's role. It is then as new, but for being known to the server.
+// assertPrimary checks the role of a connection's server. It leaves the connection as new, except that it is authenticated.
 func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
 	if until, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(until); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
 	role, err := ask("ROLE")
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
-		// An account may lack ROLE. The scripts are refused by a replica in any case.
+		// The account may lack ROLE. A replica refuses the scripts in any case.
 	case err != nil:
 		return err
 	case role != "master":
@@ -80,13 +80,13 @@ func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// replyError is an error that the server answered while a connection was made.
+// replyError is an error that the server returned while a connection was being set up.
 type replyError string
 
-// Error returns the server's words.
+// Error returns the server's message.
 func (e replyError) Error() string { return string(e) }
 
-// readReply reads a reply, and returns it or, of an array, its first element.
+// readReply reads a reply and returns it; of an array, its first element.
 func readReply(r *bufio.Reader, depth int) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// swift is an overriding limit that is full again after a second.
+// swift is an override that refills one token per second.
 func swift(name string) *store.Limit {
 	return &store.Limit{Name: name, Override: true, Amount: 1000, Period: time.Second, Burst: 5000}
 }
 
-// together asks for takes of one run, all of which are to be allowed.
+// together makes takes in one run, all of which must be allowed.
 func (b *books) together(takes ...store.Take) {
 	b.Helper()
 	outs, errs := b.s.Together(b.Context(), takes)
@@ -31,7 +31,7 @@ func with(d store.Debit, more ...*store.Limit) store.Debit {
 	return d
 }
 
-// A birth that a run ends is booked, also where takes after it in the run bring other limits.
+// A birth that ends during a run is booked even if later takes of the run bring other limits.
 func TestRunEndsBirth(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -44,7 +44,8 @@ func TestRunEndsBirth(t *testing.T) {
 	b.want(store.OfNamespace, "", store.Daily, map[string]int64{"03-31 00": 8})
 }
 
-// A run that ends two births of a bucket, since the second take has a later bucket and so a later time, loses none.
+// A run that ends two births of one bucket loses neither. The second take includes a bucket with a later time, so it runs
+// at a later time.
 func TestRunEndsTwoBirths(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -60,7 +61,7 @@ func TestRunEndsTwoBirths(t *testing.T) {
 	b.want(store.OfBucket, "alice", store.Daily, map[string]int64{"03-31 00": 10})
 }
 
-// What a bucket debits stays at its end, and does not turn negative.
+// A bucket's debited counter stays at its maximum and does not turn negative.
 func TestDebitedEnds(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -79,7 +80,7 @@ func TestDebitedEnds(t *testing.T) {
 	}
 }
 
-// An account is kept for as long as the end of a birth waits to be booked: else it would be booked from the start.
+// An account is kept while the end of a birth waits to be booked: otherwise the birth would be booked from the start.
 func TestSweepKeepsWhatEnds(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -89,14 +90,14 @@ func TestSweepKeepsWhatEnds(t *testing.T) {
 	if err := b.s.Forget(t.Context(), one("alice", nil, 0).Bucket); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.s.Sweep(t.Context(), "n"); err != nil { // by a pass that had looked at births that end before
+	if err := b.s.Sweep(t.Context(), "n"); err != nil { // by a pass that looked for ended births before this one ended
 		t.Fatal(err)
 	}
 	pass(t, b.l)
 	b.want(store.OfNamespace, "", store.Monthly, map[string]int64{"03-01 00": 5})
 }
 
-// What is no string where a bucket should be is told of, and the other buckets are booked.
+// A key that holds something other than a string where a bucket should be is reported, and the other buckets are booked.
 func TestUsageOfAnotherType(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
@@ -113,7 +114,7 @@ func TestUsageOfAnotherType(t *testing.T) {
 	b.want(store.OfNamespace, "", store.Monthly, map[string]int64{"03-01 00": 2})
 }
 
-// A bucket whose head is wrong about its slots is the error of those alone who ask for it.
+// A bucket whose head states its slots wrongly fails only the takes that ask for it.
 func TestTogetherWrongHead(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)

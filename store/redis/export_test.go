@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// clocks answers the readings of limits' clocks at times. ARGV: a time and a limit, by turns; first by the way that takes
-// are decided, then exactly.
+// clocks returns the readings of limits' clocks at given times. ARGV alternates between a time and a limit. Each clock is
+// computed twice: the way takes are decided, then exactly.
 var clocksScript = newScript(writes, luaCommon, luaWrite, luaBucket, `
 local out = {}
 for i = 1, #ARGV, 2 do
@@ -27,7 +27,7 @@ type Reading struct {
 	Fast, Exact int64
 }
 
-// Clocks has the server compute clocks.
+// Clocks computes clocks on the server.
 func (s *Store) Clocks(ctx context.Context, rs []Reading) error {
 	args := make([]string, 0, 2*len(rs))
 	for _, r := range rs {
@@ -56,18 +56,18 @@ func (s *Store) Index(namespace string) string { return s.keys.index(namespace) 
 // Where names the server.
 func (s *Store) Where() string { return s.where() }
 
-// Expire makes a bucket go as if its time were up.
+// Expire removes a bucket as if it had expired.
 func (s *Store) Expire(ctx context.Context, b store.Bucket) error {
 	c := *s.client.Load()
 	return c.Do(ctx, c.B().Del().Key(s.Key(b)).Build()).Error()
 }
 
-// Pause is how long a reader waits after a pass.
+// Pause returns how long a reader waits after a pass.
 func (l *Ledger) Pause(every, took time.Duration, now time.Time) time.Duration {
 	return l.pause(every, took, now)
 }
 
-// Together asks for takes in one run of the script.
+// Together makes takes in one run of the script.
 func (s *Store) Together(ctx context.Context, takes []store.Take) ([]store.Outcome, []error) {
 	var aboard []*ride
 	on := s.lane(takes[0].Debits[0].Bucket.Namespace)
@@ -94,7 +94,7 @@ func (s *Store) Together(ctx context.Context, takes []store.Take) ([]store.Outco
 	return outs, errs
 }
 
-// Lane returns how many runs are under way on the lane of a namespace, and how many callers wait, also those who have left.
+// Lane returns how many runs are under way on a namespace's lane and how many callers wait, including those who have left.
 func (s *Store) Lane(namespace string) (runs, waiting int) {
 	l := s.lane(namespace)
 	l.mu.Lock()
@@ -102,8 +102,8 @@ func (s *Store) Lane(namespace string) (runs, waiting int) {
 	return l.runs, len(l.waiting)
 }
 
-// Sweep removes the accounts of what is gone.
+// Sweep removes the accounts of buckets that are gone.
 func (s *Store) Sweep(ctx context.Context, namespace string) error { return s.sweep(ctx, namespace) }
 
-// Alone reports whether takes of a run that was answered so are asked for again, one by one.
+// Alone reports whether the takes of a run that got this answer are retried one by one.
 func Alone(said string) bool { return alone(replyError(said)) }

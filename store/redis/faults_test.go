@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// still is a limit whose clock stands still while a test runs.
+// still is a limit whose clock stands still during a test.
 func still(tokens int64) *store.Limit {
 	return &store.Limit{Name: "rpm", Amount: 1, Period: 366 * 24 * time.Hour, Burst: tokens * 1000}
 }
@@ -30,7 +30,7 @@ func take(t testing.TB, s store.Store, debits ...store.Debit) (bool, error) {
 	return out.Allowed, err
 }
 
-// wantError checks that a call failed as a store's do: typed, with a hint, and in time.
+// wantError checks that a call failed the way a store must fail: with a *store.Error, a hint, and in time.
 func wantError(t testing.TB, began time.Time, err error, hint string) {
 	t.Helper()
 	var known *store.Error
@@ -50,13 +50,13 @@ func TestServerKilled(t *testing.T) {
 		t.Fatalf("allowed %t, error %v", ok, err)
 	}
 	s.Kill()
-	eventually(t, "the error says that nobody listens", func() bool { // each connection is found closed once
+	eventually(t, "the error says that nothing listens", func() bool { // each connection is found to be closed once
 		began := time.Now()
 		_, err := take(t, st, one("alice", still(10), 1))
 		wantError(t, began, err, "")
-		return strings.Contains(err.Error(), "nobody listens there")
+		return strings.Contains(err.Error(), "nothing listens there")
 	})
-	// It comes back, empty: the driver finds it without being told.
+	// The server comes back, empty. The driver reconnects on its own.
 	_, port, _ := net.SplitHostPort(s.Addr)
 	n, _ := strconv.Atoi(port)
 	again, err := redistest.Launch(redistest.Binary(t), n)
@@ -70,7 +70,7 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
-// A server that does not answer costs the time of a call and no more, each time.
+// Each call to a server that does not answer takes the call timeout and no longer.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
 	if stopped == cont {
@@ -104,12 +104,11 @@ func TestServerStopped(t *testing.T) {
 	eventually(t, "it answers again", func() bool { _, err := st.Peek(t.Context()); return err == nil })
 }
 
-// A primary that becomes a replica refuses everything, also what only reads; the driver then connects anew, and to nothing
-// but a primary.
+// A primary that becomes a replica refuses everything, even reads. The driver then reconnects, and only to a primary.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	old, next := start(t), start(t)
-	// The name stays, and what is behind it changes: as that of a primary in the cloud.
+	// The name stays and the address behind it changes, like the name of a managed primary in the cloud.
 	front := relay(t, old.Addr)
 	st := open(t, redis.Config{Address: "redis://" + front.addr, CallTimeout: time.Second})
 	if ok, err := take(t, st, one("alice", still(10), 7)); !ok || err != nil {
@@ -128,7 +127,7 @@ func TestFailover(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		call func() error
-	}{ // those that only read come first: once one is refused, all connect anew
+	}{ // reads come first: once one call is refused, all reconnect
 		{"a look", func() error { _, err := st.Peek(t.Context(), bucket); return err }},
 		{"a read of a record", func() error { _, err := st.Get(t.Context(), system); return err }},
 		{"a refused take", func() error { _, err := take(t, st, one("alice", still(10), 11)); return err }},
@@ -146,7 +145,7 @@ func TestFailover(t *testing.T) {
 		}
 	}
 	front.to(next.Addr)
-	// A client that was being made meanwhile may still find the old one, once.
+	// A client that was connecting during the change may still find the old primary, once.
 	decided := func(tokens int64) (ok bool) {
 		t.Helper()
 		eventually(t, "the new primary decides", func() bool {
@@ -164,7 +163,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Scripts that the server has forgotten are handed over again, once each.
+// Scripts that the server has forgotten are loaded again, once each.
 func TestScriptsForgotten(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -189,8 +188,8 @@ func TestServerRefuses(t *testing.T) {
 		"no password":    {"redis://" + s.Addr, "password"},
 		"wrong password": {"redis://:guess@" + s.Addr, "password is wrong"},
 		"no TLS":         {"rediss://:secret@" + s.Addr, "TLS"},
-		"nobody":         {"redis://127.0.0.1:1", "nobody listens"},
-		"no socket":      {"unix:///nowhere/at/all", "no such socket"},
+		"nobody":         {"redis://127.0.0.1:1", "nothing listens"},
+		"no socket":      {"unix:///nowhere/at/all", "the socket does not exist"},
 		"not a cluster":  {"redis+cluster://:secret@" + s.Addr, "redis://"},
 	} {
 		began := time.Now()
@@ -210,7 +209,7 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// What would evict buckets is not opened, and where memory is full nothing is decided, but what there is can be seen.
+// A server that may evict buckets is refused. If memory is full, nothing is decided, but state can still be read.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "")
@@ -232,7 +231,7 @@ func TestMemory(t *testing.T) {
 	wantError(t, began, err, "noeviction")
 }
 
-// A layout of a later weir is left alone.
+// A layout from a later version of weir is not touched.
 func TestLaterFormat(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -242,7 +241,7 @@ func TestLaterFormat(t *testing.T) {
 	wantError(t, began, err, "upgrade")
 }
 
-// A bucket's key lives until it is full and the margin beyond, never shorter, and leaves the index when it has gone.
+// A bucket's key lives until the bucket is full plus the margin, never shorter, and leaves the index once it is gone.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -266,7 +265,7 @@ func TestExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	between("half an hour", ttl("alice"), 31*time.Minute)
-	// Beside a limit that is full, and that is all that the next debit has.
+	// The hourly limit stays in the bucket beside one that refills quickly, although the next debit names only the latter.
 	quick := &store.Limit{Name: "rps", Amount: 1000, Period: time.Second, Burst: 1000}
 	d := one("alice", quick, 1)
 	d.Epoch = 1
@@ -291,7 +290,7 @@ func TestExpiry(t *testing.T) {
 	if got := ttl("carol"); got < 100*366*24*time.Hour {
 		t.Errorf("in debt for ever, and lives for %v", got)
 	}
-	// What has expired is not listed, and does not stay in the index for ever.
+	// An expired bucket is not listed, and does not stay in the index.
 	s.do(t, "DEL", st.Key(one("bob", hourly, 0).Bucket))
 	page, err := st.Buckets(t.Context(), store.BucketQuery{Namespace: "n"})
 	if err != nil || len(page.States) != 2 || page.States[0].Bucket.Entity != "alice" || page.States[1].Bucket.Entity != "carol" {
@@ -313,7 +312,7 @@ func TestIndexIsReaped(t *testing.T) {
 		if _, err := take(t, st, d); err != nil {
 			t.Fatal(err)
 		}
-		if i >= 10 { // ten live
+		if i >= 10 { // ten are alive
 			gone := one(strconv.Itoa(i-10), still(10), 1)
 			if err := st.Expire(t.Context(), gone.Bucket); err != nil {
 				t.Fatal(err)

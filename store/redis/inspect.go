@@ -12,17 +12,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// formatVersion is the version of the layout that this weir reads and writes.
+// formatVersion is the version of the layout that this version of weir reads and writes.
 const formatVersion = "1"
 
-// Finding is one thing that [Inspect] looked at.
+// Finding is the result of one check by [Inspect].
 type Finding struct {
 	Name   string // version, eviction, …
 	Detail string // what was found
-	Err    error  // an *[store.Error] if the store cannot be used so
+	Err    error  // an *[store.Error] if the store cannot be used like this
 }
 
-// Inspect connects to a server and says what was found: as far as it got, the last finding being why not further.
+// Inspect connects to a server and checks it. It stops at the first failed check, whose finding is the last.
 func Inspect(ctx context.Context, cfg Config) []Finding {
 	s, err := connect(ctx, cfg)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) inspect(ctx context.Context) []Finding {
 			return all
 		}
 		if p := info["maxmemory_policy"]; p != "noeviction" {
-			add("eviction", p, wrong("set maxmemory-policy noeviction", "maxmemory-policy is %s: an evicted bucket hands out its tokens again", p))
+			add("eviction", p, wrong("set maxmemory-policy noeviction", "maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p))
 			return all
 		}
 		add("eviction", "noeviction", nil)
@@ -92,7 +92,7 @@ func (s *Store) inspect(ctx context.Context) []Finding {
 	return all
 }
 
-// infos asks the server, or each primary of a cluster, what it is.
+// infos reads INFO from the server, or from each primary of a cluster.
 func (s *Store) infos(ctx context.Context) ([]map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (s *Store) infos(ctx context.Context) ([]map[string]string, error) {
 			}
 		}
 		if s.cluster && info["role"] != "master" {
-			continue // never asked for anything
+			continue // a replica, which weir never uses
 		}
 		all = append(all, info)
 	}

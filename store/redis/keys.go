@@ -7,11 +7,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// keys makes the names of keys: see docs/format/redis.md. What a namespace's buckets need lies under one hash tag, so that
-// a script reaches all of it in a cluster, too; the catalog of all namespaces lies under another.
+// keys builds key names: see docs/format/redis.md. All keys that a namespace's buckets need share one hash tag, so that
+// a script reaches all of them in a cluster too. The catalog of all namespaces has another.
 type keys struct{ prefix string }
 
-// registry is the hash tag of what belongs to no namespace.
+// registry is the hash tag of keys that belong to no namespace.
 const registry = store.Registry
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
@@ -20,7 +20,7 @@ func (k keys) base(namespace string) string {
 	return k.prefix + ":{" + escaper.Replace(namespace) + "}:"
 }
 
-// bucket returns a bucket's key and how much of it is the same for all buckets of the namespace.
+// bucket returns a bucket's key and the length of the part that all buckets of the namespace share.
 func (k keys) bucket(b store.Bucket) (key string, base int) {
 	head := k.base(b.Namespace) + "b"
 	return head + member(b.Entity, b.Resource), len(head)
@@ -34,10 +34,10 @@ func (k keys) format() string { return k.base(registry) + "format" }
 
 func (k keys) epochs() string { return k.base(registry) + "epochs" }
 
-// channel is where commits are told of.
+// channel is the pub/sub channel that announces commits.
 func (k keys) channel() string { return k.base(registry) + "c" }
 
-// What usage needs of a namespace: what says that it is kept, the births that have ended, and the starts of its windows.
+// Usage keys of a namespace: the flag that its usage is kept, the ended births, and the starts of its windows.
 func (k keys) meter(namespace string) string { return k.base(namespace) + "um" }
 
 func (k keys) left(namespace string) string { return k.base(namespace) + "ul" }
@@ -46,8 +46,8 @@ func (k keys) starts(namespace string, w store.Window) string {
 	return k.base(namespace) + "ut" + string(w[:1])
 }
 
-// What it needs of the whole store: the namespaces that have some, those in which it has yet to begin, when the last pass
-// over all began, and who reads.
+// Usage keys of the whole store: the namespaces with usage, those where counting has yet to begin, when the last pass
+// over all namespaces began, and the current reader.
 func (k keys) names() string { return k.base(registry) + "un" }
 
 func (k keys) unbegun() string { return k.base(registry) + "ub" }
@@ -56,15 +56,15 @@ func (k keys) passed() string { return k.base(registry) + "us" }
 
 func (k keys) reader() string { return k.base(registry) + "ur" }
 
-// list names the records of one kind in a namespace.
+// list names the list of one kind of record in a namespace.
 func list(namespace string, kind store.Kind) string {
 	return escaper.Replace(namespace) + ":" + string(kind)
 }
 
-// member is what an index orders: no part holds a zero byte.
+// member is an index entry. No part holds a zero byte, so entries sort by their parts.
 func member(first, second string) string { return first + "\x00" + second }
 
-// pair appends an int64 as its two words.
+// pair appends an int64 as two 32-bit words.
 func pair(dst []byte, n int64) []byte { return binary.BigEndian.AppendUint64(dst, uint64(n)) }
 
 func read64(s string) int64 {

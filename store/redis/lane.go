@@ -13,41 +13,42 @@ import (
 )
 
 const (
-	// few debits under way keep nobody waiting, wherever the server is.
+	// few is the number of debits in flight up to which a take is sent at once, wherever the server is.
 	few = 16
-	// maxRuns is how many runs are under way where there are more: while the server is at one, the next is on its way.
+	// maxRuns is the number of runs in flight beyond that: while the server executes one, the next is on its way.
 	maxRuns = 2
-	// maxAboard is how many debits share a run, so that the server is at it for half a millisecond or so.
+	// maxAboard is the largest number of debits in one run, so that a run takes the server about half a millisecond.
 	maxAboard = 64
 )
 
-// lane is where takes wait that one run of the script can carry: in a cluster those of a namespace, else all of a store.
-// While runs are under way the next takes gather. Nobody waits for company: a take that finds the lane free is a run.
+// lane is a queue of takes that one run of the script can carry: all takes of a store or, in a cluster, those of one
+// namespace. Takes gather only while runs are in flight. A take is never delayed to fill a run: if the lane is free, it
+// is a run of its own.
 type lane struct {
 	s       *Store
 	mu      sync.Mutex
-	runs    int     // under way
-	debits  int     // in these
-	waiting []*ride // in the order in which they came; there is a run while somebody waits
+	runs    int     // in flight
+	debits  int     // in those runs
+	waiting []*ride // in order of arrival; while any take waits, a run is in flight
 }
 
-// ride is a take on a lane. It holds nothing that is its caller's, who may leave at any time.
+// ride is a take on a lane. It holds nothing that belongs to its caller, which may leave at any time.
 type ride struct {
 	places []*place
-	debits []byte // of each debit what the script is told, one after another
+	debits []byte // the script's arguments for each debit, concatenated
 	brief  bool
 	done   chan verdict
 	late   *time.Timer
 	left   bool // the caller has gone; guarded by the lane
 }
 
-// verdict is what a run says of a take.
+// verdict is the result of a run for one take.
 type verdict struct {
 	raw string
 	err error
 }
 
-// ride returns one that is used again: see recycle.
+// ride returns a ride from the pool, or a new one: see recycle.
 func (s *Store) ride() *ride {
 	if r, ok := s.rides.Get().(*ride); ok {
 		return r
@@ -57,14 +58,14 @@ func (s *Store) ride() *ride {
 	return &ride{done: make(chan verdict, 1), late: late}
 }
 
-// recycle keeps a ride for later. Nobody else may know of it.
+// recycle returns a ride to the pool. Nobody else may hold a reference to it.
 func (s *Store) recycle(r *ride) {
 	clear(r.places)
 	r.places, r.debits = r.places[:0], r.debits[:0]
 	s.rides.Put(r)
 }
 
-// add adds a debit.
+// add adds a debit to the ride.
 func (r *ride) add(p *place, d *store.Debit) {
 	r.places = append(r.places, p)
 	r.debits = binary.BigEndian.AppendUint64(r.debits, d.Epoch)
@@ -84,7 +85,7 @@ func (s *Store) lane(namespace string) *lane {
 	return l.(*lane)
 }
 
-// ask returns what the script says of a take, within the time of a call. The ride is not to be used any more.
+// ask returns the script's answer to a take, within the call timeout. The ride must not be used afterwards.
 func (l *lane) ask(ctx context.Context, r *ride) (string, error) {
 	n := len(r.places)
 	l.mu.Lock()
@@ -125,8 +126,8 @@ func (l *lane) ask(ctx context.Context, r *ride) (string, error) {
 // free reports whether a run may begin. The lane must be locked.
 func (l *lane) free() bool { return l.runs < maxRuns || l.debits < few }
 
-// next notes that a run has ended, of so many debits, and takes those off the lane who share the next. There is none where
-// nobody waits, or enough others are under way.
+// next records that a run of ended debits has finished, and removes from the lane the takes of the next run. It returns
+// nil if none wait, or if enough other runs are in flight.
 func (l *lane) next(aboard []*ride, ended int) []*ride {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,10 +156,10 @@ func (l *lane) next(aboard []*ride, ended int) []*ride {
 	return aboard
 }
 
-// work carries those who share a run, and then those who wait, until there are none.
+// work carries a run of takes, then further runs until no takes wait.
 func (l *lane) work(aboard []*ride) {
 	for aboard != nil {
-		debits := total(aboard) // once they are answered they are their callers'
+		debits := total(aboard) // before carry: answered rides belong to their callers
 		ctx, cancel := context.WithTimeout(context.Background(), l.s.cfg.CallTimeout)
 		l.carry(ctx, aboard)
 		cancel()
@@ -174,7 +175,7 @@ func total(aboard []*ride) (debits int) {
 	return debits
 }
 
-// dismiss answers those who were to share a run, and all who wait: the store is closed.
+// dismiss answers the takes of a run that cannot start, and all that wait: the store is closed.
 func (l *lane) dismiss(aboard []*ride, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +186,7 @@ func (l *lane) dismiss(aboard []*ride, err error) {
 	l.waiting = nil
 }
 
-// carry runs the script for takes, and answers each.
+// carry runs the script for some takes and answers each of them.
 func (l *lane) carry(ctx context.Context, aboard []*ride) {
 	keys, args := l.s.request(aboard)
 	raw, err := l.s.run(ctx, takeScript, keys, args).ToString()
@@ -202,21 +203,21 @@ func (l *lane) carry(ctx context.Context, aboard []*ride) {
 			if a.err = bad; bad == nil {
 				a.raw, raw = raw[:n], raw[n:]
 			} else {
-				raw = "" // and with it what the others were told
+				raw = "" // the answers after it cannot be read either
 			}
 		}
 		r.done <- a
 	}
 }
 
-// alone reports whether a run was refused before it did anything, and takes of it may not be when each comes alone: the
-// keys of some are not for this account, or a slot is being moved, and some of its keys already are.
+// alone reports whether a run was refused before it changed anything, while some of its takes might succeed on their
+// own: the account may lack access to the keys of some, or a slot is being moved and some keys have moved already.
 func alone(err error) bool {
 	said := answer(err)
 	return strings.HasPrefix(said, "NOPERM") && !strings.Contains(said, "in script") || strings.HasPrefix(said, "TRYAGAIN")
 }
 
-// request returns what the script is told of takes.
+// request returns the script's keys and arguments for takes.
 func (s *Store) request(aboard []*ride) (keys, args []string) {
 	debits, size := total(aboard), 0
 	for _, r := range aboard {
@@ -258,7 +259,7 @@ func (s *Store) request(aboard []*ride) (keys, args []string) {
 	return keys, args
 }
 
-// size returns how much of a run's answer is a take's, which is the first in it.
+// size returns the length of a take's answer, which comes first in raw.
 func (r *ride) size(raw string) (int, error) {
 	n := 1
 	switch {

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// Takes that share a run are decided, and leave their buckets, as they do one after another: also where some are refused,
-// bring other limits, or are errors.
+// Takes that share a run get the same decisions, and leave their buckets in the same state, as if made one after another:
+// even if some are refused, bring other limits, or are errors.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	s, clock := shared(t), storetest.NewClock(bucket.Time(1<<58))
@@ -40,7 +40,7 @@ func TestTogether(t *testing.T) {
 		}
 		g.epochs = make([]uint64, len(g.limits))
 		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
-			clock.Set(bucket.Time(1<<58 + rapid.Int64Range(-1e12, 1e12).Draw(rt, "now"))) // also back
+			clock.Set(bucket.Time(1<<58 + rapid.Int64Range(-1e12, 1e12).Draw(rt, "now"))) // may also go back
 			takes := make([]store.Take, rapid.IntRange(1, 10).Draw(rt, "takes"))
 			for i := range takes {
 				takes[i] = g.take()
@@ -55,7 +55,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// group draws takes of few buckets.
+// group draws takes of a few buckets.
 type group struct {
 	*rapid.T
 	namespace string
@@ -69,7 +69,7 @@ func (g *group) bucket(entity string) store.Bucket {
 	return store.Bucket{Namespace: g.namespace, Entity: entity, Resource: "r"}
 }
 
-// draw draws limits that hold a few of the amounts that takes have.
+// draw draws limits that hold a few of the takes' amounts.
 func (g *group) draw() (ls []*store.Limit) {
 	for _, name := range []string{"rpm", "tpm", "x"}[:rapid.IntRange(1, 3).Draw(g.T, "limits")] {
 		burst := rapid.Int64Range(1, 5000).Draw(g.T, "burst")
@@ -97,7 +97,7 @@ func (g *group) take() store.Take {
 			d.Charges = append(d.Charges, g.charge(l))
 		}
 		if over := rapid.IntRange(0, 19).Draw(g.T, "overrides"); over < 3 {
-			for k := range []int{1, 3, 17}[over] { // 17 are too many
+			for k := range []int{1, 3, 17}[over] { // 17 is too many
 				d.Charges = append(d.Charges, g.charge(&store.Limit{Name: fmt.Sprint("o", k), Override: true, Amount: 1000, Period: time.Hour, Burst: 3000}))
 			}
 		}
@@ -162,7 +162,7 @@ func (g *group) compare(ours, model *redis.Store) {
 	}
 }
 
-// Where the account may not reach the keys of some, the others of the run are decided.
+// If the account may not access the keys of some takes, the others of the run are still decided.
 func TestTogetherDenied(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -180,7 +180,7 @@ func TestTogetherDenied(t *testing.T) {
 	}
 }
 
-// callers asks for takes of one bucket, each with a context of its own.
+// callers makes takes of one bucket, each with its own context.
 type callers struct {
 	wg      sync.WaitGroup
 	cancels []context.CancelFunc
@@ -222,7 +222,8 @@ func lane(t *testing.T, st *redis.Store, runs, waiting int) {
 	})
 }
 
-// Who leaves while waiting was not debited; who leaves during a run was, and the others of it have their answers.
+// A caller that leaves while waiting is not debited. A caller that leaves during a run is, and the other callers of the
+// run get their answers.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	if stopped == cont {
@@ -244,9 +245,9 @@ func TestCallersLeave(t *testing.T) {
 	c.cancel(16, 20)
 	eventually(t, "four have left the lane", func() bool { return c.left.Load() == 4 })
 	c.cancel(0, 16)
-	// One of them has the connection for itself, and the client then does not hear of its leaving.
+	// One of the runs has the connection to itself, and the client does not notice that its caller leaves.
 	eventually(t, "fifteen of the runs have left", func() bool { return c.left.Load() == 19 })
-	lane(t, st, 2, 0) // that one, and one of all twenty that waited
+	lane(t, st, 2, 0) // that run, and one with all twenty waiting callers
 	c.cancel(20, 30)
 	eventually(t, "ten have left the run", func() bool { return c.left.Load() == 29 })
 	if err := s.Signal(cont); err != nil {
@@ -266,7 +267,7 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// A wait in the lane is a part of the call's time.
+// The time waited in the lane counts towards the call's timeout.
 func TestLaneInTime(t *testing.T) {
 	t.Parallel()
 	if stopped == cont {
@@ -295,7 +296,7 @@ func TestLaneInTime(t *testing.T) {
 	eventually(t, "it answers again", func() bool { _, err := take(t, st, one("bob", still(10), 1)); return err == nil })
 }
 
-// Callers who share runs lose and gain nothing where the server forgets its scripts in between, nor when the store closes.
+// Callers that share runs lose and gain nothing if the server forgets its scripts in between or the store closes.
 func TestTogetherForgotten(t *testing.T) {
 	t.Parallel()
 	s := start(t)

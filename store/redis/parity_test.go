@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// limits draws limits within the bounds of the arithmetic, often at them.
+// limits draws limits within the bounds of the arithmetic, often at those bounds.
 func limits(name string, override bool) *rapid.Generator[*store.Limit] {
 	size := func(most int64) *rapid.Generator[int64] {
 		return rapid.OneOf(rapid.Int64Range(1, most), rapid.SampledFrom([]int64{1, 999, 1000, 60_000, 1_000_000_007, most - 1, most}), rapid.Map(rapid.IntRange(0, 62), func(n int) int64 {
@@ -44,7 +44,7 @@ func times() *rapid.Generator[int64] {
 	)
 }
 
-// The clocks of the scripts are those of package bucket, on both ways that they go, for every limit and time.
+// The scripts' clocks equal those of package bucket, in both ways of computing them, for every limit and time.
 func TestClockParity(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix(), CallTimeout: 10 * time.Second})
@@ -54,7 +54,7 @@ func TestClockParity(t *testing.T) {
 		for i := range rs {
 			l := limit.Draw(rt, "limit")
 			now := times().Draw(rt, "now")
-			if p := params(l); i%2 == 0 { // where the clock has just ticked, or is about to
+			if p := params(l); i%2 == 0 { // where the clock has just ticked or is about to
 				now = p.Full(p.Clock(now)) - int64(i%4/2)
 			}
 			rs[i] = redis.Reading{Limit: l, Now: now}
@@ -74,8 +74,8 @@ func params(l *store.Limit) bucket.Params {
 	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
-// Whatever happens to buckets, the scripts decide, and leave them, as the store in memory does, which has the arithmetic of
-// package bucket.
+// Whatever happens to buckets, the scripts decide, and leave the buckets, exactly as the store in memory does, which uses
+// the arithmetic of package bucket.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	addr := shared(t).Addr
@@ -96,10 +96,10 @@ func TestParity(t *testing.T) {
 type pairOf struct {
 	*rapid.T
 	ours, model store.Store
-	failed      bool // both, and each has then followed limits as far as it got
+	failed      bool // a call failed in both; each store may have followed new limits up to a different point
 }
 
-// trace makes some buckets, so that neither store forgets one, and then does anything.
+// trace creates some buckets, so that neither store forgets one, and then performs random operations.
 func (p *pairOf) trace(clock *storetest.Clock) {
 	entities := []string{"a", "b", "c"}
 	epochs := make([]uint64, len(entities))
@@ -150,7 +150,7 @@ func (p *pairOf) trace(clock *storetest.Clock) {
 			if sum := now + by; (sum > now) == (by > 0) && sum < math.MaxInt64-1<<40 {
 				clock.Set(bucket.Time(sum))
 			}
-		case 6: // to where a clock has just ticked, or is about to
+		case 6: // to where a clock has just ticked or is about to
 			l := params(inForce[rapid.IntRange(0, 2).Draw(p.T, "ticks")][0])
 			on := rapid.SampledFrom([]int64{0, 1, 1000, l.Burst, l.Burst - 1}).Draw(p.T, "on")
 			if now := l.Full(l.Clock(bucket.Nanos(clock.Now()))+on) - rapid.Int64Range(0, 1).Draw(p.T, "early"); now < math.MaxInt64-1<<40 {
@@ -260,5 +260,5 @@ func (p *pairOf) compare(entities []string) {
 	}
 }
 
-// sameCount holds also where a counter has run out: ours stays at its end, where the model's goes round.
+// sameCount also accepts a counter that has reached its maximum: the store's stays there, the model's wraps around.
 func sameCount(got, want int64) bool { return got == want || got == math.MaxInt64 }

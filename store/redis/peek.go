@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// maxKeys is how many buckets one script looks at, so that others wait no longer than for a few of these.
+// maxKeys is how many buckets one script reads, so that it delays other calls only briefly.
 const maxKeys = 256
 
 // Peek implements [store.Store].
@@ -28,7 +28,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 			keys = append(keys, key)
 		}
 		if n == 0 {
-			keys = append(keys, s.keys.marker("")) // there is none, but a cluster wants to know where
+			keys = append(keys, s.keys.marker("")) // names no marker, but a cluster needs a key to route by
 		}
 		got, err := s.run(ctx, peekScript, keys, []string{s.now()}).AsStrSlice()
 		about := "buckets"
@@ -63,7 +63,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// together returns how many of the first buckets one script may be asked for: those of one namespace, and not too many.
+// together returns how many of the first buckets fit into one script: at most maxKeys and, in a cluster, of one namespace.
 func (s *Store) together(buckets []store.Bucket) int {
 	for i := range buckets {
 		if i == maxKeys || s.cluster && buckets[i].Namespace != buckets[0].Namespace {
@@ -114,7 +114,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	limit := store.PageSize(q.Max)
 	base := s.keys.base(q.Namespace) + "b"
 	var page store.BucketPage
-	for len(page.States) <= limit { // one more, to see whether there is a next page
+	for len(page.States) <= limit { // one more than the limit, to see whether there is a next page
 		got, err := s.run(ctx, bucketsScript, []string{s.keys.index(q.Namespace)},
 			[]string{s.now(), base, from, to, strconv.Itoa(limit + 1 - len(page.States)), q.Resource}).AsStrSlice()
 		if err == nil && (len(got) < 2 || len(got)%2 != 0 || len(got[0]) != 8) {

@@ -1,7 +1,7 @@
-// Package redis keeps buckets and catalog in Redis 7 or later, or Valkey, for any number of processes. A decision is one
-// script: all buckets and limits of a take, all or none, at the server's time.
+// Package redis keeps buckets and catalog in Redis 7 or later, or Valkey, for any number of processes. A decision is
+// one script: it covers all buckets and limits of a take, all or nothing, at the server's time.
 //
-// The layout is described in docs/format/redis.md, what a failover can lose in docs/guide/redis.md.
+// docs/format/redis.md describes the layout, and docs/guide/redis.md what a failover can lose.
 package redis
 
 import (
@@ -19,33 +19,34 @@ import (
 
 // Config configures a [Store]. Address is required.
 type Config struct {
-	// Address is where the server is:
+	// Address is the address of the server:
 	//
-	//	redis://[USER:PASSWORD@]HOST[:PORT][/DB]             one server; rediss:// with TLS, valkey:// and valkeys:// the same
-	//	unix:///PATH[?db=DB]                                 the same, on this machine
-	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that sentinels know; rediss+sentinel:// with TLS
+	//	redis://[USER:PASSWORD@]HOST[:PORT][/DB]             one server; rediss:// with TLS; valkey:// and valkeys:// likewise
+	//	unix:///PATH[?db=DB]                                 one server on this machine
+	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that the sentinels name; rediss+sentinel:// with TLS
 	//	redis+cluster://HOST[:PORT],HOST[:PORT]              a cluster; rediss+cluster:// with TLS
 	//
-	// All take the option prefix.
+	// All forms accept the option prefix.
 	Address string
-	// Username and Password are used where the address has none.
+	// Username and Password are used if the address has none.
 	Username, Password string
-	// SentinelUsername and SentinelPassword are those of the sentinels. None by default.
+	// SentinelUsername and SentinelPassword are the credentials for the sentinels. Default to none.
 	SentinelUsername, SentinelPassword string
-	// TLS replaces what a rediss:// address means: TLS 1.2 or later and the machine's certificates.
+	// TLS replaces the settings of a rediss:// address: TLS 1.2 or later and the machine's certificates.
 	TLS *tls.Config
-	// Prefix begins all keys, so that stores can share a server. No braces. Defaults to the address's, else weir.
+	// Prefix begins all keys, so that stores can share a server. It must not contain braces. Defaults to the address's
+	// prefix, otherwise to weir.
 	Prefix string
 
-	// CallTimeout bounds one call, connecting included. Defaults to 1 s.
+	// CallTimeout limits one call, including connecting. Defaults to 1 s.
 	CallTimeout time.Duration
-	// Margin is how long a bucket outlives the moment at which it is full, and a settle's ID its end. So far the server's
-	// clock may go back without anything being handed out again. Defaults to an hour.
+	// Margin is how long a bucket is kept after it is full, and a settle's ID after it expires. The server's clock may
+	// go back by as much without any token being handed out again. Defaults to one hour.
 	Margin time.Duration
-	// Connections is over how many connections calls are pipelined to one server, a power of two. Defaults to 2.
+	// Connections is the number of connections to one server over which calls are pipelined, a power of two. Defaults to 2.
 	Connections int
 
-	// Now tells the time in place of the server's clock. For tests: all who use the data must agree on it.
+	// Now replaces the server's clock. For tests: all users of the data must agree on it.
 	Now func() time.Time
 }
 
@@ -56,18 +57,18 @@ type Store struct {
 	cluster bool
 	keys    keys
 	client  atomic.Pointer[rueidis.Client]
-	again   atomic.Bool // a new client is being made
+	again   atomic.Bool // a new client is being created
 	closed  atomic.Bool
-	gate    sync.Mutex // nothing takes off once closed
+	gate    sync.Mutex // held to start a flight or to close: no flight starts once closed
 	flights sync.WaitGroup
-	lanes   sync.Map // of namespaces in a cluster, else of ""
+	lanes   sync.Map // by namespace in a cluster, otherwise a single one under ""
 	rides   sync.Pool
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open returns a store on a server, after it has seen that it is a primary of a version that weir can use, that it evicts
-// nothing, and that what it holds is not a later weir's. [Inspect] tells these apart.
+// Open returns a store on a server. It checks that the server is a primary of a supported version, that it evicts
+// nothing, and that its data was not written by a later version of weir. [Inspect] reports each check separately.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := connect(ctx, cfg)
 	if err != nil {
@@ -82,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// connect returns a store that has connected, and looked at nothing.
+// connect returns a store that is connected but has checked nothing.
 func connect(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg}
 	if err := s.configure(); err != nil {
@@ -107,7 +108,7 @@ func connect(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		return s, nil
 	case <-ctx.Done():
-		go func() { // it is bounded by the dialer's timeout
+		go func() { // limited by the dialer's timeout
 			if <-made == nil {
 				(*s.client.Load()).Close()
 			}
@@ -116,7 +117,7 @@ func connect(ctx context.Context, cfg Config) (*Store, error) {
 	}
 }
 
-// run runs a script within the time of a call.
+// run runs a script within the call timeout.
 func (s *Store) run(ctx context.Context, sc *script, keys, args []string) rueidis.RedisResult {
 	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
 		var cancel context.CancelFunc
@@ -131,10 +132,10 @@ func (s *Store) run(ctx context.Context, sc *script, keys, args []string) rueidi
 	return r
 }
 
-// renew replaces a client whose server is no longer a primary: its name or the sentinels may know another by now.
+// renew replaces a client whose server is no longer a primary: the name or the sentinels may point to another by now.
 func (s *Store) renew(old *rueidis.Client) {
 	if s.cluster || !s.again.CompareAndSwap(false, true) {
-		return // a cluster's client follows by itself
+		return // a cluster's client follows on its own
 	}
 	_ = s.fly(func() {
 		defer s.again.Store(false)
@@ -150,7 +151,7 @@ func (s *Store) renew(old *rueidis.Client) {
 	})
 }
 
-// birth returns the id of a bucket that a call may have to make.
+// birth returns an id for a bucket that a call may have to create.
 func (s *Store) birth() uint64 { return rand.Uint64() | 1 }
 
 func (s *Store) ready(ctx context.Context) error {
@@ -166,11 +167,11 @@ func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.gate.Unlock()
 	s.flights.Wait()
-	(*s.client.Load()).Close() // waits for what is under way
+	(*s.client.Load()).Close() // waits for calls in flight
 	return nil
 }
 
-// fly runs f beside its caller. Close waits for it.
+// fly runs f in the background. Close waits for it.
 func (s *Store) fly(f func()) error {
 	s.gate.Lock()
 	defer s.gate.Unlock()

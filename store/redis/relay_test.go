@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// front passes connections on to a server, as a name does whose address can change.
+// front relays connections to a server, like a DNS name whose address can change.
 type front struct {
 	addr string
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ func relay(t testing.TB, to string) *front {
 	return f
 }
 
-// to has connections that are made from now on lead elsewhere.
+// to directs new connections to another address.
 func (f *front) to(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,7 +2,7 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the name that Redis gives a script
+	"crypto/sha1" //nolint:gosec // Redis names a script by its SHA-1
 	_ "embed"
 	"encoding/hex"
 	"strings"
@@ -43,14 +43,14 @@ var (
 	luaOpen string
 )
 
-// What scripts begin with. Either way a replica refuses them all, also those that only read; the second go on where memory
-// has run out.
+// First lines of scripts. With either, a replica refuses all scripts, including those that only read. Scripts that
+// begin with frees run even when memory has run out.
 const (
 	writes = "#!lua\n"
 	frees  = "#!lua flags=allow-oom\n"
 )
 
-// seldom makes the functions of buckets only when they are called for: to make them all costs as much as a decision.
+// seldom creates the functions of buckets only when they are needed: creating all of them costs as much as a decision.
 var seldom = "local made\nlocal function slow()\nif made then return made end\n" + luaBucket + luaPrepare +
 	"made = {head = head, prepare = prepare}\nreturn made\nend\n"
 
@@ -67,7 +67,7 @@ var (
 	openScript    = newScript(writes, luaOpen)
 )
 
-// script is a script of the server, known there by the hash of its text once it has run.
+// script is a Lua script. Once it has run, the server knows it by the hash of its text.
 type script struct{ text, hash string }
 
 func newScript(shebang string, parts ...string) *script {
@@ -76,7 +76,7 @@ func newScript(shebang string, parts ...string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// run runs a script, and hands the text over if the server does not know it: it has then done nothing.
+// run runs a script, and sends its text if the server does not know it, in which case nothing has been done yet.
 func (s *script) run(ctx context.Context, c rueidis.Client, keys, args []string) rueidis.RedisResult {
 	r := c.Do(ctx, c.B().Evalsha().Sha1(s.hash).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {

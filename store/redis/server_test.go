@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// server is a process of redis-server.
+// server is a redis-server process.
 type server struct{ *redistest.Server }
 
 func start(t testing.TB, args ...string) server {
@@ -46,7 +46,7 @@ func (s server) do(t testing.TB, words ...string) string {
 	return text
 }
 
-// eventually waits until f holds. Real time: it asks processes.
+// eventually waits until f is true. It uses real time because it asks other processes.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for range 1000 {
@@ -65,7 +65,7 @@ var (
 	prefixes   atomic.Int64
 )
 
-// shared returns the server of all tests that do it no harm.
+// shared returns the server shared by all tests that do not harm it.
 func shared(t testing.TB) server {
 	t.Helper()
 	path, port := redistest.Binary(t), redistest.FreePort(t)
@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prefix returns one that no other test uses.
+// prefix returns a prefix that no other test uses.
 func prefix() string { return fmt.Sprint("t", prefixes.Add(1)) }
 
 func open(t testing.TB, cfg redis.Config) *redis.Store {

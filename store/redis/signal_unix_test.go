@@ -9,7 +9,7 @@ var (
 	cont    = syscall.SIGCONT
 )
 
-// used returns the processor time of this process in µs.
+// used returns the CPU time of this process in µs.
 func used() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// levelSize is how long a level is in an answer.
+// levelSize is the length in bytes of a level in an answer.
 const levelSize = 9
 
-// Take implements [store.Store]: as one script, whatever buckets and limits there are, which those who ask meanwhile share.
+// Take implements [store.Store]. One script decides all buckets and limits; concurrent takes share one run of it.
 func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
@@ -41,7 +41,7 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 	return s.outcome(&take, raw)
 }
 
-// outcome reads what the script says of a take: see ride.size.
+// outcome decodes the script's answer to a take: see ride.size.
 func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err error) {
 	if raw[0] == 'E' {
 		return out, s.trouble("take", take.Debits[0].Bucket.String(), replyError(raw[3:]))
@@ -67,7 +67,7 @@ func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err er
 	return out, nil
 }
 
-// refusal returns what a script's answer of one letter stands for.
+// refusal returns the error for a script's one-letter answer.
 func refusal(raw string) error {
 	switch raw {
 	case "S":
@@ -84,8 +84,8 @@ func refusal(raw string) error {
 	return nil
 }
 
-// Settle implements [store.Store]: as one script, with the marker of its ID, so that it is applied and remembered in one
-// step. In a cluster the marker lies elsewhere than the buckets: see settleApart.
+// Settle implements [store.Store]. One script applies it and writes the marker of its ID, in one step. In a cluster the
+// marker lies on another node than the buckets: see settleApart.
 func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err

@@ -12,8 +12,8 @@ import (
 
 var _ store.Usage = (*Store)(nil)
 
-// Count implements [store.Usage]. Where nobody keeps usage, readings are taken and not counted: a later one of the same
-// counters makes up for them.
+// Count implements [store.Usage]. If nobody keeps usage, readings are accepted but not counted: a later reading of the
+// same counters makes up for them.
 func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -23,11 +23,11 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 		return err
 	}
 	by := make(map[string][]entry) // by namespace
-	places := make(map[string]int) // in those, by namespace and field
+	places := make(map[string]int) // index in those, by namespace and field
 	for i := range obs {
 		o := &obs[i]
 		if checkParts([]store.Debit{{Bucket: o.Bucket}}) != nil {
-			continue // no bucket has such a name, and it must not hold up the others
+			continue // no bucket has such a name, and it must not block the others
 		}
 		field := member(o.Source, member(o.Bucket.Entity, o.Bucket.Resource))
 		x := usage.Sight{ID: o.ID, Minute: o.Minute, Counts: o.Counts}
@@ -49,7 +49,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 		if kept == 0 {
 			continue
 		}
-		// An account that is damaged holds up no others, and goes after three days.
+		// A damaged account blocks no others, and is removed after three days.
 		if _, _, err := s.bookAll(ctx, ns, entries, s.parents(ns)); err != nil && !errors.Is(err, errUnkept) {
 			return err
 		}
@@ -57,8 +57,8 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	return nil
 }
 
-// ForgetUsage implements [store.Usage]. What the namespace's buckets have counted until now is taken into the sums over the
-// store; their accounts stay, else it would be counted again.
+// ForgetUsage implements [store.Usage]. What the namespace's buckets have counted so far is added to the sums over the
+// store. The buckets' accounts stay, otherwise it would be counted again.
 func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ type windowsOf struct {
 	sub         string
 }
 
-// from is where a list goes on: at a start, and there from a name; "" is from the first.
+// from is where a list continues: a start, and a name within it; an empty name means the first.
 type from struct{ start, name string }
 
 // found is one window.
@@ -104,7 +104,7 @@ type found struct {
 	figures []store.LimitFigures
 }
 
-// look returns windows in their order, at most so many, and where to go on; nil where there are no more.
+// look returns windows in order, at most so many, and where to continue; nil if there are no more.
 func (s *Store) look(ctx context.Context, w *windowsOf, at from, most int) ([]found, *from, error) {
 	key := s.keys.starts(w.namespace, w.window)
 	if at.start == "" {
@@ -149,7 +149,7 @@ func (s *Store) look(ctx context.Context, w *windowsOf, at from, most int) ([]fo
 	return out, &next, nil
 }
 
-// figuresOf returns the figures of a window from the fields of its hash, by limit.
+// figuresOf returns the figures of a window, by limit, from the fields of its hash.
 func figuresOf(fields []string) []store.LimitFigures {
 	var counts []store.LimitFigures
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -168,5 +168,5 @@ func figuresOf(fields []string) []store.LimitFigures {
 	return counts
 }
 
-// endless is more than there are windows.
+// endless exceeds any number of windows.
 const endless = math.MaxInt32

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// Usage begins with the first pass: what buckets had counted before is not booked, what they count later is.
+// Usage begins with the first pass: what buckets counted before is not booked, what they count later is.
 func TestUsageBegins(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix(), CallTimeout: time.Minute})
@@ -42,7 +42,7 @@ func TestUsageBegins(t *testing.T) {
 	}
 }
 
-// A namespace that cannot be read holds up no other, and its own usage begins when it can be.
+// A namespace that cannot be read does not hold up others, and its own usage begins once it can be read.
 func TestUsageBeginsLater(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
@@ -80,7 +80,7 @@ func TestUsageBeginsLater(t *testing.T) {
 	b.want(store.OfStore, "", store.Monthly, map[string]int64{"03-01 00": 17})
 }
 
-// FLUSHALL takes usage along. What comes after the next pass is counted once.
+// FLUSHALL deletes usage too. What comes after the next pass is counted once.
 func TestUsageFlushed(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -106,7 +106,7 @@ func TestUsageFlushed(t *testing.T) {
 	}
 }
 
-// What cannot be read is told of, and holds nothing else up.
+// Keys that cannot be read are reported and hold nothing else up.
 func TestUsageDamaged(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// info returns a figure of the server's INFO.
+// info returns a figure from the server's INFO.
 func info(tb testing.TB, s server, section, field string) float64 {
 	tb.Helper()
 	for line := range strings.Lines(s.do(tb, "INFO", section)) {
@@ -28,8 +28,8 @@ func info(tb testing.TB, s server, section, field string) float64 {
 	return 0
 }
 
-// A pass over 20,000 buckets of three limits: of which nothing is new, and of which all is. server-us is the server's time,
-// B what it keeps more, of one bucket.
+// BenchmarkUsagePass measures passes over 20,000 buckets of three limits: the first pass, one with no changes, and one
+// with every bucket changed. server-us is the server's time, and B its additional memory, per bucket.
 func BenchmarkUsagePass(b *testing.B) {
 	const buckets = 20_000
 	s := start(b)

@@ -12,36 +12,37 @@ import (
 )
 
 const (
-	// bookAtOnce is how many accounts one script changes with their windows: others wait for it.
+	// bookAtOnce is how many accounts one script changes, with their windows: other calls wait for it.
 	bookAtOnce = 8
-	// maxRereads is how often others may book the same before this one gives up until the next time.
+	// maxRereads is how often concurrent bookings of the same accounts may interfere before a booking is left to the
+	// next pass.
 	maxRereads = 10
-	// lateBirth is for how many minutes an account knows a birth after a later one was seen, and is itself kept after its
-	// bucket has gone. What ends is on the list of such and booked by the next pass.
+	// lateBirth is for how many minutes an account remembers a birth after a later one was seen, and for how many the
+	// account is kept after its bucket has gone. Ended births are listed as such, and the next pass books them.
 	lateBirth = 6 * 60
-	// lateProcess and keepProcess are for how many minutes an account of a process knows counters after later ones, and
-	// is kept.
+	// lateProcess and keepProcess are for how many minutes a process's account remembers counters after later ones, and
+	// for how many it is kept.
 	lateProcess, keepProcess = 60, 3 * 24 * 60
-	// maxChain is how many ancestors a descendant counts for.
+	// maxChain is how many ancestors count a descendant's usage.
 	maxChain = 8
 )
 
-// The hashes of accounts.
+// Hashes of accounts.
 const (
 	ofBuckets   = "ua"
 	ofProcesses = "up"
 )
 
 var (
-	errContended = errors.New("others count the same, again and again")
-	errUnkept    = errors.New("the keys of usage were removed")
+	errContended = errors.New("other readers keep counting the same buckets")
+	errUnkept    = errors.New("the usage keys were deleted")
 )
 
-// parents returns the ancestors of entities of one namespace, the nearest first.
+// parents returns the ancestors of entities of one namespace, nearest first.
 type parents func(ctx context.Context, entities []string) (map[string][]string, error)
 
-// bookAll books entries of one namespace, and returns how many, and why others cannot be: they are damaged. errUnkept says
-// that nobody keeps the namespace's usage.
+// bookAll books entries of one namespace. It returns how many it booked, and an error for each that is damaged and
+// cannot be. errUnkept reports that nobody keeps the namespace's usage.
 func (s *Store) bookAll(ctx context.Context, namespace string, entries []entry, above parents) (booked int, bad []error, err error) {
 	for part := range slices.Chunk(entries, bookAtOnce) {
 		n, wrong, err := s.book(ctx, namespace, part, above)
@@ -77,7 +78,7 @@ func (s *Store) book(ctx context.Context, namespace string, entries []entry, abo
 			}
 			if cause != nil {
 				bad = append(bad, s.trouble("usage", e.bucket.String(), cause))
-				tx.left = append(tx.left, e.left...) // nobody can mend what has ended
+				tx.left = append(tx.left, e.left...) // an ended birth cannot be repaired
 				continue
 			}
 			deltas := a.see(e)
@@ -105,7 +106,7 @@ func (s *Store) book(ctx context.Context, namespace string, entries []entry, abo
 	return 0, bad, s.trouble("usage", entries[0].bucket.String(), errContended)
 }
 
-// accounts returns the accounts of entries, of which neighbours share a hash. Again, it reads those that were read before.
+// accounts returns the accounts of entries; neighbours share a hash. With again, it also rereads those already read.
 func (s *Store) accounts(ctx context.Context, namespace string, entries []entry, again bool) ([]string, error) {
 	olds := make([]string, 0, len(entries))
 	for rest := entries; len(rest) > 0; {
@@ -133,7 +134,7 @@ func (s *Store) accounts(ctx context.Context, namespace string, entries []entry,
 	return olds, nil
 }
 
-// usageWindow names a window within a namespace.
+// usageWindow identifies a window within a namespace.
 type usageWindow struct {
 	window store.Window
 	of     store.UsageOf
@@ -141,20 +142,20 @@ type usageWindow struct {
 	member string
 }
 
-// kind is the type of a window and of what it is, as keys have it.
+// kind is the window's type and what it counts, as in keys.
 func (w *usageWindow) kind() string { return kindOf(w.window, w.of) }
 
 func kindOf(w store.Window, of store.UsageOf) string { return string([]byte{w[0], byte(of)}) }
 
 // booking is what one script books.
 type booking struct {
-	accounts []string // hash, field, old and new value of each
+	accounts []string // hash, field, old and new value of each account
 	order    []usageWindow
 	sums     map[usageWindow]map[string]int64
 	left     []string
 }
 
-// windows adds what a bucket's windows change by, and those of all that it belongs to.
+// windows adds the changes of a bucket's windows, and of those of everything that it belongs to.
 func (b *booking) windows(of store.Bucket, deltas []usage.Delta, chain []string) {
 	for i := range deltas {
 		d := &deltas[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Usage implements [store.Usage]: what was booked.
+// Usage implements [store.Usage]. It returns what was booked.
 func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.UsagePage{}, err
@@ -56,7 +56,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	return page, nil
 }
 
-// kept is an error where nobody has ever booked usage, or not for weeks.
+// kept returns an error if nobody has ever booked usage, or not for weeks.
 func (s *Store) kept(ctx context.Context) error {
 	key := s.keys.passed()
 	n, err := s.run(ctx, keptScript, []string{key}, nil).AsInt64()
@@ -64,7 +64,7 @@ func (s *Store) kept(ctx context.Context) error {
 	case err != nil:
 		return s.trouble("usage", key, err)
 	case n == 0:
-		return fmt.Errorf("%w: in Redis it is booked by weir aggregate", store.ErrNoUsage)
+		return fmt.Errorf("%w: in Redis, weir aggregate books it", store.ErrNoUsage)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, at from, most 
 	if q.Of != store.OfStore {
 		return s.first(ctx, &w, at, most)
 	}
-	// Each namespace has its part.
+	// Each namespace holds its part of the store's sums.
 	_, spaces, err := s.spaces(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Store) first(ctx context.Context, w *windowsOf, at from, most int) ([]f
 	}
 }
 
-// ceil returns a time in seconds, the next if it lies between two.
+// ceil returns a time in seconds, rounded up.
 func ceil(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -134,7 +134,7 @@ func ceil(t time.Time) int64 {
 	return t.Unix()
 }
 
-// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, by ID.
+// TopUsage implements [store.Usage]. It merges all windows of the period, in order of ID.
 func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -196,17 +196,17 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 	return ranking.Records(), nil
 }
 
-// walk goes over the windows of one start.
+// walk iterates over the windows of one start.
 type walk struct {
 	s    *Store
 	of   windowsOf
-	page []found // what was read, the first where it is
-	next *from   // where to read on; nil: nowhere
+	page []found // what was read; the first is the current window
+	next *from   // where to read on; nil at the end
 }
 
 func (w *walk) at() *found { return &w.page[0] }
 
-// step goes to the next window, and reports whether there is one.
+// step moves to the next window and reports whether there is one.
 func (w *walk) step(ctx context.Context) (ok bool, err error) {
 	if len(w.page) > 0 {
 		w.page = w.page[1:]
@@ -222,7 +222,7 @@ func (w *walk) step(ctx context.Context) (ok bool, err error) {
 	return len(w.page) > 0, nil
 }
 
-// walks is a heap of walks by where they are.
+// walks is a heap of walks, ordered by their current window.
 type walks []*walk
 
 func (m walks) Len() int           { return len(m) }
@@ -230,7 +230,7 @@ func (m walks) Less(i, j int) bool { return m[i].at().member < m[j].at().member 
 func (m walks) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
 
 // Push implements heap.Interface.
-func (m *walks) Push(x any) { *m = append(*m, x.(*walk)) } //nolint:forcetypeassert // of nothing else
+func (m *walks) Push(x any) { *m = append(*m, x.(*walk)) } //nolint:forcetypeassert // the heap holds nothing else
 
 // Pop implements heap.Interface.
 func (m *walks) Pop() any {

@@ -17,14 +17,14 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// dying is the context of a process that ends after so many looks at it: between any two calls.
+// dying is the context of a process that dies between two calls, after the context was checked a given number of times.
 type dying struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // the type is a context
 
 	left *atomic.Int64
 }
 
-// Err tells that the process has ended.
+// Err reports whether the process has died.
 func (d dying) Err() error {
 	if d.left.Add(-1) < 0 {
 		return context.Canceled
@@ -32,7 +32,7 @@ func (d dying) Err() error {
 	return d.Context.Err()
 }
 
-// Done is looked at by each call.
+// Done is checked by each call.
 func (d dying) Done() <-chan struct{} {
 	if d.left.Add(-1) < 0 {
 		return ended
@@ -46,7 +46,7 @@ var ended = func() chan struct{} {
 	return c
 }()
 
-// sums is what was consumed and asked, by subject, limit, type of window and its start.
+// sums holds what was consumed and requested, by subject, limit, window type and window start.
 type sums map[string]int64
 
 func (s sums) add(of store.UsageOf, id, sub, limit string, at time.Time, n int64) {
@@ -63,7 +63,7 @@ func (s sums) add(of store.UsageOf, id, sub, limit string, at time.Time, n int64
 	}
 }
 
-// ledger is a machine's model: what was admitted, and so has to be booked.
+// ledger is the model of a state machine: what was admitted and so must be booked.
 type ledger struct {
 	*rapid.T
 
@@ -85,7 +85,7 @@ func (l *ledger) bucket() store.Bucket {
 	}
 }
 
-// book is what the model does of an amount.
+// book records an amount in the model.
 func (l *ledger) book(b store.Bucket, limit string, n int64) {
 	at := l.clock.Now()
 	l.want.add(store.OfBucket, b.Entity, b.Resource, limit, at, n)
@@ -138,7 +138,7 @@ func (l *ledger) giveBack(t *rapid.T) {
 	l.book(b, "rpm", n)
 }
 
-// pass has one of the readers read, to its end if life is 0.
+// pass makes one of the readers do a pass. The pass completes if life is 0.
 func (l *ledger) pass(t *rapid.T, life int64) {
 	reader := l.readers[rapid.IntRange(0, 1).Draw(t, "reader")]
 	ctx := t.Context()
@@ -178,7 +178,7 @@ func (l *ledger) tell(t *rapid.T) {
 	l.book(b, "refused", more)
 }
 
-// check reads everything, and holds all windows against what was admitted.
+// check reads all windows and compares them with what was admitted.
 func (l *ledger) check(t *rapid.T) {
 	l.pass(t, 0)
 	got := make(sums)
@@ -221,8 +221,8 @@ func (l *ledger) check(t *rapid.T) {
 	t.Fatalf("booked\n%s", strings.Join(wrong, "\n"))
 }
 
-// TestUsageExact: whatever is taken, given back, reset, swept and told, and whatever becomes of the readers, what is booked is
-// what was admitted, each in the hour in which it was if somebody read when it ended.
+// TestUsageExact checks that whatever is taken, returned, reset, swept and reported, and whatever happens to the readers,
+// what is booked equals what was admitted: each amount in its own hour, if a reader ran when that hour ended.
 func TestUsageExact(t *testing.T) {
 	t.Parallel()
 	addr := shared(t).Addr
@@ -253,7 +253,7 @@ func TestUsageExact(t *testing.T) {
 				}
 			},
 			"expires": func(t *rapid.T) {
-				l.pass(t, 0) // it would be there for an hour
+				l.pass(t, 0) // otherwise its account would remain for an hour
 				l.T = t
 				if err := s.Expire(t.Context(), l.bucket()); err != nil {
 					t.Fatal(err)

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// lookAtOnce is how many buckets a script looks at for changes, and changedAtOnce after how many it ends.
+	// lookAtOnce is how many buckets a script checks for changes, and changedAtOnce the number of changed ones at which
+	// it stops.
 	lookAtOnce, changedAtOnce = 100, 4 * bookAtOnce
-	// sweepEvery is how often accounts of what is gone are looked for.
+	// sweepEvery is how often accounts without a bucket or process are looked for.
 	sweepEvery = time.Hour
 )
 
-// Ledger books usage from the buckets' counters. It is safe for concurrent use, and any number of them may read the same
-// buckets at the same time: each token is counted once.
+// Ledger books usage from the buckets' counters. It is safe for concurrent use, and any number of ledgers may read the
+// same buckets at the same time: each token is counted once.
 type Ledger struct {
 	s    *Store
 	keep string
@@ -31,8 +32,8 @@ type Ledger struct {
 	swept map[string]time.Time // by namespace
 }
 
-// Ledger returns a ledger that keeps windows for as long as retention says: by default hours for 7 days and days for 90,
-// since they take the server's memory; months for ever.
+// Ledger returns a ledger that keeps windows for as long as retention says. By default it keeps hours for 7 days and
+// days for 90, because they take the server's memory, and months forever.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
 	const day = 24 * time.Hour
 	var keep []byte
@@ -45,16 +46,17 @@ func (s *Store) Ledger(retention store.Retention) *Ledger {
 	return &Ledger{s: s, keep: string(keep), swept: make(map[string]time.Time)}
 }
 
-// Passed is what a pass has come by.
+// Passed is the result of a pass.
 type Passed struct {
 	Booked int           // accounts in which something was new
-	Apart  time.Duration // by which passes were further apart than buckets are sure to be there; 0 as a rule
-	Bad    []error       // of what cannot be read, and was not booked
+	Apart  time.Duration // by how much passes were further apart than buckets are certain to be kept; normally 0
+	Bad    []error       // what cannot be read and was not booked
 }
 
-// Pass books what all buckets have counted since they were last read, and the end of those that are gone. The first pass
-// over a namespace begins where buckets are, if it was there before usage was kept. What a pass has booked when it fails is
-// booked, and a namespace that cannot be read holds up no other; the next pass goes on.
+// Pass books everything that buckets have counted since they were last read, including the final counts of those that
+// are gone. In a namespace that existed before usage was kept, the first pass starts from the buckets' current
+// counters. If a pass fails, what it has booked stays booked, and a namespace that cannot be read does not block the
+// others; the next pass continues.
 func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
 	last, namespaces, err := l.s.metered(ctx)
 	if err != nil {
@@ -86,16 +88,16 @@ func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
 	return all, nil
 }
 
-// space is a namespace that has usage, or is to have.
+// space is a namespace that has usage, or will have.
 type space struct {
 	id    string
-	fresh bool // births that are not known begin where they are
+	fresh bool // usage begins at the current counters of births not yet known
 }
 
-// metered returns when the last whole pass began, and the namespaces, which it notes: the sums over the store are those of
-// all that ever were.
+// metered returns when the last complete pass began, and the namespaces. It records them: the sums over the store cover
+// all that ever existed.
 func (s *Store) metered(ctx context.Context) (last string, all []space, err error) {
-	namespaces := []string{"default"} // which has no record
+	namespaces := []string{"default"} // the default namespace has no record
 	q := store.Query{Namespace: registry, Kind: store.KindNamespaceID, Max: 1000}
 	for {
 		page, err := s.List(ctx, q)
@@ -112,7 +114,7 @@ func (s *Store) metered(ctx context.Context) (last string, all []space, err erro
 	return s.spaces(ctx, namespaces)
 }
 
-// spaces returns the namespaces that are known to have usage, with more of them.
+// spaces returns the namespaces known to have usage, after adding more to them.
 func (s *Store) spaces(ctx context.Context, more []string) (last string, all []space, err error) {
 	keys := []string{s.keys.names(), s.keys.passed(), s.keys.unbegun()}
 	got, err := s.run(ctx, namesScript, keys, append([]string{s.now()}, more...)).AsStrSlice()
@@ -128,7 +130,7 @@ func (s *Store) spaces(ctx context.Context, more []string) (last string, all []s
 	return got[0], all, nil
 }
 
-// pass books one namespace, and returns when it began.
+// pass books one namespace and returns the time at which it began.
 func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string, err error) {
 	key := l.s.keys.meter(ns.id)
 	got, err := l.s.run(ctx, meterScript, []string{key}, []string{l.s.now(), l.s.keys.base(ns.id), l.keep}).ToString()
@@ -163,7 +165,7 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 	return began, l.sweep(ctx, ns.id)
 }
 
-// bookLeft books the births that have ended, in their order.
+// bookLeft books the births that have ended, in order.
 func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
 	key := s.keys.left(ns.id)
 	for {
@@ -197,7 +199,7 @@ func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked i
 	}
 }
 
-// buckets books what has changed since it was read.
+// buckets books what has changed since it was last read.
 func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
 	index, from := l.s.keys.index(ns.id), "-"
 	for {
@@ -233,7 +235,7 @@ func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked i
 	}
 }
 
-// sweep removes the accounts of what is gone, now and then.
+// sweep removes accounts without a bucket or process from time to time.
 func (l *Ledger) sweep(ctx context.Context, ns string) error {
 	l.mu.Lock()
 	due := time.Since(l.swept[ns]) >= sweepEvery

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// readerLease is for how long a reader that is not heard of keeps others waiting.
+// readerLease is for how long an unresponsive reader blocks the others.
 const readerLease = 30 * time.Second
 
-// Run makes passes until ctx ends, which is no error: one that begins as an hour turns, and others about every so often, 10
-// s if it is 0, less often where passes take so long that they would use more than a thirtieth of the time. Of several that
-// run one makes them, by a lease, and the next within 30 s of its end. Log is told of what could not be read.
+// Run makes passes until ctx ends, which is not an error. One pass begins at each full hour, others about every so
+// often (10 s if every is 0), or less often if they would otherwise take more than a thirtieth of the time. If several
+// ledgers run, a lease selects one to make the passes; another takes over within 30 s of its end. Anything that could
+// not be read is logged to log.
 func (l *Ledger) Run(ctx context.Context, every time.Duration, log *slog.Logger) error {
 	if every <= 0 {
 		every = 10 * time.Second
@@ -41,7 +42,7 @@ func (l *Ledger) Run(ctx context.Context, every time.Duration, log *slog.Logger)
 	}
 }
 
-// Once makes one pass, unless another reader is at it. Log is told of what could not be read.
+// Once makes one pass, unless another reader holds the lease. Anything that could not be read is logged to log.
 func (l *Ledger) Once(ctx context.Context, log *slog.Logger) error {
 	owner := rand.Text()
 	defer l.leave(ctx, owner)
@@ -49,14 +50,14 @@ func (l *Ledger) Once(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
-// leave gives the lease up, so that others need not wait.
+// leave gives up the lease, so that others need not wait.
 func (l *Ledger) leave(ctx context.Context, owner string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.cfg.CallTimeout)
 	defer cancel()
-	_, _ = l.lease(ctx, owner, 0) // else its time runs out
+	_, _ = l.lease(ctx, owner, 0) // otherwise the lease expires
 }
 
-// turn makes a pass if it is this reader's turn, and returns how long it took.
+// turn makes a pass if this reader gets the lease, and returns how long it took.
 func (l *Ledger) turn(ctx context.Context, owner string, log *slog.Logger) (took time.Duration, err error) {
 	began := time.Now()
 	mine, err := l.lease(ctx, owner, readerLease)
@@ -73,13 +74,13 @@ func (l *Ledger) turn(ctx context.Context, owner string, log *slog.Logger) (took
 		log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("error", bad.Error()))
 	}
 	if p.Apart > 0 {
-		log.LogAttrs(ctx, slog.LevelWarn, "usage was not read for longer than buckets are sure to be there: what they had counted is lost of those that are gone",
+		log.LogAttrs(ctx, slog.LevelWarn, "usage was not read for longer than buckets are kept: what expired buckets had counted is lost",
 			slog.Duration("longer", p.Apart), slog.Duration("margin", l.s.cfg.Margin))
 	}
 	return time.Since(began), err
 }
 
-// hold keeps the lease until a pass is over. What becomes of it is no matter: two that read count nothing twice.
+// hold renews the lease until a pass is over. Losing the lease does no harm: two concurrent readers count nothing twice.
 func (l *Ledger) hold(ctx context.Context, owner string, over <-chan struct{}) {
 	t := time.NewTicker(readerLease / 3)
 	defer t.Stop()
@@ -93,14 +94,15 @@ func (l *Ledger) hold(ctx context.Context, owner string, over <-chan struct{}) {
 	}
 }
 
-// pause is how long to wait after a pass that took so long: never past the turn of an hour, nor so long that buckets go unread.
+// pause returns how long to wait after a pass of the given duration: never past a full hour, nor so long that buckets
+// go unread.
 func (l *Ledger) pause(every, took time.Duration, now time.Time) time.Duration {
 	const share = 30
 	d := min(max(every, share*took), l.s.cfg.Margin/4)
 	return min(max(d, every), now.Truncate(time.Hour).Add(time.Hour).Sub(now))
 }
 
-// lease reports whether the owner may read for a while; 0 gives it up.
+// lease acquires or renews the lease for d and reports whether the owner holds it; a d of 0 gives it up.
 func (l *Ledger) lease(ctx context.Context, owner string, d time.Duration) (bool, error) {
 	key := l.s.keys.reader()
 	n, err := l.s.run(ctx, leaseScript, []string{key}, []string{owner, strconv.FormatInt(d.Milliseconds(), 10)}).AsInt64()

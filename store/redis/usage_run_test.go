@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// Two readers at the same buckets, while these are debited and reset: each token is booked once.
+// If two readers read the same buckets while these are debited and reset, each token is booked once.
 func TestUsageTwoReaders(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -63,7 +63,7 @@ func TestUsageTwoReaders(t *testing.T) {
 	}
 }
 
-// Of several readers one reads, and another one as soon as it has ended.
+// Of several readers only one reads. When it ends, another takes over.
 func TestUsageReaderLease(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -88,7 +88,7 @@ func TestUsageReaderLease(t *testing.T) {
 	}
 }
 
-// A reader that cannot begin says why.
+// A reader that cannot start reports why.
 func TestUsageReaderBegins(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -102,7 +102,7 @@ func TestUsageReaderBegins(t *testing.T) {
 	}
 }
 
-// A pass begins as an hour turns; seldom if passes take long, but never so seldom that buckets go unread.
+// A pass begins at the turn of each hour. Passes are rarer if they take long, but never so rare that buckets go unread.
 func TestUsagePause(t *testing.T) {
 	t.Parallel()
 	l := open(t, redis.Config{Address: "redis://" + shared(t).Addr, CallTimeout: time.Minute}).Ledger(store.Retention{})

@@ -27,7 +27,7 @@ var (
 	luaUsagePassed string
 )
 
-// Usage is the first to go without where memory runs out, and the last to be in the way of its being freed.
+// Usage is the first to stop when memory runs out, but scripts that free memory always run.
 var (
 	meterScript       = newScript(writes, luaCommon, luaUsageMeter)
 	readUsageScript   = newScript(frees, luaCommon, luaWrite, luaUsageRead)

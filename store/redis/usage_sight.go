@@ -11,19 +11,19 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// entry is what is to be booked of one account.
+// entry is what there is to book for one account.
 type entry struct {
 	hash, field string
 	bucket      store.Bucket
 	sights      []usage.Sight
-	old         *string  // the account, if it was read
-	mark        string   // head and slots of the bucket as they were seen; "": not seen
-	left        []string // what goes from the list of births that have ended
-	bad         error    // why nothing can be
+	old         *string  // the account, if it has been read
+	mark        string   // head and slots of the bucket as seen; "" if not seen
+	left        []string // entries to remove from the list of ended births
+	bad         error    // why nothing can be booked
 }
 
-// account is what is kept of a source of readings: the minute of its last, how the bucket was, and what was counted of it.
-// How the bucket was tells a script that there is nothing new to see.
+// account is the state of one source of readings: the minute of the last reading, the bucket as it was then, and what
+// was counted from it. Comparing the bucket with its current value tells a script that nothing is new.
 type account struct {
 	minute uint32
 	mark   string
@@ -49,7 +49,7 @@ func (a *account) parse(raw string) error {
 	return a.seen.Decode([]byte(raw[end:]))
 }
 
-// see takes in what an entry tells.
+// see adds an entry's readings to the account and returns the changes.
 func (a *account) see(e *entry) []usage.Delta {
 	late := int64(lateBirth)
 	if e.hash == ofProcesses {
@@ -64,7 +64,7 @@ func (a *account) see(e *entry) []usage.Delta {
 	return a.seen.See(e.sights, late)
 }
 
-// sightOf returns what a bucket's value tells, and its part that changes with every write.
+// sightOf returns the reading in a bucket's value, and the part of the value that changes with every write.
 func sightOf(b store.Bucket, raw string) (usage.Sight, string, error) {
 	st, err := parseBucket(b, raw)
 	if err != nil {
@@ -92,12 +92,12 @@ func sightOf(b store.Bucket, raw string) (usage.Sight, string, error) {
 	return x, raw[:headSize+slotSize*len(st.Limits)], nil
 }
 
-// parents returns what looks up ancestors, each once.
+// parents returns a function that looks up ancestors, each entity once.
 func (s *Store) parents(namespace string) parents {
 	known := make(map[string]string)
 	return func(ctx context.Context, entities []string) (map[string][]string, error) {
 		chains := make(map[string][]string, len(entities))
-		at := make(map[string]string, len(entities)) // where each chain has got to
+		at := make(map[string]string, len(entities)) // how far each chain has got
 		for _, e := range entities {
 			at[e] = e
 		}
@@ -135,7 +135,7 @@ func (s *Store) parents(namespace string) parents {
 	}
 }
 
-// leftEntry returns what is to be booked of a birth that has ended.
+// leftEntry returns the entry for an ended birth.
 func leftEntry(ns space, raw string) entry {
 	e := entry{hash: ofBuckets, left: []string{raw}, bad: errFormat}
 	if len(raw) < 2 || len(raw) < 2+read16(raw) {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// metered is a store together with a reader that looks after every change.
+// metered is a store with a reader that does a pass after every change.
 type metered struct {
 	*redis.Store
 
@@ -25,19 +25,19 @@ func (m *metered) pass(ctx context.Context, err error) error {
 	return err
 }
 
-// Take decides, and is booked.
+// Take takes, then does a pass.
 func (m *metered) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	out, err := m.Store.Take(ctx, t)
 	return out, m.pass(ctx, err)
 }
 
-// Settle settles, and is booked.
+// Settle settles, then does a pass.
 func (m *metered) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
 	out, err := m.Store.Settle(ctx, t)
 	return out, m.pass(ctx, err)
 }
 
-// known makes namespaces known to the catalog, and has usage kept from now on.
+// known makes namespaces known to the catalog and starts keeping usage.
 func known(t testing.TB, s *redis.Store, l *redis.Ledger, namespaces ...string) {
 	t.Helper()
 	for _, ns := range namespaces {
@@ -81,7 +81,7 @@ func TestUsage(t *testing.T) {
 	storetest.RunUsage(t, usageHarness("redis://"+shared(t).Addr))
 }
 
-// books is a store with a clock of its own, on which usage is kept.
+// books is a store with its own clock and usage enabled.
 type books struct {
 	*testing.T
 
@@ -103,7 +103,7 @@ func bookkeeping(t *testing.T, addr string, r store.Retention) *books {
 	return b
 }
 
-// take debits one token of a limit, and returns nothing if it did not.
+// take debits tokens of a limit and fails the test if they are refused.
 func (b *books) take(entity string, l *store.Limit, tokens int64) {
 	b.Helper()
 	if ok, err := take(b, b.s, one(entity, l, tokens)); !ok || err != nil {
@@ -111,7 +111,7 @@ func (b *books) take(entity string, l *store.Limit, tokens int64) {
 	}
 }
 
-// consumed returns what was consumed of rpm by windows' starts.
+// consumed returns the consumption of rpm by window start.
 func (b *books) consumed(of store.UsageOf, id string, w store.Window) map[string]int64 {
 	b.Helper()
 	got := make(map[string]int64)
@@ -148,7 +148,7 @@ func (b *books) want(of store.UsageOf, id string, w store.Window, want map[strin
 	}
 }
 
-// What a bucket counts is booked in the hour of its last write, whenever it is read; and to its end, however it ends.
+// A bucket's debits are booked in the hour of its last write, whenever it is read; and completely, however it ends.
 func TestUsageWindowOfAReading(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -172,8 +172,8 @@ func TestUsageWindowOfAReading(t *testing.T) {
 	b.want(store.OfStore, "", store.Daily, map[string]int64{"03-31 00": 3, "04-01 00": 11})
 }
 
-// What changes in the instant of the change that was read last is seen, too: time stands still while a server's clock that
-// went back catches up.
+// A change in the same instant as the last change read is also seen: time stands still while a server's clock that went
+// back catches up.
 func TestUsageInstant(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -193,7 +193,7 @@ func TestUsageInstant(t *testing.T) {
 	}
 }
 
-// all returns what was consumed of each limit in all months.
+// all returns the consumption of each limit over all months.
 func (b *books) all(of store.UsageOf) map[string]int64 {
 	b.Helper()
 	got := make(map[string]int64)
@@ -211,8 +211,8 @@ func (b *books) all(of store.UsageOf) map[string]int64 {
 	return got
 }
 
-// A bucket whose overrides are swept goes on under another birth: what it had counted is booked, also where nobody had read
-// it, and where several takes that name others come at once.
+// A bucket whose overrides are swept continues under a new birth. What it had counted is booked, even if no reader had
+// read it, and even if several takes with other overrides arrive at once.
 func TestUsageOverridesSwept(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -247,7 +247,8 @@ func TestUsageOverridesSwept(t *testing.T) {
 	}
 }
 
-// Windows of more hours than one script goes over are all there, in their order, and all go but those of the store.
+// Windows of more hours than one script handles are all listed, in order, and all are deleted except those of the whole
+// store.
 func TestUsageForgotten(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})
@@ -279,13 +280,13 @@ func TestUsageForgotten(t *testing.T) {
 	b.want(store.OfNamespace, "", store.Monthly, nil) // nothing is counted again
 }
 
-// Windows go when their time is up, and accounts when their buckets are gone, and not before.
+// Windows are deleted when they expire, and accounts when their buckets are gone, and not before.
 func TestUsageExpires(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{Hourly: time.Hour, Daily: 48 * time.Hour})
 	b.take("alice", still(100), 5)
 	pass(t, b.l)
-	pass(t, b.l) // it finds accounts
+	pass(t, b.l) // this pass finds accounts
 	ms := func(key string) time.Duration {
 		d, err := time.ParseDuration(shared(t).do(t, "PTTL", b.cfg.Prefix+":{n}:"+key) + "ms")
 		if err != nil {
@@ -293,7 +294,7 @@ func TestUsageExpires(t *testing.T) {
 		}
 		return d
 	}
-	slack := 10 * time.Minute // of a busy machine
+	slack := 10 * time.Minute // for a busy machine
 	member := "alice\x00api"
 	for key, want := range map[string]time.Duration{
 		"uwhb1774994400:" + member: 2*time.Hour - 47*time.Minute, "uxhb1774994400": 2*time.Hour - 47*time.Minute,
@@ -323,7 +324,7 @@ func TestUsageExpires(t *testing.T) {
 	}
 }
 
-// A pass that comes so late that buckets may have gone unread says so.
+// A pass so late that buckets may have gone unread says so.
 func TestUsageApart(t *testing.T) {
 	t.Parallel()
 	b := bookkeeping(t, shared(t).Addr, store.Retention{})

@@ -15,7 +15,7 @@ var (
 	_ store.Watcher = (*Store)(nil)
 )
 
-// Epochs implements [store.Epochs]: as one script, which a replica refuses.
+// Epochs implements [store.Epochs]. It is one script, which a replica refuses.
 func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
 	if err := s.ready(ctx); err != nil || len(namespaces) == 0 {
 		return nil, err
@@ -36,7 +36,7 @@ func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, err
 	return ns, nil
 }
 
-// Watch implements [store.Watcher], by what each commit publishes.
+// Watch implements [store.Watcher], through the messages that each commit publishes.
 func (s *Store) Watch(ctx context.Context, ready func(), changed func(store.Changes)) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -51,13 +51,13 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(store.Chan
 		if ch, ok := parseChanges(m.Message); ok {
 			changed(ch)
 		} else {
-			ready() // something was changed
+			ready() // something has changed, but not known what
 		}
 	})
 	return s.trouble("watch", s.keys.channel(), err)
 }
 
-// parseChanges reads what commit.lua publishes.
+// parseChanges decodes a message published by commit.lua.
 func parseChanges(m string) (ch store.Changes, ok bool) {
 	next := func() (part string) {
 		if ok = len(m) >= 4 && uint64(len(m)-4) >= uint64(read32(m)); ok {

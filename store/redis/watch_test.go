@@ -30,7 +30,7 @@ func recordOf(ns string, kind store.Kind, id, sub string) store.Write {
 	return store.Write{Record: store.Record{Key: store.Key{Namespace: ns, Kind: kind, ID: id, Sub: sub}, Value: []byte("{}")}}
 }
 
-// What one store commits, another is told of: every key but audit events, with the epoch that it then reads.
+// Another store is told of each commit: every key except audit events, with the epoch that it then reads.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	cfg := redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix()}
@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A commit of an account that may not publish is made all the same.
+// If the account may not publish, its commit is still made.
 func TestCommitWithoutChannel(t *testing.T) {
 	t.Parallel()
 	server, p := start(t), prefix()
@@ -91,7 +91,7 @@ func TestCommitWithoutChannel(t *testing.T) {
 	}
 }
 
-// A server that goes away ends the watch, so that whoever watches finds out.
+// If the server goes away, the watch ends, so that the watcher notices.
 func TestWatchBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -102,7 +102,7 @@ func TestWatchBreaksOff(t *testing.T) {
 	}()
 	<-ready
 	server.Kill()
-	if err := <-ended; err == nil { // or the test never ends
+	if err := <-ended; err == nil { // otherwise the test never ends
 		t.Error("no error")
 	}
 }

@@ -59,7 +59,7 @@ func byEntity(a, b store.Bucket) int {
 	return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource))
 }
 
-// populate charges buckets, so that they are not full.
+// populate charges buckets so that they are not full.
 func (e *env) populate(namespace string, entities, resources []string) []store.Bucket {
 	e.Helper()
 	var all []store.Bucket
@@ -112,7 +112,7 @@ func bucketPagesOfSize(e *env) {
 	}
 }
 
-// bucketStates: a list shows what Peek shows.
+// bucketStates checks that a list shows the same state as Peek.
 func bucketStates(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	e.allow(at(3, debit(b, charge(l, 4))))
@@ -154,7 +154,7 @@ func bucketMoving(e *env) {
 			break
 		}
 		e.populate("n", []string{last + "-new", "zz" + last}, []string{"api"})
-		e.forget(bkt(last, "api")) // the one on which the cursor stands
+		e.forget(bkt(last, "api")) // the bucket that the cursor points to
 	}
 	for _, name := range names {
 		if seen[name] != 1 {
@@ -232,7 +232,7 @@ func bucketCursors(e *env) {
 	}
 }
 
-// bucketPeek: in the order asked for, also of what does not exist, and twice if asked twice.
+// bucketPeek checks that Peek answers in the order of the request, including missing buckets and repeated ones.
 func bucketPeek(e *env) {
 	all := e.populate("n", []string{"c", "a", "b"}, []string{"api"})
 	asked := []store.Bucket{all[2], bkt("none", "api"), all[0], all[1], bkt("a", "none"), all[2]}
@@ -246,7 +246,7 @@ func bucketPeek(e *env) {
 	}
 }
 
-// bucketReads: to ask for a bucket does not make it, nor does giving back to it.
+// bucketReads checks that neither reading a bucket nor returning tokens to it creates it.
 func bucketReads(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	none := func(what string) {
@@ -274,7 +274,7 @@ func bucketForget(e *env) {
 	if got := e.bucketPages(store.BucketQuery{Namespace: "n"}); !slices.Equal(got, []store.Bucket{c}) {
 		e.Fatalf("after a forget there are %v", got)
 	}
-	e.allow(at(0, debit(a, charge(still("rpm", 5), 5)))) // nor do its limits bind
+	e.allow(at(0, debit(a, charge(still("rpm", 5), 5)))) // nor do its old limits apply
 	e.refuse(at(0, debit(a, charge(still("rpm", 5), 1))))
 	e.forget()
 	e.forget(a, a)

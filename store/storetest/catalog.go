@@ -58,7 +58,7 @@ func (e *env) commitFails(want error, writes ...store.Write) {
 	}
 }
 
-// conflicts checks that a commit fails, and what it says of one key.
+// conflicts checks that a commit fails with the given conflict on one key.
 func (e *env) conflicts(k store.Key, have, want uint64, writes ...store.Write) {
 	e.Helper()
 	err := e.store.Commit(e.Context(), writes...)
@@ -124,7 +124,7 @@ func catalogOrder(e *env) {
 	}
 }
 
-// catalogKinds: the same ids in every kind and namespace are different records.
+// catalogKinds checks that the same id in another kind or namespace names another record.
 func catalogKinds(e *env) {
 	var keys []store.Key
 	for _, ns := range []string{"n", "m"} {
@@ -195,7 +195,7 @@ func catalogNamespaces(e *env) {
 	e.wantRecord(other, 0, "")
 }
 
-// catalogChecks: a commit may assert a version, or that there is none, and leave the record as it is.
+// catalogChecks checks that a commit can assert a record's version, or its absence, without changing the record.
 func catalogChecks(e *env) {
 	check := func(k store.Key, version uint64) store.Write {
 		w := put(k, version, "never written")
@@ -319,7 +319,7 @@ func catalogPeer(e *env) {
 	}
 }
 
-// increments counts in two records from many goroutines, each time both or none.
+// increments counts in two records from many goroutines, both or none each time.
 func (e *env) increments(clients ...store.Store) {
 	e.Helper()
 	a, b := entity("a"), entity("b")

@@ -18,7 +18,7 @@ func closedScenarios() []scenario {
 	}
 }
 
-// methods calls every method but Close. What changes something, changes alice's bucket or record.
+// methods calls every method but Close. Calls that change something change alice's bucket or record.
 func (e *env) methods(ctx context.Context) map[string]error {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	errs := map[string]error{}
@@ -58,7 +58,7 @@ func closedTwice(e *env) {
 	})
 }
 
-// closedInUse: callers get an answer or ErrClosed, and the store ends.
+// closedInUse checks that callers get an answer or ErrClosed, and that Close returns.
 func closedInUse(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 1_000_000)
 	e.each(8, func(i int) {
@@ -79,7 +79,7 @@ func closedInUse(e *env) {
 	})
 }
 
-// closedContext: a context that has ended ends the call before it does anything.
+// closedContext checks that a context that has ended stops a call before it has any effect.
 func closedContext(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	e.allow(debit(b, charge(l, 1)))

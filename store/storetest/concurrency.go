@@ -27,7 +27,7 @@ func concurrencyScenarios() []scenario {
 	}
 }
 
-// thousand drains one bucket from a thousand goroutines: what was admitted is what there was, to the token.
+// thousand drains one bucket from a thousand goroutines: exactly the available tokens are admitted.
 func (e *env) thousand(clients ...*env) {
 	e.Helper()
 	b, l := bkt("alice", "api"), still("rpm", 700)
@@ -49,7 +49,7 @@ func (e *env) thousand(clients ...*env) {
 	e.wantTokens(b, l, 700-n)
 }
 
-// thousandMoving: every millitoken that the clock issues is admitted once, and no other.
+// thousandMoving checks that every millitoken that the clock issues is admitted exactly once.
 func thousandMoving(e *env) {
 	b, l := bkt("alice", "api"), &store.Limit{Name: "rpm", Amount: 60_000, Period: time.Minute, Burst: 3000}
 	first := e.allow(debit(b, store.Charge{Limit: l, Amount: 3000}))
@@ -73,7 +73,7 @@ func thousandMoving(e *env) {
 	}
 }
 
-// concurrentBirths: that a bucket is born while others look for it gives nobody a burst of his own.
+// concurrentBirths checks that concurrent callers who create a bucket do not each get a burst.
 func concurrentBirths(e *env) {
 	l := still("rpm", 5)
 	for round := range e.some(50) {
@@ -90,7 +90,8 @@ func concurrentBirths(e *env) {
 	}
 }
 
-// concurrentChains debits overlapping chains: nothing deadlocks, and every bucket is charged for its chains alone.
+// concurrentChains debits overlapping chains and checks that nothing deadlocks and that each bucket is charged only for
+// its own chains.
 func concurrentChains(e *env) {
 	l := still("rpm", 100_000)
 	names := []string{"a", "b", "c", "d", "e", "f"}
@@ -116,7 +117,7 @@ func concurrentChains(e *env) {
 	}
 }
 
-// concurrentOrders: half of the takes of two buckets name them the other way round, and all compete.
+// concurrentOrders lets takes of two buckets compete, half of which name the buckets in reverse order.
 func concurrentOrders(e *env) {
 	a, b, l := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 50)
 	var admitted atomic.Int64
@@ -139,7 +140,7 @@ func concurrentOrders(e *env) {
 	e.wantTokens(b, l, 50-n)
 }
 
-// concurrentReturns: what is taken is given back, some of it at once, all of it in the end.
+// concurrentReturns returns everything that it takes, and checks the burst while doing so and the levels in the end.
 func concurrentReturns(e *env) {
 	a, b, l := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 10)
 	var held [2]atomic.Int64
@@ -174,7 +175,7 @@ func slotOf(second bool) int {
 	return 0
 }
 
-// concurrentForget: a bucket is forgotten while it is used. Nobody may be left with the dead one.
+// concurrentForget forgets a bucket while it is used, and checks that no caller continues with the dead one.
 func concurrentForget(e *env) {
 	b, l, ref := bkt("alice", "api"), still("rpm", 1000), new(store.Ref)
 	e.each(8, func(i int) {
@@ -206,7 +207,7 @@ func concurrentForget(e *env) {
 	}
 }
 
-// concurrentChange: while a limit is raised and lowered, by ever newer epochs, what was spent stays spent.
+// concurrentChange raises and lowers a limit under ever newer epochs, and checks that what was spent stays spent.
 func concurrentChange(e *env) {
 	b, small, large := bkt("alice", "api"), still("rpm", 1000), still("rpm", 2000)
 	n := e.some(200)
@@ -237,8 +238,8 @@ func concurrentChange(e *env) {
 	}
 }
 
-// concurrentAbandoned: when a caller gives up, its tokens may be gone, never handed out twice; and what it gave back
-// under an id it may give back again, to the effect of once.
+// concurrentAbandoned checks that the tokens of an abandoned call may be lost but are never handed out twice, and that
+// a return with an id can be repeated and counts once.
 func concurrentAbandoned(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 1_000_000)
 	rounds := int64(e.some(40))
@@ -259,7 +260,7 @@ func concurrentAbandoned(e *env) {
 			}
 			sure.Add(a)
 			s := store.Settle{Debits: []store.Debit{debit(b, charge(l, -a/2))}, ID: fmt.Sprint("lease-", i, "-", k), Expires: out.At.Add(time.Hour)}
-			for range 3 { // the first is abandoned, the others are sure to be answered
+			for range 3 { // the first is abandoned, the second waits for its answer
 				ctx, cancel := context.WithCancel(e.Context())
 				go cancel()
 				_, _ = e.store.Settle(ctx, s)

@@ -22,8 +22,8 @@ func counterScenarios() []scenario {
 	}
 }
 
-// wantCounts checks a limit's counters. Where takes of several buckets are made in several steps, what a refused
-// one debited and gave back may count on both sides.
+// wantCounts checks a limit's counters. If a store takes several buckets in several steps, what a refused take debited
+// and returned may count on both sides.
 func (e *env) wantCounts(b store.Bucket, l *store.Limit, debited, returned int64) {
 	e.Helper()
 	m := e.meter(b, l)
@@ -94,7 +94,7 @@ func counterChange(e *env) {
 	e.wantCounts(b, large, 15*tok, 5*tok)
 }
 
-// counterID: an id is one life's, and counters begin with it.
+// counterID checks that each life of a bucket has its own id, and that counters start with it.
 func counterID(e *env) {
 	a, b, l := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 10)
 	seen := map[uint64]bool{}
@@ -143,7 +143,7 @@ func counterAt(e *env) {
 	}
 }
 
-// counterRandom: over random histories that never let the bucket fill up.
+// counterRandom checks counters over random histories in which the bucket never fills up.
 func counterRandom(t testing.TB, h Harness) {
 	e := open(t, t, h, noon)
 	n, l := 0, still("rpm", 1_000_000)

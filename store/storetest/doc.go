@@ -1,7 +1,7 @@
-// Package storetest is the conformance suite of package store: a driver passes it, unchanged, or it is not a driver.
+// Package storetest is the conformance suite of package store. Every driver must pass it unchanged.
 //
-// A driver's test calls [Run] with a [Harness] that opens fresh stores on a hand-turned [Clock], and [Torture] for
-// the long random load:
+// A driver's test calls [Run] with a [Harness] that opens fresh stores on a manually advanced [Clock], and [Torture]
+// for a long random load:
 //
 //	func TestConformance(t *testing.T) {
 //		t.Parallel()
@@ -13,8 +13,8 @@
 //		})
 //	}
 //
-// What the suite expects of a decision it works out for itself, in math/big, never with the arithmetic that the
-// drivers use. A bucket that is full carries no information, so no test minds whether a store still remembers it.
+// The suite computes the expected decisions on its own, in math/big, never with the arithmetic that the drivers use. A
+// full bucket carries no information, so no test depends on whether a store still remembers it.
 //
-// [Explore] runs small protocols through every interleaving of their steps, for drivers' own tests too.
+// [Explore] runs small protocols through every interleaving of their steps. Drivers' own tests can use it too.
 package storetest

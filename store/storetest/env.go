@@ -11,13 +11,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// tok is a token in the seam's unit.
+// tok is one token in the store interface's unit, millitokens.
 const tok = 1000
 
-// noon is when a test begins unless it says otherwise: no round number of anything.
+// noon is the default start time of a test, deliberately not a round number in any unit.
 var noon = time.Date(2026, time.March, 1, 12, 34, 56, 789_012_345, time.UTC)
 
-// tb is what an env needs of a test: *testing.T has it, and so has *rapid.T.
+// tb is what an env needs of a test. Both *testing.T and *rapid.T implement it.
 type tb interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -27,17 +27,17 @@ type tb interface {
 	Context() context.Context
 }
 
-// env is an open store, its clock, and what a test wants to say about them.
+// env is an open store and its clock, with helpers for tests.
 type env struct {
 	tb
 
-	outer testing.TB // of files and clean-up
+	outer testing.TB // for files and clean-up
 	h     Harness
 	clock *Clock
 	store store.Store
 }
 
-// open opens a fresh store at a time. Failures go to t; outer closes the store.
+// open opens a fresh store at a given time. Failures go to t; outer closes the store.
 func open(t tb, outer testing.TB, h Harness, at time.Time) *env {
 	outer.Helper()
 	clock := NewClock(at)
@@ -50,7 +50,7 @@ func open(t tb, outer testing.TB, h Harness, at time.Time) *env {
 	return &env{tb: t, outer: outer, h: h, clock: clock, store: s}
 }
 
-// peer returns the same data seen by another client.
+// peer returns another client of the same data.
 func (e *env) peer() *env {
 	e.Helper()
 	s := e.h.Peer(e.outer, e.store, e.clock)
@@ -71,7 +71,7 @@ func (e *env) quiesce() {
 	}
 }
 
-// some returns how often to repeat: n times, or a tenth over a network.
+// some returns how often to repeat: n times, or a tenth of that over a network.
 func (e *env) some(n int) int {
 	if e.h.Caps.Remote {
 		return max(1, n/10)
@@ -89,7 +89,7 @@ func per(name string, tokens int64, period time.Duration) *store.Limit {
 
 func perMinute(name string, tokens int64) *store.Limit { return per(name, tokens, time.Minute) }
 
-// still returns a limit whose clock stands still while a test runs, so that what it says is exact on any clock.
+// still returns a limit whose clock does not advance during a test, so that its levels are exact on any clock.
 func still(name string, tokens int64) *store.Limit {
 	return &store.Limit{Name: name, Amount: 1, Period: 366 * 24 * time.Hour, Burst: tokens * tok}
 }
@@ -197,14 +197,14 @@ func (e *env) state(b store.Bucket) (store.State, time.Time) {
 	return snap.States[0], snap.At
 }
 
-// meter returns a limit's state on a bucket; nil when the bucket does not have it.
+// meter returns a limit's state in a bucket; nil if the bucket does not have the limit.
 func (e *env) meter(b store.Bucket, l *store.Limit) *store.LimitState {
 	e.Helper()
 	st, _ := e.state(b)
 	return reckon.Find(st, l)
 }
 
-// available returns what may be debited of a limit, by the bucket's own parameters of it.
+// available returns what may be debited of a limit, according to the bucket's own parameters.
 func (e *env) available(b store.Bucket, l *store.Limit) int64 {
 	e.Helper()
 	st, now := e.state(b)
@@ -227,7 +227,7 @@ func (e *env) wantRoom(b store.Bucket, l *store.Limit, millitokens int64) {
 	}
 }
 
-// each runs f n times at once and waits. In f only what does not end the test may be called.
+// each runs f in n goroutines at once and waits. f must not call anything that ends the test, such as Fatalf.
 func (e *env) each(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

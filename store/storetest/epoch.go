@@ -110,7 +110,7 @@ func epochReads(e *env) {
 	}
 }
 
-// epochStamps: an epoch that Get gave is what a bucket goes by.
+// epochStamps checks that a bucket accepts the epochs that Get returns.
 func epochStamps(e *env) {
 	b, k := bkt("alice", "api"), entity("alice")
 	var stale store.Debit
@@ -126,8 +126,8 @@ func epochStamps(e *env) {
 	e.wantDebt(b, still("rpm", 103), 4*tok)
 }
 
-// epochOrder: who sees an epoch sees what was committed up to it. Writers note the epoch that they see after each
-// commit; no reader may see that epoch, or a later one, with a record from before.
+// epochOrder checks that a reader that sees an epoch sees everything committed up to it. Writers record the epoch that
+// they see after each commit; no reader may see that epoch, or a later one, with an older record.
 func (e *env) epochOrder(reader store.Store) {
 	e.Helper()
 	type seen struct {

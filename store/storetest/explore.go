@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Script is one thread of control over a subject. At each yield the others may go on before it does. While it holds
-// a lock that others wait for, it must not yield.
+// Script is one thread of control over a subject. At each yield, other scripts may run before it continues. It must not
+// yield while it holds a lock that others wait for.
 type Script[S any] func(subject S, yield func())
 
 // Steps returns the script that runs steps one after another, yielding between any two.
@@ -23,15 +23,15 @@ func Steps[S any](steps ...func(subject S)) Script[S] {
 	}
 }
 
-// maxRuns bounds an exploration.
+// maxRuns is the largest number of interleavings explored.
 const maxRuns = 20_000
 
-// Explore runs scripts through every interleaving at their yields, up to 20,000, each over a fresh subject, and
-// checks the subject when all have ended. One script runs at a time, so an interleaving always goes the same way,
-// and the order that failed is reported.
+// Explore runs scripts through every interleaving at their yields, up to 20,000, each over a fresh subject, and checks
+// the subject when all scripts have ended. Only one script runs at a time, so an interleaving is reproducible, and the
+// order that failed is reported.
 //
-// A subject may yield on behalf of the script that is running: what fresh is given does, from any goroutine, as long
-// as only one does at a time. A fake engine that yields at each call is thereby explored call by call.
+// A subject may yield on behalf of the running script: the function passed to fresh may be called from any goroutine,
+// by one at a time. So a fake engine that yields at each call is explored call by call.
 func Explore[S any](t testing.TB, fresh func(yield func()) S, scripts []Script[S], check func(S) error) {
 	t.Helper()
 	runs, err := explore(fresh, scripts, check)
@@ -60,7 +60,7 @@ func explore[S any](fresh func(yield func()) S, scripts []Script[S], check func(
 	return runs, nil
 }
 
-// choice is which of the scripts that could go on did.
+// choice is the set of scripts that could continue, and which of them did.
 type choice struct {
 	ready []int
 	taken int
@@ -74,14 +74,14 @@ func order(path []choice) string {
 	return strings.TrimSpace(b.String())
 }
 
-// thread is a script under way.
+// thread is a running script.
 type thread struct {
 	proceed chan struct{}
 	done    bool
 }
 
-// interleave runs the scripts once: as path says, and where it ends, always the first that is ready. It returns the
-// whole path.
+// interleave runs the scripts once: in the order of path, and after its end always the first ready script. It returns
+// the whole path.
 func interleave[S any](path []choice, fresh func(func()) S, scripts []Script[S], check func(S) error) ([]choice, error) {
 	threads := make([]*thread, len(scripts))
 	paused := make(chan any) // nil, or what the script panicked with
@@ -89,7 +89,7 @@ func interleave[S any](path []choice, fresh func(func()) S, scripts []Script[S],
 	yield := func() {
 		me := running
 		if me == nil {
-			return // while the subject is made or checked
+			return // while the subject is created or checked
 		}
 		paused <- nil
 		<-me.proceed
@@ -119,7 +119,7 @@ func interleave[S any](path []choice, fresh func(func()) S, scripts []Script[S],
 			break
 		}
 		if n < len(path) && !slices.Equal(path[n].ready, ready) {
-			path = path[:n] // the scripts did not go the same way again
+			path = path[:n] // the scripts took another course than last time
 		}
 		if n == len(path) {
 			path = append(path, choice{ready: ready})

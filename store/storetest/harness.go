@@ -8,41 +8,42 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Harness says how to open a store under test and what it can do.
+// Harness describes how to open a store under test and what it can do.
 type Harness struct {
-	// Open returns a fresh, empty store whose time is the clock's. The suite closes it.
+	// Open returns a fresh, empty store that takes its time from the clock. The suite closes it.
 	Open func(t testing.TB, clock *Clock) store.Store
-	// Peer returns a second, independent client of the same data, as another process would have it; the suite
-	// closes it. Nil where there can be none.
+	// Peer returns a second, independent client of the same data, as another process would have it; the suite closes
+	// it. Nil if the store cannot have one.
 	Peer func(t testing.TB, s store.Store, clock *Clock) store.Store
-	// Quiesce returns when nothing that the store does behind a call's back is under way, such as returns that
-	// ride on a later write. Nil where every call is complete when it returns.
+	// Quiesce returns when the store has finished all background work, such as returns that are written with a later
+	// write. Nil if every call is complete when it returns.
 	Quiesce func(t testing.TB, s store.Store)
 	Caps    Caps
-	// BucketsOnly leaves out the catalog and lists: for a store that passed, configured otherwise in how it writes buckets.
+	// BucketsOnly leaves out the catalog and lists: for a store that has passed the suite, in a configuration that
+	// writes buckets differently.
 	BucketsOnly bool
 }
 
-// Caps are what a store can do. What it cannot, the suite does not ask for.
+// Caps are a store's capabilities. The suite does not test what a store cannot do.
 type Caps struct {
-	// HandClock: the store's time is the clock's, to the nanosecond. Without it the suite leaves out what needs
-	// time to pass, and judges the rest by the times that the store reports.
+	// HandClock: the store's time is the clock's, to the nanosecond. Without it, the suite leaves out tests in which
+	// time must pass, and judges the rest by the times that the store reports.
 	HandClock bool
-	// AtomicTake: several buckets are decided in one step, and a refused take was never seen on any of them.
-	// Without it the suite looks at several buckets only after Quiesce, and at their net counters.
+	// AtomicTake: several buckets are decided in one step, and a refused take is never visible in any of them. Without
+	// it, the suite reads several buckets only after Quiesce, and checks their net counters.
 	AtomicTake bool
-	// Remote: each call crosses a network. The suite repeats itself less.
+	// Remote: each call crosses a network. The suite uses fewer repetitions.
 	Remote bool
-	// LateUsage: somebody else books usage, some time after. The suite does not look at it.
+	// LateUsage: another process books usage, some time later. The suite does not check usage.
 	LateUsage bool
 }
 
-// lacks reports whether a needed capability is missing. Remote is nobody's need.
+// lacks reports whether a needed capability is missing. No scenario needs Remote.
 func (c Caps) lacks(need Caps) bool {
 	return need.HandClock && !c.HandClock || need.AtomicTake && !c.AtomicTake
 }
 
-// Clock is a clock turned by hand. It is safe for concurrent use.
+// Clock is a clock that tests advance by hand. It is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -51,21 +52,21 @@ type Clock struct {
 // NewClock returns a clock that stands at now.
 func NewClock(now time.Time) *Clock { return &Clock{now: now} }
 
-// Now returns where the clock stands.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance turns the clock on, or back when d is negative.
+// Advance moves the clock forward, or back if d is negative.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// Set turns the clock to now.
+// Set sets the clock to now.
 func (c *Clock) Set(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,12 +77,12 @@ func (c *Clock) Set(now time.Time) {
 type scenario struct {
 	name  string
 	need  Caps
-	peer  bool // needs Harness.Peer
-	aside bool // of the catalog or of lists, not of how buckets are written
+	peer  bool // requires Harness.Peer
+	aside bool // about the catalog or lists, not about how buckets are written
 	run   func(t testing.TB, h Harness)
 }
 
-// suite is a named group of scenarios, in one file.
+// suite is a named group of scenarios, defined in one file.
 type suite struct {
 	name      string
 	scenarios []scenario
@@ -126,8 +127,8 @@ func Run(t *testing.T, h Harness) {
 	run(t, h, suites())
 }
 
-// RunUsage runs what the suite asks of usage alone: for stores whose usage somebody else books, opened together with who
-// books it after each call.
+// RunUsage runs only the usage part of the suite. It is for stores whose usage another process books: Open must return
+// such a store together with a process that books after each call.
 func RunUsage(t *testing.T, h Harness) {
 	t.Helper()
 	run(t, h, []suite{{"usage", usageScenarios()}})
@@ -154,7 +155,7 @@ func run(t *testing.T, h Harness, all []suite) {
 	}
 }
 
-// each makes a scenario's body of one that wants an open store.
+// each turns a function that needs an open store into a scenario's body.
 func each(f func(e *env)) func(testing.TB, Harness) {
 	return func(t testing.TB, h Harness) {
 		t.Helper()

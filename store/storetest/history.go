@@ -13,29 +13,29 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// history is a random story of one caller, to be told to a store.
+// history is a random sequence of operations by one caller.
 type history struct {
 	Limits []*store.Limit // of every bucket
-	Start  time.Duration  // after noon
+	Start  time.Duration  // offset from noon
 	Ops    []op
 }
 
 type op struct {
 	Settle bool
-	Wait   time.Duration // before it; negative when the clock jumps back
+	Wait   time.Duration // before it; negative if the clock jumps back
 	Legs   []leg
 }
 
 type leg struct {
 	Bucket  int
-	Amounts []int64 // by limit; for a settle negative ones are given back
+	Amounts []int64 // by limit; in a settle, negative amounts are returns
 	Force   []bool
 	Shadow  []bool
 }
 
 const historyBuckets = 3
 
-// debits returns the operation as the seam wants it.
+// debits returns the operation's debits.
 func (h *history) debits(o op) []store.Debit {
 	debits := make([]store.Debit, len(o.Legs))
 	for i, lg := range o.Legs {
@@ -47,7 +47,7 @@ func (h *history) debits(o op) []store.Debit {
 	return debits
 }
 
-// String makes a history readable where rapid shows the smallest one that fails.
+// String makes a history readable when rapid shows the smallest one that fails.
 func (h history) String() string {
 	var b strings.Builder
 	for _, l := range h.Limits {
@@ -63,16 +63,16 @@ func (h history) String() string {
 	return b.String()
 }
 
-// GoString is what rapid prints.
+// GoString returns what rapid prints.
 func (h history) GoString() string { return h.String() }
 
-// tells is what a history may tell of.
+// tells determines what a history may contain.
 type tells struct {
-	legs   int  // at most so many buckets at once
-	force  bool // charges that are forced
+	legs   int  // most buckets in one operation
+	force  bool // forced charges
 	back   bool // returns
 	jump   bool // the clock jumps back
-	shadow bool // charges in shadow
+	shadow bool // shadow charges
 }
 
 func histories(may tells) *rapid.Generator[history] {
@@ -89,7 +89,7 @@ func histories(may tells) *rapid.Generator[history] {
 	})
 }
 
-// drawLimit draws from all that is legal, short of the horizon that the clock reaches within a test.
+// drawLimit draws from all legal limits, except those whose clock would reach the horizon within a test.
 func drawLimit(t *rapid.T, name string) *store.Limit {
 	period := rapid.OneOf(
 		rapid.SampledFrom([]int64{int64(time.Second), int64(time.Minute), int64(7 * time.Second), int64(time.Hour)}),
@@ -106,7 +106,7 @@ func drawOp(t *rapid.T, limits []*store.Limit, may tells) op {
 	waits := []*rapid.Generator[int64]{
 		rapid.Just(int64(0)), rapid.Int64Range(0, 1000), rapid.Int64Range(0, int64(time.Second)), rapid.Int64Range(0, int64(time.Hour)),
 	}
-	for _, l := range limits { // what about refills it
+	for _, l := range limits { // about the time to refill it
 		if refill := float64(l.Burst) / float64(l.Amount) * float64(l.Period); refill < float64(24*time.Hour) {
 			waits = append(waits, rapid.Int64Range(0, int64(refill)+1))
 		}
@@ -140,11 +140,11 @@ func drawOp(t *rapid.T, limits []*store.Limit, may tells) op {
 	return o
 }
 
-// event is a change of one limit of one bucket, in the order in which the store made it.
+// event is a change of one limit of one bucket, in the order in which the store made them.
 type event struct {
 	debited  int64 // unforced
 	returned int64
-	clock    int64 // the limit's reading at the time that the store says
+	clock    int64 // the limit's clock at the time that the store reported
 }
 
 type slot struct {
@@ -152,7 +152,7 @@ type slot struct {
 	limit  *store.Limit
 }
 
-// ledger is what a store said that it did.
+// ledger is what a store reported to have done.
 type ledger map[slot][]event
 
 func (g ledger) take(debits []store.Debit, out store.Outcome) {
@@ -190,7 +190,7 @@ func (g ledger) check() error {
 	return nil
 }
 
-// checkI1 returns an error if between some debits i and j, both counted, debits - returns > burst + c_j - c_i.
+// checkI1 returns an error if, for some debits i and j, counting both, debits - returns > burst + c_j - c_i.
 func checkI1(events []event, burst int64) error {
 	var sum int64 // debits - returns so far
 	least := int64(math.MaxInt64)
@@ -206,7 +206,7 @@ func checkI1(events []event, burst int64) error {
 	return nil
 }
 
-// check is rapid.Check, with fewer checks over a network.
+// check is rapid.Check with fewer runs over a network.
 func check(t testing.TB, h Harness, prop func(rt *rapid.T)) {
 	t.Helper()
 	done, failed := 0, false

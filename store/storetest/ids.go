@@ -18,7 +18,7 @@ func idScenarios() []scenario {
 	}
 }
 
-// oddIDs are legal ids that a careless key builder, expression or pattern takes for something else.
+// oddIDs are legal ids that a careless key builder, expression or pattern misinterprets.
 var oddIDs = []string{
 	"a", "A", "a/b", "b/c", "c", "a#b", "a##b", "#", "/", "//", "a/", "/a", "openai/gpt-4o", "a b", " a", "a ", "%", "%2F",
 	"a%2Fb", "a%b", "%%", "+", "a+b", "*", "?", "[a]", "{a}", ":", "a:b", "::", ".", "..", "../a", "~", "\\", "a\\b", "'", "\"", "`", "$a",
@@ -27,7 +27,7 @@ var oddIDs = []string{
 	strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("é", 128), strings.Repeat("🙂", 64), strings.Repeat("/", 256),
 }
 
-// oddBuckets are buckets whose parts, run together with any one separator, give the same.
+// oddBuckets are buckets whose parts become equal when they are joined with some separator.
 func oddBuckets() []store.Bucket {
 	var all []store.Bucket
 	for _, id := range oddIDs {
@@ -94,7 +94,7 @@ func idUnchanged(e *env) {
 	}
 }
 
-// idLimits: names that are also a driver's own, or words of its language.
+// idLimits uses names that a driver uses itself, or words of its query language.
 func idLimits(e *env) {
 	b := bkt("alice", "api")
 	names := []string{

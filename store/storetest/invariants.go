@@ -15,7 +15,7 @@ import (
 )
 
 // The invariants of docs/format/token-clock.md over random histories of one caller. I1 with many callers is in
-// concurrency.go and torture.go, I5 in concurrency.go.
+// concurrency.go and torture.go, and I5 in concurrency.go.
 func invariantScenarios() []scenario {
 	hand := Caps{HandClock: true}
 	all := tells{legs: historyBuckets, force: true, back: true}
@@ -33,7 +33,7 @@ func invariantScenarios() []scenario {
 	}
 }
 
-// property makes a scenario of what holds for every history.
+// property turns a property of every history into a scenario.
 func property(may tells, play func(e *env, h history) error) func(testing.TB, Harness) {
 	return func(t testing.TB, h Harness) {
 		t.Helper()
@@ -49,7 +49,7 @@ func property(may tells, play func(e *env, h history) error) func(testing.TB, Ha
 	}
 }
 
-// openOnce is open for one of many: the store is closed by done.
+// openOnce is open for repeated use: done closes the store.
 func openOnce(t tb, outer testing.TB, h Harness, now time.Time) (e *env, done func()) {
 	clock := NewClock(now)
 	s := h.Open(outer, clock)
@@ -60,9 +60,9 @@ func openOnce(t tb, outer testing.TB, h Harness, now time.Time) (e *env, done fu
 	}
 }
 
-// do tells the store one operation.
+// do performs one operation on the store.
 func (e *env) do(h *history, o op) ([]store.Debit, store.Outcome) {
-	defer e.quiesce() // what a refused take has to give back of some buckets comes back now, not at some time
+	defer e.quiesce() // what a refused take must return to some buckets is returned now, not at some later time
 	e.clock.Advance(o.Wait)
 	debits := h.debits(o)
 	if o.Settle {
@@ -71,7 +71,7 @@ func (e *env) do(h *history, o op) ([]store.Debit, store.Outcome) {
 	return debits, e.take(debits...)
 }
 
-// playI1 keeps the books by the times that the store reports, which lie between the clock's and the latest ever.
+// playI1 keeps the books by the times that the store reports. These must lie between the clock's time and its latest ever.
 func playI1(e *env, h history) error {
 	books, latest := ledger{}, e.clock.Now()
 	for i, o := range h.Ops {
@@ -95,7 +95,7 @@ func playI1(e *env, h history) error {
 	return nil
 }
 
-// playI2 expects exactly what the model says, of every answer and of every bucket in the end.
+// playI2 expects exactly the model's results, in every answer and in every bucket after each operation.
 func playI2(e *env, h history) error {
 	m := newModel()
 	for i, o := range h.Ops {
@@ -134,7 +134,7 @@ func (m *model) compareTake(debits []store.Debit, out store.Outcome) error {
 	return nil
 }
 
-// compareStates compares all buckets with the model. What the store does not remember is to be full.
+// compareStates compares all buckets with the model. A limit that the store does not remember must be full.
 func (m *model) compareStates(e *env) error {
 	for b, mb := range m.buckets {
 		st, now := e.state(b)
@@ -153,7 +153,7 @@ func (m *model) compareStates(e *env) error {
 	return nil
 }
 
-// invariantChanges is I2 where the limits change between, and where some callers do not know yet.
+// invariantChanges is I2 with limits that change between operations, and callers that do not know of the change yet.
 func invariantChanges(t testing.TB, h Harness) {
 	gen := histories(tells{legs: 1, force: true, back: true})
 	check(t, h, func(rt *rapid.T) {
@@ -182,18 +182,18 @@ func invariantChanges(t testing.TB, h Harness) {
 	})
 }
 
-// errNone stands for the error that was not there.
+// errNone stands for a missing error.
 var errNone = errors.New("none")
 
-// changing does one operation on a bucket whose limits change. A store may have forgotten that a full bucket ever
-// followed any, and then it is born anew.
+// changing performs one operation on a bucket whose limits change. If the bucket is full, the store may have forgotten
+// its limits, and then it is created anew.
 func (m *model) changing(e *env, o op, d store.Debit) error {
 	now := e.clock.Now()
 	b := m.buckets[d.Bucket]
 	full := b == nil || b.full(now)
 	if o.Settle {
 		if full {
-			return nil // the limits of a bucket born of a settle are those of the next take
+			return nil // a bucket created by a settle gets the limits of the next take
 		}
 		e.settle(d)
 		m.settle([]store.Debit{d}, now)
@@ -213,11 +213,11 @@ func (m *model) changing(e *env, o op, d store.Debit) error {
 	return m.compareChanged(d, out)
 }
 
-// compareChanged is compareTake where the change may have cost a millitoken, which may be the one that was missing.
+// compareChanged is compareTake for a change that may have cost a millitoken, which may be the one that was missing.
 func (m *model) compareChanged(d store.Debit, out store.Outcome) error {
 	b := m.follow(d, out.At)
 	if !out.Allowed {
-		for i, c := range d.Charges { // see what it cost before judging
+		for i, c := range d.Charges { // learn the cost before judging
 			if l := out.Levels[i]; l.Limit != nil {
 				if err := b.find(c.Limit).agree(l.Limit, l.Level, out.At); err != nil {
 					return err
@@ -228,7 +228,7 @@ func (m *model) compareChanged(d store.Debit, out store.Outcome) error {
 	return m.compareTake([]store.Debit{d}, out)
 }
 
-// playI3 tells the same story to a store that is asked about everything in between.
+// playI3 performs the same operations on a second store that is read in between.
 func playI3(e *env, h history) error {
 	asked, done := openOnce(e.tb, e.outer, e.h, e.clock.Now())
 	defer done()
@@ -267,7 +267,7 @@ func (e *env) poll() error {
 	return err
 }
 
-// playI4 turns the clock back after the story: no bucket may then have more than it had.
+// playI4 turns the clock back after the history: no bucket may then have more than it had.
 func playI4(e *env, h history) error {
 	for _, o := range h.Ops {
 		e.do(&h, o)
@@ -297,7 +297,7 @@ func playI4(e *env, h history) error {
 	return nil
 }
 
-// playI6 waits, after each refusal, exactly as long as it says.
+// playI6 waits after each refusal for exactly the reported time.
 func playI6(e *env, h history) error {
 	for i, o := range h.Ops {
 		debits, out := e.do(&h, o)

@@ -29,7 +29,7 @@ func limitScenarios() []scenario {
 	}
 }
 
-// wantDebt checks what is outstanding of a limit after a change, which may cost a millitoken and gives none.
+// wantDebt checks what is outstanding of a limit after a change, which may cost a millitoken but never grants one.
 func (e *env) wantDebt(b store.Bucket, l *store.Limit, want int64) {
 	e.Helper()
 	st, now := e.state(b)
@@ -49,7 +49,7 @@ func limitRaised(e *env) {
 	b, small, large := bkt("alice", "api"), still("rpm", 100), still("rpm", 250)
 	e.allow(at(1, debit(b, charge(small, 100))))
 	e.refuse(at(1, debit(b, charge(small, 1))))
-	out := e.allow(at(2, debit(b, charge(large, 149)))) // at once; a millitoken less than 150 is certain
+	out := e.allow(at(2, debit(b, charge(large, 149)))) // at once; 150 may be a millitoken too much
 	if l := out.Levels[0].Limit; *l != *large {
 		e.Fatalf("the level is of %+v, want %+v", *l, *large)
 	}
@@ -73,12 +73,12 @@ func limitLowered(e *env) {
 	e.refuse(at(2, debit(b, charge(small, 2))))
 }
 
-// limitLoweredRefused: the bucket follows the newer limits though they refuse, and drains at their rate.
+// limitLoweredRefused checks that a bucket adopts newer limits even if they refuse the take, and drains at their rate.
 func limitLoweredRefused(e *env) {
 	b, large, small := bkt("alice", "api"), perMinute("rpm", 6000), perMinute("rpm", 60)
 	e.allow(at(1, debit(b, charge(large, 6000))))
 	e.refuse(at(2, debit(b, charge(small, 1))))
-	e.clock.Advance(time.Minute) // the old rate would have refilled it
+	e.clock.Advance(time.Minute) // at the old rate it would be full again
 	e.refuse(at(2, debit(b, charge(small, 1))))
 	e.wantDebt(b, small, 5940*tok)
 	e.takeFails(store.ErrStaleLimits, at(1, debit(b, charge(large, 1))))
@@ -114,13 +114,13 @@ func limitRemoved(e *env) {
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 1000)
 	e.allow(at(1, debit(b, charge(rpm, 1), force(tpm, 1500))))
 	e.refuse(at(1, debit(b, charge(rpm, 1), charge(tpm, 0))))
-	out := e.allow(at(2, debit(b, charge(rpm, 1)))) // it applies no more
+	out := e.allow(at(2, debit(b, charge(rpm, 1)))) // tpm no longer applies
 	e.wantLevels(out, wantLevel{rpm, 8 * tok, false})
 	e.takeFails(store.ErrStaleLimits, at(1, debit(b, charge(rpm, 1), charge(tpm, 0))))
 	e.wantTokens(b, rpm, 8)
 }
 
-// limitReadded: what was outstanding when a limit was removed still is when it comes back.
+// limitReadded checks that what was outstanding when a limit was removed still is when the limit comes back.
 func limitReadded(e *env) {
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 1000)
 	e.allow(at(1, debit(b, charge(rpm, 1), force(tpm, 1500))))
@@ -133,7 +133,7 @@ func limitReadded(e *env) {
 	e.allow(at(7, debit(b, charge(rpm, 1), charge(tpm, 100))))
 }
 
-// limitReaddedOther: and it has drained at its old rate meanwhile.
+// limitReaddedOther checks that a removed limit drains at its old rate in the meantime.
 func limitReaddedOther(e *env) {
 	b, rpm, slow, fast := bkt("alice", "api"), still("rpm", 10), perMinute("tpm", 600), perMinute("tpm", 6000)
 	e.allow(at(1, debit(b, charge(rpm, 1), charge(slow, 600))))
@@ -143,7 +143,7 @@ func limitReaddedOther(e *env) {
 	e.wantDebt(b, fast, 5300*tok)
 }
 
-// limitReordered: limits are known by their names, not by their places.
+// limitReordered checks that limits are identified by name, not by position.
 func limitReordered(e *env) {
 	b, x, y, z := bkt("alice", "api"), still("x", 10), still("y", 20), still("z", 30)
 	e.allow(at(1, debit(b, charge(x, 1), charge(y, 2))))
@@ -170,7 +170,7 @@ func limitStale(e *env) {
 	}
 }
 
-// limitStaleOthers: one stale debit spoils the take, and nothing is debited anywhere.
+// limitStaleOthers checks that one stale debit fails the take, and that nothing is debited anywhere.
 func limitStaleOthers(e *env) {
 	small, large := still("rpm", 10), still("rpm", 20)
 	a, b, c := bkt("alice", "api"), bkt("bob", "api"), bkt("carol", "api")
@@ -193,8 +193,8 @@ func limitOlderSame(e *env) {
 	}
 }
 
-// limitOneEpoch: the epoch of limits that are made of two things may be the same for two pairs of them. A driver follows
-// either; however they take turns, no more is admitted than by the larger, and the next epoch ends it.
+// limitOneEpoch covers two sets of limits under one epoch, which can occur if limits are combined from two sources. A
+// driver may use either; however they alternate, it admits no more than the larger allows, and the next epoch ends it.
 func limitOneEpoch(e *env) {
 	b, large, small, next := bkt("alice", "api"), still("rpm", 100), still("rpm", 40), still("rpm", 200)
 	admitted := 0

@@ -16,9 +16,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The history of many callers is linearizable if the calls can be put into one order, no later call before one that
-// had returned, in which the model gives the same answers. What a store answers is rich: it shows levels and the
-// time, so there are few orders to choose from, and little escapes.
+// The history of concurrent callers is linearizable if the calls can be put into one order in which the model gives the
+// same answers and no call precedes one that had returned before it began. A store's answers are rich: they show levels
+// and the time. So few orders are possible, and few errors escape.
 func linearScenarios() []scenario {
 	hand := Caps{HandClock: true}
 	both := Caps{HandClock: true, AtomicTake: true}
@@ -36,13 +36,13 @@ const (
 	linearCalls   = 12
 )
 
-// linearLimits are those of every bucket.
+// linearLimits are the limits of every bucket.
 var linearLimits = reckon.Order{
 	{Name: "rpm", Amount: 60_000, Period: time.Minute, Burst: 10_000},
 	{Name: "tpm", Amount: 700_001, Period: time.Minute, Burst: 100_000},
 }
 
-// linear lets a few clients work on a few buckets at once, and then looks for the order in which they did.
+// linear lets a few clients work on a few buckets at once, and then searches for an order that explains the answers.
 func (e *env) linear(buckets, legs int, peers ...store.Store) {
 	e.Helper()
 	clients := append([]store.Store{e.store}, peers...)
@@ -65,11 +65,11 @@ func (e *env) observe(clients []store.Store, namespace string, buckets, legs int
 	var (
 		mu    sync.Mutex
 		ops   []porcupine.Operation
-		order atomic.Int64 // tells calls and returns apart better than a clock
+		order atomic.Int64 // orders calls and returns more precisely than a clock
 	)
 	e.each(linearClients, func(i int) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		var seen reckon.Levels // what this caller last saw available: a call to the brim is worth ten at random
+		var seen reckon.Levels // what this caller last saw available: a call at the edge is worth ten at random
 		for range linearCalls {
 			if r.IntN(3) == 0 {
 				e.clock.Advance(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
@@ -124,7 +124,7 @@ func drawCall(r *rand.Rand, seen *reckon.Levels, buckets, legs int) reckon.Call 
 	return reckon.Call{Take: debits}
 }
 
-// look notes what the answer to a take shows to be available.
+// look records the available amounts that the answer to a take shows.
 func look(c reckon.Call, a reckon.Answer, seen *reckon.Levels) {
 	for j, d := range c.Take {
 		for i := range linearLimits {
@@ -171,13 +171,13 @@ func ask(e *env, s store.Store, names []store.Bucket, c reckon.Call) (reckon.Ans
 	}
 }
 
-// checkLinear returns an error if there is no order that explains the answers, and then leaves a drawing in dir.
+// checkLinear returns an error if no order explains the answers, and then writes a visualization to dir.
 func checkLinear(ops []porcupine.Operation, dir func() string) error {
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	model := linearLimits.Model()
 	result, info := porcupine.CheckOperationsVerbose(model, ops, 20*time.Second)
 	if result != porcupine.Illegal {
-		return nil // where the search takes too long there was much to choose from; there are other rounds
+		return nil // if the search times out, many orders were possible; other rounds decide
 	}
 	path := filepath.Join(dir(), "history.html")
 	if err := porcupine.VisualizePath(model, info, path); err != nil {

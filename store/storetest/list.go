@@ -44,7 +44,7 @@ func (e *env) page(q store.Query) store.Page {
 	return p
 }
 
-// pages follows a list to its end.
+// pages reads a list to its end.
 func (e *env) pages(q store.Query) []store.Record {
 	e.Helper()
 	var all []store.Record
@@ -135,7 +135,7 @@ func listFilters(e *env) {
 	e.wantPages(store.Query{Namespace: "none", Kind: store.KindEntityLimits}, nil)
 }
 
-// listParent: the index follows what is written.
+// listParent checks that the index by parent follows the writes.
 func listParent(e *env) {
 	q := store.Query{Namespace: "n", Kind: store.KindEntity, Parent: "p"}
 	children := func() string {
@@ -169,7 +169,7 @@ func listParent(e *env) {
 	}
 }
 
-// listPrefix: of the ID alone, bytewise, whatever follows it, and in the lists of every kind.
+// listPrefix checks that a prefix applies to the ID alone, bytewise, whatever follows, and in lists of every kind.
 func listPrefix(e *env) {
 	ids := []string{"a", "ab", "ab/c", "aB", "ac", "b", "A", "ab#", "ab\U0010ffffz", "\U0010ffff", "\U0010fffe", "\ud7ff", "\ue000", "日本", "日"}
 	for _, kind := range []store.Kind{store.KindEntity, store.KindEntityLimits, store.KindAudit, store.KindNamespace} {
@@ -197,7 +197,7 @@ func listPrefix(e *env) {
 	}
 }
 
-// listOrder: bytewise by ID, then Sub, not by the two run together, nor by any language's rules.
+// listOrder checks the order: bytewise by ID, then Sub; not by the two concatenated, nor by any language's rules.
 func listOrder(e *env) {
 	var all []store.Record
 	ids := []string{
@@ -258,7 +258,7 @@ func listSizes(e *env) {
 	}
 }
 
-// listMoving: what exists throughout is listed once, whatever happens around it between the pages.
+// listMoving checks that a record that exists throughout is listed once, whatever changes between pages.
 func listMoving(e *env) {
 	for _, reverse := range []bool{false, true} {
 		kind := map[bool]store.Kind{false: store.KindEntity, true: store.KindResourceLimits}[reverse]
@@ -276,7 +276,7 @@ func listMoving(e *env) {
 			if q.After = p.Next; p.Next == "" {
 				break
 			}
-			for i := range 4 { // some come, before and behind the cursor, and some go: also the one that it stands on
+			for i := range 4 { // add some before and after the cursor, and remove some, including the one that it points to
 				e.commit(put(key((n*14+i*16)%60+1), e.record(key((n*14+i*16)%60+1)).Version, "new"))
 			}
 			leaving := []store.Key{key((n*26 + 8) % 60)}
@@ -397,13 +397,13 @@ func listCursors(e *env) {
 		fails(q)
 	}
 	q := base
-	q.After, q.Max = next, 3 // only the size of the pages may change
+	q.After, q.Max = next, 3 // only the page size may change
 	if p := e.page(q); len(p.Records) != 3 || p.Records[0].Key != all[2].Key {
 		e.Errorf("from the cursor on: %+v", p.Records)
 	}
 }
 
-// listRandom lists random records by random queries.
+// listRandom lists random records with random queries.
 func listRandom(t testing.TB, h Harness) {
 	outer := open(t, t, h, noon)
 	id := rapid.OneOf(rapid.SampledFrom(oddIDs), rapid.StringMatching(`[a-c/# %]{1,3}`))

@@ -25,7 +25,7 @@ func mistakeTwice(e *env) {
 	twice := []store.Debit{debit(a, charge(l, 1)), debit(b, charge(l, 1)), debit(a, charge(l, 1))}
 	e.settleFails(store.ErrDuplicateBucket, store.Settle{Debits: twice})
 
-	// Also with refs that already know where the buckets live.
+	// The same with refs that already remember the buckets.
 	refs := make([]store.Ref, 3)
 	for i := range twice {
 		twice[i].Ref = &refs[i]
@@ -65,7 +65,7 @@ func mistakeOverflow(e *env) {
 		e.wantTokens(b, m, 10)
 	}
 
-	// Up to it, all is well: the clock stands a few millitokens above zero.
+	// Up to the edge it succeeds: the clock is a few millitokens above zero.
 	edge.Amount -= 1000
 	e.allow(debit(a, edge))
 	e.wantRoom(a, l, l.Burst-edge.Amount)
@@ -85,7 +85,7 @@ func mistakeSettleOverflow(e *env) {
 	e.wantTokens(b, l, 10)
 }
 
-// mistakeHuge: no amount wraps round.
+// mistakeHuge checks that no amount wraps around.
 func mistakeHuge(e *env) {
 	a, l := bkt("alice", "api"), still("rpm", 10)
 	huge := store.Charge{Limit: l, Amount: math.MaxInt64}

@@ -9,14 +9,14 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// model is the exact reference: every bucket ever written, none ever forgotten.
+// model is the exact reference: it holds every bucket ever written and forgets none.
 type model struct {
 	buckets map[store.Bucket]*modelBucket
 }
 
 type modelBucket struct {
 	epoch  uint64
-	inUse  map[string]bool // the names of its own limits in force
+	inUse  map[string]bool // names of its own limits in force
 	meters []*modelMeter
 }
 
@@ -25,7 +25,7 @@ type modelMeter struct {
 	level    int64
 	debited  int64
 	returned int64
-	slack    int64 // millitokens that changes of the limit may have cost
+	slack    int64 // millitokens that limit changes may have cost
 }
 
 func newModel() *model { return &model{buckets: map[store.Bucket]*modelBucket{}} }
@@ -39,7 +39,7 @@ func (b *modelBucket) find(l *store.Limit) *modelMeter {
 	return nil
 }
 
-// full reports whether a bucket carries no information at a time. A store may have forgotten it.
+// full reports whether a bucket carries no information at a time, so that a store may have forgotten it.
 func (b *modelBucket) full(at time.Time) bool {
 	for _, m := range b.meters {
 		if m.level > reckon.Reading(&m.limit, at) {
@@ -49,7 +49,7 @@ func (b *modelBucket) full(at time.Time) bool {
 	return true
 }
 
-// stale reports whether a debit follows limits older than the bucket's.
+// stale reports whether a debit carries older limits than the bucket's.
 func (m *model) stale(d store.Debit) bool {
 	b := m.buckets[d.Bucket]
 	return b != nil && d.Epoch < b.epoch && b.differs(d)
@@ -69,7 +69,7 @@ func (b *modelBucket) differs(d store.Debit) bool {
 	return own > 0 && own != len(b.inUse)
 }
 
-// follow makes the bucket's limits those of the debit, keeping what is outstanding, and returns the bucket.
+// follow gives the bucket the debit's limits, keeping what is outstanding, and returns the bucket.
 func (m *model) follow(d store.Debit, now time.Time) *modelBucket {
 	b := m.buckets[d.Bucket]
 	if b == nil {
@@ -99,7 +99,7 @@ func (m *model) follow(d store.Debit, now time.Time) *modelBucket {
 	return b
 }
 
-// take decides a take as at a time. It returns, for each charge, its meter and whether it does not fit.
+// take decides a take at a given time. It returns, for each charge, its meter and whether it does not fit.
 func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters []*modelMeter, refused []bool) {
 	allowed = true
 	for _, d := range debits {
@@ -117,7 +117,7 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 	i := 0
 	for _, d := range debits {
 		for _, c := range d.Charges {
-			if !refused[i] { // else it is in shadow
+			if !refused[i] { // otherwise it is a shadow charge that does not fit
 				meters[i].spend(c.Amount, now)
 			}
 			i++
@@ -131,7 +131,7 @@ func (mt *modelMeter) spend(a int64, now time.Time) {
 	mt.debited += a
 }
 
-// settle applies a settle as at a time, to the limits as the bucket has them.
+// settle applies a settle at a given time, to the limits that the bucket has.
 func (m *model) settle(debits []store.Debit, now time.Time) {
 	for _, d := range debits {
 		for _, c := range d.Charges {
@@ -159,8 +159,8 @@ func (m *model) settle(debits []store.Debit, now time.Time) {
 	}
 }
 
-// agree compares what a store shows of a limit with the model, and then follows the store within the millitoken
-// that a change of limits may cost.
+// agree compares what a store shows of a limit with the model, and then adopts the store's value within the millitoken
+// that a limit change may cost.
 func (mt *modelMeter) agree(l *store.Limit, level int64, now time.Time) error {
 	if *l != mt.limit {
 		return fmt.Errorf("limit %+v, want %+v", *l, mt.limit)
@@ -174,7 +174,7 @@ func (mt *modelMeter) agree(l *store.Limit, level int64, now time.Time) error {
 	return nil
 }
 
-// show prints an outcome for a message.
+// show formats an outcome for a message.
 func show(out store.Outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "allowed %t at %s", out.Allowed, out.At.Format("15:04:05.000000000"))

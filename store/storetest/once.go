@@ -25,7 +25,7 @@ func onceScenarios() []scenario {
 	}
 }
 
-// soon returns when a settle of this test may expire.
+// soon returns an expiry time for settles of this test.
 func (e *env) soon() time.Time { return e.now().Add(time.Hour) }
 
 func (e *env) once(id string, debits ...store.Debit) store.Settle {
@@ -58,7 +58,7 @@ func onceOthers(e *env) {
 	for i := range 20 {
 		e.settleOnce(e.once(fmt.Sprint("lease-", i), debit(b, charge(l, 1))))
 	}
-	e.settle(debit(b, charge(l, 1))) // without an id as often as it is sent
+	e.settle(debit(b, charge(l, 1))) // without an id, it counts each time
 	e.settle(debit(b, charge(l, 1)))
 	e.wantTokens(b, l, 978)
 }
@@ -71,7 +71,7 @@ func onceReused(e *env) {
 	e.wantTokens(b, l, 9)
 }
 
-// onceAbsent: that there was nothing to give back to does not make it less settled.
+// onceAbsent checks that a settle counts as settled even if there was nothing to return to.
 func onceAbsent(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	s := e.once("lease", debit(b, charge(l, -5)))
@@ -81,7 +81,7 @@ func onceAbsent(e *env) {
 	e.wantTokens(b, l, 0)
 }
 
-// onceAtOnce sends one settle from 32 goroutines: one is applied, the others know.
+// onceAtOnce sends one settle from 32 goroutines: one is applied, and the others get ErrSettled.
 func (e *env) onceAtOnce(clients ...store.Store) {
 	e.Helper()
 	b, l := bkt("alice", "api"), still("rpm", 1000)
@@ -126,7 +126,7 @@ func onceExpired(e *env) {
 	s.Debits[0].Charges[0].Amount = -1
 	e.settleFails(store.ErrExpired, s)
 	e.wantTokens(b, l, 10)
-	s = e.once("lease", debit(b, charge(l, 2))) // what expired was never applied
+	s = e.once("lease", debit(b, charge(l, 2))) // the expired settle was never applied
 	e.settleOnce(s)
 	e.wantTokens(b, l, 8)
 }
@@ -142,7 +142,7 @@ func onceExpires(e *env) {
 	e.wantTokens(b, l, 9)
 }
 
-// settleTwiceFails: after its time an applied settle may be remembered or be known as expired.
+// settleTwiceFails allows both outcomes: after its expiry, an applied settle may be remembered or count as expired.
 func (e *env) settleTwiceFails(s store.Settle) {
 	e.Helper()
 	if _, err := e.store.Settle(e.Context(), s); !errors.Is(err, store.ErrExpired) && !errors.Is(err, store.ErrSettled) {
@@ -150,7 +150,7 @@ func (e *env) settleTwiceFails(s store.Settle) {
 	}
 }
 
-// onceRemembered: not one is forgotten before its time, however many come and expire meanwhile.
+// onceRemembered checks that no id is forgotten early, however many others come and expire meanwhile.
 func onceRemembered(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 1_000_000)
 	n := e.some(3000)

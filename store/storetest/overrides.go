@@ -25,7 +25,7 @@ func override(l *store.Limit) *store.Limit {
 	return &c
 }
 
-// loose is a debit as of a request with limits of its own, which reads no catalog.
+// loose returns a debit of a request with its own limits, which reads no catalog.
 func loose(b store.Bucket, charges ...store.Charge) store.Debit { return at(0, debit(b, charges...)) }
 
 func overrideOwn(e *env) {
@@ -38,7 +38,7 @@ func overrideOwn(e *env) {
 	e.wantTokens(b, over, 1)
 	e.refuse(at(5, debit(b, charge(own, 1))))
 	e.forget(b)
-	e.allow(loose(b, charge(over, 3))) // the first of a bucket
+	e.allow(loose(b, charge(over, 3))) // the bucket's first limit
 	e.refuse(loose(b, charge(over, 1)))
 	e.allow(at(5, debit(b, charge(own, 10))))
 }
@@ -50,7 +50,7 @@ func overrideIdentity(e *env) {
 	kinds := []*store.Limit{base, &name, &burst, &amount, &period}
 	for round := int64(1); round <= 2; round++ {
 		for i, l := range kinds {
-			again := *l // another pointer to the same
+			again := *l // another pointer to an equal limit
 			e.allow(loose(b, charge(&again, int64(i%3+1))))
 		}
 	}
@@ -59,8 +59,8 @@ func overrideIdentity(e *env) {
 	}
 }
 
-// overrideBeside: neither does an override, at whatever epoch, look like a change of limits, nor does a change of
-// limits touch an override.
+// overrideBeside checks that an override, at whatever epoch, does not count as a change of limits, and that a change of
+// limits does not affect an override.
 func overrideBeside(e *env) {
 	b, own, raised, over := bkt("alice", "api"), still("rpm", 10), still("rpm", 20), override(still("rpm", 100))
 	e.allow(at(5, debit(b, charge(own, 4))))
@@ -77,7 +77,7 @@ func overrideBeside(e *env) {
 	e.wantTokens(b, over, 30)
 }
 
-// overrideSeveral: of one name, even.
+// overrideSeveral uses several overrides in one debit, even of the same name.
 func overrideSeveral(e *env) {
 	b, x, y := bkt("alice", "api"), override(still("rpm", 10)), override(still("rpm", 20))
 	out := e.allow(loose(b, charge(x, 4), charge(y, 5)))
@@ -91,7 +91,7 @@ func overrideSettled(e *env) {
 	e.allow(at(1, debit(b, charge(own, 5))))
 	e.allow(loose(b, charge(over, 5)))
 	e.settle(loose(b, charge(over, -3)))
-	e.settle(loose(b, charge(other, -3))) // never seen: nothing to give back to
+	e.settle(loose(b, charge(other, -3))) // never seen: nothing to return to
 	e.wantTokens(b, own, 5)
 	e.wantTokens(b, over, 8)
 	e.settle(loose(b, charge(over, 9)))
@@ -119,7 +119,7 @@ func overrideMany(e *env) {
 	e.takeFails(store.ErrTooManyOverrides, loose(b, charge(extra, 1)))
 	e.takeFails(store.ErrTooManyOverrides, loose(b, charge(held[0], 1), charge(extra, 1)))
 	e.takeFails(store.ErrTooManyOverrides, loose(bkt("bob", "api"), charge(extra, 1)), loose(b, charge(extra, 1)))
-	for _, l := range held { // those that it holds go on
+	for _, l := range held { // overrides that it holds still work
 		e.allow(loose(b, charge(l, 1)))
 		if got := reckon.Outstanding(l, e.meter(b, l).Level, e.now()); got > 2*tok {
 			e.Fatalf("a take that failed was charged: %d outstanding of %d", got, 2*tok)

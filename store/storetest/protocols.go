@@ -20,7 +20,7 @@ func protocolScenarios() []scenario {
 	}
 }
 
-// world is a namespace of its own for each interleaving, with what the scripts saw.
+// world is a namespace for one interleaving, with what the scripts saw.
 type world struct {
 	*env
 
@@ -29,7 +29,7 @@ type world struct {
 	errs []error
 }
 
-// worlds returns what makes fresh worlds on one store.
+// worlds returns a function that creates fresh worlds in one store.
 func worlds(e *env) func(func()) *world {
 	i := 0
 	return func(func()) *world {
@@ -100,7 +100,7 @@ func exploreOnce(t testing.TB, h Harness) {
 		if w.n[1] != 1 || len(w.errs) > 0 {
 			return fmt.Errorf("applied %d times, errors %v", w.n[1], w.errs)
 		}
-		// It came before there was a debt, and then it gave nothing, or after.
+		// The settle came either before there was a debt, and then returned nothing, or after.
 		got, owed := l.Burst-w.available(w.b, l), w.n[0]
 		if got != owed && got != owed-3*tok {
 			return fmt.Errorf("%d millitokens outstanding, %d admitted", got, owed)
@@ -173,7 +173,7 @@ func exploreForget(t testing.TB, h Harness) {
 	})
 }
 
-// exploreCatalog: two read, then write what they read and one more, and repeat on a conflict.
+// exploreCatalog lets two scripts read a record, write back one more than they read, and retry on a conflict.
 func exploreCatalog(t testing.TB, h Harness) {
 	e := open(t, t, h, noon)
 	add := func(w *world, yield func()) {

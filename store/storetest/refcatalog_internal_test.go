@@ -13,14 +13,14 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// refCatalog is the catalog of a reference.
+// refCatalog is the catalog of a reference store.
 type refCatalog struct {
 	flaw    string
 	clock   func() time.Time
 	mu      sync.Mutex
 	records map[store.Key]store.Record
 	epochs  map[string]uint64
-	past    map[store.Key]uint64 // the last versions of what was deleted, for a flaw
+	past    map[store.Key]uint64 // the last versions of deleted records, for a flaw
 }
 
 func (c *refCatalog) has(flaw string) bool { return c.flaw == flaw }
@@ -186,7 +186,7 @@ func (s *reference) begins(id, prefix string) bool {
 	return strings.HasPrefix(id, prefix)
 }
 
-// A cursor is the position of the last entry, and what it is a cursor of.
+// A cursor holds the position of the last entry and the list that it belongs to.
 func encode(of, a, b string) string {
 	raw, err := json.Marshal([]string{of, a, b})
 	if err != nil {

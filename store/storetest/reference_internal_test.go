@@ -15,15 +15,15 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// reference is the smallest store that passes: one mutex over plain maps, everything in sight, and a bucket forgotten
-// as soon as it is full. With a flaw it is one that must not pass.
+// reference is the smallest store that passes the suite: one mutex over plain maps, with a bucket forgotten as soon as it
+// is full. With a flaw, it must not pass.
 type reference struct {
 	*world0
 
 	closed atomic.Bool
 }
 
-// world0 is what all clients of a reference share.
+// world0 is the state that all clients of a reference share.
 type world0 struct {
 	flaw    string
 	clock   func() time.Time
@@ -86,7 +86,7 @@ func params(l *store.Limit) bucket.Params {
 	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
-// sweep forgets what is full.
+// sweep forgets full buckets.
 func (s *reference) sweep(now int64) {
 	for k, b := range s.buckets {
 		owes := slices.ContainsFunc(b.meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) })
@@ -96,7 +96,7 @@ func (s *reference) sweep(now int64) {
 	}
 }
 
-// find returns a bucket, newly born if it is to be.
+// find returns a bucket, creating it if born is true.
 func (s *reference) find(key store.Bucket, ref *store.Ref, born bool, now int64) *refBucket {
 	if b := store.Recall[refBucket](ref); b != nil && s.has("trusts refs") {
 		return b
@@ -124,7 +124,7 @@ func (s *reference) meter(b *refBucket, l *store.Limit) *store.LimitState {
 	return nil
 }
 
-// follow makes the bucket's limits the debit's. Without commit it only says whether it may.
+// follow makes the bucket adopt the debit's limits. Without commit, it only reports whether that is allowed.
 func (s *reference) follow(b *refBucket, d store.Debit, now int64) error {
 	own, differs, overrides, held := 0, false, 0, 0
 	for _, c := range d.Charges {
@@ -242,7 +242,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 			for _, c := range d.Charges {
 				m := s.meter(found[i], c.Limit)
 				if c.Shadow {
-					continue // what does not fit is left out
+					continue // a shadow charge that does not fit is left out
 				}
 				if bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount) > bucket.MaxLevel && !s.has("overflows") {
 					return store.Outcome{}, store.ErrOverflow

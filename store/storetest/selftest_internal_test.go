@@ -14,9 +14,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// White-box: what must fail cannot be shown through Run.
+// White-box: failures cannot be shown through Run.
 func TestMain(m *testing.M) {
-	// Properties are made to fail here; the smallest history that does is of no interest.
+	// Properties are made to fail here, and the smallest failing history is of no interest.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ns"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -40,7 +40,7 @@ func TestReference(t *testing.T) {
 	Run(t, refHarness(""))
 }
 
-// TestReferenceWallClock: the suite asks for nothing that was not claimed.
+// TestReferenceWallClock checks that the suite asks for nothing that was not claimed.
 func TestReferenceWallClock(t *testing.T) {
 	t.Parallel()
 	h := refHarness("")
@@ -54,7 +54,7 @@ func TestReferenceTorture(t *testing.T) {
 	Torture(t, refHarness(""), time.Second)
 }
 
-// flaws are what may be wrong with a store, and who is to notice.
+// flaws maps what can be wrong with a store to the scenarios that must notice it.
 var flaws = map[string][]string{
 	"a millitoken too many":              {"linear/one bucket", "linear/two buckets", "take/exactly what is there", "invariants/I1 never over-admit"},
 	"a millitoken too few":               {"take/exactly what is there", "invariants/I2 never lose", "vectors/1-4 drain and wait", "invariants/I6 retryAfter is tight"},
@@ -141,7 +141,7 @@ func TestFlaws(t *testing.T) {
 	}
 }
 
-// TestTortureFlaws: nor does one whose flaw shows only in the books.
+// TestTortureFlaws shows that neither does a store whose flaw appears only in the books.
 func TestTortureFlaws(t *testing.T) {
 	t.Parallel()
 	for _, flaw := range []string{
@@ -187,7 +187,7 @@ func TestExplore(t *testing.T) {
 	if _, err := explore(fresh, []Script[*counter]{torn, bad, func(*counter, func()) {}}, both); err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("error %v, want the panic", err)
 	}
-	// The subject may yield on behalf of whoever runs, from another goroutine too.
+	// The subject may yield on behalf of the running script, even from another goroutine.
 	type engine struct {
 		counter
 

@@ -65,7 +65,7 @@ func settleSeveral(e *env) {
 	e.wantTokens(c, l, -2)
 }
 
-// settleTwice: a settle may name a limit as often as it likes.
+// settleTwice checks that a settle may name a limit repeatedly.
 func settleTwice(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 100)
 	e.allow(debit(b, charge(l, 50)))
@@ -98,7 +98,7 @@ func settleNoLimit(e *env) {
 	e.allow(at(2, debit(b, charge(rpm, 1), charge(tpm, 10))))
 }
 
-// settleRefilled: what comes back to a full bucket gives nothing.
+// settleRefilled checks that a return to a full bucket adds nothing.
 func settleRefilled(e *env) {
 	b, l := bkt("alice", "api"), perMinute("rpm", 60)
 	e.allow(debit(b, charge(l, 60)))
@@ -110,7 +110,7 @@ func settleRefilled(e *env) {
 	e.refuse(debit(b, charge(l, 1)))
 }
 
-// settleHalf: of what comes back only what the clock has not passed counts.
+// settleHalf checks that a return counts only as far as the clock has not passed it.
 func settleHalf(e *env) {
 	b, l := bkt("alice", "api"), perMinute("rpm", 60)
 	e.allow(debit(b, charge(l, 60)))
@@ -138,7 +138,7 @@ func settleBirth(e *env) {
 	e.refuse(debit(b, charge(l, 1)))
 }
 
-// settleNewLimit: an adjustment may name limits that the request did not, and they count when they are charged.
+// settleNewLimit checks that an adjustment may name limits that the request did not, and that charges to them count.
 func settleNewLimit(e *env) {
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 1000)
 	e.allow(at(1, debit(b, charge(rpm, 1))))
@@ -147,7 +147,7 @@ func settleNewLimit(e *env) {
 	e.wantLevels(out, wantLevel{rpm, 9 * tok, false}, wantLevel{tpm, -500 * tok, true})
 }
 
-// settleOther: a settle changes no limits. What it names is the bucket's own limit of that name.
+// settleOther checks that a settle does not change limits: a limit that it names stands for the bucket's own of that name.
 func settleOther(e *env) {
 	b, own, other := bkt("alice", "api"), perMinute("rpm", 60), perMinute("rpm", 6000)
 	e.allow(at(5, debit(b, charge(own, 60))))
@@ -164,7 +164,7 @@ func settleOther(e *env) {
 	e.allow(at(5, debit(b, charge(own, 30))))
 }
 
-// settleStale: what was taken under older limits can be given back, and is owed all the same.
+// settleStale checks that tokens taken under older limits can be returned, and can be owed.
 func settleStale(e *env) {
 	b, old, now := bkt("alice", "api"), still("rpm", 100), still("rpm", 50)
 	e.allow(at(1, debit(b, charge(old, 40))))
@@ -175,7 +175,7 @@ func settleStale(e *env) {
 	e.wantDebt(b, now, 70*tok)
 }
 
-// settleExcess: a full bucket is full, however much comes back.
+// settleExcess checks that a full bucket stays full, however much is returned.
 func settleExcess(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	e.allow(debit(b, charge(l, 1)))

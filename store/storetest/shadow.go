@@ -51,13 +51,13 @@ func shadowLeftOut(e *env) {
 		out := e.allow(debit(b, charge(rpm, 1), shadow(tpm, 2)))
 		e.wantLevels(out, wantLevel{rpm, (10 - i) * tok, false}, wantLevel{tpm, tok, true})
 	}
-	out := e.allow(debit(b, charge(rpm, 1), shadow(tpm, 1))) // what was left out has not used it up
+	out := e.allow(debit(b, charge(rpm, 1), shadow(tpm, 1))) // charges left out have not used it up
 	e.wantLevels(out, wantLevel{rpm, 6 * tok, false}, wantLevel{tpm, 0, false})
 	out = e.allow(debit(b, shadow(tpm, 1), charge(rpm, 1)))
 	e.wantLevels(out, wantLevel{tpm, 0, true}, wantLevel{rpm, 5 * tok, false})
 }
 
-// shadowNoDebt: however much is left out, the limit owes nothing.
+// shadowNoDebt checks that the limit owes nothing, however much is left out.
 func shadowNoDebt(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	for i := range 20 {
@@ -67,7 +67,7 @@ func shadowNoDebt(e *env) {
 	e.wantTokens(b, l, 1)
 }
 
-// shadowDebt: a limit can owe something by other ways, and then would refuse 0.
+// shadowDebt covers a limit that is in debt for other reasons, and would then refuse 0.
 func shadowDebt(e *env) {
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 1000)
 	e.settle(debit(b, store.Charge{Limit: tpm, Amount: 1000*tok + 1}))
@@ -88,7 +88,8 @@ func shadowHuge(e *env) {
 	e.wantTokens(b, tpm, 1000)
 }
 
-// shadowRefused: a take that others refuse debits nothing, and each charge says whether it would have fitted.
+// shadowRefused checks that a take refused by other charges debits nothing, and that each charge says whether it would
+// have fitted.
 func shadowRefused(e *env) {
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 1000)
 	out := e.refuse(debit(b, charge(rpm, 11), shadow(tpm, 400)))
@@ -99,7 +100,7 @@ func shadowRefused(e *env) {
 	e.wantTokens(b, tpm, 1000)
 }
 
-// shadowSeveral: each of them is judged by itself.
+// shadowSeveral checks that each shadow charge is judged on its own.
 func shadowSeveral(e *env) {
 	b, x, y, z := bkt("alice", "api"), still("x", 10), still("y", 20), still("z", 30)
 	out := e.allow(debit(b, shadow(x, 11), shadow(y, 20), charge(z, 1)))
@@ -125,7 +126,7 @@ func shadowBuckets(e *env) {
 	e.wantTokens(b, l, 2)
 }
 
-// shadowCounters: by what was debited alone.
+// shadowCounters checks that only what was debited counts.
 func shadowCounters(e *env) {
 	b, c, rpm, tpm := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 10), still("tpm", 100)
 	e.allow(debit(b, charge(rpm, 1), shadow(tpm, 60)))
@@ -162,7 +163,7 @@ func shadowOverrides(e *env) {
 	e.wantTokens(b, own, 0)
 }
 
-// shadowEnforced: who is charged in shadow and who is not share one state, which is that of an enforced limit.
+// shadowEnforced checks that shadow and enforced charges share one state, that of an enforced limit.
 func shadowEnforced(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	for range 5 {
@@ -174,7 +175,7 @@ func shadowEnforced(e *env) {
 	e.wantLevels(out, wantLevel{l, 0, true})
 }
 
-// shadowAtOnce: of many callers exactly those are left out for whom there was nothing.
+// shadowAtOnce checks that, of many callers, exactly those without tokens left are left out.
 func shadowAtOnce(e *env) {
 	const callers, tokens = 50, 17
 	b, rpm, tpm := bkt("alice", "api"), still("rpm", callers), still("tpm", tokens)

@@ -26,7 +26,7 @@ func takeScenarios() []scenario {
 	}
 }
 
-// wantLevel is what an outcome is to show of a charge.
+// wantLevel is what an outcome must show for a charge.
 type wantLevel struct {
 	limit   *store.Limit
 	room    int64
@@ -76,7 +76,7 @@ func takeBuckets(e *env) {
 	e.wantTokens(b, l, 0)
 }
 
-// takeChain lets each link of a chain of eight refuse in turn.
+// takeChain makes each link of a chain of eight refuse in turn.
 func takeChain(e *env) {
 	l := still("rpm", 10)
 	var chain []store.Debit
@@ -118,7 +118,7 @@ func takeDebt(e *env) {
 	e.settle(debit(b, store.Charge{Limit: tpm, Amount: 1}))
 	out := e.refuse(debit(b, charge(rpm, 1), charge(tpm, 0)))
 	e.wantLevels(out, wantLevel{rpm, 8 * tok, false}, wantLevel{tpm, -1, true})
-	e.allow(debit(b, charge(rpm, 1), force(tpm, 0))) // forced, so never a reason
+	e.allow(debit(b, charge(rpm, 1), force(tpm, 0))) // forced, so never a reason to refuse
 	e.wantTokens(b, rpm, 7)
 	e.wantRoom(b, tpm, -1)
 }
@@ -132,7 +132,7 @@ func takeForced(e *env) {
 	e.refuse(debit(b, charge(l, 0)))
 }
 
-// takeForcedRefused: a forced charge never refuses, but goes the way of its take.
+// takeForcedRefused checks that a forced charge never refuses, but is not made if its take is refused.
 func takeForcedRefused(e *env) {
 	a, b := bkt("alice", "api"), bkt("bob", "api")
 	rpm, shadow := still("rpm", 10), still("shadow", 5)
@@ -146,7 +146,7 @@ func takeForcedRefused(e *env) {
 	e.wantTokens(a, rpm, 3)
 }
 
-// takeLevels: in the order of the debits and their charges, whatever order the store works in.
+// takeLevels checks that levels follow the order of the debits and charges, whatever order the store works in.
 func takeLevels(e *env) {
 	x, y, z := still("x", 10), still("y", 20), still("z", 30)
 	zoe, amy := bkt("zoe", "api"), bkt("amy", "api")
@@ -155,7 +155,7 @@ func takeLevels(e *env) {
 		wantLevel{z, 27 * tok, false}, wantLevel{x, 9 * tok, false},
 		wantLevel{y, 18 * tok, false}, wantLevel{x, 6 * tok, false}, wantLevel{z, 30 * tok, false})
 
-	// The bucket knows its limits in one order; the next debit names them in another.
+	// The bucket holds its limits in one order; the next debit names them in another.
 	out = e.allow(debit(zoe, charge(x, 2), charge(z, 1)))
 	e.wantLevels(out, wantLevel{x, 7 * tok, false}, wantLevel{z, 26 * tok, false})
 	out = e.refuse(debit(zoe, charge(x, 8), charge(z, 26)))
@@ -164,8 +164,8 @@ func takeLevels(e *env) {
 	e.wantLevels(out, wantLevel{x, 7 * tok, false}, wantLevel{z, 26 * tok, true})
 }
 
-// takeAllRefused: every charge of a bucket that does not fit is flagged; across buckets at least one is, and all
-// where the store decides over them in one step.
+// takeAllRefused checks that every charge that does not fit in a bucket is flagged. Across buckets, at least one is
+// flagged, and all of them if the store decides in one step.
 func takeAllRefused(e *env) {
 	a, b, x, y := bkt("alice", "api"), bkt("bob", "api"), still("x", 10), still("y", 20)
 	out := e.refuse(debit(a, charge(x, 11), charge(y, 21)))
@@ -234,7 +234,7 @@ func takeRefs(e *env) {
 			d.Ref = &refs[i]
 			e.allow(d)
 			e.settle(store.Debit{Bucket: b, Charges: []store.Charge{charge(l, int64(i+1))}, Epoch: 1, Ref: &refs[i]})
-			e.allow(debit(b, charge(l, int64(i+1)))) // and without
+			e.allow(debit(b, charge(l, int64(i+1)))) // and without a ref
 		}
 	}
 	for i, b := range buckets {
@@ -242,7 +242,7 @@ func takeRefs(e *env) {
 	}
 }
 
-// takeRefForgotten: a ref is a hint, and the bucket that it remembers may be gone.
+// takeRefForgotten checks that a ref is only a hint: the bucket that it remembers may be gone.
 func takeRefForgotten(e *env) {
 	b, l, ref := bkt("alice", "api"), still("rpm", 10), new(store.Ref)
 	d := debit(b, charge(l, 6))
@@ -258,7 +258,7 @@ func takeRefForgotten(e *env) {
 	e.forget(b)
 	back := debit(b, charge(l, -6))
 	back.Ref = ref
-	e.settle(back) // to nobody
+	e.settle(back) // to no bucket
 	e.wantTokens(b, l, 10)
 	owe := debit(b, charge(l, 11))
 	owe.Ref = ref
@@ -267,7 +267,7 @@ func takeRefForgotten(e *env) {
 	e.refuse(d)
 }
 
-// takeRefShared: a ref that another caller of the same bucket filled, from before the bucket was born.
+// takeRefShared shares a ref among callers of one bucket, from before the bucket exists.
 func takeRefShared(e *env) {
 	b, l, ref := bkt("alice", "api"), still("rpm", 100), new(store.Ref)
 	e.each(16, func(int) {

@@ -25,7 +25,7 @@ func timeScenarios() []scenario {
 	}
 }
 
-// ledgerTake takes and keeps the books.
+// ledgerTake takes and records it in the books.
 func (e *env) ledgerTake(books ledger, debits ...store.Debit) store.Outcome {
 	e.Helper()
 	out := e.take(debits...)
@@ -48,13 +48,13 @@ func timeBack(e *env) {
 	e.allow(debit(b, charge(l, 10)))
 }
 
-// timeBackFull: a bucket that has filled up is drained in the past.
+// timeBackFull drains a bucket in the past that has since filled up.
 func timeBackFull(e *env) {
 	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
 	begin := e.clock.Now()
 	e.ledgerTake(books, debit(b, charge(l, 60)))
 	e.clock.Advance(time.Hour)
-	e.wantTokens(b, l, 60) // and seen full
+	e.wantTokens(b, l, 60) // and seen to be full
 	for range 5 {
 		e.clock.Set(begin.Add(time.Second))
 		e.ledgerTake(books, debit(b, charge(l, 60)))
@@ -67,7 +67,7 @@ func timeBackFull(e *env) {
 	}
 }
 
-// timeBackEvicted: and the store may have forgotten it meanwhile, to make room for others.
+// timeBackEvicted does so while the store may have evicted the bucket to make room for others.
 func timeBackEvicted(e *env) {
 	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
 	begin := e.clock.Now()
@@ -81,7 +81,7 @@ func timeBackEvicted(e *env) {
 		e.clock.Set(begin.Add(time.Duration(round) * time.Second))
 		e.ledgerTake(books, debit(b, charge(l, 60)))
 		e.ledgerTake(books, debit(b, charge(l, 1)))
-		for i := range 20 { // nor is any of the others full in the past
+		for i := range 20 { // nor are any of the others full in the past
 			if e.take(debit(bkt(fmt.Sprint("other-", round, "-", i), "api"), charge(l, 1))).Allowed {
 				e.Fatalf("a drained bucket admits in the past")
 			}
@@ -91,9 +91,7 @@ func timeBackEvicted(e *env) {
 	}
 }
 
-// timeBackChange: limits that changed by a take that was refused did so at its time. Either no time before counts any
-// more, or what was outstanding then still is.
-// timeDebtors: what a bucket owes is not forgotten, however long it is idle and however many others are born.
+// timeDebtors checks that what a bucket owes is not forgotten, however long it is idle and however many others are created.
 func timeDebtors(e *env) {
 	slow := &store.Limit{Name: "rpd", Amount: 24_000, Period: 24 * time.Hour, Burst: 24_000}
 	quick, b := perMinute("rpm", 60), bkt("alice", "api")
@@ -108,6 +106,8 @@ func timeDebtors(e *env) {
 	e.allow(debit(b, charge(slow, 12)))
 }
 
+// timeBackChange goes back to before a change of limits by a refused take. Either earlier times no longer count, or what
+// was outstanding then still is.
 func timeBackChange(e *env) {
 	b, fast, slow := bkt("alice", "api"), perMinute("rpm", 6000), per("rpm", 6000, 6000*time.Hour)
 	first := e.allow(at(1, debit(b, charge(fast, 6000))))
@@ -125,7 +125,7 @@ func timeBackChange(e *env) {
 	}
 }
 
-// timeBackOverride: an override that was full made room for another, in a take that was refused.
+// timeBackOverride covers an override that was full and made room for another, in a take that was refused.
 func timeBackOverride(e *env) {
 	b, books := bkt("alice", "api"), ledger{}
 	over, other := override(perMinute("rpm", 60)), override(perMinute("rpm", 70))
@@ -137,7 +137,7 @@ func timeBackOverride(e *env) {
 	e.ledgerTake(books, loose(b, charge(over, 60)))
 }
 
-// timeOn: a clock that went back and returns owes nothing for it.
+// timeOn checks that a clock that went back and returns costs nothing.
 func timeOn(e *env) {
 	b, l, books := bkt("alice", "api"), perMinute("rpm", 60), ledger{}
 	e.ledgerTake(books, debit(b, charge(l, 60)))
@@ -164,7 +164,7 @@ func timeLeap(e *env) {
 	}
 }
 
-// timeBefore: recorded logs may be older than the clock's zero.
+// timeBefore uses times before the epoch, which recorded logs may have.
 func timeBefore(t testing.TB, h Harness) {
 	e := open(t, t, h, time.Date(1995, time.May, 3, 10, 0, 0, 1, time.UTC))
 	b, l, books := bkt("alice", "api"), perMinute("rpm", 7), ledger{}
@@ -185,7 +185,7 @@ func timeBefore(t testing.TB, h Harness) {
 	e.wantTokens(b, l, 7)
 }
 
-// timeMonotone: what Peek and the lists say is not older than what was decided before.
+// timeMonotone checks that the times of Peek and of lists are not before earlier decisions.
 func timeMonotone(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 1000)
 	for range 20 {

@@ -17,13 +17,13 @@ import (
 
 const (
 	tortureWorkers = 8
-	tortureCalls   = 250 // of each worker in a round
+	tortureCalls   = 250 // per worker and round
 	tortureBuckets = 12
-	// tortureEnough is how many decisions a run of a minute or more must reach to be worth its time.
+	// tortureEnough is how many decisions a run of at least a minute must reach to be useful.
 	tortureEnough = 100_000
 )
 
-// TortureTime returns how long to torture: WEIR_TORTURE, else a minute where CI is true, else five seconds.
+// TortureTime returns how long to torture: WEIR_TORTURE if set, otherwise one minute if CI is true, otherwise five seconds.
 func TortureTime(t testing.TB) time.Duration {
 	t.Helper()
 	if s := os.Getenv("WEIR_TORTURE"); s != "" {
@@ -51,11 +51,12 @@ func tortureSeed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
-// Torture lets many callers work on a few buckets for so long: takes of several buckets, some forced, some in
-// shadow, returns, peeks and lists, changes of limits in some rounds, the clock jumping now and then. A duration of 0 is [TortureTime].
+// Torture lets many callers work on a few buckets for the given time: takes of several buckets, some forced, some in
+// shadow, returns, peeks and lists, changes of limits in some rounds, and now and then a jump of the clock. A duration
+// of 0 means [TortureTime].
 //
-// The callers rest between rounds. From what they were told and from what the buckets then show follows, whatever the
-// order in which the store took their calls:
+// The callers rest between rounds. What they were told, and what the buckets then show, must satisfy the following, in
+// whatever order the store handled the calls:
 //
 //   - I1, from any rest to any later one: debits - returns <= burst + clock(last debit) - clock(first debit);
 //   - nothing spent is lost: a level rises by at least what was spent less what was returned;
@@ -86,7 +87,7 @@ func Torture(t testing.TB, h Harness, d time.Duration) {
 	}
 }
 
-// torture goes on for rounds while more says so.
+// torture runs rounds while more returns true.
 func torture(e *env, clients []store.Store, seed uint64, more func() bool) (decisions, rounds int, err error) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	g := newGround(e, r)
@@ -113,12 +114,12 @@ func torture(e *env, clients []store.Store, seed uint64, more func() bool) (deci
 	return decisions, rounds, nil
 }
 
-// ground is what torture works on.
+// ground is the state that torture works on.
 type ground struct {
 	*env
 
 	buckets []store.Bucket
-	refs    map[store.Store][]store.Ref // by client: a ref is one store's
+	refs    map[store.Store][]store.Ref // by client: a ref belongs to one store
 	limits  [2]*store.Limit             // of every bucket
 	epoch   uint64
 	places  map[slot]*reckon.Books
@@ -135,7 +136,7 @@ func newGround(e *env, r *rand.Rand) *ground {
 	return g
 }
 
-// change draws other limits, and begins the books anew.
+// change draws new limits and starts the books anew.
 func (g *ground) change(r *rand.Rand) {
 	g.epoch++
 	for i, name := range []string{"rpm", "tpm"} {
@@ -149,7 +150,7 @@ func (g *ground) change(r *rand.Rand) {
 	clear(g.places)
 }
 
-// round lets the workers loose once, and checks what they did.
+// round runs the workers once and checks what they did.
 func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions int, err error) {
 	if round%5 == 4 {
 		return g.changing(clients, seed, round)
@@ -172,7 +173,7 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 	return decisions, g.reckon()
 }
 
-// drain takes the last millitoken of every bucket, and one more.
+// drain takes the last millitoken of every bucket, and then tries one more.
 func (g *ground) drain() error {
 	g.quiesce()
 	for _, b := range g.buckets {
@@ -208,9 +209,9 @@ func (g *ground) drain() error {
 	return nil
 }
 
-// changing is a round in which the limits change: half of the callers' takes know it from the start. A change keeps
-// what is outstanding, so that the larger burst and the faster clock bound what is admitted, but for a millitoken
-// whenever a floor is taken.
+// changing is a round in which the limits change; half of the callers' takes use the new ones from the start. A change
+// keeps what is outstanding, so the larger burst and the faster clock bound what is admitted, except for a millitoken
+// each time that a value is rounded down.
 func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisions int, err error) {
 	old, oldEpoch := g.limits, g.epoch
 	g.change(rand.New(rand.NewPCG(seed, uint64(round)<<8)))
@@ -256,7 +257,7 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 	return decisions, nil
 }
 
-// looks peeks at the buckets one by one: where the clock went back, each may have a time of its own.
+// looks peeks at the buckets one by one: if the clock went back, each may have its own time.
 func (g *ground) looks() []store.Snapshot {
 	snaps := make([]store.Snapshot, len(g.buckets))
 	for i, b := range g.buckets {
@@ -265,7 +266,7 @@ func (g *ground) looks() []store.Snapshot {
 	return snaps
 }
 
-// settleLimits makes sure that every bucket follows the newest limits.
+// settleLimits makes every bucket adopt the newest limits.
 func (g *ground) settleLimits() error {
 	for _, b := range g.buckets {
 		d := at(g.epoch, debit(b, store.Charge{Limit: g.limits[0]}, store.Charge{Limit: g.limits[1]}))
@@ -276,7 +277,7 @@ func (g *ground) settleLimits() error {
 	return nil
 }
 
-// rest looks at all buckets before a round.
+// rest reads all buckets before a round.
 func (g *ground) rest() error {
 	g.quiesce()
 	for _, b := range g.buckets {
@@ -296,7 +297,7 @@ func (g *ground) rest() error {
 	return nil
 }
 
-// loose lets the workers loose once, and returns what they did.
+// loose runs the workers once and returns what they did.
 func (g *ground) loose(clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64)) (decisions int, done map[slot]reckon.Tally, err error) {
 	var (
 		mu   sync.Mutex
@@ -338,7 +339,7 @@ func (g *ground) reckon() error {
 	return nil
 }
 
-// counted checks the counters: those of a bucket that was there before, where only what is admitted is seen.
+// counted checks the counters of a bucket that existed before, where only admitted takes are visible.
 func (g *ground) counted(s slot, after store.State) error {
 	if !g.h.Caps.AtomicTake {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// usageScenarios are for stores that keep usage; others pass them.
+// usageScenarios are for stores that keep usage; other stores pass them.
 func usageScenarios() []scenario {
 	return []scenario{
 		{name: "by hour, day and month", need: Caps{HandClock: true}, run: each(usageWindows)},
@@ -21,7 +21,7 @@ func usageScenarios() []scenario {
 	}
 }
 
-// usage returns the figures of one limit in the windows of a type, by their start, over all time.
+// usage returns the figures of one limit in all windows of a type, with their starts.
 func (e *env) usage(of store.UsageOf, id, sub, limit string, w store.Window) (starts []time.Time, figures []store.Figures) {
 	e.Helper()
 	q := store.UsageQuery{
@@ -41,7 +41,7 @@ func (e *env) usage(of store.UsageOf, id, sub, limit string, w store.Window) (st
 	return starts, figures
 }
 
-// usageStore returns the store as one that keeps usage, nil if it is none, or if others book it.
+// usageStore returns the store as a [store.Usage]; nil if it keeps no usage, or if another process books it.
 func (e *env) usageStore() store.Usage {
 	if e.h.Caps.LateUsage {
 		return nil
@@ -50,7 +50,7 @@ func (e *env) usageStore() store.Usage {
 	return u
 }
 
-// wantConsumed checks what was consumed of tpm over all windows, whatever their type.
+// wantConsumed checks what was consumed of tpm over all windows, for each type of window.
 func (e *env) wantConsumed(of store.UsageOf, id, sub string, tokens int64) {
 	e.Helper()
 	for _, w := range store.Windows {
@@ -128,7 +128,7 @@ func usageReadings(e *env) {
 	}
 	come := []store.Reading{
 		reading("one", 1, 0, 3), reading("one", 1, 0, 3), reading("two", 1, 1, 5), reading("one", 1, 30, 10),
-		reading("one", 1, 0, 3), // again, and late
+		reading("one", 1, 0, 3), // repeated, and late
 		reading("one", 2, 40, 2), reading("one", 1, 30, 10), reading("two", 1, 1, 4),
 	}
 	for i := range come {

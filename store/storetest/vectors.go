@@ -26,7 +26,7 @@ func vectorScenarios() []scenario {
 	}
 }
 
-// vector makes a scenario that begins at so many milliseconds after the epoch.
+// vector turns f into a scenario that begins ms milliseconds after the epoch.
 func vector(ms int64, f func(e *env)) func(testing.TB, Harness) {
 	return func(t testing.TB, h Harness) {
 		t.Helper()
@@ -38,7 +38,7 @@ func (e *env) ms(ms float64) {
 	e.clock.Set(reckon.Epoch.Add(time.Duration(ms * float64(time.Millisecond))))
 }
 
-// wantRetry checks when a refused charge will fit, by the level that the refusal showed.
+// wantRetry checks when a refused charge will fit, according to the level in the refusal.
 func (e *env) wantRetry(out store.Outcome, i int, c store.Charge, want time.Duration) {
 	e.Helper()
 	got, ok := retryAfter(out, i, c.Amount)
@@ -91,7 +91,7 @@ func vectorSeven(e *env) {
 	e.allow(debit(b, charge(l, 7)))
 	admitted := 0
 	for ms := 0; ms <= 60_000; ms++ {
-		next := 60_000 * (admitted + 1) / 7 // the last ms before the next token is due, unless it is due in it
+		next := 60_000 * (admitted + 1) / 7 // the last ms before the next token is due, unless it is due within it
 		if e.h.Caps.Remote && ms < next-1 {
 			continue
 		}
@@ -109,7 +109,7 @@ func vectorSeven(e *env) {
 	}
 }
 
-// vectorMillion debits 25 tokens 2,000 times a second; over a network 500 tokens 100 times.
+// vectorMillion debits 25 tokens 2,000 times a second, or over a network 500 tokens 100 times a second.
 func vectorMillion(e *env) {
 	b, l := bkt("alice", "api"), perMinute("rpm", 1_000_000)
 	writes, amount := 2000, int64(25)

@@ -18,9 +18,9 @@ type worker struct {
 	store     store.Store
 	r         *rand.Rand
 	limits    func(*rand.Rand) ([2]*store.Limit, uint64)
-	calm      bool // nothing forced, nothing returned: I1 at its sharpest
+	calm      bool // nothing forced, nothing returned: I1 at its strictest
 	tallies   map[slot]reckon.Tally
-	held      []store.Debit // what may be given back
+	held      []store.Debit // what may be returned
 	decisions int
 }
 
@@ -72,7 +72,7 @@ func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit 
 func (w *worker) take() error {
 	limits, epoch := w.limits(w.r)
 	var debits []store.Debit
-	n := max(1, w.r.IntN(6)-1) // mostly one
+	n := max(1, w.r.IntN(6)-1) // usually one
 	for _, i := range w.r.Perm(tortureBuckets)[:n] {
 		debits = append(debits, w.debit(i, limits, epoch))
 	}
@@ -90,7 +90,7 @@ func (w *worker) take() error {
 	}
 	if n == 1 || w.h.Caps.AtomicTake || !w.h.Caps.HandClock {
 		called = out.At
-	} // else each bucket was decided at a time of its own, from the call on until the time that is told
+	} // otherwise each bucket was decided at its own time, between the call and the reported time
 	for _, d := range debits {
 		for _, c := range d.Charges {
 			t := reckon.NewTally()
@@ -114,7 +114,7 @@ func shadowed(debits []store.Debit) bool {
 	})
 }
 
-// leaveOut makes 0 of the charges that a take has left out, by what its levels say.
+// leaveOut sets to 0 the charges that a take has left out, according to its levels.
 func leaveOut(debits []store.Debit, out store.Outcome) error {
 	n := 0
 	for _, d := range debits {
@@ -131,7 +131,7 @@ func leaveOut(debits []store.Debit, out store.Outcome) error {
 	return nil
 }
 
-// settle gives back what was taken, or a part of it, or takes more.
+// settle returns what was taken, or a part of it, or takes more.
 func (w *worker) settle() error {
 	if len(w.held) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (w *worker) settle() error {
 	return nil
 }
 
-// count adds to a tally.
+// count adds t to a tally.
 func count(tallies map[slot]reckon.Tally, s slot, t reckon.Tally) {
 	sum, ok := tallies[s]
 	if !ok {

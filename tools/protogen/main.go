@@ -1,5 +1,5 @@
-// Command protogen generates the Go code of the protos under api, without protoc: run it in tools. With -check it writes
-// nothing, and fails if what is committed is not what it would write. It insists on a comment for everything.
+// Command protogen generates the Go code of the protos under api, without protoc; run it in tools. With -check it writes
+// nothing, and fails if the committed code differs from what it would write. It requires a comment on everything.
 package main
 
 import (
@@ -74,7 +74,7 @@ func run(ctx context.Context, check bool) error {
 	return nil
 }
 
-// appendFile appends a file's descriptor behind those that it imports.
+// appendFile appends a file's descriptor after those that it imports.
 func appendFile(to []*descriptorpb.FileDescriptorProto, seen map[string]bool, f protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
 	if seen[f.Path()] {
 		return to
@@ -119,7 +119,7 @@ func put(name, content string, check bool) error {
 	return os.WriteFile(name, []byte(content), 0o644)
 }
 
-// documented returns an error that names what has no comment.
+// documented returns an error that names everything without a comment.
 func documented(files linker.Files) error {
 	var errs []error
 	for _, f := range files {

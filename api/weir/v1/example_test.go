@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// A call that reserves an estimate, and settles what it came to.
+// A call spends an estimate, and settles its true cost afterwards.
 func ExampleNewLimiterClient() {
 	address, stop := serve()
 	defer stop()
@@ -58,7 +58,7 @@ func ExampleNewLimiterClient() {
 	// tpm: 49620 of 50000
 }
 
-// Many checks in one call, each on its own.
+// Several decisions in one call, each made on its own.
 func ExampleLimiterClient_acquireBatch() {
 	address, stop := serve()
 	defer stop()
@@ -69,7 +69,7 @@ func ExampleLimiterClient_acquireBatch() {
 	}
 	defer conn.Close()
 
-	in := &weirv1.AcquireBatchRequest{Brief: true} // nothing is to be settled
+	in := &weirv1.AcquireBatchRequest{Brief: true} // no lease will be settled
 	for _, tokens := range []int64{60_000, 50_000, 20_000} {
 		in.Requests = append(in.Requests, &weirv1.AcquireRequest{
 			Entity: fmt.Sprint("key-", tokens), Resource: "gpt-4", Tokens: map[string]int64{"tpm": tokens},
@@ -94,7 +94,7 @@ func ExampleLimiterClient_acquireBatch() {
 	// allowed: true
 }
 
-// serve stands for weir serve: gpt-4 has rpm:60/hour and tpm:50K/hour for everybody.
+// serve stands in for weir serve: gpt-4 has rpm:60/hour and tpm:50K/hour for everybody.
 func serve() (address string, stop func()) {
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 	must(err)

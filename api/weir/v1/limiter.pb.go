@@ -1,22 +1,22 @@
-// The native gRPC API of weir. docs/guide/grpc.md says how to use it; its words and the names of its fields are those of
-// the HTTP API, docs/guide/http.md. What the two answer to the same request is the same, and a lease that one has handed
-// out can be settled through the other.
+// The native gRPC API of weir. docs/guide/grpc.md explains how to use it. Its terms and field names are those of the
+// HTTP API, docs/guide/http.md. Both APIs give the same answer to the same request, and a lease issued by one can be
+// settled through the other.
 //
-// A request with a field that the server does not know is refused, and nothing is spent: it would not mean what the
-// client thinks. Errors are gRPC statuses with details of google.rpc:
+// A request with a field that the server does not know is refused and nothing is spent, because it would not mean what
+// the client intends. Errors are gRPC statuses with google.rpc details:
 //
 //   INVALID_ARGUMENT     a field is wrong: BadRequest names it
 //   NOT_FOUND            no such namespace, entity or lease
 //   FAILED_PRECONDITION  ErrorInfo.reason is one of
 //                          NO_LIMITS      no level has limits for the entity on the resource
 //                          EXCEEDS_BURST  more than can ever be spent at once: ask for less, or raise the burst
-//                          SETTLED        the lease was adjusted or rolled back under this id before
+//                          SETTLED        the lease was already adjusted or rolled back under this id
 //                          EXPIRED        the lease counts as committed
-//   UNAVAILABLE          the store does not answer, or the server is overloaded or about to end: RetryInfo
-//   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or none that is known
-//   PERMISSION_DENIED    the token may not do this in this namespace, whether or not that exists
+//   UNAVAILABLE          the store does not answer, or the server is overloaded or shutting down: see RetryInfo
+//   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or an unknown one
+//   PERMISSION_DENIED    the token may not do this in this namespace, whether or not the namespace exists
 //   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB
-//   INTERNAL             what happened is in the server's log
+//   INTERNAL             the server's log has the details
 //
 // A refusal by a limit is not an error: it is a response with allowed = false.
 
@@ -45,17 +45,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OnUnavailable is what to answer when the store does not.
+// OnUnavailable says how to decide when the store does not answer.
 type OnUnavailable int32
 
 const (
-	// As the system is configured.
+	// The configured setting applies.
 	OnUnavailable_ON_UNAVAILABLE_UNSPECIFIED OnUnavailable = 0
 	// Refuse, with the status UNAVAILABLE.
 	OnUnavailable_ON_UNAVAILABLE_DENY OnUnavailable = 1
-	// Admit, with degraded = true; nothing is spent.
+	// Admit, with degraded = true. Nothing is spent.
 	OnUnavailable_ON_UNAVAILABLE_ALLOW OnUnavailable = 2
-	// Admit this server's share of the limits, with degraded = true.
+	// Admit from this server's share of the limits, with degraded = true.
 	OnUnavailable_ON_UNAVAILABLE_LOCAL OnUnavailable = 3
 )
 
@@ -102,21 +102,21 @@ func (OnUnavailable) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{0}
 }
 
-// Source is the level that a limit comes from. The first that has limits is used.
+// Source is the level that a limit comes from. The first level that has limits is used.
 type Source int32
 
 const (
-	// Not known.
+	// Unknown.
 	Source_SOURCE_UNSPECIFIED Source = 0
-	// The limits of the request.
+	// The limits in the request.
 	Source_SOURCE_REQUEST Source = 1
-	// The entity's on this resource.
+	// The entity's limits on this resource.
 	Source_SOURCE_ENTITY Source = 2
-	// The entity's on resources without their own.
+	// The entity's limits on resources for which it has no limits of its own.
 	Source_SOURCE_ENTITY_DEFAULT Source = 3
-	// The resource's.
+	// The resource's limits.
 	Source_SOURCE_RESOURCE Source = 4
-	// The namespace's.
+	// The namespace's limits.
 	Source_SOURCE_SYSTEM Source = 5
 )
 
@@ -170,21 +170,23 @@ func (Source) EnumDescriptor() ([]byte, []int) {
 // AcquireRequest asks for tokens.
 type AcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who.
+	// The entity that spends the tokens.
 	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
-	// What for.
+	// The resource that they are spent on.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Whole tokens by the name of a limit, none negative. Limits that apply and are not named are debited 0, and refuse
-	// while they are in debt. A name that no limit has is INVALID_ARGUMENT.
+	// Whole tokens by limit name; none may be negative. Limits that apply but are not named are debited 0, and refuse while
+	// they are in debt. A name that no limit has is INVALID_ARGUMENT.
 	Tokens map[string]int64 `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// The namespace in which ids are looked up. Empty: that of the token if it is bound to one, else the server's, "default".
+	// The namespace in which ids are looked up. If empty: the token's, if it is bound to one, otherwise the server's,
+	// "default".
 	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// In place of the entity's own limits, for this request alone: not for its parents, and never stored.
+	// Limits that replace the entity's own for this request only. They do not replace its parents' limits, and are never
+	// stored.
 	Limits []*Limit `protobuf:"bytes,5,rep,name=limits,proto3" json:"limits,omitempty"`
-	// What to answer when the store does not. Unspecified: as the system is configured.
+	// How to decide when the store does not answer. If unspecified, the configured setting applies.
 	OnUnavailable OnUnavailable `protobuf:"varint,6,opt,name=on_unavailable,json=onUnavailable,proto3,enum=weir.v1.OnUnavailable" json:"on_unavailable,omitempty"`
-	// How long to wait for the tokens, at most a minute. Who cannot be served in time is refused at once. Left out: not at
-	// all. Not in batches.
+	// How long to wait for the tokens, at most a minute. A request that cannot be served in that time is refused at once.
+	// If unset, the request does not wait. Not allowed in batches.
 	Wait          *durationpb.Duration `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,16 +271,16 @@ func (x *AcquireRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
-// Limit allows amount tokens per period, issued evenly, of which at most burst may be spent at once.
+// Limit allows amount tokens per period, issued evenly, of which at most burst can be spent at once.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As requests name it: "rpm".
+	// The name by which requests refer to the limit: "rpm".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Tokens per period; at least 1.
 	Amount int64 `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
-	// Over which amount is issued; at most 366 days.
+	// The time in which amount is issued; at most 366 days.
 	Period *durationpb.Duration `protobuf:"bytes,3,opt,name=period,proto3" json:"period,omitempty"`
-	// Tokens that may be spent at once. 0: amount.
+	// Tokens that can be spent at once; 0 means amount.
 	Burst         int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -345,25 +347,25 @@ func (x *Limit) GetBurst() int64 {
 // AcquireResponse is a decision.
 type AcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the tokens are spent. If not, nothing was.
+	// Whether the tokens were spent. If not, nothing was spent.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// A signed id with which the tokens can be adjusted and given back, here or over HTTP. Only if allowed.
+	// A signed id for adjusting the tokens and giving them back, here or over HTTP. Only if allowed.
 	Lease string `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	// When the lease counts as committed. Only if allowed.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
-	// Whether the store did not answer, and on_unavailable decided: allow admits and spends nothing, local decides over this
-	// server's share of the limits.
+	// Whether the store did not answer and on_unavailable decided: "allow" admits and spends nothing, "local" decides by
+	// this server's share of the limits.
 	Degraded bool `protobuf:"varint,4,opt,name=degraded,proto3" json:"degraded,omitempty"`
-	// Why it is degraded.
+	// Why the decision is degraded.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Every limit that was looked at, after the decision: the entity's, then its parents'. None if others who wait came
-	// first, or if degraded by allow.
+	// Every limit that was checked, after the decision: the entity's, then its parents'. Empty if other waiting requests
+	// came first, or if "allow" made the decision.
 	Limits []*LimitStatus `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty"`
-	// In how long the request would pass if nobody else spent, and up to three tenths more (at most 30 s), at random, so
-	// that those who were refused together do not come back together. Only if not allowed.
+	// How long until the request would pass if nobody else spent, plus a random delay of up to three tenths (at most 30 s),
+	// so that requests refused together are not retried together. Only if not allowed.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// If degraded: how many tokens of any one limit may be admitted at most beyond what it allows until the store answers
-	// again, by all servers together; -1: there is no bound.
+	// Only if degraded: the most tokens of any one limit that may be admitted beyond what the limit allows until the store
+	// answers again, by all servers together. -1 means that there is no bound.
 	Over          int64 `protobuf:"varint,8,opt,name=over,proto3" json:"over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -455,36 +457,36 @@ func (x *AcquireResponse) GetOver() int64 {
 	return 0
 }
 
-// LimitStatus is a limit as a decision left it.
+// LimitStatus is the state of a limit after a decision.
 type LimitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose limit: the entity of the request, or a parent.
+	// The entity that the limit belongs to: that of the request, or a parent.
 	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
-	// On what.
+	// The resource that the limit applies to.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The limit's name.
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The level that it comes from.
+	// The level that the limit comes from.
 	Source Source `protobuf:"varint,4,opt,name=source,proto3,enum=weir.v1.Source" json:"source,omitempty"`
-	// Tokens that were asked for.
+	// Tokens requested.
 	Requested int64 `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"`
-	// Tokens that are left, rounded down; negative in debt.
+	// Tokens left, rounded down; negative in debt.
 	Available int64 `protobuf:"varint,6,opt,name=available,proto3" json:"available,omitempty"`
 	// Tokens per period.
 	Amount int64 `protobuf:"varint,7,opt,name=amount,proto3" json:"amount,omitempty"`
-	// Over which amount is issued.
+	// The time in which amount is issued.
 	Period *durationpb.Duration `protobuf:"bytes,8,opt,name=period,proto3" json:"period,omitempty"`
-	// Tokens that may be spent at once.
+	// Tokens that can be spent at once.
 	Burst int64 `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Until the whole burst is there, if nobody spends.
+	// How long until the whole burst is available, if nobody spends.
 	FullIn *durationpb.Duration `protobuf:"bytes,10,opt,name=full_in,json=fullIn,proto3" json:"full_in,omitempty"`
-	// Whether the request was refused for this limit, or for this one among others.
+	// Whether the request was refused because of this limit, possibly among others.
 	Refused bool `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
-	// When this limit would have let the request pass, exactly. Only if refused.
+	// How long until this limit would have let the request pass, exactly. Only if refused.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// Whether the limit refuses nothing of this entity: it is tried out.
+	// Whether the limit is being tried out and refuses nothing of this entity.
 	Shadow bool `protobuf:"varint,13,opt,name=shadow,proto3" json:"shadow,omitempty"`
-	// Whether a limit in shadow would have refused; nothing was debited of it then.
+	// Whether this limit, in shadow, would have refused the request; it was then not debited.
 	WouldRefuse   bool `protobuf:"varint,14,opt,name=would_refuse,json=wouldRefuse,proto3" json:"would_refuse,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,16 +620,16 @@ func (x *LimitStatus) GetWouldRefuse() bool {
 	return false
 }
 
-// AcquireBatchRequest asks for tokens of many at once.
+// AcquireBatchRequest asks for tokens for many requests at once.
 type AcquireBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 1,000 requests, without wait. A malformed one fails the batch before anything is spent.
+	// 1 to 1,000 requests, none with wait. A malformed request fails the batch before anything is spent.
 	Requests []*AcquireRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// All or none, in one decision, atomic where the store can make one so; all are of one namespace then. If false, each
-	// is decided on its own, in no particular order.
+	// Whether to admit all requests or none, in one decision, which is atomic if the store can make it so. All requests
+	// must then be in one namespace. If false, each is decided on its own, in no particular order.
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
-	// Leaves lease, expires and limits out of the responses. It is for those who will not settle: a batch then costs a
-	// fraction.
+	// Whether to leave lease, expires and limits out of the responses. Use it if you will not settle the leases: the batch
+	// then costs a fraction.
 	Brief         bool `protobuf:"varint,3,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -684,12 +686,12 @@ func (x *AcquireBatchRequest) GetBrief() bool {
 	return false
 }
 
-// AcquireBatchResponse is what became of a batch.
+// AcquireBatchResponse is the result of a batch.
 type AcquireBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One per request, in their order. None if an atomic batch was refused.
+	// One result per request, in order. Empty if an atomic batch was refused.
 	Results []*AcquireResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// The decision over all, with the limits of all, if an atomic batch was refused.
+	// If an atomic batch was refused: the decision over all requests, with all their limits.
 	Refused       *AcquireResponse `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -739,12 +741,12 @@ func (x *AcquireBatchResponse) GetRefused() *AcquireResponse {
 	return nil
 }
 
-// AcquireResult is a decision or an error: exactly one of the two is set.
+// AcquireResult is a decision or an error; exactly one of the two is set.
 type AcquireResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The decision.
 	Decision *AcquireResponse `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
-	// Why there is none. An atomic batch fails as a whole instead.
+	// Why there is no decision. An atomic batch fails as a whole instead.
 	Error         *Error `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,10 +796,10 @@ func (x *AcquireResult) GetError() *Error {
 	return nil
 }
 
-// Error is the status of one request of a batch.
+// Error is the status of one request in a batch.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The gRPC code.
+	// The gRPC status code.
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What is wrong, for people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -805,7 +807,7 @@ type Error struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The field that is wrong, if code is INVALID_ARGUMENT.
 	Field string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
-	// When to try again, if code is UNAVAILABLE.
+	// When to retry, if code is UNAVAILABLE.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -879,9 +881,9 @@ func (x *Error) GetRetryAfter() *durationpb.Duration {
 // AdjustRequest changes what a lease holds.
 type AdjustRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the last response. It is used up.
+	// The id from the last response. It can be used once.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// By the name of a limit: positive amounts are spent, negative ones given back. At least one name.
+	// By limit name: positive amounts are spent, negative ones given back. At least one name.
 	Tokens        map[string]int64 `protobuf:"bytes,2,rep,name=tokens,proto3" json:"tokens,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,12 +933,12 @@ func (x *AdjustRequest) GetTokens() map[string]int64 {
 	return nil
 }
 
-// AdjustResponse has the lease as it is now.
+// AdjustResponse returns the lease after the change.
 type AdjustResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id to go on with.
+	// The id to use from now on.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// When it counts as committed; as before.
+	// When the lease counts as committed; unchanged.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -989,7 +991,7 @@ func (x *AdjustResponse) GetExpires() *timestamppb.Timestamp {
 // CommitRequest ends a lease.
 type CommitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the last response.
+	// The id from the last response.
 	Lease         string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1032,7 +1034,7 @@ func (x *CommitRequest) GetLease() string {
 	return ""
 }
 
-// CommitResponse says nothing.
+// CommitResponse is empty.
 type CommitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1069,10 +1071,10 @@ func (*CommitResponse) Descriptor() ([]byte, []int) {
 	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{11}
 }
 
-// RollbackRequest undoes a lease.
+// RollbackRequest gives back everything that a lease holds.
 type RollbackRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the last response.
+	// The id from the last response.
 	Lease         string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1115,7 +1117,7 @@ func (x *RollbackRequest) GetLease() string {
 	return ""
 }
 
-// RollbackResponse says nothing.
+// RollbackResponse is empty.
 type RollbackResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1155,9 +1157,9 @@ func (*RollbackResponse) Descriptor() ([]byte, []int) {
 // AvailableRequest asks what could be spent.
 type AvailableRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who.
+	// The entity that would spend the tokens.
 	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
-	// What for.
+	// The resource that they would be spent on.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	// As in AcquireRequest.
 	Namespace     string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1216,7 +1218,7 @@ func (x *AvailableRequest) GetNamespace() string {
 	return ""
 }
 
-// AvailableResponse is what could be spent.
+// AvailableResponse says what could be spent.
 type AvailableResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store's time of the answer.
@@ -1271,12 +1273,12 @@ func (x *AvailableResponse) GetLimits() []*LimitStatus {
 	return nil
 }
 
-// WatchRequest asks to be told what could be spent.
+// WatchRequest asks for updates on what could be spent.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who.
+	// The entity that would spend the tokens.
 	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
-	// What for.
+	// The resource that they would be spent on.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	// As in AcquireRequest.
 	Namespace     string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1335,7 +1337,7 @@ func (x *WatchRequest) GetNamespace() string {
 	return ""
 }
 
-// WatchResponse is what could be spent.
+// WatchResponse says what could be spent.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store's time of the answer.

@@ -1,22 +1,22 @@
-// The native gRPC API of weir. docs/guide/grpc.md says how to use it; its words and the names of its fields are those of
-// the HTTP API, docs/guide/http.md. What the two answer to the same request is the same, and a lease that one has handed
-// out can be settled through the other.
+// The native gRPC API of weir. docs/guide/grpc.md explains how to use it. Its terms and field names are those of the
+// HTTP API, docs/guide/http.md. Both APIs give the same answer to the same request, and a lease issued by one can be
+// settled through the other.
 //
-// A request with a field that the server does not know is refused, and nothing is spent: it would not mean what the
-// client thinks. Errors are gRPC statuses with details of google.rpc:
+// A request with a field that the server does not know is refused and nothing is spent, because it would not mean what
+// the client intends. Errors are gRPC statuses with google.rpc details:
 //
 //   INVALID_ARGUMENT     a field is wrong: BadRequest names it
 //   NOT_FOUND            no such namespace, entity or lease
 //   FAILED_PRECONDITION  ErrorInfo.reason is one of
 //                          NO_LIMITS      no level has limits for the entity on the resource
 //                          EXCEEDS_BURST  more than can ever be spent at once: ask for less, or raise the burst
-//                          SETTLED        the lease was adjusted or rolled back under this id before
+//                          SETTLED        the lease was already adjusted or rolled back under this id
 //                          EXPIRED        the lease counts as committed
-//   UNAVAILABLE          the store does not answer, or the server is overloaded or about to end: RetryInfo
-//   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or none that is known
-//   PERMISSION_DENIED    the token may not do this in this namespace, whether or not that exists
+//   UNAVAILABLE          the store does not answer, or the server is overloaded or shutting down: see RetryInfo
+//   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or an unknown one
+//   PERMISSION_DENIED    the token may not do this in this namespace, whether or not the namespace exists
 //   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB
-//   INTERNAL             what happened is in the server's log
+//   INTERNAL             the server's log has the details
 //
 // A refusal by a limit is not an error: it is a response with allowed = false.
 
@@ -56,22 +56,22 @@ const (
 //
 // Limiter decides whether entities may spend tokens on resources.
 type LimiterClient interface {
-	// Acquire spends tokens, of the entity and of every parent that it charges, all or none. When it answers allowed, they
-	// are spent. After an error whose cause is not known, DEADLINE_EXCEEDED for one, they may have been spent, too.
+	// Acquire spends tokens of the entity, and of every parent that it charges, all or none. If the response says allowed,
+	// they are spent. After an error with an unknown outcome, such as DEADLINE_EXCEEDED, they may have been spent, too.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
-	// AcquireBatch is Acquire of up to 1,000 requests: each on its own, or all or none.
+	// AcquireBatch is Acquire for up to 1,000 requests: each decided on its own, or all or none.
 	AcquireBatch(ctx context.Context, in *AcquireBatchRequest, opts ...grpc.CallOption) (*AcquireBatchResponse, error)
-	// Adjust spends more of what a lease holds, or gives back a part, once the true cost is known. It is never refused for
-	// lack of tokens: a limit may come into debt. It is applied at most once per lease id.
+	// Adjust corrects what a lease holds, once the true cost is known: it spends more tokens, or gives some back. It is
+	// never refused for lack of tokens: a limit may go into debt. It is applied at most once per lease id.
 	Adjust(ctx context.Context, in *AdjustRequest, opts ...grpc.CallOption) (*AdjustResponse, error)
-	// Commit says that the tokens of a lease are used. It writes nothing and need not be called.
+	// Commit declares the tokens of a lease used. It writes nothing, and calling it is optional.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
-	// Rollback gives back all that a lease holds, at most once.
+	// Rollback gives back everything that a lease holds, at most once.
 	Rollback(ctx context.Context, in *RollbackRequest, opts ...grpc.CallOption) (*RollbackResponse, error)
-	// Available answers what could be spent now, and spends nothing.
+	// Available returns what could be spent now, and spends nothing.
 	Available(ctx context.Context, in *AvailableRequest, opts ...grpc.CallOption) (*AvailableResponse, error)
-	// Watch is Available at once, and then whenever it has changed, at most once a second. It ends with UNAVAILABLE when
-	// the server is about to end.
+	// Watch returns what Available does, at once and then after each change, at most once a second. It ends with
+	// UNAVAILABLE when the server shuts down.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -168,22 +168,22 @@ type Limiter_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // Limiter decides whether entities may spend tokens on resources.
 type LimiterServer interface {
-	// Acquire spends tokens, of the entity and of every parent that it charges, all or none. When it answers allowed, they
-	// are spent. After an error whose cause is not known, DEADLINE_EXCEEDED for one, they may have been spent, too.
+	// Acquire spends tokens of the entity, and of every parent that it charges, all or none. If the response says allowed,
+	// they are spent. After an error with an unknown outcome, such as DEADLINE_EXCEEDED, they may have been spent, too.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
-	// AcquireBatch is Acquire of up to 1,000 requests: each on its own, or all or none.
+	// AcquireBatch is Acquire for up to 1,000 requests: each decided on its own, or all or none.
 	AcquireBatch(context.Context, *AcquireBatchRequest) (*AcquireBatchResponse, error)
-	// Adjust spends more of what a lease holds, or gives back a part, once the true cost is known. It is never refused for
-	// lack of tokens: a limit may come into debt. It is applied at most once per lease id.
+	// Adjust corrects what a lease holds, once the true cost is known: it spends more tokens, or gives some back. It is
+	// never refused for lack of tokens: a limit may go into debt. It is applied at most once per lease id.
 	Adjust(context.Context, *AdjustRequest) (*AdjustResponse, error)
-	// Commit says that the tokens of a lease are used. It writes nothing and need not be called.
+	// Commit declares the tokens of a lease used. It writes nothing, and calling it is optional.
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
-	// Rollback gives back all that a lease holds, at most once.
+	// Rollback gives back everything that a lease holds, at most once.
 	Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error)
-	// Available answers what could be spent now, and spends nothing.
+	// Available returns what could be spent now, and spends nothing.
 	Available(context.Context, *AvailableRequest) (*AvailableResponse, error)
-	// Watch is Available at once, and then whenever it has changed, at most once a second. It ends with UNAVAILABLE when
-	// the server is about to end.
+	// Watch returns what Available does, at once and then after each change, at most once a second. It ends with
+	// UNAVAILABLE when the server shuts down.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedLimiterServer()
 }

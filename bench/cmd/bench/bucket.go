@@ -16,7 +16,7 @@ func bucketRows() []row {
 	}}
 }
 
-// debit is of a limit of a million a minute, each as soon as it fits, two years after Epoch.
+// debit debits a limit of a million a minute, each time as soon as it fits, two years after Epoch.
 func debit(*env) (work, error) {
 	p := bucket.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
 	now := int64(2 * 365 * 24 * time.Hour)

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// callers is how many goroutines wait for a disk or a network at once.
+// callers is the number of goroutines that wait for a disk or a network at the same time.
 const callers = 64
 
 func diskRows() []row {
@@ -46,20 +46,20 @@ func diskRows() []row {
 	}
 }
 
-// allowDisk counts what is admitted of one token each, of limits that all keys share.
+// allowDisk counts the admitted requests for one token each, under limits that are the same for all keys.
 func allowDisk(mode disk.Mode, population func() *keys, rate int64) func(*env) (work, error) {
 	return func(e *env) (work, error) {
 		st, err := disk.Open(filepath.Join(e.dir, "weir-"+string(mode)), &disk.Config{Mode: mode})
 		if err != nil {
 			return nil, err
 		}
-		// A slow disk is to be measured, not to be given up on.
+		// A slow disk must be measured, not time out.
 		lim, err := limiter(e, st, weir.Config{StoreTimeout: time.Minute}, weir.PerSecond("rps", rate))
 		if err != nil {
 			return nil, err
 		}
 		ctx, ks := e.ctx, population()
-		// That the limits of a key are known is not what is measured; its bucket is born with its first debit.
+		// Reading a key's limits is not what is measured, so they are cached; its bucket is created by its first debit.
 		if err := touch(ks, func(id string) error { _, err := lim.Available(ctx, id, resource); return err }); err != nil {
 			return nil, err
 		}

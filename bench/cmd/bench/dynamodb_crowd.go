@@ -16,8 +16,8 @@ const (
 	crowdRate    = 1000
 )
 
-// crowdRows are of clients that know nothing of each other: each call costs one write at best, and every wrong guess
-// of the bucket's level one more.
+// crowdRows measure clients that do not know of each other: each decision costs at least one write, and one more for
+// every wrong guess of the bucket's level.
 func crowdRows() (rows []row) {
 	for _, c := range []struct{ load, most float64 }{{0.1, 1.2}, {0.6, 1.1}, {0.95, 1.1}} {
 		rows = append(rows, row{
@@ -32,8 +32,8 @@ func crowdRows() (rows []row) {
 	return rows
 }
 
-// crowd has independent clients ask for one token at a time, one call after another, at random instants that do not
-// depend on the answers. It returns the calls for each that was admitted.
+// crowd has independent clients request one token at a time, one call after another, at random instants that do not
+// depend on the answers. It returns the number of calls per admission.
 func crowd(e *env, load float64) (float64, error) {
 	const warm, length = 2 * time.Second, 6 * time.Second
 	client, err := dynamoClient(e)
@@ -80,7 +80,7 @@ func crowd(e *env, load float64) (float64, error) {
 	return float64(called) / float64(served), nil
 }
 
-// arrive has callers come to queues at random, so many a second.
+// arrive sends callers to random queues, at rate a second on average.
 func arrive(ctx context.Context, rate float64, length time.Duration, queues []chan struct{}) {
 	r := rand.New(rand.NewPCG(2024, uint64(rate)))
 	began := time.Now()

@@ -18,19 +18,19 @@ const (
 	raceInstances = 16
 )
 
-// raced is how a bucket fares that instances race for.
+// raced is the outcome of a race of instances for one bucket.
 type raced struct{ admitted, failed float64 }
 
-// raceRows say what is admitted, which is all that counts: at most what the bucket holds.
+// raceRows report how much is admitted: it must be at most what the bucket holds.
 func raceRows() []row {
-	const what = "dynamodb: 1,000 tokens hit 6,000 times by 16 instances: "
+	const what = "dynamodb: 1,000 tokens, 6,000 requests from 16 instances: "
 	runs := []struct {
 		name string
 		run  func() (raced, error)
 	}{
 		{"weir", sync.OnceValues(raceWeir)},
-		{"read and write", sync.OnceValues(func() (raced, error) { return raceReaders(false) })},
-		{"the same, checked", sync.OnceValues(func() (raced, error) { return raceReaders(true) })},
+		{"read, then write, unchecked", sync.OnceValues(func() (raced, error) { return raceReaders(false) })},
+		{"read, then write", sync.OnceValues(func() (raced, error) { return raceReaders(true) })},
 	}
 	var admitted, failed []contender
 	for _, r := range runs {
@@ -49,7 +49,7 @@ func raceRows() []row {
 	}
 }
 
-// race has instances ask, each in its own time.
+// race has all instances send their requests concurrently.
 func race(ask func(instance int) (bool, error)) raced {
 	var admitted, failed atomic.Int64
 	var wg sync.WaitGroup

@@ -12,10 +12,10 @@ import (
 	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
-// single is what one caller sees who does one thing after another.
+// single holds the figures of one sequential caller.
 type single struct {
-	weir, bare              float64 // microseconds, the median
-	allocs, bareAllocs      float64 // each time
+	weir, bare              float64 // median, in microseconds
+	allocs, bareAllocs      float64 // per call
 	readyAllocs, wholeCalls float64
 }
 
@@ -42,17 +42,17 @@ func singleRows() []row {
 			target:     target{value: 1},
 		},
 		{
-			name: "dynamodb: Acquire, 1 caller, allocations beyond a bare call's", unit: allocations,
+			name: "dynamodb: Acquire, 1 caller, allocations above a bare UpdateItem", unit: allocations,
 			contenders: []contender{
 				figure("weir", func(s *single) float64 { return s.allocs - s.bareAllocs }),
-				figure("its input given", func(s *single) float64 { return s.allocs - s.readyAllocs }),
+				figure("weir, above one with its input prepared", func(s *single) float64 { return s.allocs - s.readyAllocs }),
 			},
 			target: target{value: 20},
 		},
 	}
 }
 
-// measureSingle makes decisions and bare calls by turns.
+// measureSingle alternates decisions and bare calls.
 func measureSingle() (s single, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -108,7 +108,7 @@ func sent(ctx context.Context, client *counted, in *sdk.UpdateItemInput) error {
 
 const mallocTimes = 1000
 
-// mallocs returns how often f allocates.
+// mallocs returns the number of allocations of one call of f.
 func mallocs(f func() error) (float64, error) {
 	var before, after runtime.MemStats
 	runtime.GC()

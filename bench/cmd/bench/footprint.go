@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// buckets is of how many the memory is measured.
+// buckets is the number of buckets whose memory is measured.
 const buckets = 1_000_000
 
 func footprintRows() []row {
@@ -28,13 +28,13 @@ func footprintRows() []row {
 			target: target{value: 128},
 		},
 		{
-			name: "memory: the same through a limiter, with its caches", unit: size,
+			name: "memory: per bucket in use, through a limiter, with its caches", unit: size,
 			contenders: []contender{{name: "weir", size: perBucket(weirLimiter)}},
 		},
 	}
 }
 
-// perBucket measures what stays on the heap for each of a million buckets, but for the bytes of the key: namespace,
+// perBucket measures what stays on the heap per bucket, for a million buckets, without the bytes of the key: namespace,
 // entity and resource.
 func perBucket(setup func(e *env) (use func(id string) error, done func() error, err error)) func(*env) (float64, error) {
 	return func(e *env) (float64, error) {
@@ -45,7 +45,7 @@ func perBucket(setup func(e *env) (use func(id string) error, done func() error,
 		}
 		keys := 0
 		for i := range buckets {
-			id := entityID(i) // each has memory of its own, which only the bucket holds on to
+			id := entityID(i) // separately allocated, and referenced only by the bucket
 			keys += len(weir.DefaultNamespace) + len(id) + len(resource)
 			if err := use(id); err != nil {
 				return 0, err
@@ -57,7 +57,7 @@ func perBucket(setup func(e *env) (use func(id string) error, done func() error,
 }
 
 func heap() int64 {
-	runtime.GC() // twice: what a finalizer held on to goes with the second
+	runtime.GC() // twice: the second run frees what finalizers kept alive
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -99,7 +99,7 @@ func goLimiterStore(e *env) (func(string) error, func() error, error) {
 	}, func() error { return st.Close(context.WithoutCancel(e.ctx)) }, nil
 }
 
-// xTimeMap is the least that one needs to use x/time by key.
+// xTimeMap is the minimum needed to use x/time by key.
 func xTimeMap(*env) (func(string) error, func() error, error) {
 	limiters := make(map[string]*rate.Limiter)
 	return func(id string) error {
@@ -110,5 +110,5 @@ func xTimeMap(*env) (func(string) error, func() error, error) {
 	}, func() error { clear(limiters); return nil }, nil
 }
 
-// key is what a peer that knows but keys needs for the same.
+// key is the equivalent key for a peer that knows only keys.
 func key(entity string) string { return weir.DefaultNamespace + "/" + entity + "/" + resource }

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// groupCommit is the least that makes each of many callers' writes durable in one file: callers queue, and one
+// groupCommit is the minimum that makes the writes of many callers durable in one file: callers queue, and one
 // goroutine drains the queue into a transaction while the next callers queue up.
 type groupCommit struct {
 	db   *bbolt.DB
@@ -20,7 +20,7 @@ type groupCommit struct {
 	closed bool
 }
 
-// update reads, changes and writes a value of 40 bytes under a key of 16, which is what a bucket comes to.
+// update reads, changes and writes a value of 40 bytes under a key of 16 bytes, about the size of a bucket.
 type update struct {
 	key  [16]byte
 	done chan error

@@ -15,10 +15,10 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// conns is on how many connections the callers of gRPC are: each carries many at once.
+// conns is the number of connections that the gRPC callers share.
 const conns = 4
 
-// batch is how many requests a batch has.
+// batch is the number of requests in a batch.
 const batch = 100
 
 func grpcRows() []row {
@@ -31,16 +31,16 @@ func grpcRows() []row {
 	return []row{
 		{
 			name: fmt.Sprintf("gRPC: Acquire, 2 limits, %d callers on %d connections", callers, conns), unit: perSecond, workers: callers,
-			contenders: contenders("same answer at once", callAcquire), target: target{ratio: 0.8},
+			contenders: contenders("bare server, same answer", callAcquire), target: target{ratio: 0.8},
 		},
 		{
 			name: fmt.Sprintf("gRPC: AcquireBatch of %d, brief, 16 callers: requests", batch), unit: perSecond, workers: 16,
-			contenders: contenders("same answers at once", callBatch), target: target{value: 300_000},
+			contenders: contenders("bare server, same answers", callBatch), target: target{value: 300_000},
 		},
 	}
 }
 
-// rpcCall asks once, and returns of how many requests.
+// rpcCall makes one call, and returns the number of requests in it.
 type rpcCall func(context.Context, weirv1.LimiterClient) (int, error)
 
 var acquireRequest = &weirv1.AcquireRequest{Entity: "key-alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1, "tpm": 500}}
@@ -71,7 +71,7 @@ func callBatch(ctx context.Context, c weirv1.LimiterClient) (int, error) {
 	return batch, err
 }
 
-// rpcWork has each worker call weir, or a server that answers at once what weir has answered: what gRPC itself costs.
+// rpcWork has each worker call weir, or a server that returns weir's answer immediately, to measure the cost of gRPC itself.
 func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
 	addr, err := serveRPC(e)
 	if err != nil {
@@ -137,19 +137,19 @@ func serveRPC(e *env) (addr string, err error) {
 	return ln.Addr().String(), nil
 }
 
-// rpcFloor answers at once.
+// rpcFloor is a server that answers immediately.
 type rpcFloor struct {
 	weirv1.UnimplementedLimiterServer
 	one  *weirv1.AcquireResponse
 	many *weirv1.AcquireBatchResponse
 }
 
-// Acquire answers.
+// Acquire returns the prepared answer.
 func (f *rpcFloor) Acquire(context.Context, *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
 	return f.one, nil
 }
 
-// AcquireBatch answers.
+// AcquireBatch returns the prepared answer.
 func (f *rpcFloor) AcquireBatch(context.Context, *weirv1.AcquireBatchRequest) (*weirv1.AcquireBatchResponse, error) {
 	return f.many, nil
 }

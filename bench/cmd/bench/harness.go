@@ -14,19 +14,19 @@ import (
 	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
-// A row compares contenders, of which weir is the first, on one kind of work.
+// A row compares contenders on one kind of work. The first contender is weir.
 type row struct {
 	name       string
 	unit       unit
-	workers    int // goroutines that work at once
+	workers    int // number of concurrent goroutines
 	contenders []contender
 	target     target
 }
 
-// once says that a row is measured once.
+// once reports whether a row is measured once.
 func (r row) once() bool { return r.contenders[0].size != nil }
 
-// A unit says what a figure counts. Of times and sizes less is better, of rates more.
+// A unit is what a figure counts. For times and sizes, less is better; for rates, more.
 type unit string
 
 const (
@@ -45,22 +45,22 @@ const (
 // A contender can do the work of a row.
 type contender struct {
 	name string
-	// setup makes it ready, before the first round.
+	// setup prepares the contender before the first round.
 	setup func(e *env) (work, error)
-	// size is what a row of sizes and the like measures instead, once.
+	// size, in rows that are measured once, is called instead of setup and returns the figure.
 	size func(e *env) (float64, error)
 }
 
-// work does n operations as one of the row's workers, and returns how many of them count.
+// work does n operations as one of the row's workers, and returns the number of operations that count.
 type work func(worker, n int) (int, error)
 
-// A target is what weir's figure is judged by. What is zero is not asked for.
+// A target is what weir's figure should reach. Fields that are zero are not checked.
 type target struct {
-	ratio     float64 // to the first peer: at most, or for rates at least
-	value     float64 // at most, or for rates at least
-	allocs    float64 // at most; asked for if hasAllocs
+	ratio     float64 // to the first peer: at most; for rates, at least
+	value     float64 // at most; for rates, at least
+	allocs    float64 // at most; checked if hasAllocs
 	hasAllocs bool
-	calls     float64 // of a store over a network, for each that counts: at most
+	calls     float64 // calls of a store over a network per counted operation: at most
 	callRate  float64 // the same a second
 }
 
@@ -68,7 +68,7 @@ type target struct {
 type env struct {
 	ctx     context.Context //nolint:containedctx // the row's, as a test's
 	dir     string
-	calls   atomic.Int64 // of a store over a network, which counts them here
+	calls   atomic.Int64 // calls of a store over a network
 	cleanup []func() error
 }
 
@@ -88,11 +88,11 @@ type result struct {
 	spent   [][]spent   // likewise
 }
 
-// spent is what an operation took besides time.
+// spent is what an operation cost besides time.
 type spent struct {
-	cpu    float64 // nanoseconds of all processors; on a busy machine steadier than the time
+	cpu    float64 // processor time in nanoseconds; steadier than wall time on a busy machine
 	allocs float64
-	calls  float64 // of a store over a network, for each that counts; 0: it has none
+	calls  float64 // calls of a store over a network per counted operation; 0 if it has none
 	rate   float64 // the same a second
 }
 
@@ -103,7 +103,7 @@ type options struct {
 	progress io.Writer
 }
 
-// measure runs the contenders by turns: A B C, A B C, … after a shorter round that warms up.
+// measure runs the contenders in turn, A B C, A B C, …, after a shorter round for warming up.
 func (o options) measure(r row) (res result, err error) {
 	dir, err := os.MkdirTemp(o.dir, "bench-")
 	if err != nil {
@@ -130,7 +130,7 @@ func (o options) measure(r row) (res result, err error) {
 	res = result{row: r, figures: make([][]float64, len(works)), spent: make([][]spent, len(works))}
 	rounds := o.rounds
 	if r.once() {
-		rounds = 1 // it is the same each time, or takes long
+		rounds = 1 // always the same, or slow
 	}
 	for round := range rounds {
 		for i, c := range r.contenders {
@@ -152,10 +152,10 @@ func (o options) measure(r row) (res result, err error) {
 	return res, nil
 }
 
-// spin lets the workers work for a while, or longer where they wait for something.
+// spin lets the workers work for a while, and longer if they wait for something.
 func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent, err error) {
-	const slow = 4   // times as long
-	const batch = 64 // operations between looks at the clock
+	const slow = 4   // factor for workers that wait
+	const batch = 64 // operations between readings of the clock
 	var (
 		done, counted atomic.Int64
 		stop          atomic.Bool
@@ -169,7 +169,7 @@ func spin(e *env, w work, r row, length time.Duration) (figure float64, sp spent
 		length *= slow
 	}
 	fail := func(err error) { failed.CompareAndSwap(nil, &err) }
-	runtime.GC() // of what the last contender left
+	runtime.GC() // collect what the last contender left
 	runtime.ReadMemStats(&before)
 	called := e.calls.Load()
 	cpu, start := measure.CPU(), time.Now()

@@ -22,7 +22,7 @@ func httpRows() []row {
 		name: fmt.Sprintf("HTTP: POST /v1/acquire, 2 limits, %d connections", callers), unit: perSecond, workers: callers,
 		contenders: []contender{
 			{name: "weir", setup: serveWeir},
-			{name: "same JSON at once", setup: serveFloor},
+			{name: "bare server, same JSON", setup: serveFloor},
 		},
 		target: target{ratio: 0.8},
 	}}
@@ -36,7 +36,7 @@ func serveWeir(e *env) (work, error) {
 	return post(e, h)
 }
 
-// serveFloor answers what weir answers, without asking: what HTTP itself costs.
+// serveFloor returns weir's answer without deciding, to measure the cost of HTTP itself.
 func serveFloor(e *env) (work, error) {
 	h, err := weirHandler(e)
 	if err != nil {
@@ -75,7 +75,7 @@ func weirHandler(e *env) (http.Handler, error) {
 	return s.Handler(), nil
 }
 
-// post has each worker send requests on a connection that it keeps.
+// post has each worker send requests on a connection of its own, which stays open.
 func post(e *env, h http.Handler) (work, error) {
 	addr, err := serve(e, h)
 	if err != nil {
@@ -118,7 +118,7 @@ func serve(e *env, h http.Handler) (addr string, err error) {
 	return ln.Addr().String(), nil
 }
 
-// client is an HTTP client that does next to nothing: it runs on the same processors as what is measured.
+// client is a minimal HTTP client, because it runs on the same processors as what is measured.
 type client struct {
 	conn net.Conn
 	in   *bufio.Reader

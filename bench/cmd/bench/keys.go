@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// keys are ids and the order in which workers ask for them, made beforehand: what is measured is not the dice.
+// keys are ids and the order in which workers use them, drawn beforehand so that drawing is not measured.
 type keys struct {
 	ids   []string
 	order []uint32
 	at    [64]cursor // by worker
 }
 
-// cursor has a cache line, or two that are fetched together, to itself.
+// cursor fills a cache line, or two that are fetched together, so that workers do not share one.
 type cursor struct {
 	next int
 	_    [120]byte
@@ -39,7 +39,7 @@ func uniform(n int) *keys {
 	return newKeys(n, func(r *rand.Rand) int { return r.IntN(n) })
 }
 
-// zipf asks for a few ids often and for most hardly ever.
+// zipf uses a few ids often and most of them rarely.
 func zipf(n int, s float64) *keys {
 	var z *rand.Zipf
 	return newKeys(n, func(r *rand.Rand) int {
@@ -50,7 +50,7 @@ func zipf(n int, s float64) *keys {
 	})
 }
 
-// next returns the index of the id that a worker asks for.
+// next returns the index of the next id for a worker.
 func (k *keys) next(worker int) int {
 	c := &k.at[worker]
 	c.next++

@@ -1,7 +1,7 @@
-// Command bench measures weir beside its peers, interleaved in one run, and judges each figure by its target.
+// Command bench measures weir against its peers, interleaved in one run, and compares each figure with its target.
 //
-// Where a peer is the target, the ratio is what counts: both were measured by turns on the same machine, so that what
-// else it was doing hit both. A peer may have several rivals in a row; the target goes by the first.
+// If the target is a peer, the ratio counts: both are measured in turns on the same machine, so that its other work
+// affects both. If a row has several peers, the target refers to the first.
 package main
 
 import (
@@ -30,14 +30,14 @@ func run(args []string, out, progress io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	opt := options{progress: progress}
-	flags.IntVar(&opt.rounds, "rounds", 9, "how often each contender runs; the median counts")
-	flags.DurationVar(&opt.length, "for", 300*time.Millisecond, "how long a contender runs each time; four times as long where it waits for a disk or a network")
-	flags.StringVar(&opt.dir, "dir", "", "where files are put (default a temporary directory)")
+	flags.IntVar(&opt.rounds, "rounds", 9, "run each contender this many times; the table has the medians")
+	flags.DurationVar(&opt.length, "for", 300*time.Millisecond, "run a contender for this long each time; four times as long if it waits for a disk or a network")
+	flags.StringVar(&opt.dir, "dir", "", "write files to this directory (default a temporary one)")
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
 	alone := flags.Bool("alone", false, "run weir without its peers")
-	part := flags.String("part", "", "write the table as a part of docs/benchmarks.md to this file, too")
+	part := flags.String("part", "", "also write the table to this file, as a part of docs/benchmarks.md")
 	strict := flags.Bool("strict", false, "fail when a target is missed")
-	cpu := flags.String("cpuprofile", "", "write a CPU profile of all that is measured to this file")
+	cpu := flags.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 	return nil
 }
 
-// rows returns all rows, in the order in which they are run and printed.
+// rows returns all rows, in the order in which they run and are printed.
 func rows() []row {
 	var rs []row
 	rs = append(rs, bucketRows()...)

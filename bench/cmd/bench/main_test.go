@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// TestRows runs each row for a moment, to see that it still works. What takes long to set up is left out.
+// TestRows runs each row for a moment, to check that it still works. Rows that take long to set up are left out.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {
@@ -55,7 +55,7 @@ func TestTable(t *testing.T) {
 			want: []string{"2.0 ns", "1.0–3.0"},
 		},
 		{
-			// 2, 2 and 1/2 times the peer's of the same round: the medians alone would say 1.
+			// 2, 2 and 1/2 times the peer's figure of the same round; the ratio of the medians would be 1.
 			name: "ratio by rounds",
 			r: result{
 				row:     row{unit: nanoseconds, contenders: peers, target: target{ratio: 1.5}},
@@ -85,7 +85,7 @@ func TestTable(t *testing.T) {
 				row:     row{unit: perSecond, contenders: peers[:1], target: target{calls: 1, callRate: 10}},
 				figures: [][]float64{{14}}, spent: [][]spent{{{calls: 1.0004, rate: 11}}},
 			},
-			want: []string{"11.0/s", "miss: ≤ 1 calls each, ≤ 10 calls/s MISSED"}, missed: 1,
+			want: []string{"11.0/s", "miss: ≤ 1 calls/op, ≤ 10 calls/s MISSED"}, missed: 1,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestPart: what README shows of the rows are rows, and are written so that they are found.
+// TestPart checks that the rows shown in the README exist, and are found in the page as written.
 func TestPart(t *testing.T) {
 	t.Parallel()
 	var results []result
@@ -121,9 +121,9 @@ func TestPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\n| one debit of the arithmetic | 2.0 ns, 3.00 allocations |",
-		"\n| disk, `always`, 64 callers, 100,000 keys | 2.0/s | bare bbolt 2.0/s (1.00 ×) |\n",
-		"\n| a bucket in memory, beside its key | 2.0 B | go-limiter 2.0 B (1.00 ×); map of x/time/rate",
+		"\n| Debit arithmetic | 2.0 ns, 3.00 allocs/op |",
+		"\n| Disk, `always`, 64 callers, 100,000 keys | 2.0/s | bare bbolt 2.0/s (1.00 ×) |\n",
+		"\n| Memory per bucket, without its key | 2.0 B | go-limiter 2.0 B (1.00 ×); map of x/time/rate",
 	} {
 		if !strings.Contains(string(table), want) {
 			t.Errorf("%q is not in\n%s", want, table)

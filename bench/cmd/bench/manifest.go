@@ -16,13 +16,13 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// declaredEntities is how many entities the manifest declares, with limits on two resources each.
+// declaredEntities is the number of entities that the manifest declares, each with limits on two resources.
 const declaredEntities = 10_000
 
-// applied is what it took to take a manifest through its life, in one go.
+// applied is what it cost to take one manifest through all its steps, in one run.
 type applied struct {
 	decode, plan, apply, again, edit float64 // seconds
-	reads                            float64 // calls of the store for the plan of what is live
+	reads                            float64 // store calls for a plan while everything is live
 	peak                             float64 // megabytes
 }
 
@@ -41,8 +41,8 @@ func manifestRows() []row {
 		{name: of("apply"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.apply }), target: target{value: 30}},
 		{name: of("plan, all live"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.again }), target: target{value: 3}},
 		{name: of("plan, all changed"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.edit }), target: target{value: 3}},
-		{name: of("reads to plan"), unit: calls, contenders: figure(func(a *applied) float64 { return a.reads }), target: target{value: 2*declaredEntities/100 + 10}},
-		{name: of("peak of the heap"), unit: megabytes, contenders: figure(func(a *applied) float64 { return a.peak }), target: target{value: 300}},
+		{name: of("store reads per plan"), unit: calls, contenders: figure(func(a *applied) float64 { return a.reads }), target: target{value: 2*declaredEntities/100 + 10}},
+		{name: of("peak heap"), unit: megabytes, contenders: figure(func(a *applied) float64 { return a.peak }), target: target{value: 300}},
 	}
 }
 
@@ -106,7 +106,7 @@ func timed(into *float64, f func() error) error {
 	return err
 }
 
-// declared decodes a manifest with limits of so many tokens.
+// declared decodes a manifest whose limits have the given number of tokens.
 func declared(capacity int) (*manifest.Manifest, error) {
 	var b strings.Builder
 	b.WriteString("namespace: default\nentities:\n")
@@ -139,7 +139,7 @@ func (c *countedReads) List(ctx context.Context, q store.Query) (store.Page, err
 	return c.Store.List(ctx, q)
 }
 
-// watchHeap returns a function that ends the watch and says how much the heap grew at most, in megabytes.
+// watchHeap returns a function that stops watching and returns the largest growth of the heap, in megabytes.
 func watchHeap() func() float64 {
 	base, peak := heap(), int64(0)
 	done := make(chan struct{})

@@ -16,11 +16,11 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// parallel is how many goroutines work where a row says parallel: what the machine can run at once.
+// parallel is the number of goroutines in rows called parallel: as many as the machine can run at the same time.
 var parallel = runtime.GOMAXPROCS(0)
 
-// plenty is a limit that admits whatever a benchmark can ask for, so that all contenders do the same work. Refusals
-// are cheaper for some than for others.
+// plenty is a limit that admits everything a benchmark asks for, so that all contenders do the same work: refusals are
+// cheaper for some than for others.
 var plenty = weir.PerSecond("rps", 1_000_000).WithBurst(weir.MaxTokens)
 
 func memoryRows() []row {
@@ -78,7 +78,7 @@ func allow(population func() *keys, limit weir.Limit) func(*env) (work, error) {
 	}
 }
 
-// touch makes every key known before anything is measured.
+// touch uses every key once before anything is measured.
 func touch(ks *keys, f func(id string) error) error {
 	for _, id := range ks.ids {
 		if err := f(id); err != nil {
@@ -113,7 +113,7 @@ func goLimiter(population func() *keys) func(*env) (work, error) {
 	}
 }
 
-// xTime is one limiter without a key, as x/time has none.
+// xTime is a single limiter, because x/time has no keys.
 func xTime(*env) (work, error) {
 	lim := rate.NewLimiter(1_000_000, 1<<50)
 	return func(_, n int) (int, error) {
@@ -127,7 +127,7 @@ func xTime(*env) (work, error) {
 	}, nil
 }
 
-// uber is one limiter without a key, at a token a nanosecond: it would wait for a slower one.
+// uber is a single limiter without a key. It has a token a nanosecond, because at a slower rate it would wait.
 func uber(*env) (work, error) {
 	lim := ratelimit.New(1_000_000_000)
 	return func(_, n int) (int, error) {
@@ -149,7 +149,7 @@ func gcra(population func() *keys) func(*env) (work, error) {
 		if err != nil {
 			return nil, err
 		}
-		lim.SetMaxCASAttemptsLimit(1 << 30) // one key from all sides: it would give up
+		lim.SetMaxCASAttemptsLimit(1 << 30) // with all callers on one key it would give up
 		ctx := e.ctx
 		w := func(worker, n int) (int, error) {
 			admitted := 0
@@ -183,7 +183,7 @@ func leaseRows() []row {
 	}
 }
 
-// acquireCommit has 100 children of one parent ask, each with its two limits and the parent's.
+// acquireCommit acquires for 100 children of one parent, each with two limits of its own and those of the parent.
 func acquireCommit(e *env) (work, error) {
 	lim, err := limiter(e, memory.New(nil), weir.Config{},
 		weir.PerSecond("rpm", 1_000_000).WithBurst(weir.MaxTokens),
@@ -215,5 +215,5 @@ func acquireCommit(e *env) (work, error) {
 	}, nil
 }
 
-// entityID returns the i-th of many ids, in memory of its own.
+// entityID returns the i-th of many ids, separately allocated.
 func entityID(i int) string { return "user:" + strconv.Itoa(10_000_000+i) }

@@ -5,10 +5,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// resource is what all requests are for.
+// resource is the resource of all requests.
 const resource = "gpt-4"
 
-// limiter returns a limiter over a store in which limits hold for every entity. The row closes it.
+// limiter returns a limiter over a store, with limits for every entity. The row closes it.
 func limiter(e *env, st store.Store, cfg weir.Config, limits ...weir.Limit) (*weir.Limiter, error) {
 	cfg.Store = st
 	lim, err := weir.New(cfg)

@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimits/weir/bench/internal/readme"
 )
 
-// write prints the table and returns how many targets were missed.
+// write prints the table and returns the number of missed targets.
 func write(out io.Writer, results []result) (missed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "what\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tcalls\tweir is\tby cpu\ttarget\t")
+	fmt.Fprintln(w, "benchmark\tcontender\tfigure\tspread\tcpu/op\tallocs/op\tcalls\tratio\tcpu ratio\ttarget\t")
 	lines, missed := cells(results)
 	for _, line := range lines {
 		fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
@@ -23,15 +23,16 @@ func write(out io.Writer, results []result) (missed int) {
 	return missed
 }
 
-const partAbout = `weir alone, where a row has nobody else, and beside what it is built on: an update of DynamoDB without a limiter, a database on
-disk without one, a server that answers the same at once. *weir is* its figure over the other's, *by CPU* the same of the processor
-time of an operation: of rates more is better, of times and sizes less. A *target* is what weir is to reach; what it misses is printed. Rows of a size,
-or of what takes long, are measured once.`
+const partAbout = `weir alone, or against what it is built on: a DynamoDB update without a limiter, an on-disk database without one, a server that
+returns the same answer immediately. Some rows in memory have peers, too. *Ratio* is weir's figure divided by the contender's,
+*CPU ratio* the same for the processor time per operation. For rates, more is better; for times and sizes, less. *Target* is
+what weir should reach; targets that it misses are marked. Rows that measure a size, or something that takes long, are
+measured once.`
 
-// writePart writes the same as a part of docs/benchmarks.md.
+// writePart writes the same table as a part of docs/benchmarks.md.
 func writePart(out io.Writer, about string, results []result) {
 	fmt.Fprintf(out, "\n## %s\n\n%s\n\n%s\n\n", readme.Own, partAbout, about)
-	fmt.Fprint(out, "| what | | figure | spread | CPU each | allocs each | calls | weir is | by CPU | target |\n",
+	fmt.Fprint(out, "| benchmark | | figure | spread | CPU/op | allocs/op | calls | ratio | CPU ratio | target |\n",
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	lines, _ := cells(results)
 	for _, line := range lines {
@@ -39,7 +40,7 @@ func writePart(out io.Writer, about string, results []result) {
 	}
 }
 
-// cells returns those of the table, and how many targets were missed.
+// cells returns the cells of the table, and the number of missed targets.
 func cells(results []result) (lines [][]string, missed int) {
 	for _, r := range results {
 		for i, c := range r.contenders {
@@ -84,7 +85,7 @@ func (r result) allocs(contender int) float64 {
 	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.allocs }))
 }
 
-// calls returns those for each that counts, and those a second.
+// calls returns the store calls per counted operation, and per second.
 func (r result) calls(contender int) (each, rate float64) {
 	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.calls })),
 		measure.Median(r.each(contender, func(sp *spent) float64 { return sp.rate }))
@@ -98,7 +99,7 @@ func (r result) called(contender int) string {
 	case r.target.callRate > 0:
 		return fmt.Sprintf("%.1f/s", rate)
 	}
-	return fmt.Sprintf("%.4f each", each)
+	return fmt.Sprintf("%.4f/op", each)
 }
 
 // spread returns the lowest and the highest figure.
@@ -110,7 +111,7 @@ func (r result) spread(contender int) string {
 	return r.unit.number(lowest) + "–" + r.unit.number(highest)
 }
 
-// verdict says whether weir reaches what it should.
+// verdict says whether weir reaches its target.
 func (r result) verdict() (text string, fine bool) {
 	var parts []string
 	fine = true
@@ -134,12 +135,12 @@ func (r result) verdict() (text string, fine bool) {
 		judge(r.unit.format(t.value), measure.Median(r.figures[0]), t.value, least)
 	}
 	if t := r.target; t.hasAllocs {
-		// What the runtime itself allocates in a second is shared by the operations.
+		// The runtime's own allocations in a second are spread over the operations.
 		judge(fmt.Sprintf("%g allocs", t.allocs), math.Floor(r.allocs(0)*100)/100, t.allocs, false)
 	}
 	each, rate := r.calls(0)
 	if t := r.target; t.calls > 0 {
-		judge(fmt.Sprintf("%g calls each", t.calls), math.Floor(each*1000)/1000, t.calls, false)
+		judge(fmt.Sprintf("%g calls/op", t.calls), math.Floor(each*1000)/1000, t.calls, false)
 	}
 	if t := r.target; t.callRate > 0 {
 		judge(fmt.Sprintf("%g calls/s", t.callRate), rate, t.callRate, false)

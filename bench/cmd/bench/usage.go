@@ -13,11 +13,11 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
-// rankedEntities is how many entities have usage.
+// rankedEntities is the number of entities with usage.
 const rankedEntities = 100_000
 
-// ranked is what it took to rank them, in one go.
-type ranked struct{ take, top, grown float64 } // microseconds a reading, seconds, megabytes
+// ranked is what it cost to rank them, in one run.
+type ranked struct{ take, top, grown float64 } // microseconds per reading, seconds, megabytes
 
 func usageRows() []row {
 	run := sync.OnceValues(rankUsage)
@@ -29,12 +29,12 @@ func usageRows() []row {
 	}
 	return []row{
 		{name: "usage of 100,000 entities, disk: top", unit: seconds, contenders: figure(func(r *ranked) float64 { return r.top }), target: target{value: 1}},
-		{name: "usage of 100,000 entities, disk: peak of the heap", unit: megabytes, contenders: figure(func(r *ranked) float64 { return r.grown }), target: target{value: 20}},
-		{name: "usage of 100,000 entities, disk: to take in a reading", unit: microsecs, contenders: figure(func(r *ranked) float64 { return r.take })},
+		{name: "usage of 100,000 entities, disk: peak heap", unit: megabytes, contenders: figure(func(r *ranked) float64 { return r.grown }), target: target{value: 20}},
+		{name: "usage of 100,000 entities, disk: time to take in a reading", unit: microsecs, contenders: figure(func(r *ranked) float64 { return r.take })},
 	}
 }
 
-// rankUsage has every entity spend, takes that in, and ranks them.
+// rankUsage has every entity spend tokens, takes in the readings, and ranks the entities.
 func rankUsage() (r ranked, err error) {
 	dir, err := os.MkdirTemp("", "bench-usage-")
 	if err != nil {
@@ -65,7 +65,7 @@ func rankUsage() (r ranked, err error) {
 		return r, err
 	}
 	r.take = float64(time.Since(began).Microseconds()) / rankedEntities
-	time.Sleep(3 * time.Second) // until what has been taken in need not be looked at again, but for this once
+	time.Sleep(3 * time.Second) // the next query then reads the buckets a last time, so that TopUsage does not
 	if _, err := lim.Usage(ctx, weir.UsageQuery{Max: 1}); err != nil {
 		return r, err
 	}

@@ -20,7 +20,7 @@ const (
 	conns   = 4
 )
 
-// driver asks as a gateway would: each request acquires, some adjust to the true cost, some roll back.
+// driver behaves as a gateway would: every request acquires, some adjust to the true cost, some roll back.
 type driver struct {
 	conns    []*grpc.ClientConn
 	clients  []weirv1.LimiterClient
@@ -47,7 +47,7 @@ func (d *driver) close() (err error) {
 	return err
 }
 
-// latencies are those of decisions, from when they were to be asked for.
+// latencies are the latencies of decisions, measured from when their requests were due.
 type latencies struct {
 	n, refused int
 	took       []time.Duration
@@ -61,14 +61,14 @@ func (l *latencies) quantile(q float64) time.Duration {
 	return l.took[int(q*float64(len(l.took)-1))]
 }
 
-// flat has every caller ask again as soon as it is answered, and returns the decisions a second.
+// flat has every caller send its next request as soon as it is answered, and returns the decisions per second.
 func (d *driver) flat(ctx context.Context, length time.Duration) (float64, error) {
 	begun := time.Now()
 	l, err := d.crowd(ctx, func(int) (time.Time, bool) { return time.Now(), time.Since(begun) < length })
 	return float64(l.n) / time.Since(begun).Seconds(), err
 }
 
-// paced asks at a constant rate, whether answers come or not: each caller has every so many-th request.
+// paced sends requests at a constant rate, whether answers come or not. They are spread evenly over the callers.
 func (d *driver) paced(ctx context.Context, rate float64, length time.Duration) (*latencies, error) {
 	begun := time.Now()
 	gap := time.Duration(float64(time.Second) / rate)
@@ -88,7 +88,7 @@ func (d *driver) paced(ctx context.Context, rate float64, length time.Duration) 
 	})
 }
 
-// crowd has the callers ask whenever turn says so.
+// crowd has the callers send requests when turn says so.
 func (d *driver) crowd(ctx context.Context, turn func(caller int) (due time.Time, ok bool)) (*latencies, error) {
 	var (
 		mu    sync.Mutex
@@ -127,7 +127,7 @@ func (d *driver) ask(ctx context.Context, caller int, turn func(int) (time.Time,
 			return l, err
 		}
 		l.n++
-		if l.n%8 == 0 { // a sample: half an hour has millions
+		if l.n%8 == 0 { // a sample, because half an hour has millions
 			l.took = append(l.took, time.Since(due))
 		}
 		switch n := rnd.IntN(10); {

@@ -1,5 +1,5 @@
-// Command soak runs weir serve for long at half the rate that it reaches, and fails if its memory or its goroutines
-// grow or its answers slow down. make soak runs it for half an hour.
+// Command soak runs weir serve for a long time at half the rate that it reaches, and fails if memory or goroutines grow,
+// or answers slow down. make soak runs it for half an hour.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// parts is into how many the time is cut: the first warms up, and the last is compared with the second.
+// parts is the number of parts of the run: the first is for warming up, and the last is compared with the second.
 const parts = 10
 
 func soak(ctx context.Context, w io.Writer, binary, store string, entities int, rate float64, length time.Duration) (err error) {
@@ -76,7 +76,7 @@ func soak(ctx context.Context, w io.Writer, binary, store string, entities int, 
 	return compare(seen[1], seen[parts-1])
 }
 
-// compare says what has grown. Between collections the heap swings, and a busy machine's p99 does: both have room.
+// compare reports what has grown. It allows for the heap varying between collections, and for the p99 of a busy machine.
 func compare(early, late sample) error {
 	var errs []error
 	if late.resident > 1.1*early.resident+8e6 {

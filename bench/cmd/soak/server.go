@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// served is a weir serve that runs.
+// served is a running weir serve.
 type served struct {
 	cmd        *exec.Cmd
 	http, grpc string
 }
 
 func start(ctx context.Context, binary, store string) (*served, error) {
-	// The ids of leases that were settled are kept until the leases would expire: that is to be soon, and so at its height early.
+	// The ids of settled leases are kept until the leases would have expired. With a short expiry, their number peaks early.
 	cmd := exec.CommandContext(ctx, binary, "serve", "--lease-ttl", "30s", "--store", store, "--output", "json",
 		"--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--decide-within", "1s")
 	cmd.Stderr = os.Stderr
@@ -47,7 +47,7 @@ func (s *served) stop() error {
 	return s.cmd.Wait()
 }
 
-// limit gives every entity limits that the first few by Zipf's law run into.
+// limit gives every entity limits that the few most used entities of the Zipf distribution run into.
 func (s *served) limit(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.http+"/v1/limits", strings.NewReader(`{"limits":["rps:500/s","tpm:100M/min"]}`))
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *served) limit(ctx context.Context) error {
 	return err
 }
 
-// sample is what a server's metrics say of it, and how long its answers took.
+// sample is what a server's metrics show, and the latency of its answers.
 type sample struct {
 	resident, heap, goroutines float64
 	p99                        time.Duration

@@ -4,8 +4,8 @@ package measure
 
 import "time"
 
-// CPU is not known here.
+// CPU returns 0: processor time is not available on this system.
 func CPU() time.Duration { return 0 }
 
-// CPUOf is not known here.
+// CPUOf returns 0: processor time is not available on this system.
 func CPUOf(int) time.Duration { return 0 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// CPU returns the processor time that this process has taken, the system's on its behalf included.
+// CPU returns the processor time used by this process, including system time on its behalf.
 func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -20,13 +20,14 @@ func CPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// CPUOf returns the same of another process, in steps of 10 ms; 0 where the system does not tell.
+// CPUOf returns the processor time used by another process, in steps of 10 ms, or 0 if the system does not report it.
 func CPUOf(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// After the command's name, which may hold anything: the state is the first field, user and system time are the 12th and 13th.
+	// Parse after the command's name, which may contain anything. The state is the first field; user and system time
+	// are the 12th and 13th.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0

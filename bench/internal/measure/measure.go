@@ -1,9 +1,9 @@
-// Package measure has what the benchmarks measure with.
+// Package measure holds the measuring helpers of the benchmarks.
 package measure
 
 import "slices"
 
-// Median returns the middle of the figures, 0 of none.
+// Median returns the median of xs, or 0 if xs is empty.
 func Median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return 0
@@ -15,8 +15,8 @@ func Median(xs []float64) float64 {
 	return s[len(s)/2]
 }
 
-// Paired returns one's figure over another's: the median over the rounds, in each of which they ran one after the other.
-// It is 0 where the other's were 0.
+// Paired returns the median, over the rounds, of the ratio one/other. Both are measured one after the other in each
+// round. It is 0 if the figures of other are 0.
 func Paired(one, other []float64) float64 {
 	var ratios []float64
 	for round := range one {

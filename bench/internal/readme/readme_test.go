@@ -48,7 +48,7 @@ const page = `# Benchmarks
 
 About it.
 
-| what | | rate | spread | calls each | failed | weir's rate |
+| benchmark | | rate | spread | calls/op | failed | rate ratio |
 |---|---|--:|--:|--:|--:|--:|
 | 64 callers, 1 key | weir on Redis | 30/s | 1–50 |  |  |  |
 |  | peer | 60/s | 60–60 |  | 7.0 % | 0.50 × |
@@ -63,8 +63,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Measured today, on 2 cores. ",
-		"\n| Redis, 64 callers, one key | 30/s | peer 60/s (0.50 ×), of which 7.0 % failed |\n",
-		"\n| Redis, 64 callers, 10,000 keys | 20/s, 1.00 calls each |  |\n",
+		"\n| Redis, 64 callers, one key | 30/s | peer 60/s (0.50 ×), 7.0 % failed |\n",
+		"\n| Redis, 64 callers, 10,000 keys | 20/s, 1.00 calls/op |  |\n",
 	} {
 		if !strings.Contains(string(table), want) {
 			t.Errorf("%q is not in\n%s", want, table)

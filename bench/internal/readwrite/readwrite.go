@@ -1,5 +1,5 @@
-// Package readwrite is what weir is measured beside on DynamoDB: a token bucket that reads its state, changes it and writes
-// it back, as mennanov/limiters' does, which the module proxy does not have.
+// Package readwrite is a baseline for weir on DynamoDB: a token bucket that reads its state, changes it and writes it
+// back. It works like the one in mennanov/limiters, which is not available from the module proxy.
 package readwrite
 
 import (
@@ -12,26 +12,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Client makes the calls: one that counts them, or the SDK's.
+// Client makes the DynamoDB calls: a counting client, or the SDK's.
 type Client interface {
 	GetItem(context.Context, *sdk.GetItemInput, ...func(*sdk.Options)) (*sdk.GetItemOutput, error)
 	PutItem(context.Context, *sdk.PutItemInput, ...func(*sdk.Options)) (*sdk.PutItemOutput, error)
 }
 
-// Limiter keeps buckets in a table as weir makes it. All fields are required but Check.
+// Limiter keeps buckets in a table with weir's schema. All fields except Check are required.
 type Limiter struct {
 	Client Client
 	Table  string
-	Check  bool          // a write fails if the state changed in between, unless it read that there was none yet
-	Tokens int64         // a bucket holds
-	Every  time.Duration // it gets one
+	Check  bool          // fail a write if the state changed since it was read; a bucket's first write is not checked
+	Tokens int64         // capacity of a bucket
+	Every  time.Duration // time to refill one token
 	Now    func() time.Time
 }
 
-// ErrRace is what a checked write fails with.
+// ErrRace is the error of a checked write whose state has changed.
 var ErrRace = errors.New("the bucket changed between read and write")
 
-// Allow takes a token of a bucket, if it has one.
+// Allow takes one token from a bucket, if there is one.
 func (l *Limiter) Allow(ctx context.Context, bucket string) (bool, error) {
 	key := map[string]types.AttributeValue{
 		"PK": &types.AttributeValueMemberS{Value: bucket}, "SK": &types.AttributeValueMemberS{Value: "state"},

@@ -1,6 +1,6 @@
-"""Users with an entity each that all charge one parent; nothing is refused.
+"""Users with one entity each that all charge one parent; nothing is refused.
 
-The parent has a name that all processes know: with workers, too, each child charges it.
+All processes know the parent by name, so the children on every worker charge it.
 """
 
 import uuid
@@ -16,13 +16,13 @@ PARENT = "parent"
 
 
 def set_up(weir: WeirSession) -> None:
-    """Make the parent."""
+    """Create the parent."""
     weir.set_system_defaults(UNLIMITED)
     weir.create_entity(PARENT, exist_ok=True)
 
 
 def tear_down(weir: WeirSession) -> None:
-    """Take away the parent and the children that users made."""
+    """Delete the parent and the children that users created."""
     weir.delete_entity(PARENT, children=True, missing_ok=True)
 
 
@@ -30,7 +30,7 @@ prepare(SPACE, set_up, tear_down)
 
 
 class CascadeUser(WeirUser):
-    """Makes itself a child, and asks now and then."""
+    """Creates its own child entity and sends a request now and then."""
 
     namespace = SPACE
     wait_time = between(0.1, 1.0)
@@ -42,5 +42,5 @@ class CascadeUser(WeirUser):
 
     @task
     def acquire(self) -> None:
-        """Spend one of the child and one of the parent."""
+        """Spend one token of the child and one of the parent."""
         self.client.acquire(self.entity, "api", {"rpm": 1})

@@ -1,4 +1,4 @@
-"""Everybody asks for one entity, and gets it."""
+"""All users share one entity; nothing is refused."""
 
 from locust import constant, task
 
@@ -10,12 +10,12 @@ prepare(SPACE, lambda weir: weir.set_system_defaults(["rps:1M/s"]))
 
 
 class HotKeyUser(WeirUser):
-    """Asks ten times a second."""
+    """Sends ten requests a second."""
 
     namespace = SPACE
     wait_time = constant(0.1)
 
     @task
     def acquire(self) -> None:
-        """Spend one of what all share."""
+        """Spend one token of the shared entity."""
         self.client.acquire("hot", "api", {"rps": 1})

@@ -1,4 +1,4 @@
-"""Keys that ask eight models for an estimate, which is adjusted to what the chat took."""
+"""API keys that acquire an estimate for one of eight models and adjust it to the actual usage."""
 
 import random
 import uuid
@@ -33,7 +33,7 @@ class LLMGatewayUser(WeirUser):
 
     @task
     def chat(self) -> None:
-        """Spend the estimate, and settle when it is known what it was."""
+        """Spend the estimate, and settle once the actual usage is known."""
         with self.client.acquire(self.key, random.choice(list(MODELS)), {"rpm": 1, "tpm": ESTIMATE}) as lease:
             if lease:
                 lease.adjust({"tpm": chat_tokens() - ESTIMATE})

@@ -1,7 +1,7 @@
-"""A gateway's users as they are in production: chats, lists of models, looks at what is left.
+"""A gateway's users as in production: chats, lists of models, checks of what is left.
 
-WEIR_SHAPE=daily or spike has them come and go as on a day, or in the hour of its morning's spike, and WEIR_SHAPE_SPEED
-so many times as fast: 60 makes a day of 24 minutes. Without it there are as many users as locust is told.
+WEIR_SHAPE=daily or spike varies the number of users as over a day, or over the hour of its morning spike.
+WEIR_SHAPE_SPEED speeds that up: 60 runs a day in 24 minutes. Without WEIR_SHAPE, locust's own options apply.
 """
 
 import os
@@ -41,17 +41,17 @@ class LLMGatewayUserReal(WeirUser):
 
     @task(15)
     def chat(self) -> None:
-        """Spend the estimate, and settle when it is known what it was."""
+        """Spend the estimate, and settle once the actual usage is known."""
         with self.client.acquire(self.key, random.choice(list(MODELS)), {"rpm": 1, "tpm": ESTIMATE}) as lease:
             if lease:
                 lease.adjust({"tpm": chat_tokens() - ESTIMATE})
 
     @task(2)
     def list_models(self) -> None:
-        """Spend a request that takes no tokens."""
+        """Spend a request that uses no LLM tokens."""
         self.client.acquire(self.key, random.choice(list(MODELS)), {"rpm": 1})
 
     @task(1)
     def available(self) -> None:
-        """Look at what is left."""
+        """Check what is left."""
         self.client.available(self.key, random.choice(list(MODELS)))

@@ -1,4 +1,4 @@
-"""Users with an entity each that ask again at once; nothing is refused."""
+"""Users with one entity each that send requests back to back; nothing is refused."""
 
 import uuid
 
@@ -13,7 +13,7 @@ prepare(SPACE, lambda weir: weir.set_system_defaults(UNLIMITED))
 
 
 class MaxRpsUser(WeirUser):
-    """Asks back to back."""
+    """Sends requests back to back."""
 
     namespace = SPACE
     wait_time = constant(0)
@@ -24,5 +24,5 @@ class MaxRpsUser(WeirUser):
 
     @task
     def acquire(self) -> None:
-        """Spend one."""
+        """Spend one token."""
         self.client.acquire(self.entity, "api", {"rpm": 1})

@@ -1,10 +1,10 @@
-"""As cascade.py, back to back."""
+"""Like cascade.py, with requests back to back."""
 
 import cascade
 from locust import constant
 
 
 class MaxRpsCascadeUser(cascade.CascadeUser):
-    """Asks again at once."""
+    """Sends requests back to back."""
 
     wait_time = constant(0)

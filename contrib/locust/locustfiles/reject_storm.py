@@ -1,4 +1,4 @@
-"""Ten entities that ask far more often than they may, whatever they are told: nearly all is refused."""
+"""Ten entities that send far more than their limits allow and ignore refusals: nearly everything is refused."""
 
 import random
 
@@ -12,12 +12,12 @@ prepare(SPACE, lambda weir: weir.set_system_defaults(["rps:1/s"]))
 
 
 class LoudUser(WeirUser):
-    """Asks ten times a second, and minds no Retry-After."""
+    """Sends ten requests a second and ignores Retry-After."""
 
     namespace = SPACE
     wait_time = constant(0.1)
 
     @task
     def acquire(self) -> None:
-        """Spend one, if there is one."""
+        """Spend one token, if there is one."""
         self.client.acquire(f"loud-{random.randrange(10)}", "api", {"rps": 1})

@@ -1,4 +1,4 @@
-"""Users with an entity each and a call now and then; nothing is refused."""
+"""Users with one entity each that send a request now and then; nothing is refused."""
 
 import uuid
 
@@ -13,7 +13,7 @@ prepare(SPACE, lambda weir: weir.set_system_defaults(UNLIMITED))
 
 
 class SimpleUser(WeirUser):
-    """Asks for one request after another."""
+    """Sends one request after another."""
 
     namespace = SPACE
     wait_time = between(0.1, 1.0)
@@ -24,5 +24,5 @@ class SimpleUser(WeirUser):
 
     @task
     def acquire(self) -> None:
-        """Spend one."""
+        """Spend one token."""
         self.client.acquire(self.entity, "api", {"rpm": 1})

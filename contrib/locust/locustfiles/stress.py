@@ -1,6 +1,6 @@
-"""16,000 entities: a whale with half of the calls, one that spikes, and a long tail.
+"""16,000 entities: a whale that makes half of the calls, one that spikes, and a long tail.
 
-Names tell them apart: api-3/whale, /spike, /spike-baseline, /powerlaw.
+Event names distinguish them: api-3/whale, /spike, /spike-baseline, /powerlaw.
 """
 
 import random
@@ -17,7 +17,7 @@ STRESS = Stress()
 
 
 def set_up(weir: WeirSession) -> None:
-    """Set the limits of all, and of the one that spikes."""
+    """Set the limits of all entities, and of the one that spikes."""
     weir.set_system_defaults(["rpm:400/min", "tpm:400K/min"])
     weir.set_limits("entity-spiker", ["rpm:1500/min", "tpm:1500K/min"])
 
@@ -26,7 +26,7 @@ prepare(SPACE, set_up)
 
 
 class StressUser(WeirUser):
-    """Asks for whoever is due."""
+    """Sends requests for the entity that is next."""
 
     namespace = SPACE
     wait_time = between(0.01, 0.1)
@@ -40,7 +40,7 @@ class StressUser(WeirUser):
 
     @task(5)
     def available(self) -> None:
-        """Look at what is left."""
+        """Check what is left."""
         entity, kind = STRESS.pick()
         api = random.choice(APIS)
         self.client.available(entity, api, name=f"{api}/{kind}")

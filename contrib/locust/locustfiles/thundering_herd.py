@@ -1,7 +1,7 @@
-"""All users ask at once, every five seconds by the clock, for an entity that may make 100 calls a second.
+"""All users send a request at once, every five seconds by the clock, for one entity with 100 calls a second.
 
-Who is refused comes back when Retry-After says, once: RATE_LIMITED of the name "api again" shows how well that spreads
-them. It takes more than 100 users to see a refusal. WEIR_HERD_SECONDS sets another pace.
+Refused users retry once, after Retry-After: RATE_LIMITED under the name "api again" shows how well that spreads them.
+Refusals need more than 100 users. WEIR_HERD_SECONDS changes the interval.
 """
 
 import os
@@ -18,17 +18,17 @@ prepare(SPACE, lambda weir: weir.set_system_defaults(["rps:100/s"]))
 
 
 class HerdUser(WeirUser):
-    """Waits for the stroke of the clock, which all processes hear."""
+    """Waits for the next tick of the clock, which is the same in all processes."""
 
     namespace = SPACE
 
     def wait_time(self) -> float:
-        """Return the seconds until the next stroke."""
+        """Return the seconds until the next tick."""
         return SECONDS - time.time() % SECONDS
 
     @task
     def acquire(self) -> None:
-        """Ask, and once more if refused."""
+        """Send a request, and retry once if refused."""
         answer = self.client.acquire("herd", "api", {"rps": 1})
         if not answer:
             answer.wait()

@@ -1,4 +1,4 @@
-"""A real weir to talk to, in memory, and what it takes to see the events."""
+"""A real in-memory weir server, and the means to observe events."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ for variable in [v for v in os.environ if v.startswith(("WEIR_", "LOCUST_"))]:
 
 @contextmanager
 def serve(*args: str, store: str = "memory:") -> Iterator[str]:
-    """Serve on a port that is free, until the block ends."""
+    """Serve on a free port until the block ends."""
     command = [WEIR, "serve", "--store", store, "--http", "127.0.0.1:0", "--grpc", "off", "--log-level", "error", *args]
-    # A machine that is busy must not make decisions degraded.
+    # A busy machine must not lead to degraded decisions.
     command += [] if "--decide-within" in args else ["--decide-within", "1s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
@@ -52,10 +52,10 @@ def server() -> Iterator[str]:
 
 
 class Seen(list[dict[str, Any]]):
-    """The events that were fired."""
+    """The fired events."""
 
     def told(self) -> list[tuple[str, str, bool]]:
-        """Return the type and name of each, and whether it is a failure."""
+        """Return the type and name of each event, and whether it is a failure."""
         return [(e["request_type"], e["name"], e["exception"] is not None) for e in self]
 
 
@@ -64,7 +64,7 @@ Connect = Callable[..., tuple[WeirSession, Seen]]
 
 @pytest.fixture
 def connect(server: str, request: pytest.FixtureRequest) -> Connect:
-    """Make a session in a namespace of the test's own, and see its events."""
+    """Return a session in the test's own namespace, and the events it fires."""
 
     def connected(host: str = server, **options: Any) -> tuple[WeirSession, Seen]:
         environment, seen = Environment(), Seen()
@@ -81,7 +81,7 @@ def connect(server: str, request: pytest.FixtureRequest) -> Connect:
 
 
 def locust(*args: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a locust of its own."""
+    """Start a separate locust process."""
     package = str(Path(__file__).parents[1])
     return subprocess.Popen(
         [sys.executable, "-m", "locust", *args],
@@ -93,6 +93,6 @@ def locust(*args: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def free_port() -> int:
-    """Return a port where nobody listens."""
+    """Return a port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""k6 itself is not at hand: its scripts are checked for syntax, and the one for HTTP is run by a stand-in."""
+"""Tests of the k6 scripts without k6: both are checked for syntax, and the HTTP one runs under a stand-in."""
 
 from __future__ import annotations
 

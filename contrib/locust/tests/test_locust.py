@@ -49,13 +49,13 @@ def run(url: str, scenario: str, seconds: int = 2) -> Run:
     out, log = process.communicate(timeout=60)
     ran = Run(process.returncode, log, json.loads(out) if out.startswith("[") else [])
     if seconds == 2 and ran.code == 0 and not EXPECTED[scenario] <= set(ran.counts()):
-        return run(url, scenario, 10)  # a machine that is busy may not get to it in two seconds
+        return run(url, scenario, 10)  # two seconds may be too short on a busy machine
     return ran
 
 
 @pytest.fixture(scope="module")
 def runs(server: str) -> dict[str, Run]:
-    """Run all, four at a time: each takes two seconds of waiting."""
+    """Run all scenarios, four at a time: each spends two seconds waiting."""
     with ThreadPoolExecutor(4) as pool:
         return dict(zip(SCENARIOS, pool.map(lambda s: run(server, s), SCENARIOS), strict=True))
 

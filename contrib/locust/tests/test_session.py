@@ -205,7 +205,7 @@ def test_tokens(connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("WEIR_NAMESPACE", "default")
         connect(url, namespace=None)[0].set_resource_defaults("gpt-4", ["rpm:10/min"])
         session, seen = connect(url, namespace=None)
-        _ensure(session, "elsewhere")  # 403, which does not stop whose namespace is there
+        _ensure(session, "elsewhere")  # 403 is no obstacle if the namespace exists
         assert seen.told() == [("CREATE_NAMESPACE", "elsewhere", False)]
         session, _ = connect(url, namespace=None, token=acquire)
         assert session.acquire("alice", "gpt-4", {"rpm": 1})

@@ -16,7 +16,7 @@ from weir_locust.transport import Transport, pool_size
 
 
 class Waiting:
-    """A server that answers nobody until so many ask at once."""
+    """A server that answers nothing until enough requests are in flight."""
 
     def __init__(self, enough: int) -> None:
         self.now, self.most, self.enough, self.open = 0, 0, enough, Event()
@@ -33,7 +33,7 @@ class Waiting:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     def ask(self, connect: Connect, users: int, **options: object) -> int:
-        """Have users ask at once, and return how many did."""
+        """Send requests from all users at once, and return the most in flight."""
         self.server.start()
         try:
             sessions = [connect(f"http://127.0.0.1:{self.server.server_port}", **options)[0] for _ in range(users)]

@@ -1,4 +1,4 @@
-"""Locust users for weir: each call is a request event, and a refusal is no failure."""
+"""Locust users for weir: each call is a request event, and a refusal is not a failure."""
 
 from .errors import WeirError
 from .lease import Lease, Refusal

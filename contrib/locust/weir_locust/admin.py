@@ -1,4 +1,4 @@
-"""The calls that change and show what is configured."""
+"""The calls that change and show the configuration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class AdminCalls:
-    """Configuration. Each call fires an event, a list one for each page, and raises WeirError if it fails.
+    """Configuration calls. Each fires an event, a list one per page, and raises WeirError if it fails.
 
-    The event's name is the entity, else the resource, else "system", unless the call is given another.
+    The event's name is the entity, the resource or "system", in this order, unless you give the call another name.
     """
 
     def call(
@@ -32,27 +32,27 @@ class AdminCalls:
         raise NotImplementedError
 
     def set_system_defaults(self, limits: Limits, *, name: str | None = None) -> dict[str, Any]:
-        """Set the limits of whom no other level has limits for. Fires SET_SYSTEM_DEFAULTS."""
+        """Set the limits that apply if no other level has any. Fires SET_SYSTEM_DEFAULTS."""
         return self._limits("SET_SYSTEM_DEFAULTS", name, "PUT", limits)
 
     def get_system_defaults(self, *, name: str | None = None) -> dict[str, Any]:
-        """Return what set_system_defaults has set. Fires GET_SYSTEM_DEFAULTS."""
+        """Return the limits set by set_system_defaults. Fires GET_SYSTEM_DEFAULTS."""
         return self._limits("GET_SYSTEM_DEFAULTS", name, "GET")
 
     def delete_system_defaults(self, *, name: str | None = None) -> None:
-        """Take them away. Fires DELETE_SYSTEM_DEFAULTS."""
+        """Delete the limits set by set_system_defaults. Fires DELETE_SYSTEM_DEFAULTS."""
         self._limits("DELETE_SYSTEM_DEFAULTS", name, "DELETE")
 
     def set_resource_defaults(self, resource: str, limits: Limits, *, name: str | None = None) -> dict[str, Any]:
-        """Set the limits on a resource of every entity without its own. Fires SET_RESOURCE_DEFAULTS."""
+        """Set a resource's limits for every entity without its own. Fires SET_RESOURCE_DEFAULTS."""
         return self._limits("SET_RESOURCE_DEFAULTS", name, "PUT", limits, resource=resource)
 
     def get_resource_defaults(self, resource: str, *, name: str | None = None) -> dict[str, Any]:
-        """Return what set_resource_defaults has set. Fires GET_RESOURCE_DEFAULTS."""
+        """Return the limits set by set_resource_defaults. Fires GET_RESOURCE_DEFAULTS."""
         return self._limits("GET_RESOURCE_DEFAULTS", name, "GET", resource=resource)
 
     def delete_resource_defaults(self, resource: str, *, name: str | None = None) -> None:
-        """Take them away. Fires DELETE_RESOURCE_DEFAULTS."""
+        """Delete the limits set by set_resource_defaults. Fires DELETE_RESOURCE_DEFAULTS."""
         self._limits("DELETE_RESOURCE_DEFAULTS", name, "DELETE", resource=resource)
 
     def list_resources_with_defaults(self, *, name: str | None = None) -> list[str]:
@@ -63,15 +63,15 @@ class AdminCalls:
     def set_limits(
         self, entity: str, limits: Limits, resource: str | None = None, *, name: str | None = None
     ) -> dict[str, Any]:
-        """Set an entity's limits on a resource; without one, its defaults. Fires SET_LIMITS."""
+        """Set an entity's limits on a resource, or without a resource its defaults. Fires SET_LIMITS."""
         return self._limits("SET_LIMITS", name, "PUT", limits, entity=entity, resource=resource)
 
     def get_limits(self, entity: str, resource: str | None = None, *, name: str | None = None) -> dict[str, Any]:
-        """Return what set_limits has set. Fires GET_LIMITS."""
+        """Return the limits set by set_limits. Fires GET_LIMITS."""
         return self._limits("GET_LIMITS", name, "GET", entity=entity, resource=resource)
 
     def delete_limits(self, entity: str, resource: str | None = None, *, name: str | None = None) -> None:
-        """Take away what set_limits has set. Fires DELETE_LIMITS."""
+        """Delete the limits set by set_limits. Fires DELETE_LIMITS."""
         self._limits("DELETE_LIMITS", name, "DELETE", entity=entity, resource=resource)
 
     def create_entity(
@@ -85,10 +85,10 @@ class AdminCalls:
         exist_ok: bool = False,
         name: str | None = None,
     ) -> dict[str, Any] | None:
-        """Create an entity, which only those with a parent, a name or metadata need.
+        """Create an entity; only entities with a parent, a name or metadata need this.
 
-        With cascade its requests charge the parent, too. Fires CREATE_ENTITY. None: it was there, which is a failure
-        unless exist_ok.
+        With cascade, its requests charge the parent too. Fires CREATE_ENTITY. Returns None if the entity existed, which
+        is a failure unless exist_ok is set.
         """
         body: dict[str, Any] = {"id": entity, "cascade": cascade}
         if parent is not None:
@@ -110,13 +110,13 @@ class AdminCalls:
     def delete_entity(
         self, entity: str, *, children: bool = False, missing_ok: bool = False, name: str | None = None
     ) -> None:
-        """Delete an entity, and with children those below it. Fires DELETE_ENTITY."""
+        """Delete an entity, and with children also those below it. Fires DELETE_ENTITY."""
         query = {"children": "true"} if children else None
         accept = (404,) if missing_ok else ()
         self.call("DELETE_ENTITY", name or entity, "DELETE", _entity(entity), query=query, accept=accept)
 
     def get_children(self, entity: str, *, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the entities of whom it is the parent. Fires GET_CHILDREN."""
+        """Return the entity's children. Fires GET_CHILDREN."""
         return self._pages("GET_CHILDREN", name or entity, _entity(entity) + "/children")
 
     def _limits(

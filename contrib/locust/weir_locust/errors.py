@@ -1,4 +1,4 @@
-"""What is raised when weir does not answer, or says no for another reason than a limit."""
+"""The error raised if weir does not answer, or refuses for a reason other than a limit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from .transport import Answer
 
 
 class WeirError(RescheduleTask):
-    """A request that failed. Its event was fired as a failure before this is raised.
+    """A failed request. Its event has been fired as a failure before this is raised.
 
-    It is a RescheduleTask, so that a task which does not catch it ends there, and its user waits and goes on.
+    It is a RescheduleTask: if a task does not catch it, the task ends there, and its user waits and goes on.
     """
 
     kind: str
-    """The last part of the problem's type, such as "no-limits" or "overloaded"; "connection" without an answer."""
+    """The last part of the problem's type, such as "no-limits" or "overloaded"; "connection" if there was no answer."""
     status: int
-    """The HTTP status; 0 without an answer."""
+    """The HTTP status; 0 if there was no answer."""
     retry_after: float | None
-    """Seconds until it makes sense to try again; None if the server did not say."""
+    """Seconds to wait before a retry; None if the server did not say."""
 
     def __init__(self, what: str, answer: Answer) -> None:
         said = answer.said()

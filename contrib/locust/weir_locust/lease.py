@@ -1,4 +1,4 @@
-"""What acquire answers: a lease, which is true, or a refusal, which is false."""
+"""The results of acquire: a lease, which is truthy, or a refusal, which is falsy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class _Decision:
     entity: str
     resource: str
     degraded: bool
-    """The store did not decide: on_unavailable did."""
+    """Whether on_unavailable decided instead of the store."""
     over: int | None
-    """If degraded: the tokens of any one limit that may be admitted beyond it at most; -1: no bound."""
+    """If degraded: the most tokens that may be admitted beyond any one limit; -1 if there is no bound."""
     limits: list[dict[str, Any]]
-    """The status of each limit: the entity's, then its parents', as /v1/acquire answers them."""
+    """The status of each limit: the entity's, then its parents', as returned by /v1/acquire."""
 
     def __init__(self, entity: str, resource: str, said: Mapping[str, Any]) -> None:
         self.entity, self.resource = entity, resource
@@ -35,12 +35,12 @@ class _Decision:
 
 
 class Refusal(_Decision):
-    """A limit refused, and nothing was spent. It is false, and no failure."""
+    """A refusal by a limit: nothing was spent. It is falsy, and not a failure."""
 
     retry_after: float
-    """Seconds: never earlier than the request could pass if nobody else spent, and a little later at random."""
+    """Seconds until the request could pass if nobody else spends, plus a small random delay; never too early."""
     violated: list[str]
-    """The limits that refused, longest to wait for first; a parent's as limit@parent."""
+    """The limits that refused, longest wait first; a parent's as limit@parent."""
 
     def __init__(self, entity: str, resource: str, answer: Answer) -> None:
         said = answer.said()
@@ -55,7 +55,7 @@ class Refusal(_Decision):
         return f"Refusal({self.entity!r}, {self.resource!r}, {self.violated}, retry_after={self.retry_after:g})"
 
     def wait(self) -> None:
-        """Sleep for as long as Retry-After says. Other users go on meanwhile."""
+        """Sleep for the duration of Retry-After. Other users go on meanwhile."""
         gevent.sleep(self.retry_after)
 
     def __enter__(self) -> Refusal:
@@ -66,14 +66,14 @@ class Refusal(_Decision):
 
 
 class Lease(_Decision):
-    """Tokens that are spent. It is true.
+    """Tokens that have been spent. It is truthy.
 
-    As a context manager it commits at the end if it was adjusted (an unadjusted lease needs no commit, so that none is
-    sent), and rolls back if the block raises, but for the exceptions by which Locust ends a user.
+    As a context manager, it commits at the end if it was adjusted (an unadjusted lease needs no commit, and none is
+    sent), and rolls back if the block raises, except for the exceptions with which Locust ends a user.
     """
 
     expires: str
-    """RFC 3339; from then on the lease counts as committed."""
+    """The time, in RFC 3339, from which the lease counts as committed."""
 
     def __init__(self, session: WeirSession, name: str, entity: str, resource: str, said: Mapping[str, Any]) -> None:
         super().__init__(entity, resource, said)
@@ -89,20 +89,20 @@ class Lease(_Decision):
         return f"Lease({self.entity!r}, {self.resource!r}, expires={self.expires})"
 
     def adjust(self, tokens: Mapping[str, int]) -> None:
-        """Spend more, or give back what is negative; it may go into debt and is not refused for lack of tokens.
+        """Spend more tokens, or return tokens if negative; may go into debt, and is never refused for lack of tokens.
 
-        Fires ADJUST. Raises WeirError, with kind "settled" or "expired" if it was too late.
+        Fires ADJUST. Raises WeirError, with kind "settled" or "expired" if it comes too late.
         """
         said = self._settle("ADJUST", "adjust", {"tokens": dict(tokens)})
         self._id, self.expires, self._adjusted = said["lease"], said["expires"], True
 
     def commit(self) -> None:
-        """Say that the tokens are used. Fires COMMIT. Raises WeirError."""
+        """Confirm that the tokens are used. Fires COMMIT. Raises WeirError."""
         self._settle("COMMIT", "commit")
         self._id = None
 
     def rollback(self) -> None:
-        """Give back all that the lease holds. Fires ROLLBACK. Raises WeirError."""
+        """Return everything that the lease holds. Fires ROLLBACK. Raises WeirError."""
         self._settle("ROLLBACK", "rollback")
         self._id = None
 
@@ -128,6 +128,6 @@ class Lease(_Decision):
         elif isinstance(error, Exception):
             try:
                 self.rollback()
-            except WeirError as e:  # counted; what the block raised matters more
+            except WeirError as e:  # already counted; the exception from the block matters more
                 error.add_note(f"rollback: {e}")
         return False

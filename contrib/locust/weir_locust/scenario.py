@@ -1,4 +1,4 @@
-"""Setting up what a locustfile's users need, once, however many processes there are."""
+"""Set up what a locustfile's users need, once, however many processes there are."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Step = Callable[[WeirSession], object]
 
 
 def namespace(scenario: str) -> str:
-    """Return WEIR_NAMESPACE, else one for this scenario alone, so that it changes nobody else's limits."""
+    """Return WEIR_NAMESPACE, or a namespace for this scenario alone, so that nobody else's limits change."""
     return os.environ.get("WEIR_NAMESPACE") or f"locust-{scenario}"
 
 
 def prepare(namespace: str, set_up: Step, tear_down: Step | None = None) -> None:
-    """Have set_up called before the first user starts, and tear_down after the last has stopped.
+    """Arrange for set_up to run before the first user starts, and tear_down after the last has stopped.
 
-    Both are called by the only process or by the master, never by workers: what they set is found by its name. The
-    namespace is made if there is none. If set_up fails, the test does not run, and locust exits with 1.
+    Both run in the only process or in the master, never in workers, which find what was set up by its name. The
+    namespace is created if it does not exist. If set_up fails, the test does not run, and locust exits with 1.
 
     WEIR_LOCUST_SETUP=off skips both, for tokens that may only acquire.
     """
@@ -60,7 +60,7 @@ def prepare(namespace: str, set_up: Step, tear_down: Step | None = None) -> None
 
 
 def _look_at_the_clock(**_: Any) -> None:
-    # --run-time counts from when gevent's loop last did, before locust was imported: seconds ago, on a slow machine.
+    # --run-time counts from the last update of gevent's loop, before locust's import: seconds ago, on a slow machine.
     gevent.get_hub().loop.update_now()
 
 
@@ -71,7 +71,7 @@ def _is_ours(environment: Environment) -> bool:
 
 
 def _ensure(session: WeirSession, namespace: str) -> None:
-    # Who may only administer this one namespace is told 403, and whether it is there shows in what follows.
+    # A token that may only administer this namespace gets 403; the following calls show whether the namespace exists.
     if namespace != "default":
         body = {"name": namespace}
         session.call("CREATE_NAMESPACE", namespace, "POST", "/v1/namespaces", body=body, accept=(403, 409))
@@ -85,7 +85,7 @@ def _session(environment: Environment, namespace: str) -> WeirSession:
 def _end(environment: Environment, error: Exception) -> NoReturn:
     log.error("set up: %s", error)
     if environment.web_ui is not None or environment.runner is None:
-        raise StopTest(f"set up: {error}") from error  # whoever pressed the button is told
+        raise StopTest(f"set up: {error}") from error  # shows the error to whoever started the test
     environment.process_exit_code = 1
     gevent.spawn(environment.runner.quit)
-    raise gevent.GreenletExit from error  # ends the greenlet that starts users, without a trace in the log
+    raise gevent.GreenletExit from error  # ends the greenlet that starts users, without a traceback in the log

@@ -1,4 +1,4 @@
-"""The calls that a user makes, each of which fires one request event."""
+"""A user's calls, each of which fires one request event."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from locust.env import Environment
 
 Limits = Sequence[str | Mapping[str, Any]]
-"""Limits as text, "tpm:50K/min:75K", or as objects of the API."""
+"""Limits as text, such as "tpm:50K/min:75K", or as API objects."""
 
 DEGRADED = " (degraded)"
-"""What is added to the name of an event about a decision that the store did not make."""
+"""Suffix for the names of events about decisions that the store did not make."""
 
 
 class WeirSession(AdminCalls):
     """A user's calls to one server in one namespace.
 
-    Each fires a request event: its type says what was called, its name is the resource, of what is configured the
-    entity, unless the call is given another. Refusals have a type of their own, RATE_LIMITED, and are no failures. The
-    context of the event has the entity, the resource and whether the answer is degraded, and of a refusal the refusal.
+    Each fires a request event. Its type is the call; its name is the resource, or the entity for configuration calls,
+    unless you give the call another name. Refusals have their own type, RATE_LIMITED, and are not failures. The event's
+    context has the entity, the resource and whether the answer is degraded, and for a refusal the refusal itself.
 
-    token and namespace, if None, are those of WEIR_TOKEN and WEIR_NAMESPACE; with neither, no token is sent, and the
-    server chooses the namespace. All sessions of a process with one host, pool_size, timeout and insecure share a pool.
+    token and namespace default to WEIR_TOKEN and WEIR_NAMESPACE; without these, no token is sent, and the server
+    chooses the namespace. Sessions of a process with the same host, pool_size, timeout and insecure share a pool.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class WeirSession(AdminCalls):
         on_unavailable: str | None = None,
         name: str | None = None,
     ) -> Lease | Refusal:
-        """Spend tokens of the entity and of every parent that it charges, all or none.
+        """Spend tokens of the entity and of every parent that it charges, all or nothing.
 
-        Fires ACQUIRE, or RATE_LIMITED if a limit refused. Raises WeirError for all else: "exceeds-burst", "no-limits",
-        "overloaded" and so on, which are failures of ACQUIRE. wait is a duration, "2s", of at most a minute.
+        Fires ACQUIRE, or RATE_LIMITED if a limit refused. Raises WeirError in all other cases: "exceeds-burst",
+        "no-limits", "overloaded" and so on, which are failures of ACQUIRE. wait is a duration, "2s", at most a minute.
         """
         body: dict[str, Any] = {"entity": entity, "resource": resource, "tokens": dict(tokens)}
         if self.namespace is not None:
@@ -98,19 +98,19 @@ class WeirSession(AdminCalls):
         raise self._failed("ACQUIRE", name, answer, context)
 
     def available(self, entity: str, resource: str, *, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the status of every limit, the parents' included; spends nothing. Fires AVAILABLE."""
+        """Return the status of every limit, including the parents'; spends nothing. Fires AVAILABLE."""
         query = {"entity": entity, "resource": resource}
         said = self.call("AVAILABLE", name or resource, "GET", "/v1/available", query=query, context=query)
         return list(said["limits"])
 
     def is_available(self, entity: str, resource: str, tokens: Mapping[str, int], *, name: str | None = None) -> bool:
-        """Say whether such a request would pass now; spends nothing. Fires IS_AVAILABLE."""
+        """Report whether such a request would pass now; spends nothing. Fires IS_AVAILABLE."""
         return bool(self._explain("IS_AVAILABLE", entity, resource, tokens, name)["outcome"] == "allowed")
 
     def time_until_available(
         self, entity: str, resource: str, tokens: Mapping[str, int], *, name: str | None = None
     ) -> float:
-        """Return the seconds until such a request would pass if nobody else spent; infinity if it never will.
+        """Return the seconds until such a request would pass if nobody else spends; infinity if it never will.
 
         Spends nothing. Fires TIME_UNTIL_AVAILABLE.
         """
@@ -141,8 +141,8 @@ class WeirSession(AdminCalls):
     ) -> Any:
         """Send any request of the API and fire an event of this type and name.
 
-        Return the answer's JSON object. A status in accept is no failure either, and None is returned for it. Raises
-        WeirError for the rest. The namespace goes along as a parameter, but for leases, which know theirs.
+        Return the answer's JSON object, or None for a status in accept, which is not a failure either. Raises WeirError
+        for all others. The namespace is sent as a parameter, except for leases, which know theirs.
         """
         query = dict(query or {})
         if self.namespace is not None and not path.startswith(("/v1/leases/", "/v1/namespaces")):
@@ -185,4 +185,4 @@ class WeirSession(AdminCalls):
         )
 
 
-_pool_size = pool_size  # which the parameter of the same name hides
+_pool_size = pool_size  # a parameter of the same name hides it

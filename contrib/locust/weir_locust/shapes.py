@@ -1,4 +1,4 @@
-"""How many users there are over a day, and over the spike of its morning."""
+"""The number of users over a day, and over its morning spike."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DAILY = [
     (14400, 30, 0.5),
     (3600, 15, 0.5),
 ]
-"""Seconds, users, and how many are started a second: 24 hours."""
+"""Stages of seconds, users, and users started per second: 24 hours."""
 
 SPIKE = [(600, 50, 2.0), (600, 150, 3.0), (1800, 150, 1.0), (600, 100, 1.0)]
-"""The same of one hour."""
+"""The same for one hour."""
 
 STAGES = {"daily": DAILY, "spike": SPIKE}
 
 
 class Staged(LoadTestShape):
-    """Follows stages, speed times as fast as they say; then the test ends."""
+    """Follows the stages at speed times their pace; then the test ends."""
 
     abstract = True
 
@@ -32,12 +32,12 @@ class Staged(LoadTestShape):
     speed: ClassVar[float] = 1.0
 
     def tick(self) -> tuple[int, float] | None:
-        """Return how many users there are to be now, and how many to start a second."""
+        """Return the number of users wanted now, and how many to start per second."""
         return self.at(self.get_run_time())
 
     @classmethod
     def at(cls, seconds: float) -> tuple[int, float] | None:
-        """Return what tick does after so many seconds; None when all stages are over."""
+        """Return the result of tick after this many seconds; None when all stages are over."""
         at = seconds * cls.speed
         for length, users, spawn in cls.stages:
             if at < length:
@@ -47,9 +47,9 @@ class Staged(LoadTestShape):
 
 
 def of(name: str, speed: float = 1.0) -> type[Staged]:
-    """Return the shape of this name, "daily" or "spike", to be bound to a name in a locustfile.
+    """Return the shape named "daily" or "spike", for a locustfile to bind to a name.
 
-    Locust takes one shape a run, so that a file binds only the one that is to be followed.
+    Locust takes one shape per run, so a file must bind only the one to follow.
     """
     if name not in STAGES:
         raise ValueError(f"shape {name!r}: there are {', '.join(STAGES)}")

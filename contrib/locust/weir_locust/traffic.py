@@ -1,4 +1,4 @@
-"""The numbers of the scenarios: the same as those of `weir load`."""
+"""The numbers used by the scenarios, the same as in `weir load`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ MODELS = {
     "google/gemini-pro": ["rpm:360/min", "tpm:1M/min"],
     "google/gemini-flash": ["rpm:1500/min", "tpm:4M/min"],
 }
-"""Limits of the models of the gateway."""
+"""The limits of the gateway's models."""
 
 ESTIMATE = 800
-"""Tokens that a chat is thought to take before it is known."""
+"""Estimated tokens of a chat, before its usage is known."""
 
 UNLIMITED = ["rpm:200M/min"]
-"""What refuses nobody: more than a server answers."""
+"""A limit that refuses nothing: more than a server can answer."""
 
 
 def chat_tokens() -> int:
-    """Return how many tokens a chat took."""
+    """Return how many tokens a chat used."""
     return random.randint(200, 2000)
 
 
 class Spikes:
-    """Spikes by the clock, not by the request: so much of the time, whatever the rate.
+    """Spikes by the clock, not by the request: the same fraction of the time at any rate.
 
-    A spike begins in any second with a chance of per_minute / 60, and lasts for as many seconds. Whether there is one
-    follows from the seed and the second alone, so that all processes have the same spikes.
+    In each second, a spike begins with probability per_minute / 60, and lasts for the given seconds. It depends only on
+    the seed and the second, so all processes have the same spikes.
     """
 
     def __init__(self, per_minute: float = 0.1, seconds: int = 30, seed: int = 1) -> None:
@@ -45,10 +45,10 @@ class Spikes:
         self._until = 0
 
     def on(self, now: float | None = None) -> bool:
-        """Say whether there is a spike now."""
+        """Report whether there is a spike now."""
         second = int(time.time() if now is None else now)
         if second != self._known:
-            for s in range(max(self._known, second - self._seconds) + 1, second + 1):  # what began before is over
+            for s in range(max(self._known, second - self._seconds) + 1, second + 1):  # earlier spikes are over
                 if self._random(s) < self._chance:
                     self._until = s + self._seconds
             self._known = second
@@ -60,9 +60,9 @@ class Spikes:
 
 
 class Stress:
-    """Whom a call of the stress scenario is for, of 16,000 entities.
+    """Picks the entity for each call of the stress scenario, out of 16,000.
 
-    Half are the whale's, 3 % the spiker's (all, while it spikes), and the rest go by Zipf's law to the others.
+    Half of the calls are the whale's, 3 % the spiker's (all of them during a spike); the rest follow Zipf's law.
     """
 
     def __init__(self, tail: int = 15_998, exponent: float = 1.5, spikes: Spikes | None = None) -> None:

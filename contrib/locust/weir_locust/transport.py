@@ -16,30 +16,30 @@ from geventhttpclient.response import HTTPParseError
 from geventhttpclient.url import URL
 
 POOL_SIZE = 1000
-"""Connections of a process to one server, if neither the user class nor WEIR_LOCUST_POOL says otherwise."""
+"""Connections of a process to one server, unless the user class or WEIR_LOCUST_POOL sets another number."""
 
 TIMEOUT = 65.0
-"""Seconds until a server that says nothing has failed; longer than the longest wait that acquire can ask for."""
+"""Seconds after which a silent server has failed; longer than the longest wait that acquire can request."""
 
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What came back for one request, and when."""
+    """The answer to one request, and its timing."""
 
     status: int
-    """0: nothing came back; error says why."""
+    """The HTTP status; 0 if there was no answer: see error."""
     body: bytes
     retry_after: str | None
     """The header, in whole seconds."""
     began: float
     """Seconds since 1970."""
     took: float
-    """Milliseconds until the whole answer was there, or the error. Waiting for a connection of the pool counts."""
+    """Milliseconds until the complete answer or the error, including the wait for a connection from the pool."""
     url: str
     error: Exception | None = None
 
     def said(self) -> dict[str, Any]:
-        """Return the JSON object of the body; an empty one if it is not an object."""
+        """Return the body's JSON object, or an empty one if it is not an object."""
         if not self.body:
             return {}
         try:
@@ -49,7 +49,7 @@ class Answer:
         return said if isinstance(said, dict) else {}
 
     def wait(self) -> float | None:
-        """Return the seconds of Retry-After, from the body if it has them: they are not rounded up there."""
+        """Return the seconds of Retry-After, if possible from the body, where they are not rounded up."""
         exact = self.said().get("retry_after")
         if isinstance(exact, int | float):
             return float(exact)
@@ -62,8 +62,8 @@ class Answer:
 class Transport:
     """A server and the pool of connections to it.
 
-    geventhttpclient is what Locust's FastHttpUser is built on. Used directly it takes half the processor time of that
-    and a tenth of what requests takes, and it sends no POST twice.
+    geventhttpclient is what Locust's FastHttpUser is built on. Used directly, it takes half of FastHttpUser's processor
+    time and a tenth of that of requests, and it sends no POST twice.
     """
 
     def __init__(self, host: str, pool_size: int, timeout: float, insecure: bool) -> None:
@@ -78,7 +78,7 @@ class Transport:
         )
 
     def send(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Answer:
-        """Send a request. What goes wrong on the way is in the answer, and not raised."""
+        """Send a request. Connection errors are reported in the answer, not raised."""
         payload = json.dumps(body).encode() if body is not None else b""
         path = self.prefix + path
         began, start = time.time(), time.perf_counter()
@@ -101,7 +101,7 @@ def shared(host: str, pool_size: int, timeout: float, insecure: bool) -> Transpo
 
 
 def pool_size(chosen: int | None) -> int:
-    """Return the size of the pool: what was chosen, else WEIR_LOCUST_POOL, else POOL_SIZE."""
+    """Return the pool size: the given one, or WEIR_LOCUST_POOL, or POOL_SIZE."""
     if chosen is None:
         text = os.environ.get("WEIR_LOCUST_POOL") or str(POOL_SIZE)
         chosen = int(text) if text.isdecimal() else 0
@@ -113,7 +113,7 @@ def pool_size(chosen: int | None) -> int:
 
 
 def _verified(cafile: str | None = None) -> gevent.ssl.SSLContext:
-    # The system's roots and those of SSL_CERT_FILE, and not only certifi's, which geventhttpclient passes.
+    # Trusts the system's roots and those in SSL_CERT_FILE, not only certifi's, which geventhttpclient passes.
     context = gevent.ssl.create_default_context()
     if cafile:
         context.load_verify_locations(cafile=cafile)

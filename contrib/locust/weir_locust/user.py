@@ -1,4 +1,4 @@
-"""The user that locustfiles derive theirs from."""
+"""The base class for the users in locustfiles."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .transport import TIMEOUT
 class WeirUser(User):
     """A user whose client is a WeirSession.
 
-    host, or --host, is the server's URL. What is None here is taken from the environment: see WeirSession.
+    host, or --host, is the server's URL. Attributes that are None come from the environment: see WeirSession.
     """
 
     abstract = True
 
     token: str | None = None
-    """Bearer token; None: WEIR_TOKEN, else none is sent."""
+    """Bearer token. None: WEIR_TOKEN; if that is not set, no token is sent."""
     namespace: str | None = None
-    """Namespace of all calls; None: WEIR_NAMESPACE, else the server's choice."""
+    """Namespace of all calls. None: WEIR_NAMESPACE; if that is not set, the server chooses."""
     pool_size: int | None = None
-    """Connections of the process; None: WEIR_LOCUST_POOL, else 1000. Who waits for one has it counted as time."""
+    """Connections of the process. None: WEIR_LOCUST_POOL, or 1000. Waiting for one counts as response time."""
     timeout: float = TIMEOUT
-    """Seconds after which a silent server has failed. Acquire may wait for tokens for a minute."""
+    """Seconds after which a silent server has failed. Acquire may wait for tokens for up to a minute."""
     insecure: bool = False
-    """Take any certificate. By default it must be of a root of the system or of SSL_CERT_FILE."""
+    """Accept any certificate. By default it must chain to one of the system's roots or those in SSL_CERT_FILE."""
 
     client: WeirSession
 

@@ -1,4 +1,5 @@
-// Command copytable fills a table and copies it with eight goroutines, within a budget of write capacity. Watch it hold:
+// Command copytable fills a table and copies it with eight goroutines, within a budget of write capacity. To watch the
+// limit hold:
 //
 //	go run ./governor/examples/copytable -endpoint http://127.0.0.1:8000
 package main
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%s has %d items; copying to %s with %d goroutines at %g write units a second\n", from, *items, to, segments, *rate)
 
-	// These three lines are all that governing takes.
+	// These three lines are all that the governor needs.
 	g, err := governor.New(governor.Config{ReadUnits: governor.Unlimited, WriteUnits: *rate})
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func copyTable(ctx context.Context, c *dynamodb.Client, from, to string) error {
 	return group.Wait()
 }
 
-// prepare makes two tables and fills the first.
+// prepare creates two tables and fills the first.
 func prepare(ctx context.Context, c *dynamodb.Client, items int) (from, to string, err error) {
 	suffix := strings.ToLower(rand.Text()[:6])
 	from, to = "copy-from-"+suffix, "copy-to-"+suffix

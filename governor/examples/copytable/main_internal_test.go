@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// buffer is written to by the reporter too.
+// buffer is safe for concurrent use: the reporter writes to it too.
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer

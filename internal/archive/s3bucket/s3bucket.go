@@ -1,4 +1,4 @@
-// Package s3bucket is an archive in S3.
+// Package s3bucket implements an archive in S3.
 package s3bucket
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/weirlimits/weir/internal/archive"
 )
 
-// API is what a [Bucket] needs of an S3 client, and of its permissions: s3:PutObject to write; s3:GetObject, and
-// s3:ListBucket on the bucket, to read.
+// API is the part of an S3 client that a [Bucket] uses. It needs these permissions: s3:PutObject to write;
+// s3:GetObject, and s3:ListBucket on the bucket, to read.
 type API interface {
-	// PutObject is that of the S3 client, as the others are.
+	// PutObject is the S3 client's, as are the others.
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)             // to read
-	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // by pages
+	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // in pages
 }
 
-// Bucket is the objects of a bucket below a prefix, which may be "".
+// Bucket holds the objects of an S3 bucket below a prefix, which may be "".
 type Bucket struct {
 	api          API
 	name, prefix string
@@ -31,7 +31,7 @@ type Bucket struct {
 
 var _ archive.Bucket = (*Bucket)(nil)
 
-// New returns the objects below prefix in a bucket. Whether they can be written shows with the first.
+// New returns the objects below prefix in a bucket. It does not check access: the first write does.
 func New(api API, name, prefix string) *Bucket {
 	if prefix = strings.Trim(prefix, "/"); prefix != "" {
 		prefix += "/"
@@ -70,7 +70,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]string, error) {
 	return names, nil
 }
 
-// maxObject bounds what is read of an object, which may be anything.
+// maxObject limits how much of an object is read, since it may be anything.
 const maxObject = 1 << 30
 
 // Get implements archive.Bucket.

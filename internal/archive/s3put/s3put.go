@@ -1,5 +1,5 @@
-// Package s3put writes to an archive in S3, and no more: the SDK's client of S3 is a tenth of what a function's package
-// may have, for one call.
+// Package s3put writes to an archive in S3, and does nothing else: for this one call, the SDK's S3 client would take
+// a tenth of the size limit of the function's package.
 package s3put
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/weirlimits/weir/internal/archive"
 )
 
-// Bucket is a bucket that is only written to, which needs s3:PutObject.
+// Bucket is a write-only bucket. It needs s3:PutObject.
 type Bucket struct {
 	cfg  aws.Config
 	name string
@@ -29,17 +29,17 @@ type Bucket struct {
 
 var _ archive.Putter = (*Bucket)(nil)
 
-// New returns a bucket of the region of cfg, whose credentials sign, or behind its BaseEndpoint.
+// New returns a bucket in the region of cfg, or behind its BaseEndpoint. The credentials of cfg sign requests.
 func New(cfg aws.Config, name string) *Bucket { return &Bucket{cfg, name} }
 
 const (
 	tries   = 4
-	timeout = 10 * time.Second // of a try
+	timeout = 10 * time.Second // per try
 )
 
 var client = &http.Client{Timeout: timeout}
 
-// Put implements archive.Putter. What S3 is too busy for is tried again.
+// Put implements archive.Putter. It retries when S3 is too busy.
 func (b *Bucket) Put(ctx context.Context, name string, content []byte) error {
 	for try, wait := 1, 100*time.Millisecond; ; try, wait = try+1, 2*wait {
 		again, err := b.put(ctx, name, content)
@@ -77,7 +77,7 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) (again bo
 	if err != nil {
 		return false, err
 	}
-	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }) // S3 takes paths as they are
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }) // S3 signs paths unescaped
 	if err := signer.SignHTTP(ctx, who, req, hash, "s3", b.cfg.Region, time.Now()); err != nil {
 		return false, err
 	}
@@ -86,15 +86,15 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) (again bo
 		return true, err
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // whatever can be read
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	return false, nil
 }
 
-// address returns where an object is, escaped as signatures of S3 want it. A bucket with dots in its name has no host
-// whose certificate would fit.
+// address returns the URL of an object, escaped as S3 signatures require. A bucket whose name contains dots is
+// addressed by path, because no certificate would match its host.
 func (b *Bucket) address(name string) (*url.URL, error) {
 	domain := "amazonaws.com"
 	if strings.HasPrefix(b.cfg.Region, "cn-") {

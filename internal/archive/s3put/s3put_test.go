@@ -25,7 +25,7 @@ const secret = "secret"
 
 var authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=key/(\d{8})/eu-central-1/s3/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=([0-9a-f]{64})$`)
 
-// verify computes the signature of a request from what arrived, by AWS's description.
+// verify computes the signature of a request as received, following AWS's specification.
 func verify(r *http.Request, body []byte) error {
 	m := authorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if m == nil {
@@ -61,7 +61,7 @@ func verify(r *http.Request, body []byte) error {
 
 const name = "audit/namespace=a%2F b+ü/dt=2026-08-01/x.jsonl.gz"
 
-// A request is signed as S3 wants it, and made again while S3 is busy.
+// A request is signed as S3 requires, and retried while S3 is busy.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	answers := []int{http.StatusServiceUnavailable, http.StatusOK, http.StatusForbidden}
@@ -86,7 +86,7 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// What is written is found by the SDK's client.
+// The SDK's client finds what was written.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	cfg := mototest.Config(t)

@@ -1,5 +1,5 @@
-// Package snssqs brings changes of a table's configuration to cells: the table's stream → a function that publishes one
-// event per record that changed to an SNS topic → an SQS queue per cell → any decider of the cell, which writes what changed
+// Package snssqs brings configuration changes of a table to cells: the table's stream → a function that publishes one
+// event per changed record to an SNS topic → an SQS queue per cell → any decider of the cell, which writes the change
 // into the cell's own store, where all its deciders find it.
 package snssqs
 
@@ -19,38 +19,38 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Topic is what a publisher calls of SNS.
+// Topic is the part of SNS that a publisher uses.
 type Topic interface {
 	// PublishBatch publishes up to ten messages.
 	PublishBatch(context.Context, *sns.PublishBatchInput, ...func(*sns.Options)) (*sns.PublishBatchOutput, error)
 }
 
-// Publisher publishes what a table's stream tells. All but Log are required.
+// Publisher publishes the changes in a table's stream. All fields but Log are required.
 type Publisher struct {
 	Client Topic
 	ARN    string // of the topic
-	// KeyOf returns the record that an item of the table is, by its primary key; false if it is none that cells want.
+	// KeyOf returns the record that an item of the table holds, by its primary key; false if cells do not need it.
 	KeyOf func(pk, sk string) (store.Key, bool)
 	Log   *slog.Logger
 }
 
-// maxBatch is how many messages SNS takes at once.
+// maxBatch is how many messages SNS accepts at once.
 const maxBatch = 10
 
-// message is an event and the record of the stream that it comes from.
+// message is an event and the number of the stream record that it comes from.
 type message struct {
 	event  configflow.Event
 	number string
 }
 
-// Handle is the function's handler. It publishes one event for each record that changed, the last one. A record of the
-// stream that cannot be read, or whose event SNS does not take, is reported as failed, and the others are published all the
-// same: it is then tried again, and kept aside after so many tries as the event source mapping says.
+// Handle is the function's handler. For each record that changed, it publishes one event, the latest. A stream record
+// that cannot be read, or whose event SNS does not accept, is reported as failed, while the others are still published.
+// A failed record is retried, and set aside after as many tries as the event source mapping allows.
 func (p *Publisher) Handle(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 	var resp events.DynamoDBEventResponse
 	fail := func(number string, err error) {
 		if p.Log != nil {
-			p.Log.LogAttrs(ctx, slog.LevelError, "publish a change", slog.String("record", number), slog.String("error", err.Error()))
+			p.Log.LogAttrs(ctx, slog.LevelError, "a change was not published", slog.String("record", number), slog.String("error", err.Error()))
 		}
 		resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: number})
 	}
@@ -59,7 +59,7 @@ func (p *Publisher) Handle(ctx context.Context, e events.DynamoDBEvent) (events.
 	for i := range e.Records {
 		m, wanted, err := p.message(&e.Records[i])
 		switch {
-		case err != nil && m.number == "": // there is nothing to point at: the batch as a whole, which is then cut in halves
+		case err != nil && m.number == "": // no number to report: fail the whole batch, which is then split in halves
 			return events.DynamoDBEventResponse{}, err
 		case err != nil:
 			fail(m.number, err)
@@ -68,7 +68,7 @@ func (p *Publisher) Handle(ctx context.Context, e events.DynamoDBEvent) (events.
 			continue
 		}
 		if at, twice := last[m.event.Key]; twice {
-			all[at] = m // of one record the stream tells in order
+			all[at] = m // the stream holds the changes of a record in order
 			continue
 		}
 		last[m.event.Key] = len(all)
@@ -88,7 +88,7 @@ func (p *Publisher) message(r *events.DynamoDBEventRecord) (m message, wanted bo
 	m.number = r.Change.SequenceNumber
 	pk, sk := text(r.Change.Keys["PK"]), text(r.Change.Keys["SK"])
 	if pk == "" || sk == "" {
-		return m, false, fmt.Errorf("record %q of the stream: %w", m.number, errNoImage)
+		return m, false, fmt.Errorf("stream record %q: %w", m.number, errNoImage)
 	}
 	key, ok := p.KeyOf(pk, sk)
 	if !ok {
@@ -96,7 +96,7 @@ func (p *Publisher) message(r *events.DynamoDBEventRecord) (m message, wanted bo
 	}
 	m.event = configflow.Event{Key: key, Version: m.number}
 	if _, err := configflow.DecodeEvent(m.event.Encode()); err != nil {
-		return m, false, fmt.Errorf("record %q of the stream: %w", m.number, err)
+		return m, false, fmt.Errorf("stream record %q: %w", m.number, err)
 	}
 	return m, true, nil
 }
@@ -117,7 +117,7 @@ func (p *Publisher) publish(ctx context.Context, some []message, fail func(strin
 	}
 	for _, f := range out.Failed {
 		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(some) {
-			fail(some[i].number, fmt.Errorf("SNS: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message))) //nolint:err113 // of SNS
+			fail(some[i].number, fmt.Errorf("SNS: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message))) //nolint:err113 // the text is from SNS
 		}
 	}
 }

@@ -32,7 +32,7 @@ func record(number, pk, sk string) events.DynamoDBEventRecord {
 	}}
 }
 
-// topic is a topic of SNS that may refuse.
+// topic is an SNS topic that can refuse.
 type topic struct {
 	sent   []configflow.Event
 	calls  int
@@ -71,7 +71,7 @@ func publisher(f *topic) *snssqs.Publisher {
 	return &snssqs.Publisher{Client: f, ARN: "arn", KeyOf: dynamodb.ConfigKey, Log: slog.New(slog.DiscardHandler)}
 }
 
-// Of each record that decisions go by the last change is published, and of nothing else anything.
+// For each record that decisions use, the last change is published. Nothing else is published.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	f := &topic{}
@@ -98,7 +98,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// What cannot be read or published is reported, each by itself, and the rest is published all the same.
+// Records that cannot be read or published are reported individually, and the others are published all the same.
 func TestPublishFailures(t *testing.T) {
 	t.Parallel()
 	batch := events.DynamoDBEvent{}
@@ -130,8 +130,8 @@ type cell struct {
 	url string
 }
 
-// From the source to two cells, by a topic and a queue for each: in order or not, twice, spoilt, and after the queue of one
-// was deleted.
+// From the source to two cells, through a topic and a queue each: in order or not, twice, malformed, and after one cell's
+// queue was deleted.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	aw := mototest.Config(t)
@@ -180,7 +180,7 @@ func TestFlow(t *testing.T) {
 		}
 		want(c, 1, "an event")
 	}
-	change("3", "3", "2") // doubled and in the wrong order
+	change("3", "3", "2") // duplicated and out of order
 	if _, err := queues.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &cells[0].url, MessageBody: aws.String("poison")}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func newCell(t *testing.T, queues *sqs.Client, notify *sns.Client, topic, name s
 	return c
 }
 
-// An event that cannot be applied stays in the queue, and one consumer's end is no error.
+// An event that cannot be applied stays in the queue, and a consumer that stops causes no error.
 func TestConsume(t *testing.T) {
 	t.Parallel()
 	q := &queue{bodies: []string{

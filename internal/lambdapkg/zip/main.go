@@ -12,7 +12,7 @@ import (
 func main() {
 	content, err := lambdapkg.Build(context.Background())
 	if err == nil {
-		err = os.WriteFile(os.Args[1], content, 0o644) //nolint:gosec // it is no secret
+		err = os.WriteFile(os.Args[1], content, 0o644) //nolint:gosec // not a secret
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -8,23 +8,23 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Tally is what callers did to a limit of a bucket between two rests, in millitokens, as far as they were told.
+// Tally is what callers did to a limit of a bucket between two rests, in millitokens, according to the answers they got.
 type Tally struct {
 	Debited, Forced, Returned int64
-	// MaybeDebited and MaybeReturned are of calls whose outcome is unknown: debited or forced, given back.
+	// MaybeDebited and MaybeReturned are for calls with unknown outcome: amounts debited or forced, and returned.
 	MaybeDebited, MaybeReturned int64
-	// First and Last are clock readings of the earliest and latest debit that was not forced.
+	// First and Last are clock readings of the earliest and latest unforced debit.
 	First, Last int64
-	// Early and Late are readings of the earliest and latest change of any kind, where callers' clocks differ.
+	// Early and Late are clock readings of the earliest and latest change of any kind, if callers' clocks differ.
 	Early, Late int64
 }
 
-// NewTally returns the tally of nothing.
+// NewTally returns an empty tally.
 func NewTally() Tally {
 	return Tally{First: math.MaxInt64, Last: math.MinInt64, Early: math.MaxInt64, Late: math.MinInt64}
 }
 
-// Add adds another caller's.
+// Add adds another caller's tally.
 func (a *Tally) Add(b Tally) {
 	a.Debited, a.Forced, a.Returned = a.Debited+b.Debited, a.Forced+b.Forced, a.Returned+b.Returned
 	a.MaybeDebited, a.MaybeReturned = a.MaybeDebited+b.MaybeDebited, a.MaybeReturned+b.MaybeReturned
@@ -32,26 +32,26 @@ func (a *Tally) Add(b Tally) {
 	a.Early, a.Late = min(a.Early, b.Early), max(a.Late, b.Late)
 }
 
-// Books are what is known of a limit of a bucket over any number of rests.
+// Books are what is known about a limit of a bucket over any number of rests.
 type Books struct {
 	Tally // since the last rest
 
 	state store.State // at the last rest
 	now   time.Time
 	sum   int64 // debits - returns since the first rest
-	least int64 // of sum - clock, before any debit
+	least int64 // minimum of sum - clock, before any debit
 }
 
-// NewBooks returns the books of a limit of which nothing is known.
+// NewBooks returns the books of a limit about which nothing is known.
 func NewBooks() *Books { return &Books{least: math.MaxInt64} }
 
-// Rest begins a tally: the bucket was seen so, at a time, and nobody is calling.
+// Rest starts a tally: the bucket was seen in this state at this time, while no caller was active.
 func (b *Books) Rest(seen store.State, at time.Time) {
 	b.state, b.now, b.Tally = seen, at, NewTally()
 }
 
 // Admitted checks that, from any rest to any later one, debits - returns <= burst + clock(last debit) - clock(first
-// debit), forced debits apart. It is to be called once after each rest, before the next.
+// debit), not counting forced debits. Call it once after each rest, before the next.
 func (b *Books) Admitted(l *store.Limit) error {
 	if b.Debited == 0 {
 		b.sum -= b.Returned + b.MaybeReturned
@@ -65,8 +65,7 @@ func (b *Books) Admitted(l *store.Limit) error {
 	return nil
 }
 
-// Level checks the level that is seen when the callers rest: nothing that was spent is lost, and no more than was spent
-// is missing.
+// Level checks the level seen while the callers rest: nothing that was spent is lost, and no more than was spent is missing.
 func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 	was, is := Find(b.state, l), Find(after, l)
 	from := min(Reading(l, b.now), b.Early)
@@ -80,16 +79,16 @@ func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 	}
 	spent := b.Debited + b.Forced
 	if to < from+spent-b.Returned-b.MaybeReturned {
-		return fmt.Errorf("lost: a level of %d, %d spent and %d returned since %d", to, spent, b.Returned+b.MaybeReturned, from)
+		return fmt.Errorf("tokens lost: the level is %d, but %d were spent and %d returned since %d", to, spent, b.Returned+b.MaybeReturned, from)
 	}
 	if most := max(from, end) + spent + b.MaybeDebited; to > most {
-		return fmt.Errorf("a level of %d, %d spent since %d: at most %d", to, spent+b.MaybeDebited, from, most)
+		return fmt.Errorf("the level is %d, but with %d spent since %d it may be at most %d", to, spent+b.MaybeDebited, from, most)
 	}
 	return nil
 }
 
-// Counted checks that the counters have grown by what was spent and returned. Where a refused take may have been seen,
-// only their difference has. It says nothing of a bucket that was born anew.
+// Counted checks that the counters have grown by what was spent and returned. If a refused take may have been visible
+// (net), it checks only their difference. It checks nothing if the bucket was created again.
 func (b *Books) Counted(l *store.Limit, after store.State, net bool) error {
 	was, is := Find(b.state, l), Find(after, l)
 	if was == nil || is == nil || b.state.ID != after.ID {
@@ -100,11 +99,11 @@ func (b *Books) Counted(l *store.Limit, after store.State, net bool) error {
 	within := func(n, least, more int64) bool { return n >= least && n <= least+more }
 	if net {
 		if !within(d-r, spent-b.Returned-b.MaybeReturned, b.MaybeDebited+b.MaybeReturned) {
-			return fmt.Errorf("counted %d debited and not returned, want %d", d-r, spent-b.Returned)
+			return fmt.Errorf("counted debits - returns of %d, want %d", d-r, spent-b.Returned)
 		}
 		return nil
 	}
-	// A take whose caller has left may be given back by the store itself, as far as it was debited.
+	// The store itself may return a take whose caller has left, as far as it was debited.
 	if !within(d, spent, b.MaybeDebited) || !within(r, b.Returned, b.MaybeReturned+d-spent) {
 		return fmt.Errorf("counted %d debited and %d returned, want %d and %d", d, r, spent, b.Returned)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// A take whose caller has left may have been debited, and given back by the store itself: no more than was debited of it.
+// A take whose caller has left may have been debited, and then returned by the store itself: no more than was debited for
+// it.
 func TestCountedOfLeft(t *testing.T) {
 	t.Parallel()
 	l := &store.Limit{Name: "rpm", Amount: 60_000, Period: time.Minute, Burst: 1_000_000}

@@ -11,32 +11,32 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// A history of calls by many callers is linearizable if they can be put into one order, no later call before one that
-// had returned, in which the model gives the same answers. What a store answers is rich: it shows levels and the time,
-// so there are few orders to choose from, and little escapes.
+// A history of concurrent calls is linearizable if the calls can be put into one order in which the model gives the
+// same answers and no call precedes one that had returned before it began. A store's answers are rich: they show levels
+// and the time. So few orders are possible, and few errors escape.
 
-// MaxBuckets and MaxLimits bound a history: buckets, and limits of each.
+// MaxBuckets and MaxLimits bound a history: the number of buckets, and of limits per bucket.
 const (
 	MaxBuckets = 3
 	MaxLimits  = 2
 )
 
-// Call is what a caller asked: a take, a settle, or a look at one bucket.
+// Call is a caller's request: a take, a settle, or a peek at one bucket.
 type Call struct {
 	Take   []Debit
 	Settle []Debit
-	Peek   int // bucket, if neither
+	Peek   int // the bucket, if neither Take nor Settle is set
 }
 
-// Debit is of one bucket: amounts in millitokens in the order of the limits; see [store.Charge].
+// Debit is the debit of one bucket: amounts in millitokens, in the order of the limits; see [store.Charge].
 type Debit struct {
 	Bucket  int
 	Amounts [MaxLimits]int64
 	Force   [MaxLimits]bool
 }
 
-// Answer is what the store said, its levels in the order of the call; of a look in that of the limits. An answer that
-// was lost is unknown: At is then when the call may have been carried out at the latest.
+// Answer is the store's answer. Levels are in the order of the call's charges, or for a peek in that of the limits. A
+// lost answer is unknown: At is then the latest time at which the call may have been carried out.
 type Answer struct {
 	Unknown bool
 	Allowed bool
@@ -44,13 +44,13 @@ type Answer struct {
 	Levels  []store.Level
 }
 
-// Levels is the model's state: by bucket and limit the reading up to which all is spent.
+// Levels is the model's state: for each bucket and limit, the clock reading up to which everything is spent.
 type Levels [MaxBuckets][MaxLimits]int64
 
-// Never is the level of what was never debited.
+// Never is the level of a limit that was never debited.
 const Never = math.MinInt64 / 2
 
-// Order is the model of buckets with the same limits, MaxLimits of them.
+// Order is the model of buckets that all have the same limits, MaxLimits of them.
 type Order [MaxLimits]*store.Limit
 
 // Start returns the state in which nothing was ever debited.
@@ -64,7 +64,7 @@ func (o *Order) Start() Levels {
 	return s
 }
 
-// steps returns the states in which a call may leave the buckets with its answer: none if it may not be given.
+// steps returns the states in which a call with this answer may leave the buckets; none if the answer is impossible.
 func (o *Order) steps(s Levels, c Call, a Answer) []Levels {
 	if !a.Unknown {
 		if next, ok := o.Step(s, c, a); ok {
@@ -83,7 +83,7 @@ func (o *Order) steps(s Levels, c Call, a Answer) []Levels {
 	return []Levels{s}
 }
 
-// take debits all, and reports whether that fits.
+// take debits everything, and reports whether it fits.
 func (o *Order) take(s Levels, debits []Debit, at time.Time) (_ Levels, fits bool) {
 	fits = true
 	for i, l := range o {
@@ -97,7 +97,7 @@ func (o *Order) take(s Levels, debits []Debit, at time.Time) (_ Levels, fits boo
 	return s, fits
 }
 
-// never reports whether debits ask for more than a burst, which no bucket ever fits.
+// never reports whether debits ask for more than a burst, which never fits.
 func (o *Order) never(debits []Debit) bool {
 	for _, d := range debits {
 		for i, l := range o {
@@ -109,7 +109,7 @@ func (o *Order) never(debits []Debit) bool {
 	return false
 }
 
-// Step returns the state after a call, and whether it may give the answer in the state before.
+// Step returns the state after a call, and whether the answer is possible in the state before.
 func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 	var clocks [MaxLimits]int64
 	for i, l := range o {
@@ -146,7 +146,7 @@ func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 	if !fits {
 		next = s
 		if o.never(c.Take) {
-			return next, true // it may be refused unasked, by levels that were seen before
+			return next, true // it may be refused without asking the store, with levels seen earlier
 		}
 	}
 	for j, d := range c.Take {
@@ -155,7 +155,7 @@ func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 			if !shows(&next, lv, d.Bucket, i) {
 				return s, false
 			}
-			// A debit of 0 need not lift a level to the clock, which a process whose time is behind gets to see.
+			// A debit of 0 need not raise a level to the clock, which is visible to a process whose time is behind.
 			if n := &next[d.Bucket][i]; fits && d.Amounts[i] == 0 {
 				*n = min(*n, max(s[d.Bucket][i], lv.Level))
 			}
@@ -181,13 +181,12 @@ func (o *Order) Model() porcupine.Model {
 	return m.ToModel()
 }
 
-// Check looks for an order that explains the answers. Where there is too much to choose from for the time that it has, it
-// does not know.
+// Check searches for an order that explains the answers. If the search does not end in time, the result is unknown.
 func (o *Order) Check(ops []porcupine.Operation, within time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(o.Model(), ops, within)
 }
 
-// String is "take 0: 5 7!", an amount that is forced with an exclamation mark.
+// String formats the call like "take 0: 5 7!", with an exclamation mark after forced amounts.
 func (c Call) String() string {
 	show := func(verb string, debits []Debit) string {
 		var b strings.Builder
@@ -212,7 +211,7 @@ func (c Call) String() string {
 	return fmt.Sprint("peek ", c.Peek)
 }
 
-// Show prints an answer: what was decided, when, and what there then was room for.
+// Show formats an answer: the decision, its time, and the room that there was then.
 func (o *Order) Show(a Answer) string {
 	if a.Unknown {
 		return "unknown"

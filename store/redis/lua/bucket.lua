@@ -1,5 +1,5 @@
--- A limit is {length, override, burst, per hour, its fraction, per nanosecond, amount, period}, as in LIMIT; a slot is
--- {limit, level, debited, returned}, pairs again.
+-- A limit is {length, override, burst, per hour, its fraction, per nanosecond, amount, period}, as in LIMIT. A slot is
+-- {limit, level, debited, returned}, its numbers again as pairs.
 local function limits(text, p)
 	local list = {}
 	while p <= #text do
@@ -14,7 +14,7 @@ end
 
 local function reading(d) return clock(d[9], d[10], d[11], d[12], d[5], d[6], d[7], d[8]) end
 
--- head returns a bucket's head; of one that does not exist, of one that is born now.
+-- head parses a bucket's head, or creates one at the current time if the bucket does not exist.
 local function head(raw, id1, id2)
 	if not raw then
 		return {1, id1, id2, nh, nl, 0, 0, 0, 0, 0, 0, born = true}
@@ -54,7 +54,7 @@ local function fresh(d)
 	return {d, h, l, 0, 0, 0, 0}
 end
 
--- replace makes a debit's own limits the limits in force. Removed ones stay behind them, with what they owe.
+-- replace puts a debit's own limits in force. Removed limits stay behind them, with what they owe.
 local function replace(b, ds)
 	local slots, used = {}, {}
 	for _, d in ipairs(ds) do
@@ -87,8 +87,8 @@ local function replace(b, ds)
 	b.slots = slots
 end
 
--- override adds slots for overriding limits. Full ones that the debit does not name give up their place, and if they have
--- counted something, all counters begin anew under another id. It returns false where there are too many.
+-- override adds slots for overriding limits. Full ones that the debit does not name are removed; if they have counted
+-- something, all counters start anew under another id. It returns false if there are too many.
 local function override(b, ds, id1, id2)
 	local wanted, kept, used, counted = {}, {}, 0, false
 	for _, d in ipairs(ds) do
@@ -128,7 +128,7 @@ local function override(b, ds, id1, id2)
 	return true
 end
 
--- follow gives a bucket the limits of a debit, if these are newer, and its overrides. It returns what is wrong.
+-- follow gives a bucket the limits of a debit, if they are newer, and its overrides. It returns an error letter or nil.
 local function follow(b, ds, e1, e2, id1, id2)
 	local own, over, same = 0, 0, true
 	for _, d in ipairs(ds) do

@@ -1,5 +1,5 @@
--- Buckets: KEYS is the index. ARGV: the time of a test, the base of the buckets' keys, after what and before what, how many
--- are wanted, and of which resource. It looks at some and says where it stopped. Expired ones leave the index.
+-- Buckets: KEYS is the index. ARGV: the test time, the common part of the buckets' keys, the range (after, before), how
+-- many are wanted, and the resource. It examines some members and returns where it stopped. Expired ones leave the index.
 begin(ARGV[1])
 local out, after, want = {'', ''}, ARGV[3], tonumber(ARGV[5])
 local found = call('ZRANGEBYLEX', KEYS[1], after, ARGV[4], 'LIMIT', 0, 1000)

@@ -1,6 +1,6 @@
--- Commit: KEYS is the hash of epochs. ARGV: the time of a test, the base of the catalog's keys; for each write its list,
--- namespace, member, head (version wanted, what to do, and the expiry as in a record), parent and value. What was changed is
--- published: the namespace, its epoch, and the lists and members, each after its length.
+-- Commit: KEYS is the hash of epochs. ARGV: the test time, the common part of the catalog's keys; for each write its
+-- list, namespace, member, head (expected version, operation, and the expiry as in a record), parent and value. Changes
+-- are published: the namespace, its epoch, and the lists and members, each preceded by its length.
 begin(ARGV[1])
 local base, raised, told = ARGV[2], {}, {}
 local writes = (#ARGV - 2) / 6
@@ -39,7 +39,7 @@ for i = 0, writes - 1 do
 		end
 	end
 end
-for ns, epoch in pairs(raised) do -- an account may lack the channel
+for ns, epoch in pairs(raised) do -- pcall: the account may lack access to the channel
 	redis.pcall('PUBLISH', base .. 'c', pack('>I4', #ns) .. ns .. pack('>I4', #epoch) .. epoch .. told[ns])
 end
 local due = call('ZRANGEBYSCORE', base .. 't', '-inf', string.format('%.0f', floor((nh * T + nl) / 1e6)), 'LIMIT', 0, 8)

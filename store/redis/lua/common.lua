@@ -1,9 +1,9 @@
--- What all scripts begin with. Numbers of 64 bits are pairs of words: a signed high one and a low one of 32 bits, both
--- exact in a double. (h1 - h2) * T + (l1 - l2) has the sign of a difference, exactly, also where its value is rounded.
+-- Common start of all scripts. 64-bit numbers are pairs of words, a signed high one and an unsigned low one of 32 bits, both
+-- exact in a double. (h1 - h2) * T + (l1 - l2) always has the exact sign of the difference, even if its value is rounded.
 local T, B, HOUR = 4294967296, 16777216, 3.6e12
 local call, floor, sub, rep, pack, parse = redis.call, math.floor, string.sub, string.rep, struct.pack, struct.unpack
 
--- The time since 2024-01-01T00:00:00Z: whole hours and nanoseconds, and the nanoseconds of both as a pair.
+-- The time since 2024-01-01T00:00:00Z: as whole hours and nanoseconds, and as a pair in nanoseconds.
 local H, t, nh, nl
 
 local function set(h, l)
@@ -17,7 +17,7 @@ local function set(h, l)
 	end
 end
 
--- begin sets the time: the server's, unless a test brings another.
+-- begin sets the time: the server's, unless a test passes another.
 local function begin(now)
 	if now ~= '' then
 		return set(parse('>i4I4', now))
@@ -31,7 +31,7 @@ local function begin(now)
 	nh, nl = H * 838 + c, p - c * T
 end
 
--- latest sees to it that a bucket is not judged before its last write.
+-- latest moves the time forward so that a bucket is not judged at a time before its last write.
 local function latest(h, l)
 	if (h - nh) * T + (l - nl) > 0 then
 		set(h, l)
@@ -57,7 +57,7 @@ local function plus(h, l, h2, l2)
 	return saturated(h, l)
 end
 
--- exact returns floor(now * amount / period), in limbs of 24 bits.
+-- exact returns floor(now * amount / period), computed in limbs of 24 bits.
 local function exact(ah, al, ph, pl)
 	local h, l, neg = nh, nl, nh < 0
 	if neg then
@@ -76,7 +76,7 @@ local function exact(ah, al, ph, pl)
 	end
 	local period, q, r0, r1, r2 = ph * T + pl, {}, 0, 0, 0
 	for i = 6, 1, -1 do
-		local n = floor((((r2 * B + r1) * B + r0) * B + u[i]) / period) -- off by one at most
+		local n = floor((((r2 * B + r1) * B + r0) * B + u[i]) / period) -- off by at most one
 		local d0, d1, d2, d3 = u[i] - n * v0, r0 - n * v1, r1 - n * v2, r2
 		local c = floor(d0 / B)
 		d0, d1 = d0 - c * B, d1 + c
@@ -112,8 +112,8 @@ local function exact(ah, al, ph, pl)
 	return plus(-h, 0, 0, -l)
 end
 
--- clock returns the reading of a limit's clock: from the hours and what a double knows of the rest, unless that is so
--- near to a whole number that it might be either.
+-- clock returns the reading of a limit's clock, from whole hours and the rest as a double. If the result is so near a
+-- whole number that rounding could change it, it calls exact.
 local function clock(ah, al, ph, pl, Ah, Al, fa, fr)
 	local e = H * fa + t * fr
 	local f = floor(e)

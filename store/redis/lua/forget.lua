@@ -1,5 +1,5 @@
--- Forget: KEYS are the buckets. ARGV: the length of their keys' base, of each. What they have counted is left to who books
--- usage, if anybody does.
+-- Forget: KEYS are the buckets. ARGV: for each, the length of the common part of its key. If usage is kept, what the
+-- buckets have counted is left for its reader to book.
 for i, key in ipairs(KEYS) do
 	local base = tonumber(ARGV[i])
 	local head, member, raw = sub(key, 1, base - 1), sub(key, base + 1), call('GET', key)

@@ -1,5 +1,5 @@
--- List: KEYS is an index. ARGV: the time of a test, the hash of the records, from where and up to where, whether backwards,
--- how many are wanted, and of which second id and parent; then how many bytes are enough.
+-- List: KEYS is an index. ARGV: the test time, the hash of the records, the range (from, to), whether to go backwards,
+-- how many are wanted, the second id, the parent, and the number of bytes that are enough.
 begin(ARGV[1])
 local from, to, want, second, parent, enough = ARGV[3], ARGV[4], tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
 local how = ARGV[5] == '1' and 'ZREVRANGEBYLEX' or 'ZRANGEBYLEX'

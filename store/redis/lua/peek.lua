@@ -1,4 +1,4 @@
--- Peek: KEYS are the buckets. ARGV: the time of a test.
+-- Peek: KEYS are the buckets. ARGV: the test time.
 begin(ARGV[1])
 local out = {''}
 for i, key in ipairs(KEYS) do

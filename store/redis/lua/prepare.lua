@@ -1,6 +1,6 @@
 
--- prepare loads a bucket and gives it the limits of a debit. It returns what is wrong, where the slots of the debit's
--- charges are, and the bucket's limits.
+-- prepare loads a bucket and gives it the limits of a debit. It returns an error letter or nil, the slots of the
+-- debit's charges, and the bucket's limits.
 local function prepare(b, raw, desc, e1, e2, id1, id2)
 	load(b, raw)
 	local ds, idx = limits(desc, 1), {}
@@ -8,7 +8,7 @@ local function prepare(b, raw, desc, e1, e2, id1, id2)
 	local wrong = follow(b, ds, e1, e2, id1, id2)
 	if b[2] ~= was1 or b[3] ~= was2 then
 		left = left or {}
-		local before = left[was1 .. ':' .. was2] -- by a take of the same run
+		local before = left[was1 .. ':' .. was2] -- from an earlier take of the same run
 		left[b[2] .. ':' .. b[3]] = {raw, unpack(before or {})}
 	end
 	for j, d in ipairs(ds) do

@@ -1,5 +1,5 @@
--- What a record is: see docs/format/redis.md.
-local RECORD = '>I4I4Bi4I4I2' -- version, whether it expires, when, length of the parent
+-- Layout of a record: see docs/format/redis.md.
+local RECORD = '>I4I4Bi4I4I2' -- version, whether it expires, expiry, length of the parent
 
 -- live returns a record's parsed head, or nil if there is none or it has expired.
 local function live(raw)
@@ -13,7 +13,7 @@ local function live(raw)
 	return r
 end
 
--- indexes calls ZADD or ZREM on all that a record is listed in.
+-- indexes calls ZADD or ZREM on every index that lists a record.
 local function indexes(how, base, list, member, parent)
 	local function each(key)
 		if how == 'ZADD' then

@@ -1,5 +1,5 @@
--- Settle: KEYS are the buckets, and the marker if there is one. ARGV: the time of a test, the margin of expiry in ms, and
--- the end of the marker or ''; for each debit as in a take.
+-- Settle: KEYS are the buckets, and the marker if there is one. ARGV: the test time, the margin of expiry in ms, the end of
+-- the marker or ''; for each debit its limits, then its epoch, birth id, length of the common part of its key, and charges.
 begin(ARGV[1])
 local margin, ends, h0, l0 = tonumber(ARGV[2]), ARGV[3], nh, nl
 local n = #KEYS - (ends ~= '' and 1 or 0)

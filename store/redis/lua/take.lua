@@ -1,16 +1,16 @@
--- Take: takes that were asked at once, each judged in its turn as if it had come alone; a bucket is read once and written
--- once. KEYS are the buckets of all debits. ARGV: the time of a test, the margin of expiry in ms, the id of the first
--- birth, the debits, and the limits that they name. A debit is its epoch, the length of its key's base, amount and flags of
--- each charge, and what follows: 0 a debit of the same take, 1 none, and levels are not wanted, 2 none, and they are; then
--- which limits the next debit has. The first has the first.
--- The answer of a take is A or R, the time, and the levels that are wanted; or what is wrong, and with E why.
+-- Take: a run of concurrent takes, each judged in its turn as if it had come alone; each bucket is read once and written
+-- once. KEYS are the buckets of all debits. ARGV: the test time, the margin of expiry in ms, the id of the first birth,
+-- the debits, and the limits that they name. A debit is its epoch, the length of the common part of its key, amount and
+-- flags of each charge, and what follows: 0 a debit of the same take, 1 the end of a take that wants no levels, 2 the
+-- end of one that does; then the number of the next debit's limits. The first debit has the first limits. The answer to
+-- a take is A or R, the time, and the levels if wanted; or a letter for what is wrong, after E with the reason.
 local KEYS, ARGV, find, all = KEYS, ARGV, string.find, ARGV[4]
 begin(ARGV[1])
 local H0, t0, h0, l0 = H, t, nh, nl
 local id1, id2 = parse('>I4I4', ARGV[3])
 local plans = {}
 
--- plan parses limits: list is of each its burst, its rate in a nanosecond, and its clock, which is that of the time h, l.
+-- plan parses limits. list holds for each its burst, its rate per nanosecond, and its clock at the time h, l.
 local function plan(k)
 	local desc, p, n, list = ARGV[4 + k], 1, 0, {}
 	while p <= #desc do
@@ -27,16 +27,16 @@ local function plan(k)
 	return of
 end
 
--- why returns what a take answers where a bucket cannot be read.
+-- why returns a take's answer if a bucket cannot be read.
 local function why(e)
 	local text = type(e) == 'table' and e.err or 'WEIRFORMAT ' .. tostring(e)
 	return 'E' .. pack('>I2', #text) .. text
 end
 
--- A bucket is its words, its limits, their format unless it is written whole, what was read, its key and how much of that
--- is base; how long it lives, and whether what was there may have longer to go. Of the debits of one take: the bucket, its
--- words as the take would have them, limits and charges; if not as usual, where the slots are and what limits there are
--- then; and when it is full.
+-- at holds buckets by key: words, limits, format unless the bucket must be written whole, value read, key, length of
+-- the key's common part, remaining life, and whether the existing key may live longer. debits holds the debits of one
+-- take: bucket, its words as the take would change them, limits, charges; in the unusual case the positions of the
+-- slots and the bucket's limits; and when it is full.
 local at, todo, debits, work, out, forms, answers = {}, {}, {}, {}, {}, {}, {}
 local i, k, p, n = 0, 1, 1, #KEYS
 while i < n do
@@ -190,7 +190,7 @@ for _, e in ipairs(todo) do
 	if not e[3] then
 		b.born = not e[4]
 		write(e[5], b, e[2], ttl, e[8], e[6])
-	else -- the limits stay as they are
+	else -- the limits stay unchanged
 		local s = ttl < 1e14 and floor(ttl / 1000) + 1 or 1e11
 		local text = seconds[s]
 		if not text then

@@ -1,7 +1,8 @@
--- Usage, book: KEYS says that the namespace's usage is kept. ARGV: the time of a test, the base of the namespace's keys, and
--- how many accounts, windows and ended births there are; of each account its hash, field, old and new value; of each window
--- its type and of what, start, end in seconds, name, and how many figures, with what each changes by; the ended births. All
--- or nothing, on condition that the accounts are as they were read. Nothing may fail once something is written.
+-- Usage, book: KEYS is the flag that the namespace's usage is kept. ARGV: the test time, the common part of the
+-- namespace's keys, and the numbers of accounts, windows and ended births; for each account its hash, field, old and
+-- new value; for each window its type and subject, start, end in seconds, name, number of figures, and each figure with
+-- its change; then the ended births. All or nothing, provided the accounts are still as they were read. After the first
+-- write nothing may fail.
 begin(ARGV[1])
 local base, keep, p = ARGV[2], call('GET', KEYS[1]), 6
 if not keep then
@@ -26,7 +27,7 @@ for i = 1, tonumber(ARGV[4]) do
 		for f = p, p + 2 * n - 2, 2 do
 			local r = try('HINCRBY', key, ARGV[f], ARGV[f + 1])
 			if type(r) == 'table' then
-				try('HSET', key, ARGV[f], '9223372036854775807') -- it stays at its end
+				try('HSET', key, ARGV[f], '9223372036854775807') -- it stays at the maximum
 			end
 			fresh = fresh or r == tonumber(ARGV[f + 1])
 		end

@@ -1,5 +1,5 @@
--- Usage, forget: KEYS are the starts of one type of window. ARGV: the base of the namespace's keys, its letter, of what, the
--- first start, and how many windows to look at. It returns with which start to go on, '' where that were all.
+-- Usage, forget: KEYS are the starts of one type of window. ARGV: the common part of the namespace's keys, the type's letter,
+-- the subjects, the first start, and how many windows to examine. It returns the start to continue with, '' at the end.
 local left = tonumber(ARGV[5])
 local starts = call('ZRANGEBYSCORE', KEYS[1], ARGV[4], '+inf', 'LIMIT', 0, 64)
 for _, start in ipairs(starts) do

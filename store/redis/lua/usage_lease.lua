@@ -1,4 +1,4 @@
--- Usage, lease: KEYS says who reads. ARGV: who wants to, and for how many milliseconds; 0 gives it up.
+-- Usage, lease: KEYS is the current reader. ARGV: the reader that wants the lease, and for how many ms; 0 gives it up.
 local who = redis.call('GET', KEYS[1])
 if who and who ~= ARGV[1] then
 	return 0

@@ -1,2 +1,2 @@
--- Usage, births that have ended: KEYS is their list. ARGV: how many.
+-- Usage, ended births: KEYS is their list. ARGV: how many.
 return redis.call('LRANGE', KEYS[1], 0, ARGV[1] - 1)

@@ -1,6 +1,6 @@
--- Usage, list: KEYS are the starts of one type of window. ARGV: the base of the namespace's keys, type and of what, the
--- first start and the last, from where in the first, from where and up to where in all, how many are wanted, and of which
--- second name. It returns where it stopped, and of each window start, name and figures.
+-- Usage, list: KEYS are the starts of one type of window. ARGV: the common part of the namespace's keys, type and
+-- subject, first and last start, where to begin in the first start, the range of names in all, how many are wanted, and
+-- the second name. It returns where it stopped, and for each window its start, name and figures.
 local base, kind, from, lo, hi, want, second = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 local out, looked = {'', ''}, 0
 local starts = call('ZRANGEBYSCORE', KEYS[1], ARGV[3], ARGV[4], 'LIMIT', 0, 64)

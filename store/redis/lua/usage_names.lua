@@ -1,6 +1,6 @@
--- Usage, namespaces: KEYS are the set of those that have usage, what says when the last pass over all began, and the set of
--- those in which usage has yet to begin. ARGV: the time of a test, and those that are to be among them; with none nothing
--- is written. It returns when the last pass began, then each namespace and whether its usage has yet to begin.
+-- Usage, namespaces: KEYS are the set of those with usage, the time at which the last pass over all began, and the set
+-- of those where counting has yet to begin. ARGV: the test time, and the namespaces to add; without any, nothing is
+-- written. It returns when the last pass began, then each namespace and whether its counting has yet to begin.
 begin(ARGV[1])
 local last = call('GET', KEYS[2])
 for i = 2, #ARGV do

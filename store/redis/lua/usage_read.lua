@@ -1,6 +1,6 @@
--- Usage, read: KEYS is the index. ARGV: the base of the namespace's keys, after what, how many buckets to look at, and how
--- many that have changed are enough. It returns where it stopped; of those whose counters are not as they were booked their
--- names, values and accounts.
+-- Usage, read: KEYS is the index. ARGV: the common part of the namespace's keys, where to begin, how many buckets to
+-- examine, and how many changed ones are enough. It returns where it stopped, and the name, value and account of each
+-- bucket whose counters differ from those booked.
 local base, found, enough = ARGV[1], call('ZRANGEBYLEX', KEYS[1], ARGV[2], '+', 'LIMIT', 0, ARGV[3]), 1 + 3 * ARGV[4]
 local out = {''}
 for i, member in ipairs(found) do
@@ -9,7 +9,7 @@ for i, member in ipairs(found) do
 		if sub(raw.err, 1, 9) ~= 'WRONGTYPE' then
 			return raw
 		end
-		raw = '' -- no bucket
+		raw = '' -- not a bucket
 	end
 	if not raw then
 		call('ZREM', KEYS[1], member)

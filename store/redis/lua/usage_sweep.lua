@@ -1,8 +1,8 @@
--- Usage, accounts of what is gone: KEYS is a hash of accounts. ARGV: the time of a test, what the keys of buckets begin with or
--- '', where to go on, and for how many minutes accounts are kept. It returns where it stopped.
+-- Usage, accounts of buckets and processes that are gone: KEYS is a hash of accounts. ARGV: the test time, the prefix
+-- of bucket keys or '', where to continue, and for how many minutes accounts are kept. It returns where it stopped.
 begin(ARGV[1])
 if ARGV[2] ~= '' and call('EXISTS', sub(ARGV[2], 1, -2) .. 'ul') == 1 then
-	return '0' -- births that have ended would be booked from the start
+	return '0' -- without the account, ended births would be booked again from the start
 end
 local before = floor((nh * T + nl) / 6e10) + 28401120 - ARGV[4]
 local got = call('HSCAN', KEYS[1], ARGV[3], 'COUNT', 100)

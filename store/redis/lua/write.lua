@@ -1,11 +1,11 @@
--- A bucket is a head, slots and limits: see docs/format/redis.md. Parsed it is one list of words, 11 of the head and 6 of
--- each slot.
+-- A bucket is a head, slots and limits: see docs/format/redis.md. Parsed, it is one list of words: 11 for the head and
+-- 6 for each slot.
 local HEAD, SLOT, HEADSIZE, LIMIT = '>BI4I4i4I4I4I4I4I4I2I2', 'i4I4i4I4i4I4', 37, '>I2BI4I4I4I4ddI4I4I4I4'
 
--- What buckets were before their counters began anew, by the ids under which these go on.
+-- Values of buckets from before their counters started anew, by the ids under which the buckets continue.
 local left
 
--- write puts a bucket, for as many milliseconds; with more, what was there may have had longer to go.
+-- write stores a bucket for ttl ms. With more set, an existing key that would live longer keeps its expiry.
 local function write(key, b, limits, ttl, more, base)
 	if more and not b.born then
 		local was = call('PTTL', key)
@@ -29,8 +29,8 @@ local function write(key, b, limits, ttl, more, base)
 		end
 	end
 	if b.born then
-		-- As buckets are born a few of the index are looked at, wherever, and go if they have expired: so it never holds
-		-- many more than there are.
+		-- Each birth checks a few random members of the index and removes those that have expired, so that the index
+		-- never holds many more members than there are buckets.
 		local index, head = sub(key, 1, base - 1) .. 'i', sub(key, 1, base)
 		call('ZADD', index, 0, sub(key, base + 1))
 		for _, member in ipairs(call('ZRANDMEMBER', index, 3)) do

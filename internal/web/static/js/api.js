@@ -3,25 +3,25 @@
 import { here } from './route.js';
 import { deny, everywhere, session, token } from './session.js';
 
-/** An answer that is not 2xx, or none at all (status 0). */
+/** A response that is not 2xx, or no response at all (status 0). */
 export class Problem extends Error {
   /**
    * @param {number} status
    * @param {Record<string, any>} body
    */
   constructor(status, body) {
-    super(body.detail || body.title || `the server answered ${status}`);
+    super(body.detail || body.title || `the server responded with status ${status}`);
     this.status = status;
-    /** What to branch on: the last part of the type. */
+    /** The kind of the error, to branch on: the last part of the type. */
     this.kind = String(body.type ?? '').split(/[#/]/).pop() ?? '';
-    /** The member or parameter that is wrong, or ''. */
+    /** The invalid member or parameter, or ''. */
     this.field = String(body.field ?? '');
     this.retryAfter = Number(body.retry_after ?? 0);
     /** @type {{line: number, column: number, message: string}[]} */
     this.errors = body.errors ?? [];
   }
 
-  /** Whether the server does not know the path at all: an older one. */
+  /** Whether the server does not know the path, because it is older. */
   get absent() {
     return this.status === 404 && this.message.startsWith('no such path');
   }
@@ -30,8 +30,8 @@ export class Problem extends Error {
 /** @typedef {Record<string, string | number | boolean | undefined | null>} Params */
 
 /**
- * Returns the address of a path with its parameters. The namespace is the reader's, unless params name one or null. It is
- * always named: to the server, none is that of the token or its own, whatever the page says.
+ * Returns the URL of a path with its parameters. The namespace is the current one, unless params name one or null. It is
+ * always explicit: without it, the server would use the token's or its own namespace, whatever the page shows.
  * @param {string} path
  * @param {Params} [params]
  */
@@ -46,11 +46,11 @@ export function address(path, params = {}) {
 }
 
 /**
- * Returns an id as a segment of a path.
+ * Encodes an ID as a path segment.
  * @param {string} id
  */
 export function segment(id) {
-  if (id === '.' || id === '..') throw new Problem(400, { detail: `the id ${id} cannot travel in a path: use the command line` });
+  if (id === '.' || id === '..') throw new Problem(400, { detail: `the ID ${id} cannot be part of a path: use the command line` });
   return encodeURIComponent(id);
 }
 
@@ -61,7 +61,7 @@ export function authorization() {
 }
 
 /**
- * Returns the problem that an answer tells of. 401 asks the reader to sign in.
+ * Returns the problem that a response describes. A 401 asks the user to sign in.
  * @param {Response} response
  */
 export async function problemOf(response) {
@@ -69,7 +69,7 @@ export async function problemOf(response) {
   try {
     body = await response.json();
   } catch {
-    // A proxy's page, perhaps: the status must do.
+    // Perhaps a proxy's page: then there is only the status.
   }
   const problem = new Problem(response.status, body);
   if (problem.status === 401) session.dispatchEvent(new Event('unauthorized'));
@@ -77,11 +77,11 @@ export async function problemOf(response) {
 }
 
 /**
- * Asks the server. Throws a Problem, or what an aborted signal throws.
+ * Sends a request. Throws a Problem, or the error of an aborted signal.
  * @param {string} method
  * @param {string} path
  * @param {{params?: Params, body?: unknown, yaml?: string, was?: string | null, signal?: AbortSignal}} [options] was is the etag of
- *   what is changed, null where there was nothing: what somebody else has changed in between is not overwritten
+ *   what is being changed, or null if it did not exist, so that changes made by others meanwhile are not overwritten
  * @returns {Promise<any>}
  */
 export async function ask(method, path, { params, body, yaml, was, signal } = {}) {
@@ -121,7 +121,7 @@ export function get(path, params, signal) {
 }
 
 /**
- * As get, but null where there is nothing of the name.
+ * Like get, but returns null if there is nothing of that name.
  * @param {string} path
  * @param {Params} [params]
  * @param {AbortSignal} [signal]

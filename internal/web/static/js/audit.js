@@ -11,7 +11,7 @@ export async function page(root, { params, signal }) {
   const subject = params.get('subject') ?? '';
   const form = h('form', { class: 'search', role: 'search', on: { submit: apply } },
     h('label', { class: 'unseen', for: 'subject' }, 'Subject'),
-    h('input', { id: 'subject', type: 'search', list: 'subjects', placeholder: 'Subject, as entity:key-alice', value: subject, autocomplete: 'off', spellcheck: 'false' }),
+    h('input', { id: 'subject', type: 'search', list: 'subjects', placeholder: 'Subject, such as entity:key-alice', value: subject, autocomplete: 'off', spellcheck: 'false' }),
     h('datalist', { id: 'subjects' }, ['entity:', 'resource:', 'system', 'manifest:', 'namespace:'].map((s) => h('option', { value: s }))),
     h('button', { type: 'submit' }, 'Filter'));
 
@@ -20,19 +20,19 @@ export async function page(root, { params, signal }) {
     event.preventDefault();
     go(link('audit', { subject: form.querySelector('input').value.trim() }));
   }
-  root.append(head('Audit', { lead: 'Every change is written here in the same step as it is made.' }),
+  root.append(head('Audit', { lead: 'Every change is recorded atomically with the change itself.' }),
     panel('Changes', { tools: form, wide: true }, await trail(subject, signal)));
 }
 
 /**
- * The trail of a subject, or of all of them.
+ * Returns the audit trail of a subject, or of all subjects.
  * @param {string} subject
  * @param {AbortSignal} signal
  */
 export function trail(subject, signal) {
   return pages((after) => get('/v1/audit', { subject, after, max: 50 }, signal), (items) => items.length
-    ? table('Changes', ['When', { title: 'Who', least: true }, 'What', 'Of', { title: 'Change', least: true }], items.map((e) => [[when(e.at), under(e.principal)], code(e.principal), h('span', { class: 'id' }, e.action), about(e.subject), change(e)]))
-    : empty('No changes', subject ? 'Nothing was changed under this subject, or so long ago that it is no longer kept.' : 'Nothing was changed yet.'));
+    ? table('Changes', ['When', { title: 'Who', least: true }, 'Action', 'Subject', { title: 'Change', least: true }], items.map((e) => [[when(e.at), under(e.principal)], code(e.principal), h('span', { class: 'id' }, e.action), about(e.subject), change(e)]))
+    : empty('No changes', subject ? 'This subject has not changed, or its changes are no longer kept.' : 'Nothing has changed yet.'));
 }
 
 /** @param {string} subject */
@@ -45,7 +45,7 @@ function about(subject) {
 }
 
 /**
- * What differs between before and after, opened on demand.
+ * Returns the differences between before and after, collapsed.
  * @param {{before: any, after: any}} e
  */
 function change(e) {
@@ -58,7 +58,7 @@ function change(e) {
 }
 
 /**
- * A JSON value as paths with their values.
+ * Flattens a JSON value into paths and values.
  * @param {any} value
  * @param {string} [path]
  * @param {Map<string, string>} [out]
@@ -67,7 +67,7 @@ function flat(value, path = '', out = new Map()) {
   if (value === null || value === undefined) return out;
   if (typeof value !== 'object') return out.set(path || 'value', String(value));
   for (const [k, v] of Object.entries(value)) {
-    // A limit goes by its name, so that one that was added does not shift the others.
+    // Limits are keyed by name, so that adding one does not shift the others.
     const key = Array.isArray(value) ? (v?.name ?? k) : k;
     flat(v, path ? `${path}.${key}` : String(key), out);
   }

@@ -25,14 +25,14 @@ export async function page(root, { params, signal, reload }) {
     ? table('Buckets', ['Entity', { title: 'Resource', least: true }, 'Levels', { title: 'Last written', least: true }, { title: 'Actions', hide: true, num: true }], items.map((b) => [
       [h('a', { class: 'id', href: link('entity', { id: b.entity, resource: b.resource }) }, b.entity), under(b.resource)], code(b.resource), levels(b), when(b.at),
       adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket of ${b.entity} on ${b.resource}` })]))
-    : entity || resource ? empty('No bucket matches', 'Ids are compared whole. An entity that has not spent, or whose bucket is full again, has none.')
-      : empty('No buckets', 'A bucket is made by the first request, and goes when it has long been full.'));
-  root.append(head('Buckets', { lead: 'What is left to spend, as it was when this page was loaded.', tools: h('button', { type: 'button', on: { click: reload } }, 'Refresh') }),
+    : entity || resource ? empty('No bucket matches', 'IDs must match exactly. An entity has no bucket if it has not spent anything, or if its bucket is full again.')
+      : empty('No buckets', 'The first request creates a bucket. It is removed after it has been full for some time.'));
+  root.append(head('Buckets', { lead: 'What was left to spend when this page was loaded.', tools: h('button', { type: 'button', on: { click: reload } }, 'Refresh') }),
     panel('Levels', { tools: filter, wide: true }, list));
 }
 
 /**
- * The levels of a bucket, one below the other.
+ * Returns the levels of a bucket, one below the other.
  * @param {any} b
  */
 export function levels(b) {

@@ -1,5 +1,5 @@
-// One kind of chart: bars side by side in time, stacked by series. Each series is one path, so that a chart of 120
-// seconds is redrawn in well under a millisecond.
+// A bar chart over time, stacked by series. Each series is one path, so that a chart of 120 seconds is redrawn in well
+// under a millisecond.
 
 import { h, say, svg, swap } from './dom.js';
 import { count } from './format.js';
@@ -8,10 +8,10 @@ import { count } from './format.js';
 
 /**
  * @param {object} options
- * @param {string} options.label what the chart shows, for who cannot see it
+ * @param {string} options.label describes the chart to screen readers
  * @param {{name: string, look: string}[]} options.series from the bottom up
- * @param {(at: number) => string} options.time how a point's time is written under the chart and beside its values
- * @param {string} options.empty what to say where all values are 0
+ * @param {(at: number) => string} options.time formats a point's time, under the chart and beside its values
+ * @param {string} options.empty is the text to show if all values are 0
  */
 export function chart({ label, series, time, empty }) {
   const top = 8, bottom = 22, left = 44, right = 4;
@@ -54,7 +54,7 @@ export function chart({ label, series, time, empty }) {
       points.forEach((p, i) => {
         const v = Math.max(0, p.values[s]);
         if (v === 0) return;
-        // What is there at all is to be seen.
+        // Any value above 0 must be visible.
         const y0 = y(base[i]), y1 = Math.min(y(base[i] + v), y0 - 1);
         d += `M${(left + i * w + gap / 2).toFixed(1)} ${y0.toFixed(1)}V${y1.toFixed(1)}h${Math.max(0.5, w - gap).toFixed(1)}V${y0.toFixed(1)}z`;
         base[i] += v;
@@ -111,7 +111,7 @@ export function chart({ label, series, time, empty }) {
     el,
     /** @param {Point[]} now in order of time */
     update(now) {
-      // A chosen moment stays chosen while the chart moves on under it.
+      // A selected point stays selected while the chart moves on.
       const at = points[chosen]?.at;
       points = now;
       if (at !== undefined) chosen = points.findIndex((p) => p.at === at);
@@ -121,7 +121,7 @@ export function chart({ label, series, time, empty }) {
 }
 
 /**
- * Returns the end of an axis to a value, and where its lines are: at 1, 2 or 5 times a power of ten, whole numbers.
+ * Returns the upper end of the axis for a maximum, and its grid lines: whole multiples of 1, 2 or 5 times a power of ten.
  * @param {number} most
  */
 function scale(most) {

@@ -1,4 +1,4 @@
-// Questions and forms in a <dialog>, which traps the focus, ends with Escape and gives the focus back by itself.
+// Questions and forms in a <dialog>, which traps the focus, closes on Escape and restores the focus by itself.
 
 import { Problem } from './api.js';
 import { h, swap } from './dom.js';
@@ -7,15 +7,15 @@ import { h, swap } from './dom.js';
  * @typedef {object} Question
  * @property {string} title
  * @property {any} [body]
- * @property {string} action what the button says
+ * @property {string} action the button's label
  * @property {boolean} [danger]
- * @property {string} [typed] must be typed before the button works
- * @property {(inputs: Record<string, any>) => Promise<unknown>} run does it with the inputs by name; a Problem that it throws is shown at
- *   its field
+ * @property {string} [typed] text to type before the button works
+ * @property {(inputs: Record<string, any>) => Promise<unknown>} run performs the action with the inputs by name; a Problem that it throws
+ *   is shown at its field
  */
 
 /**
- * Opens a dialog. It closes when run has succeeded, or the reader gives up.
+ * Opens a dialog. It closes when run succeeds or the user cancels.
  * @param {Question} q
  */
 export function confirmed(q) {
@@ -52,13 +52,13 @@ export function confirmed(q) {
   window.addEventListener('hashchange', () => dialog.close(), { once: true });
   document.body.append(dialog);
   dialog.showModal();
-  // What destroys is not what Enter does at once.
+  // Enter must not trigger a destructive action right away.
   const first = form.querySelector('input:not([type=hidden]), select, textarea') ?? (q.danger ? form.querySelector('.quiet') : action);
   first?.focus();
 }
 
 /**
- * A labelled input, with a place for what is wrong with it.
+ * Returns a labeled input with room for an error message.
  * @param {string} label
  * @param {string} name as the API names the field
  * @param {Record<string, any>} [props]
@@ -81,7 +81,7 @@ function clear(form) {
 }
 
 /**
- * Shows what went wrong next to the input it is about, or above the buttons.
+ * Shows an error next to its input, or above the buttons.
  * @param {HTMLFormElement} form
  * @param {Element} rest
  * @param {unknown} err
@@ -93,17 +93,17 @@ function show(form, rest, err) {
   const text = err instanceof Error ? err.message : String(err);
   if (!problem) console.error(err);
   if (!problem || !input || !place) {
-    swap(rest, h('p', null, problem?.status === 403 ? `You may not do this: ${text}` : text));
+    swap(rest, h('p', null, problem?.status === 403 ? `You do not have permission to do this: ${text}` : text));
     return;
   }
-  // The field's name is beside it: the text need not repeat it.
+  // The label already shows the field's name.
   swap(place, text.startsWith(problem.field + ': ') ? text.slice(problem.field.length + 2) : text);
   input.setAttribute('aria-invalid', 'true');
   input.focus();
 }
 
 /**
- * Returns the input of a field: of that name, or the first one inside it. "limit rpm: burst" is told by the limit.
+ * Returns the input of that name, or the first one inside it. "limit rpm: burst" is in the row of the limit rpm.
  * @param {HTMLFormElement} form
  * @param {string} name
  * @returns {HTMLInputElement | null}

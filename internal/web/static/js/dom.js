@@ -5,7 +5,7 @@
 const svgNS = 'http://www.w3.org/2000/svg';
 
 /**
- * Makes an element. `on` holds listeners; other props are attributes: true is an empty one, null and false none.
+ * Creates an element. `on` holds listeners; other props are attributes: true sets an empty one, null and false none.
  * @param {string} tag
  * @param {Record<string, any> | null} [props]
  * @param {...(Kid | Kid[])} kids
@@ -16,7 +16,7 @@ export function h(tag, props, ...kids) {
 }
 
 /**
- * As h, of SVG.
+ * Like h, for SVG.
  * @param {string} tag
  * @param {Record<string, any> | null} [props]
  * @param {...(Kid | Kid[])} kids
@@ -44,7 +44,7 @@ function fill(el, props, kids) {
 }
 
 /**
- * Refuses what could run: a link leads to a page of the dashboard, whatever the data says.
+ * Rejects attributes that could run code. Links lead only to pages of the dashboard, whatever the data says.
  * @param {Element} el
  * @param {string} name
  * @param {string} value
@@ -71,7 +71,7 @@ function nodes(kids) {
 }
 
 /**
- * Puts kids in the place of what an element holds.
+ * Replaces the children of an element.
  * @param {Element} el
  * @param {...(Kid | Kid[])} kids
  */
@@ -80,7 +80,7 @@ export function swap(el, ...kids) {
 }
 
 /**
- * Sets a text, if it is another: an unchanged node is not repainted, nor read out.
+ * Sets a text if it differs, so that an unchanged node is neither repainted nor read out.
  * @param {Element} el
  * @param {string} text
  */
@@ -89,7 +89,7 @@ export function say(el, text) {
 }
 
 /**
- * Returns the element of an id that index.html has.
+ * Returns the element of index.html with an ID.
  * @param {string} id
  * @returns {any}
  */
@@ -100,7 +100,7 @@ export function at(id) {
 }
 
 /**
- * Tells of something that was done, in the corner and to screen readers.
+ * Announces a completed action, in the corner and to screen readers.
  * @param {string} text
  */
 export function announce(text) {

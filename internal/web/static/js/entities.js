@@ -14,15 +14,15 @@ export async function page(root, { params, signal }) {
   /** @type {any[]} */
   let items = [];
   /**
-   * What the server has found besides, while not all are loaded.
+   * Further matches from the server, while not all entities are loaded.
    * @type {any[]}
    */
   let found = [];
   let unfinished = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let asking;
-  const input = h('input', { type: 'search', id: 'search', placeholder: 'Find an entity by its id …', autocomplete: 'off', spellcheck: 'false', value: params.get('q') ?? '', on: { input: search } });
-  const form = h('form', { class: 'search', role: 'search', on: { submit: open } }, h('label', { class: 'unseen', for: 'search' }, 'Id of an entity'), input, h('button', { type: 'submit' }, 'Open'));
+  const input = h('input', { type: 'search', id: 'search', placeholder: 'Find an entity by ID …', autocomplete: 'off', spellcheck: 'false', value: params.get('q') ?? '', on: { input: search } });
+  const form = h('form', { class: 'search', role: 'search', on: { submit: open } }, h('label', { class: 'unseen', for: 'search' }, 'Entity ID'), input, h('button', { type: 'submit' }, 'Open'));
 
   /** @param {Event} event */
   function open(event) {
@@ -33,7 +33,7 @@ export async function page(root, { params, signal }) {
     go(link('entity', { id: all.length === 1 ? all[0].id : text }));
   }
 
-  /** Shows what is loaded at once, and asks the server for the rest when the typing pauses. */
+  /** Filters the loaded entities at once, and asks the server for others when typing pauses. */
   function search() {
     draw();
     clearTimeout(asking);
@@ -60,8 +60,8 @@ export async function page(root, { params, signal }) {
 
   function draw() {
     const rows = shown();
-    if (!items.length) swap(list, parent ? empty('No entities below this one') : empty('No entities yet', 'An entity needs no record to be limited: those that were never created have their buckets under ', h('a', { href: link('buckets') }, 'Buckets'), '. Create one to give it a parent, a name or metadata.'));
-    else if (!rows.length) swap(list, empty('None of them begins so', 'Press Enter to open this id all the same: it may have buckets without a record.'));
+    if (!items.length) swap(list, parent ? empty('This entity has no children') : empty('No entities yet', 'An entity does not need a record to be limited. The buckets of entities without a record are under ', h('a', { href: link('buckets') }, 'Buckets'), '. Create an entity to give it a parent, a name or metadata.'));
+    else if (!rows.length) swap(list, empty('No entity matches', 'Press Enter to open this ID anyway: it may have buckets without a record.'));
     else swap(list, table('Entities', ['Entity', { title: 'Name', least: true }, 'Parent', { title: 'Created', least: true }],
       rows.map((e) => [[entityLink(e.id), ' ', e.cascade && chip('cascades'), ' ', managedBy(e.managed)], e.name, e.parent && entityLink(e.parent), when(e.created)])));
   }
@@ -70,13 +70,13 @@ export async function page(root, { params, signal }) {
     (after) => get('/v1/entities', { parent, after, max: 200 }, signal).then((p) => ((unfinished = Boolean(p.next)), p)),
     (all) => ((items = all), draw(), list));
   root.append(head('Entities', {
-    lead: parent && ['Below ', entityLink(parent)],
+    lead: parent && ['Children of ', entityLink(parent)],
     tools: adminButton('New entity', () => editEntity(null), { look: 'primary' }),
   }), panel(parent ? 'Children' : 'All entities', { tools: form, wide: true }, box));
 }
 
 /**
- * Opens the form of a new entity, or of one that is there.
+ * Opens the form for a new entity, or for an existing one.
  * @param {any} e
  * @param {() => void} [then]
  */
@@ -85,12 +85,12 @@ export function editEntity(e, then) {
   confirmed({
     title: e ? `Edit ${e.id}` : 'New entity',
     body: h('div', null,
-      e?.managed && h('p', { class: 'warning' }, `The manifest ${e.managed.manifest} declares this entity and will undo a change made here.`),
-      !e && field('Id', 'id', { autocomplete: 'off', spellcheck: 'false' }, 'It cannot be changed later'),
+      e?.managed && h('p', { class: 'warning' }, `Manifest ${e.managed.manifest} declares this entity. Applying it again will undo changes made here.`),
+      !e && field('ID', 'id', { autocomplete: 'off', spellcheck: 'false' }, 'Cannot be changed later'),
       field('Name', 'name', { value: e?.name ?? '', autocomplete: 'off' }),
-      field('Parent', 'parent', { value: e?.parent ?? '', autocomplete: 'off', spellcheck: 'false' }, 'The id of an entity, or empty'),
-      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'cascade', checked: e?.cascade }), 'Requests of this entity charge its parent, too'),
-      field('Metadata', 'metadata', { kind: 'textarea', rows: '4', spellcheck: 'false', kids: [metadata] }, 'One “key: value” a line')),
+      field('Parent', 'parent', { value: e?.parent ?? '', autocomplete: 'off', spellcheck: 'false' }, 'An entity ID, or empty'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'cascade', checked: e?.cascade }), 'Requests of this entity are also charged to its parent'),
+      field('Metadata', 'metadata', { kind: 'textarea', rows: '4', spellcheck: 'false', kids: [metadata] }, 'One “key: value” per line')),
     action: e ? 'Save' : 'Create',
     run: async (f) => {
       const body = { name: f.name.value, parent: f.parent.value.trim(), cascade: f.cascade.checked, metadata: edited(e?.metadata, f.metadata) };
@@ -110,7 +110,7 @@ export function editEntity(e, then) {
 }
 
 /**
- * Returns metadata as it was typed, or undefined if it was left alone: what other clients have set may not fit on lines.
+ * Returns metadata as typed, or undefined if unchanged: values set by other clients may not fit on one line each.
  * @param {Record<string, string> | undefined} was
  * @param {HTMLTextAreaElement} box
  */
@@ -119,13 +119,13 @@ function edited(was, box) {
   if (box.value === lines) return undefined;
   const sorted = (/** @type {Record<string, string>} */ m) => JSON.stringify(Object.entries(m).sort());
   if (was && sorted(pairs(lines)) !== sorted(was)) {
-    throw new Problem(400, { detail: 'has keys or values that do not fit on a line here: use the command line', field: 'metadata' });
+    throw new Problem(400, { detail: 'contains keys or values that do not fit on a line: use the command line', field: 'metadata' });
   }
   return pairs(box.value);
 }
 
 /**
- * Reads lines of key: value.
+ * Parses lines of key: value.
  * @param {string} text
  */
 function pairs(text) {
@@ -134,7 +134,7 @@ function pairs(text) {
   for (const line of text.split('\n')) {
     if (!line.trim()) continue;
     const [, key, value] = /^\s*([^:]+?)\s*:\s?(.*)$/.exec(line) ?? [];
-    if (key === undefined) throw new Problem(400, { detail: `“${line.trim()}” is not written as key: value`, field: 'metadata' });
+    if (key === undefined) throw new Problem(400, { detail: `“${line.trim()}” is not in the form key: value`, field: 'metadata' });
     out.push([key, value]);
   }
   return Object.fromEntries(out);

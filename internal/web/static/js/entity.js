@@ -32,7 +32,7 @@ export async function page(root, { params, signal, reload }) {
 
   root.append(head(record?.name || id, {
     path: await path(record, signal),
-    lead: [record?.name && [code(id), ' '], !record && 'This entity has no record: it was never created, and needs not be. ', record?.cascade && chip('charges its parent'), ' ', managedBy(record?.managed)],
+    lead: [record?.name && [code(id), ' '], !record && 'This entity has no record. It can be limited without one. ', record?.cascade && chip('charges its parent'), ' ', managedBy(record?.managed)],
     tools: [pick, record && adminButton('Edit entity', () => editEntity(record, reload), { about: id }), record && adminButton('Delete', () => remove(record), { look: 'quiet', about: id })],
   }));
   if (!record?.name) root.querySelector('h1')?.classList.add('id');
@@ -41,19 +41,19 @@ export async function page(root, { params, signal, reload }) {
       ? [livePanel({ id, resource }, signal, {
         edit: () => editLimits({ entity: id, resource }, limitsHere, reload), edits: limitsHere ? 'Edit limits' : 'Set limits', reset: () => resetBucket({ entity: id, resource }, reload),
       }), explainPanel({ id, resource }, signal)]
-      : panel('Levels', { wide: true }, empty('Nothing to spend on yet', 'There are no resources with limits. ', h('a', { href: link('limits') }, 'Set some'), ', for everybody or for this entity.')),
+      : panel('Levels', { wide: true }, empty('No resource has limits yet', h('a', { href: link('limits') }, 'Set limits'), ' for everybody or for this entity.')),
     usagePanel({ entity: id }, signal),
     panel('Own limits', { tools: [unavailableButton({ entity: id }, null, reload, { pick: 'resource', about: 'of this entity' }), adminButton('Add', () => editLimits({ entity: id }, null, reload, { pick: 'resource' }), { about: 'limits of this entity' })] }, owned(id, own.items, reload)),
     panel('Buckets', {}, buckets.items.length ? table('Buckets', ['Resource', 'Levels', { title: 'Actions', hide: true, num: true }], buckets.items.map((/** @type {any} */ b) => [
       h('a', { class: 'id', href: link('entity', { id, resource: b.resource }) }, b.resource), levels(b), adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket on ${b.resource}` })]))
-      : empty('No buckets', 'Nothing was spent yet, or so long ago that all is full again.')),
+      : empty('No buckets', 'Nothing has been spent yet, or the buckets are full again.')),
     record && panel('Record', {}, facts(record)),
     record && panel('Children', {}, await children(id, signal)),
     panel('Audit', { wide: true }, await trail(`entity:${id}`, signal))));
 }
 
 /**
- * The chain of parents, the topmost first.
+ * Returns the chain of parents, topmost first.
  * @param {any} record
  * @param {AbortSignal} signal
  */
@@ -69,18 +69,18 @@ async function path(record, signal) {
 
 /** @param {string} id @param {any[]} items @param {() => void} reload */
 function owned(id, items, reload) {
-  if (!items.length) return empty('No limits of its own', 'It is held to the limits of the resource, or of the system.');
+  if (!items.length) return empty('No limits of its own', 'The limits of the resource or of the system apply.');
   return table('Own limits', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => {
-    const scope = { entity: id, resource: s.resource }, about = `limits on ${s.resource ?? 'every other resource'}`;
-    return [[s.resource ? code(s.resource) : h('i', null, 'every other'), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)],
-      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), unavailableButton(scope, s, reload, { about: `of ${s.resource ?? 'every other resource'}` }),
+    const scope = { entity: id, resource: s.resource }, about = `limits on ${s.resource ?? 'all other resources'}`;
+    return [[s.resource ? code(s.resource) : h('i', null, 'all others'), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)],
+      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), unavailableButton(scope, s, reload, { about: `of ${s.resource ?? 'all other resources'}` }),
         s.limits.length > 0 && adminButton('Remove', () => removeLimits(scope, s, reload), { look: 'quiet', about }))];
   }));
 }
 
 /** @param {any} e */
 function facts(e) {
-  const rows = [['Id', code(e.id)], ['Parent', e.parent ? entityLink(e.parent) : 'none'], ['Created', when(e.created)],
+  const rows = [['ID', code(e.id)], ['Parent', e.parent ? entityLink(e.parent) : 'none'], ['Created', when(e.created)],
     ...Object.entries(e.metadata ?? {}).map(([k, v]) => [code(k), h('span', { class: 'text' }, v)])];
   return h('dl', { class: 'facts' }, rows.map(([k, v]) => h('div', null, h('dt', null, k), h('dd', null, v))));
 }
@@ -88,7 +88,7 @@ function facts(e) {
 /** @param {string} id @param {AbortSignal} signal */
 function children(id, signal) {
   return pages((after) => get(`/v1/entities/${segment(id)}/children`, { after, max: 50 }, signal), (items) => items.length
-    ? h('ul', { class: 'links' }, items.map((e) => h('li', null, entityLink(e.id), e.name && [' ', e.name], ' ', e.cascade && chip('charges this one'))))
+    ? h('ul', { class: 'links' }, items.map((e) => h('li', null, entityLink(e.id), e.name && [' ', e.name], ' ', e.cascade && chip('charges this entity'))))
     : empty('No children'));
 }
 
@@ -96,8 +96,8 @@ function children(id, signal) {
 function remove(record) {
   confirmed({
     title: `Delete ${record.id}?`, action: 'Delete', danger: true,
-    body: h('div', null, h('p', null, 'Its record, its own limits and its buckets go. Requests for it are then held to the limits for everybody.'),
-      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'children' }), 'Delete its children, too')),
+    body: h('div', null, h('p', null, 'This deletes its record, its own limits and its buckets. After that, the limits for everybody apply to its requests.'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'children' }), 'Also delete its children')),
     run: async (inputs) => {
       await ask('DELETE', `/v1/entities/${segment(record.id)}`, { params: { children: inputs.children.checked || undefined } });
       announce(`Deleted: ${record.id}.`);

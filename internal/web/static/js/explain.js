@@ -1,4 +1,4 @@
-// Why these limits, and what a request would come to: /v1/explain.
+// Why these limits apply, and how a request would be decided: /v1/explain.
 
 import { get, Problem } from './api.js';
 import { field } from './dialog.js';
@@ -8,7 +8,7 @@ import { sources } from './levels.js';
 import { chip, code, empty, entityLink, managedBy, panel, trouble } from './parts.js';
 import { unavailable, unavailableChip } from './unavailable.js';
 
-const levels = /** @type {Record<string, string>} */ ({ request: 'Of the request', entity: 'Entity on this resource', 'entity-default': 'Entity, by default', resource: 'Resource', system: 'System' });
+const levels = /** @type {Record<string, string>} */ ({ request: 'Request', entity: 'Entity on this resource', 'entity-default': 'Entity default', resource: 'Resource', system: 'System' });
 
 /**
  * @param {{id: string, resource: string}} what
@@ -29,11 +29,11 @@ export function explainPanel({ id, resource }, signal) {
     } catch (err) {
       if (signal.aborted) return;
       if (err instanceof Problem && err.status === 400 && tokens) swap(error, err.message);
-      else swap(result, err instanceof Problem && err.absent ? empty('This server does not explain', 'It is older than this page.') : trouble(err, load));
+      else swap(result, err instanceof Problem && err.absent ? empty('This server cannot explain decisions', 'It is older than this page.') : trouble(err, load));
     }
   }
   load();
-  return panel('Why', { wide: true, note: 'Where the limits come from: of each entity of the chain, the first level that has some' }, form, result);
+  return panel('Why these limits apply', { wide: true, note: 'Where the limits come from: for each entity in the chain, the first level with limits applies' }, form, result);
 }
 
 /**
@@ -43,7 +43,7 @@ export function explainPanel({ id, resource }, signal) {
  */
 function explanation(x, id, tokens) {
   const looks = { allowed: 'good', refused: 'bad', 'exceeds-burst': 'bad', 'no-limits': 'bad' };
-  const words = { allowed: 'It would be admitted.', refused: `It would be refused, for ${seconds(x.retry_after)}.`, 'exceeds-burst': 'It can never be admitted.', 'no-limits': 'No limits apply.' };
+  const words = { allowed: 'It would be admitted.', refused: `It would be refused; retry after ${seconds(x.retry_after)}.`, 'exceeds-burst': 'It can never be admitted.', 'no-limits': 'No limits apply.' };
   const outcome = /** @type {keyof typeof words} */ (x.outcome);
   return [
     (tokens || outcome !== 'allowed') && h('p', { class: `outcome ${looks[outcome] ?? ''}`, role: 'status' }, h('strong', null, words[outcome] ?? x.outcome), ' ', x.detail ?? ''),
@@ -52,7 +52,7 @@ function explanation(x, id, tokens) {
       h('ul', { class: 'steps' }, n.levels.map((/** @type {any} */ l) => h('li', { class: l.applies ? 'applies' : l.set ? 'set' : '' },
         h('span', null, levels[l.source] ?? l.source), ' ', h('span', { class: 'dim' }, l.applies ? '· applies' : l.set ? '· not reached' : '· none'), ' ', unavailableChip(l.on_unavailable)))),
       n.limits.length > 0 && h('ul', { class: 'limits' }, n.limits.map((/** @type {any} */ l) => h('li', null, h('span', { class: 'limit-name' }, l.limit), ' ', limitText(l), ' ',
-        h('span', { class: 'dim' }, `${count(l.available)} left, ${percent(Math.max(0, l.used))} used`), ' ', l.binds && chip('binds', 'shadow'), ' ', l.refused && chip('refuses', 'bad'), ' ', l.shadow && chip('shadow', 'shadow'), ' ',
+        h('span', { class: 'dim' }, `${count(l.available)} left, ${percent(Math.max(0, l.used))} used`), ' ', l.binds && chip('binding', 'shadow'), ' ', l.refused && chip('refuses', 'bad'), ' ', l.shadow && chip('shadow', 'shadow'), ' ',
         managedBy(l.manifest ? { manifest: l.manifest } : undefined), h('span', { class: 'unseen' }, ` ${sources[l.source] ?? l.source}`))))))),
     h('p', { class: 'foot' }, x.on_unavailable && `If the store does not answer, requests are ${unavailable(x.on_unavailable.value)}. Set at: ${levels[x.on_unavailable.from] ?? 'the server’s configuration'}.`),
   ];

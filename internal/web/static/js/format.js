@@ -1,4 +1,4 @@
-// Numbers, durations and times as people read them.
+// Formatting and parsing of numbers, durations and times.
 
 import { h } from './dom.js';
 
@@ -6,14 +6,14 @@ const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const units = /** @type {[number, string][]} */ ([[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'K']]);
 
 /**
- * A count: whole to 9,999, then three digits and a unit.
+ * Formats a count: in full up to 9,999, then three digits and a unit.
  * @param {number} n
  */
 export function count(n) {
   const size = Math.abs(n);
   if (size < 1e4) return whole.format(n);
   for (const [unit, letter] of units) {
-    // 999,950 would be rounded to 1000K.
+    // Otherwise 999,950 would be rounded to 1000K.
     if (size >= unit * 0.9995) return short(n / unit) + letter;
   }
   return whole.format(n);
@@ -26,7 +26,7 @@ function short(n) {
 }
 
 /**
- * A count as an element that tells the whole number to who points at it.
+ * Returns a count as an element, with the exact number as its tooltip.
  * @param {number} n
  */
 export function num(n) {
@@ -34,7 +34,7 @@ export function num(n) {
 }
 
 /**
- * A rate or a mean: one decimal below 100.
+ * Formats a rate or a mean, with one decimal below 100.
  * @param {number} n
  */
 export function rate(n) {
@@ -47,17 +47,17 @@ function trim(text) {
 }
 
 /**
- * A share of 0 to 1.
+ * Formats a share from 0 to 1 as a percentage.
  * @param {number} share
  */
 export function percent(share) {
   const p = share * 100;
-  if (p > 0 && p < 0.1) return '< 0.1 %';
-  return (p >= 99.95 || p === 0 || p >= 10 ? Math.floor(p) : trim(p.toFixed(1))) + ' %';
+  if (p > 0 && p < 0.1) return '< 0.1%';
+  return (p >= 99.95 || p === 0 || p >= 10 ? Math.floor(p) : trim(p.toFixed(1))) + '%';
 }
 
 /**
- * Milliseconds.
+ * Formats milliseconds.
  * @param {number} n
  */
 export function millis(n) {
@@ -67,7 +67,7 @@ export function millis(n) {
 }
 
 /**
- * Seconds, in the unit that suits them.
+ * Formats seconds in a suitable unit.
  * @param {number} s
  */
 export function seconds(s) {
@@ -83,7 +83,7 @@ const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short',
 const year = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 
 /**
- * The time of day.
+ * Formats the time of day.
  * @param {string | number | Date} at
  */
 export function hms(at) {
@@ -91,7 +91,7 @@ export function hms(at) {
 }
 
 /**
- * A moment: local, with the date unless it is today's, and UTC for who points at it.
+ * Returns a time element: local time, with the date unless it is today, and UTC as its tooltip.
  * @param {string | number | Date} at
  */
 export function when(at) {
@@ -103,7 +103,7 @@ export function when(at) {
 }
 
 /**
- * A limit: 50K / min, burst 75K. It breaks at the comma, if at all.
+ * Formats a limit: 50K / min, burst 75K. It can wrap only at the comma.
  * @param {{amount: number, period: string, burst?: number}} limit
  */
 export function limitText(limit) {
@@ -112,7 +112,7 @@ export function limitText(limit) {
 }
 
 /**
- * Reads a whole number as people write it: 50K, 1.5M, 12,000. NaN if it is none.
+ * Parses a whole number as people write it: 50K, 1.5M, 12,000. Returns NaN for anything else.
  * @param {string} text
  */
 export function parseCount(text) {
@@ -124,7 +124,7 @@ export function parseCount(text) {
 }
 
 /**
- * Writes a whole number so that parseCount reads the same: 50K, but 50001.
+ * Formats a whole number so that parseCount returns it exactly: 50K, but 50001.
  * @param {number} n
  */
 export function editable(n) {

@@ -6,11 +6,11 @@ import { hms, limitText } from './format.js';
 import { adminButton, chip, empty, entityLink, level, panel, trouble } from './parts.js';
 import { follow, pause } from './stream.js';
 
-/** The level that a limit is from, in a word or two. */
+/** Short names of the levels that limits come from. */
 export const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'own', 'entity-default': 'own default', resource: 'resource', system: 'system' });
 
 /**
- * The panel of live levels, of the entity and then of its parents.
+ * Returns the panel of live levels of the entity, then of its parents.
  * @param {{id: string, resource: string}} what
  * @param {AbortSignal} signal
  * @param {{edit: () => void, edits: string, reset: () => void}} act
@@ -27,7 +27,7 @@ export function livePanel({ id, resource }, signal, act) {
   /** @param {{limits: import('./parts.js').Status[]}} state */
   function draw({ limits }) {
     last = Date.now();
-    // Bars are kept as long as the limits are, so that they move, and are not made anew.
+    // Bars are kept while the limits stay the same, so that they move instead of being recreated.
     const now = JSON.stringify(limits.map((s) => [s.entity, s.limit, s.source, s.amount, s.period, s.burst, s.shadow]));
     if (now !== shape) {
       shape = now;
@@ -53,11 +53,11 @@ export function livePanel({ id, resource }, signal, act) {
     if (state !== 'ended' || !problem) return;
     if (problem.absent) return void poll();
     swap(box, problem.kind === 'no-limits'
-      ? empty('No limits apply', 'No level has limits for this entity on this resource: requests are refused as an error. Set some here, for the resource, or for the system.')
+      ? empty('No limits apply', 'No level has limits for this entity on this resource, so requests fail with an error. Set limits here, for the resource, or for the system.')
       : trouble(problem));
   }
 
-  // A server that streams no levels can be asked for them.
+  // Polls a server that does not stream levels.
   async function poll() {
     while (!signal.aborted) {
       try {

@@ -1,4 +1,4 @@
-// Setting and removing the limits of a scope: an entity on a resource, either's default, the system's.
+// Setting and removing the limits of a scope: an entity on a resource, the default of either, or the system.
 
 import { ask, Problem } from './api.js';
 import { confirmed, field } from './dialog.js';
@@ -11,14 +11,14 @@ import { editable, parseCount } from './format.js';
 /** @param {Scope} s */
 export function scopeName(s) {
   if (s.entity && s.resource) return `${s.entity} on ${s.resource}`;
-  return s.entity ? `${s.entity} on every other resource` : s.resource ? `everybody on ${s.resource}` : 'everybody, everywhere';
+  return s.entity ? `${s.entity} on all other resources` : s.resource ? `everybody on ${s.resource}` : 'everybody, everywhere';
 }
 
 const periods = ['s', 'min', 'h', 'd', 'w'];
 const stages = ['on', '75%', '50%', '25%', '10%', 'shadow'];
 
 /**
- * One limit as a row of inputs, named as the API names what is wrong with them.
+ * Returns a limit as a row of inputs, named as the API names them in errors.
  * @param {number} i
  * @param {Partial<import('./parts.js').Limit>} limit
  * @param {(row: HTMLElement) => void} remove
@@ -31,7 +31,7 @@ function row(i, limit, remove) {
     field('Name', name('name'), { value: limit.name ?? '', placeholder: 'rpm', autocomplete: 'off', spellcheck: 'false' }),
     field('Tokens', name('amount'), { value: limit.amount ? editable(limit.amount) : '', placeholder: '50K', inputmode: 'text', autocomplete: 'off' }),
     field('per', name('period'), { value: limit.period ?? 'min', list: 'periods', autocomplete: 'off', spellcheck: 'false' }),
-    field('Burst', name('burst'), { value: limit.burst && limit.burst !== limit.amount ? editable(limit.burst) : '', placeholder: 'as tokens', autocomplete: 'off' }),
+    field('Burst', name('burst'), { value: limit.burst && limit.burst !== limit.amount ? editable(limit.burst) : '', placeholder: 'same as tokens', autocomplete: 'off' }),
     field('Enforced', name('enforce'), { kind: 'select', kids: [...new Set([...stages, enforce])].map((s) => h('option', { value: s, selected: s === enforce }, s)) }),
     h('button', { type: 'button', class: 'quiet remove', 'aria-label': `Remove limit ${i + 1}`, on: { click: () => remove(el) } }, '×'));
   return el;
@@ -40,9 +40,9 @@ function row(i, limit, remove) {
 /**
  * Opens the form for the limits of a scope.
  * @param {Scope} scope
- * @param {Held | null} held what is set now
+ * @param {Held | null} held the current limits
  * @param {() => void} then
- * @param {{pick?: 'resource' | 'entity'}} [more] asks for a part of the scope, too
+ * @param {{pick?: 'resource' | 'entity'}} [more] pick also asks for that part of the scope
  */
 export function editLimits(scope, held, then, { pick } = {}) {
   let made = 0;
@@ -59,11 +59,11 @@ export function editLimits(scope, held, then, { pick } = {}) {
   };
   const more = h('button', { type: 'button', class: 'quiet', on: { click: () => add({}).querySelector('input')?.focus() } }, 'Add a limit');
   for (const limit of held?.limits.length ? held.limits : [{}]) add(limit);
-  const hint = pick === 'resource' && scope.entity ? 'Empty: every resource without limits of its own' : undefined;
+  const hint = pick === 'resource' && scope.entity ? 'Empty: all resources without limits of their own' : undefined;
   confirmed({
     title: pick ? `New limits for ${scope.entity ?? `a ${pick}`}` : `Limits for ${scopeName(scope)}`,
     body: h('div', null,
-      held?.managed && h('p', { class: 'warning' }, `The manifest ${held.managed.manifest} declares these limits. When it is applied again, it will undo a change made here.`),
+      held?.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these limits. Applying it again will undo changes made here.`),
       pick && field(pick === 'resource' ? 'Resource' : 'Entity', pick, { autocomplete: 'off', spellcheck: 'false' }, hint),
       rows, more, h('datalist', { id: 'periods' }, periods.map((p) => h('option', { value: p })))),
     action: 'Save',
@@ -79,28 +79,28 @@ export function editLimits(scope, held, then, { pick } = {}) {
 }
 
 /**
- * Changes the limits of a scope, unless they are no longer what the form was made of: then the page behind it shows what
- * they are now.
+ * Changes the limits of a scope, unless they have changed since the form was opened. In that case the page behind it shows
+ * the current ones.
  * @param {'PUT' | 'DELETE'} method
  * @param {Scope} scope
  * @param {Held | null} held
  * @param {() => void} then
  * @param {{limits: import('./parts.js').Limit[]}} [body]
- * @param {string} [pick] the part of the scope that was asked for
+ * @param {string} [pick] the part of the scope that the form asked for
  */
 async function change(method, scope, held, then, body, pick) {
   try {
     await ask(method, '/v1/limits', { params: { ...scope }, body, was: held?.etag ?? null });
   } catch (err) {
     if (!(err instanceof Problem) || err.kind !== 'stale') throw err;
-    if (pick) throw new Problem(412, { detail: 'has limits already, or its own on_unavailable: edit those', field: pick });
+    if (pick) throw new Problem(412, { detail: 'already has limits or its own on_unavailable: edit those', field: pick });
     then();
-    throw new Problem(412, { detail: 'Somebody else has changed these limits meanwhile. Nothing was saved: the page behind shows what they are now.' });
+    throw new Problem(412, { detail: 'Somebody else has changed these limits. Nothing was saved: the page behind this dialog shows the current limits.' });
   }
 }
 
 /**
- * Reads the rows. They are numbered anew, as the server counts them.
+ * Reads the rows, and renumbers them as the server counts them.
  * @param {Element} rows
  */
 function limitsOf(rows) {
@@ -109,7 +109,7 @@ function limitsOf(rows) {
     for (const part of ['name', 'amount', 'period', 'burst', 'enforce']) input(part).name = `limits[${i}].${part}`;
     const number = (/** @type {string} */ part) => {
       const n = parseCount(input(part).value);
-      if (Number.isNaN(n)) throw new Problem(400, { detail: 'must be a whole number, as 500, 50K or 1.5M', field: `limits[${i}].${part}` });
+      if (Number.isNaN(n)) throw new Problem(400, { detail: 'must be a whole number, such as 500, 50K or 1.5M', field: `limits[${i}].${part}` });
       return n;
     };
     /** @type {import('./parts.js').Limit} */
@@ -122,17 +122,17 @@ function limitsOf(rows) {
 }
 
 /**
- * Asks before the limits of a scope are removed, and does it.
+ * Removes the limits of a scope after confirmation.
  * @param {Scope} scope
  * @param {Held} held
  * @param {() => void} then
  */
 export function removeLimits(scope, held, then) {
-  const next = scope.entity && scope.resource ? 'its default, then the limits of the resource and of the system,'
-    : scope.entity ? 'the limits of the resource or of the system' : scope.resource ? 'the limits of the system' : 'nothing';
+  const next = scope.entity && scope.resource ? 'The default limits of the entity apply instead, or else those of the resource or the system.'
+    : scope.entity ? 'The limits of the resource or the system apply instead.' : scope.resource ? 'The limits of the system apply instead.' : 'Nothing replaces them.';
   const body = h('div', null);
-  swap(body, h('p', null, `In their place ${next} will apply. Where no limits apply, requests are refused as an error.`),
-    held.managed && h('p', { class: 'warning' }, `The manifest ${held.managed.manifest} declares these limits and will set them again.`));
+  swap(body, h('p', null, `${next} If no limits apply to a request, it fails with an error.`),
+    held.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these limits. Applying it again will restore them.`));
   confirmed({
     title: `Remove the limits for ${scopeName(scope)}?`, body, action: 'Remove', danger: true,
     run: async () => {

@@ -1,4 +1,4 @@
-// The frame around the pages: navigation, namespace, theme, signing in.
+// The frame around the pages: navigation, namespace, theme, sign-in.
 
 import { get, Problem } from './api.js';
 import { confirmed, field } from './dialog.js';
@@ -9,7 +9,7 @@ import { everywhere, introduce, may, namespacesOf, session, setToken, token } fr
 import { signIn } from './signin.js';
 
 /**
- * A page draws itself into root. Its signal aborts when the reader leaves.
+ * A page draws itself into root. Its signal aborts when the user leaves.
  * @typedef {(root: HTMLElement, context: {params: URLSearchParams, ns: string, signal: AbortSignal, reload: () => void}) => Promise<void>} Page
  */
 
@@ -28,10 +28,10 @@ const pages = {
 
 const main = at('main');
 let leave = new AbortController();
-/** The token that was not good when the reader was last asked for one. */
+/** The token that had been rejected when the user was last asked for one. */
 let asked = '';
 
-/** @param {boolean} [focus] whether the reader took a step, so that the focus should follow */
+/** @param {boolean} [focus] whether the user navigated, so that the focus should follow */
 async function draw(focus = false) {
   leave.abort();
   const now = (leave = new AbortController());
@@ -40,7 +40,7 @@ async function draw(focus = false) {
   menu(false);
   navigation(page);
   if (!entry) {
-    swap(main, h('div', { class: 'page', 'data-page': page }, head('No such page'), empty('There is nothing here', `The dashboard has no page ${page}.`)));
+    swap(main, h('div', { class: 'page', 'data-page': page }, head('Page not found'), empty('There is nothing here', `The dashboard has no page ${page}.`)));
     return;
   }
   document.title = [params.get('id') ?? params.get('name') ?? params.get('resource'), entry.title, 'weir'].filter(Boolean).join(' · ');
@@ -76,7 +76,7 @@ function menu(open) {
   at('side').classList.toggle('open', open);
 }
 
-/** Fills the list of namespaces. Who may not list them has those of the token. */
+/** Fills the list of namespaces, with those of the token if it may not list all. */
 export async function namespaces() {
   const select = at('namespace');
   const { ns } = here();
@@ -85,17 +85,17 @@ export async function namespaces() {
   try {
     if (all) names = (await get('/v1/namespaces', { namespace: null, max: 1000 })).items.map((/** @type {{name: string}} */ n) => n.name);
   } catch {
-    // Listing needs more than using one does.
+    // Listing namespaces needs more permissions than using one.
   }
   if (!names.includes(ns)) names = [...names, ns];
-  swap(select, names.map((n) => h('option', { value: n, selected: n === ns }, n)), all && h('option', { value: '' }, 'Another …'));
+  swap(select, names.map((n) => h('option', { value: n, selected: n === ns }, n)), all && h('option', { value: '' }, 'Other …'));
 }
 
-/** Asks for a namespace that the list does not have: there may be more than it holds. */
+/** Asks for a namespace that is not in the list, which may be incomplete. */
 function another() {
   at('namespace').value = here().ns;
   confirmed({
-    title: 'Go to a namespace', body: field('Namespace', 'ns', { autocomplete: 'off', spellcheck: 'false' }), action: 'Go',
+    title: 'Go to namespace', body: field('Namespace', 'ns', { autocomplete: 'off', spellcheck: 'false' }), action: 'Go',
     run: async (inputs) => {
       const ns = inputs.ns.value.trim();
       if (!ns) throw new Problem(400, { detail: 'must not be empty', field: 'ns' });
@@ -108,14 +108,14 @@ async function version() {
   try {
     say(at('version'), `weir ${(await get('/healthz', { namespace: null })).version}`);
   } catch {
-    // The pages say what is wrong.
+    // The pages report the error.
   }
 }
 
 at('namespace').addEventListener('change', (/** @type {any} */ e) => {
   const { page } = here();
   if (!e.target.value) return another();
-  // What is of one namespace is not of another: from an entity to the list of them.
+  // An entity belongs to one namespace: go to the list of entities instead.
   go(link(Object.hasOwn(pages, page) ? (pages[page].under ?? page) : 'overview', { ns: e.target.value }));
 });
 at('theme').addEventListener('change', (/** @type {any} */ e) => {
@@ -125,7 +125,7 @@ at('theme').addEventListener('change', (/** @type {any} */ e) => {
   try {
     localStorage.setItem('weir.theme', theme);
   } catch {
-    // Until the tab is closed, then.
+    // Then the theme lasts until the tab is closed.
   }
 });
 at('theme').value = document.documentElement.dataset.theme ?? 'auto';
@@ -144,7 +144,7 @@ at('sign-out').addEventListener('click', () => setToken(''));
 
 session.addEventListener('unauthorized', () => {
   leave.abort();
-  if (main.querySelector('.sign-in') && asked === token()) return; // several requests are told at once
+  if (main.querySelector('.sign-in') && asked === token()) return; // several requests fail at once
   asked = token();
   at('sign-out').hidden = true;
   swap(main, signIn(true));
@@ -158,7 +158,7 @@ window.addEventListener('hashchange', () => {
 });
 window.addEventListener('weir:namespaces', () => namespaces());
 
-/** Finds out who the reader is to the server, and so the namespace that it means where none is named. */
+/** Asks the server who the user is, which determines the default namespace. */
 async function arrive() {
   const bearer = token();
   try {
@@ -176,7 +176,7 @@ async function start() {
   at('sign-out').hidden = token() === '';
   const bearer = token();
   await arrive();
-  if (bearer !== token()) return; // signed in or out meanwhile, which started anew
+  if (bearer !== token()) return; // signed in or out meanwhile, which has restarted
   namespaces();
   version();
   draw();

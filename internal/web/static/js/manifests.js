@@ -12,10 +12,10 @@ export async function page(root, context) {
   const name = context.params.get('name');
   if (name) return one(root, context, name);
   const list = await pages((after) => get('/v1/manifests', { after, max: 100 }, context.signal), (items) => items.length
-    ? table('Manifests', ['Manifest', { title: 'Revision', num: true }, 'Applied', 'By', { title: 'What it did', least: true }], items.map((r) => [
+    ? table('Manifests', ['Manifest', { title: 'Revision', num: true }, 'Applied', 'By', { title: 'Summary', least: true }], items.map((r) => [
       h('a', { class: 'id', href: link('manifests', { name: r.manifest }) }, r.manifest), r.revision, when(r.at), code(r.by), r.summary]))
-    : empty('No manifests', 'Limits can be declared in a YAML file and applied: ', code('weir limits apply -f limits.yaml')));
-  root.append(head('Manifests', { lead: 'Limits as code, and what was applied of it.' }), panel('Last revisions', { wide: true }, list));
+    : empty('No manifests', 'Declare limits in a YAML file and apply it: ', code('weir limits apply -f limits.yaml')));
+  root.append(head('Manifests', { lead: 'Limits as code, and the revisions that were applied.' }), panel('Latest revisions', { wide: true }, list));
 }
 
 /**
@@ -31,12 +31,12 @@ async function one(root, { params, signal, reload }, name) {
   const text = h('div');
   root.append(
     head(name, { path: h('p', { class: 'path' }, h('a', { href: link('manifests') }, 'Manifests'), ' › manifest') }),
-    panel('Drift', { note: 'How live limits differ from the last revision' }, drift),
-    panel('History', {}, history.items.length ? table('Revisions', [{ title: 'Revision' }, 'Applied', 'By', { title: 'What it did', least: true }, { title: 'Actions', hide: true, num: true }],
+    panel('Drift', { note: 'How the live limits differ from the latest revision' }, drift),
+    panel('History', {}, history.items.length ? table('Revisions', [{ title: 'Revision' }, 'Applied', 'By', { title: 'Summary', least: true }, { title: 'Actions', hide: true, num: true }],
       history.items.map((/** @type {any} */ r) => [
         h('a', { href: link('manifests', { name, revision: String(r.revision) }), 'aria-current': r.revision === chosen ? 'true' : null }, `${r.revision}`), when(r.at), code(r.by), r.summary,
         r !== last && adminButton('Roll back', () => rollback(name, r, reload), { look: 'quiet', about: `to revision ${r.revision}` })]))
-      : empty('Never applied to the end', 'Send the manifest again: it goes on where it stopped.')),
+      : empty('Never fully applied', 'Apply the manifest again to continue where it stopped.')),
     panel(last ? `Text of revision ${chosen}` : 'Text', { wide: true }, text));
   root.querySelector('h1')?.classList.add('id');
   if (!last) return swap(drift, empty('Nothing to compare with'));
@@ -57,14 +57,14 @@ function revision(name, n, signal) {
 }
 
 const reasons = {
-  edited: 'changed by hand', removed: 'removed by hand', unapplied: 'not applied yet', unmanaged: 'there, but not managed', undeclared: 'managed, but not declared',
+  edited: 'changed by hand', removed: 'removed by hand', unapplied: 'not applied yet', unmanaged: 'exists, but not managed', undeclared: 'managed, but no longer declared',
 };
 
 /** @param {any} d */
 function differences(d) {
   const all = d.manifests.flatMap((/** @type {any} */ m) => m.drift);
-  if (!all.length) return empty('No drift', 'What is live is what was declared.');
-  return table('Drift', ['What', 'Why', { title: 'Live → declared', least: true }], all.map((/** @type {any} */ r) => [code(r.target),
+  if (!all.length) return empty('No drift', 'The live limits are as declared.');
+  return table('Drift', ['Record', 'Reason', { title: 'Live → declared', least: true }], all.map((/** @type {any} */ r) => [code(r.target),
     chip(reasons[/** @type {keyof typeof reasons} */ (r.why)] ?? r.why, 'shadow'), fields(r.fields)]));
 }
 
@@ -75,7 +75,7 @@ function fields(list) {
 }
 
 /**
- * Shows what a rollback would change before it is done.
+ * Shows what a rollback would change before it happens.
  * @param {string} name
  * @param {any} r
  * @param {() => void} then
@@ -87,7 +87,7 @@ async function rollback(name, r, then) {
     body: h('div', null, h('p', null, 'The earlier text is applied as a new revision.'), changes),
     run: async () => {
       await ask('POST', `/v1/manifests/${segment(name)}/rollback`, { params: { revision: r.revision } });
-      announce(`Rolled back: ${name} is as in revision ${r.revision}.`);
+      announce(`Rolled back: ${name} is now as in revision ${r.revision}.`);
       then();
     },
   });
@@ -95,8 +95,8 @@ async function rollback(name, r, then) {
     const { text } = await revision(name, r.revision);
     const { plans } = await ask('POST', '/v1/manifests/plan', { yaml: text, params: { namespace: null } });
     const list = plans.flatMap((/** @type {any} */ p) => p.changes);
-    swap(changes, list.length ? table('Changes', ['Change', 'Of', 'Values'], list.map((/** @type {any} */ c) => [chip(c.action, c.action === 'delete' ? 'bad' : ''), code(c.target), fields(c.fields)]))
-      : h('p', null, 'It changes nothing.'));
+    swap(changes, list.length ? table('Changes', ['Action', 'Record', 'Values'], list.map((/** @type {any} */ c) => [chip(c.action, c.action === 'delete' ? 'bad' : ''), code(c.target), fields(c.fields)]))
+      : h('p', null, 'Nothing would change.'));
   } catch (err) {
     swap(changes, h('p', { class: 'warning' }, err instanceof Problem ? err.message : String(err)));
   }

@@ -1,4 +1,4 @@
-// Tenants: each namespace is a world of its own.
+// Namespaces, such as tenants: each is independent of the others.
 
 import { ask, get, Problem, segment } from './api.js';
 import { confirmed, field } from './dialog.js';
@@ -16,17 +16,17 @@ export async function page(root, { signal, reload }) {
   };
   const load = (/** @type {boolean} */ deleted) => (/** @type {string | undefined} */ after) => get('/v1/namespaces', { namespace: null, deleted: deleted || undefined, after, max: 100 }, signal);
   const [live, gone] = await Promise.all([
-    pages(load(false), (items) => table('Namespaces', ['Namespace', { title: 'Id', least: true }, 'Created', { title: 'Actions', hide: true, num: true }], items.map((n) => [
+    pages(load(false), (items) => table('Namespaces', ['Namespace', { title: 'ID', least: true }, 'Created', { title: 'Actions', hide: true, num: true }], items.map((n) => [
       h('a', { class: 'id', href: link('overview', { ns: n.name }) }, n.name), code(n.id), n.created ? when(n.created) : 'with the store',
-      n.name === 'default' ? chip('always there') : adminButton('Delete', () => remove(n.name, changed), { look: 'quiet', about: n.name, ns: everywhere })]))),
+      n.name === 'default' ? chip('always exists') : adminButton('Delete', () => remove(n.name, changed), { look: 'quiet', about: n.name, ns: everywhere })]))),
     pages(load(true), (items) => {
       const deleted = items.filter((n) => n.deleted);
       return deleted.length ? table('Deleted namespaces', ['Namespace', 'Deleted', { title: 'Actions', hide: true, num: true }], deleted.map((n) => [code(n.name), when(n.deleted),
-        adminButton('Recover', () => recover(n.name, changed), { about: n.name, ns: everywhere })])) : empty('None', 'A deleted namespace stays here, and can be recovered until it is purged.');
+        adminButton('Recover', () => recover(n.name, changed), { about: n.name, ns: everywhere })])) : empty('No deleted namespaces', 'A deleted namespace is listed here and can be recovered until it is purged.');
     }),
   ]);
   root.append(head('Namespaces', { lead: 'Each has its own entities, limits and buckets; nothing is shared.', tools: adminButton('New namespace', () => create(changed), { look: 'primary', ns: everywhere }) }),
-    panel('All namespaces', {}, live), panel('Deleted', { note: 'weir namespace purge removes one for good' }, gone));
+    panel('All namespaces', {}, live), panel('Deleted', { note: 'weir namespace purge removes a namespace permanently' }, gone));
 }
 
 /** @param {() => void} then */
@@ -37,7 +37,7 @@ function create(then) {
       const name = inputs.name.value.trim();
       if (!name) throw new Problem(400, { detail: 'must not be empty', field: 'name' });
       await ask('POST', '/v1/namespaces', { params: { namespace: null }, body: { name } });
-      announce(`Created: the namespace ${name}.`);
+      announce(`Created: namespace ${name}.`);
       then();
     },
   });
@@ -46,11 +46,11 @@ function create(then) {
 /** @param {string} name @param {() => void} then */
 function remove(name, then) {
   confirmed({
-    title: `Delete the namespace ${name}?`, danger: true, action: 'Delete', typed: name,
-    body: h('p', null, 'Requests in it fail from then on. It can be recovered until it is purged.'),
+    title: `Delete namespace ${name}?`, danger: true, action: 'Delete', typed: name,
+    body: h('p', null, 'Requests in it will fail. It can be recovered until it is purged.'),
     run: async () => {
       await ask('DELETE', `/v1/namespaces/${segment(name)}`, { params: { namespace: null } });
-      announce(`Deleted: the namespace ${name}.`);
+      announce(`Deleted: namespace ${name}.`);
       then();
     },
   });
@@ -59,10 +59,10 @@ function remove(name, then) {
 /** @param {string} name @param {() => void} then */
 function recover(name, then) {
   confirmed({
-    title: `Recover the namespace ${name}?`, body: h('p', null, 'It becomes as it was when it was deleted.'), action: 'Recover',
+    title: `Recover namespace ${name}?`, body: h('p', null, 'It will be as it was when it was deleted.'), action: 'Recover',
     run: async () => {
       await ask('POST', `/v1/namespaces/${segment(name)}/recover`, { params: { namespace: null } });
-      announce(`Recovered: the namespace ${name}.`);
+      announce(`Recovered: namespace ${name}.`);
       then();
     },
   });

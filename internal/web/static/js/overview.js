@@ -1,4 +1,4 @@
-// What the server does now: /v1/overview, as it comes each second.
+// What the server is doing now: /v1/overview, updated every second.
 
 import { get, Problem } from './api.js';
 import { chart } from './chart.js';
@@ -23,7 +23,7 @@ export async function page(root, { ns, signal }) {
   const dot = h('span', { class: 'live', 'data-state': 'waiting' }, 'Connecting …');
   const alarm = h('div', { class: 'alarm', role: 'alert', hidden: true });
   const graph = chart({
-    label: 'Decisions of the last two minutes, by second. Arrow keys read single seconds.',
+    label: 'Decisions per second over the last two minutes. Use the arrow keys to read single seconds.',
     series: [{ name: 'Allowed', look: 'allowed' }, { name: 'Refused', look: 'refused' }, { name: 'Degraded', look: 'degraded' }, { name: 'Failed', look: 'failed' }],
     time: hms, empty: 'No decisions in the last two minutes',
   });
@@ -45,16 +45,16 @@ export async function page(root, { ns, signal }) {
     latest = o;
     const p = o.per_second, l = o.latency_ms, s = o.store;
     const decided = p.allowed + p.refused + p.degraded;
-    decisions.set(`${rate(decided)}/s`, `${count(o.totals.allowed)} allowed since the start`);
-    refused.set(decided > 0 ? percent(p.refused / decided) : '–', `${rate(p.refused)}/s, ${count(o.totals.refused)} in all`, p.refused > 0 ? 'refused' : '');
+    decisions.set(`${rate(decided)}/s`, `${count(o.totals.allowed)} allowed since start`);
+    refused.set(decided > 0 ? percent(p.refused / decided) : '–', `${rate(p.refused)}/s, ${count(o.totals.refused)} in total`, p.refused > 0 ? 'refused' : '');
     latency.set(decided > 0 ? millis(l.p99) : '–', decided > 0 ? `p99; median ${millis(l.p50)}` : 'no decisions to measure');
-    degraded.set(`${rate(p.degraded)}/s`, o.totals.degraded ? `${count(o.totals.degraded)} in all` : 'none since the start', p.degraded > 0 ? 'bad' : '');
+    degraded.set(`${rate(p.degraded)}/s`, o.totals.degraded ? `${count(o.totals.degraded)} in total` : 'none since start', p.degraded > 0 ? 'bad' : '');
     store.set(s.errors_per_second > 0 || p.failed > 0 ? `${rate(s.errors_per_second)} errors/s` : 'Healthy',
-      `${rate(s.calls_per_decision)} ${rate(s.calls_per_decision) === '1' ? 'call' : 'calls'} a decision, ${percent(s.cache_hit_ratio)} cached`, s.errors_per_second > 0 || p.failed > 0 ? 'bad' : '');
+      `${rate(s.calls_per_decision)} ${rate(s.calls_per_decision) === '1' ? 'call' : 'calls'} per decision, ${percent(s.cache_hit_ratio)} cached`, s.errors_per_second > 0 || p.failed > 0 ? 'bad' : '');
     swap(started, 'Up since ', when(o.started), ns === 'default' ? null : [', namespace ', code(ns)]);
     graph.update(lastSeconds(o));
     trouble(p.degraded > 0 || p.failed > 0, p);
-    // Links that are replaced each second cannot be clicked, nor keep the focus.
+    // Links that are replaced every second cannot be clicked and lose the focus.
     const now = JSON.stringify([o.top_spending, o.top_refused, limit]);
     if (now !== top) lists(o.top_spending ?? [], o.top_refused ?? []);
     top = now;
@@ -65,14 +65,14 @@ export async function page(root, { ns, signal }) {
     alarm.hidden = !now;
     if (now && !ill) {
       swap(alarm, h('strong', null, 'The store does not answer. '), p.degraded > 0
-        ? 'Requests are admitted without it, as on_unavailable says: unmetered, or held to local shares.' : 'Requests fail, as on_unavailable says.');
+        ? 'Requests are admitted without it, according to on_unavailable: unmetered, or limited to local shares.' : 'Requests fail, according to on_unavailable.');
     } else if (!now && ill) announce('The store answers again.');
     ill = now;
   }
 
   /** @param {any[]} spent @param {any[]} lost */
   function lists(spent, lost) {
-    // Tokens of one limit are not those of another: each has its own ranking, that of the most tokens first.
+    // Tokens of different limits cannot be compared: each limit has its own ranking, the one with the most tokens first.
     const limits = [...new Set(spent.map((t) => t.limit))];
     if (!limits.includes(limit)) limit = limits[0] ?? '';
     const shown = spent.filter((t) => t.limit === limit);
@@ -82,9 +82,9 @@ export async function page(root, { ns, signal }) {
     }
     const most = Math.max(1, ...shown.map((t) => t.tokens)), worst = Math.max(1, ...lost.map((t) => t.refused));
     keepFocus(spenders, shown.length ? table('Top spenders', ['Entity', { title: 'Resource', least: true }, `${limit} spent`], shown.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.tokens, most)]))
-      : empty('Nothing spent yet', 'Once requests are admitted, this shows who spends most.'));
+      : empty('Nothing spent yet', 'Once requests are admitted, this shows which entities spend most.'));
     keepFocus(losers, lost.length ? table('Most refused', ['Entity', { title: 'Resource', least: true }, 'Requests refused'], lost.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.refused, worst, 'refused')]))
-      : empty('Nobody was refused', 'All requests so far were within their limits.'));
+      : empty('No refusals', 'All requests so far were within their limits.'));
   }
 
   /** @param {string} to @param {Problem} [problem] */
@@ -95,9 +95,9 @@ export async function page(root, { ns, signal }) {
     dot.dataset.state = to;
     if (to === 'live') say(dot, 'Live');
     if (to === 'live' && was === 'reconnecting') announce('Live again.');
-    if (to === 'reconnecting') announce('The connection is lost. Reconnecting.');
+    if (to === 'reconnecting') announce('Connection lost. Reconnecting.');
     if (to === 'ended' && problem) swap(root, head('Overview'), problem.absent
-      ? empty('This server has no overview', 'It is older than this page.') : empty(problem.status === 403 ? 'You may not see this' : 'No overview', problem.message));
+      ? empty('This server has no overview', 'It is older than this page.') : empty(problem.status === 403 ? 'You do not have permission to see this' : 'No overview', problem.message));
     tick();
   }
 
@@ -112,7 +112,7 @@ export async function page(root, { ns, signal }) {
   const timer = setInterval(tick, 1000);
   signal.addEventListener('abort', () => clearInterval(timer));
 
-  // Once as JSON: who may not see it is told at once, and there is something to draw.
+  // First as JSON: a missing permission shows at once, and there is something to draw.
   try {
     draw(await get('/v1/overview', undefined, signal));
   } catch (err) {
@@ -123,7 +123,7 @@ export async function page(root, { ns, signal }) {
 }
 
 /**
- * The last 120 seconds, also of a server that is younger: a chart of one scale.
+ * Returns the last 120 seconds, padded if the server is younger, so that the time scale is constant.
  * @param {any} o
  * @returns {import('./chart.js').Point[]}
  */
@@ -140,7 +140,7 @@ function row(t) {
 }
 
 /**
- * Replaces a list, and gives the focus back to the link that had it.
+ * Replaces a list, and restores the focus to the link that had it.
  * @param {HTMLElement} box
  * @param {Node} list
  */

@@ -1,4 +1,4 @@
-// Parts that pages are made of: panels, tables, bars, chips, states.
+// The building blocks of pages: panels, tables, bars, chips, states.
 
 import { ask, Problem, segment } from './api.js';
 import { confirmed } from './dialog.js';
@@ -11,7 +11,7 @@ import { denied, may, session } from './session.js';
 /** @typedef {{name: string, amount: number, period: string, burst?: number, enforce?: string}} Limit */
 
 /**
- * The head of a page. Its heading is where the focus goes after a step to the page.
+ * Returns the head of a page. Its heading receives the focus after navigation.
  * @param {string} title
  * @param {{lead?: any, tools?: any, path?: any}} [more]
  */
@@ -22,7 +22,7 @@ export function head(title, { lead, tools, path } = {}) {
 }
 
 /**
- * A panel with a heading.
+ * Returns a panel with a heading.
  * @param {string} title
  * @param {{tools?: any, note?: any, wide?: boolean}} more
  * @param {...any} kids
@@ -34,8 +34,8 @@ export function panel(title, { tools, note, wide } = {}, ...kids) {
 }
 
 /**
- * A table that scrolls by itself where it is too wide. A column is its heading, or an object: `num` is right-aligned,
- * `least` left out on a small screen.
+ * Returns a table that scrolls if it is too wide. A column is its heading, or an object: `num` is right-aligned, `least` is
+ * hidden on small screens.
  * @param {string} caption
  * @param {(string | {title: string, num?: boolean, least?: boolean, hide?: boolean})[]} columns
  * @param {any[][]} rows
@@ -50,7 +50,7 @@ export function table(caption, columns, rows) {
 }
 
 /**
- * What stands where there is nothing: what that means, and what to do.
+ * Returns the placeholder of an empty list: what that means, and what to do.
  * @param {string} title
  * @param {...any} text
  */
@@ -59,14 +59,14 @@ export function empty(title, ...text) {
 }
 
 /**
- * What stands where the server said no.
+ * Returns the placeholder of a failed request.
  * @param {unknown} err
  * @param {() => void} [retry]
  */
 export function trouble(err, retry) {
   const p = err instanceof Problem ? err : null;
-  const title = p?.status === 403 ? 'You may not see this' : p?.status === 404 ? 'Not found'
-    : p && (p.status === 0 || p.status >= 500) ? 'The server does not answer as it should' : 'This did not work';
+  const title = p?.status === 403 ? 'You do not have permission to see this' : p?.status === 404 ? 'Not found'
+    : p && (p.status === 0 || p.status >= 500) ? 'The server is not responding properly' : 'The request failed';
   return h('div', { class: 'empty bad', role: 'alert' }, h('p', { class: 'empty-title' }, title),
     h('p', null, err instanceof Error ? err.message : String(err)),
     retry && p?.status !== 403 && h('button', { type: 'button', on: { click: retry } }, 'Try again'));
@@ -83,7 +83,7 @@ export function entityLink(id) {
 }
 
 /**
- * What a column says that a small screen leaves out, below the cell beside it.
+ * Returns the text of a column that is hidden on small screens, to show below the cell beside it.
  * @param {string} text
  */
 export function under(text) {
@@ -107,11 +107,11 @@ export function limitList(limits) {
 }
 
 /**
- * A button for what only an administrator may do; nothing for everybody else. Once the server has said no, it is disabled
- * and says why.
+ * Returns a button for an admin action, or null for everybody else. Once the server refuses the action, the button is
+ * disabled and says why.
  * @param {string} label
  * @param {(event: Event) => void} click
- * @param {{look?: string, about?: string, ns?: string}} [more] ns is what it changes, the reader's own if left out
+ * @param {{look?: string, about?: string, ns?: string}} [more] ns is the namespace it changes, by default the current one
  */
 export function adminButton(label, click, { look = '', about, ns = here().ns } = {}) {
   if (!may('admin', ns)) return null;
@@ -119,7 +119,7 @@ export function adminButton(label, click, { look = '', about, ns = here().ns } =
   const check = () => {
     const why = denied(ns);
     button.disabled = why !== undefined;
-    button.title = why === undefined ? '' : `Needs the role admin: ${why}`;
+    button.title = why === undefined ? '' : `Requires the admin role: ${why}`;
     if (!button.isConnected && seen) session.removeEventListener('denied', check);
     seen = true;
   };
@@ -130,7 +130,7 @@ export function adminButton(label, click, { look = '', about, ns = here().ns } =
 }
 
 /**
- * The level of a bucket under one limit. update moves it.
+ * Returns a bar for the level of a bucket under one limit. update moves it.
  * @param {string} label
  */
 export function level(label) {
@@ -157,7 +157,7 @@ export function level(label) {
 }
 
 /**
- * A share of the largest, as a thin bar with the number.
+ * Returns a thin bar for a share of the largest value, with the number.
  * @param {number} n
  * @param {number} most
  * @param {string} [look]
@@ -169,9 +169,9 @@ export function shareBar(n, most, look = '') {
 }
 
 /**
- * A list that comes in pages, with a button for more.
+ * Returns a list that is loaded in pages, with a button to load more.
  * @param {(after: string | undefined) => Promise<{items: any[], next?: string}>} load
- * @param {(items: any[]) => Node} show is given all items so far
+ * @param {(items: any[]) => Node} show receives all items so far
  */
 export async function pages(load, show) {
   /** @type {any[]} */
@@ -197,14 +197,14 @@ export async function pages(load, show) {
 }
 
 /**
- * Asks before a bucket is made full again, and does it.
+ * Resets a bucket to full, after confirmation.
  * @param {{entity: string, resource: string}} b
  * @param {() => void} [then]
  */
 export function resetBucket(b, then) {
   confirmed({
     title: 'Reset this bucket?',
-    body: ['All limits of ', code(b.entity), ' on ', code(b.resource), ' become full at once, debts are forgotten. The audit trail keeps it.'],
+    body: ['All limits of ', code(b.entity), ' on ', code(b.resource), ' become full at once, and debts are forgotten. The audit trail records the reset.'],
     action: 'Reset', danger: true,
     run: async () => {
       await ask('POST', `/v1/buckets/${segment(b.entity)}/${segment(b.resource)}/reset`);
@@ -215,7 +215,7 @@ export function resetBucket(b, then) {
 }
 
 /**
- * A labelled select that goes where a choice leads.
+ * Returns a labeled select that calls change with the chosen value.
  * @param {string} label
  * @param {string[]} options
  * @param {string} value

@@ -1,8 +1,8 @@
-// Where the reader is: #/PAGE?params. Ids travel as parameters, so that any id can, and none reaches a server's log.
+// The current location: #/PAGE?params. IDs are parameters, so that any ID works and none reaches a server's log.
 
 /** @typedef {{page: string, params: URLSearchParams, ns: string}} Route */
 
-/** The namespace of an address that names none. */
+/** The namespace of a URL that names none. */
 let home = 'default';
 
 /** @param {string} ns */
@@ -18,7 +18,7 @@ export function here() {
 }
 
 /**
- * Returns the link to a page, in the namespace in which the reader is unless `ns` is among the parameters.
+ * Returns the link to a page, in the current namespace unless `ns` is among the parameters.
  * @param {string} page
  * @param {Record<string, string | undefined>} [params]
  */

@@ -1,8 +1,8 @@
-// What one tab remembers: the token, and what its bearer was told not to do.
+// The state of one tab: the token, and what the server has refused to its bearer.
 
 const key = 'weir.token';
 
-/** Fires `change` when the token did, and `unauthorized` when the server asks for one. */
+/** Fires `change` when the token changes, and `unauthorized` when the server asks for one. */
 export const session = new EventTarget();
 
 /** @returns {string} */
@@ -25,7 +25,7 @@ export function setToken(text) {
     if (text) sessionStorage.setItem(key, text);
     else sessionStorage.removeItem(key);
   } catch {
-    // Kept in memory then: a reload asks again.
+    // Then it is kept in memory only, and a reload asks again.
   }
   denials.clear();
   me = null;
@@ -35,7 +35,7 @@ export function setToken(text) {
 /** @typedef {{principal: string, roles: string[], namespaces: string[], namespace: string}} Caller */
 
 /**
- * Who the bearer is to the server; null as long as it has not said.
+ * The bearer as the server sees it; null until the server has answered.
  * @type {Caller | null}
  */
 let me = null;
@@ -45,13 +45,13 @@ export function introduce(caller) {
   me = caller;
 }
 
-/** The namespaces that the bearer has a role in; everywhere stands for all. */
+/** Returns the namespaces that the bearer has a role in; everywhere stands for all. */
 export function namespacesOf() {
   return me?.namespaces ?? [everywhere];
 }
 
 /**
- * Whether the bearer may do what takes a role in a namespace, or everywhere, as far as is known.
+ * Returns whether the bearer has a role in a namespace, or everywhere, as far as is known.
  * @param {string} role
  * @param {string} namespace
  */
@@ -59,14 +59,14 @@ export function may(role, namespace) {
   return !me || (me.roles.includes(role) && (me.namespaces.includes(everywhere) || me.namespaces.includes(namespace)));
 }
 
-/** Stands for what belongs to no namespace, as the list of them. */
+/** Stands for all namespaces, and for what belongs to none, such as the list of namespaces. */
 export const everywhere = '*';
 
 /** @type {Map<string, string>} */
 const denials = new Map();
 
 /**
- * Why the bearer may not change a namespace, as the server said it; undefined as long as it has not.
+ * Returns the server's reason why the bearer may not change a namespace, or undefined if it has given none.
  * @param {string} namespace
  */
 export function denied(namespace) {

@@ -4,15 +4,15 @@ import { address, authorization, Problem, problemOf } from './api.js';
 
 /**
  * @typedef {object} Listener
- * @property {(data: any) => void} data takes an event.
- * @property {(state: 'live' | 'reconnecting' | 'ended', problem?: Problem) => void} state is told how the stream is.
- *   Ended is for good: the server does not offer it, or not to this reader.
+ * @property {(data: any) => void} data receives an event.
+ * @property {(state: 'live' | 'reconnecting' | 'ended', problem?: Problem) => void} state receives the state of
+ *   the stream. Ended is final: the server does not offer the stream, or not to this user.
  * @property {AbortSignal} signal ends it.
- * @property {number} [quiet] is after how many milliseconds without an event the connection counts as dead.
+ * @property {number} [quiet] is the number of milliseconds without an event after which the connection counts as dead.
  */
 
 /**
- * Follows a stream until the signal ends it. While nobody looks at the tab it is closed: a browser has but six
+ * Follows a stream until the signal aborts. The stream is closed while the tab is hidden, because a browser has only six
  * connections to a server, for all its tabs.
  * @param {string} path
  * @param {import('./api.js').Params} params
@@ -31,7 +31,7 @@ export async function follow(path, params, listener) {
     const began = performance.now();
     try {
       await read(address(path, params), attempt, listener);
-      // A server ends streams now and then: no trouble, unless it does so at once.
+      // A server ends streams now and then, which is a failure only if it happens at once.
       failures = performance.now() - began < 2000 ? failures + 1 : 0;
     } catch (err) {
       if (err instanceof Problem && err.status >= 400 && err.status < 500 && err.status !== 429) {
@@ -50,7 +50,7 @@ export async function follow(path, params, listener) {
 }
 
 /**
- * Up to 15 s, and never the same for two readers: who was cut off together does not come back together.
+ * Returns a delay of up to 15 s with jitter, so that clients that were cut off together do not come back together.
  * @param {number} failures
  */
 function backoff(failures) {
@@ -94,7 +94,7 @@ async function read(url, attempt, listener) {
         try {
           listener.data(JSON.parse(data));
         } catch (err) {
-          console.error(err); // of the page, not of the connection
+          console.error(err); // an error of the page, not of the connection
         }
       }
     }
@@ -105,7 +105,7 @@ async function read(url, attempt, listener) {
 }
 
 /**
- * Resolves when the tab is looked at, or the signal aborts.
+ * Resolves when the tab is visible, or the signal aborts.
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
  */

@@ -1,4 +1,4 @@
-// Usage over time, as a chart: of an entity, or of a namespace.
+// Usage of an entity or a namespace over time, as a chart.
 
 import { get, Problem } from './api.js';
 import { chart } from './chart.js';
@@ -15,7 +15,7 @@ const forms = {
 };
 
 /**
- * Returns the start of the window after one: windows are those of UTC.
+ * Returns the start of the next window, in UTC.
  * @param {number} at
  * @param {string} window
  */
@@ -50,9 +50,9 @@ export function usagePanel(params, signal, note = '') {
     const limits = sum.total.limits.map((/** @type {any} */ l) => l.limit);
     if (limit !== 'requests' && !limits.includes(limit)) limit = 'requests';
     const again = (/** @type {string} */ w) => ((window = w), load());
-    swap(picks, choice('Of', ['requests', ...limits], limit, (l) => ((limit = l), draw(sum))), choice('Windows', windows, window, again));
+    swap(picks, choice('Show', ['requests', ...limits], limit, (l) => ((limit = l), draw(sum))), choice('Window', windows, window, again));
     const graph = chart({
-      label: `${limit} by ${window} window. Arrow keys read single windows.`,
+      label: `${limit} per ${window} window. Use the arrow keys to read single windows.`,
       series: [{ name: limit === 'requests' ? 'Admitted' : 'Consumed', look: 'allowed' }, { name: limit === 'requests' ? 'Refused' : 'Refused by this limit', look: 'refused' }],
       time: (at) => forms[/** @type {keyof typeof forms} */ (window)].format(at), empty: 'Nothing in this period',
     });
@@ -70,7 +70,7 @@ export function usagePanel(params, signal, note = '') {
 }
 
 /**
- * Returns the start of the window in which a moment lies.
+ * Returns the start of the window that contains a moment.
  * @param {number} at
  * @param {string} window
  */
@@ -82,7 +82,7 @@ function start(at, window) {
 }
 
 /**
- * What was admitted and what was refused, in requests or in tokens of a limit.
+ * Returns what was admitted and what was refused, in requests or in tokens of a limit.
  * @param {any} usage
  * @param {string} limit
  * @returns {[number, number]}
