@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// orDegrade is what the caller gets of a decision that the store did not make. The plan is nil if it is not known.
+// orDegrade returns the result of a request that the store did not decide. The plan is nil if it is not known.
 func (l *Limiter) orDegrade(req *Request, p *plan, cause error) (*Lease, error) {
 	if l.core.ended.Load() {
 		return nil, ErrClosed
@@ -38,8 +38,8 @@ func (l *Limiter) degradedLease(req *Request, cause error) *Lease {
 	}
 }
 
-// orDegradeAll is orDegrade for several requests: they are admitted only if each of them may be. Those of local shares are
-// decided over together.
+// orDegradeAll is orDegrade for several requests, which are admitted only if each of them may be. Those that use local
+// shares are decided together.
 func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
 	if l.core.ended.Load() {
 		return nil, ErrClosed
@@ -80,7 +80,7 @@ func (l *Limiter) orDegradeAll(reqs []Request, cause error) ([]*Lease, error) {
 	return leases, l.shareAll(leases, sharing, cause)
 }
 
-// shareAll decides over the shares of several leases; those of the others were admitted.
+// shareAll decides over the shares of several leases; the other leases are admitted already.
 func (l *Limiter) shareAll(leases, sharing []*Lease, cause error) error {
 	m := merge(sharing)
 	if err := m.check(); err != nil {
@@ -149,7 +149,7 @@ func (l *Limiter) allowDegraded(entity, resource string, p *plan, cause error) (
 	}
 }
 
-// taken returns the debits without what limits in shadow have left out.
+// taken returns the debits without what was left out because a limit is in shadow.
 func taken(debits []store.Debit, out store.Outcome) []store.Debit {
 	if !slices.ContainsFunc(out.Levels, func(lv store.Level) bool { return lv.Refused }) {
 		return debits
@@ -167,7 +167,7 @@ func taken(debits []store.Debit, out store.Outcome) []store.Debit {
 	return debits
 }
 
-// policy is what to do without the store.
+// policy returns how to decide a request without the store.
 func (l *Limiter) policy(req *Request, p *plan) Unavailable {
 	switch {
 	case req.OnUnavailable != UnavailableDefault:
@@ -178,14 +178,14 @@ func (l *Limiter) policy(req *Request, p *plan) Unavailable {
 	return l.knownPolicy(req.Entity, req.Resource, len(req.Limits) == 0)
 }
 
-// said is what is answered when the store does not answer, and who says so.
+// said is an on_unavailable setting, and where it comes from.
 type said struct {
 	value Unavailable
 	from  string
 }
 
-// onUnavailable returns what is answered of an entity whose views these are: the first level that says it counts. Where it is
-// not known what a level says the stricter does, and what nobody can read refuses.
+// onUnavailable returns the setting for an entity with these views: that of the first level that has one. If it is not
+// known what a level has, the stricter setting counts; a level that cannot be read means Deny.
 func (c *core) onUnavailable(vs []view) (s said) {
 	if vs[0].unreadable {
 		return said{Deny, string(SourceEntity)}
@@ -196,7 +196,7 @@ func (c *core) onUnavailable(vs []view) (s said) {
 		}
 	}
 	for _, level := range []struct {
-		at   int // of the views; an entity that is passed over has none of its own
+		at   int // index of the view; an entity whose limits are ignored has none
 		from Source
 	}{{3, SourceEntity}, {4, SourceEntityDefault}, {2, SourceResource}, {1, SourceSystem}} {
 		if level.at >= len(vs) {
@@ -216,7 +216,7 @@ func (c *core) onUnavailable(vs []view) (s said) {
 	return s
 }
 
-// triage reports whether an error is the store's trouble, and how the caller is to see it.
+// triage reports whether an error is the store's trouble, and the error to return to the caller.
 func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	var config *ConfigError
 	var none *NoLimitsError
@@ -226,7 +226,7 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrExceedsBurst), errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed), errors.Is(err, errNoShare):
 		return false, err
 	case errors.Is(err, errUnreadable), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrDuplicateBucket):
-		return false, err // the store did answer: a bad record, or a mistake in weir, must not admit
+		return false, err // the store did answer: a bad record, or a bug in weir, must not admit
 	case errors.Is(err, store.ErrTooManyOverrides):
 		return false, &ConfigError{Field: "limits", Reason: err.Error()}
 	case errors.Is(err, store.ErrOverflow):
@@ -234,32 +234,32 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.Is(err, store.ErrStaleLimits):
 		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "the limits change faster than they can be read"}}
 	case errors.Is(err, context.DeadlineExceeded):
-		return true, &StoreError{Op: "take", Err: err, Hint: "the store did not answer within Config.DecideWithin, which is Config.StoreTimeout where it is not set"}
+		return true, &StoreError{Op: "take", Err: err, Hint: "the store did not answer within Config.DecideWithin, which defaults to Config.StoreTimeout"}
 	case errors.Is(err, store.ErrTooManyBuckets):
-		// It has answered. Were this admitted, whoever makes up ids would fill the store and then have no limits.
+		// The store did answer. If this were admitted, inventing ids would fill the store and remove all limits.
 		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}}
 	}
 	return true, err
 }
 
-// bounded is a context that ends when its time is over. It arms a timer only if somebody waits for it, which an
-// embedded store seldom does.
+// bounded is a context with a deadline. It arms a timer only if something waits for it, which an embedded store rarely
+// does.
 type bounded struct {
 	context.Context //nolint:containedctx // it is a context
 	deadline        time.Time
 
 	once   sync.Once
-	armed  context.Context //nolint:containedctx // made when it is first waited for
+	armed  context.Context //nolint:containedctx // made on first use
 	cancel context.CancelFunc
 	ended  atomic.Bool
 }
 
-// bound bounds one call of the store.
+// bound bounds one call to the store.
 func (c *core) bound(ctx context.Context) *bounded {
 	return &bounded{Context: ctx, deadline: time.Now().Add(c.cfg.StoreTimeout)}
 }
 
-// deciding bounds one decision with all its calls of the store; nil for a store that never waits.
+// deciding bounds one decision with all its calls to the store; it returns nil for a store that never waits.
 func (c *core) deciding(ctx context.Context) *bounded {
 	if c.immediate != nil {
 		return nil
@@ -267,7 +267,7 @@ func (c *core) deciding(ctx context.Context) *bounded {
 	return &bounded{Context: ctx, deadline: time.Now().Add(c.cfg.DecideWithin)}
 }
 
-// or returns the bounded context, or ctx where nothing is bounded.
+// or returns the bounded context, or ctx if nothing is bounded.
 func (b *bounded) or(ctx context.Context) context.Context {
 	if b == nil {
 		return ctx
@@ -299,13 +299,16 @@ func (b *bounded) Err() error {
 	if !time.Now().Before(b.deadline) {
 		return context.DeadlineExceeded
 	}
-	if b.ended.Load() { // what a store derived from it may look later than that
+	if b.ended.Load() { // a context that the store derived from it may look later
 		return context.Canceled
 	}
 	return nil
 }
 
-// end releases what was armed. Nobody may arm it any more.
+// AfterFunc lets contexts derived from this one learn of its end without a goroutine each: see [context.AfterFunc].
+func (b *bounded) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(b.arm(), f) }
+
+// end releases the timer. The context can no longer be armed.
 func (b *bounded) end() {
 	if b == nil {
 		return

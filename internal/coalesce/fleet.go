@@ -6,34 +6,53 @@ import (
 	"sync"
 )
 
-// Fleet is all lanes of a store. The zero value is ready.
+// Fleet is the set of a store's lanes. The zero value is ready to use.
 type Fleet struct {
 	mu     sync.Mutex
 	moving int
-	still  sync.Cond          // moving became 0; its lock is mu
-	parked map[mover]struct{} // lanes that wait for their time
-	urgent int                // flushes under way, and one more once closed
-	idle   []chan mover       // goroutines that wait for work, the latest last
+	still  sync.Cond          // signals that moving became 0; its lock is mu
+	parked map[mover]struct{} // lanes that pause until their timer fires
+	urgent int                // number of flushes under way, plus one once closed
+	idle   []chan mover       // goroutines that wait for work, the most recent last
 	closed bool
 }
 
-// mover is a lane.
+// mover is a lane, whatever its riders are.
 type mover interface {
 	move()
 	kick()
 }
 
-// maxIdle is how many goroutines are kept.
+// maxIdle is how many idle goroutines are kept.
 const maxIdle = 256
 
-// run has a lane move. The goroutine is one that has done so before, if there is one: a call of the SDK needs a deep
-// stack, which a new one would have to grow each time. The lane waits no more in the same step in which it moves: in between
-// a flush would see it do neither.
-func (f *Fleet) run(m mover) {
+// begin counts a lane as moving, and ends its pause in the same step. Between two separate steps, a flush would take it
+// for idle.
+func (f *Fleet) begin(m mover) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.parked, m)
 	f.moving++
+}
+
+// end counts a lane as idle.
+func (f *Fleet) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended()
+}
+
+func (f *Fleet) ended() {
+	if f.moving--; f.moving == 0 {
+		f.still.Broadcast()
+	}
+}
+
+// pass hands a moving lane to a goroutine, which moves it until it is idle. Idle goroutines are preferred: a call of the
+// SDK needs a deep stack, which a new goroutine would have to grow first.
+func (f *Fleet) pass(m mover) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if n := len(f.idle); n > 0 {
 		f.idle[n-1] <- m
 		f.idle = f.idle[:n-1]
@@ -52,13 +71,11 @@ func (f *Fleet) work(m mover) {
 	}
 }
 
-// rest notes that a lane stands still, and reports whether its goroutine is to wait for another.
+// rest counts a lane as idle, and reports whether its goroutine should wait for another lane.
 func (f *Fleet) rest(next chan mover) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.moving--; f.moving == 0 {
-		f.still.Broadcast()
-	}
+	f.ended()
 	if f.closed || len(f.idle) == maxIdle {
 		return false
 	}
@@ -66,7 +83,7 @@ func (f *Fleet) rest(next chan mover) bool {
 	return true
 }
 
-// dismiss ends the goroutines that wait, now and later.
+// dismiss ends the goroutines that wait for work, and keeps others from waiting.
 func (f *Fleet) dismiss() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,21 +94,21 @@ func (f *Fleet) dismiss() {
 	f.idle = nil
 }
 
-// Urgent reports whether nothing may wait for company: the fleet is being flushed or closed.
+// Urgent reports whether writes must not be delayed, because the fleet is being flushed or closed.
 func (f *Fleet) Urgent() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.urgent > 0
 }
 
-// Flush ends all pauses and returns when every lane stands still.
+// Flush ends all pauses and returns when every lane is idle.
 func (f *Fleet) Flush() {
 	f.hurry(1)
 	defer f.hurry(-1)
 	f.wait()
 }
 
-// Close has nothing wait for company any more, and returns when every lane stands still.
+// Close ends all pauses, present and future, and returns when every lane is idle.
 func (f *Fleet) Close() {
 	f.hurry(1)
 	f.wait()
@@ -116,7 +133,7 @@ func (f *Fleet) wait() {
 			f.still.Wait()
 			continue
 		}
-		f.mu.Unlock() // a lane's lock comes first
+		f.mu.Unlock() // kick locks the lane, whose lock is acquired before mu
 		for _, l := range lanes {
 			l.kick()
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/coalesce"
 )
 
-// patient has riders wait for as long as the fleet lets it.
+// patient is a driver that makes riders wait for as long as the fleet allows.
 type patient struct {
 	*driver
 
@@ -28,12 +28,13 @@ func newPatient(fleet *coalesce.Fleet) *patient {
 	return p
 }
 
-// TestFlush: a flush ends pauses and waits for what they held back, and afterwards riders may be kept waiting again.
+// TestFlush checks that a flush ends pauses and waits for what they held back, and that riders may be delayed again
+// afterwards.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fleet coalesce.Fleet
-		fleet.Flush() // of nothing
+		fleet.Flush() // with nothing to flush
 		p, q := newPatient(&fleet), newDriver(&fleet)
 		p.add("a", "b")
 		synctest.Wait()
@@ -54,7 +55,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestFlushAsPauseEnds: a lane whose pause ends in the moment of a flush is waited for.
+// TestFlushAsPauseEnds checks that a flush waits for a lane whose pause ends at that moment.
 func TestFlushAsPauseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestFlushAsPauseEnds(t *testing.T) {
 	})
 }
 
-// TestClosed: after the end nobody is kept waiting for company, and a second end is as good as the first.
+// TestClosed checks that no rider is delayed after Close, and that a second Close does no harm.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,23 +23,27 @@ type rider struct {
 	name string
 }
 
-// driver carries up to most riders a write, which takes a second.
+// driver carries up to most riders per write. A write takes a second.
 type driver struct {
 	lane *coalesce.Lane[*rider]
 	most int
-	hold time.Duration // how long to wait for company
-	wait bool          // for ever
-	back bool          // the next write fails, and those aboard go on waiting
+	hold time.Duration // how long to wait for more riders
+	wait bool          // wait without limit
+	back bool          // the next write fails, and its riders keep waiting
+	rest time.Duration // pause after each write
+	held bool          // the caller cannot leave a write
 
 	boarding []*rider
 	writes   [][]string
-	gone     []string // aboard writes that their callers left
+	gone     []string // riders aboard writes that their callers left
 	boards   int
+	ends     time.Time // when the write under way ends
+	led      []bool    // for each write: whether its rider's caller began it
 	under    int
 	overlaps int
 }
 
-// newFleet returns a fleet that is closed when the test ends.
+// newFleet returns a fleet that is closed at the end of the test.
 func newFleet(t *testing.T) *coalesce.Fleet {
 	fleet := new(coalesce.Fleet)
 	t.Cleanup(fleet.Close)
@@ -70,17 +74,33 @@ func (d *driver) Board(waiting []*rider) ([]*rider, bool, time.Duration) {
 	}
 }
 
-func (d *driver) Carry() {
+func (d *driver) Carry(ctx context.Context) (done bool, rest time.Duration) {
 	d.lane.Lock()
-	d.under++
-	if d.under > 1 {
-		d.overlaps++
+	if ctx.Done() != nil && d.held {
+		d.lane.Unlock()
+		return false, 0
 	}
+	if d.ends.IsZero() {
+		d.ends = time.Now().Add(time.Second)
+		d.led = append(d.led, ctx.Done() != nil)
+		d.under++
+		if d.under > 1 {
+			d.overlaps++
+		}
+	}
+	left := time.Until(d.ends)
 	d.lane.Unlock()
-	time.Sleep(time.Second) // real time: none, all who call it are in a bubble
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, 0
+	}
 	d.lane.Lock()
 	defer d.lane.Unlock()
 	d.under--
+	d.ends = time.Time{}
 	var names []string
 	for _, r := range d.boarding {
 		names = append(names, r.name)
@@ -89,7 +109,7 @@ func (d *driver) Carry() {
 	if d.back {
 		d.back = false
 		d.lane.Back(d.boarding)
-		return
+		return true, d.rest
 	}
 	for _, r := range d.boarding {
 		if r.Abandoned() {
@@ -97,6 +117,7 @@ func (d *driver) Carry() {
 		}
 		d.lane.Answer(r)
 	}
+	return true, d.rest
 }
 
 func (d *driver) add(names ...string) (rs []*rider) {
@@ -116,6 +137,15 @@ func (d *driver) addFirst(name string) *rider {
 	r := &rider{name: name}
 	d.lane.AddFirst(r)
 	return r
+}
+
+// lead makes a rider lead, and returns what its caller is told.
+func (d *driver) lead(ctx context.Context, name string) error {
+	r := &rider{name: name}
+	d.lane.Lock()
+	d.lane.Lead(r)
+	d.lane.Unlock()
+	return d.lane.Wait(ctx, r)
 }
 
 func (d *driver) await(t *testing.T, rs ...*rider) {
@@ -144,7 +174,7 @@ func (d *driver) want(t *testing.T, writes ...string) {
 	}
 }
 
-// TestShare: those who come while a write is under way share the next, in the order in which they came.
+// TestShare checks that riders that arrive while a write is under way share the next, in the order of their arrival.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +197,8 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestLeave: who gives up while it waits is not carried; who gives up aboard is, and its driver is told.
+// TestLeave checks that a rider that gives up while it waits is not carried, and that one that gives up aboard is carried
+// and its driver told.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,14 +222,14 @@ func TestLeave(t *testing.T) {
 		if !slices.Equal(d.gone, []string{"a"}) {
 			t.Errorf("gone: %q", d.gone)
 		}
-		// An answer counts, however late one asks for it.
+		// An answer counts, however late it is asked for.
 		if err := d.lane.Wait(short, a); err != nil {
 			t.Errorf("an answered rider: %v", err)
 		}
 	})
 }
 
-// TestBack: who is put back comes before who came meanwhile, and may leave again.
+// TestBack checks that riders that are put back go ahead of those that arrived meanwhile, and may leave again.
 func TestBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +269,8 @@ func TestBackLeave(t *testing.T) {
 	})
 }
 
-// TestFirst: AddFirst lets nobody come before, whom Drop takes off is not carried, and an idle lane says so.
+// TestFirst checks that a rider added by AddFirst goes first, that riders removed by Drop are not carried, and that an
+// idle lane reports itself idle.
 func TestFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,7 +297,7 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestPause: a driver that waits for company is asked again after its time, or when somebody comes.
+// TestPause checks that a driver that delays a write is asked again after that time, or when a rider joins.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +319,7 @@ func TestPause(t *testing.T) {
 		}
 		synctest.Wait()
 		boards := d.boards
-		time.Sleep(time.Minute) // the pause that was ended does not end once more
+		time.Sleep(time.Minute) // a pause that was ended does not end again
 		synctest.Wait()
 		if d.boards != boards {
 			t.Errorf("asked %d times more", d.boards-boards)
@@ -296,7 +328,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestHammer: under load nobody is lost, no writes overlap and no lane stands still while somebody waits.
+// TestHammer checks that under load, no rider is lost, no writes overlap, and no lane stands still while a rider waits.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,8 +340,12 @@ func TestHammer(t *testing.T) {
 			group.Go(func() {
 				for n := range 20 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(i*n)%5)*time.Second)
-					r := d.add("x")[0]
-					err := d.lane.Wait(ctx, r)
+					var err error
+					if n%2 == 0 {
+						err = d.lead(ctx, "y")
+					} else {
+						err = d.lane.Wait(ctx, d.add("x")[0])
+					}
 					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)
 					}
@@ -321,8 +357,8 @@ func TestHammer(t *testing.T) {
 		fleet.Close()
 		d.lane.Lock()
 		defer d.lane.Unlock()
-		if !d.lane.Idle() || d.overlaps > 0 || len(d.writes) == 0 || len(d.gone) == 0 {
-			t.Errorf("idle %t, %d overlaps, %d writes, %d gone", d.lane.Idle(), d.overlaps, len(d.writes), len(d.gone))
+		if !d.lane.Idle() || d.overlaps > 0 || len(d.writes) == 0 || len(d.gone) == 0 || !slices.Contains(d.led, true) {
+			t.Errorf("idle %t, %d overlaps, %d writes, led %v, %d gone", d.lane.Idle(), d.overlaps, len(d.writes), d.led, len(d.gone))
 		}
 	})
 }

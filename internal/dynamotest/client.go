@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// Client returns a client of the SDK for an endpoint, with any credentials, without retries, and with as many
-// connections as there are calls at once. They are closed when the test ends.
+// Client returns an SDK client for an endpoint, with dummy credentials, without retries, and with one connection per
+// concurrent call. The connections are closed when the test ends.
 func Client(t testing.TB, endpoint string, optFns ...func(*dynamodb.Options)) *dynamodb.Client {
 	t.Helper()
 	client, closeIdle := dial(endpoint, optFns...)
@@ -22,7 +22,7 @@ func Client(t testing.TB, endpoint string, optFns ...func(*dynamodb.Options)) *d
 	return client
 }
 
-// Dial is [Client] in a process without tests. Its connections end with the process.
+// Dial is [Client] for a process without tests. Its connections close with the process.
 func Dial(endpoint string) *dynamodb.Client {
 	client, _ := dial(endpoint)
 	return client
@@ -37,18 +37,18 @@ func dial(endpoint string, optFns ...func(*dynamodb.Options)) (client *dynamodb.
 	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &endpoint,
 		Region:       "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
-		}),
+		})),
 		HTTPClient: plain{http.Client{Transport: transport}},
 		Retryer:    aws.NopRetryer{},
-		// DynamoDB Local's checksums of errors are wrong.
+		// DynamoDB Local sends wrong checksums with errors.
 		DisableValidateResponseChecksum: true,
 	}, optFns...), transport.CloseIdleConnections
 }
 
-// plain sends bodies as plain readers. The SDK closes its own once the head of an answer is there, which at times net/http
-// takes for a failure to write, and breaks the connection in the midst of a long answer: once in 40,000 of 5 KB.
+// plain sends bodies as plain readers. The SDK closes its own once the response header arrives, which net/http at times
+// takes for a failed write; it then breaks the connection in the middle of a long response: once in 40,000 of 5 KB.
 type plain struct{ client http.Client }
 
 // Do sends a request.

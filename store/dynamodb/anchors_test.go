@@ -17,9 +17,9 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// What limiters on DynamoDB have been seen to get wrong, and a store like this one could.
+// These tests cover mistakes that limiters on DynamoDB have been seen to make, and that a store like this one could make.
 
-// TestReturnNotOverBurst: what comes back to a bucket that has filled up meanwhile gives nothing.
+// TestReturnNotOverBurst checks that a return to a bucket that has filled up meanwhile adds nothing.
 func TestReturnNotOverBurst(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -32,7 +32,7 @@ func TestReturnNotOverBurst(t *testing.T) {
 	st.want(s, false, of(alice, rpm, 1))
 }
 
-// TestSlowLimitNotStarved: a slow limit beside a fast one refills, however often the bucket is written to.
+// TestSlowLimitNotStarved checks that a slow limit beside a fast one refills, however often the bucket is written to.
 func TestSlowLimitNotStarved(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -51,7 +51,7 @@ func TestSlowLimitNotStarved(t *testing.T) {
 	}
 }
 
-// TestSmallSteps: refilling in small steps, and writing at each, gives no more and no less than in one.
+// TestSmallSteps checks that refilling in small steps, with a write at each, gives exactly as much as refilling in one.
 func TestSmallSteps(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -72,7 +72,7 @@ func TestSmallSteps(t *testing.T) {
 	}
 }
 
-// TestLimitAdded: a limit that is added to a live bucket works, also for who does not charge it.
+// TestLimitAdded checks that a limit that is added to a live bucket works, even for callers that do not charge it.
 func TestLimitAdded(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -88,7 +88,7 @@ func TestLimitAdded(t *testing.T) {
 	st.want(b, false, at(2, both))
 }
 
-// TestLimitNames: names of limits are just names.
+// TestLimitNames checks that any text works as the name of a limit.
 func TestLimitNames(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -109,7 +109,7 @@ func TestLimitNames(t *testing.T) {
 	}
 }
 
-// TestAmounts: no amount mints tokens, or poisons a bucket.
+// TestAmounts checks that no amount creates tokens or damages a bucket.
 func TestAmounts(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -134,7 +134,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestDebtEverywhere: debt in a limit that is not charged refuses the same request on every path.
+// TestDebtEverywhere checks that debt in a limit that is not charged refuses the same request on every path.
 func TestDebtEverywhere(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -154,8 +154,8 @@ func TestDebtEverywhere(t *testing.T) {
 	}
 }
 
-// TestSkewNotBanked: a caller whose clock is behind credits no time twice, and one whose clock is ahead takes none away
-// from the others but what the difference is worth.
+// TestSkewNotBanked checks that a caller whose clock is behind credits no time twice, and that one whose clock is ahead
+// takes nothing from the others beyond what the difference is worth.
 func TestSkewNotBanked(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -177,7 +177,7 @@ func TestSkewNotBanked(t *testing.T) {
 	}
 }
 
-// TestCascadeLegFails: when one bucket of a take ends in an error, the others get theirs back.
+// TestCascadeLegFails checks that if one bucket of a take ends in an error, the debits of the others are returned.
 func TestCascadeLegFails(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -202,7 +202,7 @@ func TestCascadeLegFails(t *testing.T) {
 	}
 }
 
-// TestCascadeNewChild: a new child of a contended parent is admitted where both have room.
+// TestCascadeNewChild checks that a new child of a contended parent is admitted if both have room.
 func TestCascadeNewChild(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -223,7 +223,7 @@ func TestCascadeNewChild(t *testing.T) {
 	st.want(s, true, of(bkt("child"), rpm, 1), of(parent, rpm, 1))
 }
 
-// TestGoneMeanwhile: a bucket that expires between two debits is born again, without a refusal.
+// TestGoneMeanwhile checks that a bucket that expires between two debits is created again, without a refusal.
 func TestGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -245,7 +245,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestHungWrite: a call that hangs holds nobody for longer than configured.
+// TestHungWrite checks that a call that hangs delays no caller for longer than configured.
 func TestHungWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestHungWrite(t *testing.T) {
 	})
 }
 
-// TestMemoryBounded: what is remembered of buckets is bounded.
+// TestMemoryBounded checks that the number of buckets that are remembered is bounded.
 func TestMemoryBounded(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

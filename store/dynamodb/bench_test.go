@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// canned answers every write as it did the one before it was frozen, at once: what remains is the store's own work.
+// canned answers every write at once, with the answer to the last write before it was frozen. What remains is the store's
+// own work.
 type canned struct {
 	*dynamotest.Fake
 
@@ -29,12 +30,12 @@ func (c *canned) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, opts .
 	if !c.frozen.Load() {
 		c.out, c.err = c.Fake.UpdateItem(ctx, in, opts...)
 	} else if c.delay > 0 {
-		time.Sleep(c.delay) // real time: a call takes some
+		time.Sleep(c.delay) // real time: the duration of a call
 	}
 	return c.out, c.err
 }
 
-// warm returns a store that has used a bucket of a limit a few times, with the debit for the next.
+// warm returns a store that has debited a limit's bucket a few times, and the debit for the next take.
 func warm(t testing.TB, limit *store.Limit, uses int) (*canned, *dynamodb.Store, store.Take) {
 	t.Helper()
 	c := &canned{Fake: newStage(t).fake}
@@ -58,7 +59,8 @@ func warm(t testing.TB, limit *store.Limit, uses int) (*canned, *dynamodb.Store,
 // plenty has a clock that hardly moves, and a burst that is never used up.
 var plenty = per("rps", 1, 366*24*time.Hour, 1_000_000_000)
 
-// maxAllocs is how many allocations a take of one bucket may cost. Half of them are of the input, as of any call's.
+// maxAllocs is the maximum number of allocations of a take of one bucket. Half of them belong to the call's input, as in
+// any call.
 const maxAllocs = 18
 
 //nolint:paralleltest // allocations are counted over the whole process
@@ -89,7 +91,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkTakeShared is of callers who share the writes to one bucket, each of which takes a moment.
+// BenchmarkTakeShared measures callers that share the writes to one bucket. Each write takes a moment.
 func BenchmarkTakeShared(b *testing.B) {
 	c, s, take := warm(b, plenty, 3)
 	c.delay = 500 * time.Microsecond

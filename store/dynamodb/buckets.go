@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Buckets implements [store.Store]. Buckets are found by an index, which follows the table within moments as a rule:
-// one that was born just before the call may not be listed yet.
+// Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments: a
+// bucket that was created just before the call may not be listed yet.
 func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.BucketPage{}, err

@@ -1,6 +1,6 @@
 package dynamodb
 
-// carry has a job ride.
+// carry adds a job to a batch.
 func (sh *shard) carry(b *batch, j *job) {
 	b.jobs = append(b.jobs, j)
 	b.alone = b.alone || j.back != nil
@@ -53,7 +53,7 @@ func (sh *shard) carry(b *batch, j *job) {
 	}
 }
 
-// partOf returns the part of a job's limit, and adds it if there is none.
+// partOf returns the batch's part for a job's limit, and adds it if there is none.
 func (sh *shard) partOf(b *batch, j *job, i int) *part {
 	name := j.v.names[i]
 	if p := b.part(name); p != nil {
@@ -64,7 +64,7 @@ func (sh *shard) partOf(b *batch, j *job, i int) *part {
 		if l := it.find(name); l != nil {
 			p.known, p.has, p.level = true, l.has, l.level
 			if j.kind != take {
-				p.params = l.params // what a settle names is the bucket's own limit of that name
+				p.params = l.params // a settle means the bucket's own limit of that name
 			}
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// maxBatch is how many items a BatchGetItem may ask for.
+// maxBatch is the largest number of items that a BatchGetItem may read.
 const maxBatch = 100
 
 // items are what a read found, by primary key.
 type items map[primary]map[string]types.AttributeValue
 
-// Get implements [store.Catalog]. Each record is as it was at one moment of the call; the epoch is one that was read
+// Get implements [store.Catalog]. Each record is as it was at one moment of the call. The epoch is one that was read
 // before all of them.
 func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	if err := s.ready(ctx); err != nil {
@@ -62,10 +62,10 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	return got, nil
 }
 
-// errUnprocessed says that DynamoDB left keys of a batch unread for too long.
+// errUnprocessed reports that DynamoDB left keys of a batch unread for too long.
 var errUnprocessed = errors.New("the table is throttled")
 
-// batchGet reads items consistently, as many in a call as it may, and what DynamoDB leaves unprocessed again.
+// batchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves unprocessed.
 func (s *Store) batchGet(ctx context.Context, keys []primary) (items, error) {
 	found := make(items, len(keys))
 	seen := make(map[primary]bool, len(keys))

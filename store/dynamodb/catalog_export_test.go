@@ -2,5 +2,5 @@ package dynamodb
 
 import "context"
 
-// CheckVersion refuses a table that is not of a layout that this weir knows.
+// CheckVersion refuses a table whose layout this version of weir does not know.
 func (s *Store) CheckVersion(ctx context.Context) error { return s.checkVersion(ctx) }

@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, time.March, 1, 12, 34, 56, 789_012_345, time.UTC)
 
-// spy passes the catalog's calls on, each through its func where there is one, and counts them.
+// spy passes the catalog's calls on, each through its func if it has one, and counts them.
 type spy struct {
 	dynamodb.API
 
@@ -59,7 +59,7 @@ func (s *spy) Query(ctx context.Context, in *sdk.QueryInput, _ ...func(*sdk.Opti
 	return s.API.Query(ctx, in)
 }
 
-// desk is a table of its own on the engine, a store on it, and what is between the two.
+// desk is a table of its own on the engine, a store on it, and a spy between the two.
 type desk struct {
 	*dynamodb.Store
 
@@ -134,7 +134,8 @@ func (d *desk) edit(t testing.TB, pk, sk, attr string, v types.AttributeValue) {
 func text(s string) types.AttributeValue   { return &types.AttributeValueMemberS{Value: s} }
 func number(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 
-// TestGetRoundTrips: one, but for the first of a namespace, and the first after a commit of our own.
+// TestGetRoundTrips checks that a read takes one round trip, except the first of a namespace, and the first after a
+// commit of our own.
 func TestGetRoundTrips(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -173,11 +174,12 @@ func TestGetRoundTrips(t *testing.T) {
 	if err := other.Commit(t.Context(), put(entity("a"), 1, "x")); err != nil {
 		t.Fatal(err)
 	}
-	get(1, 1, 2) // another's change comes with a stamp from before it
+	get(1, 1, 2) // another process's change comes with a stamp from before it
 	get(1, 2, 2)
 }
 
-// TestGetDuringCommit: a read that was under way when a commit of ours ended does not tell what is known after it.
+// TestGetDuringCommit checks that a read that was under way when a commit of ours ended does not determine the epoch
+// known after it.
 func TestGetDuringCommit(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -197,7 +199,7 @@ func TestGetDuringCommit(t *testing.T) {
 	}
 }
 
-// TestGetMany: more than a batch may ask for, some of them twice.
+// TestGetMany reads more keys than a batch may ask for, some of them twice.
 func TestGetMany(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -224,7 +226,8 @@ func TestGetMany(t *testing.T) {
 	}
 }
 
-// TestGetUnprocessed: what a throttled table leaves is read again, and never taken for missing.
+// TestGetUnprocessed checks that keys that a throttled table leaves unprocessed are read again, and never taken for
+// missing.
 func TestGetUnprocessed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -238,7 +241,7 @@ func TestGetUnprocessed(t *testing.T) {
 		ask := in.RequestItems[d.table]
 		n := len(ask.Keys) / 2
 		if d.spy.gets.Load()%3 == 0 {
-			n = 0 // nothing at all
+			n = 0 // the table processes nothing at all
 		}
 		left := types.KeysAndAttributes{Keys: ask.Keys[n:], ConsistentRead: ask.ConsistentRead}
 		if d.spy.gets.Load()%2 == 1 && len(ask.Keys) < 3 {
@@ -267,7 +270,7 @@ func TestGetUnprocessed(t *testing.T) {
 	}
 }
 
-// TestDamagedRecords: what was edited to nonsense is an error that says where, and harms nothing else.
+// TestDamagedRecords checks that an invalid edit by hand causes an error that says where, and affects nothing else.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -329,7 +332,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// TestForeignPlace: an item that the index lists under another's name is not taken for it.
+// TestForeignPlace checks that an item that the index lists under another item's name is not taken for that item.
 func TestForeignPlace(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -342,7 +345,7 @@ func TestForeignPlace(t *testing.T) {
 	}
 }
 
-// TestFarExpiry: the ends of time are kept as near as the table can.
+// TestFarExpiry checks that extreme times are kept as exactly as the table can.
 func TestFarExpiry(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -356,7 +359,7 @@ func TestFarExpiry(t *testing.T) {
 	}
 }
 
-// TestAsInMemory: a random history reads as that of the embedded catalog.
+// TestAsInMemory checks that a random history reads the same as in the embedded catalog.
 func TestAsInMemory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -427,7 +430,8 @@ func same(a, b store.Record) bool {
 	return a.Key == b.Key && a.Version == b.Version && a.Parent == b.Parent && bytes.Equal(a.Value, b.Value) && a.Expires.Equal(b.Expires)
 }
 
-// Epochs are of now: also those that others have raised, and of namespaces that were never written to.
+// TestEpochs checks that epochs are current, including those that other processes have raised and those of namespaces
+// that were never written to.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	endpoint, table := dynamotest.Engine(t), dynamotest.Table(t)
@@ -458,7 +462,7 @@ func TestEpochs(t *testing.T) {
 	if n := watch.gets.Load(); n != 3 {
 		t.Errorf("%d calls for 3 looks", n)
 	}
-	// What they saw is the stamp of what is read next.
+	// What Epochs saw is the stamp of the next read.
 	if _, err := s.Epochs(t.Context(), "a#b"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestCoalesceRoom: what waits rides together as far as it fits, in order; what does not fit holds nobody up.
+// TestCoalesceRoom checks that waiting takes ride together as far as they fit, in order, and that one that does not fit
+// delays none.
 func TestCoalesceRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +52,8 @@ func TestCoalesceRoom(t *testing.T) {
 	})
 }
 
-// TestCoalesceAbandon: a caller's end only ends its waiting. The write goes on, for the others aboard, and what it
-// debited for the caller rides back.
+// TestCoalesceAbandon checks that a caller that leaves ends only its own waiting. The write goes on for the others
+// aboard, and what it debited for that caller is returned.
 func TestCoalesceAbandon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,13 +81,13 @@ func TestCoalesceAbandon(t *testing.T) {
 		st.fake.Before, st.fake.After = nil, nil
 		d, _ := st.number(alice, "D_rpm")
 		r, _ := st.number(alice, "R_rpm")
-		if d != "6000" || r != "4000" && r != "3999" { // the clock has gone on by one
+		if d != "6000" || r != "4000" && r != "3999" { // the clock has advanced by one
 			t.Errorf("debited %s, returned %s", d, r)
 		}
 	})
 }
 
-// TestCoalesceAbandonedTake: the other buckets of a take that its caller left are given back too.
+// TestCoalesceAbandonedTake checks that if the caller leaves a take, the debits of its other buckets are returned, too.
 func TestCoalesceAbandonedTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,8 +112,8 @@ func TestCoalesceAbandonedTake(t *testing.T) {
 	})
 }
 
-// TestCoalesceReturns: returns ride on the next debit that is no less, or go by themselves after a while, or when the
-// store closes.
+// TestCoalesceReturns checks that returns ride on the next debit that is at least as large, or are written by themselves
+// after a while or when the store closes.
 func TestCoalesceReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestCoalesceReturns(t *testing.T) {
 		if err := third.Close(); err != nil {
 			t.Error(err)
 		}
-		if r, _ := st.number(alice, "R_rpm"); r < "8980" || r > "9000" { // but for what the clock passed meanwhile
+		if r, _ := st.number(alice, "R_rpm"); r < "8980" || r > "9000" { // except for what the clock passed meanwhile
 			t.Errorf("returned %s after the end", r)
 		}
 		if _, err := third.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {

@@ -15,15 +15,16 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// DynamoDB's bounds of a transaction.
+// DynamoDB's limits on a transaction.
 const (
 	maxTransaction     = 100
 	maxTransactionSize = 4 << 20
 )
 
-// Commit implements [store.Catalog]: as one transaction, with the epochs of the namespaces that change. All its tries
-// carry one token, so that one whose answer was lost is not taken for another's. A commit of more than 4 MB is an
-// error, and so is one that changes more than 4 namespaces by [store.MaxWrites] writes.
+// Commit implements [store.Catalog] as one transaction, together with the epochs of the namespaces that change. All
+// attempts carry the same token, so that an attempt whose response was lost is not taken for another commit. A commit of
+// more than 4 MB is an error, and so is one with more than 100 writes and changed namespaces together: [store.MaxWrites]
+// writes may change at most 4 namespaces.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	if n := transactionSize(in.TransactItems); n > maxTransactionSize {
 		return &store.Error{
 			Op: "commit", Key: about, Hint: "change fewer records at once",
-			Err: fmt.Errorf("a transaction of %d bytes; DynamoDB takes %d", n, maxTransactionSize),
+			Err: fmt.Errorf("the transaction has %d bytes; DynamoDB allows %d", n, maxTransactionSize),
 		}
 	}
 	ctx, cancel := s.within(ctx)
@@ -58,13 +59,13 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 			return s.conflict(&writes[i], reason.Item, now)
 		}
 	}
-	for _, ns := range raised { // also after an error: it may have been applied
+	for _, ns := range raised { // also after an error: the commit may have been applied
 		s.epochs.raised(ns)
 	}
 	return s.trouble("commit", about, err)
 }
 
-// checkWrites returns the namespaces in which something changes.
+// checkWrites returns the namespaces in which a record changes.
 func checkWrites(writes []store.Write) ([]string, error) {
 	if len(writes) == 0 || len(writes) > store.MaxWrites {
 		return nil, store.ErrInvalid
@@ -86,12 +87,12 @@ func checkWrites(writes []store.Write) ([]string, error) {
 		}
 	}
 	if n := len(writes) + len(raised); n > maxTransaction {
-		return nil, invalid("%d writes in %d namespaces; DynamoDB takes %d of both together", len(writes), len(raised), maxTransaction)
+		return nil, invalid("%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction)
 	}
 	return slices.Sorted(maps.Keys(raised)), nil
 }
 
-// writeItem is one write of a commit. A record that has expired counts as missing, though it may still be there.
+// writeItem is one write of a commit. An expired record counts as missing, even if it is still in the table.
 func (s *Store) writeItem(w *store.Write, now time.Time) types.TransactWriteItem {
 	key := recordKey(w.Record.Key).item()
 	names := map[string]string{"#v": attrVersion, "#x": attrExpires}
@@ -101,7 +102,7 @@ func (s *Store) writeItem(w *store.Write, now time.Time) types.TransactWriteItem
 	case version > 0:
 		cond = "#v = :v AND (attribute_not_exists(#x) OR #x > :now)"
 		values[":v"] = num(version)
-	case w.Delete: // of what must not be there: never
+	case w.Delete: // deleting a record that must not exist always fails
 		cond = "attribute_exists(#v) AND attribute_not_exists(#v)"
 		delete(names, "#x")
 		values = nil
@@ -152,7 +153,7 @@ func transactionSize(writes []types.TransactWriteItem) int {
 	return n
 }
 
-// conflict is the error of a write whose condition failed, by the item that is there instead.
+// conflict returns the error of a write whose condition failed, given the item found instead.
 func (s *Store) conflict(w *store.Write, attrs map[string]types.AttributeValue, now time.Time) error {
 	r, err := s.parseRecord(w.Record.Key, attrs, now)
 	if err != nil {

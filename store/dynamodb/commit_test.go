@@ -23,7 +23,7 @@ func cancelled(codes ...string) error {
 	return e
 }
 
-// TestCommitAnswerLost: a commit that was applied, but not answered, is not taken for another's.
+// TestCommitAnswerLost checks that a commit that was applied but not answered is not taken for another client's.
 func TestCommitAnswerLost(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []error{&types.InternalServerError{}, context.DeadlineExceeded, errors.New("connection reset by peer")} {
@@ -53,7 +53,7 @@ func TestCommitAnswerLost(t *testing.T) {
 	}
 }
 
-// TestCommitOutcomeUnknown: what may have been applied counts as a change of ours, when nothing was ever answered.
+// TestCommitOutcomeUnknown checks that a commit that may have been applied counts as ours, if it was never answered.
 func TestCommitOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -74,7 +74,7 @@ func TestCommitOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// TestCommitRetries: what passes is waited for.
+// TestCommitRetries checks that a commit is repeated after temporary errors.
 func TestCommitRetries(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -98,7 +98,7 @@ func TestCommitRetries(t *testing.T) {
 	}
 }
 
-// TestCommitConflictFirst: a version that is not there is an answer, whatever else is in the way.
+// TestCommitConflictFirst checks that a version conflict is reported, whatever other reasons there are.
 func TestCommitConflictFirst(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -123,7 +123,7 @@ func TestCommitConflictFirst(t *testing.T) {
 	}
 }
 
-// TestCommitGivesUp: within the caller's time, or one of its own.
+// TestCommitGivesUp checks that a commit gives up within the caller's time, or within one of its own.
 func TestCommitGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]error{
@@ -162,7 +162,7 @@ func TestCommitGivesUp(t *testing.T) {
 	}
 }
 
-// TestHungCall: a call that does not answer does not hold a commit for ever.
+// TestHungCall checks that a call without an answer does not block a commit forever.
 func TestHungCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestHungCall(t *testing.T) {
 	})
 }
 
-// TestCommitDenied: what will not pass is not repeated.
+// TestCommitDenied checks that permanent errors are not retried.
 func TestCommitDenied(t *testing.T) {
 	t.Parallel()
 	sp := &spy{commit: func(context.Context, *sdk.TransactWriteItemsInput) (*sdk.TransactWriteItemsOutput, error) {
@@ -205,7 +205,7 @@ func TestCommitDenied(t *testing.T) {
 	}
 }
 
-// TestCommitBounds: what DynamoDB cannot take is refused before any call.
+// TestCommitBounds checks that commits that DynamoDB cannot accept are refused before any call.
 func TestCommitBounds(t *testing.T) {
 	t.Parallel()
 	s := newCatalog(t, &spy{}, "t") // any call would panic
@@ -236,7 +236,7 @@ func TestCommitBounds(t *testing.T) {
 	}
 }
 
-// TestCommitLargest: as much as fits is taken.
+// TestCommitLargest checks that the largest commit that fits is accepted.
 func TestCommitLargest(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -258,7 +258,7 @@ func TestCommitLargest(t *testing.T) {
 	}
 }
 
-// TestDeleteMissing: that a record is not there is no reason to delete it.
+// TestDeleteMissing checks that deleting a record that must not exist fails even if it does not exist.
 func TestDeleteMissing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

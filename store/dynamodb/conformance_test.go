@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// patient has time for calls on a busy machine: a debit whose answer did not come is made again, and both count.
+// patient leaves time for calls on a busy machine: a debit whose answer did not arrive is made again, and both count.
 const patient = time.Minute
 
-// exact switches off what trades exactness between processes for calls: see ADR 0009.
+// exact turns off what trades exactness between processes for fewer calls: see ADR 0009.
 var exact = dynamodb.Config{RejectionTTL: -1, Guard: -1, CallTimeout: patient, WriteTimeout: patient}
 
 func TestConformance(t *testing.T) {
@@ -24,7 +24,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, harness(t, exact))
 }
 
-// As users have it, one process is as exact, and the store makes its writes itself.
+// TestConformanceOfDefaults checks that a single process is as exact with the default settings, with which the store
+// makes its writes itself.
 func TestConformanceOfDefaults(t *testing.T) {
 	t.Parallel()
 	h := harness(t, dynamodb.Config{CallTimeout: patient, WriteTimeout: patient}, own)
@@ -37,7 +38,7 @@ func TestTorture(t *testing.T) {
 	storetest.Torture(t, harness(t, exact, own), storetest.TortureTime(t)/3)
 }
 
-// told says how many calls had no answer, of a test that failed: their debits may count twice.
+// told logs, for a test that failed, how many calls had no answer: their debits may count twice.
 func told(t testing.TB, s *dynamodb.Store) {
 	t.Helper()
 	for _, m := range s.Measures() {
@@ -47,7 +48,7 @@ func told(t testing.TB, s *dynamodb.Store) {
 	}
 }
 
-// own makes of a test's client one as users have it, whose writes the store makes itself.
+// own turns a test's client into one as users have it, whose writes the store makes itself.
 func own(o *sdk.Options) {
 	o.HTTPClient = nil
 	dynamodb.Tune(o)

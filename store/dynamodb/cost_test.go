@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestCost is the table of what each operation costs.
+// TestCost checks the table of what each operation costs.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	rpm, small := per("rpm", 100, time.Hour, 100), per("rpm", 1, time.Hour, 1)
@@ -29,7 +29,7 @@ func TestCost(t *testing.T) {
 		name        string
 		calls       int
 		read, write float64
-		first       func(st *stage, s *dynamodb.Store) // what is not counted
+		first       func(st *stage, s *dynamodb.Store) // preparation, which is not counted
 		then        func(st *stage, s *dynamodb.Store)
 	}{
 		{
@@ -80,7 +80,7 @@ func TestCost(t *testing.T) {
 			func(st *stage, s *dynamodb.Store) { st.want(s, true, of(alice, small, 1), of(parent, rpm, 1)) },
 			func(st *stage, s *dynamodb.Store) { st.want(s, false, of(alice, small, 1), of(parent, rpm, 1)) },
 		},
-		{ // which others have spent; and what the child was debited is returned
+		{ // another process has spent the parent; the child's debit is returned
 			"cascade, the parent refuses", 3, 0, 3,
 			func(st *stage, s *dynamodb.Store) {
 				st.want(s, true, of(alice, rpm, 1))
@@ -169,7 +169,7 @@ func (st *stage) get(s *dynamodb.Store, keys ...store.Key) {
 	}
 }
 
-// TestCostShared: callers who come while a write is under way share the next.
+// TestCostShared checks that callers that arrive while a write is under way share the next.
 func TestCostShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestCostShared(t *testing.T) {
 		if n := st.spent(group.Wait); n != 1 {
 			t.Errorf("200 callers made %d calls", n)
 		}
-		// And children of one parent share its.
+		// Children of one parent share the parent's write, too.
 		parents := st.counting("parent")
 		hook := st.fake.Before
 		st.fake.Before = func(op string, in any) error {
@@ -203,7 +203,7 @@ func TestCostShared(t *testing.T) {
 	})
 }
 
-// TestItemSize: a bucket of ten limits costs one unit a write.
+// TestItemSize checks that writing a bucket with ten limits costs one unit.
 func TestItemSize(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -240,7 +240,7 @@ func TestItemSize(t *testing.T) {
 	}
 }
 
-// metered asks what each update consumes.
+// metered asks DynamoDB what each update consumes.
 type metered struct {
 	dynamodb.API
 
@@ -259,7 +259,7 @@ func (m *metered) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, fns .
 	return out, err
 }
 
-// TestCostReported: what an engine reports is what the table says.
+// TestCostReported checks that the costs that an engine reports are those of the table.
 func TestCostReported(t *testing.T) {
 	t.Parallel()
 	client := dynamotest.Client(t, dynamotest.Engine(t))

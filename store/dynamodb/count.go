@@ -2,15 +2,16 @@ package dynamodb
 
 import "github.com/weirlimits/weir/internal/usage"
 
-// uncounted are takes, admitted and undone, that no write of theirs could count: those that were served by what was
-// debited ahead, and those of which nothing was left to be given back. They ride on the next write that asserts the
-// birth on which they were taken. What waits when the process ends is not counted.
+// uncounted are takes, admitted and undone, that no write of their own could count: takes that were served from what was
+// debited ahead, and undone takes of which nothing was left to return. They ride on the next write that asserts the birth
+// of the item on which they were made. Those that still wait when the process ends are not counted.
 type uncounted struct {
 	id            uint64
 	takes, undone int64
 }
 
-// count adds to what waits to be counted on a birth of the item, if it is still that. The lane must be locked.
+// count adds to what waits to be counted on a birth of the item, if the item is still of that birth. The lane must be
+// locked.
 func (sh *shard) count(n uncounted) {
 	if n.takes == 0 && n.undone == 0 || sh.seen == nil || sh.seen.id != n.id {
 		return
@@ -22,7 +23,7 @@ func (sh *shard) count(n uncounted) {
 	sh.uncounted.undone += n.undone
 }
 
-// takeBack has what a take was debited given back. The lane must be locked.
+// takeBack returns what a take was debited. The lane must be locked.
 func (sh *shard) takeBack(j *job) {
 	if !j.nothing() {
 		sh.add(sh.s.returning(j))
@@ -31,7 +32,8 @@ func (sh *shard) takeBack(j *job) {
 	}
 }
 
-// counting has a batch take along what waits to be counted, if it asserts whose that is. The lane must be locked.
+// counting makes a batch count what waits to be counted, if the batch asserts the birth that this belongs to. The lane
+// must be locked.
 func (sh *shard) counting(b *batch) {
 	if b.seen == nil || b.seen.id != sh.uncounted.id || b.jobs[0].kind == give && b.latest == anyTime {
 		return
@@ -39,7 +41,7 @@ func (sh *shard) counting(b *batch) {
 	b.others, sh.uncounted = sh.uncounted, uncounted{}
 }
 
-// counted writes how many takes a batch admits, and undoes.
+// counted writes the number of takes that a batch admits, and the number that it undoes.
 func (b *batch) counted(u *update) {
 	if n := b.takes + b.others.takes; n > 0 {
 		u.op(addTo, attrTakes, n)
@@ -49,8 +51,8 @@ func (b *batch) counted(u *update) {
 	}
 }
 
-// takesOf adds what an item shows of its takes: those that were undone as what its requests are less, which a window
-// takes off them.
+// takesOf appends what an item shows of its takes. Undone takes are a figure of their own, which a window subtracts from
+// its requests.
 func takesOf(it *item, counts []usage.Count) []usage.Count {
 	if it.takes > 0 {
 		counts = append(counts, usage.Count{Figure: usage.Requests, Value: it.takes})
@@ -61,7 +63,7 @@ func takesOf(it *item, counts []usage.Count) []usage.Count {
 	return counts
 }
 
-// inWindow returns as which figure of a window a difference counts, and how much.
+// inWindow returns the figure of a window to which a difference belongs, and the amount to add.
 func inWindow(d *usage.Delta) (usage.Figure, int64) {
 	if d.Limit == "" && d.Figure == usage.Returned {
 		return usage.Requests, -d.Amount

@@ -18,8 +18,8 @@ func (st *stage) wantTakes(b store.Bucket, want int64) {
 	}
 }
 
-// TestTakesCounted: an item counts the takes that were admitted, in the writes that admit them: not those that were
-// refused, nor what is forced or returned, and those that span several shards once.
+// TestTakesCounted checks that an item counts the takes that were admitted, in the writes that admit them. It does not
+// count takes that were refused, nor forced debits and returns. A take that spans several shards is counted once.
 func TestTakesCounted(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -45,14 +45,14 @@ func TestTakesCounted(t *testing.T) {
 	st.wantTakes(alice, 1)
 }
 
-// TestTakesUndone: a take that another bucket refuses counts for none, whether there is anything to be given back of it, or
-// it has melted, or it took nothing: the next write to the bucket tells.
+// TestTakesUndone checks that a take that another bucket refuses is not counted, whether there is anything to return of
+// it, or it has melted, or it took nothing. The next write to the bucket corrects the count.
 func TestTakesUndone(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		tokens int64
 		melts  time.Duration
-		waits  bool // for a write
+		waits  bool // whether the undo waits for a write
 	}{
 		"given back": {4, 0, false}, "melted": {4, time.Hour, true}, "of nothing": {0, 0, true},
 	} {
@@ -81,8 +81,8 @@ func TestTakesUndone(t *testing.T) {
 	}
 }
 
-// TestTakesAhead: takes that were served by what was debited ahead are told by the next write, also by that which gives the
-// rest of it back.
+// TestTakesAhead checks that takes that were served from what was debited ahead are counted by the next write, even if
+// that returns the rest of the surplus.
 func TestTakesAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTakesAhead(t *testing.T) {
 	})
 }
 
-// TestTakesOfABirth: what an item has counted goes with its id, also where full overrides give up their places.
+// TestTakesOfABirth checks that an item's counts go with its id, even if full overrides are removed.
 func TestTakesOfABirth(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -125,7 +125,8 @@ func TestTakesOfABirth(t *testing.T) {
 	}
 }
 
-// TestTakesRepeated: what a write that was not made was to tell, the one tells that is made instead.
+// TestTakesRepeated checks that counts carried by a write that was not applied are carried by the write that is made
+// instead.
 func TestTakesRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestTakesRepeated(t *testing.T) {
 		s, p := st.join(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
 		l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
 		st.want(st.open(noGuard), true, of(bob, l, 10))
-		st.want(s, false, of(alice, l, 0), of(bob, l, 1)) // which waits to be told
+		st.want(s, false, of(alice, l, 0), of(bob, l, 1)) // whose undo waits to be counted
 		p.throttle(2, "TableWriteMaxOnDemandThroughputExceeded")
 		st.clock.Advance(time.Hour)
 		st.want(st.open(noGuard), true, of(alice, l, 1)) // so that the guess is wrong, too
@@ -147,8 +148,8 @@ func TestTakesRepeated(t *testing.T) {
 	})
 }
 
-// TestSweepUncounted: what others debit for the first time while full overrides give up their places is counted under the old
-// id alone.
+// TestSweepUncounted checks that what others debit for the first time while full overrides are removed is counted only
+// under the old id.
 func TestSweepUncounted(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestKilled ends a process before and after each of its writes in turn: what then happens to the buckets is at most
-// that tokens are gone.
+// TestKilled ends a process before and after each of its writes in turn, and checks that the worst effect on the buckets
+// is lost tokens.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -26,7 +26,7 @@ func TestKilled(t *testing.T) {
 	id := 0
 	for _, tt := range []struct {
 		name string
-		do   func(t *testing.T, s *dynamodb.Store) (int64, error) // how much was admitted of each bucket
+		do   func(t *testing.T, s *dynamodb.Store) (int64, error) // returns how much was admitted of each bucket
 	}{
 		{"a cascade", func(t *testing.T, s *dynamodb.Store) (int64, error) {
 			out, err := s.Take(t.Context(), chain(10))
@@ -91,8 +91,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// survived checks what a fresh process finds: no more than is left after so much was admitted and, but for a settle,
-// nothing returned; and all of it, later.
+// survived checks what a new process finds: no more than what is left after the admitted amount; nothing returned, except
+// by a settle; and everything, later.
 func (st *stage) survived(what string, admitted int64, l *store.Limit, buckets ...store.Bucket) {
 	st.Helper()
 	s, _ := st.join()
@@ -119,7 +119,7 @@ func (st *stage) survived(what string, admitted int64, l *store.Limit, buckets .
 				st.Errorf("%s %d of %v admitted, at most %d", round, n, b, most)
 			}
 		}
-		st.clock.Advance(2 * time.Second) // the time of a child that was not put
+		st.clock.Advance(2 * time.Second) // the time allowed for a child that was not put
 		for _, b := range buckets {
 			for range 10 {
 				st.take(s, of(b, l, 1))
@@ -131,7 +131,7 @@ func (st *stage) survived(what string, admitted int64, l *store.Limit, buckets .
 	st.must(s.Close())
 }
 
-// TestSIGKILL ends a process in the midst of its work, which others go on with.
+// TestSIGKILL kills a process in the middle of its work, while others continue.
 func TestSIGKILL(t *testing.T) {
 	t.Parallel()
 	endpoint, table := dynamotest.Engine(t), dynamotest.Table(t)

@@ -15,28 +15,28 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// CreateConfig says how a table is made. Of one that exists, only PITR is changed.
+// CreateConfig describes the table to create. If the table exists, only PITR is changed.
 type CreateConfig struct {
 	Tags map[string]string
-	// PITR asks for point-in-time recovery. That it is not to be had is a finding, not an error.
+	// PITR asks for point-in-time recovery. If that is not available, it is a finding, not an error.
 	PITR bool
-	// PITRDays is to how many days back, from 1 to 35. Defaults to DynamoDB's 35.
+	// PITRDays is how many days back the table can be restored, from 1 to 35. Defaults to DynamoDB's 35.
 	PITRDays int
-	// Stream has the table tell its changes, with old and new images.
+	// Stream turns on the table's stream, with old and new images.
 	Stream bool
-	// KMSKey encrypts the table, by its ARN. Defaults to DynamoDB's own key.
+	// KMSKey is the ARN of the key that encrypts the table. Defaults to DynamoDB's own key.
 	KMSKey string
-	// DeletionProtection has DynamoDB refuse to delete the table.
+	// DeletionProtection makes DynamoDB refuse to delete the table.
 	DeletionProtection bool
 }
 
-// createTimeout bounds a creation where its caller does not. A table takes seconds as a rule.
+// createTimeout bounds a creation whose caller does not. A table usually takes seconds.
 const createTimeout = 5 * time.Minute
 
-// Create makes a table, on-demand, or completes one of weir's: it may be called again after it failed. It waits until
+// Create creates an on-demand table, or completes one of weir's: it may be called again after a failure. It waits until
 // the table can be used, and returns what [Check] finds then.
 //
-// A table that is not weir's is refused, and left as it is, with an [*store.Error] that says what differs.
+// A table that is not weir's is refused and left as it is, with an [*store.Error] that says what differs.
 func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (R
 	if cfg.PITR {
 		backups = enableBackups(ctx, admin, table, cfg.PITRDays)
 	}
-	// Last, for it is what lets a store open the table.
+	// Last, because it is what lets a store open the table.
 	if err := putVersion(ctx, admin, table); err != nil {
 		return Report{Table: table}, err
 	}
@@ -72,7 +72,7 @@ func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (R
 	return r, err
 }
 
-// createTable makes the table unless there is one of this name.
+// createTable creates the table unless there is one of this name.
 func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConfig) error {
 	desc, err := describe(ctx, admin, table)
 	if err != nil || desc != nil {
@@ -103,7 +103,7 @@ func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConf
 	}
 	_, err = admin.CreateTable(ctx, in)
 	var other *types.ResourceInUseException
-	if errors.As(err, &other) { // somebody else was first
+	if errors.As(err, &other) { // another process was first
 		return nil
 	}
 	return trouble("create", table, "", err)
@@ -133,12 +133,12 @@ func creating(d types.GlobalSecondaryIndexDescription) bool {
 	return d.IndexStatus == types.IndexStatusCreating
 }
 
-// pause waits between looks at something that takes seconds.
+// pause waits between two checks of something that takes seconds.
 func pause(ctx context.Context, try int) error {
 	return sleep(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
 }
 
-// refuseForeign refuses a table that weir did not make.
+// refuseForeign refuses a table that weir did not create.
 func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.TableDescription) error {
 	refuse := func(why string) error {
 		return &store.Error{Op: "create", Key: table, Err: fmt.Errorf("%w: %s", errNotOurs, why), Hint: hintNotOurs}
@@ -186,7 +186,8 @@ func enableTTL(ctx context.Context, admin Admin, table string) error {
 	return trouble("create", table, "ttl", err)
 }
 
-// backupTries is how often to ask for backups of a table that is too young for them: over about half a minute.
+// backupTries is how often the request for backups is repeated for a table that is too young for them: over about half a
+// minute.
 const backupTries = 20
 
 func enableBackups(ctx context.Context, admin Admin, table string, days int) error {

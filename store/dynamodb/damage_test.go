@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestDamaged: a bucket that somebody edited to nonsense is an error that names table, key and attribute. Nothing is
-// spent, and other buckets are unaffected.
+// TestDamaged checks that an invalid edit of a bucket by hand causes an error that names table, key and attribute.
+// Nothing is spent, and other buckets are unaffected.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -65,7 +65,7 @@ func TestDamaged(t *testing.T) {
 			out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1), of(bkt("bob"), rpm, 1)}})
 			s.Flush()
 			if tt.attr == "P_rpm" && name == "another" && tt.value == nil && err == nil {
-				continue // a store that knows nothing writes it anew
+				continue // a store that knows nothing overwrites it
 			}
 			var typed *store.Error
 			if !errors.As(err, &typed) || out.Allowed {

@@ -1,5 +1,6 @@
-// Package dynamodb keeps buckets and catalog in one DynamoDB table, for any number of processes. A debit is one
-// conditional UpdateItem; its answer, yes or no, brings the whole bucket, so nothing is ever read before it is written.
+// Package dynamodb keeps buckets and the catalog in one DynamoDB table, for any number of processes. A debit is one
+// conditional UpdateItem. Its response, admitted or refused, carries the whole bucket, so nothing is read before it is
+// written.
 //
 // The layout of the table is described in docs/format/dynamodb.md.
 package dynamodb
@@ -19,17 +20,17 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// API is what the store calls of DynamoDB's client.
+// API is the part of DynamoDB's client that the store calls.
 type API interface {
-	// UpdateItem makes the one conditional write that a decision is.
+	// UpdateItem makes the one conditional write of a decision.
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	// PutItem makes the records that only one can make.
+	// PutItem creates records that may be created only once.
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	// DeleteItem removes a bucket's item.
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 	// BatchGetItem reads records and buckets.
 	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
-	// Query lists them.
+	// Query lists records and buckets.
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 	// TransactWriteItems commits changes of the catalog.
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
@@ -37,53 +38,52 @@ type API interface {
 
 // Config configures a [Store]. Client and Table are required.
 type Config struct {
-	// Client makes the calls. [Tune] has it keep as many connections as there are calls at once.
+	// Client makes the calls. [Tune] makes it keep as many connections as there are concurrent calls.
 	//
-	// Where it is a client of the SDK with nothing but settings (no middleware, no HTTP client but the SDK's own, no
-	// proxy), the store makes the writes of its decisions itself, on connections of its own, for a fraction of the
-	// work: the same requests, under the same credentials, to the same endpoint. Any other client makes them all
-	// itself, as one does that is wrapped in another type.
+	// If it is a client of the SDK with nothing but settings (no middleware, no HTTP client but the SDK's own, no proxy),
+	// the store makes the writes of its decisions itself, on its own connections, for a fraction of the work: the same
+	// requests, with the same credentials, to the same endpoint. Any other client makes all calls itself, including an
+	// SDK client wrapped in another type.
 	Client API
 	Table  string
 
-	// RejectionTTL is for how long a refusal is repeated from memory, without a call: so long a return by another
-	// process may go unnoticed. Negative: never. Defaults to 250 ms.
+	// RejectionTTL is how long a refusal is repeated from memory, without a call. A return by another process may go
+	// unnoticed for that long. Negative: never. Defaults to 250 ms.
 	RejectionTTL time.Duration
-	// Guard is the share of a burst that a write may debit beyond what was asked for, where other processes write to
-	// the bucket too and it is nearly full: it saves repeating writes whose guess of the level was wrong. All of it
-	// together stays within ten times as much; it comes back as the limit refills. Negative: none, and whoever waits in a
-	// crowd is refused only by what the item showed. Defaults to 0.01.
+	// Guard is the share of a burst that a write may debit beyond the request if other processes also write to the bucket
+	// and it is nearly full. This avoids repeating writes that guessed the level wrong. The total excess stays within ten
+	// times Guard, and comes back as the limit refills. Negative: no guard, and a take in a crowded bucket is refused
+	// only by what the item showed. Defaults to 0.01.
 	Guard float64
-	// Prefetch has writes debit ahead. Off by default.
+	// Prefetch lets writes debit ahead. Off by default.
 	Prefetch Prefetch
-	// Retention is for how long an item outlives its last write at least. It is never less than until the bucket is
-	// full, and a day. Defaults to that.
+	// Retention is the minimum time for which an item outlives its last write. An item always lives until its bucket is
+	// full, and a day longer. Defaults to that.
 	Retention time.Duration
-	// MaxShards is into how many items a bucket may be split that is written more often than one item can be: a power
-	// of two, at most 64. 1: never. Defaults to 64.
+	// MaxShards is the number of items into which a bucket may be split if it is written more often than one item can be:
+	// a power of two, at most 64. 1: never split. Defaults to 64.
 	MaxShards int
-	// MaxBuckets is how many buckets the process remembers the state of, each in about 1 KiB. Defaults to 65,536.
+	// MaxBuckets is the number of buckets whose state the process remembers, each in about 1 KiB. Defaults to 65,536.
 	MaxBuckets int
 
 	// CallTimeout bounds one call. Defaults to 1 s.
 	CallTimeout time.Duration
-	// WriteTimeout bounds all tries of one write. Defaults to 2 s.
+	// WriteTimeout bounds all attempts of one write. Defaults to 2 s.
 	WriteTimeout time.Duration
-	// ReturnDelay is for how long tokens that nobody waits to see returned look for a write to ride on. Defaults to
-	// 20 ms.
+	// ReturnDelay is how long a return that no caller waits for may wait for a write to ride on. Defaults to 20 ms.
 	ReturnDelay time.Duration
 
-	// Now tells the time, in place of the machine's clock corrected by the server's. It must not be far off.
+	// Now returns the time, in place of the machine's clock corrected by the server's. It must not be far off.
 	Now func() time.Time
 }
 
-// Prefetch configures debiting ahead: what a write debits beyond what was asked for serves later callers of the
-// process without a call, and is returned when nobody came for it. A crash loses at most one such surplus per bucket.
+// Prefetch configures debiting ahead. The surplus that a write debits beyond the request serves later callers of the
+// process without a call, and is returned if it is not used. A crash loses at most one surplus per bucket.
 //
-// With prefetch, what is admitted may exceed the limits by what other processes returned within the last For, and by
+// With prefetch, the admitted total may exceed the limits by what other processes returned within the last For, and by
 // nothing else.
 type Prefetch struct {
-	// Share is how much of what is available a write may debit ahead, at most: above 0, up to 1. 0: off.
+	// Share is the largest part of the available tokens that a write may debit ahead: above 0, up to 1. 0: off.
 	Share float64
 	// For is how long a surplus is kept, at most 1 s. Defaults to 100 ms.
 	For time.Duration
@@ -102,8 +102,8 @@ type Store struct {
 	epochs      epochs
 	measures    measures
 	wire        *wire.Client   // nil: the client makes all calls
-	gate        sync.Mutex     // nothing is begun that Close waits for once it has closed
-	finishing   sync.WaitGroup // what goes on although its caller has left
+	gate        sync.Mutex     // guards closed against work in finishing: none starts once it is set
+	finishing   sync.WaitGroup // work that continues after its caller has left
 }
 
 var (
@@ -111,8 +111,7 @@ var (
 	_ store.Measured = (*Store)(nil)
 )
 
-// New returns a store over a table that exists. It makes no call: [Open] does, to see whether the table is one of
-// ours.
+// New returns a store on an existing table. It makes no call. [Open] does, to check that the table belongs to weir.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -170,7 +169,7 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// clock returns the time: the machine's, corrected by the server's where they differ by more than a second.
+// clock returns the time: the machine's, corrected by the server's if they differ by more than a second.
 func (s *Store) clock() time.Time {
 	if s.cfg.Now != nil {
 		return s.cfg.Now()
@@ -180,8 +179,8 @@ func (s *Store) clock() time.Time {
 
 func (s *Store) now() int64 { return bucket.Nanos(s.clock()) }
 
-// Skew returns by how much the server's clock is ahead of the machine's, as far as it is corrected for: 0 up to a
-// second.
+// Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for differences
+// up to a second.
 func (s *Store) Skew() time.Duration { return s.skew.offset() }
 
 func (s *Store) ready(ctx context.Context) error {
@@ -191,7 +190,7 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close implements [store.Store]. Returns that still wait are made first.
+// Close implements [store.Store]. Pending returns are made first.
 func (s *Store) Close() error {
 	s.gate.Lock()
 	s.closed.Store(true)

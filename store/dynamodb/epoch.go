@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// epochs remembers the namespaces' epochs as they were read last. Since a batch is no snapshot, the stamp of records
-// is the epoch that an earlier read saw, and the batch that reads them refreshes it for the next.
+// epochs remembers the namespaces' epochs as last read. A batch is not a snapshot. Records are therefore stamped with the
+// epoch that an earlier read saw, and the batch that reads them refreshes it for the next read.
 type epochs struct {
 	mu sync.Mutex
 	m  map[string]epoch
@@ -19,7 +19,7 @@ type epochs struct {
 type epoch struct {
 	value   uint64
 	known   bool
-	commits int // ours of the namespace: a read that began before one of them does not tell what is known after it
+	commits int // our commits to the namespace; a read begun before a commit says nothing about the epoch after it
 }
 
 // maxEpochs bounds how many namespaces are remembered.
@@ -31,7 +31,7 @@ func (e *epochs) of(namespace string) epoch {
 	return e.m[namespace]
 }
 
-// saw says that a read that began when before was known saw value.
+// saw records that a read saw value. before is what was known when the read began.
 func (e *epochs) saw(namespace string, before epoch, value uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,7 +41,8 @@ func (e *epochs) saw(namespace string, before epoch, value uint64) {
 	}
 }
 
-// raised says that a commit of ours may have raised a namespace's epoch: it is read anew before it is a stamp.
+// raised records that a commit of ours may have raised a namespace's epoch. It must be read again before it is used as a
+// stamp.
 func (e *epochs) raised(namespace string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -59,8 +60,8 @@ func (e *epochs) put(namespace string, v epoch) {
 	e.m[namespace] = v
 }
 
-// stamp returns the epoch that records which are read from now on may carry. It asks the table only when none is
-// known: once per namespace, and after commits of our own.
+// stamp returns the epoch that records read from now on may carry. It reads the table only if no epoch is known: once per
+// namespace, and after our own commits.
 func (s *Store) stamp(ctx context.Context, namespace string) (epoch, error) {
 	e := s.epochs.of(namespace)
 	if e.known {
@@ -75,7 +76,7 @@ func (s *Store) stamp(ctx context.Context, namespace string) (epoch, error) {
 	return e, err
 }
 
-// sawEpoch remembers the epoch that a read brought, and returns it: 0 before the first commit.
+// sawEpoch remembers the epoch that a read returned, and returns it. It is 0 before the first commit.
 func (s *Store) sawEpoch(namespace string, before epoch, attrs map[string]types.AttributeValue) (n uint64, err error) {
 	if attrs != nil {
 		if n, err = field(attrs, attrNumber, unsigned); err != nil {
@@ -88,7 +89,7 @@ func (s *Store) sawEpoch(namespace string, before epoch, attrs map[string]types.
 
 var _ store.Epochs = (*Store)(nil)
 
-// Epochs implements [store.Epochs]: one read unit for each.
+// Epochs implements [store.Epochs]. It costs one read unit per namespace.
 func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
 	if err := s.ready(ctx); err != nil || len(namespaces) == 0 {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// trouble makes an error of DynamoDB one of the seam, with what to do about it.
+// trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
 func (s *Store) trouble(op, key string, err error) error { return trouble(op, s.cfg.Table, key, err) }
 
 func trouble(op, table, key string, err error) error {
@@ -31,8 +31,8 @@ func trouble(op, table, key string, err error) error {
 	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: hint(err)}
 }
 
-// brief leaves out of an error's text what the SDK wraps around it: the service, the operation's name, the status. All
-// of it is still there to be unwrapped.
+// brief removes from an error's text what the SDK wraps around it: the service, the operation's name, the status. All of
+// it can still be unwrapped.
 func brief(err error) error {
 	var (
 		api  smithy.APIError
@@ -59,7 +59,7 @@ func (e *briefError) Error() string { return e.text }
 
 func (e *briefError) Unwrap() error { return e.err }
 
-// damaged is the error of an item that is not as we write it.
+// damaged is the error for an item that is not in weir's format.
 func (s *Store) damaged(key primary, err error) error { return damaged(s.cfg.Table, key, err) }
 
 func damaged(table string, key primary, err error) error {
@@ -69,7 +69,7 @@ func damaged(table string, key primary, err error) error {
 	}
 }
 
-// Codes of errors that no type of the SDK stands for, and of the reasons why a transaction was cancelled.
+// Codes of errors without a type in the SDK, and of the reasons for which a transaction is cancelled.
 const (
 	codeThrottled   = "ThrottlingException"
 	codeThroughput  = "ProvisionedThroughputExceededException"
@@ -85,17 +85,18 @@ const (
 
 var (
 	throttles = []string{codeThrottled, codeThroughput, codeTooMany}
-	// retried are the other errors upon which the same call may succeed a little later.
+	// retried are the other errors after which the same call may succeed a little later.
 	retried = []string{
 		"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
 		"InternalServerError", "InternalFailure", codeUnavailable, "ServiceUnavailableException",
 	}
-	// retriedReasons are the reasons of a cancelled transaction upon which the same.
+	// retriedReasons are the cancellation reasons after which the same transaction may succeed a little later.
 	retriedReasons = []string{"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
 
-// ambiguous reports whether a write that failed so may have been applied all the same: when nothing was answered, or
-// the server was in trouble. An error that is not known to be certain is not.
+// ambiguous reports whether a write that failed with err may have been applied after all, because no response arrived or
+// the server was in trouble. Any other error without a code counts as ambiguous unless it is known that the request was
+// not sent.
 func ambiguous(err error) bool {
 	if err == nil {
 		return false
@@ -107,7 +108,7 @@ func ambiguous(err error) bool {
 	return failed(err) || api.ErrorFault() == smithy.FaultServer || slices.Contains(retried[3:], api.ErrorCode())
 }
 
-// failed reports whether the server, or what stands before it, answered that it is in trouble.
+// failed reports whether the server, or a proxy in front of it, responded with a server error.
 func failed(err error) bool {
 	var resp *awshttp.ResponseError
 	return errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusInternalServerError
@@ -130,12 +131,12 @@ func unsent(err error) bool {
 	return noIdentity(err) || noEndpoint(err)
 }
 
-// noIdentity reports whether there were no credentials to sign a request with. The SDK has no type for it.
+// noIdentity reports whether there were no credentials to sign a request with. The SDK has no error type for this.
 func noIdentity(err error) bool {
 	return says(err, "get identity: ") || says(err, "sign request: ")
 }
 
-// noEndpoint reports whether no endpoint was found to send a request to. The SDK has no type for that either.
+// noEndpoint reports whether no endpoint was found to send a request to. The SDK has no error type for this either.
 func noEndpoint(err error) bool {
 	return errors.As(err, new(*aws.EndpointNotFoundError)) || says(err, "resolve service endpoint") || says(err, "failed to parse endpoint URL")
 }
@@ -169,7 +170,7 @@ func transient(err error) bool {
 	return ambiguous(err)
 }
 
-// retry reports whether a transaction was cancelled for what passes, and for nothing else.
+// retry reports whether a transaction was cancelled only for temporary reasons.
 func retry(reasons []types.CancellationReason) bool {
 	passing := false
 	for _, r := range reasons {

@@ -21,7 +21,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// answer is what a server says to any request.
+// answer is a server's answer to any request.
 func answer(status int, kind, rest string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -43,7 +43,8 @@ func throttled(reason, resource string) string {
 	return message("slow down") + `,"throttlingReasons":` + reasons + `,"ThrottlingReasons":` + reasons // either, by the type
 }
 
-// TestErrors judges what the SDK makes of what can happen to a call, over a real connection where there is one.
+// TestErrors checks how the SDK's errors for whatever can happen to a call are judged, over a real connection where
+// possible.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:dynamodb:eu-west-1:1:table/weir"
@@ -87,7 +88,7 @@ func TestErrors(t *testing.T) {
 		"no index":           {answer(400, coral+"ValidationException", message("The table does not have the specified index: all")), nil, false, false, "weir doctor"},
 		"mistake":            {answer(400, coral+"ValidationException", message("Invalid UpdateExpression")), nil, false, false, ""},
 		"condition":          {answer(400, namespace+"ConditionalCheckFailedException", message("The conditional request failed")), nil, false, false, ""},
-		"conflict":           {answer(400, namespace+"TransactionConflictException", message("ongoing")), nil, false, true, "repeat"},
+		"conflict":           {answer(400, namespace+"TransactionConflictException", message("ongoing")), nil, false, true, "retry"},
 		"bad credentials":    {answer(400, coral+"UnrecognizedClientException", message("The security token included in the request is invalid.")), nil, false, false, "not valid"},
 		"bad signature":      {answer(400, coral+"InvalidSignatureException", message("The request signature we calculated does not match")), nil, false, false, "not valid"},
 		"clock off":          {answer(400, coral+"InvalidSignatureException", message("Signature expired: 20260301T120000Z is now earlier than 20260301T121000Z")), nil, false, false, "clock"},
@@ -104,9 +105,9 @@ func TestErrors(t *testing.T) {
 				<-r.Context().Done()
 			}, nil, true, true, "no answer in time",
 		},
-		"refused":        {nil, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String(closedPort(t)) }, false, true, "nobody listens"},
+		"refused":        {nil, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String(closedPort(t)) }, false, true, "nothing listens"},
 		"name not found": {nil, dialer(&net.DNSError{Err: "no such host", Name: "dynamodb.nowhere", IsNotFound: true}), false, false, "name was not found"},
-		"name service":   {nil, dialer(&net.DNSError{Err: "timeout", Name: "dynamodb.eu-west-1.amazonaws.com", IsTimeout: true}), false, true, "name service"},
+		"name service":   {nil, dialer(&net.DNSError{Err: "timeout", Name: "dynamodb.eu-west-1.amazonaws.com", IsTimeout: true}), false, true, "DNS"},
 		"no credentials": {nil, func(o *dynamodb.Options) {
 			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 				return aws.Credentials{}, errors.New("no EC2 IMDS role found")
@@ -122,7 +123,7 @@ func TestErrors(t *testing.T) {
 			ctx := t.Context()
 			o := dynamodb.Options{
 				Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""),
-				BaseEndpoint: aws.String("http://127.0.0.1:1"), // nobody is to be asked, unless there is a server
+				BaseEndpoint: aws.String("http://127.0.0.1:1"), // no server is called, unless the case has one
 			}
 			if tt.server != nil {
 				o.BaseEndpoint = aws.String(serve(t, tt.server))
@@ -174,7 +175,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return s.URL
 }
 
-// drop ends a connection after the request was read.
+// drop closes a connection after reading the request.
 func drop(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
@@ -182,7 +183,7 @@ func drop(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closedPort returns an endpoint where nobody listens.
+// closedPort returns an endpoint on which no process listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -193,7 +194,7 @@ func closedPort(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// dialer fails to connect.
+// dialer returns options with which connecting fails.
 func dialer(fails error) func(*dynamodb.Options) {
 	return func(o *dynamodb.Options) {
 		o.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -202,7 +203,7 @@ func dialer(fails error) func(*dynamodb.Options) {
 	}
 }
 
-// TestErrorsTLS: an endpoint that is not trusted is told so before anything is sent.
+// TestErrorsTLS checks that an untrusted endpoint is reported before anything is sent.
 func TestErrorsTLS(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -215,7 +216,7 @@ func TestErrorsTLS(t *testing.T) {
 	judge(t, t.Context(), client, false, false, "certificate is not trusted")
 }
 
-// TestErrorsOfTransactions: a transaction is repeated only when all that was against it passes.
+// TestErrorsOfTransactions checks that a transaction is repeated only if all reasons against it are temporary.
 func TestErrorsOfTransactions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -224,11 +225,11 @@ func TestErrorsOfTransactions(t *testing.T) {
 		hint      string
 	}{
 		{[]string{"None", "ConditionalCheckFailed"}, false, ""},
-		{[]string{"TransactionConflict", "None"}, true, "repeat"},
-		{[]string{"TransactionConflict", "ConditionalCheckFailed"}, false, "repeat"},
+		{[]string{"TransactionConflict", "None"}, true, "retry"},
+		{[]string{"TransactionConflict", "ConditionalCheckFailed"}, false, "retry"},
 		{[]string{"ThrottlingError", "TransactionConflict"}, true, "throttled"},
 		{[]string{"None", "ProvisionedThroughputExceeded"}, true, "throttled"},
-		{[]string{"TransactionConflict", "ValidationError"}, false, "repeat"},
+		{[]string{"TransactionConflict", "ValidationError"}, false, "retry"},
 		{[]string{"ItemCollectionSizeLimitExceeded"}, false, ""},
 		{[]string{"None", "None"}, false, ""},
 	} {
@@ -244,7 +245,7 @@ func TestErrorsOfTransactions(t *testing.T) {
 	}
 }
 
-// TestErrorsCancelled: who gave up is not asked to wait, and what he sent may have arrived.
+// TestErrorsCancelled checks that a call whose caller gave up is not repeated, and that its write may have been applied.
 func TestErrorsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -262,7 +263,7 @@ func TestErrorsCancelled(t *testing.T) {
 	}
 }
 
-// TestErrorsOfFakes: bare errors, without what the SDK puts around them, are judged alike.
+// TestErrorsOfFakes checks that bare errors, without the SDK's wrapping, are judged alike.
 func TestErrorsOfFakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

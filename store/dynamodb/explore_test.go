@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// play is a stage on which each script has a process of its own. The scripts yield ahead of every write.
+// play is a stage on which each script has its own process. The scripts yield before every write.
 type play struct {
 	*stage
 
@@ -27,11 +27,11 @@ type play struct {
 	books *books
 
 	mu       sync.Mutex
-	admitted []event // what callers were told, in that order
+	admitted []event // what callers were told, in order
 	err      error
 }
 
-// tell takes, and notes what it was told.
+// tell takes, and records what it was told.
 func (y *play) tell(i int, debits ...store.Debit) bool {
 	out, err := y.s[i].Take(y.Context(), store.Take{Debits: debits})
 	y.mu.Lock()
@@ -57,7 +57,7 @@ func (y *play) sum() (n int64) {
 	return n
 }
 
-// close ends the stores, upon which nothing waits any more.
+// close closes the stores, after which nothing is pending.
 func (y *play) close() error {
 	for i, s := range y.s {
 		y.p[i].before, y.p[i].after = nil, nil
@@ -66,8 +66,8 @@ func (y *play) close() error {
 	return y.err
 }
 
-// explore runs scripts, each with a process of its own, through all interleavings of their writes. The limit's clock
-// stands unless a script turns it.
+// explore runs scripts, each with its own process, through all interleavings of their writes. The limit's clock stands
+// still unless a script advances it.
 func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), check func(y *play) error, scripts ...func(y *play, i int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), c
 						change(c)
 					}
 				})
-				s.Dice() // so that an interleaving goes the same way again
+				s.Dice() // so that an interleaving can be repeated
 				y.s, y.p = append(y.s, s), append(y.p, p)
 			}
 			y.books = y.keep(y.l)
@@ -110,7 +110,7 @@ func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), c
 	})
 }
 
-// owes checks that what is outstanding is what was debited and not returned: all, or more where some may be lost.
+// owes checks that what is outstanding is what was debited and not returned: exactly, or at least, if some may be lost.
 func (y *play) owes(exactly bool) error {
 	if owed, net := y.outstanding(y.b, y.l.Name), y.books.net(); owed < net || exactly && owed != net {
 		return fmt.Errorf("%d outstanding of %d debited", owed, net)
@@ -118,7 +118,7 @@ func (y *play) owes(exactly bool) error {
 	return nil
 }
 
-// known has every process see the bucket, of which so much is debited then.
+// known returns a setup that debits the bucket and makes every process see it afterwards.
 func known(tokens int64) func(*play) {
 	return func(y *play) {
 		y.take(y.s[0], of(y.b, y.l, tokens))
@@ -145,7 +145,7 @@ func within(y *play) error {
 	return nil
 }
 
-// TestExploreForms: the two forms of a debit, with a guard, around the point where a bucket is full.
+// TestExploreForms explores the two forms of a debit, with a guard, around the point at which a bucket is full.
 func TestExploreForms(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -168,7 +168,7 @@ func TestExploreForms(t *testing.T) {
 	}
 }
 
-// TestExploreRebase: a change of limits beside debits under the old ones.
+// TestExploreRebase explores a change of limits during debits under the old ones.
 func TestExploreRebase(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -195,7 +195,7 @@ func TestExploreRebase(t *testing.T) {
 	}
 }
 
-// TestExploreSplit: a split, debits and returns.
+// TestExploreSplit explores a split during debits and returns.
 func TestExploreSplit(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -212,7 +212,7 @@ func TestExploreSplit(t *testing.T) {
 	}, splits(0), splits(0), debits(2))
 }
 
-// TestExploreDeeper: splits of a child beside those who know only its parent.
+// TestExploreDeeper explores splits of a child beside processes that know only its parent.
 func TestExploreDeeper(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -226,11 +226,12 @@ func TestExploreDeeper(t *testing.T) {
 	if !long(t) {
 		return
 	}
-	// What spans several, of which one is split less deep than was thought, is undone across the split.
+	// A take over several shards, one of which is split less deep than expected, is undone across the split.
 	explore(t, nil, setup, func(y *play) error { return errors.Join(y.owes(false), within(y)) }, splits(1), debits(30))
 }
 
-// TestExploreOrphan: a shard whose child was never put, or late, and two who find that out at once.
+// TestExploreOrphan explores a shard whose child was put late or never, and two processes that find that out at the same
+// time.
 func TestExploreOrphan(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -274,7 +275,8 @@ func TestExploreOrphan(t *testing.T) {
 	}
 }
 
-// TestExploreForget: what is debited while the bucket is forgotten is forgotten too, or debited of the next.
+// TestExploreForget checks that what is debited while the bucket is forgotten is forgotten, too, or is debited from the
+// next one.
 func TestExploreForget(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -305,13 +307,13 @@ func TestExploreForget(t *testing.T) {
 	}
 }
 
-// limitless has the books not be checked: a bucket that was forgotten begins anew.
+// limitless turns off the check of the books: a bucket that was forgotten starts again.
 func (y *play) limitless() {
 	y.books = y.keep(y.l)
 	y.books.limit = raw(y.l.Name, y.l.Amount, 1e12)
 }
 
-// TestExploreAnswerLost: a write that gives is not made twice, whatever becomes of its answer.
+// TestExploreAnswerLost checks that a write that returns tokens is not made twice, whatever happens to its answer.
 func TestExploreAnswerLost(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -321,7 +323,7 @@ func TestExploreAnswerLost(t *testing.T) {
 		d.Charges = append(d.Charges, store.Charge{Limit: y.l, Amount: -2000})
 		_, _ = y.s[i].Settle(y.Context(), store.Settle{Debits: []store.Debit{d}})
 	}
-	// A return that waits, of a chain that its second bucket refused, rides on a write whose answer is lost.
+	// A waiting return, of a chain whose second bucket refused, rides on a write whose answer is lost.
 	rides := func(y *play, i int) {
 		y.tell(i, of(y.b, y.l, 5), of(bkt("full"), y.l, 60))
 		y.p[i].after = func(string, any) error { y.p[i].after = nil; return &types.InternalServerError{} }
@@ -347,7 +349,7 @@ func TestExploreAnswerLost(t *testing.T) {
 	explore(t, nil, setup, returned(5000), rides, debits(10, 30))
 }
 
-// TestExplorePrefetch: what two processes debited ahead, handed out as time goes on.
+// TestExplorePrefetch explores two processes that debit ahead and hand out their surpluses as time goes on.
 func TestExplorePrefetch(t *testing.T) {
 	t.Parallel()
 	unraced(t)

@@ -1,9 +1,9 @@
 package dynamodb
 
-// Flush makes the returns that wait.
+// Flush makes the pending returns.
 func (s *Store) Flush() { s.fleet.Flush() }
 
-// Remembered returns of how many buckets the state is remembered.
+// Remembered returns the number of buckets whose state is remembered.
 func (s *Store) Remembered() int {
 	s.memories.mu.Lock()
 	defer s.memories.mu.Unlock()

@@ -7,9 +7,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// clause is a form of condition or change of one attribute. Its values follow it in the order of its text.
+// clause is a form of condition on, or change to, one attribute. Its values follow in the order in which its text uses
+// them.
 type clause byte
 
 const (
@@ -24,12 +27,12 @@ const (
 	condAbsentBelow                // absent, or a < v
 	condAbsentAtMost               // absent, or a <= v
 	setTo                          // a = v
-	setOnce                        // a = v, unless it has a value
-	addTo                          // a + v
-	remove                         // no a
+	setOnce                        // a = v, unless a already has a value
+	addTo                          // a = a + v
+	remove                         // REMOVE a
 )
 
-// texts are the clauses' expressions: # stands for the attribute, ? for a value.
+// texts are the clauses' expressions. # stands for the attribute, ? for a value.
 var texts = [...]string{
 	condAbsent: "attribute_not_exists(#)", condExists: "attribute_exists(#)",
 	condEqual: "# = ?", condBelow: "# < ?", condAtLeast: "# >= ?", condAtMost: "# <= ?", condBetween: "# BETWEEN ? AND ?",
@@ -39,11 +42,11 @@ var texts = [...]string{
 	setTo:            "# = ?", setOnce: "# = if_not_exists(#, ?)", addTo: "# ?", remove: "#",
 }
 
-// update collects what one UpdateItem asserts and changes. Names of limits reach expressions only through aliases.
+// update collects the conditions and changes of one UpdateItem. Limit names reach expressions only through aliases.
 type update struct {
 	clauses []clauseOf
 	numbers []byte // the values that are numbers, one after another
-	ends    []int  // of each value in numbers; a text has its place in texts
+	ends    []int  // the end of each value in numbers; a text value is in texts instead
 	texts   []string
 }
 
@@ -52,11 +55,11 @@ type clauseOf struct {
 	attr string
 }
 
-// updates are kept for the next writes: what an input is made of does not refer to them.
+// updates holds updates for reuse by later writes.
 var updates = sync.Pool{New: func() any { return new(update) }}
 
 func (u *update) reset() {
-	clear(u.texts) // which others own
+	clear(u.texts) // releases strings owned by others
 	u.clauses, u.numbers, u.ends, u.texts = u.clauses[:0], u.numbers[:0], u.ends[:0], u.texts[:0]
 }
 
@@ -75,13 +78,14 @@ func (u *update) opText(form clause, attr, value string) {
 	u.texts = append(u.texts, value)
 }
 
-// expression is the text of an update, which depends on its clauses' forms and attributes alone.
+// expression is the text of an update, which depends only on the forms and attributes of its clauses.
 type expression struct {
 	condition, change string
 	names             map[string]string
+	body              []byte // its members of a request body, each preceded by a comma; nil: not representable
 }
 
-// valueNames are the names of values in expressions, by their places.
+// valueNames are the names of values in expressions, by index.
 var valueNames = func() (names [512]string) {
 	for i := range names {
 		names[i] = ":" + strconv.Itoa(i)
@@ -96,13 +100,13 @@ func valueName(i int) string {
 	return ":" + strconv.Itoa(i)
 }
 
-// expressions remembers texts, so that a bucket's usual write costs no building of strings.
+// expressions caches texts, so that a bucket's usual write builds no strings.
 type expressions struct {
 	mu    sync.RWMutex
 	known map[string]*expression
 }
 
-// maxExpressions bounds what is remembered; past it remembering starts anew.
+// maxExpressions bounds the cache. When it is full, it is cleared.
 const maxExpressions = 4096
 
 func (e *expressions) of(u *update) *expression {
@@ -172,10 +176,29 @@ func (u *update) render() *expression {
 		}
 	}
 	x.change = strings.Join(change, " ")
+	x.body = x.members()
 	return x
 }
 
-// values returns the values under their names.
+func (x *expression) members() []byte {
+	ok := true
+	b := []byte(`,"ReturnValues":"ALL_NEW","ReturnValuesOnConditionCheckFailure":"ALL_OLD","ConditionExpression":`)
+	b, ok = wire.AppendString(b, x.condition, ok)
+	b, ok = wire.AppendString(append(b, `,"UpdateExpression":`...), x.change, ok)
+	b = append(b, `,"ExpressionAttributeNames":`...)
+	open := byte('{')
+	for name, attr := range x.names {
+		b, ok = wire.AppendString(append(b, open), name, ok)
+		b, ok = wire.AppendString(append(b, ':'), attr, ok)
+		open = ','
+	}
+	if b = append(b, '}'); !ok {
+		return nil
+	}
+	return b
+}
+
+// values returns the values by name.
 func (u *update) values() map[string]types.AttributeValue {
 	all := string(u.numbers)
 	m := make(map[string]types.AttributeValue, len(u.ends))
@@ -193,14 +216,47 @@ func (u *update) values() map[string]types.AttributeValue {
 	return m
 }
 
-// updateInput returns the UpdateItem, whose answer brings the whole item, be it yes or no.
-func (s *Store) updateInput(u *update, key map[string]types.AttributeValue) *dynamodb.UpdateItemInput {
-	x := s.expressions.of(u)
+// written is a write as it is sent: an UpdateItem whose response carries the whole item, whether the condition held or
+// not.
+type written struct {
+	table *string
+	key   primary
+	u     *update
+	x     *expression
+}
+
+// Input implements [wire.Update].
+func (w *written) Input() *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
-		TableName: &s.cfg.Table, Key: key,
-		ConditionExpression: &x.condition, UpdateExpression: &x.change,
-		ExpressionAttributeNames: x.names, ExpressionAttributeValues: u.values(),
+		TableName: w.table, Key: w.key.item(),
+		ConditionExpression: &w.x.condition, UpdateExpression: &w.x.change,
+		ExpressionAttributeNames: w.x.names, ExpressionAttributeValues: w.u.values(),
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
+}
+
+// AppendBody implements [wire.Update], without building the maps of an input.
+func (w *written) AppendBody(b []byte) ([]byte, bool) {
+	ok := w.x.body != nil
+	b, ok = wire.AppendString(append(b, `{"TableName":`...), *w.table, ok)
+	b, ok = wire.AppendString(append(b, `,"Key":{"`+attrPK+`":{"S":`...), w.key.pk, ok)
+	b, ok = wire.AppendString(append(b, `},"`+attrSK+`":{"S":`...), w.key.sk, ok)
+	b = append(append(b, "}}"...), w.x.body...)
+	b = append(b, `,"ExpressionAttributeValues":{`...)
+	start := 0
+	for i, end := range w.u.ends {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), valueName(i)...), '"')
+		if end == start {
+			b, ok = wire.AppendString(append(b, `:{"S":`...), w.u.texts[i], ok)
+		} else {
+			b = append(append(append(b, `:{"N":"`...), w.u.numbers[start:end]...), '"')
+			start = end
+		}
+		b = append(b, '}')
+	}
+	return append(b, "}}"...), ok
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// saga is a random story of several processes on one bucket. Ahead of some of a process's writes another one acts.
+// saga is a random sequence of actions by several processes on one bucket. Before some of a process's writes, another
+// process acts.
 type saga struct {
 	*stage
 
@@ -26,13 +27,13 @@ type saga struct {
 	p        []*process
 	books    *books
 	admitted int64
-	given    int64 // back, by callers
+	given    int64 // returned by callers
 	held     []int64
 	nested   bool
 	told     []string
 }
 
-// act has a process do something.
+// act makes a process do something.
 func (g *saga) act(i int) {
 	r, s := g.r, g.s[i]
 	amount := r.Int64N(g.l.Burst/4 + 2)
@@ -78,7 +79,7 @@ func (g *saga) known(err error) {
 	}
 }
 
-// meanwhile is what may happen ahead of a write.
+// meanwhile does what may happen before a write.
 func (g *saga) meanwhile(i int, faults bool) {
 	p := g.p[i]
 	p.turn = make(chan struct{}, 1)
@@ -102,7 +103,7 @@ func (g *saga) meanwhile(i int, faults bool) {
 	}
 }
 
-// TestHistories: I1 over random histories of three processes on a bucket that is split at random.
+// TestHistories checks I1 over random histories of three processes on a bucket that is split at random.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for _, faults := range []bool{false, true} {
@@ -161,7 +162,7 @@ func history(t *testing.T, seed uint64, faults bool, guard float64) error {
 	return nil
 }
 
-// TestFaultIsNoAnswer: a write that failed and was repeated is no error of those whom it served.
+// TestFaultIsNoAnswer checks that a write that failed and was repeated is not an error for the callers it served.
 func TestFaultIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestFiguresOneBucket: a thousand callers of one bucket share writes.
+// TestFiguresOneBucket checks that a thousand callers of one bucket share writes.
 func TestFiguresOneBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestFiguresOneBucket(t *testing.T) {
 	})
 }
 
-// TestFiguresHammered: callers who will not take no for an answer cost next to nothing.
+// TestFiguresHammered checks that callers that ignore refusals cost next to nothing.
 func TestFiguresHammered(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -71,7 +71,7 @@ func TestFiguresHammered(t *testing.T) {
 						admitted.Add(1)
 					default:
 						refused.Add(1)
-						time.Sleep(10 * time.Millisecond) // else no time would pass
+						time.Sleep(10 * time.Millisecond) // otherwise no time would pass
 					}
 				}
 			})
@@ -85,7 +85,8 @@ func TestFiguresHammered(t *testing.T) {
 	})
 }
 
-// TestFiguresChildRefuses: what a child's own limit refuses costs its parent next to nothing, and its siblings none.
+// TestFiguresChildRefuses checks that refusals by a child's own limit cost its parent next to nothing, and its siblings
+// nothing.
 func TestFiguresChildRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestFiguresChildRefuses(t *testing.T) {
 	})
 }
 
-// TestFiguresIndependent: processes that share nothing but a bucket seldom write in vain, and never admit too much.
+// TestFiguresIndependent checks that processes that share only a bucket seldom write in vain, and never admit too much.
 func TestFiguresIndependent(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -136,7 +137,7 @@ func TestFiguresIndependent(t *testing.T) {
 	}
 }
 
-// crowd has 50 processes ask a bucket for a share of its rate, a token at a time.
+// crowd makes 50 processes ask a bucket for a share of its rate, one token at a time.
 func (st *stage) crowd(load float64, lasts time.Duration, rps *store.Limit, change ...func(*dynamodb.Config)) (admitted, refused int64, share float64) {
 	const clients = 50
 	rate, alice := float64(rps.Amount)/1000/rps.Period.Seconds(), bkt("alice")

@@ -26,7 +26,7 @@ func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
 		if err := await(ctx, jobs); err != nil {
 			return err
 		}
-		// Of those that were split, the other shards.
+		// The other shards of the buckets that were split.
 		var others []placed
 		for _, p := range jobs {
 			for _, sh := range p.sh.m.all()[1:] {
@@ -57,16 +57,16 @@ func (sh *shard) forget() placed {
 	return placed{sh: sh, j: sh.tend(&forget{})}
 }
 
-// forget removes an item. One of a bucket that was split stays, empty: how deep it is split must not be forgotten
-// while others may still write by it.
+// forget removes an item. The item of a split bucket stays, empty: how deep it is split must not be forgotten while
+// others may still write by it.
 type forget struct{ done bool }
 
-// blanks reports whether the item is emptied, not deleted.
+// blanks reports whether the item is emptied rather than deleted.
 func (f *forget) blanks(b *batch) bool { return b.place.n > 1 && b.seen != nil }
 
 func (f *forget) input(sh *shard) *dynamodb.DeleteItemInput {
 	return &dynamodb.DeleteItemInput{
-		TableName: &sh.s.cfg.Table, Key: sh.key,
+		TableName: &sh.s.cfg.Table, Key: sh.pk.item(),
 		ConditionExpression: aws.String("attribute_not_exists(#s)"), ExpressionAttributeNames: map[string]string{"#s": attrShards},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
@@ -93,13 +93,13 @@ func (f *forget) due(sh *shard, _ int64) bool {
 
 func (f *forget) landed(*shard, *batch, *item) {}
 
-// again: the item is of a bucket that was split, and known now.
+// again is called for the item of a split bucket, which is known now.
 func (f *forget) again(_ *shard, b *batch) []*job {
 	f.done = true
 	return b.jobs
 }
 
-// Peek implements [store.Store]: one read for all buckets, and another for the other shards of those that were split.
+// Peek implements [store.Store]. It makes one read for all buckets, and another for the other shards of split buckets.
 func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Snapshot{}, err

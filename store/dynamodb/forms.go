@@ -2,14 +2,14 @@ package dynamodb
 
 import "time"
 
-// choose picks the form in which a debit finds its limit's level: by what was last seen, and where others write too,
+// choose picks the form in which a debit expects its limit's level. It goes by the last sight and, if others write too,
 // by how much of the limit they have used lately.
 //
-// The guard lets the RUNNING form serve a level that has just fallen under the clock, without knowing whether it has:
-// it is debited on top, so that the level cannot come to lie lower than it should. A write asks for as much as keeps
-// the level about where the clock is: what would else have been refilled for nothing. What is given away so stays
-// within a tenth of the burst, however many writers there are, since the form then also asks for a level of at most
-// that much above the clock.
+// With a guard, the running form also works for a level that has just fallen below the clock, without knowing whether it
+// has. The guard is debited in addition, so that the level cannot end up lower than it should. A write chooses the guard
+// so that the level stays close to the clock: it takes what would otherwise have been refilled unused. What is given away
+// in total stays within ten times [Config.Guard], by default a tenth of the burst, however many writers there are,
+// because the form also asserts that the level is at most that far above the clock.
 func (sh *shard) choose(b *batch, p *part) {
 	clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 	p.form, p.guard = full, 0
@@ -37,10 +37,10 @@ func (sh *shard) choose(b *batch, p *part) {
 	}
 }
 
-// pace tells by how much of a limit was used lately, by all processes.
+// pace measures how much of a limit all processes used lately.
 type pace struct{ from, next *item }
 
-// paceOver is over how long it is told at least, and twice that at most.
+// paceOver is the shortest time that pace measures over. If writes are frequent, the longest is twice that.
 const paceOver = int64(time.Second)
 
 func (pc *pace) read(it *item) {
@@ -51,8 +51,8 @@ func (pc *pace) read(it *item) {
 	}
 }
 
-// spare returns what each write would have to debit of a limit on top so that nine tenths of what the clock issues
-// are used. It is negative where that is not known.
+// spare returns how much each write would have to debit of a limit in addition, so that 95 % of what the clock issues is
+// used. It is negative if that is unknown.
 func (pc *pace) spare(b *batch, p *part) int64 {
 	it, from := b.seen, pc.from
 	if from == nil || it.id != from.id || it.writes-from.writes < 8 {

@@ -19,7 +19,7 @@ import (
 
 var errLost = errors.New("connection reset by peer")
 
-// losing has the answers to the next n updates of an entity's bucket be lost, and counts the updates.
+// losing loses the answers to the next n updates of an entity's bucket, and counts the updates.
 func (st *stage) losing(entity string, n int) *int {
 	var mu sync.Mutex
 	calls := new(int)
@@ -38,7 +38,7 @@ func (st *stage) losing(entity string, n int) *int {
 	return calls
 }
 
-// TestDebitAgain: a debit whose answer is lost is made again: at worst it is spent twice.
+// TestDebitAgain checks that a debit whose answer is lost is made again: at worst, it is spent twice.
 func TestDebitAgain(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -51,7 +51,7 @@ func TestDebitAgain(t *testing.T) {
 	}
 }
 
-// TestReturnOnce: a return whose answer is lost is not made again, and its caller is told.
+// TestReturnOnce checks that a return whose answer is lost is not made again, and that its caller is told.
 func TestReturnOnce(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -70,8 +70,8 @@ func TestReturnOnce(t *testing.T) {
 	}
 }
 
-// TestReturnAboardOnce: nor is one that rode with a debit, which is made again without it, though the first try of
-// both was applied and the second fails its condition.
+// TestReturnAboardOnce checks the same for a return that rode with a debit. The debit is made again without it, although
+// the first attempt of both was applied and the second fails its condition.
 func TestReturnAboardOnce(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -88,7 +88,7 @@ func TestReturnAboardOnce(t *testing.T) {
 	}
 }
 
-// TestReturnRefusedRides: a return aboard a write that was certainly not applied is not lost.
+// TestReturnRefusedRides checks that a return aboard a write that was certainly not applied is not lost.
 func TestReturnRefusedRides(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -108,8 +108,8 @@ func TestReturnRefusedRides(t *testing.T) {
 	}
 }
 
-// TestNetNotBelowZero: a write carries returns only up to the debits that it carries, and a return that makes room
-// for a debit goes first.
+// TestNetNotBelowZero checks that a write carries returns only up to the debits that it carries, and that a return that
+// makes room for a debit goes first.
 func TestNetNotBelowZero(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -127,7 +127,7 @@ func TestNetNotBelowZero(t *testing.T) {
 	}
 }
 
-// TestDebitFirst: where a return rides with a debit, the debit has to fit without it. Here another process spent
+// TestDebitFirst checks that a debit with which a return rides must fit without the return. Here, another process spent
 // what the store thought was there.
 func TestDebitFirst(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestDebitFirst(t *testing.T) {
 	}
 }
 
-// TestLegUnknown: a bucket of a cascade is given back only if it is known to have been debited.
+// TestLegUnknown checks that the debit of a bucket of a cascade is returned only if it is known to have been made.
 func TestLegUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func (o *options) DeleteItem(ctx context.Context, in *sdk.DeleteItemInput, fns .
 	return o.Fake.DeleteItem(ctx, in, fns...)
 }
 
-// TestOneAttempt: no write to a bucket is repeated by the SDK.
+// TestOneAttempt checks that the SDK repeats no write to a bucket.
 func TestOneAttempt(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestGuardGivesLittle: what writers who cannot see one another give away stays within about a tenth of the burst,
-// however many they are.
+// TestGuardGivesLittle checks that what writers that cannot see one another give away stays within about a tenth of the
+// burst, however many they are.
 func TestGuardGivesLittle(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -35,7 +35,7 @@ func TestGuardGivesLittle(t *testing.T) {
 		st.want(s, true, of(alice, rps, 1))
 		level = bucket.Spend(level, st.reading(rps), 1000)
 	}
-	for range 3 { // each learns that there are others, and how much they use
+	for range 3 { // each process learns that there are others, and how much they use
 		for _, s := range stores {
 			st.clock.Advance(9 * time.Millisecond)
 			take(s)
@@ -51,7 +51,8 @@ func TestGuardGivesLittle(t *testing.T) {
 	}
 }
 
-// TestGuardNever: a bucket that nobody else writes to gives nothing away, nor does one whose store is told not to.
+// TestGuardNever checks that a bucket that no other process writes to gives nothing away, nor does one whose store has no
+// guard.
 func TestGuardNever(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -77,8 +78,8 @@ func TestGuardNever(t *testing.T) {
 	}
 }
 
-// TestGuardSecondTry: the second try covers what passes while it is under way, also on buckets that are too small for
-// a guard on the first.
+// TestGuardSecondTry checks that the second attempt covers what passes while it is under way, even on buckets that are
+// too small for a guard on the first.
 func TestGuardSecondTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +95,8 @@ func TestGuardSecondTry(t *testing.T) {
 	})
 }
 
-// TestTriesGoOn: a write that keeps meeting others, though it would fit, is repeated with pauses, not given up, until
-// its time is up.
+// TestTriesGoOn checks that a write that keeps colliding with others, though it would fit, is repeated with pauses, and
+// not given up until its time is up.
 func TestTriesGoOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,14 +123,15 @@ func TestTriesGoOn(t *testing.T) {
 		if err == nil || out.Allowed || time.Since(begun) > 3*time.Second {
 			t.Errorf("%+v, %v after %v", out, err, time.Since(begun))
 		}
-		if n := 1<<30 - left; n > 1000 { // and an end at 5,000
+		if n := 1<<30 - left; n > 1000 { // and stop at 5,000
 			t.Errorf("%d tries in two seconds", n)
 		}
 		left = 0
 	})
 }
 
-// TestOverloadAsksOnce: who does not fit when its write arrives is refused, and does not race for the next few tokens.
+// TestOverloadAsksOnce checks that a take that does not fit when its write arrives is refused, and does not compete for
+// the next few tokens.
 func TestOverloadAsksOnce(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -146,7 +148,8 @@ func TestOverloadAsksOnce(t *testing.T) {
 	})
 }
 
-// A crowd that asks for three times the limit is answered, by one process as by three that share it.
+// TestOverloadAnswers checks that a crowd that asks for three times the limit is answered, by one process and by three
+// that share it.
 func TestOverloadAnswers(t *testing.T) {
 	t.Parallel()
 	lasts := 4 * time.Second

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	hintCreate  = "weir doctor --create-table makes it; or check its name, the region and the endpoint"
+	hintCreate  = "weir doctor --create-table creates it; or check its name, the region and the endpoint"
 	hintUpgrade = "upgrade weir"
 	hintMigrate = "weir upgrade brings the table to this weir's version"
-	hintTrouble = "DynamoDB is in trouble: repeat, and see the state of the service"
+	hintTrouble = "DynamoDB is in trouble: retry, and check the service's status"
 	hintNotOurs = "name another table: this one is not weir's"
 )
 
-// hint returns what to do about an error of DynamoDB or of the way there, or "".
+// hint returns what to do about an error of DynamoDB or of the way to it, or "".
 func hint(err error) string {
 	var (
 		api  smithy.APIError
@@ -42,9 +42,9 @@ func hint(err error) string {
 	case noEndpoint(err):
 		return "set the region, as AWS_REGION or region= of the store's URL"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nobody listens at the endpoint: check its address and port"
+		return "nothing listens at the endpoint: check its address and port"
 	case errors.As(err, &dns):
-		return "the endpoint's name was not found: check the region, the endpoint and the name service"
+		return "the endpoint's name was not found: check the region, the endpoint and DNS"
 	case errors.As(err, &cert):
 		return "the endpoint's certificate is not trusted: check its address, and the machine's certificates and clock"
 	case errors.Is(err, context.DeadlineExceeded):
@@ -63,7 +63,7 @@ func apiHint(err error, api smithy.APIError) string {
 	case code == codeDenied:
 		return deniedHint(message)
 	case code == codeValidation && (strings.Contains(message, "does not match the schema") || strings.Contains(message, "does not have the specified index")):
-		return "the table is not as weir makes it: weir doctor says where"
+		return "the table does not have weir's keys or indexes: see weir doctor"
 	case code == "InvalidSignatureException" && (strings.Contains(message, "expired") || strings.Contains(message, "not yet current")):
 		return "set the machine's clock"
 	}
@@ -76,7 +76,7 @@ func apiHint(err error, api smithy.APIError) string {
 	case "TransactionCanceledException":
 		return canceledHint(canceled(err))
 	case "TransactionConflictException", "TransactionInProgressException":
-		return "others write the same at once: repeat"
+		return "others are writing the same items: retry"
 	}
 	if ambiguous(err) {
 		return hintTrouble
@@ -90,7 +90,7 @@ func canceledHint(reasons []types.CancellationReason) string {
 		case "ThrottlingError", "ProvisionedThroughputExceeded":
 			return throttleHint(nil)
 		case "TransactionConflict":
-			return "others write the same at once: repeat"
+			return "others are writing the same items: retry"
 		}
 	}
 	return ""
@@ -98,14 +98,14 @@ func canceledHint(reasons []types.CancellationReason) string {
 
 var denied = regexp.MustCompile(`not authorized to perform: (dynamodb:\w+)(?: on resource: (\S+))?`)
 
-// deniedHint names the action that is missing.
+// deniedHint names the missing permission.
 func deniedHint(message string) string {
 	m := denied.FindStringSubmatch(message)
 	switch {
 	case m == nil:
 		return "the credentials lack a permission: see weir's policy"
 	case strings.Contains(message, "explicit deny"):
-		return "a policy denies " + m[1] + " explicitly: take that away"
+		return "a policy denies " + m[1] + " explicitly: remove that denial"
 	case m[2] == "":
 		return "grant the credentials " + m[1]
 	}
@@ -129,8 +129,8 @@ func throttlingReasons(err error) []types.ThrottlingReason {
 	return nil
 }
 
-// throttleHint goes by the first reason: its text is resource, operation and kind of limit in one word, as
-// TableWriteKeyRangeThroughputExceeded.
+// throttleHint uses the first reason. Its text is one word that names the resource, the operation and the kind of limit,
+// for instance TableWriteKeyRangeThroughputExceeded.
 func throttleHint(reasons []types.ThrottlingReason) string {
 	if len(reasons) == 0 {
 		return "the table is throttled: raise its capacity, or use on-demand capacity"
@@ -141,7 +141,7 @@ func throttleHint(reasons []types.ThrottlingReason) string {
 	}
 	switch reason := aws.ToString(reasons[0].Reason); {
 	case strings.Contains(reason, "KeyRange"):
-		return "one key range of " + what + " takes more than DynamoDB gives one: spread the load over more buckets"
+		return "one key range of " + what + " gets more load than DynamoDB serves per range: spread the load over more buckets"
 	case strings.Contains(reason, "MaxOnDemand"):
 		return "raise the maximum on-demand throughput of " + what
 	case strings.Contains(reason, "AccountLimit"):

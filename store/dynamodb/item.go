@@ -15,29 +15,29 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Attributes of a bucket's shard. Per limit there are four more, under the limit's attribute name: see limitName.
+// Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and limitName.
 const (
-	attrID        = "id" // of this birth of the item
-	attrAt        = "at" // of the last write, nanoseconds since bucket.Epoch
+	attrID        = "id" // identifies this birth of the item
+	attrAt        = "at" // time of the last write, in nanoseconds since bucket.Epoch
 	attrEpoch     = "e"  // config epoch of the limits in force
-	attrSet       = "s"  // which limits are in force: view.set
-	attrShards    = "sc" // into how many shards this one's bucket is split, as far as this one is; absent: 1
-	attrWrites    = "wc" // writes so far
-	attrOverrides = "oc" // how many overrides it holds
-	attrExtras    = "x"  // how many limits came to it that were not of its set: a split has to know of each
-	attrTakes     = "tc" // takes that it admitted; it only grows while id stays
-	attrUndone    = "uc" // takes that were undone since another bucket refused them; it only grows, too
+	attrSet       = "s"  // identifies the limits in force: view.set
+	attrShards    = "sc" // number of shards the bucket is split into, at the depth of this shard; absent: 1
+	attrWrites    = "wc" // number of writes so far
+	attrOverrides = "oc" // number of overriding limits in the item
+	attrExtras    = "x"  // number of limits added outside its set; a split must know of each
+	attrTakes     = "tc" // takes admitted; only grows while id stays the same
+	attrUndone    = "uc" // takes undone because another bucket refused them; only grows, too
 
 	prefixLevel    = "L_"
 	prefixDebited  = "D_"
 	prefixReturned = "R_"
-	prefixGiven    = "B_" // of what was returned, what had been handed out: all but what was made undone
+	prefixGiven    = "B_" // the part of R_ returned by lease holders, as opposed to debits that were undone
 	prefixParams   = "P_"
 )
 
-// item is a bucket's shard as a write showed it. It never changes.
+// item is a bucket's shard as a write showed it. It is immutable.
 type item struct {
-	exists    bool // it may be there and not exist: an empty place of a bucket that was split and forgotten
+	exists    bool // false also for the empty place that a forgotten split bucket leaves
 	id        uint64
 	at        int64
 	epoch     uint64
@@ -46,7 +46,7 @@ type item struct {
 	writes    int64
 	overrides int
 	extras    int64
-	takes     int64 // admitted, and undone of them
+	takes     int64 // admitted, including those undone
 	undone    int64
 	ttl       int64 // seconds; 0: none
 	limits    []itemLimit
@@ -54,10 +54,10 @@ type item struct {
 
 // itemLimit is one limit of an item.
 type itemLimit struct {
-	name                     string // in the names of attributes
-	has                      bool   // a level; else it is full
+	name                     string // as in the names of attributes
+	has                      bool   // has a level; otherwise it is full
 	level, debited, returned int64
-	given                    int64 // of what was returned, what was not made undone
+	given                    int64 // the part of returned that was not an undo
 	params                   bucket.Params
 }
 
@@ -73,7 +73,7 @@ func (it *item) find(name string) *itemLimit {
 	return nil
 }
 
-// level returns a limit's level, and whether it has one. One that has none is full.
+// level returns a limit's level, and whether it has one. A limit without a level is full.
 func (it *item) level(name string) (int64, bool) {
 	if l := it.find(name); l != nil && l.has {
 		return l.level, true
@@ -81,8 +81,8 @@ func (it *item) level(name string) (int64, bool) {
 	return 0, false
 }
 
-// parseItem decodes a bucket's shard. Nonsense, as only an edit by hand can make it, is an error that names the
-// attribute.
+// parseItem decodes a bucket's shard. Malformed items, which only manual edits can produce, result in an error that names
+// the attribute.
 func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
 	if len(attrs) == 0 {
 		return missing, nil
@@ -94,14 +94,14 @@ func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
 		}
 	}
 	if it.shards < 1 || it.shards > maxShards || it.shards&(it.shards-1) != 0 {
-		return nil, fmt.Errorf("attribute %q: %d is not a number of shards", attrShards, it.shards)
+		return nil, fmt.Errorf("attribute %q: %d is not a valid number of shards", attrShards, it.shards)
 	}
 	for i := range it.limits {
 		l := &it.limits[i]
 		if _, params, override := parseLimitName(l.name); override {
 			var ok bool
 			if l.params, ok = parseParams(params); !ok {
-				return nil, fmt.Errorf("attribute %q: %q are no parameters of a limit", prefixLevel+l.name, params)
+				return nil, fmt.Errorf("attribute %q: %q are not the parameters of a limit", prefixLevel+l.name, params)
 			}
 		}
 		if l.params.Period == 0 {
@@ -158,7 +158,7 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 			if s, err = text(v); err == nil {
 				var ok bool
 				if it.limit(rest).params, ok = parseParams(s); !ok {
-					err = fmt.Errorf("%q are no parameters of a limit", s)
+					err = fmt.Errorf("%q are not the parameters of a limit", s)
 				}
 			}
 		}
@@ -174,7 +174,7 @@ func (it *item) limit(name string) *itemLimit {
 	return &it.limits[len(it.limits)-1]
 }
 
-// asLimit returns the limit as the seam has it.
+// asLimit returns the limit as a store.Limit.
 func (l *itemLimit) asLimit() *store.Limit {
 	name, _, override := parseLimitName(l.name)
 	return &store.Limit{
@@ -182,10 +182,10 @@ func (l *itemLimit) asLimit() *store.Limit {
 	}
 }
 
-// combine returns the state of a bucket, of its shards' items. What is outstanding adds up.
+// combine returns the state of a bucket, given the items of its shards. What is outstanding adds up.
 func combine(key store.Bucket, items []*item, now int64) store.State {
 	st := store.State{Bucket: key}
-	first := slices.IndexFunc(items, func(it *item) bool { return it.exists }) // 0, but right after the bucket was forgotten
+	first := slices.IndexFunc(items, func(it *item) bool { return it.exists }) // 0, except right after the bucket was forgotten
 	if first < 0 {
 		return st
 	}
@@ -219,7 +219,7 @@ func combine(key store.Bucket, items []*item, now int64) store.State {
 
 var (
 	errNotNumber = errors.New("is not a whole number")
-	errNotText   = errors.New("is not a text")
+	errNotText   = errors.New("is not a string")
 )
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

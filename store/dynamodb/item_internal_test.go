@@ -23,7 +23,7 @@ func drawParams(t *rapid.T) bucket.Params {
 	return p
 }
 
-// TestParams: what stands for a limit's parameters is read back as it was, and stands for nothing else.
+// TestParams checks that the text of a limit's parameters is read back as it was, and that no other text is accepted.
 func TestParams(t *testing.T) {
 	t.Parallel()
 	for p, want := range map[bucket.Params]string{
@@ -54,7 +54,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestLimitName: different limits have different attribute names.
+// TestLimitName checks that different limits have different attribute names.
 func TestLimitName(t *testing.T) {
 	t.Parallel()
 	name := rapid.OneOf(rapid.SampledFrom(hostile), rapid.StringOfN(rapid.RuneFrom([]rune("ab!%1250/ms")), 1, 8, -1))
@@ -77,7 +77,8 @@ func TestLimitName(t *testing.T) {
 	})
 }
 
-// TestShare: shards' shares add up to all, and one's is that of the two into which it splits.
+// TestShare checks that the shares of all shards add up to the whole, and that a shard's share is that of the two into
+// which it splits.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	ends := rapid.SampledFrom([]int64{math.MinInt64, math.MinInt64 + 1, -65, -64, -1, 0, 1, 63, 64, math.MaxInt64 - 63, math.MaxInt64 - 1, math.MaxInt64})
@@ -109,7 +110,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestNumbers: numbers are read whole and saturating.
+// TestNumbers checks that numbers must be whole, and saturate.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]int64{
@@ -127,13 +128,13 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// hostile are names of limits that mean something to expressions, to the layout, or to somebody else.
+// hostile are names of limits that have a meaning in expressions, in the layout, or elsewhere.
 var hostile = []string{
 	"ttl", "#", "#0", ":0", ":v", "id", "L_x", "P_", "size", "SET", "PK", "a.b", "a-b", "a b", "[0]", "!", "%21", "x!1/1/1s", "é", "日本", "\u202e", "'; --",
 }
 
-// TestExpressions: names reach expressions only through aliases, one for each attribute, and values only through their
-// places.
+// TestExpressions checks that names reach expressions only through aliases, one for each attribute, and values only
+// through their positions.
 func TestExpressions(t *testing.T) {
 	t.Parallel()
 	u := new(update)
@@ -169,7 +170,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestExpressionText: what a usual update looks like.
+// TestExpressionText checks the text of a usual update.
 func TestExpressionText(t *testing.T) {
 	t.Parallel()
 	u := new(update)

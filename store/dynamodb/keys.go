@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The names of the table's keys and indexes. Everything that spells a key is in this file.
+// The names of the table's keys and indexes. All keys are formatted in this file.
 const (
 	attrPK     = "PK"
 	attrSK     = "SK"
@@ -27,16 +27,16 @@ const (
 	indexParent = "parent" // records by parent
 	indexScope  = "scope"  // entities with limits of their own by resource
 
-	// partitions is how many hash keys of indexAll the records of a namespace are spread over.
+	// partitions is the number of hash keys of indexAll that a namespace's records are spread over.
 	partitions = 16
 
-	// DynamoDB's bounds of keys, in bytes.
+	// DynamoDB's limits on the length of keys, in bytes.
 	maxHash  = 2048
 	maxRange = 1024
 )
 
-// A hash key escapes its parts. A range key keeps their order: NUL separates them, and a NUL in them becomes something
-// that sorts alike.
+// A hash key escapes its parts. A range key keeps their order: NUL separates the parts, and a NUL within a part is
+// replaced by a sequence that sorts alike.
 var (
 	escaper   = strings.NewReplacer("%", "%25", "#", "%23", "/", "%2F")
 	unescaper = strings.NewReplacer("%23", "#", "%2F", "/", "%25", "%")
@@ -75,8 +75,8 @@ func parseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
 	}, shard, err == nil
 }
 
-// layouts say how a record's primary key is made where the records of an ID share a hash key: that is the noun and the
-// ID, and the range key the word and Sub.
+// layouts defines the primary keys of the kinds whose records share a hash key per ID. The hash key consists of the noun
+// and the ID, the range key of the word and Sub.
 var layouts = map[store.Kind]struct{ noun, word string }{
 	store.KindEntity:         {"ENTITY", "#META"},
 	store.KindEntityLimits:   {"ENTITY", "#CONFIG"},
@@ -86,7 +86,7 @@ var layouts = map[store.Kind]struct{ noun, word string }{
 	store.KindRevisionText:   {"MANIFEST", "#TEXT"},
 }
 
-// systemWords begin the range keys of kinds whose records share one hash key in a namespace.
+// systemWords start the range keys of the kinds whose records share one hash key in a namespace.
 var systemWords = map[store.Kind]string{
 	store.KindSystem:      "#CONFIG",
 	store.KindNamespace:   "#NAMESPACE",
@@ -96,7 +96,7 @@ var systemWords = map[store.Kind]string{
 
 const auditWord = "#AUDIT"
 
-// systemWord returns the system word of a kind, also of one that is not known here.
+// systemWord returns the system word of a kind, including kinds not listed above.
 func systemWord(kind store.Kind) string {
 	if word, ok := systemWords[kind]; ok {
 		return word
@@ -138,8 +138,8 @@ func markerKey(id string) primary {
 	return primary{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
 }
 
-// AuditKey returns the key of an audit event by those of its item, such as a record of the table's stream has them. ok
-// is false for every other item.
+// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's stream.
+// ok is false for any other item.
 func AuditKey(pk, sk string) (k store.Key, ok bool) {
 	ns, subject, isAudit := strings.Cut(pk, "/AUDIT#")
 	id, isEvent := strings.CutPrefix(sk, auditWord+"#")
@@ -151,8 +151,8 @@ func AuditKey(pk, sk string) (k store.Key, ok bool) {
 	}, true
 }
 
-// ConfigKey returns the key of an entity, of limits or of a namespace by those of its item, such as a record of the table's
-// stream has them. ok is false for every other item.
+// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record of
+// the table's stream. ok is false for any other item.
 func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	ns, rest, ok := strings.Cut(pk, "/")
 	noun, id, is := strings.Cut(rest, "#")
@@ -181,7 +181,7 @@ func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	return k, false
 }
 
-// indexPartition is the hash key of indexAll under which something is listed.
+// indexPartition is the hash key of indexAll under which a record or bucket is listed.
 func indexPartition(namespace, spread string) string {
 	h := fnv.New32a()
 	h.Write([]byte(spread))
@@ -192,7 +192,7 @@ func partitionName(namespace string, n int) string {
 	return escaper.Replace(namespace) + "/IDX#" + strconv.Itoa(n)
 }
 
-// sortKey is a range key of an index, in the order of its parts.
+// sortKey is a range key of an index. It sorts by its parts, in order.
 func sortKey(kind, id, sub string) string {
 	return kind + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
 }
@@ -218,7 +218,7 @@ func scopePartition(namespace, resource string) string {
 	return escaper.Replace(namespace) + "/SCOPE#" + escaper.Replace(resource)
 }
 
-// checkKey refuses what DynamoDB could not hold as it is. The product's ids, of at most 256 bytes, always fit.
+// checkKey refuses keys that DynamoDB cannot store unchanged. The product's IDs, of at most 256 bytes, always fit.
 func checkKey(op string, k store.Key, parent string) error {
 	bad := func(format string, args ...any) error {
 		return &store.Error{Op: op, Key: k.String(), Err: invalid(format, args...), Hint: "use another id"}
@@ -230,21 +230,21 @@ func checkKey(op string, k store.Key, parent string) error {
 	}
 	p := recordKey(k)
 	if n := max(len(p.pk), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub))); n > maxHash {
-		return bad("a hash key of %d bytes; DynamoDB takes %d", n, maxHash)
+		return bad("the hash key has %d bytes; DynamoDB allows %d", n, maxHash)
 	}
 	if n := max(len(p.sk), len(recordSort(k))); n > maxRange {
-		return bad("a range key of %d bytes; DynamoDB takes %d", n, maxRange)
+		return bad("the range key has %d bytes; DynamoDB allows %d", n, maxRange)
 	}
 	if strings.ContainsRune(string(k.Kind), 0) {
-		return bad("a kind with NUL")
+		return bad("the kind contains NUL")
 	}
 	return nil
 }
 
-// usageParts is how many hash keys the windows of a kind are spread over.
+// usageParts is the number of hash keys that windows of the same kind are spread over.
 const usageParts = 8
 
-// accountKey is the primary key of what was seen of a source of usage: a shard of a bucket, or a process.
+// accountKey is the primary key of the account of a source of usage: a shard of a bucket, or a process.
 func accountKey(b store.Bucket, source string) primary {
 	return primary{
 		escaper.Replace(b.Namespace) + "/ACCOUNT#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + escaper.Replace(source),
@@ -252,7 +252,7 @@ func accountKey(b store.Bucket, source string) primary {
 	}
 }
 
-// tallyKey is the primary key of what a process has counted, of a namespace.
+// tallyKey is the primary key of a process's counts in a namespace.
 func tallyKey(namespace, source string, n int) primary {
 	return primary{escaper.Replace(namespace) + "/TALLY#" + escaper.Replace(source) + "#" + strconv.Itoa(n), sortTally}
 }
@@ -266,20 +266,20 @@ func parseTallyKey(pk string) (namespace, source string, ok bool) {
 	return unescaper.Replace(ns), unescaper.Replace(source), ok && ok2
 }
 
-// usagePartition is a hash key of the windows of a kind.
+// usagePartition is a hash key of windows of one kind.
 func usagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
 	return escaper.Replace(namespace) + "/USAGE#" + string(w[:1]) + string(rune(of)) + "#" + strconv.Itoa(part)
 }
 
-// usageSort is the range key of a window: its start, and what it is about.
+// usageSort is the range key of a window: its start, then its subject.
 func usageSort(start, id, sub string) string {
 	return start + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
 }
 
-// meteredKey is the primary key of the time from which on usage is kept.
+// meteredKey is the primary key of the time from which usage is kept.
 func meteredKey() primary { return primary{store.Registry + "/SYSTEM#", "#METERED"} }
 
-// streamKey is the primary key of who reads a shard of the stream, and how far.
+// streamKey is the primary key of the item that says which reader reads a shard of the stream, and how far it has come.
 func streamKey(shard string) primary {
 	return primary{store.Registry + "/STREAM#", "#SHARD#" + shard}
 }

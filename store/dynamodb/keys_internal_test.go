@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// anyPart draws what may be mistaken for a key's own syntax, besides everything else that is valid UTF-8.
+// anyPart draws texts that may be mistaken for a key's own syntax, besides all other valid UTF-8.
 func anyPart(t *rapid.T, label string) string {
 	return rapid.OneOf(
 		rapid.StringMatching("[\x00-\x03a$#%/|0-9]{0,6}"),
@@ -72,7 +72,8 @@ func parsePrimary(p primary) (k store.Key, ok bool) {
 	return k, ok && noun == "SYSTEM"
 }
 
-// What has an inverse is injective: no two records share a place in the table or in an index.
+// TestKeysInvertible checks that keys have an inverse, and so are injective: no two records share a place in the table or
+// in an index.
 func TestKeysInvertible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,7 +93,7 @@ func TestKeysInvertible(t *testing.T) {
 	})
 }
 
-// TestKeysApart: no record has the place of what is not one.
+// TestKeysApart checks that no record shares a place with an item that is not a record.
 func TestKeysApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +123,7 @@ func TestKeysApart(t *testing.T) {
 	})
 }
 
-// TestKeysOrdered: range keys sort as their parts do.
+// TestKeysOrdered checks that range keys sort as their parts do.
 func TestKeysOrdered(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +141,7 @@ func TestKeysOrdered(t *testing.T) {
 	})
 }
 
-// TestSpans: a query's span holds what it asks for, and no other kind's.
+// TestSpans checks that a query's span contains what it asks for, and nothing of another kind.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -171,7 +172,7 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// TestKeysFit: ids of the product's length fit, however they are made up; longer ones are refused.
+// TestKeysFit checks that ids of the product's length fit, whatever they consist of, and that longer ones are refused.
 func TestKeysFit(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{"x", "/", "%", "é", "🙂", "#"} {
@@ -203,7 +204,8 @@ func TestKeysFit(t *testing.T) {
 	}
 }
 
-// What a stream says of an item leads back to its record, if that is one that decisions go by, and to no other.
+// TestConfigKey checks that an item's key in a stream leads back to its record if that is one that decisions depend on,
+// and to no other.
 func TestConfigKey(t *testing.T) {
 	t.Parallel()
 	wanted := map[store.Kind]bool{
@@ -220,7 +222,7 @@ func TestConfigKey(t *testing.T) {
 		default:
 		}
 		if (k.Kind == store.KindNamespace || k.Kind == store.KindNamespaceID || k.Kind == store.KindEntityLimits) && (k.ID == "" || k.Kind == store.KindEntityLimits && k.Sub == "") {
-			return // there are none
+			return // there are no such keys
 		}
 		p := recordKey(k)
 		got, ok := ConfigKey(p.pk, p.sk)
@@ -235,7 +237,7 @@ func TestConfigKey(t *testing.T) {
 	}
 }
 
-// TestAuditKey: what an item's key is made of can be read from it, and no other item is taken for an event.
+// TestAuditKey checks that an event's key can be read from its item's key, and that no other item is taken for an event.
 func TestAuditKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

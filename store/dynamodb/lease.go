@@ -11,27 +11,27 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The attributes of who reads a shard of the stream.
+// The attributes of the reader of a shard of the stream.
 const (
 	attrUntil = "until" // Unix time in nanoseconds
 	attrAtSeq = "seq"
 	attrDone  = "done"
 )
 
-// keepLease is for how long a shard is remembered that nobody reads any more, to its end or not: longer than the stream
-// names it, or has any record of it.
+// keepLease is how long a shard that is no longer read, to its end or not, is remembered: longer than the stream lists it
+// or keeps any of its records.
 const keepLease = 3 * 24 * time.Hour
 
-// StreamLease is who reads a shard of the table's stream, and how far they have come.
+// StreamLease is the reader of a shard of the table's stream, and how far it has come.
 type StreamLease struct {
 	Shard string
-	Owner string    // the zero value: nobody has read it yet
-	Until time.Time // from then on others may read it
+	Owner string    // "": no reader has had it yet
+	Until time.Time // from then on, others may read it
 	After string    // the sequence number of the last record that was counted, or ""
-	Done  bool      // to its end
+	Done  bool      // read to its end
 }
 
-// StreamLeases returns who reads the table's stream.
+// StreamLeases returns the leases of the table's stream, by shard.
 func (s *Store) StreamLeases(ctx context.Context) (map[string]StreamLease, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLe
 	return l, err
 }
 
-// LeaseStream takes a shard of the stream that nobody reads, whose reader's time is up, or that from reads, and returns
-// how far it was read. It reports whether it was to be had.
+// LeaseStream claims a shard of the stream that has no reader, whose reader's time is up, or whose reader is from, and
+// returns how far it was read. It reports whether the shard could be claimed.
 func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
 	now := s.clock()
 	until := now.Add(d)
@@ -86,8 +86,8 @@ func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d ti
 	})
 }
 
-// KeepStream says how far the owner of a lease has come, and prolongs it by d from now on; 0 gives it up. It reports
-// whether it was still the owner's.
+// KeepStream records how far the owner of a lease has come, and extends the lease to d from now; 0 gives it up. It
+// reports whether the lease was still the owner's.
 func (s *Store) KeepStream(ctx context.Context, l StreamLease, d time.Duration) (StreamLease, bool, error) {
 	until := s.clock().Add(d)
 	in := &dynamodb.UpdateItemInput{

@@ -23,66 +23,66 @@ import (
 // StreamRecord is one record of the table's stream.
 type StreamRecord struct {
 	Keys     map[string]types.AttributeValue
-	Old, New map[string]types.AttributeValue // nil: there was none, there is none
-	Created  time.Time                       // when the stream says that the change was made; the zero time if it does not
+	Old, New map[string]types.AttributeValue // the item before and after; nil: none
+	Created  time.Time                       // when the change was made, by the stream; the zero time if unknown
 }
 
-// Ledger books what the records of the table's stream tell of usage. It is safe for concurrent use, and any number of
-// them may book the same records at the same time, in any order: each is counted once.
+// Ledger books usage from the records of the table's stream. It is safe for concurrent use. Any number of ledgers may
+// book the same records at the same time, in any order: each record is counted once.
 type Ledger struct {
 	s         *Store
 	retention store.Retention
-	part      int // of the sums that many buckets share: writers on different ones do not meet
+	part      int // of the sums that many buckets share; ledgers on different parts do not contend
 	parents   parents
 	mu        sync.Mutex
 	meters    map[primary]*shardMeter
-	since     int64 // the minute from which on usage is kept; 0: not known yet
+	since     int64 // the minute from which usage is kept; 0: not known yet
 }
 
-// Ledger returns a ledger that gives windows the time to live that retention says.
+// Ledger returns a ledger whose windows live as long as retention says.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
 	return &Ledger{s: s, retention: retention, part: s.dice(usageParts), parents: parents{m: make(map[store.Key]parent)}}
 }
 
-// Booked is what became of records.
+// Booked is the result of [Ledger.Book].
 type Booked struct {
-	Failed map[int]error // those that were not counted, by their place; all others are counted, or of no concern to usage
-	Hot    []Hot         // told once each time that they have become so
+	Failed map[int]error // the records that were not counted, by index; all others are counted, or do not concern usage
+	Hot    []Hot         // shards that have become hot; each is reported once every time it does
 }
 
-// Hot is a shard of a bucket that is written to too often: at four fifths or more of what one item can be, for two
-// seconds or longer.
+// Hot is a shard of a bucket that is written too often: at more than four fifths of the rate that one item accepts, for
+// at least two seconds.
 type Hot struct {
 	Bucket store.Bucket
 	Shard  int
-	Shards int // into how many the bucket is split, as far as this one is
+	Shards int // number of shards the bucket is split into, at the depth of this shard
 }
 
-// source is what a batch tells of a shard of a bucket, or of a process.
+// source is what a batch of records says about one shard of a bucket, or about one process.
 type source struct {
 	key     primary
 	bucket  store.Bucket
 	sights  []usage.Sight
 	late    int64 // see [usage.Source.See]
 	keep    time.Duration
-	records []int // where they are in the batch
+	records []int // their indexes in the batch
 	shard   int
-	first   *item // the images that were seen first and last
+	first   *item // the first and last image seen
 	seen    *item
 }
 
 const (
-	// keepShard and keepProcess are for how long an account outlives its last write. An item that rests longer begins
-	// where it is: what it had counted is booked.
+	// keepShard and keepProcess are how long an account outlives its last write. An item that was not written for longer
+	// than resting starts from its current counts, all of which are booked already.
 	keepShard, keepProcess = 100 * 24 * time.Hour, 3 * 24 * time.Hour
 	resting                = 90 * 24 * 60 // minutes
 	lateProcess            = 60           // minutes
-	// ahead is how far a time may lie after its record was made. A clock that is wrong by more is not believed.
+	// ahead is how far a time may lie after the creation of its record. A clock that is further ahead is not believed.
 	ahead = 5 * time.Minute
 )
 
-// Book counts what records tell, each bucket's at once, however many there are. Records of other items are left alone. It
-// goes over them once, and keeps none. The error says that nothing could be counted.
+// Book counts what records say. All records of one bucket are counted together, however many there are. Records of other
+// items are ignored. Book iterates over the records once, and keeps none. An error means that nothing could be counted.
 func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Booked, error) {
 	since, err := l.metered(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 	return Booked{f.failed, l.hot(f.order)}, nil
 }
 
-// fold is a batch taken apart.
+// fold is a batch of records, grouped by source.
 type fold struct {
 	since   int64
 	sources map[primary]*source
@@ -129,18 +129,18 @@ func (f *fold) add(i int, r *StreamRecord) error {
 	return nil
 }
 
-// ErrPoison says that a record of the stream cannot be read, now or ever: as a rule somebody has edited an item by hand.
+// ErrPoison reports a record of the stream that can never be read. Usually, an item was edited by hand.
 var ErrPoison = errors.New("the record is damaged")
 
 func poison(key primary, err error) error {
 	return &store.Error{Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err), Hint: "correct the item: its next record counts what this one would have"}
 }
 
-// shard takes in what a record tells of a bucket's shard.
+// shard adds what a record says about a bucket's shard.
 func (f *fold) shard(i int, key primary, r *StreamRecord) error {
 	b, k, ok := parseBucketKey(key.pk)
 	if !ok {
-		return poison(key, errors.New("is no key of a bucket"))
+		return poison(key, errors.New("is not the key of a bucket"))
 	}
 	images := [2]*item{}
 	for n, attrs := range []map[string]types.AttributeValue{r.Old, r.New} {
@@ -172,7 +172,7 @@ func minuteOf(it *item, created time.Time) int64 {
 	return earliest(usage.MinuteOf(bucket.Time(it.at)), created)
 }
 
-// earliest returns a minute that somebody's clock has shown, unless it is far after the stream's own.
+// earliest returns a minute that another clock showed, or the stream's own minute if the other is far later.
 func earliest(minute int64, created time.Time) int64 {
 	if !created.IsZero() && minute > usage.MinuteOf(created.Add(ahead)) {
 		return usage.MinuteOf(created)
@@ -180,7 +180,7 @@ func earliest(minute int64, created time.Time) int64 {
 	return minute
 }
 
-// madeAt returns the minute of a change that left an item, or none; 0 if nobody says.
+// madeAt returns the minute of the change that produced an item or removed it. It is 0 if unknown.
 func madeAt(is *item, created time.Time) int64 {
 	switch {
 	case is.exists:
@@ -206,14 +206,14 @@ func sightOf(it *item, created time.Time) usage.Sight {
 	return s
 }
 
-// tally takes in what a process has counted.
+// tally adds what a process has counted.
 func (f *fold) tally(i int, key primary, r *StreamRecord) error {
 	if r.New == nil {
 		return nil
 	}
 	ns, process, ok := parseTallyKey(key.pk)
 	if !ok {
-		return poison(key, errors.New("is no key of counts"))
+		return poison(key, errors.New("is not the key of a process's counts"))
 	}
 	raw, err := field(r.New, attrValue, binary)
 	if err != nil {
@@ -223,7 +223,7 @@ func (f *fold) tally(i int, key primary, r *StreamRecord) error {
 	if err != nil {
 		return poison(key, err)
 	}
-	for n := range told { // before any of it is taken in: a key that cannot be fails the calls of all
+	for n := range told { // before any of it is added: one impossible key would fail the calls for all
 		if err := countable(store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}, process); err != nil {
 			return poison(key, err)
 		}
@@ -238,13 +238,13 @@ func (f *fold) tally(i int, key primary, r *StreamRecord) error {
 	return nil
 }
 
-// countable reports why nothing can be booked of a bucket that a process names.
+// countable returns the reason why nothing can be booked for a bucket that a process named, or nil.
 func countable(b store.Bucket, process string) error {
 	switch {
 	case !utf8.ValidString(b.Entity + b.Resource):
 		return fmt.Errorf("%q on %q is not valid UTF-8", b.Entity, b.Resource)
 	case len(accountKey(b, "p"+process).pk) > maxHash, len(usageSort(startLayouts[store.Hourly], b.Entity, b.Resource)) > maxRange:
-		return fmt.Errorf("%.40q on %.40q is too long a name", b.Entity, b.Resource)
+		return fmt.Errorf("the name %.40q on %.40q is too long", b.Entity, b.Resource)
 	}
 	return nil
 }
@@ -262,10 +262,10 @@ func (f *fold) source(i int, key primary, b store.Bucket) *source {
 	return src
 }
 
-// maxMeters is how many shards are watched for how often they are written to.
+// maxMeters is the number of shards whose write rate is watched.
 const maxMeters = 10_000
 
-// hot reads the meters of shards, and returns those that are written to too often.
+// hot updates the meters of shards, and returns the shards that are written too often.
 func (l *Ledger) hot(sources []*source) []Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +293,7 @@ func (l *Ledger) hot(sources []*source) []Hot {
 	return hot
 }
 
-// shardMeter is the meter of a shard, as long as it is split as deep.
+// shardMeter is the meter of a shard while it is split to one depth.
 type shardMeter struct {
 	meter
 
@@ -301,7 +301,7 @@ type shardMeter struct {
 	shards int
 }
 
-// metered returns the minute from which on usage is kept: that in which the first ledger began.
+// metered returns the minute from which usage is kept: the minute in which the first ledger started.
 func (l *Ledger) metered(ctx context.Context) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,7 +335,7 @@ func (l *Ledger) metered(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// parents remembers who is above whom, for a while.
+// parents caches the parents of entities.
 type parents struct {
 	mu sync.Mutex
 	m  map[store.Key]parent
@@ -352,10 +352,11 @@ const (
 	maxChain   = 8
 )
 
-// above returns the chain of parents of each entity. It reads those of all at once, generation by generation.
+// above returns the chain of parents of each entity. It reads the parents of all entities together, generation by
+// generation.
 func (l *Ledger) above(ctx context.Context, buckets []store.Bucket) (map[store.Key][]string, error) {
 	chains := make(map[store.Key][]string, len(buckets))
-	next := make(map[store.Key][]store.Key) // who waits for whose parent
+	next := make(map[store.Key][]store.Key) // by entity whose parent is looked up: whose chains it belongs to
 	for _, b := range buckets {
 		k := store.Key{Namespace: b.Namespace, Kind: store.KindEntity, ID: b.Entity}
 		if _, ok := chains[k]; !ok {
@@ -388,7 +389,7 @@ func (l *Ledger) above(ctx context.Context, buckets []store.Bucket) (map[store.K
 	return chains, nil
 }
 
-// learn reads the parents of entities of which they are not known.
+// learn reads the parents of entities that are not cached.
 func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error {
 	now := l.s.clock()
 	var keys []primary

@@ -20,20 +20,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// maxTransact is how many items a transaction may write.
+// maxTransact is the maximum number of items that a transaction may write.
 const maxTransact = 100
 
-// account is what is kept of a source, as it was read.
+// account is the stored account of a source, as it was read.
 type account struct {
 	src     *source
-	version uint64 // 0: there is none
+	version uint64 // 0: none stored
 	seen    usage.Source
 	deltas  []usage.Delta
-	rest    []usage.Sight // of later hours: they are booked after
-	bad     error         // it cannot be read
+	rest    []usage.Sight // sights of later hours, which are booked afterwards
+	bad     error         // why it cannot be read
 }
 
-// written reports whether there is anything about the account to write.
+// written reports whether the account has anything to write.
 func (a *account) written() bool { return len(a.deltas) > 0 || a.seen.Begun() }
 
 // window is a window's key.
@@ -46,10 +46,10 @@ type window struct {
 	id, sub   string
 }
 
-// sums are what windows change by, by attribute.
+// sums are the changes to windows, by attribute.
 type sums map[window]map[string]int64
 
-// book counts what sources tell. Which records were not counted is added to failed.
+// book counts what sources say. Records that were not counted are added to failed.
 func (l *Ledger) book(ctx context.Context, sources []*source, failed map[int]error) {
 	fail := func(sources []*source, err error) {
 		for _, src := range sources {
@@ -86,7 +86,7 @@ func (l *Ledger) book(ctx context.Context, sources []*source, failed map[int]err
 			err := l.commit(ctx, accounts[:n], changed)
 			switch {
 			case !unwritable(err):
-			case n > 1: // one of them
+			case n > 1: // one of them is unwritable: try them one at a time
 				most = 1
 				continue
 			default:
@@ -119,9 +119,9 @@ func (l *Ledger) book(ctx context.Context, sources []*source, failed map[int]err
 
 const maxRereads = 10
 
-var errContended = errors.New("others count the same records, again and again")
+var errContended = errors.New("other processes keep counting the same records")
 
-// read reads the accounts of sources and has them see what is new, up to the end of an hour.
+// read reads the accounts of sources and makes them see what is new, up to the end of an hour.
 func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error) {
 	keys := make([]primary, len(sources))
 	for i, src := range sources {
@@ -143,7 +143,7 @@ func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error)
 			if err == nil {
 				err = a.seen.Decode(raw)
 			}
-			if err != nil { // no reason not to count the others
+			if err != nil { // the other accounts can still be counted
 				a.bad = poison(src.key, err)
 				continue
 			}
@@ -158,7 +158,7 @@ func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error)
 	return accounts, nil
 }
 
-// fill returns how many of the accounts one transaction takes, and what their windows change by.
+// fill returns how many of the accounts fit in one transaction, and the changes to their windows.
 func (l *Ledger) fill(accounts []account, chains map[store.Key][]string) (int, sums) {
 	changed := make(sums)
 	writes := 0
@@ -172,11 +172,11 @@ func (l *Ledger) fill(accounts []account, chains map[store.Key][]string) (int, s
 		fresh := 0
 		l.each(a, chain, func(w window, _ *usage.Delta) {
 			if _, ok := changed[w]; !ok {
-				fresh++ // some count more than once: it may be less
+				fresh++ // an upper bound: a window may be counted more than once
 			}
 		})
 		if i > 0 && writes+1+len(changed)+fresh > maxTransact {
-			// It may still fit, if each is counted once.
+			// It may still fit if each window is counted once.
 			distinct := make(map[window]bool)
 			l.each(a, chain, func(w window, _ *usage.Delta) {
 				if _, ok := changed[w]; !ok {
@@ -200,7 +200,7 @@ func (l *Ledger) fill(accounts []account, chains map[store.Key][]string) (int, s
 	return len(accounts), changed
 }
 
-// each calls f with the windows that an account's deltas belong to.
+// each calls f for the windows that an account's deltas belong to.
 func (l *Ledger) each(a *account, chain []string, f func(window, *usage.Delta)) {
 	b := a.src.bucket
 	for i := range a.deltas {
@@ -218,14 +218,14 @@ func (l *Ledger) each(a *account, chain []string, f func(window, *usage.Delta)) 
 	}
 }
 
-// partOf returns under which of its hash keys an entity's windows are.
+// partOf returns the part, of usageParts, in which an entity's windows lie.
 func partOf(entity string) int {
 	h := fnv.New32a()
 	h.Write([]byte(entity))
 	return int(h.Sum32() % usageParts)
 }
 
-// commit writes accounts and windows in one step, unless somebody has changed one of the accounts.
+// commit writes accounts and windows in one transaction, unless one of the accounts was changed in the meantime.
 func (l *Ledger) commit(ctx context.Context, accounts []account, changed sums) error {
 	in := &dynamodb.TransactWriteItemsInput{}
 	for i := range accounts {
@@ -239,7 +239,7 @@ func (l *Ledger) commit(ctx context.Context, accounts []account, changed sums) e
 		}
 	}
 	if len(in.TransactItems) == 0 {
-		return nil // nothing that was not known
+		return nil // nothing new
 	}
 	ctx, cancel := l.s.within(ctx)
 	defer cancel()
@@ -298,7 +298,7 @@ func (l *Ledger) update(w window, by map[string]int64) *types.Update {
 	return u
 }
 
-// until returns when a window goes, in seconds; 0: never.
+// until returns when a window expires, in Unix seconds. 0: never.
 func (l *Ledger) until(w window) int64 {
 	r, otherwise := l.retention.Hourly, 90*24*time.Hour
 	switch w.window {
@@ -318,18 +318,18 @@ func (w *window) key() primary {
 	return primary{usagePartition(w.namespace, w.window, w.of, w.part), usageSort(spellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub)}
 }
 
-// spellStart spells the start of a window, in an order that is that of time.
+// spellStart formats the start of a window such that the strings sort by time.
 func spellStart(w store.Window, t time.Time) string { return t.UTC().Format(startLayouts[w]) }
 
 var startLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
 
-// reread reports whether a transaction failed since an account is not as it was read.
+// reread reports whether a transaction failed because an account has changed since it was read.
 func reread(err error) bool {
 	return slices.ContainsFunc(canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == reasonCondition })
 }
 
-// unwritable reports whether DynamoDB will never take a transaction as it is: what somebody told makes a key too long, say,
-// or an account is too large.
+// unwritable reports whether DynamoDB will never accept a transaction as it is, for instance because a name that a
+// process reported makes a key too long, or because an account is too large.
 func unwritable(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == codeValidation ||

@@ -12,20 +12,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// view is a debit's limits as the table spells them. It never changes.
+// view is a debit's limits as the table stores them. It is immutable.
 type view struct {
 	limits []*store.Limit
-	names  []string // in the names of attributes
+	names  []string // as in the names of attributes
 	attrs  []limitAttrs
 	params []bucket.Params
 	own    bool   // some are the bucket's own, not overrides
-	set    string // names the own ones: equal for equal names and parameters, in whatever order
+	set    string // identifies the own ones: equal for equal names and parameters, in any order
 }
 
 // limitAttrs are the names of a limit's attributes that a debit writes.
 type limitAttrs struct{ level, debited, returned, given string }
 
-// newView returns the view of some charges, or an error if they break the bounds of the arithmetic.
+// newView returns the view of some charges, or an error if a limit exceeds the bounds of the arithmetic.
 func newView(charges []store.Charge) (*view, error) {
 	v := &view{
 		limits: make([]*store.Limit, len(charges)), names: make([]string, len(charges)),
@@ -54,7 +54,7 @@ func newView(charges []store.Charge) (*view, error) {
 	return v, nil
 }
 
-// of reports whether the view is that of some charges.
+// of reports whether v is the view of charges.
 func (v *view) of(charges []store.Charge) bool {
 	if len(v.limits) != len(charges) {
 		return false
@@ -71,8 +71,8 @@ func paramsOf(l *store.Limit) bucket.Params {
 	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
-// limitName is what stands for a limit in attribute names: its name, and for an override its parameters too, since it
-// is identified by both. "!" marks overrides; a name's own are escaped.
+// limitName is what identifies a limit in attribute names: its name and, for an override, also its parameters, because
+// both identify it. "!" marks overrides, and is escaped within names.
 func limitName(l *store.Limit) string {
 	name := nameEscaper.Replace(l.Name)
 	if l.Override {
@@ -86,7 +86,7 @@ var (
 	nameUnescaper = strings.NewReplacer("%21", "!", "%25", "%")
 )
 
-// parseLimitName is the inverse of limitName. Of limits that are no overrides params is "".
+// parseLimitName is the inverse of limitName. params is "" for limits that are not overrides.
 func parseLimitName(s string) (name, params string, override bool) {
 	name, params, override = strings.Cut(s, "!")
 	if strings.Contains(name, "%") {
@@ -95,7 +95,7 @@ func parseLimitName(s string) (name, params string, override bool) {
 	return name, params, override
 }
 
-// formatParams writes burst/amount/period, as 75000/50000/60s. A unit "m" stands for millitokens.
+// formatParams writes burst/amount/period, as in 75000/50000/60s. The unit "m" stands for millitokens.
 func formatParams(p bucket.Params) string {
 	return formatAmount(p.Burst) + "/" + formatAmount(p.Amount) + "/" + formatPeriod(p.Period)
 }
@@ -114,7 +114,7 @@ func formatPeriod(nanos int64) string {
 	return strconv.FormatInt(nanos, 10) + "ns"
 }
 
-// parseParams is the inverse of formatParams. It refuses what breaks the bounds of the arithmetic.
+// parseParams is the inverse of formatParams. It rejects parameters that exceed the bounds of the arithmetic.
 func parseParams(s string) (p bucket.Params, ok bool) {
 	burst, rest, _ := strings.Cut(s, "/")
 	amount, period, _ := strings.Cut(rest, "/")

@@ -11,10 +11,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// List implements [store.Catalog]. Where the records of a query lie side by side in the table, the list shows all that
-// was committed before the call: those of one ID, of one audit subject, and the kinds of the registry. Others are found
-// by an index, which follows the table within moments as a rule: a record that was born, or given another parent, just
-// before the call may not be listed yet. What is listed is always as the table has it.
+// List implements [store.Catalog]. If the records of a query lie side by side in the table, the list shows everything
+// that was committed before the call. That holds for the records of one ID, those of one audit subject, and the kinds of
+// the registry. All others are found through an index, which usually follows the table within moments: a record that was
+// created, or given another parent, just before the call may not be listed yet. Listed records are always as the table
+// has them.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Page{}, err
@@ -64,7 +65,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return page, nil
 }
 
-// spansOf returns where the records of a query are found. Not everything there matches.
+// spansOf returns the spans in which the records of a query are found. Not everything in them matches.
 func spansOf(q store.Query) []span {
 	k := store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}
 	_, byID := layouts[q.Kind]
@@ -95,8 +96,8 @@ func spansOf(q store.Query) []span {
 	return allSpans(q.Namespace, lo, hi)
 }
 
-// begins returns the bounds of the range keys of a word and of what begins with prefix behind a separator. An empty ID
-// may go without the separator.
+// begins returns the bounds of the range keys that consist of a word, a separator and a text that begins with prefix. If
+// the ID is empty, the separator may be missing.
 func begins(word, separator, prefix string) (lo, hi string) {
 	end := word + string(separator[0]+1)
 	if prefix == "" {
@@ -108,7 +109,7 @@ func begins(word, separator, prefix string) (lo, hi string) {
 		rest = rest[:len(rest)-size]
 		if r < utf8.MaxRune {
 			if r++; r == 0xd800 {
-				r = 0xe000 // the surrogates between are in no text
+				r = 0xe000 // no text contains the surrogates in between
 			}
 			end = word + separator + rest + string(r)
 			break
@@ -117,7 +118,7 @@ func begins(word, separator, prefix string) (lo, hi string) {
 	return word + separator + lo, end
 }
 
-// fetch returns the records of entries that are still there and match.
+// fetch returns the records of entries that still exist and match.
 func (s *Store) fetch(ctx context.Context, q store.Query, entries []entry) ([]store.Record, error) {
 	var absent []primary
 	for _, e := range entries {

@@ -40,7 +40,7 @@ func child(id, parent string, version uint64) store.Write {
 	return w
 }
 
-// TestListStaleIndex: what an index says that lags behind is held against the table.
+// TestListStaleIndex checks that entries of an index that lags behind are checked against the table.
 func TestListStaleIndex(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -80,7 +80,8 @@ func TestListStaleIndex(t *testing.T) {
 	}
 }
 
-// TestListConsistent: what lies side by side is listed by one consistent read, and shows what was just committed.
+// TestListConsistent checks that records that lie side by side are listed by one consistent read, and that the list shows
+// what was just committed.
 func TestListConsistent(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -121,7 +122,7 @@ func TestListConsistent(t *testing.T) {
 	}
 }
 
-// TestListScope: the entities with limits of their own on a resource are found without those on others.
+// TestListScope checks that the entities with their own limits on a resource are found without those on others.
 func TestListScope(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -140,7 +141,7 @@ func TestListScope(t *testing.T) {
 	}
 }
 
-// TestListExpired: a page goes on past any number of records that have expired but are still there.
+// TestListExpired checks that a page continues past any number of records that have expired but still exist.
 func TestListExpired(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -171,7 +172,7 @@ func TestListExpired(t *testing.T) {
 	}
 }
 
-// TestListLazy: a page reads about as much as it shows, not the namespace.
+// TestListLazy checks that a page reads about as much as it shows, not the whole namespace.
 func TestListLazy(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -204,7 +205,7 @@ func TestListLazy(t *testing.T) {
 	}
 }
 
-// TestListPartial: DynamoDB may answer with less than was asked for, even nothing, and more to come.
+// TestListPartial checks that DynamoDB may return less than was asked for, even nothing, with more to come.
 func TestListPartial(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -238,7 +239,7 @@ func TestListPartial(t *testing.T) {
 	}
 }
 
-// TestListFails: trouble in one of the index's partitions is trouble of the list.
+// TestListFails checks that an error in one of the index's partitions is an error of the list.
 func TestListFails(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -259,7 +260,7 @@ func TestListFails(t *testing.T) {
 	}
 }
 
-// TestListForgedCursor: a cursor does not lead out of its list.
+// TestListForgedCursor checks that a cursor does not lead out of its list.
 func TestListForgedCursor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -288,7 +289,7 @@ func TestListForgedCursor(t *testing.T) {
 	}
 }
 
-// TestListPrefix: a search reads what begins so, and nothing else.
+// TestListPrefix checks that a search by prefix reads only what begins with it.
 func TestListPrefix(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

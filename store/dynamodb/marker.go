@@ -13,10 +13,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// attrBy is who made a marker, so that one who repeats a call without an answer knows its own.
+// attrBy identifies the call that made a marker, so that a call that is repeated because it got no answer recognizes its
+// own.
 const attrBy = "by"
 
-// putMarker takes an id, which only one can.
+// putMarker claims an ID, which only one call can do.
 func (s *Store) putMarker(ctx context.Context, id string, forget time.Time) error {
 	ctx, cancel := s.within(ctx)
 	defer cancel()

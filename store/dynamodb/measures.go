@@ -9,7 +9,7 @@ import (
 // measures count the writes to buckets.
 type measures struct{ applied, denied, failed, aboard atomic.Uint64 }
 
-// wrote counts a write, and those who rode on it.
+// wrote counts a write and its riders.
 func (m *measures) wrote(riders int, applied bool, err error) {
 	m.aboard.Add(uint64(riders))
 	switch {
@@ -34,9 +34,9 @@ func (s *Store) Measures() []store.Measure {
 		return store.Measure{Name: name, Help: help, Total: true, Value: float64(n.Load())}
 	}
 	return []store.Measure{
-		{Name: "clock_skew_seconds", Help: "By how much the server's clock is ahead of the machine's, as far as it is corrected for.", Value: s.Skew().Seconds()},
+		{Name: "clock_skew_seconds", Help: "How far DynamoDB's clock is ahead of this machine's, as far as weir corrects for it.", Value: s.Skew().Seconds()},
 		{Name: "remembered_buckets", Help: "Buckets whose state the process remembers.", Value: float64(buckets)},
-		{Name: "remembered_items", Help: "Items that those are split into.", Value: float64(shards)},
+		{Name: "remembered_items", Help: "Items that the remembered buckets are split into.", Value: float64(shards)},
 		total("writes_applied", "Writes to buckets whose condition held.", &s.measures.applied),
 		total("writes_denied", "Writes to buckets whose condition did not hold: refusals, and guesses of the level that were wrong.", &s.measures.denied),
 		total("writes_failed", "Writes to buckets without an answer.", &s.measures.failed),

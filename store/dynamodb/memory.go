@@ -14,18 +14,18 @@ type memory struct {
 	s   *Store
 	key store.Bucket
 
-	views atomic.Pointer[[]*view] // of debits that came lately
+	views atomic.Pointer[[]*view] // of recent debits
 
-	shards  atomic.Pointer[[]*shard] // as many as a shard is known to be split into
+	shards  atomic.Pointer[[]*shard] // as many as any shard is known to be split into
 	growing sync.Mutex
-	scouts  map[int]*shard // others that were asked whether they are there; growing guards it
-	deep    atomic.Int32   // how deep what was seen last is split
-	flat    atomic.Int32   // of which generation a shard was last found not to be there, by its first; 0: none
-	flatAt  atomic.Int64   // when that was
+	scouts  map[int]*shard // others that were tried; guarded by growing
+	deep    atomic.Int32   // the depth of the shard that was seen last
+	flat    atomic.Int32   // the first shard of the generation of which one was last found missing; 0: none
+	flatAt  atomic.Int64   // when it was found missing
 	doubts  doubts
 }
 
-// maxViews is how many views a bucket remembers: as a rule those of a take and of a few adjustments.
+// maxViews is how many views a bucket remembers: usually those of a take and of a few adjustments.
 const maxViews = 8
 
 // view returns the view of some charges.
@@ -46,17 +46,17 @@ func (m *memory) view(charges []store.Charge) (*view, error) {
 	if old != nil {
 		views = append(views, (*old)[:min(len(*old), maxViews-1)]...)
 	}
-	m.views.Store(&views) // lost by one of two who do it at once: it is only remembered less
+	m.views.Store(&views) // of two concurrent calls, one may lose its view, which is then made again
 	return v, nil
 }
 
 // root returns shard 0.
 func (m *memory) root() *shard { return m.all()[0] }
 
-// all returns the shards that are known of.
+// all returns the known shards.
 func (m *memory) all() []*shard { return *m.shards.Load() }
 
-// asked returns the shards that are known of, and the others that were asked.
+// asked returns the known shards and the others that were tried.
 func (m *memory) asked() []*shard {
 	m.growing.Lock()
 	defer m.growing.Unlock()
@@ -66,7 +66,7 @@ func (m *memory) asked() []*shard {
 	return slices.AppendSeq(slices.Clone(m.all()), maps.Values(m.scouts))
 }
 
-// grow makes place for n shards.
+// grow makes room for n shards.
 func (m *memory) grow(n int) {
 	if n <= len(m.all()) {
 		return
@@ -88,7 +88,7 @@ func (m *memory) grow(n int) {
 	m.shards.Store(&shards)
 }
 
-// idle reports whether nothing is under way on the bucket, nor held for it.
+// idle reports whether nothing is under way on the bucket, and nothing is held for it.
 func (m *memory) idle() bool {
 	for _, sh := range m.asked() {
 		sh.lane.Lock()
@@ -101,7 +101,7 @@ func (m *memory) idle() bool {
 	return true
 }
 
-// memories are those of all buckets that came lately.
+// memories are the memories of all recently used buckets.
 type memories struct {
 	mu sync.Mutex
 	m  map[store.Bucket]*memory
@@ -127,8 +127,8 @@ func (s *Store) recall(key store.Bucket, ref *store.Ref) *memory {
 	return m
 }
 
-// forget drops about n memories on which nothing is under way. A caller may still hold one of them, and another be
-// made for its bucket: they then are to each other as two processes are.
+// forget drops about n memories that have nothing under way. A caller may still hold a dropped memory while another one
+// is made for its bucket. The two then work side by side like two processes.
 func (ms *memories) forget(n int) {
 	for k, m := range ms.m {
 		if n--; n < 0 {

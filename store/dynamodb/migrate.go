@@ -15,9 +15,10 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Migrator is what [Migrate] calls of DynamoDB's client. A client that repeats throttled calls finishes in one run.
+// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run is
+// enough.
 type Migrator interface {
-	// GetItem reads the schema version, and items that somebody else has just changed.
+	// GetItem reads the schema version, and items that another client has just changed.
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	// Scan reads the table.
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
@@ -27,39 +28,41 @@ type Migrator interface {
 
 // MigrateConfig configures [Migrate].
 type MigrateConfig struct {
-	// DryRun reads all and writes nothing.
+	// DryRun reads everything and writes nothing.
 	DryRun bool
-	// Progress, if not nil, is told after each page.
+	// Progress, if not nil, is called after each page.
 	Progress func(Migrated)
 }
 
 // Migrated is what [Migrate] did; with DryRun, what it would do.
 type Migrated struct {
 	From, To uint64
-	Step     string // what the migration at hand does; "" where there was none to make
-	Read     int64  // items
-	Changed  int64  // of them
+	Step     string // what the current migration does; "" if there was none to make
+	Read     int64  // number of items read
+	Changed  int64  // number of items changed
 }
 
-// migration brings a table from one version to the next. It is read by clients of both: what is changed must be right
-// for whoever may still have the table open, or min be raised, and the operator be told to end the others first.
+// migration brings a table from one version to the next, while clients of both read it. Changed items must be right for
+// every client that may still have the table open. If that is impossible, min must be raised, and the operator told to
+// stop the others first.
 type migration struct {
 	from uint64
-	min  uint64 // from its beginning, the least version that a client must know; 0: as before
+	min  uint64 // from its start, the lowest version that a client must know; 0: as before
 	what string
-	// change returns what an item is to have instead, with nil for what is to go; nothing for one that stays. What it
-	// goes by is asserted: all of what it changes, and what is named in by. It is asked again when that had changed.
+	// change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays as
+	// it is. The write asserts what change depends on: all that it changes, and what is named in by. If that has changed,
+	// change is called again.
 	change func(it map[string]types.AttributeValue) (to map[string]types.AttributeValue, by []string, err error)
 }
 
-// migrations are in the order of from. There has been none: everything that any weir wrote is read as it is.
+// migrations are in the order of from. There have been none: everything that any version of weir wrote is read as it is.
 var migrations []migration
 
-// Migrate brings a table's layout to [SchemaVersion], item by item, by writes that assert what they go by: others may
-// use the table meanwhile. What it has done it saves with each page, so that it may be called again after it was
-// stopped, and goes on there; several at once are a waste, and no harm.
+// Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others may
+// use the table meanwhile. It saves its progress with each page. If it was stopped, call it again: it continues there.
+// Several concurrent runs are a waste, but do no harm.
 //
-// A table of a later version is left as it is, and so is one that has none: the error is a [*store.Error].
+// A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
 func Migrate(ctx context.Context, client Migrator, table string, cfg MigrateConfig) (Migrated, error) {
 	return migrate(ctx, client, table, cfg, migrations, SchemaVersion)
 }
@@ -74,15 +77,15 @@ func migrate(ctx context.Context, client Migrator, table string, cfg MigrateConf
 	case sc.Version == 0:
 		return done, &store.Error{Op: "migrate", Key: table, Err: errNoVersion, Hint: hintCreate}
 	case max(sc.Version, sc.Client, sc.Target) > target:
-		err := fmt.Errorf("the table is of %s; this weir knows %d", sc, target)
+		err := fmt.Errorf("the table's schema is %s; this weir knows %d", sc, target)
 		return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: hintUpgrade}
 	}
 	run := migrating{client: client, table: table, cfg: cfg, done: &done}
 	for done.To < target {
 		i := slices.IndexFunc(steps, func(m migration) bool { return m.from == done.To })
 		if i < 0 {
-			err := fmt.Errorf("nothing leads from schema version %d to %d", done.To, target)
-			return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: "use a weir in between"}
+			err := fmt.Errorf("no migration leads from schema version %d to %d", done.To, target)
+			return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: "use a version of weir in between"}
 		}
 		run.m, done.Step = &steps[i], steps[i].what
 		if err := run.step(ctx, sc); err != nil {
@@ -139,7 +142,7 @@ func (r *migrating) step(ctx context.Context, sc Schema) error {
 	}
 }
 
-// mark notes on the schema version how far the migration is. That another run has ended it already is fine.
+// mark records in the schema version how far the migration is. It is no error if another run has already completed it.
 func (r *migrating) mark(ctx context.Context, to map[string]types.AttributeValue) error {
 	if r.cfg.DryRun {
 		return nil
@@ -153,7 +156,7 @@ func (r *migrating) mark(ctx context.Context, to map[string]types.AttributeValue
 	return trouble("migrate", r.table, versionKey().String(), err)
 }
 
-// itemTries is how often an item is tried that others keep changing.
+// itemTries is how often the change of an item is repeated if others keep changing that item.
 const itemTries = 20
 
 // item changes one item, unless it stays as it is.
@@ -193,7 +196,7 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 	}
 }
 
-// update changes an item where what is asserted is as it was.
+// update changes an item if what is asserted is still as it was.
 func (r *migrating) update(key primary, was, to map[string]types.AttributeValue, asserted []string) *dynamodb.UpdateItemInput {
 	in := &dynamodb.UpdateItemInput{
 		TableName: &r.table, Key: key.item(),

@@ -9,13 +9,13 @@ import (
 // Item is an item as migrations see it.
 type Item = map[string]types.AttributeValue
 
-// Step is a migration from a version to the next.
+// Step is a migration from one version to the next.
 type Step struct {
 	From, Min uint64
 	Change    func(Item) (to Item, by []string, err error)
 }
 
-// MigrateBy is [Migrate] by other migrations, to the version that they lead to.
+// MigrateBy is [Migrate] with other migrations, to the version that they lead to.
 func MigrateBy(ctx context.Context, client Migrator, table string, cfg MigrateConfig, target uint64, steps ...Step) (Migrated, error) {
 	var all []migration
 	for _, s := range steps {

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// scanned is a fake that scans, a few items at a time.
+// scanned is a fake that supports Scan, a few items at a time.
 type scanned struct{ *dynamotest.Fake }
 
 const scanPage = 5
@@ -46,7 +46,8 @@ var noUnexported = cmp.FilterPath(func(p cmp.Path) bool {
 	return ok && f.Name() == "noSmithyDocumentSerde"
 }, cmp.Ignore())
 
-// fixture is a table as a commit wrote it, and what that commit read in it at Now: the driver's first, before B_ was.
+// fixture is a table as a certain commit wrote it, and what that commit read from it at Now. The commit is the driver's
+// first, before B_ existed.
 type fixture struct {
 	Commit string
 	Now    time.Time
@@ -89,7 +90,7 @@ func loadFixture(t testing.TB, commit string) (*stage, *fixture) {
 	return st, &fx
 }
 
-// same checks that levels, limits and catalog read as they did where they were written.
+// same checks that levels, limits and catalog read the same as where they were written.
 func (fx *fixture) same(t *testing.T, st *stage) {
 	t.Helper()
 	s := st.open()
@@ -112,7 +113,7 @@ func (fx *fixture) same(t *testing.T, st *stage) {
 	}
 }
 
-// given spells out what an item of a version without B_ means by its absence.
+// given is a migration that makes explicit what the absence of B_ means in older items.
 var given = dynamodb.Step{From: 1, Change: func(it dynamodb.Item) (to dynamodb.Item, by []string, err error) {
 	to = make(dynamodb.Item)
 	for name := range it {
@@ -123,7 +124,7 @@ var given = dynamodb.Step{From: 1, Change: func(it dynamodb.Item) (to dynamodb.I
 	return to, []string{"id"}, nil
 }}
 
-// TestReadOld: what the first commit of the driver wrote is read, and there is nothing to migrate.
+// TestReadOld checks that what the first commit of the driver wrote can be read, and that there is nothing to migrate.
 func TestReadOld(t *testing.T) {
 	t.Parallel()
 	st, fx := loadFixture(t, "b3859fc")
@@ -136,8 +137,8 @@ func TestReadOld(t *testing.T) {
 	fx.same(t, st)
 }
 
-// TestMigrateKilled: a migration that is killed before or after any of its writes goes on where it was, and levels,
-// limits and catalog are at every moment as the old commit read them, for old clients too.
+// TestMigrateKilled checks that a migration that is killed before or after any of its writes continues where it was, and
+// that levels, limits and catalog are at every moment as the old commit read them, for old clients, too.
 func TestMigrateKilled(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {
@@ -176,7 +177,7 @@ func TestMigrateKilled(t *testing.T) {
 	}
 }
 
-// unmigrated counts items that given would change.
+// unmigrated counts the items that given would change.
 func unmigrated(st *stage) (n int) {
 	for _, it := range st.fake.Items(stageTable) {
 		if to, _, _ := given.Change(it); len(to) > 0 {
@@ -186,14 +187,14 @@ func unmigrated(st *stage) (n int) {
 	return n
 }
 
-// migrator is a process that scans.
+// migrator is a process that can scan.
 type migrator struct{ *process }
 
 func (m migrator) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
 	return scanned{m.Fake}.Scan(ctx, in, o...)
 }
 
-// TestMigrateDry: a dry run counts, and writes nothing.
+// TestMigrateDry checks that a dry run counts, and writes nothing.
 func TestMigrateDry(t *testing.T) {
 	t.Parallel()
 	st, fx := loadFixture(t, "b3859fc")
@@ -210,7 +211,8 @@ func TestMigrateDry(t *testing.T) {
 	}
 }
 
-// TestMigrateBeside: an item that is written, or deleted, between its read and the migration's write is read again.
+// TestMigrateBeside checks that an item that is written or deleted between its read and the migration's write is read
+// again.
 func TestMigrateBeside(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {
@@ -247,7 +249,7 @@ func TestMigrateBeside(t *testing.T) {
 	}
 }
 
-// TestMigrateTwice: one that another run has overtaken does not take the version back.
+// TestMigrateTwice checks that a migration that another run has overtaken does not set the version back.
 func TestMigrateTwice(t *testing.T) {
 	t.Parallel()
 	st, fx := loadFixture(t, "b3859fc")
@@ -269,7 +271,7 @@ func TestMigrateTwice(t *testing.T) {
 	fx.same(t, st)
 }
 
-// TestMinimumClient: what a table demands of clients is what counts for them, not how new it is.
+// TestMinimumClient checks that what counts for clients is the version that a table demands, not the version that it has.
 func TestMinimumClient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ n, least, to, want string }{
@@ -277,8 +279,8 @@ func TestMinimumClient(t *testing.T) {
 		{"1", "1", "2", ""},
 		{"2", "", "", "schema version is 2; this weir knows 1"},
 		{"2", "2", "", "schema version is 2; this weir knows 1"},
-		{"1", "2", "2", "wants clients that know schema version 2; this weir knows 1"},
-		{"3", "2", "", "wants clients that know schema version 2"},
+		{"1", "2", "2", "requires clients that know schema version 2; this weir knows 1"},
+		{"3", "2", "", "requires clients that know schema version 2"},
 		{"1", "x", "", "attribute"},
 	} {
 		st := newStage(t)
@@ -301,7 +303,7 @@ func TestMinimumClient(t *testing.T) {
 	}
 }
 
-// TestMigrateRefused: no table of another version is touched.
+// TestMigrateRefused checks that no table of another version is changed.
 func TestMigrateRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -310,7 +312,7 @@ func TestMigrateRefused(t *testing.T) {
 	}{
 		{"3", "", "this weir knows 2", []dynamodb.Step{given}},
 		{"2", "3", "this weir knows 2", []dynamodb.Step{given}},
-		{"1", "", "nothing leads from schema version 1 to 2", nil},
+		{"1", "", "no migration leads from schema version 1 to 2", nil},
 		{"", "", "no schema version", []dynamodb.Step{given}},
 	} {
 		st := newStage(t)

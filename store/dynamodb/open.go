@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// Open returns a store over a table, after it has seen that the table is one that this weir knows. That one read also
-// tells how far the machine's clock is off.
+// Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read also
+// measures how far the machine's clock is off.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := New(cfg)
 	if err != nil {
@@ -26,10 +26,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Tune sets a client's options as the store has use for them: no retries of the SDK's own, which wait for seconds and
-// repeat what must not be repeated; as many connections kept as there are calls at once; and no answer that breaks off
-// because the SDK closes its request too early. A client with an HTTP client of its own keeps that. The store switches
-// retries off with each of its writes in any case.
+// Tune sets a client's options as the store needs them: no retries by the SDK, which wait for seconds and repeat writes
+// that must not be repeated; as many connections kept as there are concurrent calls; and no response that breaks off
+// because the SDK closes its request too early. A client with its own HTTP client keeps that. The store turns retries off
+// for each of its writes in any case.
 func Tune(o *dynamodb.Options) {
 	o.Retryer = aws.NopRetryer{}
 	client, ok := o.HTTPClient.(*awshttp.BuildableClient)
@@ -42,9 +42,9 @@ func Tune(o *dynamodb.Options) {
 	o.HTTPClient = plain{client.WithTransportOptions(func(t *http.Transport) { t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1024 })}
 }
 
-// plain sends bodies as plain readers. The SDK closes its own once the head of an answer is there, which net/http at
-// times takes for a failure to write, and breaks the connection in the midst of a long answer: a write whose outcome is
-// then unknown.
+// plain sends bodies as plain readers. The SDK closes its own body once the response headers have arrived. net/http
+// sometimes takes that for a failed write and breaks the connection in the middle of a long response, which leaves a
+// write with an unknown outcome.
 type plain struct{ aws.HTTPClient }
 
 // Do sends a request.
@@ -61,7 +61,7 @@ func (p plain) Do(req *http.Request) (*http.Response, error) {
 	return p.HTTPClient.Do(req)
 }
 
-// standIn returns what makes the writes of decisions in place of a client, or nil.
+// standIn returns the client that makes decision writes in place of an SDK client, or nil.
 func standIn(client API) *wire.Client {
 	c, ok := client.(*dynamodb.Client)
 	if !ok {
@@ -77,5 +77,5 @@ func standIn(client API) *wire.Client {
 	return nil
 }
 
-// once has the SDK make a call once. The lanes repeat what may be repeated.
+// once makes the SDK attempt a call only once. The lanes repeat the writes that may be repeated.
 var once = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}

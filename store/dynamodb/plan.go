@@ -8,31 +8,37 @@ import (
 
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // batch is what one write carries.
 type batch struct {
 	now    int64
 	place  place
-	seen   *item // what it was planned on; nil: nothing that exists
+	seen   *item // the sight that it was planned on; nil: no existing item
 	jobs   []*job
-	gives  []*job // those that wait
+	gives  []*job // returns that wait
 	parts  []part
-	own    bool   // it carries takes of the bucket's own limits
-	set    string // which are these
+	own    bool   // it carries takes on the bucket's own limits
+	set    string // identifies these limits
 	epoch  uint64
-	alone  bool  // it carries one job, which nobody else is to ride with
-	latest int64 // the last write before it may be as late as that: see undo.go
-	added  int   // overrides that the item does not have
-	extras int64 // other limits that it does not have
-	takes  int64 // how many it admits and counts, and makes undone
+	alone  bool  // it carries one job, and no other may ride along
+	latest int64 // upper bound, which it asserts, for the time of the write before it: see undo.go
+	added  int   // number of overrides that the item does not have
+	extras int64 // number of other limits that the item does not have
+	takes  int64 // number of counted takes that it admits, and of takes that it undoes
 	undone int64
-	others uncounted // that it counts besides
+	others uncounted // other takes that it counts: see count.go
 	upkeep upkeep
 
 	number uint64
 	sent   time.Time
-	extra  []int64 // debited beyond the jobs, by part: see prefetch.go
+	extra  []int64 // debited ahead, by the limits of the jobs' view: see prefetch.go
+
+	write   written
+	call    *wire.Call // the call under way; nil: not begun, or made by the client
+	called  time.Time
+	invalid error // DynamoDB called the write invalid; why is not known yet
 
 	oneJob   [1]*job
 	fewParts [2]part
@@ -45,17 +51,17 @@ type part struct {
 	limit   *store.Limit
 	params  bucket.Params
 	sum     int64 // debited
-	bound   int64 // what of it has to fit: debits before and with the last that may be refused; -1: none
+	bound   int64 // the part of sum that must fit: debits up to the last one that may be refused; -1: none
 	back    int64 // returned
-	given   int64 // of that, what is not undone
-	low     bool  // something is undone as the lowest: see undo.go
-	room    int64 // how much may have been returned, by all, since the last sight: see undo.go
-	known   bool  // the last sight showed it
-	has     bool  // and a level of it
+	given   int64 // the part of back that is not an undo
+	low     bool  // something is undone as if it were the lowest: see undo.go
+	room    int64 // how much may have been returned, by all processes, since the last sight: see undo.go
+	known   bool  // the last sight showed the limit
+	has     bool  // the last sight showed a level of it
 	level   int64
 	form    form
 	guard   int64
-	ceiling int64 // with a guard: how high the level may be
+	ceiling int64 // if there is a guard: the highest level allowed
 	taken   bool  // a take names it
 }
 
@@ -83,7 +89,7 @@ func (b *batch) spent(name string) int64 {
 	return 0
 }
 
-// Board implements coalesce.Driver: it plans the next write by what was last seen.
+// Board implements coalesce.Driver: it plans the next write from the last sight.
 func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Duration) {
 	if len(waiting) == 0 {
 		return waiting, false, 0
@@ -134,7 +140,7 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 	}
 	waiting, after = sh.boardGives(b, waiting, gives, wall)
 	if len(b.jobs) == 0 {
-		if gives && len(waiting) > 0 { // every return was answered: those who waited for them are judged now
+		if gives && len(waiting) > 0 { // every return was answered, so the takes that waited for them are judged now
 			return sh.Board(waiting)
 		}
 		return waiting, false, after
@@ -151,7 +157,7 @@ func (sh *shard) depart(b *batch) {
 	if b.upkeep == nil {
 		sh.counting(b)
 	}
-	if b.upkeep == nil && b.jobs[0].kind != give { // here, while the lane is locked
+	if b.upkeep == nil && b.jobs[0].kind != give { // done here because the lane is locked
 		sh.ahead(b)
 		for i := range b.parts {
 			sh.choose(b, &b.parts[i])
@@ -162,7 +168,7 @@ func (sh *shard) depart(b *batch) {
 	sh.batch = b
 }
 
-// dropLate answers those whose time is up, and drops those whose callers have gone.
+// dropLate answers, with an error, the jobs whose time is up and the abandoned jobs other than returns.
 func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
 	return slices.DeleteFunc(waiting, func(j *job) bool {
 		switch {
@@ -171,7 +177,7 @@ func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
 		case wall.After(j.expires):
 			sh.answer(j, &store.Error{
 				Op: "write", Key: sh.describe(), Err: errors.Join(j.err, context.DeadlineExceeded),
-				Hint: "its writes did not come through in time",
+				Hint: "its writes did not succeed in time",
 			})
 		default:
 			return false
@@ -180,19 +186,19 @@ func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
 	})
 }
 
-// verdict is what becomes of a job while a write is planned.
+// verdict is the decision about a job while a write is planned.
 type verdict byte
 
 const (
 	board    verdict = iota // it rides
 	wait                    // it rides on a later write
-	answered                // it needs none
-	returns                 // the returns that wait come first
-	first                   // the batch's upkeep does
+	answered                // it needs no write
+	returns                 // it waits until the waiting returns are written
+	first                   // it waits until the batch's upkeep is written
 )
 
-// boardDebits plans takes and forced debits, in their order, and reports whether one of them would fit if the
-// waiting returns had been made.
+// boardDebits plans takes and forced debits, in their order, and reports whether one of them would fit if the waiting
+// returns had been made.
 func (sh *shard) boardDebits(b *batch, waiting []*job) (left []*job, gives bool) {
 	left = waiting[:0]
 	for i, j := range waiting {
@@ -218,7 +224,7 @@ func (sh *shard) boardDebits(b *batch, waiting []*job) (left []*job, gives bool)
 	return left, gives
 }
 
-// judge decides what becomes of a take or forced debit in the batch being planned.
+// judge decides about a take or forced debit in the batch being planned.
 func (sh *shard) judge(b *batch, j *job) verdict {
 	if j.back != nil {
 		if len(b.jobs) > 0 {
@@ -260,17 +266,18 @@ func (sh *shard) judge(b *batch, j *job) verdict {
 		return probe(b)
 	}
 	if len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) && !sh.crowded() {
-		return wait // it fits, but not beside those before it
+		return wait // it fits alone, but not beside the jobs before it
 	}
 	sh.decide(j, false, b.now, it)
 	return answered
 }
 
-// crowded reports whether other processes take all that there is, so that this one's writes are in vain. Who does not fit
-// beside those before it is refused then as if they had been debited: else all would wait until their time is up.
+// crowded reports whether other processes take everything there is, so that this one's writes fail. A take that does not
+// fit beside the takes before it is then refused as if those had been debited. Otherwise all would wait until their time
+// is up.
 func (sh *shard) crowded() bool { return sh.misses > 2 && sh.s.cfg.Guard >= 0 }
 
-// clashes reports whether a job means something else by a limit that the item does not have than one aboard.
+// clashes reports whether a job and a batch give different parameters to a limit that the item does not have.
 func (b *batch) clashes(j *job) bool {
 	for i, name := range j.v.names {
 		if p := b.part(name); p != nil && !p.known && p.params != j.v.params[i] {
@@ -280,7 +287,7 @@ func (b *batch) clashes(j *job) bool {
 	return false
 }
 
-// probe has a take that the last sight would refuse ask the item itself, alone.
+// probe lets a take that the last sight would refuse ask the item itself, alone.
 func probe(b *batch) verdict {
 	if len(b.jobs) > 0 {
 		return wait
@@ -289,7 +296,7 @@ func probe(b *batch) verdict {
 	return board
 }
 
-// never reports whether a take does not fit even a full shard.
+// never reports whether a take would not fit even a full shard.
 func (sh *shard) never(b *batch, j *job) bool {
 	for i, a := range j.amounts {
 		if !j.unbound(i) && !j.inShadow(i) && a > b.place.burst(j.v.params[i]) {
@@ -299,7 +306,7 @@ func (sh *shard) never(b *batch, j *job) bool {
 	return false
 }
 
-// judgeUnseen is judge for an item that was not seen, or seen not to exist: it is taken to be full.
+// judgeUnseen is judge for an item that was not seen, or was seen not to exist. Such an item counts as full.
 func (sh *shard) judgeUnseen(b *batch, j *job) verdict {
 	if overflows(b, j, missing) {
 		sh.answer(j, store.ErrOverflow)
@@ -328,7 +335,7 @@ func (sh *shard) judgeUnseen(b *batch, j *job) verdict {
 	return answered
 }
 
-// judgeOther is judge for a take that knows other limits than the item follows.
+// judgeOther is judge for a take whose limits differ from those in force on the item.
 func (sh *shard) judgeOther(b *batch, j *job) verdict {
 	it := sh.seen
 	if it.set != "" && (j.epoch < it.epoch || j.epoch == it.epoch && j.v.set < it.set) {
@@ -345,7 +352,7 @@ func (sh *shard) judgeOther(b *batch, j *job) verdict {
 	return first
 }
 
-// judgeOverrides sees to it that an item never holds too many overrides.
+// judgeOverrides ensures that an item never holds too many overrides.
 func (sh *shard) judgeOverrides(b *batch, j *job) verdict {
 	it := sh.seen
 	added := 0
@@ -372,7 +379,7 @@ func (sh *shard) judgeOverrides(b *batch, j *job) verdict {
 	return answered
 }
 
-// fullOverrides returns the overrides that are full, but for those of a view.
+// fullOverrides returns the overrides that are full, except those of a view.
 func (it *item) fullOverrides(pl place, now int64, but *view) (names []string) {
 	for i := range it.limits {
 		l := &it.limits[i]
@@ -386,7 +393,7 @@ func (it *item) fullOverrides(pl place, now int64, but *view) (names []string) {
 
 func nobody(string) int64 { return 0 }
 
-// fits reports whether a take's charges fit an item beside what others are promised already.
+// fits reports whether a take's charges fit an item in addition to what others have been granted already.
 func fits(it *item, pl place, j *job, now int64, spent func(name string) int64) bool {
 	for i, a := range j.amounts {
 		if !j.unbound(i) && !j.inShadow(i) && !fitsOne(it, pl, j, i, a, now, spent) {
@@ -396,7 +403,7 @@ func fits(it *item, pl place, j *job, now int64, spent func(name string) int64) 
 	return true
 }
 
-// fitsOne is fits for one of the charges.
+// fitsOne is fits for a single charge.
 func fitsOne(it *item, pl place, j *job, i int, a, now int64, spent func(name string) int64) bool {
 	p, name := j.v.params[i], j.v.names[i]
 	clock := pl.clock(p, now)
@@ -410,7 +417,7 @@ func fitsOne(it *item, pl place, j *job, i int, a, now int64, spent func(name st
 	return pl.fits(p, level, clock, a)
 }
 
-// leaveOut decides which of a take's charges in shadow are debited: those that fit, by what was last seen.
+// leaveOut decides, by the last sight, which of a take's shadow charges fit and are debited.
 func (b *batch) leaveOut(j *job) {
 	it := missing
 	if b.seen != nil {
@@ -427,7 +434,7 @@ func (b *batch) leaveOut(j *job) {
 	}
 }
 
-// overflows reports whether a forced amount would carry a level past the largest.
+// overflows reports whether a forced amount would raise a level above the maximum.
 func overflows(b *batch, j *job, it *item) bool {
 	for i, a := range j.amounts {
 		if a == 0 || !j.unbound(i) {

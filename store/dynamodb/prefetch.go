@@ -6,25 +6,25 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// surplus is what a write debited ahead, of each limit of a view. It occupies the interval from its level down: what
-// of that the clock has passed would have been refilled by now, and is not handed out as well.
+// surplus is what a write debited ahead, for each limit of a view. It occupies the interval from its level down. The part
+// that the clock has passed would have been refilled by now, and is not handed out in addition.
 type surplus struct {
 	v      *view
 	left   []int64
-	levels []int64 // what its write left
+	levels []int64 // the levels after its write
 	place  place
 	item   *item
 	since  time.Time
 	timer  *time.Timer
 
-	asked []int64 // by takes since the last write: the demand
-	from  int64   // when that was
+	asked []int64 // the amounts that takes asked for since the last write: the demand
+	from  int64   // when that write was
 }
 
-// holds reports whether something was debited ahead that is not used. The lane must be locked.
+// holds reports whether tokens that were debited ahead are unused. The lane must be locked.
 func (sh *shard) holds() bool { return sh.surplus.v != nil }
 
-// prefetched answers a take by what was debited ahead. The lane must be locked.
+// prefetched answers a take from what was debited ahead, and reports whether it did. The lane must be locked.
 func (sh *shard) prefetched(j *job, now int64) bool {
 	if sh.s.cfg.Prefetch.Share == 0 {
 		return false
@@ -52,12 +52,12 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 	if j.counted {
 		sh.count(uncounted{id: su.item.id, takes: 1})
 	}
-	j.later = append(j.space2[:0], su.left...) // what is left lies above it
+	j.later = append(j.space2[:0], su.left...) // what is left of the surplus lies above it
 	return true
 }
 
-// ahead plans what a write of takes debits beyond them: as much as was asked for lately, if it goes on like that for
-// as long as a surplus is kept, and at most the configured share of what is available.
+// ahead plans what a write of takes debits in addition: as much as recent demand, if it continues, needs while a surplus
+// is kept, and at most the configured share of what is available.
 func (sh *shard) ahead(b *batch) {
 	cfg := &sh.s.cfg.Prefetch
 	su := &sh.surplus
@@ -100,7 +100,7 @@ func (sh *shard) ahead(b *batch) {
 	b.extra = extra
 }
 
-// keep takes over what a write that was applied debited ahead, and returns what was left of the surplus before. The
+// keep takes over what a write that was applied debited ahead, and returns what was left of the previous surplus. The
 // lane must be locked.
 func (sh *shard) keep(b *batch, it *item) {
 	su := &sh.surplus
@@ -131,7 +131,7 @@ func (sh *shard) keep(b *batch, it *item) {
 	})
 }
 
-// forfeit drops a surplus whose stretch of levels is no longer its own: other limits are in force, or a return of ours
+// forfeit drops a surplus whose interval of levels is no longer its own: other limits are in force, or a return of ours
 // has moved what lies above it. What is dropped is lost. The lane must be locked.
 func (sh *shard) forfeit(b *batch, it *item) {
 	su := &sh.surplus
@@ -166,7 +166,7 @@ func (sh *shard) giveUp() {
 	}
 }
 
-// returnSurpluses returns what every shard debited ahead.
+// returnSurpluses returns what is left of the surpluses of all shards.
 func (s *Store) returnSurpluses() {
 	if s.cfg.Prefetch.Share == 0 {
 		return

@@ -13,7 +13,7 @@ func ahead(share float64) func(*dynamodb.Config) {
 	return func(c *dynamodb.Config) { c.Prefetch = dynamodb.Prefetch{Share: share, For: time.Second} }
 }
 
-// surplus has a store debit ahead: of 10 a second it holds some of what is outstanding.
+// surplus makes a store debit ahead: of 10 a second, it holds part of what is outstanding.
 func (st *stage) surplus(s *dynamodb.Store, b store.Bucket, l *store.Limit) (used int64) {
 	st.Helper()
 	for used < 8 {
@@ -28,8 +28,8 @@ func (st *stage) surplus(s *dynamodb.Store, b store.Bucket, l *store.Limit) (use
 	return 0
 }
 
-// TestPrefetchMelts: of what was debited ahead, what the clock has passed since is not handed out: it would be refilled
-// as well, and two bursts go in a row.
+// TestPrefetchMelts checks that the part of a surplus that the clock has passed is not handed out. It would be refilled
+// as well, and two bursts could follow each other.
 func TestPrefetchMelts(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -41,7 +41,7 @@ func TestPrefetchMelts(t *testing.T) {
 		t.Fatalf("%d outstanding", held)
 	}
 	st.clock.Advance(900 * time.Millisecond)
-	left := st.outstanding(alice, "rps") // at most so much of it has not melted
+	left := st.outstanding(alice, "rps") // at most this much of it has not melted
 	var got int64
 	for range 20 {
 		if st.take(other, of(alice, rps, 1)).Allowed {
@@ -58,8 +58,8 @@ func TestPrefetchMelts(t *testing.T) {
 	}
 }
 
-// TestPrefetchServes: what was debited ahead serves without a call, up to what it is, and is returned when nobody
-// comes.
+// TestPrefetchServes checks that a surplus serves takes without a call, up to its amount, and is returned if it is not
+// used.
 func TestPrefetchServes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestPrefetchServes(t *testing.T) {
 	})
 }
 
-// TestPrefetchClose: a store that ends gives back what it holds.
+// TestPrefetchClose checks that a store that is closed returns its surpluses.
 func TestPrefetchClose(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -105,7 +105,7 @@ func TestPrefetchClose(t *testing.T) {
 	}
 }
 
-// TestPrefetchShare: no more is debited ahead than the configured share of what is available.
+// TestPrefetchShare checks that no more is debited ahead than the configured share of what is available.
 func TestPrefetchShare(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -118,7 +118,7 @@ func TestPrefetchShare(t *testing.T) {
 	}
 }
 
-// TestPrefetchOff: without it, nothing is debited that was not asked for.
+// TestPrefetchOff checks that without prefetch, nothing is debited that was not asked for.
 func TestPrefetchOff(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -19,14 +19,14 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// process is the way of one process to the table: its writes can be watched, broken, and ended for good.
+// process is one process's connection to the table. Its writes can be watched and made to fail, and it can be killed.
 type process struct {
 	*dynamotest.Fake
 
-	before func(op string, in any) error // ahead of each write; an error is what the caller gets instead
-	after  func(op string, in any) error // once it was applied, or its condition failed
+	before func(op string, in any) error // called before each write; if it returns an error, the caller gets that instead
+	after  func(op string, in any) error // called once the write was applied, or its condition failed
 
-	turn chan struct{} // if not nil, of one place: the writes come one after another
+	turn chan struct{} // if not nil, of capacity one: the writes come one after another
 }
 
 var errKilled = errors.New("the process is dead")
@@ -66,8 +66,8 @@ func (p *process) TransactWriteItems(ctx context.Context, in *sdk.TransactWriteI
 	return written(p, "TransactWriteItems", in, func() (*sdk.TransactWriteItemsOutput, error) { return p.Fake.TransactWriteItems(ctx, in, o...) })
 }
 
-// kill ends the process before its n-th write from now, counted from 1, or right after that was applied, and tells
-// whether it came so far.
+// kill ends the process before its n-th write from now, counted from 1, or right after that was applied. dead is set when
+// it has come that far.
 func (p *process) kill(n int, applied bool, dead *bool) {
 	var mu sync.Mutex
 	p.before = func(string, any) error {
@@ -89,7 +89,7 @@ func (p *process) kill(n int, applied bool, dead *bool) {
 	}
 }
 
-// join opens a store with a way of its own.
+// join opens a store with its own process.
 func (st *stage) join(change ...func(*dynamodb.Config)) (*dynamodb.Store, *process) {
 	st.Helper()
 	p := &process{Fake: st.fake}
@@ -120,10 +120,10 @@ func intOf(it map[string]types.AttributeValue, attr string) int64 {
 	return n
 }
 
-// shards returns how many shards a bucket has by its first.
+// shards returns the number of shards of a bucket, by its first shard.
 func (st *stage) shards(b store.Bucket) int { return max(1, int(intOf(st.shard(b, 0), "sc"))) }
 
-// split has a bucket split until it has n shards, all as deep.
+// split splits a bucket until it has n shards, all of the same depth.
 func (st *stage) split(s *dynamodb.Store, b store.Bucket, n int) {
 	st.Helper()
 	for have := st.shards(b); have < n; have *= 2 {
@@ -138,17 +138,17 @@ func (st *stage) split(s *dynamodb.Store, b store.Bucket, n int) {
 	}
 }
 
-// books are what was debited and returned of one limit in all buckets, in the order in which it happened, as the
-// items' counters tell. Its writes are to come one at a time.
+// books record what was debited and returned of one limit in all buckets, in order, from the items' counters. The writes
+// must come one at a time.
 type books struct {
 	limit  *store.Limit
 	last   map[string][2]int64
-	events map[string][]event // by bucket
+	events map[string][]event // events by bucket
 }
 
 type event struct{ debited, returned, clock int64 }
 
-// keep begins to keep books. Forced debits are to be of other limits.
+// keep starts keeping books. Forced debits must concern other limits.
 func (st *stage) keep(l *store.Limit) *books {
 	g := &books{limit: l, last: map[string][2]int64{}, events: map[string][]event{}}
 	for _, it := range st.fake.Items(stageTable) {
@@ -209,7 +209,7 @@ func (g *books) net() (sum int64) {
 	return sum
 }
 
-// of returns that of one bucket.
+// of returns the net amount of one bucket.
 func (g *books) of(b store.Bucket) (sum int64) {
 	for _, e := range g.events[b.Namespace+"/BUCKET#"+b.Entity+"#"+b.Resource] {
 		sum += e.debited - e.returned

@@ -2,5 +2,5 @@
 
 package dynamodb_test
 
-// raced: the race detector is on, and all takes ten times as long.
+// raced says that the race detector is on, and everything takes ten times as long.
 const raced = true

@@ -13,7 +13,7 @@ import (
 
 func at(epoch uint64, d store.Debit) store.Debit { d.Epoch = epoch; return d }
 
-// TestRebaseConcurrent: what others debit while limits change is neither lost nor in the way.
+// TestRebaseConcurrent checks that what others debit while limits change is not lost, and does not prevent the change.
 func TestRebaseConcurrent(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -23,13 +23,13 @@ func TestRebaseConcurrent(t *testing.T) {
 	st.want(s, true, at(1, of(alice, before, 1)))
 	calls := 0
 	st.fake.Before = func(op string, _ any) error {
-		if calls++; calls == 1 && op == "UpdateItem" { // just ahead of the change
+		if calls++; calls == 1 && op == "UpdateItem" { // just before the change
 			st.want(other, true, at(1, of(alice, before, 5)))
 		}
 		return nil
 	}
 	st.want(s, true, at(2, of(alice, after, 20)))
-	if calls != 3 { // the other's, the change, the debit
+	if calls != 3 { // the other process's debit, the change, our debit
 		t.Errorf("%d calls", calls)
 	}
 	if n := st.outstanding(alice, "rpm"); n != 28_000 {
@@ -41,7 +41,7 @@ func TestRebaseConcurrent(t *testing.T) {
 	st.want(other, true, at(2, of(alice, after, 1)))
 }
 
-// TestRebaseKeeps: what is outstanding is kept, whichever way limits change, to a millitoken that it may cost.
+// TestRebaseKeeps checks that what is outstanding is kept, however limits change, except for at most a millitoken.
 func TestRebaseKeeps(t *testing.T) {
 	t.Parallel()
 	limits := []*store.Limit{
@@ -65,7 +65,7 @@ func TestRebaseKeeps(t *testing.T) {
 	}
 }
 
-// TestRebaseRemoved: a limit that is removed and comes back owes what it owed.
+// TestRebaseRemoved checks that a limit that is removed and comes back still owes what it owed.
 func TestRebaseRemoved(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -81,7 +81,7 @@ func TestRebaseRemoved(t *testing.T) {
 	}
 }
 
-// TestRebaseOnce: of two processes with one epoch and different limits, one wins, for good.
+// TestRebaseOnce checks that of two processes with the same epoch and different limits, one wins permanently.
 func TestRebaseOnce(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -106,8 +106,8 @@ func TestRebaseOnce(t *testing.T) {
 	}
 }
 
-// TestOverrideNoRebase: limits of one request leave the bucket's own as they are, and are one limit for all who ask
-// with the same.
+// TestOverrideNoRebase checks that overrides leave the bucket's own limits unchanged, and that equal overrides are one
+// limit for all callers.
 func TestOverrideNoRebase(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -132,8 +132,8 @@ func TestOverrideNoRebase(t *testing.T) {
 	}
 }
 
-// TestRebaseFullForAll: a limit that comes to a bucket by a change is full, also for a process whose clock is behind
-// that of the one which made the change.
+// TestRebaseFullForAll checks that a limit that a change adds to a bucket is full, even for a process whose clock is
+// behind that of the process that made the change.
 func TestRebaseFullForAll(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -11,12 +11,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// The attributes of a record, beside its keys.
+// The attributes of a record, besides its keys.
 const (
 	attrVersion = "v"
 	attrValue   = "d"
 	attrParents = "parent"
-	attrExpires = "expires" // Unix time in nanoseconds; attrTTL is for DynamoDB, which deletes some time after that
+	attrExpires = "expires" // Unix time in nanoseconds; DynamoDB deletes the item some time after attrTTL
 	attrNumber  = "n"       // of an epoch, and of the schema
 )
 
@@ -26,7 +26,7 @@ func recordItem(r *store.Record) map[string]types.AttributeValue {
 	at := str(recordSort(r.Key))
 	it[attrIndex], it[attrSort] = str(indexPartition(r.Key.Namespace, recordSort(r.Key))), at
 	it[attrVersion] = num(r.Version)
-	it[attrValue] = &types.AttributeValueMemberB{Value: append([]byte{}, r.Value...)} // a nil one has no form there
+	it[attrValue] = &types.AttributeValueMemberB{Value: append([]byte{}, r.Value...)} // DynamoDB does not accept nil
 	if r.Parent != "" {
 		it[attrParents] = str(r.Parent)
 		it[attrParent], it[attrChild] = str(parentPartition(r.Key.Namespace, r.Parent)), at
@@ -41,7 +41,7 @@ func recordItem(r *store.Record) map[string]types.AttributeValue {
 	return it
 }
 
-// parseRecord decodes a record; one that does not exist or has expired has version 0.
+// parseRecord decodes a record. A record that does not exist or has expired has version 0.
 func (s *Store) parseRecord(k store.Key, attrs map[string]types.AttributeValue, now time.Time) (store.Record, error) {
 	none := store.Record{Key: k}
 	if len(attrs) == 0 {
@@ -85,7 +85,7 @@ func decodeRecord(k store.Key, attrs map[string]types.AttributeValue) (r store.R
 
 var errNotBinary = errors.New("is not binary")
 
-// field decodes an attribute; what it says against it names it.
+// field decodes an attribute. Its errors name the attribute.
 func field[T any](attrs map[string]types.AttributeValue, name string, decode func(types.AttributeValue) (T, error)) (T, error) {
 	v, err := decode(attrs[name])
 	if err != nil {
@@ -102,7 +102,7 @@ func binary(v types.AttributeValue) ([]byte, error) {
 	return b.Value, nil
 }
 
-// unixNano is t.UnixNano, or the nearest number that there is.
+// unixNano is t.UnixNano, saturated.
 func unixNano(t time.Time) int64 {
 	switch {
 	case t.After(time.Unix(0, math.MaxInt64)):
@@ -113,7 +113,7 @@ func unixNano(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// itemSize is how many bytes DynamoDB counts for an item, at most.
+// itemSize is an upper bound of the bytes that DynamoDB counts for an item.
 func itemSize(attrs map[string]types.AttributeValue) int {
 	n := 0
 	for name, v := range attrs {
@@ -124,7 +124,7 @@ func itemSize(attrs map[string]types.AttributeValue) int {
 		case *types.AttributeValueMemberB:
 			n += len(v.Value)
 		default:
-			n += 21 // the longest number
+			n += 21 // the length of the longest number
 		}
 	}
 	return n

@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestRejectionMemory: a refusal is repeated from memory for as long as configured, counted from the write that showed
-// it, and no longer than until it would fit.
+// TestRejectionMemory checks that a refusal is repeated from memory for as long as configured, counted from the write
+// that showed it, and no longer than until the take would fit.
 func TestRejectionMemory(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -42,7 +42,7 @@ func TestRejectionMemory(t *testing.T) {
 	}
 }
 
-// TestRejectionForgotten: a return of ours ends what is remembered, and so does a change of limits.
+// TestRejectionForgotten checks that a return of ours ends the memory of a refusal, and so does a change of limits.
 func TestRejectionForgotten(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -60,7 +60,7 @@ func TestRejectionForgotten(t *testing.T) {
 	st.want(s, true, more)
 }
 
-// TestRejectionPendingReturns: what this process is about to return counts as room.
+// TestRejectionPendingReturns checks that what this process is about to return counts as room.
 func TestRejectionPendingReturns(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -68,18 +68,18 @@ func TestRejectionPendingReturns(t *testing.T) {
 	rpm, alice, parent := per("rpm", 10, time.Minute, 10), bkt("alice"), bkt("parent")
 	st.want(st.open(), true, of(parent, rpm, 8))
 	st.want(s, true, of(alice, rpm, 4))
-	st.want(s, false, of(alice, rpm, 6), of(parent, rpm, 5)) // and alice's 6 wait to be returned
+	st.want(s, false, of(alice, rpm, 6), of(parent, rpm, 5)) // and alice's 6 wait for their return
 	if _, returned := st.number(alice, "R_rpm"); returned {
 		t.Fatal("returned at once")
 	}
-	st.want(s, false, of(alice, rpm, 7)) // refused, also remembered
+	st.want(s, false, of(alice, rpm, 7)) // refused, and remembered
 	st.want(s, true, of(alice, rpm, 6))
 	if r, _ := st.number(alice, "R_rpm"); r != "6000" || st.outstanding(alice, "rpm") != 10_000 {
 		t.Errorf("returned %s, outstanding %d", r, st.outstanding(alice, "rpm"))
 	}
 }
 
-// TestNeverFits: what is more than the burst costs nothing and tells no finite time.
+// TestNeverFits checks that a request for more than the burst costs nothing and has no finite retry time.
 func TestNeverFits(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// within bounds an operation on the catalog where its caller does not: by a few times what one write may take.
+// within bounds an operation on the catalog if its caller does not, to a few times what one write may take.
 func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 5*s.cfg.WriteTimeout)
 }
 
-// attempt makes a call, and makes it again while that may help, until ctx ends. The call must be one that may be made
-// twice.
+// attempt makes a call, and repeats it while that may help, until ctx ends. The call must be safe to repeat.
 func (s *Store) attempt(ctx context.Context, call func(context.Context) error) error {
 	for try := 1; ; try++ {
 		err := s.attemptOnce(ctx, call)
@@ -43,8 +42,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff is how long to wait after so many tries: up to 25 ms after the first, twice that after the next, up to 200 ms,
-// spread over all of it so that those who collided do not meet again.
+// backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try, up
+// to 200 ms. It is spread over the whole range so that callers that collided do not meet again.
 func backoff(try int) time.Duration {
 	return rand.N(25 * time.Millisecond << min(max(try-1, 0), 3))
 }

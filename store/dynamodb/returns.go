@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// boardGives plans returns. They ride where the debits aboard are no less than what comes back, or make a write of
-// their own when all is true.
+// boardGives plans returns. A return rides along if the debits aboard are at least as large. Without debits aboard,
+// returns make a write of their own if all is true or one of them is due.
 func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) (left []*job, after time.Duration) {
 	left = waiting[:0]
 	alone := len(b.jobs) == 0
+	urgent := len(b.gives) > 0 && sh.s.fleet.Urgent() // read once: a return that is due after all would wait without a time
+	due := func(j *job) bool { return urgent || !wall.Before(j.due) }
 	if alone && !all {
-		all = slices.ContainsFunc(waiting, func(j *job) bool { return j.kind == give && sh.isDue(j, wall) })
+		all = slices.ContainsFunc(waiting, func(j *job) bool { return j.kind == give && due(j) })
 	}
 	for _, j := range waiting {
 		sh.melt(j, b.now)
@@ -26,7 +28,7 @@ func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) 
 		case (alone && all || !alone && sh.rides(b, j)) && b.hasRoom(j):
 			sh.carry(b, j)
 		default:
-			if due := sh.isDue(j, wall); due {
+			if due(j) {
 				j.missed = true
 			} else if d := j.due.Sub(wall); after == 0 || d < after {
 				after = d
@@ -37,12 +39,8 @@ func (sh *shard) boardGives(b *batch, waiting []*job, all bool, wall time.Time) 
 	return left, after
 }
 
-func (sh *shard) isDue(j *job, wall time.Time) bool {
-	return !wall.Before(j.due) || sh.s.fleet.Urgent()
-}
-
-// returnable leaves out what the item does not have any more, since there is nothing to give it back to, and reports
-// whether anything remains.
+// returnable leaves out limits that the item no longer has, because there is nothing to return to, and reports whether
+// anything remains.
 func (sh *shard) returnable(j *job, amounts []int64) bool {
 	if sh.seen == nil || !sh.sure(j) {
 		return j.undo == nil || !j.nothing()
@@ -73,7 +71,7 @@ func (sh *shard) rides(b *batch, j *job) bool {
 	return true
 }
 
-// returned is what returns take off what was spent.
+// returned returns, as a function of a limit's name, how much less is spent once gives are made: a negative amount.
 func returned(gives []*job) func(name string) int64 {
 	return func(name string) (n int64) {
 		for _, j := range gives {

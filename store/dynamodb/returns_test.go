@@ -3,6 +3,8 @@ package dynamodb_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestUndoMelts: what a refused take is given back is only what the clock has not passed since: a bucket that has filled
-// up meanwhile got it back by that. Else it could be spent twice.
+// TestUndoMelts checks that undoing a refused take returns only what the clock has not passed since. A bucket that has
+// filled up meanwhile has refilled the tokens already, and they could otherwise be spent twice.
 func TestUndoMelts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +26,7 @@ func TestUndoMelts(t *testing.T) {
 		s, other := st.open(noGuard), st.open(noGuard)
 		rpm, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
 		st.want(other, true, of(bob, rpm, 10))
-		st.want(s, false, of(alice, rpm, 4), of(bob, rpm, 1)) // alice is debited, and waits to be given back
+		st.want(s, false, of(alice, rpm, 4), of(bob, rpm, 1)) // alice is debited, and the undo waits
 		if d, _ := st.number(alice, "D_rpm"); d != "4000" {
 			t.Fatalf("debited %s", d)
 		}
@@ -33,7 +35,7 @@ func TestUndoMelts(t *testing.T) {
 		s.Flush()
 		st.want(s, false, of(alice, rpm, 1))
 
-		// And half of it where half has come back.
+		// Half of it is returned if half has been refilled.
 		st.clock.Advance(2 * time.Hour)
 		st.want(other, true, of(bob, rpm, 10))
 		st.clock.Advance(time.Hour / 2)
@@ -50,14 +52,14 @@ func TestUndoMelts(t *testing.T) {
 	})
 }
 
-// TestUndoTwice: what two takes gave back in another order than they took it is no more than is still spent, whether or
-// not the second knows of the first.
+// TestUndoTwice checks that two takes that are undone in another order than they were made return no more than is still
+// spent, whether or not the second knows of the first.
 func TestUndoTwice(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name        string
 		after       time.Duration
-		taken, left int64 // by another meanwhile, and what it may have then
+		taken, left int64 // by another process meanwhile, and what it may take then
 	}{
 		{"at once", 0, 5, 5},
 		{"a part has melted", 18 * time.Minute, 8, 2},
@@ -86,8 +88,8 @@ func TestUndoTwice(t *testing.T) {
 	}
 }
 
-// TestUndoOfSpent: of a bucket that others have emptied, what a refused take gives back is all that it took, however
-// fast the bucket fills.
+// TestUndoOfSpent checks that in a bucket that others have emptied, a refused take returns all that it took, however fast
+// the bucket fills.
 func TestUndoOfSpent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +107,8 @@ func TestUndoOfSpent(t *testing.T) {
 	})
 }
 
-// TestUndoBehind: a process whose clock is behind gives back no more than another, ahead of it, left to be given back.
+// TestUndoBehind checks that a process whose clock is behind returns no more than another one, whose clock is ahead, left
+// to be returned.
 func TestUndoBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +127,7 @@ func TestUndoBehind(t *testing.T) {
 	})
 }
 
-// TestUndoOfOther: nothing is given back to a limit that has filled up faster since than it did when it was debited, nor
+// TestUndoOfOther checks that nothing is returned to a limit that has been refilling faster than when it was debited, nor
 // to a bucket that was forgotten.
 func TestUndoOfOther(t *testing.T) {
 	t.Parallel()
@@ -163,8 +166,8 @@ func TestUndoOfOther(t *testing.T) {
 	}
 }
 
-// TestUndoAndReturn: what others gave back meanwhile, of tokens that were refilled long before, is not there a second time
-// to be undone.
+// TestUndoAndReturn checks that tokens that others returned meanwhile, and that were refilled long before, cannot be
+// returned a second time by an undo.
 func TestUndoAndReturn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -200,7 +203,7 @@ func TestUndoAndReturn(t *testing.T) {
 	}
 }
 
-// cutOff has a caller give up when a record of its was just put, before it is told.
+// cutOff makes a caller give up when one of its records was just put, before it is told.
 type cutOff struct {
 	*dynamotest.Fake
 	leave context.CancelFunc
@@ -216,8 +219,8 @@ func (c cutOff) PutItem(ctx context.Context, in *sdk.PutItemInput, opts ...func(
 	return out, err
 }
 
-// TestSettleAbandoned: what is given back under an id comes back although its caller left in the midst of it: nobody
-// else can under this id any more.
+// TestSettleAbandoned checks that what is returned under an id comes back even if its caller leaves in the middle: no
+// other call can use this id any more.
 func TestSettleAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +244,9 @@ func TestSettleAbandoned(t *testing.T) {
 	})
 }
 
-// TestUndoOfSwept: nothing is given back to an override that gave up its place while a write was under way and came again, as
-// it may on a split bucket without a new id: what was given back of the former one says nothing of this one.
+// TestUndoOfSwept checks that nothing is returned to an override that was removed while a write was under way and then
+// came back. On a split bucket, that may happen without a new id, and the counters of the former override say nothing
+// about the new one.
 func TestUndoOfSwept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,4 +275,35 @@ func TestUndoOfSwept(t *testing.T) {
 		s.Flush()
 		st.want(st.open(noGuard), false, of(alice, l, 1))
 	})
+}
+
+// TestFlushAsReturnIsPlanned: a return that is being planned while a flush begins is not left behind.
+func TestFlushAsReturnIsPlanned(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.open(noGuard)
+	limit, alice, bob := per("rpd", 10, 24*time.Hour, 10), bkt("alice"), bkt("bob")
+	stop := make(chan struct{})
+	var flushes sync.WaitGroup
+	flushes.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				for n := rand.IntN(20_000); n > 0; n-- { // so that it begins at any time
+				}
+				s.Flush()
+			}
+		}
+	})
+	defer flushes.Wait()
+	defer close(stop)
+	for range 3000 {
+		st.want(s, false, of(alice, limit, 7), of(bob, limit, 11)) // what alice was debited comes back
+		s.Flush()
+		if l := st.state(alice).Limits[0]; l.Debited != l.Returned {
+			t.Fatalf("%d debited, %d returned", l.Debited, l.Returned)
+		}
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestMeltedReturnsStallNobody: takes that wait for returns go on when those turn out to give nothing.
+// TestMeltedReturnsStallNobody checks that takes that wait for returns continue if these turn out to return nothing.
 func TestMeltedReturnsStallNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,8 @@ func TestMeltedReturnsStallNobody(t *testing.T) {
 	})
 }
 
-// TestPrefetchMeltsOnce: however many takes a surplus serves, what the clock has passed of it is not handed out.
+// TestPrefetchMeltsOnce checks that however many takes a surplus serves, the part that the clock has passed is not handed
+// out.
 func TestPrefetchMeltsOnce(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -53,7 +54,7 @@ func TestPrefetchMeltsOnce(t *testing.T) {
 	}
 }
 
-// TestForcedZeroOverride: what is forced to nothing takes no place among the overrides again and again.
+// TestForcedZeroOverride checks that forcing an override by 0 does not use up places among the overrides again and again.
 func TestForcedZeroOverride(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -65,8 +66,8 @@ func TestForcedZeroOverride(t *testing.T) {
 	}
 }
 
-// TestSplitLevelComesMeanwhile: a limit in force has a level from the first debit on, also of nothing, so that a split
-// divides all of them.
+// TestSplitLevelComesMeanwhile checks that a limit in force has a level from the first debit on, even a debit of 0, so
+// that a split divides all limits.
 func TestSplitLevelComesMeanwhile(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -85,7 +86,7 @@ func TestSplitLevelComesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestForeignParameters: a limit of which a process knows nothing keeps the parameters under which it was debited.
+// TestForeignParameters checks that a limit that a process does not know keeps the parameters under which it was debited.
 func TestForeignParameters(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// SchemaVersion is the version of the table's layout that this weir writes.
+	// SchemaVersion is the version of the table layout that this version of weir writes.
 	SchemaVersion = 1
-	// OldestSchema is the oldest layout that it reads and writes, too. What is older needs [Migrate] first.
+	// OldestSchema is the oldest layout that this version of weir can read and write. Older tables need [Migrate] first.
 	OldestSchema = 1
 )
 
-// Attributes of the record of the schema version, beside attrNumber.
+// Attributes of the schema version's record, besides attrNumber.
 const (
-	attrClient = "min" // the least version that a client must know; absent: attrNumber
-	attrTarget = "to"  // the version to which a migration is under way; absent: none is
-	attrCursor = "cp"  // PK up to which it has come
+	attrClient = "min" // the lowest version that a client must know; absent: attrNumber
+	attrTarget = "to"  // the version that a migration under way leads to; absent: no migration
+	attrCursor = "cp"  // PK that the migration has reached
 	attrPlace  = "cs"  // and SK
 )
 
-// Schema is what a table says about its layout.
+// Schema is a table's statement about its layout.
 type Schema struct {
-	Version uint64 // 0: none, so it is no table of weir's, or one whose creation is not complete
-	Client  uint64 // the least SchemaVersion of a client that may open it
-	Target  uint64 // the version to which a migration is under way; 0: none is
+	Version uint64 // 0: none; the table is not weir's, or its creation is not complete
+	Client  uint64 // the lowest SchemaVersion of a client that may open it
+	Target  uint64 // the version that a migration under way leads to; 0: no migration
 
-	after map[string]types.AttributeValue // up to where it has come
+	after map[string]types.AttributeValue // the key that the migration has reached
 }
 
-// ReadSchema returns what a table says about its layout. It makes one read.
+// ReadSchema returns a table's schema. It makes one read.
 func ReadSchema(ctx context.Context, client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 }, table string,
@@ -71,14 +71,14 @@ func parseSchema(table string, attrs map[string]types.AttributeValue) (sc Schema
 	return sc, nil
 }
 
-// refuse returns why this weir must not use a table of the layout, or nil.
+// refuse returns the reason why this version of weir must not use a table of this layout, or nil.
 func (sc Schema) refuse(table string) error {
 	err := &store.Error{Op: "open", Key: table}
 	switch {
 	case sc.Client > SchemaVersion && sc.Client == sc.Version:
 		err.Err, err.Hint = fmt.Errorf("the table's schema version is %d; this weir knows %d", sc.Version, SchemaVersion), hintUpgrade
 	case sc.Client > SchemaVersion:
-		err.Err = fmt.Errorf("the table wants clients that know schema version %d; this weir knows %d", sc.Client, SchemaVersion)
+		err.Err = fmt.Errorf("the table requires clients that know schema version %d; this weir knows %d", sc.Client, SchemaVersion)
 		err.Hint = hintUpgrade
 	case sc.Version < OldestSchema:
 		err.Err = fmt.Errorf("the table's schema version is %d; this weir knows %d to %d", sc.Version, OldestSchema, SchemaVersion)
@@ -89,7 +89,7 @@ func (sc Schema) refuse(table string) error {
 	return err
 }
 
-// String tells the version, and what is under way.
+// String describes the version and any migration under way.
 func (sc Schema) String() string {
 	text := fmt.Sprintf("version %d", sc.Version)
 	if sc.Client != sc.Version {
@@ -101,7 +101,7 @@ func (sc Schema) String() string {
 	return text
 }
 
-// checkVersion refuses a table that is not of a layout that this weir knows. It costs one read.
+// checkVersion refuses a table whose layout this version of weir does not know. It costs one read.
 func (s *Store) checkVersion(ctx context.Context) error {
 	ctx, cancel := s.within(ctx)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *Store) checkVersion(ctx context.Context) error {
 	}
 	attrs := found[versionKey()]
 	if attrs == nil {
-		return &store.Error{Op: "open", Key: s.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another"}
+		return &store.Error{Op: "open", Key: s.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another table"}
 	}
 	sc, err := parseSchema(s.cfg.Table, attrs)
 	if err != nil {

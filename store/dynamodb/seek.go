@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// maxMoves is how often a take is sent on from shards that are throttled or not there, before it waits for the one that it
-// is on.
+// maxMoves is how often a take moves on from shards that are throttled or missing, before it waits for the shard it has
+// reached.
 const maxMoves = 8
 
-// maxHeats is how many throttled shards of a bucket that is known to be split it leaves. The third counts as throttled three
-// times, and is split once a write comes through.
+// maxHeats is how many throttled shards a take leaves, if the bucket is known to be split. The third counts as throttled
+// three times, and is split once a write succeeds.
 const maxHeats = 2
 
-// likely returns the shards on which a take may be placed: those that may be written to, and those that are likely to be
-// there, as another was seen to be split so deep. A write that finds no item there makes none: it asserts how deep the item
-// is split.
+// likely returns the shards on which a take may be placed: those that may be written to, and those that probably exist,
+// because another shard was seen to be split that deep. A write that finds no item there creates none, because it asserts
+// how deep the item is split.
 func (m *memory) likely() []*shard {
 	all := m.all()
 	if len(all) == 1 {
@@ -31,14 +31,15 @@ func (m *memory) likely() []*shard {
 	return list
 }
 
-// unknown reports whether nothing was seen of the shard.
+// unknown reports whether the shard was never seen.
 func (sh *shard) unknown() bool {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	return sh.seen == nil
 }
 
-// candidates returns the shards on which the leg may be placed. A forced debit waits for its shard, so that has to be there.
+// candidates returns the shards on which the leg may be placed. A forced debit waits for its shard, so that shard must
+// exist.
 func (l *leg) candidates() []*shard {
 	for i := range l.debit.Charges {
 		if l.debit.Charges[i].Force {
@@ -48,15 +49,15 @@ func (l *leg) candidates() []*shard {
 	return l.m.likely()
 }
 
-// on returns the leg's one job on a shard. It is sent on from there while there are others to go to.
+// on returns the leg's job, placed on one shard. The job may be sent on from there while there are other shards to go to.
 func (l *leg) on(sh *shard) placed {
 	j, split := l.job(), len(l.m.all()) > 1
 	j.roams = j.forced == nil && l.moves < maxMoves && (split && l.heats < maxHeats || !split && l.next() > 0)
 	return placed{sh: sh, j: j, hoped: split && l.roomiest(sh) >= 0}
 }
 
-// next returns the first of the generation of shards that comes next while shards are sought: 1, 2 and 3, 4 to 7 and so
-// on. 0: there is none, or it was not there just now.
+// next returns the first shard of the generation to try next while shards are sought: 1; 2 and 3; 4 to 7; and so on. 0:
+// there is none, or a shard of it was found missing just now.
 func (l *leg) next() int {
 	k := max(1, 2*l.sought)
 	if k >= l.m.s.cfg.MaxShards || l.m.ended(k) {
@@ -65,9 +66,9 @@ func (l *leg) next() int {
 	return k
 }
 
-// another returns where the leg goes on from a shard. Of a bucket that is not known to be split, shard 0 is throttled:
-// others may have split it. So shards are sought, in each generation one at random, until one answers. Throttled calls cost
-// nothing, and where the bucket is not split so deep, the first that is not there says so.
+// another returns the shard to which the leg moves on. If the bucket is not known to be split, shard 0 is throttled, and
+// another process may have split it. The leg then tries a random shard of each generation until one answers. Throttled
+// calls cost nothing, and if the bucket is not split that deep, the first missing shard says so.
 func (l *leg) another(from *shard) *shard {
 	m := l.m
 	l.moves++
@@ -85,14 +86,14 @@ func (l *leg) another(from *shard) *shard {
 	return m.scout(m.s.dice(max(1, l.sought)))
 }
 
-// warm has so many throttled writes count that were others'.
+// warm makes throttled writes to other shards count for this one.
 func (sh *shard) warm(denied int) {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	sh.meter.denied = max(sh.meter.denied, denied)
 }
 
-// divert sends takes on whose write was throttled for its key. The lane must be locked.
+// divert sends on the takes of a write that was throttled for its key, and those that wait. The lane must be locked.
 func (sh *shard) divert(b *batch, err error) {
 	if forKey(err) {
 		b.jobs = slices.DeleteFunc(b.jobs, sh.sendAway)
@@ -100,7 +101,7 @@ func (sh *shard) divert(b *batch, err error) {
 	}
 }
 
-// sendAway sends a take on that this shard cannot decide for now, if it may go, and reports whether it did.
+// sendAway sends on a take that this shard cannot decide for now, if the take may move, and reports whether it did.
 func (sh *shard) sendAway(j *job) bool {
 	if j.roams {
 		j.away = true
@@ -109,7 +110,7 @@ func (sh *shard) sendAway(j *job) bool {
 	return j.roams
 }
 
-// scout returns shard k, of which nothing may be known.
+// scout returns shard k, of which nothing may be known yet.
 func (m *memory) scout(k int) *shard {
 	m.growing.Lock()
 	defer m.growing.Unlock()
@@ -125,13 +126,13 @@ func (m *memory) scout(k int) *shard {
 	return m.scouts[k]
 }
 
-// ends notes that shard k is not there.
+// ends records that shard k does not exist.
 func (m *memory) ends(k int) {
 	m.flat.Store(int32(born(k).n / 2))
 	m.flatAt.Store(m.s.now())
 }
 
-// ended reports whether, just now, a shard was not there of the generation that begins with k, or of one before it.
+// ended reports whether a shard of the generation that begins with k, or of an earlier one, was found missing just now.
 func (m *memory) ended(k int) bool {
 	flat := int(m.flat.Load())
 	if flat == 0 || k < flat {
@@ -141,12 +142,12 @@ func (m *memory) ended(k int) bool {
 	return age >= 0 && age < int64(m.s.cfg.CallTimeout)
 }
 
-// doubts counts how often a bucket's shards refused what by their last sight they had room for, less how often they did
-// not: how far what is remembered of them can be relied on.
+// doubts measures how far what is remembered of a bucket's shards can be relied on. It counts the refusals of takes for
+// which the last sight showed room, less the admissions of such takes.
 type doubts struct {
 	mu sync.Mutex
 	n  int
-	at time.Time // when one last refused so
+	at time.Time // when a shard last refused like this
 }
 
 const (
@@ -154,8 +155,8 @@ const (
 	manyDoubts = 4
 )
 
-// judge learns from the answer to a take. What it was refused for the process's own debits makes no doubt: nobody else had
-// written by then.
+// judge learns from the answer to a take. A refusal because of the process's own debits raises no doubt: no other process
+// had written by then.
 func (m *memory) judge(p *placed) {
 	if !p.hoped || p.lost || p.j.told || p.j.away || p.j.err != nil || p.j.item == nil || !p.j.item.exists {
 		return
@@ -172,8 +173,8 @@ func (m *memory) judge(p *placed) {
 	}
 }
 
-// short reports whether others take all that the bucket has, on whatever shard: it refused just now where it seemed to have
-// room, as it did more often than not. Then another shard is as likely to refuse as the first.
+// short reports whether other processes take everything that the bucket has, on all shards: it refused just now although
+// it seemed to have room, and has done so more often than not. Another shard is then as likely to refuse as the first.
 func (m *memory) short() bool {
 	if m.s.cfg.Guard < 0 {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// hot has the process's writes to some shards throttled, and counts those to each.
+// hot throttles the process's writes to some shards, and counts those to each.
 func (p *process) hot(shards ...int) (writes map[int]int) {
 	writes = make(map[int]int)
 	p.before = func(_ string, in any) error {
@@ -32,8 +32,8 @@ func (p *process) hot(shards ...int) (writes map[int]int) {
 
 var errHot = &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: new("TableWriteKeyRangeThroughputExceeded")}}}
 
-// TestSeek: who does not know that a bucket is split finds its shards although it does not get at shard 0, and gets what
-// they have, and no more.
+// TestSeek checks that a process that does not know that a bucket is split finds its shards although it cannot reach
+// shard 0, and gets what they have, and no more.
 func TestSeek(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 4, 8} {
@@ -74,7 +74,8 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// TestSeekUnsplit: where a bucket is not split, one write says so, makes nothing, and is not made again at once.
+// TestSeekUnsplit checks that if a bucket is not split, one write shows that, creates nothing, and is not repeated at
+// once.
 func TestSeekUnsplit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestSeekUnsplit(t *testing.T) {
 			}
 			return nil
 		}
-		for i, want := range []int{4, 2, 2, 3} { // the first finds out how full the item is, too
+		for i, want := range []int{4, 2, 2, 3} { // the first one also finds out how full the item is
 			if i == 3 {
 				st.clock.Advance(2 * time.Second)
 			}
@@ -109,8 +110,8 @@ func TestSeekUnsplit(t *testing.T) {
 	})
 }
 
-// TestSeekUnfinished: who seeks makes no shard of which it has not seen that its parent was split, however long it is
-// missing.
+// TestSeekUnfinished checks that a process that seeks never creates a shard whose parent it has not seen split, however
+// long the shard is missing.
 func TestSeekUnfinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +145,8 @@ func TestSeekUnfinished(t *testing.T) {
 	})
 }
 
-// TestSeekAhead: what was debited ahead on a shard that was found without shard 0 is returned before the store is closed.
+// TestSeekAhead checks that what was debited ahead on a shard that was found without shard 0 is returned before the store
+// is closed.
 func TestSeekAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +154,7 @@ func TestSeekAhead(t *testing.T) {
 		b, l := bkt("a"), per("rph", 640, time.Hour, 640)
 		s, _ := st.join()
 		late, p := st.join(func(c *dynamodb.Config) { c.MaxShards, c.Prefetch.Share = 2, 0.5 })
-		st.want(late, true, of(b, l, 1)) // of shard 0, as long as it was all
+		st.want(late, true, of(b, l, 1)) // from shard 0, while it was the only one
 		st.split(s, b, 2)
 		p.hot(0)
 		for range 5 {
@@ -175,8 +177,8 @@ func TestSeekAhead(t *testing.T) {
 	})
 }
 
-// TestMoves: a take leaves a shard that is throttled for another, two at most; the third counts as throttled three times and
-// is split. What has no other place to go waits.
+// TestMoves checks that a take leaves a shard that is throttled for another, two at most. The third counts as throttled
+// three times and is split. A take that has nowhere else to go waits.
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +206,7 @@ func TestMoves(t *testing.T) {
 	})
 }
 
-// TestMovesKeepTime: who is sent from shard to shard waits no longer than who stays.
+// TestMovesKeepTime checks that a take that is sent from shard to shard waits no longer than one that stays.
 func TestMovesKeepTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,8 +230,8 @@ func TestMovesKeepTime(t *testing.T) {
 	})
 }
 
-// TestShort: where others take all that a split bucket has, a refusal costs one call; once there is something left again it
-// is found, on whatever shard it is.
+// TestShort checks that if others take all that a split bucket has, a refusal costs one call. Once something is left
+// again, it is found, on whatever shard it is.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -254,15 +256,15 @@ func TestShort(t *testing.T) {
 		t.Errorf("%d calls of 15 refusals", calls)
 	}
 	st.clock.Advance(time.Second)
-	for i := range 78 { // but for what the guard takes
+	for i := range 78 { // except for what the guard takes
 		if !st.take(s, of(b, l, 1)).Allowed {
 			t.Fatalf("refused after %d of 80: %v", i, st.rooms(b, l))
 		}
 	}
 }
 
-// TestShortAlone: a process that has a bucket to itself gets all that it has, however many ask at once: what it refuses for
-// its own debits does not make the bucket short.
+// TestShortAlone checks that a process that has a bucket to itself gets all that it has, however many callers ask at
+// once: refusals because of its own debits do not make the bucket short.
 func TestShortAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +274,7 @@ func TestShortAlone(t *testing.T) {
 		st.want(s, true, of(b, l, 0))
 		st.split(s, b, 8)
 		for range 400 {
-			st.take(s, of(b, l, 0)) // until it has seen all, and that they are its own
+			st.take(s, of(b, l, 0)) // until it has seen all shards, and that it alone writes to them
 		}
 		st.slow(5 * time.Millisecond)
 		var admitted atomic.Int64
@@ -292,7 +294,7 @@ func TestShortAlone(t *testing.T) {
 	})
 }
 
-// TestShortExact: who is to be exact asks all.
+// TestShortExact checks that a process that must be exact asks all shards.
 func TestShortExact(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*dynamodb.Config){"guard": noGuard, "memory": noMemory} {
@@ -300,7 +302,7 @@ func TestShortExact(t *testing.T) {
 		b, l := bkt("a"), per("tps", 80, time.Second, 80)
 		others, _ := st.join(noGuard)
 		st.want(others, true, of(b, l, 0))
-		st.split(others, b, 4) // as many as are asked
+		st.split(others, b, 4) // as many shards as are asked
 		s := st.open(change)
 		for range 100 {
 			st.take(s, of(b, l, 0))
@@ -310,7 +312,7 @@ func TestShortExact(t *testing.T) {
 			st.want(others, true, of(b, l, 80))
 			st.want(s, false, of(b, l, 1))
 		}
-		for range 8 { // on whichever shard it is
+		for range 8 { // on whatever shard it is
 			st.clock.Advance(time.Second)
 			st.want(others, true, of(b, l, 79))
 			if !st.take(s, of(b, l, 1)).Allowed {
@@ -320,7 +322,7 @@ func TestShortExact(t *testing.T) {
 	}
 }
 
-// TestExploreSeek: who does not get at shard 0 beside one who splits it.
+// TestExploreSeek explores a process that cannot reach shard 0 beside one that splits it.
 func TestExploreSeek(t *testing.T) {
 	t.Parallel()
 	unraced(t)

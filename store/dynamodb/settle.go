@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Settle implements [store.Store]. With an ID, what is forced is written first, then a record that only one can make,
-// then what is returned: a crash in between leaves tokens spent, and one who comes second takes back what it forced.
+// Settle implements [store.Store]. With an ID, forced debits are written first, then a record that can be created only
+// once, then the returns. A crash in between leaves tokens spent, and a second call with the same ID takes back what it
+// forced.
 func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
@@ -39,7 +40,7 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 	return out, nil
 }
 
-// settleOnce makes two rounds, of what is forced and of what is returned, and takes the settle's id in between.
+// settleOnce makes two rounds, one of forced debits and one of returns, and claims the settle's ID in between.
 func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]placed, now int64) (int64, error) {
 	if !s.clock().Before(t.Expires) {
 		return now, store.ErrExpired
@@ -64,7 +65,8 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 	})
 }
 
-// finish does something to its end, although its caller may leave before: once the id is taken nobody else can.
+// finish runs f to its end even if the caller leaves earlier: once the ID is claimed, no other call can finish the
+// settle.
 func (s *Store) finish(ctx context.Context, id primary, now int64, f func(context.Context) (int64, error)) (int64, error) {
 	type result struct {
 		now int64
@@ -89,17 +91,21 @@ func (s *Store) finish(ctx context.Context, id primary, now int64, f func(contex
 	}
 }
 
-// settle makes rounds of writes, one after another, and returns the latest time of any.
+// settle makes rounds of writes, one after another, and returns the latest time of all of them.
 func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64, error) {
 	var errs []error
 	for _, round := range rounds {
-		for _, p := range round {
-			p.j.due = time.Time{} // somebody waits
+		for i, p := range round {
+			p.j.due = time.Time{} // its caller waits
 			p.sh.lane.Lock()
-			p.sh.add(p.j)
+			if i == len(round)-1 {
+				p.sh.lead(p.j)
+			} else {
+				p.sh.add(p.j)
+			}
 			p.sh.lane.Unlock()
 		}
-		for i := range round {
+		for i := range slices.Backward(round) { // starting with the last, which leads its lane
 			if err := round[i].await(ctx); err != nil {
 				errs = append(errs, err)
 			} else {
@@ -110,7 +116,7 @@ func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64
 	return now, errors.Join(errs...)
 }
 
-// align has the shards of a settle's first round judge at one time, and returns that.
+// align makes all shards of a settle judge at the same time, and returns that time.
 func (s *Store) align(rounds [][]placed) int64 {
 	now := s.now()
 	for range 2 {
@@ -123,7 +129,7 @@ func (s *Store) align(rounds [][]placed) int64 {
 	return now
 }
 
-// rounds places what a settle does. With an ID the first is what is forced, the second what is returned.
+// rounds places a settle's jobs on shards. With an ID, the first round holds the forced debits, the second the returns.
 func (s *Store) rounds(t *store.Settle) (rounds [][]placed, err error) {
 	if t.ID != "" {
 		rounds = append(rounds, nil, nil)
@@ -157,8 +163,8 @@ func (s *Store) rounds(t *store.Settle) (rounds [][]placed, err error) {
 	return rounds, nil
 }
 
-// steps turns a debit's signed amounts into jobs: what is forced and what is returned at once, but a limit that is
-// forced after something was returned to it in a step of its own, so that it finds what the return left.
+// steps turns a debit's signed amounts into jobs. Forced debits and returns share a step, except that forcing a limit
+// after a return to it starts a new step, so that the forced debit finds what the return left.
 func (m *memory) steps(d *store.Debit) (steps [][]placed, err error) {
 	charges := d.Charges
 	for len(charges) > 0 {
@@ -179,7 +185,7 @@ func (m *memory) steps(d *store.Debit) (steps [][]placed, err error) {
 	return steps, nil
 }
 
-// signed turns signed amounts into what is forced and what is returned.
+// signed splits signed amounts into forced debits and returns.
 func (m *memory) signed(d *store.Debit, charges []store.Charge) (up, down *job, err error) {
 	v, err := m.view(charges)
 	if err != nil {
@@ -215,12 +221,12 @@ func (m *memory) step(d *store.Debit, charges []store.Charge) (jobs []placed, er
 	return []placed{{sh: m.root(), j: up}}, nil
 }
 
-// settled adds the levels of a debit's limits, as far as there are any.
+// settled appends the levels of those of a debit's limits that the bucket has.
 func (s *Store) settled(levels []store.Level, d *store.Debit, rounds [][]placed, now int64) []store.Level {
 	m := s.recall(d.Bucket, d.Ref)
 	shards := m.all()
 	items := make([]*item, len(shards))
-	last := make([]*job, len(shards)) // what each shard answered last
+	last := make([]*job, len(shards)) // the job that each shard answered last
 	for k, sh := range shards {
 		items[k] = missing
 		for _, round := range rounds {

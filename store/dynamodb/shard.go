@@ -5,34 +5,31 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/internal/coalesce"
 )
 
-// shard makes the writes to one item, one at a time, and remembers what the last answer showed. It decides nothing
-// that the item's conditions do not decide again: what it remembers only saves calls.
+// shard makes the writes to one item, one at a time, and remembers what the last answer showed: the last sight. No debit
+// relies on the sight alone. The item's conditions check it again, and remembering it only saves calls.
 type shard struct {
 	s    *Store
 	m    *memory
 	k    int
 	pk   primary
-	key  map[string]types.AttributeValue
 	lane *coalesce.Lane[*job] // its lock guards all below
 
-	seen   *item     // what the last answer showed; nil: nothing yet
+	seen   *item     // the last sight: what the last answer showed; nil: nothing yet
 	shown  uint64    // the number of the write that showed it
 	sent   uint64    // writes sent so far
-	denied time.Time // when the last write was sent whose condition failed: a refusal is repeated by that
-	latest int64     // the latest time at which it judged: it never judges at an earlier one
-	absent int64     // since when its item is known not to be there; else 0
+	denied time.Time // when the last write whose condition failed was sent: refusals are repeated for a while after that
+	latest int64     // the latest time at which it judged: it never judges at an earlier time
+	absent int64     // when its item was found missing; 0: it was not
 
 	lows    lows
 	pace    pace
 	own     int64 // the item's count of writes after our last one
-	alone   int   // our writes in a row between which nobody else wrote
-	misses  int   // conditions that failed in a row
+	alone   int   // number of our writes in a row without a write by others in between
+	misses  int   // number of conditions that failed in a row
 	batch   *batch
 	meter   meter
 	surplus surplus
@@ -42,13 +39,12 @@ type shard struct {
 
 func (s *Store) newShard(m *memory, k int) *shard {
 	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), latest: math.MinInt64}
-	sh.key = sh.pk.item()
 	sh.lane = coalesce.New(&s.fleet, sh)
 	return sh
 }
 
-// place returns the shard's place, as far as it is known. What was not seen is taken to be split as deep as what was seen
-// last of the bucket: as a rule all its items are written alike.
+// place returns the shard's place, as far as it is known. A shard that was not seen is assumed to be split as deep as the
+// shard of the bucket that was seen last: usually, all its items are written alike.
 func (sh *shard) place() place {
 	switch {
 	case sh.seen == nil:
@@ -67,7 +63,7 @@ func (sh *shard) tickAt(t time.Time) int64 {
 	return sh.latest
 }
 
-// raise has it judge at no time before now, which another bucket of the same take or settle judges at.
+// raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle judges.
 func (sh *shard) raise(now int64) int64 {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -75,7 +71,7 @@ func (sh *shard) raise(now int64) int64 {
 	return sh.latest
 }
 
-// fresh reports whether a refusal was seen that is young enough to be repeated by what was seen last.
+// fresh reports whether the last refusal is recent enough to be repeated from the last sight.
 func (sh *shard) fresh() bool { return sh.freshAt(sh.s.clock()) }
 
 func (sh *shard) freshAt(t time.Time) bool {
@@ -86,21 +82,21 @@ func (sh *shard) freshAt(t time.Time) bool {
 	return age >= 0 && age < sh.s.cfg.RejectionTTL
 }
 
-// sure reports whether what was seen is good enough to answer a job by: it is fresh, or it was shown by a write that
-// was sent after the job came.
+// sure reports whether the last sight is good enough to answer a job: it is fresh, or it was shown by a write that was
+// sent after the job arrived.
 func (sh *shard) sure(j *job) bool { return sh.seen != nil && sh.shown > j.since || sh.fresh() }
 
-// busy reports whether others write to the item too.
+// busy reports whether other processes write to the item, too.
 func (sh *shard) busy() bool { return sh.alone < aloneAfter }
 
-// shared reports whether the last answer showed that others had written since the one before.
+// shared reports whether the last answer showed that others had written since the answer before.
 func (sh *shard) shared() bool {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	return sh.alone == 0
 }
 
-// aloneAfter is after how many writes of ours, with none of others between, a shard counts as ours alone.
+// aloneAfter is the number of our writes, with none by others in between, after which a shard counts as ours alone.
 const aloneAfter = 32
 
 // learn remembers what an answer showed.
@@ -112,7 +108,7 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 		}
 		switch {
 		case applied && it.writes <= 1:
-			sh.alone = aloneAfter // we saw it being born
+			sh.alone = aloneAfter // our write created it
 		case it.writes != ours:
 			sh.alone = 0
 		case sh.alone < aloneAfter:
@@ -120,7 +116,7 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 		}
 		sh.own = it.writes
 		if sh.seen != nil && sh.seen.shards != it.shards {
-			sh.meter = meter{} // what was measured is of the larger shard: split by one process, it is not to be by the next
+			sh.meter = meter{} // it measured the larger shard; what one process has split, the next must not split again
 		}
 		sh.meter.read(it.writes, b.now)
 		sh.pace.read(it)
@@ -144,7 +140,7 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 	case !applied:
 		sh.denied = b.sent
 	case len(b.jobs) == 0 || b.jobs[0].kind != take:
-		sh.denied = time.Time{} // a return or change of ours
+		sh.denied = time.Time{} // a return or another change of ours
 	}
 	if it.shards > 1 {
 		sh.m.deep.Store(int32(it.shards))
@@ -157,38 +153,38 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 // describe names the item for messages.
 func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.m.key.String() }
 
-// job is one caller's wish for one shard.
+// job is one caller's request to one shard.
 type job struct {
 	coalesce.Ticket
 
 	kind    kind
 	v       *view
-	amounts []int64 // of the view's limits; never negative
-	forced  []bool  // of a take: which are never refused; nil: none
-	shadow  *shadow // of a take: which are left out when they do not fit; nil: none
-	back    []int64 // of a force: what is returned in the same breath; nil: nothing
+	amounts []int64 // by limit of the view; never negative
+	forced  []bool  // of a take: the amounts that cannot be refused; nil: none
+	shadow  *shadow // of a take: the amounts that are left out if they do not fit; nil: none
+	back    []int64 // of a force: what the same write returns; nil: nothing
 	epoch   uint64
-	since   uint64    // how many writes had been sent when it came
-	came    int64     // when that was, by the shard's time
+	since   uint64    // number of writes sent before it arrived
+	came    int64     // when it arrived, by the shard's time
 	expires time.Time // when to give up
-	due     time.Time // of a give that may wait for a write to ride on: until when
-	undo    *undo     // of a give that makes undone; nil: of another
-	takenOn place     // where it was debited
-	roams   bool      // of a take: where its shard is throttled or not there, it is sent on to another
-	missed  bool      // of a give: it could not ride on the write before, and makes one of its own
-	counted bool      // of a take: as a request, which one of its jobs on a bucket does; of a give: it makes one undone
+	due     time.Time // of a give: until when it may wait for a write to ride on
+	undo    *undo     // of a give that undoes a debit; nil: of any other
+	takenOn place     // the place of the shard when it was debited
+	roams   bool      // of a take: it is sent on to another shard if its own is throttled or missing
+	missed  bool      // of a give: it could not ride on the write before, and makes its own
+	counted bool      // of a take: it counts as a request, as one job per bucket does; of a give: it undoes such a take
 	upkeep  upkeep
 
 	// The answer.
 	err     error
-	told    bool // by what was remembered: it never joined a lane
-	away    bool // it was not decided, and is to be sent on
+	told    bool // answered from memory: it never joined a lane
+	away    bool // it was not decided, and must be sent on
 	allowed bool
-	undone  bool // what it took is being given back
+	undone  bool // what it took is being returned
 	at      int64
 	item    *item
-	later   []int64 // what those aboard after it debited of its limits: the item's levels are this much too high for it
-	repaid  *repaid // what those aboard after it returned of them; nil: nothing
+	later   []int64 // what jobs after it in the write debited of its limits: the item's levels are this much too high for it
+	repaid  *repaid // what jobs after it in the write returned to them; nil: nothing
 
 	space, space2 [4]int64
 }
@@ -197,9 +193,9 @@ type kind byte
 
 const (
 	take  kind = iota // debits that may be refused
-	force             // debits that may not
+	force             // debits that cannot be refused
 	give              // returns
-	tend              // a write on the item's own account, which rides alone
+	tend              // upkeep of the item, which rides alone
 )
 
 func (j *job) unbound(i int) bool { return j.kind == force || len(j.forced) > 0 && j.forced[i] }
@@ -217,7 +213,8 @@ func (j *job) init(k kind, v *view, epoch uint64) *job {
 	return j
 }
 
-// returning is the job that gives back what another took, as if it never had. It waits a little for a write to ride on.
+// returning returns a job that undoes what another took, as if it never had. The job waits a little for a write to ride
+// on.
 func (s *Store) returning(j *job) *job {
 	b := s.newJob(give, j.v, j.epoch)
 	b.counted = j.counted
@@ -232,7 +229,7 @@ func (s *Store) returning(j *job) *job {
 	return b
 }
 
-// level returns a limit's level as it was when the job, and nobody after it, was decided.
+// level returns a limit's level as it was when the job, and none after it, was decided.
 func (j *job) level(name string) (int64, bool) {
 	level, ok := j.item.level(name)
 	if ok && j.later != nil {
@@ -243,10 +240,10 @@ func (j *job) level(name string) (int64, bool) {
 	return level, ok
 }
 
-// shadow is which charges of a take never refuse: what does not fit is left out.
+// shadow says which charges of a take never refuse it: those that do not fit are left out.
 type shadow struct {
 	is    []bool
-	wants []int64 // what was asked for; the job's amounts are what the write that is planned debits of it
+	wants []int64 // the requested amounts; the job's amounts are what the planned write debits of them
 	out   []bool  // left out of the write
 }
 
@@ -265,13 +262,23 @@ func (j *job) nothing() bool {
 	return j.back == nil
 }
 
-// add has a job wait for a write. The lane must be locked.
+// add queues a job for a write. The lane must be locked.
 func (sh *shard) add(j *job) {
+	sh.stamp(j)
+	sh.lane.Add(j)
+}
+
+// lead is add for a caller that awaits the job next, and so may make the write itself. The lane must be locked.
+func (sh *shard) lead(j *job) {
+	sh.stamp(j)
+	sh.lane.Lead(j)
+}
+
+func (sh *shard) stamp(j *job) {
 	j.since, j.came = sh.sent, sh.tick()
 	if j.expires.IsZero() {
 		j.expires = time.Now().Add(sh.s.cfg.WriteTimeout)
 	}
-	sh.lane.Add(j)
 }
 
 func (sh *shard) answer(j *job, err error) {
@@ -279,9 +286,9 @@ func (sh *shard) answer(j *job, err error) {
 	sh.lane.Answer(j)
 }
 
-// decide answers a take or settle by what an item shows.
+// decide answers a take or settle with the item that decided it.
 func (sh *shard) decide(j *job, allowed bool, now int64, it *item) {
-	j.err = nil // of earlier tries
+	j.err = nil // left by earlier tries
 	j.allowed, j.at, j.item = allowed, now, it
 	sh.lane.Answer(j)
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// maxShards is how many shards a bucket is split into at most.
+// maxShards is the maximum number of shards of a bucket.
 const maxShards = 64
 
-// place is a shard's among all shards of its bucket: shard k of n, n a power of two. Shards of one bucket may be split
-// to different depths: of n = 4, shards 0 and 2 may stand beside shard 1 of 2.
+// place is a shard's position among all shards of its bucket: shard k of n, where n is a power of two. Shards of one
+// bucket may be split to different depths: shards 0 and 2 of 4 may stand beside shard 1 of 2.
 type place struct{ k, n int }
 
-// share returns what of x falls to the shard: over all shards of one depth the shares add up to x exactly, and a
-// shard's is exactly that of the two into which it splits.
+// share returns the shard's part of x. Over all shards of one depth, the parts add up to x exactly, and a shard's part is
+// exactly the sum of those of the two shards into which it splits.
 func (pl place) share(x int64) int64 {
 	if pl.n == 1 {
 		return x
@@ -33,13 +33,13 @@ func (pl place) clock(p bucket.Params, now int64) int64 { return pl.share(p.Cloc
 // burst returns the shard's part of a limit's burst.
 func (pl place) burst(p bucket.Params) int64 { return pl.share(p.Burst) }
 
-// fits reports whether a debit fits the shard, at its clock. A debit of 0 fits unless it is in debt.
+// fits reports whether a debit fits the shard, by the shard's clock. A debit of 0 fits unless the shard is in debt.
 func (pl place) fits(p bucket.Params, level, clock, amount int64) bool {
 	p.Burst = pl.burst(p)
 	return p.Fits(level, clock, amount)
 }
 
-// assert has a write ask that the shard is still split as deep: else its clock is another.
+// assert makes a write assert that the shard is still split to this depth. Otherwise its clock would be a different one.
 func (pl place) assert(u *update) {
 	if pl.n == 1 {
 		u.op(condAbsent, attrShards)
@@ -48,12 +48,12 @@ func (pl place) assert(u *update) {
 	}
 }
 
-// split returns the two places that one splits into.
+// split returns the two places into which this one splits.
 func (pl place) split() (parent, child place) {
 	return place{pl.k, 2 * pl.n}, place{pl.k + pl.n, 2 * pl.n}
 }
 
-// born returns the place that shard k has when it comes into being.
+// born returns the place of shard k when it is created.
 func born(k int) place {
 	if k == 0 {
 		return place{0, 1}
@@ -61,5 +61,5 @@ func born(k int) place {
 	return place{k, 1 << bits.Len(uint(k))}
 }
 
-// parentOf returns the shard that shard k, which is not 0, comes from.
+// parentOf returns the shard from which shard k, which is not 0, was split off.
 func parentOf(k int) int { return k - born(k).n/2 }

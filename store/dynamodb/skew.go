@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// skew is by how much the server's clock is ahead of ours. The server tells its time in whole seconds, so only what
-// is certainly more than a second is corrected for.
+// skew is how far the server's clock is ahead of ours. The server tells its time in whole seconds, so only a difference
+// that is certainly more than a second is corrected.
 type skew struct{ by atomic.Int64 }
 
 func (s *skew) offset() time.Duration { return time.Duration(s.by.Load()) }
@@ -36,8 +36,8 @@ func (s *skew) failed(err error, sent time.Time) {
 	}
 }
 
-// saw learns from a Date that came with the answer of a call. The server's clock was then between date and a second
-// later, ours between sent and received.
+// saw learns from the Date of an answer. When the server wrote it, its own clock was between date and a second later, and
+// ours between sent and received.
 func (s *skew) saw(date, sent, received time.Time) {
 	low, high := date.Sub(received), date.Add(time.Second).Sub(sent)
 	was := s.offset()

@@ -22,8 +22,8 @@ import (
 // server answers as DynamoDB does, with a clock that is ahead of ours.
 type server struct {
 	ahead time.Duration
-	ats   []time.Time // of the updates, as their writers had it
-	fail  bool        // their conditions fail
+	ats   []time.Time // times of the updates, by their writers' clocks
+	fail  bool        // conditions fail
 }
 
 func (s *server) Do(r *http.Request) (*http.Response, error) {
@@ -78,7 +78,7 @@ func (s *server) open(t *testing.T) *dynamodb.Store {
 	return st
 }
 
-// TestSkew: a clock that is off by more than a second is corrected by the server's, from the first debit on.
+// TestSkew checks that a clock that is off by more than a second is corrected by the server's, from the first debit on.
 func TestSkew(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, 700 * time.Millisecond, -700 * time.Millisecond, 10 * time.Second, -time.Hour, 3 * 24 * time.Hour} {
@@ -97,8 +97,8 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestSkewLater: it is watched: a clock that is set right, or wrong, is noticed by the next answer, be it yes or no;
-// within a second nothing moves.
+// TestSkewLater checks that the clock keeps being watched. If it is set right, or wrong, the next answer shows it,
+// admitted or refused. Within a second, nothing moves.
 func TestSkewLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestSkewLater(t *testing.T) {
 		if (was - time.Minute).Abs() > time.Second {
 			t.Errorf("%v", was)
 		}
-		for range 50 { // rounding to seconds does not make it wander
+		for range 50 { // rounding to seconds does not make it drift
 			time.Sleep(137 * time.Millisecond)
 			take()
 			if s.Skew() != was {

@@ -15,14 +15,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// meter measures how often an item is written, by all processes: between two of our own answers its count of writes
-// tells.
+// meter measures how often all processes together write an item, from its count of writes in two of our own answers.
 type meter struct {
-	at     int64 // of the reading that the next is compared with
+	at     int64 // when the last reading was made, with which the next is compared
 	writes int64
-	hot    time.Duration // for how long it has been written too often
-	denied int           // writes in a row that were throttled for their key
-	choked bool          // so many that it is hot, whatever was written
+	hot    time.Duration // how long it has been written too often
+	denied int           // number of writes in a row that were throttled for their key
+	choked bool          // denied was so high that it counts as hot, whatever was written
 }
 
 const (
@@ -46,7 +45,7 @@ func (m *meter) read(writes, now int64) {
 	m.at, m.writes = now, writes
 }
 
-// throttled tells the meter of a write that was not applied.
+// throttled tells the meter about a write that failed. It counts if it was throttled for its key.
 func (m *meter) throttled(err error) {
 	if !forKey(err) {
 		return
@@ -56,7 +55,7 @@ func (m *meter) throttled(err error) {
 	}
 }
 
-// tooMuch reports whether the item is written too often, once.
+// tooMuch reports whether the item is written too often. It says so once.
 func (m *meter) tooMuch() bool {
 	if m.hot < hotFor && !m.choked {
 		return false
@@ -84,8 +83,8 @@ func forKey(err error) bool {
 	return false
 }
 
-// watch has the bucket split when the shard is written too often: shard 0 first, which decides how many there are.
-// The lane must be locked.
+// watch splits the bucket if the shard is written too often. Shard 0 goes first, because it decides how many shards there
+// are. The lane must be locked.
 func (sh *shard) watch(b *batch) {
 	if b.upkeep != nil || !sh.meter.tooMuch() {
 		return
@@ -107,7 +106,7 @@ func (sh *shard) watch(b *batch) {
 	}
 }
 
-// tend has a write on the item's own account made next. The lane must be locked.
+// tend makes an upkeep the next write. The lane must be locked.
 func (sh *shard) tend(u upkeep) *job {
 	j := &job{kind: tend, upkeep: u, expires: time.Now().Add(sh.s.cfg.WriteTimeout)}
 	j.since = sh.sent
@@ -115,9 +114,9 @@ func (sh *shard) tend(u upkeep) *job {
 	return j
 }
 
-// split divides shard k of n into k and k + n of 2n. Half of what is outstanding goes over; each half has to lie
-// within its shard's burst, so that none has room while the other owes. Others may debit and return meanwhile: the
-// levels are asserted as ranges and changed by adding.
+// split divides shard k of n into shards k and k + n of 2n. Half of what is outstanding goes to the new shard. Each half
+// must lie within its shard's burst, so that neither shard has room while the other owes. Others may debit and return
+// meanwhile, so levels are asserted as ranges and changed by adding.
 type split struct {
 	to    int
 	tries int
@@ -176,7 +175,7 @@ func (s *split) write(sh *shard, b *batch, u *update) {
 	u.op(remove, attrTTL)
 }
 
-// due reports whether the item is still to be split, and may be: not while it owes more than its halves can hold.
+// due reports whether the item must still be split, and may be. It may not while it owes more than its halves can hold.
 func (s *split) due(sh *shard, now int64) bool {
 	it, pl := sh.seen, sh.place()
 	if it == nil || !it.exists || pl.n >= s.to || s.tries > 10 {
@@ -190,8 +189,8 @@ func (s *split) due(sh *shard, now int64) bool {
 	return true
 }
 
-// after puts the child, if it is not there. If that fails, or if we end before, the shard is an orphan: what went
-// over to it is lost.
+// after puts the child's item, unless it exists. If that fails, or if the process ends before, the shard is an orphan,
+// and what was moved to it is lost.
 func (s *split) after(sh *shard, b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
 	defer cancel()
@@ -225,9 +224,9 @@ func (s *split) again(_ *shard, b *batch) []*job {
 	return b.jobs
 }
 
-// SplitShard splits shard k of a bucket in two, if it is still split into n and may be deeper: what a process does by
-// itself that writes to it too often. Shard 0 goes first, which decides how many there may be. It reports whether one
-// was split.
+// SplitShard splits shard k of a bucket in two, if it is still split into n and may be split deeper. This is what a
+// process does by itself if it writes to a shard too often. Shard 0 goes first, because it decides how many shards there
+// may be. SplitShard reports whether a shard was split.
 func (s *Store) SplitShard(ctx context.Context, b store.Bucket, k, n int) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err

@@ -7,13 +7,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Split splits shard k of a bucket, of which this store has seen shard 0, in two. It returns once that was done, or
-// could not be, on a busy machine.
+// Split splits shard k of a bucket, of which this store has seen shard 0, in two. It returns once that is done, or turns
+// out to be impossible, on a busy machine.
 func (s *Store) Split(b store.Bucket, k int) {
 	ctx := context.Background()
 	all := s.recall(b, nil).all()
 	if k >= len(all) {
-		return // where it was to be split off from could not be split
+		return // its parent could not be split
 	}
 	sh := all[k]
 	sh.lane.Lock()
@@ -34,13 +34,13 @@ func (s *Store) Split(b store.Bucket, k int) {
 	_ = p.await(ctx)
 }
 
-// Dice has the store pick shards in turn, not at random.
+// Dice makes the store pick shards in turn, not at random.
 func (s *Store) Dice() {
 	var n atomic.Int64
 	s.dice = func(most int) int { return int(n.Add(1)-1) % most }
 }
 
-// Depths returns how deep the shards of a bucket were seen to be split, 0 where nothing was seen.
+// Depths returns the depths to which the shards of a bucket were seen to be split, 0 for those never seen.
 func (s *Store) Depths(b store.Bucket) (depths []int) {
 	for _, sh := range s.recall(b, nil).all() {
 		depths = append(depths, sh.splitTo())

@@ -18,14 +18,14 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestDayUnsplit: a bucket that is written once a second stays one item.
+// TestDayUnsplit checks that a bucket that is written once a second stays one item.
 func TestDayUnsplit(t *testing.T) {
 	t.Parallel()
 	unraced(t)
 	st := newStage(t)
 	a, b := bkt("a"), per("rpm", 1000, time.Minute, 1000)
 	s, _ := st.join()
-	day := int64(60 * 60) // of one hour
+	day := int64(60 * 60) // one hour is enough
 	if long(t) {
 		day *= 24
 	}
@@ -64,7 +64,7 @@ func (st *stage) hammer(t *testing.T, b store.Bucket, l *store.Limit, processes 
 	return s
 }
 
-// TestSplitHot: a bucket that is written 2,000 times a second is split, and one at the cap is not.
+// TestSplitHot checks that a bucket that is written 2,000 times a second is split, and that one at the maximum is not.
 func TestSplitHot(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -98,7 +98,7 @@ func TestSplitHot(t *testing.T) {
 	}
 }
 
-// throttle has the process's next n writes of shard 0 throttled for a reason.
+// throttle throttles the process's next n writes to shard 0, for a reason.
 func (p *process) throttle(n int64, reason string) {
 	var writes atomic.Int64
 	p.before = func(_ string, in any) error {
@@ -109,7 +109,7 @@ func (p *process) throttle(n int64, reason string) {
 	}
 }
 
-// shardOf returns which shard a write is of, -1 where that is no write.
+// shardOf returns the shard that a write is for, or -1 if it is not a write.
 func shardOf(in any) int {
 	u, ok := in.(*sdk.UpdateItemInput)
 	if !ok {
@@ -123,7 +123,7 @@ func shardOf(in any) int {
 	return k
 }
 
-// TestSplitThrottled: throttles of its key split a bucket, those of the table do not.
+// TestSplitThrottled checks that throttling of its key splits a bucket, and throttling of the table does not.
 func TestSplitThrottled(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]int{
@@ -134,7 +134,7 @@ func TestSplitThrottled(t *testing.T) {
 			b, l := bkt("a"), per("rpm", 1000, time.Minute, 1000)
 			s, p := st.join()
 			st.want(s, true, of(b, l, 1))
-			st.clock.Advance(2 * time.Second) // the writes that came through were few
+			st.clock.Advance(2 * time.Second) // only few writes came through
 			p.throttle(3, reason)
 			st.want(s, true, of(b, l, 1))
 			s.Flush()
@@ -146,7 +146,8 @@ func TestSplitThrottled(t *testing.T) {
 	}
 }
 
-// TestSplitExact: what is outstanding and what counters say stays the same, to the millitoken, at any level.
+// TestSplitExact checks that what is outstanding and what the counters say stays the same, to the millitoken, at any
+// level.
 func TestSplitExact(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []int64{1, 2, 3, 7, 1000, 1001, 60_000} {
@@ -170,7 +171,7 @@ func TestSplitExact(t *testing.T) {
 					}
 				}
 			}
-			// What is left can be had, from whichever shards, and no more.
+			// What is left can be taken, from whichever shards, and no more.
 			st.want(s, true, charge(b, l, burst-spent))
 			st.want(s, false, charge(b, l, 1))
 			st.must(s.Close())
@@ -178,7 +179,7 @@ func TestSplitExact(t *testing.T) {
 	}
 }
 
-// TestSplitInDebt: a bucket that owes more than its halves could hold is not split: one would have room.
+// TestSplitInDebt checks that a bucket that owes more than its halves could hold is not split: one half would have room.
 func TestSplitInDebt(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -197,7 +198,7 @@ func TestSplitInDebt(t *testing.T) {
 	st.clock.Advance(time.Second)
 	st.want(s, true, of(b, l, 1))
 
-	// Another forces it into debt meanwhile.
+	// Another process forces it into debt meanwhile.
 	s2, p := st.join()
 	b2 := bkt("b")
 	st.want(s2, true, of(b2, l, 10))
@@ -211,7 +212,8 @@ func TestSplitInDebt(t *testing.T) {
 	}
 }
 
-// TestSplitMeanwhile: the write that splits leaves room for what others do between its plan and its coming.
+// TestSplitMeanwhile checks that the write that splits leaves room for what others do between its planning and its
+// arrival.
 func TestSplitMeanwhile(t *testing.T) {
 	t.Parallel()
 	l, other := per("rpm", 60, time.Minute, 60), per("tpm", 100, time.Minute, 100)
@@ -220,7 +222,7 @@ func TestSplitMeanwhile(t *testing.T) {
 	b := bkt("a")
 	for name, tt := range map[string]struct {
 		do   func(st *stage, s *dynamodb.Store)
-		most int // tries
+		most int // number of attempts
 		owed int64
 	}{
 		"a debit":        {func(st *stage, s *dynamodb.Store) { st.want(s, true, of(b, l, 5)) }, 1, 25},
@@ -265,8 +267,8 @@ func TestSplitMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSplitAnswerLost: whether a split whose answer was lost was made is not known, so its child is not put. It is
-// born empty.
+// TestSplitAnswerLost checks that if the answer to a split is lost, it is unknown whether the split was made, so its
+// child is not put. The child is born empty.
 func TestSplitAnswerLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,8 +292,8 @@ func TestSplitAnswerLost(t *testing.T) {
 	})
 }
 
-// orphaned checks that a bucket of 60, of which so much was debited before its child was lost, gives what is left on
-// shard 0, and nothing of shard 1 before the clock has moved on.
+// orphaned checks that a bucket of 60, of which the given amount was debited before its child was lost, gives what is
+// left on shard 0, and nothing from shard 1 before the clock has moved on.
 func (st *stage) orphaned(s *dynamodb.Store, b store.Bucket, l *store.Limit, debited int64) {
 	st.Helper()
 	take := func() (n int64) {
@@ -319,7 +321,7 @@ func (st *stage) orphaned(s *dynamodb.Store, b store.Bucket, l *store.Limit, deb
 	}
 }
 
-// TestChildLate: a child that is put late finds its place taken, by one that was born empty.
+// TestChildLate checks that a child that is put late finds its place taken, by a shard that was born empty.
 func TestChildLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +346,7 @@ func TestChildLate(t *testing.T) {
 	})
 }
 
-// TestChildSoon: a child that is put while others already look for it costs nobody anything.
+// TestChildSoon checks that a child that is put while others already look for it costs no tokens.
 func TestChildSoon(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -373,7 +375,7 @@ func TestChildSoon(t *testing.T) {
 	}
 }
 
-// TestChildThrottled: the child's put is repeated.
+// TestChildThrottled checks that the put of the child is repeated.
 func TestChildThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -397,8 +399,8 @@ func TestChildThrottled(t *testing.T) {
 	})
 }
 
-// TestSplitUnfinished: while the new half of a split bucket is not there yet, a take that was sent to it has what the other
-// half has left.
+// TestSplitUnfinished checks that while the new half of a split bucket does not exist yet, a take that was sent to it
+// gets what the other half has left.
 func TestSplitUnfinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

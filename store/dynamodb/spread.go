@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// usable returns the shards that may be written to: shard 0, each that was seen itself, and each whose parent was seen split
-// as deep as the shard itself is. Others may not exist yet, and what is theirs is still with their parent. One whose item was
-// to be there and is not is given some time to come.
+// usable returns the shards that may be written to: shard 0, each shard that was seen itself, and each whose parent was
+// seen split to the shard's own depth. Other shards may not exist yet, and what is theirs is still with their parent. A
+// shard whose item should exist but was found missing is given some time to appear.
 func (m *memory) usable() []*shard {
 	all := m.all()
 	if len(all) == 1 {
@@ -31,14 +31,14 @@ func (sh *shard) usable(all []*shard) bool {
 	return sh.k == 0 || sh.there() || all[parentOf(sh.k)].splitTo() >= born(sh.k).n && !sh.expected()
 }
 
-// there reports whether the shard's item was seen, be it as an empty place.
+// there reports whether the shard's item was seen, even if only as an empty place.
 func (sh *shard) there() bool {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	return sh.seen != nil && (sh.seen.exists || sh.seen.shards > 1)
 }
 
-// expected reports whether the shard's item is not there, but may be about to be put.
+// expected reports whether the shard's item is missing, but may be about to be put.
 func (sh *shard) expected() bool {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -52,7 +52,7 @@ func (sh *shard) forgotten() bool {
 	return sh.seen != nil && !sh.seen.exists && sh.seen.shards > 1
 }
 
-// splitTo returns how deep the shard was seen to be split.
+// splitTo returns the depth to which the shard was seen to be split.
 func (sh *shard) splitTo() int {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -62,8 +62,8 @@ func (sh *shard) splitTo() int {
 	return sh.seen.shards
 }
 
-// room returns what of a limit is available on the shard, going by what was last seen and with the returns that wait
-// counted as made, and its share of the burst.
+// room returns how much of a limit is available on the shard, by the last sight and with the waiting returns counted as
+// made, and the shard's share of the burst.
 func (sh *shard) room(v *view, i int) (room, share int64) {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -82,9 +82,9 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 	return share - bucket.Outstanding(level, pl.clock(p, sh.tick())), share
 }
 
-// plan places a take on the bucket's shards: on one of two picked at random, the one with more room; a request for
-// which no shard is large enough on as many as it takes, and so what is forced beyond the shard's room. A bucket that
-// was forgotten begins anew with shard 0, by which it is known.
+// plan places a take on the bucket's shards. Of two picked at random, it uses the one with more room. A request that is
+// too large for any one shard is divided over as many as it takes, and so are forced debits beyond the shard's room. A
+// bucket that was forgotten starts again with shard 0, by which it is known.
 func (l *leg) plan(buf []placed) []placed {
 	shards := l.candidates()
 	if len(shards) == 1 {
@@ -109,8 +109,9 @@ func (l *leg) pick(shards []*shard) *shard {
 	return a
 }
 
-// span divides the leg over as few shards as seem to have room enough: those that are known to be there, or else those that
-// are likely to. If none must take more than it seems to have room for, it returns nil where that is not enough.
+// span divides the leg over as few shards as seem to have enough room: those that are known to exist, or otherwise those
+// that are likely to. Without beyond, no shard may get more than it seems to have room for, and span returns nil if that
+// is not enough.
 func (l *leg) span(beyond bool) []placed {
 	known, shards := l.byRoom(l.m.usable()), l.byRoom(l.candidates())
 	if jobs := spread(known, l.job(), false); jobs != nil || len(known) == len(shards) && !beyond {
@@ -121,13 +122,13 @@ func (l *leg) span(beyond bool) []placed {
 
 // byRoom sorts shards, the one with the most room first.
 func (l *leg) byRoom(shards []*shard) []*shard {
-	at := l.m.s.dice(len(shards)) // else all would take what is alike from the same
+	at := l.m.s.dice(len(shards)) // otherwise all legs would choose the same shard among equals
 	shards = slices.Concat(shards[at:], shards[:at])
 	slices.SortStableFunc(shards, func(a, b *shard) int { return cmp.Compare(l.roomiest(b), l.roomiest(a)) })
 	return shards
 }
 
-// roomiest ranks a shard by the least room that any of the leg's limits has on it beyond what it is charged.
+// roomiest ranks a shard by the room that it has left after the leg's charges, for the limit of which that is least.
 func (l *leg) roomiest(sh *shard) int64 {
 	least := int64(1<<63 - 1)
 	for i := range l.view.limits {
@@ -139,8 +140,8 @@ func (l *leg) roomiest(sh *shard) int64 {
 	return least
 }
 
-// fitsOn reports whether the leg may be placed on one shard: it is never too large for that, and forces it into no
-// debt that others could share.
+// fitsOn reports whether the leg may be placed on one shard: no amount exceeds the shard's share, and no forced amount
+// puts the shard into a debt that others could share.
 func (l *leg) fitsOn(sh *shard) bool {
 	for i := range l.view.limits {
 		c := &l.debit.Charges[i]
@@ -155,10 +156,10 @@ func (l *leg) fitsOn(sh *shard) bool {
 	return true
 }
 
-// elsewhere asks other shards once one has refused: the two with the most room, then all together if, as is known by
-// now, they have enough between them. Not while the bucket is short: the others are then no better.
+// elsewhere asks other shards after one has refused: the two with the most room, then all together if they are now known
+// to have enough between them. It does not while the bucket is short, because the other shards are then no better.
 func (l *leg) elsewhere(ctx context.Context) bool {
-	shards := l.candidates() // one that was just found not to be there is none any more
+	shards := l.candidates() // a shard that was just found missing is no longer a candidate
 	if len(shards) == 1 && len(l.jobs) == 1 && l.jobs[0].sh == shards[0] || !l.possible() || l.m.short() {
 		return false
 	}
@@ -179,7 +180,7 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 			}
 		}
 	}
-	for range 4 { // each shows what some of the shards have, and how deep they are split
+	for range 4 { // each attempt shows what some of the shards have, and how deep they are split
 		var jobs []placed
 		if !l.m.short() {
 			jobs = l.span(false)
@@ -196,7 +197,7 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 	return false
 }
 
-// try has jobs decided, all or none.
+// try decides jobs, all or none.
 func (l *leg) try(ctx context.Context, jobs ...placed) bool {
 	l.jobs = jobs
 	for _, p := range jobs {
@@ -221,8 +222,8 @@ func (l *leg) possible() bool {
 	return true
 }
 
-// spread divides a job over shards, by the room that they have, in their order; what is beyond that, by their shares.
-// If none must be beyond, it returns nil where there is not room enough.
+// spread divides a job over shards, in their order, by the room that they have. With beyond, what exceeds that is divided
+// by their shares; without, spread returns nil if there is not enough room.
 func spread(shards []*shard, j *job, beyond bool) []placed {
 	jobs := make([]placed, len(shards))
 	for n, sh := range shards {
@@ -269,7 +270,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 	return some
 }
 
-// placeForced places forced debits: on shard 0, or where they exceed its room, on all.
+// placeForced places forced debits: on shard 0, or, if they exceed its room, on all shards.
 func (m *memory) placeForced(j *job) []placed {
 	shards := m.usable()
 	if len(shards) == 1 {
@@ -278,7 +279,7 @@ func (m *memory) placeForced(j *job) []placed {
 	return spread(shards, j, true)
 }
 
-// placeReturn places returns: as far as can be seen, on the shards that paid.
+// placeReturn places returns on the shards that paid, as far as that can be seen.
 func (m *memory) placeReturn(j *job) []placed {
 	shards := m.usable()
 	if len(shards) == 1 {
@@ -300,9 +301,9 @@ func (m *memory) placeReturn(j *job) []placed {
 	return slices.DeleteFunc(jobs, func(p placed) bool { return p.j.nothing() })
 }
 
-// levels adds what was seen of the leg's charges. Of a bucket with several shards that is the sum of what is
-// outstanding on them; where that leaves room and it was refused all the same, for none had enough alone, the level
-// is the lowest that refuses.
+// levels appends the levels of the leg's charges, as they were seen. For a bucket with several shards, that is the sum of
+// what is outstanding on them. If that leaves room although the take was refused, because no shard had enough alone, the
+// level is the lowest that refuses.
 func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Level {
 	refused := l.done && !l.allowed
 	shards := l.m.all()
@@ -323,7 +324,7 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 		}
 		left := l.done && l.allowed && l.leftOut(i)
 		if !allowed && l.done && l.allowed && !left {
-			level = bucket.Credit(level, c.Amount) // which is being returned
+			level = bucket.Credit(level, c.Amount) // the amount is being returned
 		}
 		out := left || !allowed && !c.Force && !p.Fits(level, clock, c.Amount)
 		levels = append(levels, store.Level{Limit: c.Limit, Level: level, Refused: out})
@@ -340,12 +341,13 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 	return levels
 }
 
-// leftOut reports whether a charge in shadow did not fit.
+// leftOut reports whether a shadow charge did not fit.
 func (l *leg) leftOut(i int) bool {
 	return slices.ContainsFunc(l.jobs, func(p placed) bool { return !p.lost && p.j.leftOut(i) })
 }
 
-// showed returns the last sight of a shard, and the level of a limit on it: the leg's own sight if it was there.
+// showed returns the last sight of a shard, and the level of a limit on it. If the leg itself saw the shard, it returns
+// that sight.
 func (l *leg) showed(sh *shard, name string) (it *item, level int64, ok bool) {
 	for _, p := range l.jobs {
 		if p.sh == sh && !p.lost && p.j.item != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// halved is a bucket of 60 a minute of which 20 were debited before it was split in four, of one second ago.
+// halved returns a bucket of 60 a minute, of which 20 were debited before it was split in four, one second ago.
 func halved(t *testing.T) (st *stage, s *dynamodb.Store, b store.Bucket, l *store.Limit) {
 	st = newStage(t)
 	b, l = bkt("a"), per("rpm", 60, time.Minute, 60)
@@ -35,7 +35,7 @@ func (st *stage) rooms(b store.Bucket, l *store.Limit) (rooms []int64) {
 	return rooms
 }
 
-// TestSpanning: what no shard has room for is taken of several, all or nothing.
+// TestSpanning checks that a request for which no shard has room is taken from several, all or nothing.
 func TestSpanning(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)
@@ -46,7 +46,7 @@ func TestSpanning(t *testing.T) {
 	}
 	st.want(s, false, of(b, l, 61)) // never
 	st.want(s, true, of(b, l, 38))
-	st.want(s, true, of(b, l, 1)) // half of it here, half there
+	st.want(s, true, of(b, l, 1)) // half of it from one shard, half from another
 	st.want(s, true, of(b, l, 1))
 	st.want(s, false, of(b, l, 1))
 	s.Flush()
@@ -61,7 +61,7 @@ func TestSpanning(t *testing.T) {
 	st.want(fresh, true, of(b, l, 5))
 }
 
-// TestSpanningRefused: once it is known that there is not room enough, a refusal asks for nothing.
+// TestSpanningRefused checks that once it is known that there is not enough room, a refusal makes no call.
 func TestSpanningRefused(t *testing.T) {
 	t.Parallel()
 	st, _, b, l := halved(t)
@@ -79,7 +79,7 @@ func TestSpanningRefused(t *testing.T) {
 	}
 }
 
-// TestForcedSpread: no shard has room left while another owes.
+// TestForcedSpread checks that no shard has room left while another owes.
 func TestForcedSpread(t *testing.T) {
 	t.Parallel()
 	for _, force := range []int64{1, 40, 41, 100, 1000} {
@@ -104,7 +104,7 @@ func TestForcedSpread(t *testing.T) {
 	}
 }
 
-// TestReturnsSpread: what comes back goes to shards that have it outstanding.
+// TestReturnsSpread checks that returns go to shards that have them outstanding.
 func TestReturnsSpread(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)
@@ -117,17 +117,17 @@ func TestReturnsSpread(t *testing.T) {
 	if l := state.Limits[0]; l.Debited != 58_000 || l.Returned != 50_000 {
 		t.Errorf("state %+v", l)
 	}
-	// Both at once.
+	// A forced debit and a return at once.
 	st.settle(s, store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: l, Amount: 1000}, {Limit: l, Amount: -2000}}})
 	if owed := st.outstanding(b, "rpm"); owed != 7000 {
 		t.Errorf("%d outstanding, want 7000", owed)
 	}
 }
 
-// TestElsewhere: a shard that refuses is not the bucket.
+// TestElsewhere checks that a refusal by one shard is not a refusal by the bucket.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
-	for range 20 { // which one is asked first is left to chance
+	for range 20 { // which shard is asked first is random
 		st, s, b, l := halved(t)
 		for n := range 40 {
 			if out := st.take(s, of(b, l, 1)); !out.Allowed {
@@ -141,7 +141,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestRefusedTells: where the bucket has room but no shard alone or together in time, the levels still tell a refusal.
+// TestRefusedTells checks that if the bucket has room but no shard has enough, alone or together in time, the levels
+// still show a refusal.
 func TestRefusedTells(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)
@@ -152,7 +153,8 @@ func TestRefusedTells(t *testing.T) {
 	}
 }
 
-// TestSplitForgotten: a bucket that was split and forgotten is full, split as it was, not listed, and begins with shard 0.
+// TestSplitForgotten checks that a bucket that was split and forgotten is full, split as before, not listed, and starts
+// with shard 0.
 func TestSplitForgotten(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)
@@ -175,7 +177,7 @@ func TestSplitForgotten(t *testing.T) {
 	}
 	st.must(s.Forget(t.Context(), b)) // again
 	fresh, _ := st.join()
-	st.must(fresh.Forget(t.Context(), b)) // by one that knows nothing of it
+	st.must(fresh.Forget(t.Context(), b)) // by a process that knows nothing of it
 	st.want(s, true, of(b, l, 1))
 	if state := st.state(b); state.ID == 0 || listed() != 1 {
 		t.Errorf("state %+v, %d listed", state, listed())
@@ -187,7 +189,7 @@ func TestSplitForgotten(t *testing.T) {
 	}
 }
 
-// TestForgetThrottled: what passes does not keep a bucket from being forgotten.
+// TestForgetThrottled checks that temporary errors do not keep a bucket from being forgotten.
 func TestForgetThrottled(t *testing.T) {
 	t.Parallel()
 	st, s, b, _ := halved(t)
@@ -200,7 +202,7 @@ func TestForgetThrottled(t *testing.T) {
 	st.must(s.Close())
 }
 
-// TestFewerShards: a process that does not know yet that the bucket was split finds out by its first write.
+// TestFewerShards checks that a process that does not know yet that the bucket was split finds out by its first write.
 func TestFewerShards(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -221,8 +223,8 @@ func TestFewerShards(t *testing.T) {
 	}
 }
 
-// TestParentFirst: a shard is not used before its parent was seen to be split as deep: what is its share is the parent's
-// till then.
+// TestParentFirst checks that a shard is not used before its parent was seen split to its depth: until then, its share is
+// the parent's.
 func TestParentFirst(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -240,7 +242,7 @@ func TestParentFirst(t *testing.T) {
 					n++
 				}
 			}
-			st.clock.Advance(2 * time.Second) // had it been found missing, it would be made by now
+			st.clock.Advance(2 * time.Second) // had it been found missing, it would have been created by now
 		}
 		if n != 62 || st.shard(b, 3) != nil {
 			t.Errorf("%d admitted, shard 3 %v", n, st.shard(b, 3))
@@ -250,7 +252,7 @@ func TestParentFirst(t *testing.T) {
 	}
 }
 
-// TestSplitLimitsChange: every shard follows new limits, and keeps what it owes.
+// TestSplitLimitsChange checks that every shard follows new limits, and keeps what it owes.
 func TestSplitLimitsChange(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)
@@ -277,7 +279,7 @@ func TestSplitLimitsChange(t *testing.T) {
 	}
 }
 
-// TestSplitOverrides: overrides are split as other limits are, and swept when they are full.
+// TestSplitOverrides checks that overrides are split like other limits, and swept when they are full.
 func TestSplitOverrides(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -314,7 +316,8 @@ func TestSplitOverrides(t *testing.T) {
 	}
 }
 
-// TestSweepMeanwhile: overrides are not swept by a sight from before the bucket was split, when they were full.
+// TestSweepMeanwhile checks that overrides are not swept because of a sight from before the bucket was split, when they
+// were full.
 func TestSweepMeanwhile(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -348,7 +351,7 @@ func TestSweepMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUnseenLimitCounts: a limit that a settle brings is counted, so that no split leaves it behind.
+// TestUnseenLimitCounts checks that a limit that a settle adds is counted, so that no split leaves it behind.
 func TestUnseenLimitCounts(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -367,7 +370,7 @@ func TestUnseenLimitCounts(t *testing.T) {
 	}
 }
 
-// TestWritesStayInside: the count of writes never shows, nor refuses.
+// TestWritesStayInside checks that the count of writes never appears as a limit, and refuses nothing.
 func TestWritesStayInside(t *testing.T) {
 	t.Parallel()
 	st, s, b, l := halved(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// stage is a table in memory, a clock turned by hand, and stores over the table as different processes have them.
+// stage is a table in memory, a clock that tests set, and stores on the table as different processes would have them.
 type stage struct {
 	testing.TB
 
@@ -30,7 +30,7 @@ type stage struct {
 
 const stageTable = "limits"
 
-// unscanned is a fake as it is created on: with nothing in it.
+// unscanned is a fake on which a table can be created: a scan of it finds nothing.
 type unscanned struct{ *dynamotest.Fake }
 
 func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
@@ -64,11 +64,11 @@ func (st *stage) open(change ...func(*dynamodb.Config)) *dynamodb.Store {
 // noGuard is for tests of exact levels.
 func noGuard(c *dynamodb.Config) { c.Guard = -1 }
 
-// noMemory has every refusal be asked for.
+// noMemory makes every refusal ask the table.
 func noMemory(c *dynamodb.Config) { c.RejectionTTL = -1 }
 
-// slow makes every call of the fake take about so long there and back again, in the bubble's time, which the stores
-// are to follow: see flow.
+// slow makes every call of the fake take about this long in each direction, in the bubble's time, which the stores must
+// follow: see flow.
 func (st *stage) slow(there time.Duration) {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -82,19 +82,19 @@ func (st *stage) slow(there time.Duration) {
 	st.fake.After = func(string, any, any) error { nap(); return nil }
 }
 
-// flow has a store's clock go as time does.
+// flow makes a store's clock follow the bubble's time.
 func (st *stage) flow() func(*dynamodb.Config) {
 	begun, at := time.Now(), st.clock.Now()
 	return func(c *dynamodb.Config) { c.Now = func() time.Time { return at.Add(time.Since(begun)) } }
 }
 
-// writes returns how many writes were tried.
+// writes returns the number of writes that were attempted.
 func (st *stage) writes() int {
 	c := st.fake.Calls()
 	return c["UpdateItem"] + c["PutItem"] + c["DeleteItem"] + c["TransactWriteItems"]
 }
 
-// spent returns how many calls f makes.
+// spent returns the number of calls that f makes.
 func (st *stage) spent(f func()) int {
 	sum := func() (n int) {
 		for _, c := range st.fake.Calls() {
@@ -116,7 +116,7 @@ func (st *stage) take(s store.Store, debits ...store.Debit) store.Outcome {
 	return out
 }
 
-// want takes and checks the answer.
+// want makes a take and checks the answer.
 func (st *stage) want(s store.Store, allowed bool, debits ...store.Debit) store.Outcome {
 	st.Helper()
 	out := st.take(s, debits...)
@@ -222,7 +222,7 @@ func whole(t testing.TB, s string) int64 {
 	return n
 }
 
-// deaf has calls end with their context, as those over a network do.
+// deaf makes calls end with their context, as calls over a network do.
 type deaf struct{ dynamodb.API }
 
 func (d deaf) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, fns ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {

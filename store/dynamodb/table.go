@@ -13,41 +13,41 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Admin is what [Create] and [Check] call of DynamoDB's client.
+// Admin is the part of DynamoDB's client that [Create] and [Check] call.
 type Admin interface {
-	// CreateTable makes a table.
+	// CreateTable creates a table.
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
-	// DescribeTable tells a table's keys, indexes and status.
+	// DescribeTable returns a table's keys, indexes and status.
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
-	// DescribeTimeToLive tells by which attribute items expire.
+	// DescribeTimeToLive returns the attribute by which items expire.
 	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
-	// UpdateTimeToLive has items expire.
+	// UpdateTimeToLive makes items expire.
 	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
 	// UpdateContinuousBackups turns on point-in-time recovery.
 	UpdateContinuousBackups(context.Context, *dynamodb.UpdateContinuousBackupsInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error)
 	// GetItem reads the schema version.
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	// PutItem writes it.
+	// PutItem writes the schema version.
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	// Scan looks whether a table without one is empty.
+	// Scan checks whether a table without a schema version is empty.
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// Finding is one thing that was looked at about a table.
+// Finding is the result of one check of a table.
 type Finding struct {
 	Name   string // "table", "keys", "index all", …, "ttl", "schema", "backups"
 	OK     bool
 	Detail string // what was found
-	Remedy string // what to do; "" where nothing is to be done
+	Remedy string // what to do; "" if nothing
 }
 
-// Report is what was found about a table.
+// Report is the result of all checks of a table.
 type Report struct {
 	Table    string
 	Findings []Finding
 }
 
-// OK reports whether a store works on the table, and nothing about it is missing.
+// OK reports whether a store works on the table and nothing is missing.
 func (r *Report) OK() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.OK })
 }
@@ -59,7 +59,7 @@ func (r *Report) add(name string, ok bool, detail, remedy string) {
 	r.Findings = append(r.Findings, Finding{name, ok, detail, remedy})
 }
 
-// fail adds that something could not be looked at.
+// fail adds a check that could not be made.
 func (r *Report) fail(name string, err error) {
 	var known *store.Error
 	if errors.As(err, &known) {
@@ -69,7 +69,7 @@ func (r *Report) fail(name string, err error) {
 	r.add(name, false, err.Error(), hint(err))
 }
 
-// wrong returns the findings that are not ok in one line.
+// wrong returns the findings that are not OK, on one line.
 func (r *Report) wrong() string {
 	var all []string
 	for _, f := range r.Findings {
@@ -86,13 +86,13 @@ var tableIndexes = []struct{ name, hash, sort string }{
 
 const (
 	remedyCreate = "weir doctor --create-table"
-	remedyOther  = "name another table, or delete this one, and weir doctor --create-table"
+	remedyOther  = "name another table, or delete this one, then run weir doctor --create-table"
 	remedyWait   = "wait until it is active"
 )
 
-// Check looks at a table without changing anything: whether it is there, has the keys and indexes that weir gives its
-// tables, deletes what has expired, and has a layout that this weir knows. What is wrong is a finding; an error says
-// that it could not be looked at.
+// Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
+// items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
+// table could not be inspected.
 func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	r := Report{Table: table}
 	desc, err := describe(ctx, admin, table)
@@ -110,7 +110,7 @@ func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	case err != nil:
 		r.fail("ttl", err)
 	case name == "":
-		r.add("ttl", false, "is off: what has expired is kept and paid for", remedyCreate)
+		r.add("ttl", false, "is off: expired items are kept and billed", remedyCreate)
 	default:
 		r.add("ttl", name == attrTTL, "on attribute "+name, remedyOther)
 	}
@@ -122,7 +122,7 @@ func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	case err != nil:
 		r.fail("schema", err)
 	case sc.Version == 0:
-		r.add("schema", false, "no version: not a table of weir's, or not complete", remedyCreate)
+		r.add("schema", false, "no version: the table is not weir's, or is incomplete", remedyCreate)
 	case sc.Client > SchemaVersion:
 		r.add("schema", false, sc.String(), hintUpgrade)
 	default:
@@ -148,7 +148,7 @@ func describe(ctx context.Context, admin Admin, table string) (*types.TableDescr
 	return out.Table, nil
 }
 
-// shape adds what is found about keys and indexes.
+// shape adds the findings about keys and indexes.
 func (r *Report) shape(desc *types.TableDescription) {
 	kinds := make(map[string]types.ScalarAttributeType)
 	for _, d := range desc.AttributeDefinitions {
@@ -168,7 +168,7 @@ func (r *Report) shape(desc *types.TableDescription) {
 		d := desc.GlobalSecondaryIndexes[i]
 		have, want := keyText(d.KeySchema, kinds), keyText(keySchema(ix.hash, ix.sort), nil)
 		if p := d.Projection; p == nil || p.ProjectionType != types.ProjectionTypeKeysOnly {
-			have += " with more than keys, for which every debit pays again"
+			have += " with more than keys, so that every debit pays for it too"
 		}
 		if have != want {
 			r.add(name, false, differs(have, want), remedyOther)
@@ -185,7 +185,7 @@ func keySchema(hash, sort string) []types.KeySchemaElement {
 	}
 }
 
-// keyText spells a key schema. Attributes of which no kind is given are texts.
+// keyText formats a key schema. Attributes without a given kind are strings.
 func keyText(schema []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {
 	var parts []string
 	for _, e := range schema {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// hall is a client that administers, and may fail.
+// hall is a client with the administrative calls, which may fail.
 type hall struct {
 	dynamodb.Admin
 
@@ -67,7 +67,7 @@ func TestCreate(t *testing.T) {
 	client, table := admin(t)
 	h := &hall{Admin: client}
 	cfg := dynamodb.CreateConfig{Tags: map[string]string{"team": "red", "app": "weir"}, PITR: true, DeletionProtection: true}
-	for range 2 { // it may be made again
+	for range 2 { // it may be repeated
 		r, err := dynamodb.Create(t.Context(), h, table, cfg)
 		if err != nil || !r.OK() {
 			t.Fatalf("%+v, %v", r, err)
@@ -102,7 +102,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateCompletes: a creation that failed half-way leaves a table that no store opens, until it is completed.
+// TestCreateCompletes checks that a creation that failed half-way leaves a table that no store opens until it is
+// completed.
 func TestCreateCompletes(t *testing.T) {
 	t.Parallel()
 	client, table := admin(t)
@@ -131,7 +132,7 @@ func TestCreateCompletes(t *testing.T) {
 	}
 }
 
-// TestCreateBackups: that there are none to be had is told, and does not stop the rest.
+// TestCreateBackups checks that unavailable backups are reported, and do not stop the rest.
 func TestCreateBackups(t *testing.T) {
 	t.Parallel()
 	client, table := admin(t)
@@ -152,7 +153,7 @@ func TestCreateBackups(t *testing.T) {
 	}
 }
 
-// ours is the input by which a table of weir's is made.
+// ours is the input with which weir creates a table.
 func ours(t testing.TB, table string) *sdk.CreateTableInput {
 	t.Helper()
 	attr := func(n string) types.AttributeDefinition {
@@ -179,7 +180,7 @@ func without(in *sdk.CreateTableInput, attrs ...string) {
 	})
 }
 
-// TestForeignTables: a table that is not weir's is told apart by name and reason, and left alone.
+// TestForeignTables checks that a table that is not weir's is refused by name, with the reason, and left unchanged.
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
 	version := func(n types.AttributeValue) func(testing.TB, *sdk.Client, string) {
@@ -192,8 +193,8 @@ func TestForeignTables(t *testing.T) {
 		name    string
 		made    func(*sdk.CreateTableInput)
 		then    func(testing.TB, *sdk.Client, string)
-		finding string // of Check
-		detail  string // of both
+		finding string // reported by Check
+		detail  string // reported by both
 		remedy  string
 	}{
 		{"other keys", func(in *sdk.CreateTableInput) {

@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Take implements [store.Store]. Each bucket is one conditional write, shared with other callers of the process. A
-// bucket that looks as if it refuses is asked first, alone, so that its refusal costs the others nothing; if one
-// refuses all the same, what the others were debited rides back.
+// Take implements [store.Store]. Each bucket takes one conditional write, shared with other callers of the process. A
+// bucket that looks as if it will refuse is asked first, alone, so that its refusal costs the other buckets nothing. If a
+// bucket refuses after the others were debited, those debits are undone.
 func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
@@ -35,19 +35,19 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	return s.outcome(&t, legs, allowed), nil
 }
 
-// decide has all legs decided, all or none.
+// decide decides all legs, all or none.
 func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	if len(legs) == 1 {
-		legs[0].start()
+		legs[0].start(true)
 		return legs[0].finish(ctx)
 	}
 	now := int64(math.MinInt64)
-	for range 2 { // one time for all
+	for range 2 { // so that all judge at the same time
 		for i := range legs {
 			now = max(now, legs[i].m.root().raise(now))
 		}
 	}
-	// First those that refuse by what is known, which costs nothing; then the one that probably will, alone.
+	// First the legs that memory refuses, which costs nothing. Then the one that will probably refuse, alone.
 	for i := range legs {
 		if legs[i].refusedLocally() {
 			return false, legs[i].err
@@ -55,18 +55,23 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	}
 	for i := range legs {
 		if legs[i].looksRefused() {
-			legs[i].start()
+			legs[i].start(true)
 			if ok, err := legs[i].finish(ctx); err != nil || !ok {
 				return false, err
 			}
 			break
 		}
 	}
+	last := len(legs) - 1
+	if legs[last].done {
+		last--
+	}
 	for i := range legs {
 		if !legs[i].done {
-			legs[i].start()
+			legs[i].start(i == last)
 		}
 	}
+	_, _ = legs[last].finish(ctx) // it leads its lane; its result stays in the leg
 	allowed := true
 	var failed error
 	for i := range legs {
@@ -84,19 +89,19 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	return allowed, failed
 }
 
-// leg is one bucket of a take.
+// leg is the part of a take that concerns one bucket.
 type leg struct {
 	m     *memory
 	debit *store.Debit
 	view  *view
 
-	jobs  []placed // one, but for a request that spans several shards
+	jobs  []placed // one, unless the request spans several shards
 	one   [1]placed
-	first job // of those that are made for it
+	first job // space for the first of its jobs
 
-	moves  int // from shards that were throttled or not there
-	heats  int // throttled shards of a bucket that is known to be split
-	sought int // of the shards that were sought, the first of the last generation
+	moves  int // number of moves away from shards that were throttled or missing
+	heats  int // number of throttled shards left behind, of a bucket known to be split
+	sought int // while shards are sought: the first shard of the generation tried last
 
 	done    bool
 	allowed bool
@@ -107,15 +112,15 @@ type leg struct {
 type placed struct {
 	sh   *shard
 	j    *job
-	lost bool // its caller gave up before the answer: the job is no longer ours to look at
+	lost bool // its caller gave up before the answer, so the job must not be read any more
 
-	hoped bool // by what was last seen there is room for it
+	hoped bool // the last sight shows room for it
 }
 
 // allowed reports whether the job is known to have been admitted.
 func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowed }
 
-// away reports whether the job is to be sent on to another shard.
+// away reports whether the job must be sent on to another shard.
 func (p *placed) away() bool { return !p.lost && p.j.away }
 
 func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
@@ -152,21 +157,22 @@ func (l *leg) job() *job {
 	return j
 }
 
-// start has the leg wait for its write, unless what is known answers it.
-func (l *leg) start() {
+// start queues the leg's jobs for their writes, unless memory answers them. If the leg leads, finish must be called next.
+func (l *leg) start(leads bool) {
 	l.jobs = l.plan(l.one[:0])
 	for i := range l.jobs {
 		if len(l.jobs) > 1 && l.jobs[i].refused() {
-			l.jobs = l.jobs[i : i+1] // the others need not be asked
+			l.jobs = l.jobs[i : i+1] // one refusal suffices
 			return
 		}
 	}
 	for i := range l.jobs {
-		l.jobs[i].ask()
+		l.jobs[i].ask(leads && len(l.jobs) == 1)
 	}
 }
 
-// finish waits for the leg's answer. When ctx ends before, what it is debited later rides back by itself.
+// finish waits for the leg's answer. If ctx ends earlier, whatever the leg is debited later is returned without further
+// action.
 func (l *leg) finish(ctx context.Context) (bool, error) {
 	if l.done {
 		return l.allowed, l.err
@@ -191,7 +197,7 @@ func (l *leg) await(ctx context.Context) {
 		p.j.expires = l.jobs[0].j.expires
 		l.jobs[0] = p
 		p.sh.warm(l.heats)
-		p.ask()
+		p.ask(true)
 		l.collect(ctx)
 	}
 }
@@ -208,11 +214,15 @@ func (l *leg) collect(ctx context.Context) {
 	}
 }
 
-// ask has the job decided by its shard, unless what is known of that answers it.
-func (p *placed) ask() {
+// ask asks the shard to decide the job, unless memory answers it. If the job leads, await must be called next.
+func (p *placed) ask(leads bool) {
 	p.sh.lane.Lock()
 	defer p.sh.lane.Unlock()
-	if !p.sh.local(p.j) {
+	switch {
+	case p.sh.local(p.j):
+	case leads:
+		p.sh.lead(p.j)
+	default:
 		p.sh.add(p.j)
 	}
 }
@@ -229,8 +239,8 @@ func (p *placed) await(ctx context.Context) error {
 	return p.j.err
 }
 
-// undo gives back what the leg was debited. What it is not known to have been is never given back; what it is debited
-// after its caller gave up rides back by itself.
+// undo returns what the leg was debited. Nothing is returned unless it is known to have been debited. What is debited
+// after the caller gave up is returned when that write lands.
 func (l *leg) undo() {
 	for i := range l.jobs {
 		p := &l.jobs[i]
@@ -244,15 +254,14 @@ func (l *leg) undo() {
 	}
 }
 
-// local answers a take by what is remembered, if that is good enough: from what was debited ahead, or because it is
-// refused. The lane must be locked.
+// local answers a take from memory if possible: from what was debited ahead, or by a refusal. The lane must be locked.
 func (sh *shard) local(j *job) bool {
 	t := sh.s.clock()
 	now := sh.tickAt(t)
 	if sh.prefetched(j, now) {
 		return true
 	}
-	// Not while a write is under way: it may come to count as earlier, and be later.
+	// Not while a write is under way: it may count as earlier than this refusal although it is applied later.
 	if sh.batch == nil && sh.freshAt(t) && sh.refuses(j, now) {
 		j.told = true
 		j.allowed, j.at, j.item = false, now, sh.seen
@@ -261,7 +270,7 @@ func (sh *shard) local(j *job) bool {
 	return false
 }
 
-// refuses reports whether a take is refused by what was seen, the returns that wait counted as made.
+// refuses reports whether the last sight refuses a take, even with all waiting returns counted as made.
 func (sh *shard) refuses(j *job, now int64) bool {
 	it := sh.seen
 	if it == nil || !it.exists || j.v.own && j.v.set != it.set {
@@ -275,7 +284,7 @@ func (sh *shard) refuses(j *job, now int64) bool {
 	return true
 }
 
-// gives returns the returns that wait or are under way. The lane must be locked.
+// gives returns the returns that are waiting or under way. The lane must be locked.
 func (sh *shard) gives() (gs []*job) {
 	for _, j := range sh.lane.Waiting() {
 		if j.kind == give {
@@ -292,7 +301,7 @@ func (sh *shard) gives() (gs []*job) {
 	return gs
 }
 
-// refused reports whether the job is refused by what is known, and answers it if it is.
+// refused reports whether memory refuses the job, and answers it in that case.
 func (p *placed) refused() bool {
 	p.sh.lane.Lock()
 	defer p.sh.lane.Unlock()
@@ -304,7 +313,7 @@ func (p *placed) refused() bool {
 	return true
 }
 
-// refusedLocally reports whether the leg is refused by what is known, and answers it if it is.
+// refusedLocally reports whether memory refuses the leg, and answers it in that case.
 func (l *leg) refusedLocally() bool {
 	p := placed{sh: l.m.root(), j: l.job()}
 	if len(l.m.all()) > 1 || !p.refused() {
@@ -314,7 +323,7 @@ func (l *leg) refusedLocally() bool {
 	return true
 }
 
-// looksRefused reports whether the leg would be refused by the last sight, however old.
+// looksRefused reports whether the last sight, however old, would refuse the leg.
 func (l *leg) looksRefused() bool {
 	sh := l.m.root()
 	if len(l.m.all()) > 1 {
@@ -326,7 +335,7 @@ func (l *leg) looksRefused() bool {
 	return sh.refuses(j, sh.tick())
 }
 
-// outcome tells what was decided and what was then seen.
+// outcome returns what was decided, and the levels that were seen afterwards.
 func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
 	out := store.Outcome{Allowed: allowed}
 	now := int64(math.MinInt64)

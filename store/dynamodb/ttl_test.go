@@ -10,7 +10,7 @@ import (
 
 const day = 24 * time.Hour
 
-// lives returns for how long a bucket's item lives from now on.
+// lives returns how long a bucket's item lives from now on.
 func (st *stage) lives(b store.Bucket) time.Duration {
 	st.Helper()
 	ttl, ok := st.number(b, "ttl")
@@ -20,8 +20,8 @@ func (st *stage) lives(b store.Bucket) time.Duration {
 	return time.Unix(whole(st, ttl), 0).Sub(st.clock.Now())
 }
 
-// TestTTL: an item lives until its slowest limit is full, and a day, whatever is charged; and is not written anew for
-// every debit.
+// TestTTL checks that an item lives until its slowest limit is full, and a day longer, whatever is charged, and that its
+// ttl is not rewritten for every debit.
 func TestTTL(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -44,7 +44,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestTTLDebt: a debt lives until it is paid.
+// TestTTLDebt checks that a debt lives until it is paid.
 func TestTTLDebt(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -66,7 +66,7 @@ func TestTTLDebt(t *testing.T) {
 	st.want(st.open(), true, of(alice, daily, 10))
 }
 
-// TestTTLStaleWriter: nor does a writer that has not seen the debt shorten it.
+// TestTTLStaleWriter checks that a writer that has not seen the debt does not shorten its life.
 func TestTTLStaleWriter(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -89,7 +89,7 @@ func TestTTLStaleWriter(t *testing.T) {
 	st.want(st.open(), false, both)
 }
 
-// TestRetention: items may be kept longer than they need be.
+// TestRetention checks that items may be kept longer than necessary.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)

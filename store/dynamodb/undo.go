@@ -8,37 +8,37 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// undo is what a give knows that makes undone what was debited and is nobody's: by a take that another bucket refused,
-// or ahead. It is to leave the item as if that had never been debited.
+// undo describes a debit that a give undoes because nobody holds it: the debit of a take that another bucket refused, or
+// a debit made ahead. The undo must leave the item as if the debit had never been made.
 //
-// A debit lies on the levels from its top down. What of them the clock has passed has been refilled, and would have
-// been without the debit: it melts, and is not given back. What others return meanwhile may lie below, and then the
-// debit sinks. There are two ways to be sure that it has not sunk under the clock:
+// A debit occupies the levels from its top down. The part of them that the clock has passed has been refilled, and would
+// have been without the debit, too. That part has melted, and is not returned. Amounts that others return in the meantime
+// may lie below the debit, and then it sinks. There are two ways to be sure that it has not sunk below the clock:
 //
-//   - It would be above the clock although everything that others returned since had lain below it. The write asserts
-//     that no more was returned than that.
-//   - It counts as the lowest of all that was spent, on the clock of its time. What others make undone by these rules
-//     lets it sink no lower: that lay above the clock, too. What others give back who held it may have been refilled long
-//     before, so that the debit sinks by it; the write asserts how much of that there was.
+//   - The debit would be above the clock even if everything that others returned since had been below it. The write asserts
+//     that no more than that was returned.
+//   - The debit is treated as the lowest of everything that was spent, on the clock of its time. Undos by others under these
+//     rules do not make it sink lower, because what they undo was above the clock, too. What holders of leases return may have
+//     been refilled long before, so the debit sinks by that amount. The write asserts how much of that there was.
 //
-// Nothing is given back to an item that was born since, or of a limit that follows other parameters since: by their clock
-// it may have melted sooner.
+// Nothing is returned to an item that was born since, or to a limit whose parameters have changed since: by their clock,
+// the debit may have melted sooner.
 type undo struct {
 	place  place
 	item   *item   // as the write of the debit left it
-	repaid *repaid // what that write returned after it; nil: nothing
-	tops   []int64 // the levels on which the debits lie, from there down
-	floors []int64 // the same, were they the lowest
+	repaid *repaid // what that write returned after the debit; nil: nothing
+	tops   []int64 // the tops of the debits: the levels from which they reach down
+	floors []int64 // the tops if the debits are treated as the lowest
 
-	// As of the write that is planned.
-	latest int64   // the last write before it may be as late as that: the clock that was melted by
-	rooms  []int64 // how much may be returned since the last sight, this included; anything: it counts as the lowest
+	// For the write that is being planned.
+	latest int64   // upper bound for the time of the write before it; debits melt by the clock of this time
+	rooms  []int64 // how much may be returned since the last sight, this included; anything: the debit is treated as the lowest
 }
 
-// repaid is what was returned of a job's limits, and what of that was not undone.
+// repaid is what was returned to a job's limits, and the part of it that was not an undo.
 type repaid struct{ back, given []int64 }
 
-// repays returns what a batch returned of a job's limits, which is all after it.
+// repays returns what a batch returned to a job's limits, all of it after the job's debits.
 func (b *batch) repays(j *job) *repaid {
 	r := &repaid{make([]int64, len(j.v.names)), make([]int64, len(j.v.names))}
 	for i, name := range j.v.names {
@@ -52,11 +52,11 @@ func (b *batch) repays(j *job) *repaid {
 const (
 	anything = math.MaxInt64
 	anyTime  = math.MaxInt64
-	// sooner is by how much the clocks of others may be ahead where that costs nothing.
+	// sooner is how far others' clocks may be ahead where allowing for that costs nothing.
 	sooner = int64(50 * time.Millisecond)
 )
 
-// undoes has a give make a debit undone that a write left on top of some levels.
+// undoes makes a give undo debits, given their tops: the levels right after them.
 func (j *job) undoes(pl place, it *item, repaid *repaid, tops []int64) {
 	n := len(tops)
 	u := &undo{place: pl, item: it, repaid: repaid, tops: tops, floors: make([]int64, n), rooms: make([]int64, n)}
@@ -66,7 +66,7 @@ func (j *job) undoes(pl place, it *item, repaid *repaid, tops []int64) {
 	j.undo, j.takenOn = u, pl
 }
 
-// melt takes off what is not to be given back by a write that is planned now.
+// melt removes from a give what a write planned now must not return.
 func (sh *shard) melt(j *job, now int64) {
 	u := j.undo
 	if u == nil {
@@ -104,8 +104,8 @@ func (sh *shard) melt(j *job, now int64) {
 	}
 }
 
-// follows reports whether a limit of which a job is to undo a debit is still the same, of the same item. Of a bucket that is
-// split, an override whose counters have shrunk gave up its place since, and came again.
+// follows reports whether a limit whose debit a job undoes is still the same limit of the same item. In a split bucket,
+// an override whose counters have shrunk was removed since, and added again.
 func (sh *shard) follows(j *job, i int) bool {
 	it, name := sh.seen, j.v.names[i]
 	if it == nil || !it.exists || it.id != j.undo.item.id {
@@ -116,7 +116,7 @@ func (sh *shard) follows(j *job, i int) bool {
 		is.debited >= was.debited && is.returned >= was.returned && is.given >= was.given
 }
 
-// floor returns the level on which what a job is to undo lies at the lowest.
+// floor returns the lowest level at which the top of the debit that a job undoes can be.
 func (sh *shard) floor(j *job, i int) int64 {
 	u, name := j.undo, j.v.names[i]
 	given := sh.seen.find(name).given - u.item.find(name).given
@@ -126,8 +126,8 @@ func (sh *shard) floor(j *job, i int) int64 {
 	return u.floors[i] - given
 }
 
-// above returns how much may be returned of a limit that is still the same, since it was last seen, before the clock of that time passes
-// anything of what a job is to undo. It is 0 where that is not known.
+// above returns how much may be returned to a limit since it was last seen before the clock at a given time passes any of
+// the debit that a job undoes. The limit must still be the same. The result is 0 if this is unknown.
 func (sh *shard) above(j *job, i int, at int64) int64 {
 	u, it := j.undo, sh.seen
 	is, was := it.find(j.v.names[i]), u.item.find(j.v.names[i])
@@ -145,26 +145,26 @@ func (sh *shard) above(j *job, i int, at int64) int64 {
 	return bucket.Outstanding(top-back, u.place.clock(is.params, at))
 }
 
-// lows are the levels to which our own returns brought an item: where what is to be undone lay by then is known of them,
-// not only that it was no lower.
+// lows are the levels to which our own returns brought an item. For these returns it is known where a debit to be undone
+// was afterwards, not only how far it may have sunk.
 type lows struct {
 	last []low
-	from int64 // the write since which they are all there
+	from int64 // the write since which the list is complete
 }
 
 type low struct {
 	name        string
 	writes, at  int64 // which of the item's writes it was, and when
-	level, back int64 // after it, and what it returned
+	level, back int64 // the level after it, and the amount that it returned
 }
 
-// What is to be undone waits for a few writes: so many lows are kept, and for so long.
+// An undo waits for a few writes at most. These are the number of lows that are kept, and for how long.
 const (
 	maxLows = 64
 	lowsFor = int64(time.Second)
 )
 
-// add notes what a batch that was applied returned.
+// add records what a batch that was applied returned.
 func (ls *lows) add(b *batch, it *item) {
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -181,7 +181,7 @@ func (ls *lows) add(b *batch, it *item) {
 	}
 }
 
-// hasRoom reports whether a give may come aboard beside those that are.
+// hasRoom reports whether a give may join those aboard.
 func (b *batch) hasRoom(j *job) bool {
 	for i, a := range j.amounts {
 		p := b.part(j.v.names[i])
@@ -199,12 +199,12 @@ func (b *batch) hasRoom(j *job) bool {
 	return true
 }
 
-// counts reports whether a limit is given back of as of the lowest that was spent.
+// counts reports whether a job undoes a debit of a limit as if it were the lowest of everything that was spent.
 func (j *job) counts(i int) bool {
 	return j.undo != nil && j.amounts[i] > 0 && j.undo.rooms[i] == anything
 }
 
-// touchy reports whether others can make the write of a give fail that have nothing to do with it.
+// touchy reports whether unrelated writes by others can make the write of a give fail.
 func (j *job) touchy() bool {
 	for i := range j.amounts {
 		if j.counts(i) {
@@ -214,7 +214,7 @@ func (j *job) touchy() bool {
 	return false
 }
 
-// undoing asserts what melt went by.
+// undoing asserts what melt assumed.
 func (b *batch) undoing(u *update) {
 	if b.latest == anyTime {
 		return

@@ -8,19 +8,20 @@ import (
 	"github.com/weirlimits/weir/internal/bucket"
 )
 
-// upkeep is a write on an item's own account. It rides alone, and those who need it go on waiting meanwhile.
+// upkeep is a write that maintains the item itself. It rides alone, and the jobs that need it keep waiting meanwhile.
 type upkeep interface {
-	// due reports, when its turn comes, whether it is to be made at all.
+	// due reports, when the write's turn comes, whether it is still needed.
 	due(sh *shard, now int64) bool
 	write(sh *shard, b *batch, u *update)
-	// landed is told that the write was applied, before those aboard are answered.
+	// landed is called when the write was applied, before the jobs aboard are answered.
 	landed(sh *shard, b *batch, it *item)
-	// again is told that its condition failed, and returns those aboard who are to try again.
+	// again is called when the write's condition failed, and returns the jobs aboard that must be tried again.
 	again(sh *shard, b *batch) []*job
 }
 
-// rebase has an item follow other limits. What is outstanding is kept: a level that others may move meanwhile is
-// carried over by adding the difference of the two clocks, so that their debits do not defeat it, nor it theirs.
+// rebase makes an item follow other limits. What is outstanding is kept. A level that others may move meanwhile is
+// converted by adding the difference of the two clocks, so that their debits do not make the rebase fail, nor the rebase
+// theirs.
 type rebase struct {
 	v     *view
 	epoch uint64
@@ -50,7 +51,7 @@ func (r *rebase) write(sh *shard, b *batch, u *update) {
 		switch {
 		case have == nil || !have.has:
 			u.op(condAbsent, level)
-			u.op(setTo, level, b.place.clock(p, b.now-int64(time.Hour))) // full, also for those whose clocks are behind
+			u.op(setTo, level, b.place.clock(p, b.now-int64(time.Hour))) // full, even by clocks that are behind
 		case have.level < b.place.clock(have.params, b.now):
 			u.op(condBelow, level, b.place.clock(have.params, b.now))
 			u.op(setTo, level, clock)
@@ -72,8 +73,8 @@ func (r *rebase) due(*shard, int64) bool          { return true }
 func (r *rebase) landed(*shard, *batch, *item)    {}
 func (r *rebase) again(_ *shard, b *batch) []*job { return b.jobs }
 
-// sweep removes overrides that are full, to make room for others. Their counters go with them: so all counters begin
-// anew, under a new id. Of a bucket that was split only theirs do: its id stands for the counters of all shards.
+// sweep removes overrides that are full, to make room for others. Their counters are removed with them, so all counters
+// start again under a new id. In a split bucket, only theirs do, because its id stands for the counters of all shards.
 type sweep struct {
 	names []string
 	from  *item
@@ -91,7 +92,7 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 	for i := range s.from.limits {
 		l := &s.from.limits[i]
 		swept := slices.Contains(s.names, l.name)
-		if swept || b.place.n == 1 { // also what is not there: others may write it meanwhile
+		if swept || b.place.n == 1 { // even if absent: others may write it meanwhile
 			u.op(remove, prefixDebited+l.name)
 			u.op(remove, prefixReturned+l.name)
 			u.op(remove, prefixGiven+l.name)
@@ -110,14 +111,14 @@ func (s *sweep) due(*shard, int64) bool          { return true }
 func (s *sweep) landed(*shard, *batch, *item)    {}
 func (s *sweep) again(_ *shard, b *batch) []*job { return b.jobs }
 
-// orphan makes a shard whose item never came to be, for who split the one that it comes from ended before. What was
-// to go with it is not known, so it is born with nothing left.
+// orphan creates a shard whose item was never put, because the process that split its parent ended before. What should
+// have been moved to it is unknown, so it is created with nothing left.
 type orphan struct {
 	v      *view
 	parent *item
 }
 
-// awaiting sends takes elsewhere while the item may be about to be put.
+// awaiting sends takes elsewhere while the shard's item may be about to be put.
 func (sh *shard) awaiting(waiting []*job, now int64) []*job {
 	if sh.absent == 0 || now-sh.absent >= int64(sh.s.cfg.CallTimeout) {
 		return waiting
@@ -131,7 +132,7 @@ func (sh *shard) awaiting(waiting []*job, now int64) []*job {
 	})
 }
 
-// orphaned returns the upkeep that a shard without an item needs first.
+// orphaned returns the upkeep that a shard without an item needs first, or nil.
 func (sh *shard) orphaned(j *job) upkeep {
 	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind == give {
 		return nil
@@ -143,7 +144,8 @@ func (sh *shard) orphaned(j *job) upkeep {
 	return &orphan{v: j.v, parent: parent}
 }
 
-// parent returns the last sight of the shard that this one, not 0, comes from, if that was split so deep by then.
+// parent returns the last sight of the shard from which this one, which is not 0, was split off. It returns nil unless
+// that sight showed the parent split to this shard's depth.
 func (sh *shard) parent() *item {
 	all := sh.m.all()
 	k := parentOf(sh.k)

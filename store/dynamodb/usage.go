@@ -19,14 +19,14 @@ var _ store.Usage = (*Store)(nil)
 const (
 	// toldAtOnce is how many readings an item of a process's counts holds.
 	toldAtOnce = 200
-	// keepTold is for how long such an item is there: as long as the stream.
+	// keepTold is how long such an item lives: as long as the stream keeps it.
 	keepTold = 24 * time.Hour
-	// startsAtOnce is of how many windows one subject is read at once.
+	// startsAtOnce is how many windows of one subject are read at once.
 	startsAtOnce = 32
 )
 
-// Count implements [store.Usage]: the readings are put where the stream takes them to who books it, one item for 200 of
-// a namespace. The windows have them when that was done.
+// Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, which the stream
+// carries to the ledger that books them. The windows contain them once that is done.
 func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *Store) tell(ctx context.Context, key primary, told []usage.Observation)
 	return s.trouble("count", key.String(), err)
 }
 
-// Usage implements [store.Usage]: what was booked of the stream.
+// Usage implements [store.Usage]. It returns what was booked from the stream.
 func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.UsagePage{}, err
@@ -106,7 +106,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	return page, nil
 }
 
-// windows calls f with the windows of a subject by start, ID, Sub, after a range key, until it returns false.
+// windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns false.
 func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool) error {
 	first := usage.Start(q.Window, q.From)
 	if first.Before(q.From) {
@@ -139,7 +139,7 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, 
 	return nil
 }
 
-// usageSpans are where the windows of a subject are.
+// usageSpans are the spans that hold the windows of a subject.
 func usageSpans(q *store.UsageQuery, lo, hi string) []span {
 	ns := q.Namespace
 	if q.Of == store.OfStore {
@@ -155,7 +155,8 @@ func usageSpans(q *store.UsageQuery, lo, hi string) []span {
 	return spans
 }
 
-// merged calls f with what a walk comes by, the parts of a window added up. It reports whether f wants more.
+// merged calls f with the windows that a walk finds, with the parts of each window added up. It reports whether f wants
+// more.
 func (s *Store) merged(ctx context.Context, q *store.UsageQuery, w *walk, f func(at string, r store.UsageRecord) bool) (bool, error) {
 	var at string
 	var sum store.UsageRecord
@@ -213,7 +214,7 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 	return slices.DeleteFunc(counts, func(c store.LimitFigures) bool { return c.Figures == store.Figures{} })
 }
 
-// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, by ID.
+// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, in the order of IDs.
 func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -263,7 +264,7 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 	}
 }
 
-// ForgetUsage implements [store.Usage]. The accounts stay until their time is up, else what they have counted would be
+// ForgetUsage implements [store.Usage]. The accounts stay until they expire. Otherwise, what they have counted would be
 // counted again.
 func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	if err := s.ready(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// span is a stretch of range keys under one hash key, of the table or of an index.
+// span is a range of range keys under one hash key, in the table or in an index.
 type span struct {
 	index   string // "": the table itself, which is read consistently
 	hashKey string // names of the key attributes
@@ -19,7 +19,7 @@ type span struct {
 	lo, hi  string // inclusive
 }
 
-// allSpans are the places of indexAll where what sorts from lo to hi is listed.
+// allSpans are the spans of indexAll that hold the range keys from lo to hi.
 func allSpans(namespace, lo, hi string) []span {
 	spans := make([]span, partitions)
 	for i := range spans {
@@ -28,26 +28,26 @@ func allSpans(namespace, lo, hi string) []span {
 	return spans
 }
 
-// entry is an item that a walk came by. Those of an index have only keys.
+// entry is an item that a walk found. Entries of an index have only keys.
 type entry struct {
-	at    string // its range key in what is walked
+	at    string // its range key in the walked table or index
 	key   primary
 	attrs map[string]types.AttributeValue
 }
 
-// walk goes through spans at once, in the order of range keys, and reads no further than it is asked to.
+// walk goes through several spans at once, in the order of range keys, and reads no further than it is asked to.
 type walk struct {
 	s       *Store
 	reverse bool
-	after   string // "", or where to begin, exclusive
-	skip    int    // how many bytes of a range key do not count for the order
+	after   string // where to begin, exclusive; "": at the start
+	skip    int    // number of leading bytes of a range key that are ignored in the order
 	lines   []*line
 }
 
 // line is one span of a walk.
 type line struct {
 	span
-	read  []entry // ahead
+	read  []entry // read ahead
 	start map[string]types.AttributeValue
 	done  bool
 }
@@ -67,7 +67,7 @@ func (s *Store) walk(spans []span, reverse bool, after string) *walk {
 	return w
 }
 
-// next returns up to n entries; fewer, when there are no more.
+// next returns up to n entries, or fewer if there are no more.
 func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
 	var out []entry
 	for len(out) < n {
@@ -92,15 +92,16 @@ func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
 	return out, nil
 }
 
-// maxQueries is how many spans are read at once.
+// maxQueries is how many spans are read concurrently.
 const maxQueries = 64
 
-// fill reads on wherever nothing is read ahead, at once. Each line reads what it is likely to give of n.
+// fill reads on, concurrently, in all lines that have nothing read ahead. Each line reads as much of n as it is likely to
+// contribute.
 func (w *walk) fill(ctx context.Context, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.lines))
 	turns := make(chan struct{}, maxQueries)
-	each := n + 1 // the first may be where the page before ended
+	each := n + 1 // the first may be the entry at which the previous page ended
 	if len(w.lines) > 1 {
 		each = each*3/2/len(w.lines) + 4
 	}
@@ -122,7 +123,7 @@ func (w *walk) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// readLine reads on in a line, until it has something or comes to its end.
+// readLine reads on in a line until it has an entry or reaches its end.
 func (s *Store) readLine(ctx context.Context, l *line, reverse bool, most int32) error {
 	for len(l.read) == 0 && !l.done {
 		in := &dynamodb.QueryInput{

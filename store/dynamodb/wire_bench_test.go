@@ -12,11 +12,11 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// wrapped is a client that the store leaves its calls to.
+// wrapped is a client that must make all of the store's calls.
 type wrapped struct{ *sdk.Client }
 
-// BenchmarkClients takes from a bucket on the engine, by turns with writes of the store's own and with the SDK's, and
-// says how much processor time each takes; an operation is a turn of both.
+// BenchmarkClients takes from a bucket on the engine, alternately with the store's own writes and with the SDK's, and
+// reports the processor time of each. One operation is one take of each kind.
 func BenchmarkClients(b *testing.B) {
 	client := dynamotest.Client(b, dynamotest.Engine(b), own)
 	table := dynamotest.Table(b)

@@ -1,6 +1,6 @@
 package dynamodb
 
-// Wire returns how many requests the store made itself, and how many of their answers the SDK read.
+// Wire returns the number of requests that the store made itself, and the number of their answers that the SDK read.
 func (s *Store) Wire() (sent, judged int64) {
 	if s.wire == nil {
 		return 0, 0

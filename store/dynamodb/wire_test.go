@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/weirlimits/weir/internal/dynamotest"
@@ -17,8 +18,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestOwnWrites: with a client as users have it the store makes its writes itself, and reads the answers, be they yes
-// or no; with a client that does anything else, nothing is kept from that.
+// TestOwnWrites checks that with a client as users have it, the store makes its writes itself, and reads the answers,
+// admitted or refused. With a client that does anything else, that client sees all calls.
 func TestOwnWrites(t *testing.T) {
 	t.Parallel()
 	bare := dynamotest.Client(t, dynamotest.Engine(t))
@@ -71,7 +72,7 @@ func TestOwnWrites(t *testing.T) {
 	}
 }
 
-// TestOwnUnknown: a write of the store's own to which nothing was answered counts as one that may have been applied, as
+// TestOwnUnknown checks that a write of the store's own that got no answer counts as one that may have been applied, like
 // any other: its debit is made again, and no more is admitted than there is.
 func TestOwnUnknown(t *testing.T) {
 	t.Parallel()
@@ -107,7 +108,7 @@ func TestOwnUnknown(t *testing.T) {
 	}
 }
 
-// TestOwnDenied: what went wrong is told as with the SDK.
+// TestOwnDenied checks that errors are reported as with the SDK.
 func TestOwnDenied(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("none found") }
@@ -120,6 +121,100 @@ func TestOwnDenied(t *testing.T) {
 	_, err = s.Take(t.Context(), store.Take{Debits: []store.Debit{of(bkt("e"), plenty, 1)}})
 	var told *store.Error
 	if !errors.As(err, &told) || told.Hint == "" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwnLeft checks that a caller that makes its write itself leaves it when its time is up, and that what it is debited
+// afterwards is returned.
+func TestOwnLeft(t *testing.T) {
+	t.Parallel()
+	p := faultproxy.New(t, dynamotest.Engine(t), faultproxy.Config{})
+	client := dynamotest.Client(t, p.URL, own)
+	table := dynamotest.Table(t)
+	if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *dynamodb.Store {
+		s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table, CallTimeout: patient, WriteTimeout: patient})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	take := func(ctx context.Context, s *dynamodb.Store, n int64) (bool, error) {
+		out, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("e"), per("rpd", 3, 24*time.Hour, 3), n)}})
+		return out.Allowed, err
+	}
+	s := open()
+	if ok, err := take(t.Context(), s, 1); !ok || err != nil { // there is a connection now
+		t.Fatal(ok, err)
+	}
+	p.Set(faultproxy.Rule{Kind: faultproxy.Delay, Operation: "UpdateItem", Probability: 1, Delay: time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // real time: a socket's
+	defer cancel()
+	begun := time.Now()
+	if _, err := take(ctx, s, 2); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v after %v", err, time.Since(begun))
+	}
+	p.Set()
+	if sent, _ := s.Wire(); sent != 2 {
+		t.Errorf("%d sent", sent) // the debit is on its way
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if sent, _ := s.Wire(); sent != 3 || p.Counts()[faultproxy.Delay] != 1 {
+		t.Errorf("%d sent, %d held back", sent, p.Counts()[faultproxy.Delay])
+	}
+	if ok, err := take(t.Context(), open(), 2); !ok || err != nil {
+		t.Errorf("allowed %v, error %v", ok, err)
+	}
+}
+
+// TestOwnInvalidLeft checks that a caller does not wait for the read that finds out why its write was invalid.
+func TestOwnInvalidLeft(t *testing.T) {
+	t.Parallel()
+	p := faultproxy.New(t, dynamotest.Engine(t), faultproxy.Config{})
+	client := dynamotest.Client(t, p.URL, own)
+	table := dynamotest.Table(t)
+	if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := dynamodb.New(dynamodb.Config{Client: client, Table: table, CallTimeout: patient, WriteTimeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	take := func(ctx context.Context) error {
+		_, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("e"), plenty, 1)}})
+		return err
+	}
+	if err := take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := client.Scan(t.Context(), &sdk.ScanInput{TableName: &table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range all.Items {
+		if it["wc"] != nil { // the bucket: edited by hand, so that no write can add to it
+			it["wc"] = &types.AttributeValueMemberS{Value: "many"}
+			if _, err := client.PutItem(t.Context(), &sdk.PutItemInput{TableName: &table, Item: it}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.Set(faultproxy.Rule{Kind: faultproxy.Delay, Operation: "BatchGetItem", Probability: 1, Delay: 2 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // real time: a socket's
+	defer cancel()
+	if err := take(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	p.Set()
+	var damaged *store.Error
+	if err := take(t.Context()); !errors.As(err, &damaged) || damaged.Op != "read" {
 		t.Errorf("error %v", err)
 	}
 }

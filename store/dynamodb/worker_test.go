@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// workerEnv makes the test's binary a worker: it reads orders, one a line, and answers each with a report.
+// workerEnv turns the test binary into a worker: it reads orders, one per line, and answers each with a report.
 const workerEnv = "WEIR_TEST_DYNAMODB_WORKER"
 
 func TestMain(m *testing.M) {
@@ -29,29 +29,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order is what a worker is to do.
+// order tells a worker what to do.
 type order struct {
 	Endpoint, Table string
-	Children        []store.Bucket // each take is of one of them and of the parent
+	Children        []store.Bucket // each take debits one of them and the parent
 	Child           *store.Limit
 	Parent          store.Bucket
-	Versions        []*store.Limit // of the parent's limit, each for as long as any other
+	Versions        []*store.Limit // versions of the parent's limit, each in force for the same time
 	Start, End      time.Time
 	Skew            time.Duration
 	Prefetch        bool
-	Patient         bool // no fault is in between: however busy the machine is, every call is answered
+	Patient         bool // no faults are injected: however busy the machine is, every call is answered
 }
 
-// report is what a worker was told: what was admitted, in millitokens.
+// report is what a worker's callers were told: what was admitted, in millitokens.
 type report struct {
 	Admitted int64
 	Errors   int
-	First    string // error
+	First    string // the first error
 }
 
 const callers = 16 // of each worker
 
-// work is the life of a worker.
+// work is a worker's main loop.
 func work() {
 	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	for in.Scan() {
@@ -85,7 +85,7 @@ func (o *order) carryOut() (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	time.Sleep(time.Until(o.Start)) // real time: all workers begin at once
+	time.Sleep(time.Until(o.Start)) // real time: all workers start at once
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range callers {
@@ -109,7 +109,7 @@ func (o *order) carryOut() (r report, err error) {
 				}
 				mu.Unlock()
 				if !out.Allowed {
-					time.Sleep(2*time.Millisecond + rand.N(2*time.Millisecond)) // real time: so as to leave the processors to others
+					time.Sleep(2*time.Millisecond + rand.N(2*time.Millisecond)) // real time: to leave processor time to others
 				}
 			}
 		})
@@ -118,7 +118,7 @@ func (o *order) carryOut() (r report, err error) {
 	return r, s.Close()
 }
 
-// worker is the other process, as its master has it.
+// worker is another process, as the test sees it.
 type worker struct {
 	in  *json.Encoder
 	out *json.Decoder
@@ -149,7 +149,7 @@ func hire(t *testing.T, n int) (ws []*worker) {
 	return ws
 }
 
-// carryOut has each worker carry out an order of its own.
+// carryOut makes each worker carry out its own order.
 func carryOut(ws []*worker, of func(i int) order) (sum report, err error) {
 	for i, w := range ws {
 		if err := w.in.Encode(of(i)); err != nil {

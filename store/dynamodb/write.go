@@ -1,110 +1,24 @@
 package dynamodb
 
 import (
-	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/middleware"
-
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/store"
 )
 
-// form is how a write finds a limit's level.
+// form is the state in which a write expects a limit's level.
 type form byte
 
 const (
-	full    form = iota // absent, or under the clock: it is set
-	running             // at or above the clock: it is added to
+	full    form = iota // absent, or below the clock: the level is set
+	running             // at or above the clock: the debit is added to the level
 )
 
-// Carry implements coalesce.Driver: it makes the write that was planned, and deals out what came of it.
-func (sh *shard) Carry() {
-	b := sh.batch
-	it, applied, err := sh.send(b)
-	sh.s.measures.wrote(len(b.jobs), applied, err)
-	if s, ok := b.upkeep.(*split); ok && applied {
-		s.after(sh, b)
-	}
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	sh.batch = nil
-	switch {
-	case err != nil:
-		if !ambiguous(err) {
-			sh.count(b.others)
-		}
-		sh.failed(b, err)
-	case applied:
-		sh.misses = 0
-		sh.learn(b, it, true)
-		sh.landed(b, it)
-		sh.refuse(b, true)
-	default:
-		sh.misses++
-		sh.learn(b, it, false)
-		sh.count(b.others)
-		sh.again(b, b.jobs)
-	}
-}
-
-// send makes a batch's write and returns the item as it now is, and whether the write was applied.
-func (sh *shard) send(b *batch) (*item, bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
-	defer cancel()
-	sent := time.Now()
-	var attrs map[string]types.AttributeValue
-	var meta middleware.Metadata
-	var err error
-	if f, ok := b.upkeep.(*forget); ok && !f.blanks(b) {
-		var out *dynamodb.DeleteItemOutput
-		if out, err = sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), once...); err == nil {
-			meta = out.ResultMetadata
-		}
-	} else {
-		var out *dynamodb.UpdateItemOutput
-		if out, err = sh.s.cfg.Client.UpdateItem(ctx, sh.input(b), once...); err == nil {
-			attrs, meta = out.Attributes, out.ResultMetadata
-		}
-	}
-	if err != nil {
-		var failed *types.ConditionalCheckFailedException
-		if !errors.As(err, &failed) {
-			return nil, false, sh.diagnose(ctx, err)
-		}
-		attrs = failed.Item
-		sh.s.skew.failed(err, sent)
-	} else {
-		sh.s.skew.answered(meta, sent)
-	}
-	it, perr := parseItem(attrs)
-	if perr != nil {
-		return nil, false, sh.s.damaged(sh.pk, perr)
-	}
-	return it, err == nil, nil
-}
-
-// diagnose looks why a write was invalid: as a rule because somebody edited the item by hand.
-func (sh *shard) diagnose(ctx context.Context, err error) error {
-	var api smithy.APIError
-	if !errors.As(err, &api) || api.ErrorCode() != codeValidation {
-		return err
-	}
-	var damaged *store.Error
-	cause := sh.s.readItems(ctx, []primary{sh.pk}, make(map[primary]*item))
-	if errors.As(cause, &damaged) && damaged.Op == "read" {
-		return cause
-	}
-	return err
-}
-
-// landed answers those aboard a write that was applied. What a caller that has gone was debited rides back.
+// landed answers the jobs aboard a write that was applied. What was debited for callers that have gone is returned.
 func (sh *shard) landed(b *batch, it *item) {
 	if b.upkeep != nil {
 		b.upkeep.landed(sh, b, it)
@@ -121,7 +35,7 @@ func (sh *shard) landed(b *batch, it *item) {
 	sh.watch(b)
 }
 
-// order works out how much of what the batch did came after each of its jobs.
+// order computes how much the batch debited after each of its jobs.
 func (b *batch) order() {
 	if len(b.jobs) < 2 && b.extra == nil {
 		return
@@ -157,22 +71,23 @@ func (b *batch) order() {
 	}
 }
 
-// again has those aboard a write whose condition failed judged anew, by what the item showed.
-func (sh *shard) again(b *batch, jobs []*job) {
+// again queues the jobs of a write whose condition failed for another try, and returns how long the lane rests first.
+func (sh *shard) again(b *batch, jobs []*job) (rest time.Duration) {
 	if b.upkeep != nil {
 		jobs = b.upkeep.again(sh, b)
 	}
 	sh.lane.Back(jobs)
 	sh.refuse(b, false)
 	if sh.misses > 2 {
-		sh.pause(min(time.Duration(sh.misses)*time.Millisecond, maxPause))
+		return jitter(min(time.Duration(sh.misses)*time.Millisecond, maxPause))
 	}
+	return 0
 }
 
-// refuse answers the takes that waited while a write was made, or rode on it in vain, and do not fit what it showed, by the
-// time of that: the write's own, or that of the write before it, if they had come by then. What the clock has issued since
-// is for who asks then. Else of a crowd that asks for more than the limit all would wait for the same few tokens, of which
-// each would fit alone.
+// refuse refuses the takes that waited while a write was made, or rode on it in vain, and do not fit what it showed. They
+// are judged at the time of the write, or, if its condition failed, at the time of the write before it, provided that
+// they had arrived by then. What the clock has issued since is for later takes. Otherwise, a crowd that asks for more
+// than the limit would wait for the same few tokens, because each of them alone would fit.
 func (sh *shard) refuse(b *batch, applied bool) {
 	it := sh.seen
 	if b.upkeep != nil || it == nil || !it.exists || b.place != sh.place() {
@@ -195,9 +110,10 @@ func (sh *shard) refuse(b *batch, applied bool) {
 	})
 }
 
-// failed repeats or ends what a write without an answer carried. Debits may be repeated: at worst tokens are spent
-// twice, and nobody has them. What gives is not, once it may have been applied.
-func (sh *shard) failed(b *batch, err error) {
+// failed handles a write without an answer: it answers the jobs or queues them again, and returns how long the lane
+// rests. Debits may be repeated: at worst, tokens are spent twice and nobody has them. Returns are not, once they may
+// have been applied.
+func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 	trouble := sh.s.trouble("write", sh.describe(), err)
 	var damaged *store.Error
 	repeat := transient(err) && !errors.As(err, &damaged)
@@ -211,12 +127,12 @@ func (sh *shard) failed(b *batch, err error) {
 		case (j.kind == give || j.back != nil) && ambiguous(err), !repeat:
 			sh.answer(j, trouble)
 		default:
-			j.err = trouble // if its time is up before the next try
+			j.err = trouble // reported if its time is up before the next try
 			back = append(back, j)
 		}
 	}
 	if b.upkeep != nil && !repeat && len(b.jobs) == 0 {
-		// Those for whom it was to be done would ask for it again.
+		// The jobs that needed the upkeep would only ask for it again.
 		sh.lane.Drop(func(j *job) bool {
 			if j.kind == take || j.kind == force {
 				sh.answer(j, trouble)
@@ -226,24 +142,23 @@ func (sh *shard) failed(b *batch, err error) {
 	}
 	sh.lane.Back(back)
 	if repeat && len(sh.lane.Waiting()) > 0 {
-		sh.pause(maxPause)
+		return jitter(maxPause)
 	}
+	return 0
 }
 
 // maxPause bounds the pause before a write is repeated.
 const maxPause = 25 * time.Millisecond
 
-// pause waits a random while, with the lane unlocked; nobody else makes writes on it meanwhile.
-func (sh *shard) pause(most time.Duration) {
-	sh.lane.Unlock()
-	defer sh.lane.Lock()
-	time.Sleep(rand.N(most) + 1)
-}
+// jitter returns a random duration, up to most.
+func jitter(most time.Duration) time.Duration { return rand.N(most) + 1 }
 
-// input returns the write of a batch.
-func (sh *shard) input(b *batch) *dynamodb.UpdateItemInput {
+// written returns the write of a batch. Every call for the same batch returns the same write.
+func (sh *shard) written(b *batch) *written {
+	if b.write.u != nil {
+		return &b.write
+	}
 	u := updates.Get().(*update)
-	defer updates.Put(u)
 	u.reset()
 	switch {
 	case b.upkeep != nil:
@@ -257,10 +172,19 @@ func (sh *shard) input(b *batch) *dynamodb.UpdateItemInput {
 	b.counted(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
-	return sh.s.updateInput(u, sh.key)
+	b.write = written{&sh.s.cfg.Table, sh.pk, u, sh.s.expressions.of(u)}
+	return &b.write
 }
 
-// giving writes a batch of returns: to limits that are there, at whatever level.
+// finish recycles the memory of the batch's write, which is not made again.
+func (b *batch) finish() {
+	if b.write.u != nil {
+		updates.Put(b.write.u)
+		b.write.u = nil
+	}
+}
+
+// giving writes a batch of returns. It asserts that each limit has a level, whatever it is.
 func (sh *shard) giving(b *batch, u *update) {
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -273,10 +197,10 @@ func (sh *shard) giving(b *batch, u *update) {
 	}
 }
 
-// debiting writes a batch of debits, and of the returns that ride with them.
+// debiting writes a batch of debits, and of the returns that ride along.
 func (sh *shard) debiting(b *batch, u *update) {
 	b.asItWas(u)
-	full := b.now // when the last of the limits is full
+	full := b.now // when the last limit is full
 	for i := range b.parts {
 		p := &b.parts[i]
 		full = max(full, b.debit(u, p))
@@ -293,7 +217,7 @@ func (sh *shard) debiting(b *batch, u *update) {
 	sh.s.retain(b, u, full)
 }
 
-// asItWas asserts that the item is the one that was seen, with the same limits in force, split as deep.
+// asItWas asserts that the item is the one that was seen, with the same limits in force and split to the same depth.
 func (b *batch) asItWas(u *update) {
 	it := b.seen
 	b.place.assert(u)
@@ -316,7 +240,7 @@ func (b *batch) asItWas(u *update) {
 	}
 }
 
-// adding keeps count of the overrides.
+// adding updates the number of overrides, and asserts that there are not too many.
 func (b *batch) adding(u *update) {
 	if b.seen == nil {
 		u.op(condAbsent, attrID)
@@ -327,7 +251,7 @@ func (b *batch) adding(u *update) {
 	u.op(addTo, attrOverrides, int64(b.added))
 }
 
-// birth writes what an item is born with, unless it is there.
+// birth writes what an item is born with, unless it has that already.
 func (sh *shard) birth(u *update) {
 	u.op(setOnce, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
 	if sh.k == 0 {
@@ -336,20 +260,20 @@ func (sh *shard) birth(u *update) {
 	}
 }
 
-// debit writes one limit's part, and returns when the limit is full after it at the latest.
+// debit writes one limit's part, and returns the latest time at which the limit is full after it.
 func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	it, level := b.seen, p.attrs.level
 	clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 	net, most := p.sum-p.back, burst
-	if p.sum > 0 && p.bound < p.sum { // some of it is forced: the level may come to lie anywhere
+	if p.sum > 0 && p.bound < p.sum { // some of it is forced, so the level may end up anywhere
 		most = max(burst, p.sum)
 		if p.has {
 			most = max(most, bucket.Outstanding(p.level, clock)+p.sum)
 		}
 	}
 	switch {
-	case p.bound > burst: // asked for all the same, to see what the item is like now
-		u.op(condAbsent, attrPK) // which no item passes that the other conditions let pass
+	case p.bound > burst: // it cannot fit, and is sent only to see what the item is like now
+		u.op(condAbsent, attrPK) // fails for every item that meets the other conditions
 	case p.sum == 0 && p.back > 0:
 		u.op(condExists, level)
 		u.op(addTo, level, -p.back)
@@ -357,7 +281,7 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 		return b.now
 	case p.sum == 0 && p.has:
 		u.op(condAtMost, level, add(clock, burst))
-	case p.sum == 0 && it != nil: // whatever is in force has a level, so that a split knows of all
+	case p.sum == 0 && it != nil: // every limit in force has a level, so that a split knows all of them
 		u.op(condAbsent, level)
 		u.op(setTo, level, clock)
 		if !p.limit.Override {
@@ -375,7 +299,7 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 		u.op(condAbsentBelow, level, clock)
 		u.op(setTo, level, clock+net)
 		if !p.taken {
-			b.extras++ // the item may be there, and of a set without it
+			b.extras++ // the item may exist, with a set that lacks this limit
 		}
 	case p.form == full && p.has:
 		u.op(condBelow, level, clock)
@@ -413,8 +337,8 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	return add(b.now, p.params.Full(most))
 }
 
-// retain sees to it that the item outlives whatever it owes. Its ttl never shrinks: a write asserts that it is late
-// enough and leaves it, or asserts that it is not later than what it sets. Items of split buckets have none.
+// retain ensures that the item outlives whatever it owes. Its ttl never shrinks: a write asserts that it is late enough
+// and keeps it, or asserts that it is not later than the new one. Items of split buckets have no ttl.
 func (s *Store) retain(b *batch, u *update, full int64) {
 	if b.place.n > 1 {
 		return

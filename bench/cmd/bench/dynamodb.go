@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// unused admits whatever a benchmark can ask for, and hardly refills meanwhile.
+// unused admits everything that a benchmark asks for, and hardly refills in the meantime.
 var unused = weir.PerDay("rpd", 1).WithBurst(1_000_000_000)
 
 func dynamoRows() []row {
@@ -47,13 +47,13 @@ func dynamoRows() []row {
 	return append(rows, raceRows()...)
 }
 
-// counted is a client whose requests are counted. Where it keeps inputs, they are those that the SDK is given.
+// counted is a client that counts its requests. If it keeps inputs, it keeps those passed to the SDK.
 type counted struct {
 	*sdk.Client
 
 	mu    sync.Mutex
-	last  map[string]*sdk.UpdateItemInput // by bucket, if kept
-	times map[string]int                  // how often each was written
+	last  map[string]*sdk.UpdateItemInput // by bucket; nil if not kept
+	times map[string]int                  // number of writes, by bucket
 }
 
 func (c *counted) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, opts ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {
@@ -67,7 +67,7 @@ func (c *counted) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, opts 
 	return c.Client.UpdateItem(ctx, in, opts...)
 }
 
-// api is what a store is to make its calls with.
+// api returns the client for a store to make its calls with.
 func (c *counted) api() dynamodb.API {
 	if c.last != nil {
 		return c
@@ -75,21 +75,21 @@ func (c *counted) api() dynamodb.API {
 	return c.Client
 }
 
-// dynamoClient returns a client as the store wants it.
+// dynamoClient returns a client tuned for the store.
 func dynamoClient(e *env) (*counted, error) {
-	url, err := dynamotest.Endpoint() // of one engine for all rows
+	url, err := dynamotest.Endpoint() // one engine for all rows
 	if err != nil {
 		return nil, err
 	}
 	return &counted{Client: sdk.New(sdk.Options{
 		BaseEndpoint: &url, Region: "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
-		}),
+		})),
 	}, requests.Count(&e.calls), dynamodb.Tune)}, nil
 }
 
-// onDynamo returns limiters, each as in a process of its own, over a new table in which a limit holds for all.
+// onDynamo returns n limiters, as if each were in its own process, over a new table with one limit for all entities.
 func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter, error) {
 	table := "bench-" + rand.Text()
 	if _, err := dynamodb.Create(e.ctx, client, table, dynamodb.CreateConfig{}); err != nil {
@@ -101,7 +101,7 @@ func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter
 		if err != nil {
 			return nil, err
 		}
-		// A busy engine is to be measured, not to be given up on, nor are caches that age.
+		// A busy engine must be measured, not time out, and caches must not expire.
 		cfg := weir.Config{Store: st, StoreTimeout: time.Minute, CacheTTL: time.Hour}
 		if lims[i], err = weir.New(cfg); err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter
 	return lims, lims[0].SetLimits(e.ctx, weir.Scope{}, limit)
 }
 
-// touchAll has every key used twice, from all sides: its bucket is born, and then known.
+// touchAll uses every key twice, concurrently: the first use creates its bucket, the second one knows it.
 func touchAll(ks *keys, use func(id string) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, callers)
@@ -126,7 +126,7 @@ func touchAll(ks *keys, use func(id string) error) error {
 	return errors.Join(errs...)
 }
 
-// allowDynamo counts what is admitted of one token each.
+// allowDynamo counts the admitted requests for one token each.
 func allowDynamo(n int) func(*env) (work, error) {
 	return func(e *env) (work, error) {
 		client, err := dynamoClient(e)
@@ -143,7 +143,7 @@ func allowDynamo(n int) func(*env) (work, error) {
 	}
 }
 
-// allowed counts the answers that are as wanted.
+// allowed counts the answers that equal want.
 func allowed(e *env, lim *weir.Limiter, ks *keys, want bool) work {
 	return func(worker, n int) (int, error) {
 		yes := 0
@@ -174,8 +174,7 @@ func refuseDynamo(e *env) (work, error) {
 	return func(worker, _ int) (int, error) { return w(worker, 64) }, nil
 }
 
-// bareUpdates sends the store's own writes again, without the store: its expressions and its items, on a client of
-// its own.
+// bareUpdates repeats the store's own writes without the store: the same expressions and items, on a separate client.
 func bareUpdates(n int) func(*env) (work, error) {
 	return func(e *env) (work, error) {
 		client, err := dynamoClient(e)
@@ -197,7 +196,7 @@ func bareUpdates(n int) func(*env) (work, error) {
 	}
 }
 
-// recorded returns the last write to each of n buckets, which may be made any number of times.
+// recorded returns the last write to each of n buckets. These writes can be repeated any number of times.
 func recorded(e *env, client *counted, n int) ([]*sdk.UpdateItemInput, *keys, error) {
 	client.last, client.times = make(map[string]*sdk.UpdateItemInput), make(map[string]int)
 	lims, err := onDynamo(e, client, 1, unused)
@@ -219,7 +218,7 @@ func recorded(e *env, client *counted, n int) ([]*sdk.UpdateItemInput, *keys, er
 	return writes, ks, nil
 }
 
-// again makes a write, with values made for it as one who writes by hand makes them.
+// again repeats a write, building its values as hand-written code would.
 func again(ctx context.Context, client *counted, in *sdk.UpdateItemInput) error {
 	_, err := client.Client.UpdateItem(ctx, remade(in))
 	return err

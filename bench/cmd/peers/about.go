@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// about is what a reader must know of a run to repeat it.
+// about is what a reader must know about a run to repeat it.
 type about struct {
 	when     time.Time
 	took     time.Duration
 	rounds   int
 	length   time.Duration
 	note     string
-	load     string // of the machine, at the end
+	load     string // load of the machine, at the end
 	cores    int
 	versions []string
 }
 
-// linked are the packages whose versions the page tells.
+// linked are the packages whose versions the page shows.
 var linked = []string{
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb", "github.com/go-redis/redis_rate/v10", "github.com/redis/go-redis/v9",
 	"github.com/redis/rueidis", "github.com/sethvargo/go-limiter", "github.com/throttled/throttled/v2", "go.uber.org/ratelimit",
 	"golang.org/x/time", "google.golang.org/grpc",
 }
 
-// zaeVersions prints those of zae-limiter and what it stands on.
+// zaeVersions prints the versions of zae-limiter and of what it is built on.
 const zaeVersions = `import importlib.metadata as m, platform
 print("Python", platform.python_version(), *("· %s %s" % (n, m.version(n)) for n in ("zae-limiter", "boto3", "aiobotocore")))`
 
@@ -72,7 +72,7 @@ func (o options) about(ctx context.Context, began time.Time, note string) about 
 	return a
 }
 
-// said returns what a command prints, "" if it fails.
+// said returns the output of a command, prefixed with before, or "" if it fails.
 func said(ctx context.Context, before, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
@@ -81,7 +81,7 @@ func said(ctx context.Context, before, name string, args ...string) string {
 	return before + strings.TrimSpace(string(out))
 }
 
-// engineVersion returns that of the DynamoDB engine that npm installs.
+// engineVersion returns the version of the DynamoDB engine that npm installs.
 func engineVersion() string {
 	text, err := os.ReadFile(filepath.Join("..", "e2e", "package-lock.json"))
 	var lock struct {

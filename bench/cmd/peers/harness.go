@@ -12,9 +12,9 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// A row compares contenders, of which weir is the first, on one kind of work.
+// A row compares contenders on one kind of work. The first contender is weir.
 type row struct {
-	part       string // of the page
+	part       string // part of the page
 	name       string
 	contenders []contender
 }
@@ -25,16 +25,16 @@ type contender struct {
 	setup func(e *env) (drive, error)
 }
 
-// drive works for a while, in one of the rounds, and says what came of it.
+// drive works for a while, in one of the rounds, and returns its sample.
 type drive func(round int, length time.Duration) (sample, error)
 
-// sample is what a contender did in a round.
+// sample holds the figures of a contender in a round.
 type sample struct {
 	rate   float64 // operations a second
-	p50    float64 // microseconds; 0: an operation is too short to be looked at
+	p50    float64 // microseconds; 0 if an operation is too short to be timed
 	p99    float64
-	cpu    float64 // nanoseconds of all processors for each operation
-	calls  float64 // of a store over a network, for each operation
+	cpu    float64 // processor time per operation, in nanoseconds
+	calls  float64 // calls of a store over a network per operation
 	ops    int
 	failed int
 }
@@ -43,11 +43,11 @@ type sample struct {
 type env struct {
 	ctx     context.Context //nolint:containedctx // the row's, as a test's
 	peers   places
-	quick   bool // it is a test: small numbers do
+	quick   bool // in a test, where small numbers are enough
 	cleanup []func() error
 }
 
-// places are the peers that are not linked in; "" if they are not there.
+// places are the paths of the peers that are not linked in; "" if they are not installed.
 type places struct{ python, script, envoy string }
 
 func (e *env) defers(f func() error) { e.cleanup = append(e.cleanup, f) }
@@ -59,7 +59,7 @@ func (e *env) close() (err error) {
 	return err
 }
 
-// few returns n, or what does for a test.
+// few returns n, or in a test the number that is enough for it.
 func (e *env) few(n, test int) int {
 	if e.quick {
 		return test
@@ -67,10 +67,10 @@ func (e *env) few(n, test int) int {
 	return n
 }
 
-// errAbsent says that a contender is not installed.
+// errAbsent reports that a contender is not installed.
 var errAbsent = errors.New("not installed")
 
-// result is a row with its samples, by contender and round. Contenders that are not there are left out.
+// result is a row with its samples, by contender and round. Contenders that are not installed are left out.
 type result struct {
 	row
 	samples [][]sample
@@ -89,7 +89,7 @@ func (o options) env() (*env, context.CancelFunc) {
 	return &env{ctx: ctx, peers: o.peers, quick: o.quick}, cancel
 }
 
-// measure runs the contenders by turns: A B C, A B C, … after a shorter round that warms up.
+// measure runs the contenders in turn, A B C, A B C, …, after a shorter round for warming up.
 func (o options) measure(r row) (res result, err error) {
 	e, cancel := o.env()
 	defer cancel()
@@ -126,7 +126,7 @@ func (o options) measure(r row) (res result, err error) {
 	return res, nil
 }
 
-// absent says of an error that something is not installed; in CI the engine and the servers must be.
+// absent reports whether an error means that something is not installed. In CI, the engine and the servers must be.
 func absent(err error) bool {
 	if os.Getenv("CI") == "true" {
 		return errors.Is(err, errAbsent)

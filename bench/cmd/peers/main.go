@@ -1,8 +1,8 @@
-// Command peers measures weir beside its peers, by turns in one run, asks of all of them whether they limit, and writes
-// what it saw as docs/benchmarks.md, with what cmd/bench has measured, and a part of that into README.
+// Command peers measures weir against its peers, in turns in one run, and tests whether each of them limits correctly. It
+// writes the results, with those of cmd/bench, to docs/benchmarks.md, and an extract of them to the README.
 //
-// It judges no figure: a peer's that is better is printed like any other. make bench-peers installs the peers that are
-// not Go packages and runs it; those that are not there are left out.
+// It judges no figure: one that is better than weir's is printed like any other. make bench-peers installs the peers that
+// are not Go packages, and runs it. Peers that are not installed are left out.
 package main
 
 import (
@@ -35,17 +35,17 @@ func start(args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	opt := options{progress: progress}
-	flags.IntVar(&opt.rounds, "rounds", 5, "how often each contender runs; medians count")
-	flags.DurationVar(&opt.length, "for", time.Second, "how long a contender runs each time; half as long in memory and on Redis")
-	flags.StringVar(&opt.peers.python, "python", "", "a Python with zae-limiter")
-	flags.StringVar(&opt.peers.script, "script", "py/zae.py", "what that Python runs")
-	flags.StringVar(&opt.peers.envoy, "envoy", "", "envoyproxy/ratelimit's binary")
+	flags.IntVar(&opt.rounds, "rounds", 5, "run each contender this many times; the page has the medians")
+	flags.DurationVar(&opt.length, "for", time.Second, "run a contender for this long each time; half as long in memory and on Redis")
+	flags.StringVar(&opt.peers.python, "python", "", "the Python interpreter that has zae-limiter")
+	flags.StringVar(&opt.peers.script, "script", "py/zae.py", "the script that this Python runs")
+	flags.StringVar(&opt.peers.envoy, "envoy", "", "the binary of envoyproxy/ratelimit")
 	pattern := flags.String("row", "", "run only the rows and probes that match this regular expression")
 	file := flags.String("o", "", "write the page to this file (default: print it)")
-	own := flags.String("own", "", "the part of the page that cmd/bench -part has written; left out if it is not there")
-	from := flags.String("from", "", "measure nothing, and take this page as it is")
-	show := flags.String("readme", "", "put what README shows of the page into this file, unless -row leaves rows out")
-	note := flags.String("note", "", "a sentence about the run, for the page")
+	own := flags.String("own", "", "include this part of the page, written by cmd/bench -part; left out if the file is missing")
+	from := flags.String("from", "", "measure nothing, and use this existing page")
+	show := flags.String("readme", "", "update the extract of the page in this README, unless -row leaves rows out")
+	note := flags.String("note", "", "add this sentence about the run to the page")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func start(args []string, out, progress io.Writer) error {
 	return tell(*show, b.Bytes())
 }
 
-// tell puts what README shows of the page into it.
+// tell updates the extract of the page in the README.
 func tell(file string, page []byte) error {
 	if file == "" {
 		return nil
@@ -123,7 +123,7 @@ func (o options) measureAll(selected func(string) bool) (out []result, err error
 	return out, nil
 }
 
-// rows returns all rows, in the order in which they are run and printed.
+// rows returns all rows, in the order in which they run and are printed.
 func rows() []row {
 	rs := shapeRows()
 	rs = append(rs, redisRows()...)

@@ -21,10 +21,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// brief runs what is linked in, for a moment: zae-limiter and envoyproxy/ratelimit are for make bench-peers.
+// brief runs the contenders that are linked in, for a moment. zae-limiter and envoyproxy/ratelimit run only in make
+// bench-peers.
 var brief = options{rounds: 1, length: 20 * time.Millisecond, quick: true, progress: io.Discard}
 
-// TestRows runs each row for a moment, to see that it still works.
+// TestRows runs each row for a moment, to check that it still works.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {
@@ -50,7 +51,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestProbes runs each probe in small, and expects of weir what is right.
+// TestProbes runs a small version of each probe, and expects weir to be correct.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	for _, p := range probes() {
@@ -75,7 +76,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbesNotice hands the judges limiters that are wrong.
+// TestProbesNotice checks that the probes notice limiters that are wrong.
 func TestProbesNotice(t *testing.T) {
 	t.Parallel()
 	always := func(context.Context, string) (bool, error) { return true, nil }
@@ -83,7 +84,7 @@ func TestProbesNotice(t *testing.T) {
 	if got := race(e, many(4, always), 40); got.Admitted != 40 {
 		t.Errorf("a race that admits all: %+v", got)
 	}
-	fixed := make([]span, 0, 200) // a hundred at the end of a window, a hundred at the start of the next
+	fixed := make([]span, 0, 200) // 100 at the end of a window, 100 at the start of the next
 	for i := range 200 {
 		at := 900*time.Millisecond + time.Duration(i)*time.Millisecond
 		fixed = append(fixed, span{at, at + time.Millisecond})
@@ -101,7 +102,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	res := result{
 		row: row{partLatency, "acquire", []contender{{name: "weir"}, {name: "peer"}}},
-		// 2, 2 and 1/2 times the peer's of the same round: the medians alone would say 1.
+		// 2, 2 and 1/2 times the peer's figure of the same round; the ratio of the medians would be 1.
 		samples: [][]sample{
 			{{rate: 200, cpu: 1e5, ops: 1}, {rate: 400, cpu: 1e5, ops: 1}, {rate: 100, cpu: 1e5, ops: 1}},
 			{{rate: 100, cpu: 2e6, calls: 1, ops: 1, failed: 1, p99: 1500}, {rate: 200, cpu: 2e6, calls: 1, ops: 1}, {rate: 200, cpu: 2e6, calls: 1, ops: 2}},
@@ -114,7 +115,7 @@ func TestPage(t *testing.T) {
 		"| acquire | weir | 200/s | 100–400 |", "| 100 µs |",
 		"| 25.0 % | 2.00 × | 0.050 × |", "| 2,000 µs | 1.00 |",
 		"| weir | 10 admitted |", "| peer | **20 admitted** |", "| note | It was busy. |",
-		"\n\n## By itself\n\n## Do they limit?\n",
+		"\n\n## By itself\n\n## Correctness\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -122,7 +123,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestREADME: what README shows of the rows are rows.
+// TestREADME checks that the rows shown in the README exist.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	for _, p := range parts {

@@ -18,14 +18,14 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// keys are ids and the order in which workers ask for them.
+// keys are ids and the order in which workers use them.
 type keys struct {
 	ids   []string
 	order []uint32
 	at    [64]cursor // by worker
 }
 
-// cursor has a cache line, or two that are fetched together, to itself.
+// cursor fills a cache line, or two that are fetched together, so that workers do not share one.
 type cursor struct {
 	next int
 	_    [120]byte
@@ -62,7 +62,7 @@ func memoryRows() (rows []row) {
 		{"allow, 1 key, " + strconv.Itoa(parallel) + " goroutines", 1, parallel},
 		{"allow, 100,000 keys, " + strconv.Itoa(parallel) + " goroutines", 100_000, parallel},
 	} {
-		// What is made for a number of keys asks for one of a key.
+		// open returns, for a number of keys, a function that requests one token of a key.
 		local := func(name string, open func(*env, int) (func(context.Context, string) error, error)) contender {
 			return contender{name, func(e *env) (drive, error) {
 				n := r.keys
@@ -74,7 +74,7 @@ func memoryRows() (rows []row) {
 					return nil, err
 				}
 				ks := newKeys(n)
-				for range 2 { // every key is known before anything is measured
+				for range 2 { // use every key before anything is measured
 					for _, id := range ks.ids {
 						if err := ask(e.ctx, id); err != nil {
 							return nil, err
@@ -127,14 +127,14 @@ func askThrottled(_ *env, n int) (func(context.Context, string) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	lim.SetMaxCASAttemptsLimit(1 << 30) // one key from all sides: it would give up
+	lim.SetMaxCASAttemptsLimit(1 << 30) // with all callers on one key it would give up
 	return func(ctx context.Context, id string) error {
 		_, _, err := lim.RateLimitCtx(ctx, id, 1)
 		return err
 	}, nil
 }
 
-// askXTime has a limiter for each key in a map, as those do who use x/time with keys; of one key it needs none.
+// askXTime keeps a limiter for each key in a map, as users of x/time with keys do; for one key it needs no map.
 func askXTime(_ *env, n int) (func(context.Context, string) error, error) {
 	if n == 1 {
 		lim := rate.NewLimiter(1_000_000, 1<<50)
@@ -151,7 +151,7 @@ func askXTime(_ *env, n int) (func(context.Context, string) error, error) {
 	}, nil
 }
 
-// askUber is at a token a nanosecond: it would wait for a slower one.
+// askUber has a token a nanosecond, because at a slower rate it would wait.
 func askUber(_ *env, n int) (func(context.Context, string) error, error) {
 	if n == 1 {
 		lim := ratelimit.New(1_000_000_000)

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// A probe asks whether a limiter does what it is there for. Each contender is asked once.
+// A probe tests whether a limiter limits correctly. Each contender is tested once.
 type probe struct {
 	name     string
-	what     string // is done, and would be right
+	what     string // what is done, and the correct result
 	subjects []subject
 }
 
@@ -21,13 +21,13 @@ type subject struct {
 	run  func(e *env) (finding, error)
 }
 
-// finding is what was seen.
+// finding is the result of a subject.
 type finding struct {
 	saw   string
 	right bool
 }
 
-// probed is a probe with its findings. Subjects that are not there are left out.
+// probed is a probe with its findings. Subjects that are not installed are left out.
 type probed struct {
 	probe
 	findings []finding
@@ -62,7 +62,7 @@ func (o options) find(s subject) (f finding, err error) {
 	return s.run(e)
 }
 
-// tried is what came of a number of requests for one token each.
+// tried is the outcome of a number of requests for one token each.
 type tried struct {
 	Admitted, Refused, Failed int
 	Error                     string
@@ -91,12 +91,12 @@ func (t tried) String() string {
 	return s
 }
 
-// raceProbe is of instances that know nothing of each other and share one bucket.
+// raceProbe tests instances that share one bucket and do not know of each other.
 func raceProbe() probe {
 	const instances = 16
 	p := probe{
 		name: "Over-admission",
-		what: "1,000 tokens, no refill; 16 instances ask 4,000 times at once. Right: 1,000 are admitted, and nobody gets an error.",
+		what: "1,000 tokens, no refill; 16 instances make 4,000 requests between them, concurrently. Correct: 1,000 are admitted, and no request ends in an error.",
 	}
 	size := func(e *env) (tokens, asks int) { return e.few(1000, 32), e.few(4000, 128) }
 	judge := func(e *env, t tried) finding {
@@ -114,7 +114,7 @@ func raceProbe() probe {
 		}})
 	}
 	add("weir on DynamoDB", func(e *env, tokens int) (askers []asker, err error) {
-		lims, _, err := fleet(e, instances)
+		lims, err := fleet(e, instances)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func many(n int, ask asker) (askers []asker) {
 	return askers
 }
 
-// race has instances ask for the tokens of one entity, each in its own time.
+// race has instances request the tokens of one entity, concurrently.
 func race(e *env, askers []asker, asks int) (t tried) {
 	var admitted, failed atomic.Int64
 	var wg sync.WaitGroup
@@ -190,7 +190,7 @@ func race(e *env, askers []asker, asks int) (t tried) {
 	return tried{Admitted: int(admitted.Load()), Failed: int(failed.Load())}
 }
 
-// askZae has a fresh process of zae-limiter do a probe.
+// askZae runs a probe in a new process of zae-limiter.
 func askZae(e *env, answer any, what string, args map[string]any) error {
 	z, err := startZae(e)
 	if err != nil {

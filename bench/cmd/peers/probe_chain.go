@@ -20,7 +20,7 @@ var drained = struct {
 	func(tokens int) weir.Limit { return weir.PerDay("rpm", 1).WithBurst(int64(tokens)) },
 }
 
-// one asks for a token, as with a lease that is kept.
+// one requests a token, with a lease that is never settled.
 func one(lim *weir.Limiter) asker {
 	return func(ctx context.Context, id string) (bool, error) {
 		_, err := lim.Acquire(ctx, weir.Request{Entity: id, Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
@@ -32,7 +32,7 @@ func one(lim *weir.Limiter) asker {
 	}
 }
 
-// left returns what an entity has, beside its parents.
+// left returns what an entity itself has left, without its parents.
 func left(e *env, lim *weir.Limiter, id string) (int, error) {
 	a, err := lim.Available(e.ctx, id, "api")
 	if err != nil {
@@ -41,9 +41,9 @@ func left(e *env, lim *weir.Limiter, id string) (int, error) {
 	return int(a.Statuses[0].Available), nil
 }
 
-// weirFamily has children of one parent, with limits of their own.
+// weirFamily returns a limiter with children of one parent, each with a limit of its own.
 func weirFamily(e *env, own, parents int, children ...string) (*weir.Limiter, error) {
-	lim, _, err := single(e)
+	lim, err := single(e)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func weirFamily(e *env, own, parents int, children ...string) (*weir.Limiter, er
 	return lim, err
 }
 
-// services are Envoy's, with a limit of each user and one of a tenant, of which a request has a descriptor each.
+// services are rate limit services for Envoy. They limit each user and one tenant; a request has a descriptor for each.
 var services = []struct {
 	name  string
 	start func(e *env, addr string, limits ...rules) (*service, error)
@@ -73,7 +73,7 @@ var services = []struct {
 	}},
 }
 
-// both asks for a hit of a user and of the tenant.
+// both requests one hit each for a user and the tenant.
 func both(s *service) asker {
 	return func(ctx context.Context, id string) (bool, error) {
 		return s.allowed(ctx, 0, [2]string{"user", id}, [2]string{"tenant", "acme"})
@@ -88,17 +88,17 @@ func startFamily(e *env, own, parents int, start func(e *env, addr string, limit
 	return start(e, addr, rules{"user", own, "day", ""}, rules{"tenant", parents, "day", "acme"})
 }
 
-// neighbourProbe is of a user who is over the own limit all the time, and of another of the same tenant.
+// neighbourProbe tests a user who is constantly over the user's own limit, and another user of the same tenant.
 func neighbourProbe() probe {
 	const own, innocent = 10, 10
 	p := probe{
 		name: "Noisy neighbour",
-		what: "Users have 10 tokens each, their tenant 500. One user asks 1,000 times, then another one 10 times. Right: 10 of each are admitted, and the tenant has paid for no more than was admitted.",
+		what: "Each user has 10 tokens, their tenant 500. One user makes 1,000 requests, then another makes 10. Correct: 10 requests of each are admitted, and the tenant is debited for no others.",
 	}
 	size := func(e *env) (tenant, asks int) { return e.few(500, 30), e.few(1000, 60) }
 	judge := func(noisy, quiet tried, lost int) finding {
 		return finding{
-			fmt.Sprintf("noisy user: %s; innocent user: %s of %d; %s", noisy, quiet, innocent, gone("the tenant", lost)),
+			fmt.Sprintf("noisy user: %s; other user: %s of %d; %s", noisy, quiet, innocent, gone("the tenant", lost)),
 			noisy.Admitted == own && quiet.Admitted == innocent && lost == 0 && noisy.Failed+quiet.Failed == 0,
 		}
 	}
@@ -146,12 +146,12 @@ func gone(who string, lost int) string {
 	return fmt.Sprintf("%s lost %s tokens", who, number(float64(lost)))
 }
 
-// parentProbe is of a child with plenty left, whose parent has nothing.
+// parentProbe tests a child with plenty left, whose parent has nothing left.
 func parentProbe() probe {
 	const own, tenant, asks = 100, 10, 30
 	p := probe{
 		name: "Parent exhausted",
-		what: "A user has 100 tokens, the tenant 10; the user asks 30 times. Right: 10 are admitted, 20 refused without an error, and the user has 90 tokens left.",
+		what: "A user has 100 tokens, the tenant 10; the user makes 30 requests. Correct: 10 are admitted, 20 are refused without an error, and the user has 90 tokens left.",
 	}
 	judge := func(t tried, lost int) finding {
 		return finding{

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// behind tells the time of a server whose clock is late.
+// behind makes the server's clock appear late.
 type behind struct {
 	sdk.HTTPClient
 	by time.Duration
@@ -32,17 +32,18 @@ func (b behind) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// skewProbe is of a fleet in which one clock is ahead. Who goes by the server's time has none, as on Redis.
+// skewProbe tests a fleet in which one clock is ahead. Limiters that use the server's time, as on Redis, are not affected
+// and not tested.
 func skewProbe() probe {
 	const ahead, every = 10 * time.Minute, time.Second
 	p := probe{
 		name: "Clock skew",
-		what: "60 tokens, one more a second. One instance takes all; another one, whose clock is 10 minutes ahead, asks 60 times. Right: it is admitted what was issued meanwhile.",
+		what: "60 tokens, one more each second. One instance takes them all; a second one, whose clock is 10 minutes ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted.",
 	}
 	size := func(e *env) int { return e.few(60, 10) }
 	judge := func(second tried, took time.Duration) finding {
 		allowed := 1 + int(took/every)
-		return finding{fmt.Sprintf("the second: %s, %d are allowed", second, allowed), second.Admitted <= allowed && second.Failed == 0}
+		return finding{fmt.Sprintf("second instance: %s, %d allowed", second, allowed), second.Admitted <= allowed && second.Failed == 0}
 	}
 	pair := func(e *env, first, second asker) finding {
 		began := time.Now()
@@ -51,8 +52,8 @@ func skewProbe() probe {
 		return judge(t, time.Since(began))
 	}
 	p.subjects = []subject{
-		// The server's clock is 10 minutes behind this machine's, and so is the first instance's: that of the second
-		// one, which is the machine's, is ahead of both.
+		// The clocks of the server and of the first instance are 10 minutes behind this machine's. The second instance
+		// uses the machine's clock, which is ahead of both.
 		{"weir on DynamoDB", func(e *env) (finding, error) {
 			name, err := table(e, dynamodb.CreateConfig{})
 			if err != nil {
@@ -99,17 +100,17 @@ func skewProbe() probe {
 	return p
 }
 
-// loweredProbe is of a limit that becomes stricter while its bucket lives.
+// loweredProbe tests a limit that is lowered while its bucket is in use.
 func loweredProbe() probe {
 	const was, now, asks = 1000, 10, 50
 	p := probe{
 		name: "Limit lowered live",
-		what: "Of 1,000 tokens one is spent, then the limit becomes 10, and 50 are asked for. Right: at most 10 are admitted.",
+		what: "One of 1,000 tokens is spent, the limit is lowered to 10, and 50 requests follow. Correct: at most 10 are admitted.",
 	}
 	judge := func(t tried) finding { return finding{t.String(), t.Admitted <= now && t.Failed == 0} }
 	p.subjects = []subject{
 		{"weir on DynamoDB", func(e *env) (finding, error) {
-			lim, _, err := single(e)
+			lim, err := single(e)
 			if err != nil {
 				return finding{}, err
 			}
@@ -149,12 +150,12 @@ func loweredProbe() probe {
 	return p
 }
 
-// usageProbe is of what was spent, and what is told of it afterwards.
+// usageProbe compares what was spent with the usage reported afterwards.
 func usageProbe() probe {
 	const entities, asks, extra = 3, 60, 2
 	p := probe{
 		name: "Usage totals",
-		what: "60 requests of 3 users ask for 1 token and adjust by 2; the table's stream is then booked. Right: 180 are booked.",
+		what: "60 requests from 3 users debit 1 token each and then adjust it by 2; usage is booked from the table's stream. Correct: 180 tokens are booked.",
 	}
 	judge := func(spent, booked int) finding {
 		return finding{fmt.Sprintf("%d booked of %d", booked, spent), booked == spent}
@@ -209,7 +210,7 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 		return 0, err
 	}
 	defer stop()
-	// What was spent is booked sooner or later: it is enough to see it once, and too much would be seen, too.
+	// Usage is booked eventually: waiting until it stops changing also reveals if too much is booked.
 	booked := 0
 	for last := time.Now(); time.Since(last) < time.Second && time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) { // real time: another goroutine reads the engine's stream
 		n := 0
@@ -249,7 +250,7 @@ func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), 
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan struct{})
 	go func() {
-		_ = r.Run(ctx) // what it could not book is missing from the sums
+		_ = r.Run(ctx) // anything that it fails to book is missing from the sums
 		close(done)
 	}()
 	return func() { cancel(); <-done }, nil

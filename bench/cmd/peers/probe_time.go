@@ -16,20 +16,20 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// The limit of the probes of time: what is admitted in a second is at most both together.
+// The limit of the time probes. At most both together may be admitted in a second.
 const (
 	timeRate  = 100 // a second
 	timeBurst = 10
 )
 
-// a timeSubject asks for tokens of a limit of timeRate, with timeBurst if it has bursts.
+// A timeSubject requests tokens of a limit of timeRate, with a burst of timeBurst if it has bursts.
 type timeSubject struct {
 	name  string
 	burst int
 	open  func(e *env) (asker, error)
 }
 
-// span is when an admission was: after it was asked for, and before it was known.
+// span bounds the time of an admission: from the request to the answer.
 type span [2]time.Duration
 
 func timeSubjects() []timeSubject {
@@ -44,7 +44,7 @@ func timeSubjects() []timeSubject {
 			return one(lim), lim.SetLimits(e.ctx, drained.scope, q.limit())
 		}},
 		{"weir on DynamoDB", timeBurst, func(e *env) (asker, error) {
-			lim, _, err := single(e)
+			lim, err := single(e)
 			if err != nil {
 				return nil, err
 			}
@@ -54,7 +54,7 @@ func timeSubjects() []timeSubject {
 			lim := rate.NewLimiter(timeRate, timeBurst)
 			return func(context.Context, string) (bool, error) { return lim.Allow(), nil }, nil
 		}},
-		{"uber/ratelimit", timeBurst, func(*env) (asker, error) { // waits instead of refusing; it has a slack of 10
+		{"uber/ratelimit", timeBurst, func(*env) (asker, error) { // waits instead of refusing, with a slack of 10
 			lim := ratelimit.New(timeRate)
 			return func(context.Context, string) (bool, error) { lim.Take(); return true, nil }, nil
 		}},
@@ -103,7 +103,7 @@ func timeSubjects() []timeSubject {
 	}})
 }
 
-// hammer asks for as long as said.
+// hammer sends requests continuously for the given time.
 func hammer(e *env, ask asker, length time.Duration) (at []span, err error) {
 	began := time.Now()
 	for {
@@ -118,17 +118,17 @@ func hammer(e *env, ask asker, length time.Duration) (at []span, err error) {
 		if ok {
 			at = append(at, span{before, time.Since(began)})
 		}
-		time.Sleep(50 * time.Microsecond) // real time: what is probed has clocks of its own
+		time.Sleep(50 * time.Microsecond) // real time: the subjects have clocks of their own
 	}
 }
 
-// until waits for the clock to be so far into a second: windows begin with it.
+// until waits until the clock is the given time into a second, because windows begin with seconds.
 func until(into time.Duration) {
 	now := time.Duration(time.Now().Nanosecond())
 	time.Sleep((into - now + time.Second) % time.Second) // real time: as above
 }
 
-// most returns how many were certainly admitted within one second.
+// most returns the largest number that was certainly admitted within one second.
 func most(at []span) (n int) {
 	for i := range at {
 		ended := at[i][0] + time.Second
@@ -137,7 +137,7 @@ func most(at []span) (n int) {
 	return n
 }
 
-// hammerZae has it done by zae-limiter.
+// hammerZae does the same in zae-limiter's process.
 func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err error) {
 	var a struct{ At [][2]float64 }
 	err = askZae(e, &a, "hammer", map[string]any{
@@ -149,7 +149,7 @@ func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err er
 	return at, err
 }
 
-// timeProbe has each subject drained, left alone and hammered.
+// timeProbe drains each subject, leaves it idle, then hammers it.
 func timeProbe(p probe, drain int, idle, length func(e *env) time.Duration, start time.Duration, judge func(burst int, at []span) finding) probe {
 	for _, s := range timeSubjects() {
 		p.subjects = append(p.subjects, subject{s.name, func(e *env) (finding, error) {
@@ -173,36 +173,36 @@ func timeProbe(p probe, drain int, idle, length func(e *env) time.Duration, star
 	return p
 }
 
-// slidingProbe hammers over the end of a window, be it of the clock's second or since the first request.
+// slidingProbe hammers across the end of a window, whether it follows the clock's seconds or the first request.
 func slidingProbe() probe {
 	return timeProbe(probe{
 		name: "Sliding second",
-		what: fmt.Sprintf("A limit of %d a second with a burst of %d, where there are bursts, is hammered. Right: in no second are more than both together admitted.", timeRate, timeBurst),
+		what: fmt.Sprintf("A limit of %d a second, with a burst of %d if the limiter has bursts, under continuous requests. Correct: no second admits more than both together.", timeRate, timeBurst),
 	}, 1, short(900*time.Millisecond), short(1300*time.Millisecond), 950*time.Millisecond, func(burst int, at []span) finding {
 		n := most(at)
-		return finding{fmt.Sprintf("%d in one second, %d are allowed", n, timeRate+burst), n <= timeRate+burst}
+		return finding{fmt.Sprintf("%d in one second, %d allowed", n, timeRate+burst), n <= timeRate+burst}
 	})
 }
 
-// idleProbe is of what was not used: it must not add up.
+// idleProbe checks that unused tokens do not accumulate beyond the burst.
 func idleProbe() probe {
 	return timeProbe(probe{
 		name: "Idle, then a burst",
-		what: "The same limit, drained and left alone for 2 s, is hammered. Right: at most the burst at once, and what is issued meanwhile.",
+		what: "The same limit, drained, left idle for 2 s, then under continuous requests. Correct: at most the burst at once, plus what is issued meanwhile.",
 	}, 20, short(2*time.Second), short(300*time.Millisecond), 200*time.Millisecond, func(burst int, at []span) finding {
 		if len(at) == 0 {
-			return finding{"nothing is admitted", false}
+			return finding{"nothing admitted", false}
 		}
 		took := at[len(at)-1][1] - at[0][0]
 		allowed := burst + 1 + int(took*timeRate/time.Second)
 		if burst == 0 {
 			allowed = timeRate
 		}
-		return finding{fmt.Sprintf("%d in %d ms, %d are allowed", len(at), took.Milliseconds(), allowed), len(at) <= allowed}
+		return finding{fmt.Sprintf("%d in %d ms, %d allowed", len(at), took.Milliseconds(), allowed), len(at) <= allowed}
 	})
 }
 
-// short is a time that is but a moment in a test.
+// short returns d, or in a test a fiftieth of it.
 func short(d time.Duration) func(*env) time.Duration {
 	return func(e *env) time.Duration {
 		if e.quick {

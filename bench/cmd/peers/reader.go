@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// reader is a bucket that is read and written back, and how many calls that took.
+// reader is a limiter that reads a bucket and writes it back, and its number of calls.
 type reader struct {
 	readwrite.Limiter
 	calls *atomic.Int64
@@ -26,7 +26,7 @@ func newReader(e *env, check bool, tokens int64, every time.Duration) (*reader, 
 	return &reader{readwrite.Limiter{Client: c, Table: name, Check: check, Tokens: tokens, Every: every, Now: time.Now}, calls}, err
 }
 
-// readerShape checks its writes, as one must who reads first; an operation that failed so is counted as failed.
+// readerShape checks its writes, as any limiter that reads first must. An operation whose check fails counts as failed.
 func readerShape(s shape) func(*env) (drive, error) {
 	return func(e *env) (drive, error) {
 		b, err := newReader(e, true, 1_000_000, 60*time.Microsecond)
@@ -43,7 +43,7 @@ func readerShape(s shape) func(*env) (drive, error) {
 					}
 				}
 			}
-			at := 0 // of the only worker
+			at := 0 // of the single worker
 			return timed(e, s.Workers, meter{measure.CPU, b.calls}, func(ctx context.Context, worker int) error {
 				if s.Workers == 1 {
 					at++

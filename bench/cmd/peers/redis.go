@@ -21,7 +21,7 @@ import (
 
 var errNoRedis = errors.New("no redis-server is installed")
 
-// startRedis returns where a server listens that ends with the row.
+// startRedis starts a server that ends with the row, and returns its address.
 func startRedis(e *env) (string, error) {
 	for _, name := range []string{os.Getenv("WEIR_TEST_REDIS_SERVER"), "redis-server", "valkey-server"} {
 		path, err := exec.LookPath(name)
@@ -50,10 +50,10 @@ func freePort(e *env) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// asker asks for one token of an entity.
+// asker requests one token for an entity.
 type asker func(ctx context.Context, entity string) (bool, error)
 
-// quota is what an asker goes by: so many at once, and one more each time so long has passed.
+// quota is an asker's limit: a burst, and one more token each time every has passed.
 type quota struct {
 	burst int
 	every time.Duration
@@ -107,7 +107,7 @@ func throttledRedis(e *env, addr string, q quota) (asker, error) {
 	}, nil
 }
 
-// onRedis are those that decide on a Redis, one process of each.
+// onRedis are the limiters that decide on a Redis, each in one process.
 var onRedis = []struct {
 	name string
 	open func(*env, string, quota) (asker, error)
@@ -149,7 +149,7 @@ func redisRows() (rows []row) {
 	return rows
 }
 
-// touch has every key asked for once.
+// touch makes one request for every key.
 func touch(e *env, ks *keys, ask asker) error {
 	for _, id := range ks.ids {
 		if _, err := ask(e.ctx, id); err != nil {

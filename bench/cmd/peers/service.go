@@ -24,24 +24,24 @@ import (
 	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
-// asWeir makes this program weir's own: what is measured is what was built with it.
+// asWeir makes this program run as weir, so that what is measured is the code it was built with.
 const asWeir = "WEIR_PEERS_AS_WEIR"
 
-// rules are what a service limits: the values of a descriptor with a key, to that many a unit of time.
+// rules are a limit of a service: each value of a descriptor with the key has amount per unit of time.
 type rules struct {
 	key    string
 	amount int
 	unit   string // second, minute, hour or day
-	value  string // the only one that there is; "": any
+	value  string // the only value; "": any
 }
 
-// service is a rate limit service of Envoy's in a process of its own.
+// service is a rate limit service for Envoy, in a process of its own.
 type service struct {
 	pid     int
 	clients []rlsv3.RateLimitServiceClient
 }
 
-// allowed asks for one hit of each descriptor at once.
+// allowed requests one hit of each descriptor in one call.
 func (s *service) allowed(ctx context.Context, worker int, entries ...[2]string) (bool, error) {
 	req := &rlsv3.RateLimitRequest{Domain: "bench"}
 	for _, e := range entries {
@@ -130,7 +130,8 @@ func weirService(e *env, store string, limits ...rules) (*service, error) {
 	return dial(e, at.GRPC, cmd.Process.Pid)
 }
 
-// envoyService starts envoyproxy/ratelimit on a Redis, as it comes, but without statistics, which would be written to its log; more is its environment.
+// envoyService starts envoyproxy/ratelimit on a Redis with its defaults, but without statistics, which it would write to
+// its log. more is added to its environment.
 func envoyService(e *env, redis string, more []string, limits ...rules) (*service, error) {
 	if e.peers.envoy == "" {
 		return nil, fmt.Errorf("envoyproxy/ratelimit: %w: make bench-peers builds it", errAbsent)
@@ -182,7 +183,7 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 	return nil, errors.Join(errors.New("envoyproxy/ratelimit does not answer"), err)
 }
 
-// serviceRows have the processor time of the service, not of its client, nor of Redis.
+// serviceRows measure the processor time of the service, without its client and Redis.
 func serviceRows() (rows []row) {
 	const callers = 64
 	most := rules{"user", 4_000_000_000, "day", ""}

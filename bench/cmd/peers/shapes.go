@@ -1,29 +1,29 @@
 package main
 
-// A shape is work on a DynamoDB table that weir and its peers do alike. zae-limiter gets it as JSON.
+// A shape is a workload on a DynamoDB table, the same for weir and its peers. zae-limiter gets it as JSON.
 type shape struct {
 	Op       string `json:"op"` // acquire, adjust, reject or available
 	Limits   int    `json:"limits"`
 	Entities int    `json:"entities"`
 	Workers  int    `json:"workers"`
-	Cascade  bool   `json:"cascade"` // each entity charges one parent, too
+	Cascade  bool   `json:"cascade"` // each entity also charges one parent
 }
 
-// names are those of a shape's limits, each of a million a minute, and amounts is what is asked of each.
+// names are the names of a shape's limits, each of a million a minute; amounts are the tokens requested of each.
 var (
 	names   = []string{"rpm", "tpm", "a", "b", "c"}
 	amounts = []int64{1, 100, 1, 1, 1}
 )
 
 const (
-	partLatency    = "DynamoDB: one caller, one thing after another"
+	partLatency    = "DynamoDB: one caller, sequential"
 	partThroughput = "DynamoDB: throughput"
-	partMemory     = "In this process"
+	partMemory     = "In process"
 	partRedis      = "Redis"
 	partService    = "Envoy's rate limit service"
 )
 
-// shapeRows are zae-limiter's own benchmarks, which its callers know: its operations one by one, then its throughput.
+// shapeRows are zae-limiter's own benchmarks, which its users know: its operations one by one, then its throughput.
 func shapeRows() []row {
 	rows := []row{}
 	for _, s := range []struct {
@@ -37,12 +37,12 @@ func shapeRows() []row {
 		{partLatency, "acquire, then adjust", shape{"adjust", 1, 1, 1, false}},
 		{partLatency, "available, 2 limits", shape{"available", 2, 1, 1, false}},
 		{partLatency, "acquire, refused", shape{"reject", 1, 1, 1, false}},
-		{partThroughput, "1 caller, 10 entities by turns", shape{"acquire", 1, 10, 1, false}},
-		{partThroughput, "1 caller, 10 children of one parent by turns", shape{"acquire", 1, 10, 1, true}},
+		{partThroughput, "1 caller, 10 entities in turn", shape{"acquire", 1, 10, 1, false}},
+		{partThroughput, "1 caller, 10 children of one parent in turn", shape{"acquire", 1, 10, 1, true}},
 		{partThroughput, "10 callers, 1 entity", shape{"acquire", 1, 1, 10, false}},
-		{partThroughput, "10 callers, an entity each", shape{"acquire", 1, 10, 10, false}},
+		{partThroughput, "10 callers, one entity each", shape{"acquire", 1, 10, 10, false}},
 		{partThroughput, "20 callers, 1 entity", shape{"acquire", 1, 1, 20, false}},
-		{partThroughput, "10 callers, a child each of one parent", shape{"acquire", 1, 10, 10, true}},
+		{partThroughput, "10 callers, one child each of one parent", shape{"acquire", 1, 10, 10, true}},
 	} {
 		r := row{part: s.part, name: s.name, contenders: []contender{{"weir", weirShape(s.shape)}}}
 		r.contenders = append(r.contenders, contender{"zae-limiter", zaeShape(s.shape, "threads")})

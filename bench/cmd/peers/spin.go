@@ -11,16 +11,16 @@ import (
 	"github.com/weirlimits/weir/bench/internal/measure"
 )
 
-// op does one thing as one of the workers.
+// op does one operation as one of the workers.
 type op func(ctx context.Context, worker int) error
 
-// meter tells what work costs: processor time, and calls if there is a counter of them.
+// meter measures what work costs: processor time, and calls if it has a counter for them.
 type meter struct {
 	cpu   func() time.Duration
 	calls *atomic.Int64
 }
 
-// timed has workers do one thing after another and takes the time of each.
+// timed has workers do one operation after another, and times each.
 func timed(e *env, workers int, m meter, do op) func(length time.Duration) sample {
 	return func(length time.Duration) sample {
 		took := make([][]int64, workers)
@@ -57,7 +57,7 @@ func timed(e *env, workers int, m meter, do op) func(length time.Duration) sampl
 	}
 }
 
-// batched has workers do many things between looks at the clock.
+// batched has workers do many operations between readings of the clock.
 func batched(e *env, workers int, do op) func(length time.Duration) sample {
 	const batch = 64
 	return func(length time.Duration) sample {
@@ -89,7 +89,7 @@ func batched(e *env, workers int, do op) func(length time.Duration) sample {
 }
 
 func (m meter) over(work func() (int, time.Duration)) sample {
-	runtime.GC() // of what the last contender left
+	runtime.GC() // collect what the last contender left
 	var called int64
 	if m.calls != nil {
 		called = m.calls.Load()

@@ -22,23 +22,28 @@ func credentials(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
 }
 
-// client returns a client of the one engine that all contenders use, set up as weir's store wants it, and its requests.
+// client returns a client of the engine that all contenders use, tuned for weir's store, and the count of its requests.
 func client(change ...func(sdk.HTTPClient) sdk.HTTPClient) (*sdk.Client, *atomic.Int64, error) {
-	url, err := dynamotest.Endpoint()
-	if err != nil {
-		return nil, nil, err
-	}
 	n := new(atomic.Int64)
-	return sdk.New(sdk.Options{
-		BaseEndpoint: &url, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-	}, requests.Count(n), dynamodb.Tune, func(o *sdk.Options) {
+	c, err := connect(requests.Count(n), dynamodb.Tune, func(o *sdk.Options) {
 		for _, f := range change {
 			o.HTTPClient = f(o.HTTPClient)
 		}
-	}), n, nil
+	})
+	return c, n, err
 }
 
-// table makes a table as weir has it.
+func connect(options ...func(*sdk.Options)) (*sdk.Client, error) {
+	url, err := dynamotest.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	return sdk.New(sdk.Options{
+		BaseEndpoint: &url, Region: "us-east-1", Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(credentials)),
+	}, options...), nil
+}
+
+// table creates a table as weir does, and returns its name.
 func table(e *env, cfg dynamodb.CreateConfig) (string, error) {
 	c, _, err := client()
 	if err != nil {
@@ -49,13 +54,13 @@ func table(e *env, cfg dynamodb.CreateConfig) (string, error) {
 	return name, err
 }
 
-// open returns a limiter as in a process of its own.
+// open returns a limiter as if it were in its own process.
 func open(e *env, cfg dynamodb.Config) (*weir.Limiter, error) {
 	st, err := dynamodb.Open(e.ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	// A busy engine is to be measured, not to be given up on.
+	// A busy engine must be measured, not time out.
 	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: 10 * time.Second})
 	if err == nil {
 		e.defers(lim.Close)
@@ -63,38 +68,59 @@ func open(e *env, cfg dynamodb.Config) (*weir.Limiter, error) {
 	return lim, err
 }
 
-// fleet returns limiters of one table, each with a client of its own.
-func fleet(e *env, n int) ([]*weir.Limiter, *atomic.Int64, error) {
+// fleet returns limiters over one table, each with its own client, set up as users do.
+func fleet(e *env, n int) ([]*weir.Limiter, error) {
+	name, err := table(e, dynamodb.CreateConfig{})
+	if err != nil {
+		return nil, err
+	}
+	lims := make([]*weir.Limiter, n)
+	for i := range lims {
+		c, err := connect(dynamodb.Tune)
+		if err != nil {
+			return nil, err
+		}
+		if lims[i], err = open(e, dynamodb.Config{Client: c, Table: name}); err != nil {
+			return nil, err
+		}
+	}
+	return lims, nil
+}
+
+// single returns one limiter.
+func single(e *env) (*weir.Limiter, error) {
+	lims, err := fleet(e, 1)
+	if err != nil {
+		return nil, err
+	}
+	return lims[0], nil
+}
+
+// counting returns one limiter whose requests are counted. It is not for measuring time: weir does not use connections that
+// count what passes as it uses plain ones.
+func counting(e *env) (*weir.Limiter, *atomic.Int64, error) {
 	name, err := table(e, dynamodb.CreateConfig{})
 	if err != nil {
 		return nil, nil, err
 	}
-	lims := make([]*weir.Limiter, n)
-	var calls *atomic.Int64
-	for i := range lims {
-		var c *sdk.Client
-		if c, calls, err = client(); err != nil {
-			return nil, nil, err
-		}
-		if lims[i], err = open(e, dynamodb.Config{Client: c, Table: name}); err != nil {
-			return nil, nil, err
-		}
-	}
-	return lims, calls, nil
-}
-
-// single returns one limiter, and how often it called.
-func single(e *env) (*weir.Limiter, *atomic.Int64, error) {
-	lims, calls, err := fleet(e, 1)
+	c, calls, err := client()
 	if err != nil {
 		return nil, nil, err
 	}
-	return lims[0], calls, nil
+	lim, err := open(e, dynamodb.Config{Client: c, Table: name})
+	return lim, calls, err
 }
+
+// countFor is which part of a round's time requests are counted in, after the rest was measured.
+const countFor = 5
 
 func weirShape(s shape) func(*env) (drive, error) {
 	return func(e *env) (drive, error) {
-		lim, calls, err := single(e)
+		lim, err := single(e)
+		if err != nil {
+			return nil, err
+		}
+		counted, calls, err := counting(e)
 		if err != nil {
 			return nil, err
 		}
@@ -107,35 +133,56 @@ func weirShape(s shape) func(*env) (drive, error) {
 		if s.Op == "reject" {
 			limits = []weir.Limit{weir.PerDay("rpm", 1)}
 		}
-		if err := lim.SetLimits(e.ctx, weir.Scope{Resource: "api"}, limits...); err != nil {
-			return nil, err
+		for _, l := range []*weir.Limiter{lim, counted} {
+			if err := l.SetLimits(e.ctx, weir.Scope{Resource: "api"}, limits...); err != nil {
+				return nil, err
+			}
 		}
 		return func(round int, length time.Duration) (sample, error) {
-			ids, err := weirEntities(e, lim, s, round)
+			measured, err := weirRound(e, lim, s, req, round, meter{cpu: measure.CPU})
 			if err != nil {
 				return sample{}, err
 			}
-			one := operation(lim, s.Op, req)
-			for _, id := range ids { // its bucket is born, and known
-				for range 2 {
-					if err := one(e.ctx, id); err != nil && s.Op != "reject" {
-						return sample{}, err
-					}
-				}
+			result := measured(length)
+			count, err := weirRound(e, counted, s, req, round, meter{measure.CPU, calls})
+			if err != nil {
+				return sample{}, err
 			}
-			at := 0 // of the only worker
-			return timed(e, s.Workers, meter{measure.CPU, calls}, func(ctx context.Context, worker int) error {
-				if s.Workers > 1 {
-					return one(ctx, ids[worker%len(ids)])
-				}
-				at++
-				return one(ctx, ids[at%len(ids)])
-			})(length), nil
+			c := count(length / countFor)
+			if c.failed > 0 {
+				return sample{}, fmt.Errorf("%d of %d operations failed while requests were counted", c.failed, c.ops)
+			}
+			result.calls = c.calls
+			return result, nil
 		}, nil
 	}
 }
 
-// weirEntities returns those of a round: every round has new ones, as a peer's buckets get slower with use.
+// weirRound prepares a round of a shape.
+func weirRound(e *env, lim *weir.Limiter, s shape, req weir.Request, round int, m meter) (func(time.Duration) sample, error) {
+	ids, err := weirEntities(e, lim, s, round)
+	if err != nil {
+		return nil, err
+	}
+	one := operation(lim, s.Op, req)
+	for _, id := range ids { // its bucket is created, then known
+		for range 2 {
+			if err := one(e.ctx, id); err != nil && s.Op != "reject" {
+				return nil, err
+			}
+		}
+	}
+	at := 0 // of the single worker
+	return timed(e, s.Workers, m, func(ctx context.Context, worker int) error {
+		if s.Workers > 1 {
+			return one(ctx, ids[worker%len(ids)])
+		}
+		at++
+		return one(ctx, ids[at%len(ids)])
+	}), nil
+}
+
+// weirEntities returns the entities of a round. Every round has new ones, because a peer's buckets get slower with use.
 func weirEntities(e *env, lim *weir.Limiter, s shape, round int) ([]string, error) {
 	ids := make([]string, s.Entities)
 	parent := fmt.Sprintf("r%d-parent", round)

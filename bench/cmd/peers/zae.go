@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/dynamotest"
 )
 
-// zae is a Python process with zae-limiter in it, on the engine that weir is on.
+// zae is a Python process that runs zae-limiter, on the same engine as weir.
 type zae struct {
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -46,7 +46,7 @@ func startZae(e *env) (*zae, error) {
 	return z, z.answer(&struct{ Ready bool }{})
 }
 
-// ask has it do something and reads what came of it.
+// ask sends a command and reads the answer.
 func (z *zae) ask(answer any, do string, args map[string]any) error {
 	args["do"] = do
 	line, err := json.Marshal(args)

@@ -1,5 +1,5 @@
-// Package requests counts what a client of DynamoDB sends, on the connections themselves: an HTTP client that counts
-// would have weir leave its writes to the SDK, which users do not have it do.
+// Package requests counts the requests of a DynamoDB client on the connections themselves. A counting HTTP client
+// would make weir fall back to the SDK for its writes, which is not how users run it.
 package requests
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// Count has a client's requests counted. It comes before whatever else changes the HTTP client.
+// Count counts a client's requests in n. Apply it before any other option that changes the HTTP client.
 func Count(n *atomic.Int64) func(*dynamodb.Options) {
 	return func(o *dynamodb.Options) {
 		o.HTTPClient = awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
@@ -29,7 +29,7 @@ func Count(n *atomic.Int64) func(*dynamodb.Options) {
 	}
 }
 
-// conn counts the writes that begin a request: each has one, be it of net/http or of weir's.
+// conn counts the writes that begin a request. Each request has exactly one, whether net/http or weir sends it.
 type conn struct {
 	*net.TCPConn
 

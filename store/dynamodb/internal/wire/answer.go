@@ -9,21 +9,21 @@ import (
 	"strconv"
 )
 
-// answer is what came back. It belongs to the connection.
+// answer is the answer to a request. It belongs to the connection.
 type answer struct {
 	status int
-	date   string // the header, or ""
-	sum    []byte // the header with the checksum of the body; nil: none
+	date   string // the Date header, or ""
+	sum    []byte // the header with the body's checksum; nil: none
 	body   []byte
-	err    error // it broke off, behind what is in body
-	last   bool  // of its connection
+	err    error // why the answer broke off after what is in body
+	last   bool  // the last answer of its connection
 
-	head []byte         // of one whose head is plain, as it came
-	resp *http.Response // of another; the body is none
+	head []byte         // the head, as it arrived, if it is plain
+	resp *http.Response // the head if it is not plain; without a body
 }
 
-// read reads a plain head, which is the usual one: all of it is there, and says how long the body is, and nothing of how
-// it, or the connection, were to be dealt with otherwise. It makes room for the body, which comes next.
+// read reads a plain head, which is the usual kind: it has arrived completely, says how long the body is, and does not
+// ask for the body or the connection to be handled differently. read makes room for the body, which comes next.
 func (a *answer) read(b []byte) bool {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 || !bytes.HasPrefix(b, []byte("HTTP/1.1 ")) || end < len("HTTP/1.1 200 ") || b[12] != ' ' {
@@ -70,12 +70,12 @@ func (a *answer) read(b []byte) bool {
 		a.date = string(date)
 	}
 	a.head = append(append(a.head, head...), "\r\n"...)
-	a.sum = bytes.Clone(a.sum) // what it is a part of is about to be overwritten
+	a.sum = bytes.Clone(a.sum) // the buffer that it is a part of is about to be overwritten
 	a.body = slices.Grow(a.body, length)[:length]
 	return true
 }
 
-// token reports whether a header can have a name.
+// token reports whether a header can have this name.
 func token(name []byte) bool {
 	for _, c := range name {
 		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
@@ -85,7 +85,7 @@ func token(name []byte) bool {
 	return len(name) > 0
 }
 
-// is compares names in whichever case.
+// is compares names, ignoring case.
 func is(name []byte, lower string) bool {
 	if len(name) != len(lower) {
 		return false
@@ -101,9 +101,9 @@ func is(name []byte, lower string) bool {
 	return true
 }
 
-// readAny reads an answer of any kind. The error is of the head; a body that breaks off is in the answer.
+// readAny reads an answer of any kind. The error concerns the head. If the body breaks off, the answer says so.
 func (a *answer) readAny(in *bufio.Reader) error {
-	for range 5 { // announcements may come before the answer
+	for range 5 { // informational responses may come before the answer
 		resp, err := http.ReadResponse(in, nil) //nolint:bodyclose // it is read to its end, and that is all that Close does
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (a *answer) readAny(in *bufio.Reader) error {
 		}
 	}
 	a.status, a.last, a.date = a.resp.StatusCode, a.resp.Close, a.resp.Header.Get("Date")
-	if a.status < 200 { // what follows is not known
+	if a.status < 200 { // it is unknown what follows
 		a.last = true
 		return nil
 	}
@@ -123,7 +123,7 @@ func (a *answer) readAny(in *bufio.Reader) error {
 	return nil
 }
 
-// response returns an answer as others know it, with its body.
+// response returns an answer as net/http represents it, with its body.
 func (a *answer) response() (*http.Response, error) {
 	resp := a.resp
 	if resp == nil {

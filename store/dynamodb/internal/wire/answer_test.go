@@ -23,7 +23,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// outcome is all that the store looks at of what came of a call.
+// outcome is everything that the store looks at in the result of a call.
 type outcome struct {
 	Item                map[string]types.AttributeValue
 	Time                string
@@ -76,7 +76,7 @@ func outcomeOf(out *dynamodb.UpdateItemOutput, err error) (o outcome) {
 	return o
 }
 
-// fault is an answer of DynamoDB that says no.
+// fault is an error response of DynamoDB.
 func fault(status int, name, more string, headers ...string) string {
 	return says(status, fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s"%s}`, name, more), headers...)
 }
@@ -96,13 +96,13 @@ func zipped(text string) string {
 
 var why = `,"message":"slow down","ThrottlingReasons":[{"reason":"TableWriteKeyRangeThroughputExceeded","resource":"arn:aws:dynamodb:eu-central-1:1:table/weir"}]`
 
-// readHere are the answers that the SDK need not read. They are nearly all that come.
+// readHere are the answers that the SDK does not have to read. They are nearly all that occur.
 var readHere = []string{"well", "nothing", "refused, no item", "with a sum", "spaces", "no date", "strange date", "other request id", "control codes", "refused", "refused, no message"}
 
-// answers are what may come back.
+// answers are the possible answers.
 var answers = map[string]struct {
 	text   string
-	closes bool // behind it
+	closes bool // after the answer
 }{
 	"well":                 {says(200, well), false},
 	"with a sum":           {says(200, well, sum(well)), false},
@@ -171,7 +171,7 @@ var answers = map[string]struct {
 	"redirect":             {says(301, "", "Location: http://127.0.0.1:1/"), false},
 }
 
-// TestSameAnswers: whatever is answered, it is to the store as if the SDK had asked.
+// TestSameAnswers checks that whatever the answer, the store sees the same as if the SDK had made the call.
 func TestSameAnswers(t *testing.T) {
 	t.Parallel()
 	for name, a := range answers {
@@ -182,7 +182,7 @@ func TestSameAnswers(t *testing.T) {
 				return a.closes
 			})
 			c, w := clients(t, options(s.url()))
-			for range 2 { // over the same connection, if that goes on
+			for range 2 { // over the same connection, if it stays open
 				ctx, cancel := context.WithTimeout(t.Context(), patient)
 				got := outcomeOf(w.UpdateItem(ctx, write(), once))
 				want := outcomeOf(c.UpdateItem(ctx, write(), once))
@@ -207,7 +207,7 @@ func TestSameAnswers(t *testing.T) {
 // opaque leaves out what the SDK's types hide.
 var opaque = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".noSmithyDocumentSerde" }, cmp.Ignore())
 
-// TestSameItems: items of any texts and numbers come back as with the SDK, be it in an answer or a refusal.
+// TestSameItems checks that items with any texts and numbers come back as with the SDK, in an answer or in a refusal.
 func TestSameItems(t *testing.T) {
 	t.Parallel()
 	var body string

@@ -15,24 +15,27 @@ import (
 const (
 	// maxAnswer bounds an answer. An item is at most 400 KB.
 	maxAnswer = 4 << 20
-	// keptBody is up to which size a connection keeps the space for an answer.
+	// keptBody is the largest buffer for an answer that a connection keeps.
 	keptBody = 64 << 10
 )
 
 var errTooLong = errors.New("the answer is longer than any of an item")
 
-// conn is a connection, which one call at a time uses.
+// conn is a connection. One call at a time uses it.
 type conn struct {
 	net.Conn
 
-	raw    syscall.RawConn // of the socket; nil: nobody can look whether it is dead, and it serves one call
+	raw    syscall.RawConn // of the socket; nil: it cannot be inspected, so the connection serves only one call
 	in     *bufio.Reader
-	left   io.LimitedReader // what in reads: the connection, up to the bound
-	answer answer           // the last
-	idle   time.Time        // since when
+	left   io.LimitedReader // what in reads: the connection, up to maxAnswer
+	answer answer           // the last answer
+	parsed bool             // the answer was parsed as far as it had arrived
+	plain  bool             // the answer has a plain head; otherwise net/http reads it
+	idle   time.Time        // since when the connection is idle
+	until  time.Time        // the deadline
 	look   func(uintptr) bool
 	peek   peek
-	tls    bool // it may have read more from the socket than it has given out
+	tls    bool // TLS may have read more from the socket than it has passed on
 	spare  [1]byte
 }
 
@@ -47,16 +50,22 @@ func newConn(c net.Conn, socket net.Conn) *conn {
 	return k
 }
 
-// alive reports whether the server has neither closed the connection nor sent anything that nobody asked for.
+// alive reports whether the server has neither closed the connection nor sent anything unrequested.
 func (c *conn) alive() bool {
 	return c.raw.Read(c.look) == nil && c.peek.nothing
 }
 
-// exchange sends a request and reads the answer to it, which is good until the next. Without an answer there is an error;
-// with one it says itself whether it broke off.
+// limit sets the deadline of the next exchange.
+func (c *conn) limit(deadline time.Time) error {
+	c.until = deadline
+	return c.SetDeadline(deadline)
+}
+
+// exchange sends a request and reads the answer, which is valid until the next exchange. If there is no answer, exchange
+// returns an error. An answer itself says whether it broke off.
 func (c *conn) exchange(ctx context.Context, request []byte) (a *answer, err error) {
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
 		defer func() {
 			if !stop() && err == nil {
 				a.last = true // its deadline is about to be changed
@@ -66,17 +75,69 @@ func (c *conn) exchange(ctx context.Context, request []byte) (a *answer, err err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c.left.N = maxAnswer
-	if _, err := c.Write(request); err != nil {
+	if err := c.send(request); err != nil {
 		return nil, cause(ctx, err)
 	}
-	a = &c.answer
+	return c.receive(ctx)
+}
+
+// past is a deadline for calls that must not wait.
+var past = time.Unix(1, 0)
+
+func (c *conn) send(request []byte) error {
+	c.left.N = maxAnswer
+	a := &c.answer
 	*a = answer{date: a.date, head: a.head[:0], body: a.body[:0]}
+	c.parsed, c.plain = false, false
+	_, err := c.Write(request)
+	return err
+}
+
+// await waits until receive does not have to, and reports whether that is so. It is not if ctx ends earlier, or if the
+// answer arrives in pieces.
+func (c *conn) await(ctx context.Context) bool {
+	if ctx.Done() != nil {
+		done := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(done)
+			_ = c.SetReadDeadline(past)
+		})
+		defer func() {
+			if !stop() {
+				<-done
+				_ = c.SetReadDeadline(c.until)
+			}
+		}()
+	}
+	if err := c.parse(); err != nil {
+		return ctx.Err() == nil // receive finds the same error
+	}
+	return c.plain && c.in.Buffered() >= len(c.answer.body)
+}
+
+// parse waits for an answer to begin, and reads its head if that is plain.
+func (c *conn) parse() error {
+	if c.parsed {
+		return nil
+	}
 	if _, err := c.in.Peek(1); err != nil {
+		return err
+	}
+	head, _ := c.in.Peek(c.in.Buffered())
+	if c.plain = c.answer.read(head); c.plain {
+		_, _ = c.in.Discard(len(c.answer.head))
+	}
+	c.parsed = true
+	return nil
+}
+
+// receive reads the answer to what was sent.
+func (c *conn) receive(ctx context.Context) (*answer, error) {
+	if err := c.parse(); err != nil {
 		return nil, c.cause(ctx, err)
 	}
-	if head, _ := c.in.Peek(c.in.Buffered()); a.read(head) {
-		_, _ = c.in.Discard(len(a.head))
+	a := &c.answer
+	if c.plain {
 		if _, a.err = io.ReadFull(c.in, a.body); a.err != nil {
 			a.body = a.body[:0]
 		}
@@ -87,18 +148,18 @@ func (c *conn) exchange(ctx context.Context, request []byte) (a *answer, err err
 		a.err = c.cause(ctx, a.err)
 	}
 	if a.err != nil || c.in.Buffered() > 0 || c.withholds() {
-		a.last = true // of whatever is there the next caller is to see nothing
+		a.last = true // the next caller must not see anything that is left
 	}
 	return a, nil
 }
 
-// withholds reports whether there is more in the connection than what was read of it, which a look at the socket does not
-// find. Nobody can read from it after that until its deadline is set.
+// withholds reports whether the connection holds more than what was read from it, which an inspection of the socket does
+// not show. After that, the connection cannot be read until its deadline is set.
 func (c *conn) withholds() bool {
 	if !c.tls {
 		return false
 	}
-	if c.SetReadDeadline(time.Unix(1, 0)) != nil { // only what is there already
+	if c.SetReadDeadline(past) != nil { // so that only what is there already is read
 		return true
 	}
 	_, err := c.Read(c.spare[:])
@@ -112,20 +173,20 @@ func (c *conn) cause(ctx context.Context, err error) error {
 	return cause(ctx, err)
 }
 
-// cause is why an exchange failed: the context's error if that ended it.
+// cause returns why an exchange failed: the context's error if the context ended it.
 func cause(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return context.DeadlineExceeded // which the context itself will find a moment later
+		return context.DeadlineExceeded // the context itself ends a moment later
 	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// shake makes a connection one with TLS.
+// shake turns a connection into one with TLS.
 func shake(ctx context.Context, socket net.Conn, cfg *tls.Config, timeout time.Duration) (net.Conn, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc

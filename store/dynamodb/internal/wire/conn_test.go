@@ -25,7 +25,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// TestNeverTwice: a request to which no whole answer came is not sent again, and its connection is not used again.
+// TestNeverTwice checks that a request that got no complete answer is not sent again, and that its connection is not used
+// again.
 func TestNeverTwice(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]string{
@@ -43,7 +44,7 @@ func TestNeverTwice(t *testing.T) {
 				return false
 			})
 			_, w := clients(t, options(s.url()))
-			want(t, w) // the connection has proved itself
+			want(t, w) // the connection works
 			_, err := call(t, w)
 			if err == nil || s.requests.Load() != 2 {
 				t.Fatalf("error %v, %d requests", err, s.requests.Load())
@@ -60,7 +61,8 @@ func TestNeverTwice(t *testing.T) {
 	}
 }
 
-// TestDeadIsNoticed: what the server closed, or wrote to, while nobody asked is not written to.
+// TestDeadIsNoticed checks that a connection that the server closed, or sent data on without being asked, is not written
+// to.
 func TestDeadIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(net.Conn){
@@ -102,7 +104,7 @@ func arrived(t *testing.T, w *wire.Client) {
 	t.Fatal("the connection is as good as new")
 }
 
-// TestOthersAnswer: what comes behind an answer never reaches the next caller.
+// TestOthersAnswer checks that what follows an answer never reaches the next caller.
 func TestOthersAnswer(t *testing.T) {
 	t.Parallel()
 	other := says(200, `{"Attributes":{"wc":{"N":"8"},"s":{"S":"rpm"}}}`)
@@ -117,7 +119,7 @@ func TestOthersAnswer(t *testing.T) {
 	_, w := clients(t, options(s.url()))
 	want(t, w)
 	if idle, _ := w.Idle(); idle > 0 {
-		arrived(t, w) // it came a little later
+		arrived(t, w) // it arrived a little later
 	}
 	want(t, w)
 	if s.conns.Load() != 2 {
@@ -125,7 +127,7 @@ func TestOthersAnswer(t *testing.T) {
 	}
 }
 
-// TestTooLong: nobody is drowned.
+// TestTooLong checks that an answer that is too long is not read to its end.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{
@@ -149,7 +151,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestDeadline: a call ends in time, nobody knows what came of it, and nobody gets the answer that comes too late.
+// TestDeadline checks that a call ends in time with an unknown outcome, and that an answer that arrives too late reaches
+// no caller.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for _, cancels := range []bool{false, true} {
@@ -192,7 +195,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestUnsent: what could not be sent is known not to have been.
+// TestUnsent checks that a request that could not be sent is known not to have been sent.
 func TestUnsent(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -209,7 +212,7 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// TestTLS: the transport's authorities are trusted, and no others.
+// TestTLS checks that the transport's authorities are trusted, and no others.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +246,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestCredentials: each request is signed with what the provider says by then; an account's own endpoint changes with it.
+// TestCredentials checks that each request is signed with the provider's current credentials. An account's own endpoint
+// changes with them.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	got := make(chan *request, 1)
@@ -263,7 +267,7 @@ func TestCredentials(t *testing.T) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+c.AccessKeyID+"/") || r.Header.Get("X-Amz-Security-Token") != c.SessionToken {
 			t.Errorf("headers %v", r.Header)
 		}
-		// As the SDK would have signed it at that time.
+		// Compare with the SDK's signature for that time.
 		at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +281,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestClock: requests are signed by the server's clock.
+// TestClock checks that requests are signed by the server's clock.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)
@@ -301,7 +305,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestMany: many callers at once each get their own answer.
+// TestMany checks that many concurrent callers each get their own answer.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(r *request, w net.Conn) bool {
@@ -335,11 +339,11 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestIdleAge: a connection that nobody used for long is closed, and not used.
+// TestIdleAge checks that a connection that was idle for too long is closed, and not used.
 func TestIdleAge(t *testing.T) {
 	t.Parallel()
 	s := serve(t, always(says(200, well)))
-	_, w := clients(t, options(s.url()), func(h *http.Transport) { h.IdleConnTimeout = time.Millisecond }) // real time: the least
+	_, w := clients(t, options(s.url()), func(h *http.Transport) { h.IdleConnTimeout = time.Millisecond }) // real time: the minimum
 	want(t, w)
 	for range 10_000 {
 		if _, open := w.Idle(); open == 0 {
@@ -350,7 +354,7 @@ func TestIdleAge(t *testing.T) {
 	t.Error("the connection is still open")
 }
 
-// TestNotForUs: whatever is to be done with calls beyond signing and sending them is the SDK's.
+// TestNotForUs checks that calls with which anything must be done besides signing and sending are left to the SDK.
 func TestNotForUs(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*dynamodb.Options){
@@ -390,7 +394,7 @@ func TestNotForUs(t *testing.T) {
 	}
 }
 
-// TestNoSmuggling: what would end a header is not sent, as net/http does not send it.
+// TestNoSmuggling checks that a value that would end a header is not sent, as net/http does not send it.
 func TestNoSmuggling(t *testing.T) {
 	t.Parallel()
 	s := serve(t, always(says(200, well)))
@@ -413,7 +417,7 @@ func TestNoSmuggling(t *testing.T) {
 	}
 }
 
-// TestNotThisWay: what only a request shows.
+// TestNotThisWay checks the reasons for leaving calls to the SDK that show only in a request.
 func TestNotThisWay(t *testing.T) {
 	t.Parallel()
 	s := serve(t, always(says(200, well)))

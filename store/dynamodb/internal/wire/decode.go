@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// intact reports whether an answer has the checksum that it says, if it says one.
+// intact reports whether an answer matches its checksum, if it has one.
 func (a *answer) intact() bool {
 	if a.sum == nil {
 		return true
@@ -20,15 +20,15 @@ func (a *answer) intact() bool {
 	return err == nil && want == uint64(crc32.ChecksumIEEE(a.body))
 }
 
-// parser reads JSON as far as the answers to a bucket's write need it. It reads less than JSON is, and nothing that is
-// not JSON: what it does not know is for the SDK.
+// parser reads JSON as far as the answers to a bucket's write need it. It accepts less than all of JSON, and nothing that
+// is not JSON. What it does not accept is left to the SDK.
 type parser struct {
 	b  []byte
 	i  int
 	ns []types.AttributeValueMemberN
 }
 
-// parseAnswer reads the answer to a write that was made.
+// parseAnswer reads the answer to a write that was applied.
 func parseAnswer(body []byte) (attrs map[string]types.AttributeValue, ok bool) {
 	p := &parser{b: body}
 	ok = p.object(func(name []byte) bool {
@@ -70,7 +70,7 @@ func parseFailed(body []byte) (*types.ConditionalCheckFailedException, bool) {
 	return e, ok && named
 }
 
-// attributes reads an item of texts and numbers; nil: it is something else.
+// attributes reads an item that consists of texts and numbers. It returns nil for anything else.
 func (p *parser) attributes() map[string]types.AttributeValue {
 	rest := p.b[p.i:]
 	m := make(map[string]types.AttributeValue, bytes.Count(rest, []byte(":{")))
@@ -103,7 +103,7 @@ func (p *parser) attributes() map[string]types.AttributeValue {
 	return m
 }
 
-// object reads an object, with each of its values read by member, which is told its name.
+// object reads an object. It calls member with the name of each value, to read that value.
 func (p *parser) object(member func(name []byte) bool) bool {
 	if !p.eat('{') {
 		return false
@@ -136,7 +136,7 @@ func (p *parser) text() (string, bool) {
 			b = append(b, raw[i])
 			continue
 		}
-		i++ // there is one more: quoted has seen to it
+		i++ // there is another byte: quoted ensures that
 		if raw[i] != 'u' {
 			at := strings.IndexByte(`"\/bfnrt`, raw[i])
 			if at < 0 {
@@ -149,7 +149,7 @@ func (p *parser) text() (string, bool) {
 			return "", false
 		}
 		c, err := strconv.ParseUint(string(raw[i+1:i+5]), 16, 16)
-		if err != nil || utf16.IsSurrogate(rune(c)) { // halves are put together by the SDK
+		if err != nil || utf16.IsSurrogate(rune(c)) { // surrogate pairs are left to the SDK
 			return "", false
 		}
 		b = utf8.AppendRune(b, rune(c))
@@ -158,7 +158,7 @@ func (p *parser) text() (string, bool) {
 	return string(b), true
 }
 
-// quoted reads a string, and returns what is in its quotes.
+// quoted reads a string, and returns what is between its quotes.
 func (p *parser) quoted() (raw []byte, escaped, ok bool) {
 	if !p.eat('"') {
 		return nil, false, false
@@ -182,7 +182,7 @@ func (p *parser) quoted() (raw []byte, escaped, ok bool) {
 	return nil, false, false
 }
 
-// eat takes a character, behind white space, if it comes next.
+// eat consumes a character, after white space, if it comes next.
 func (p *parser) eat(c byte) bool {
 	p.space()
 	if p.i < len(p.b) && p.b[p.i] == c {

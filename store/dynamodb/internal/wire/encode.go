@@ -7,8 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// appendUpdate appends an UpdateItem's body, and reports whether it is one that can be made here: with nothing but what
-// a bucket's write has.
+// appendUpdate appends an UpdateItem's body, and reports whether it can be made here: it can if it has nothing but what a
+// bucket's write has.
 func appendUpdate(b []byte, in *dynamodb.UpdateItemInput) ([]byte, bool) {
 	if in == nil || in.TableName == nil || in.Key == nil ||
 		in.AttributeUpdates != nil || in.ConditionalOperator != "" || in.Expected != nil ||
@@ -19,7 +19,7 @@ func appendUpdate(b []byte, in *dynamodb.UpdateItemInput) ([]byte, bool) {
 	text := func(name string, value *string) {
 		if value != nil {
 			b = append(append(b, name...), ':')
-			b, ok = appendString(b, *value, ok)
+			b, ok = AppendString(b, *value, ok)
 			b = append(b, ',')
 		}
 	}
@@ -47,15 +47,15 @@ func appendUpdate(b []byte, in *dynamodb.UpdateItemInput) ([]byte, bool) {
 	if v := string(in.ReturnValuesOnConditionCheckFailure); v != "" {
 		text(`"ReturnValuesOnConditionCheckFailure"`, &v)
 	}
-	b[len(b)-1] = '}' // in place of a comma: there is a table's name
+	b[len(b)-1] = '}' // in place of a comma: there is at least a table name
 	return b, ok
 }
 
 func appendNames(b []byte, m map[string]string, ok bool) ([]byte, bool) {
 	open := byte('{')
 	for name, value := range m {
-		b, ok = appendString(append(b, open), name, ok)
-		b, ok = appendString(append(b, ':'), value, ok)
+		b, ok = AppendString(append(b, open), name, ok)
+		b, ok = AppendString(append(b, ':'), value, ok)
 		open = ','
 	}
 	if len(m) == 0 {
@@ -67,12 +67,12 @@ func appendNames(b []byte, m map[string]string, ok bool) ([]byte, bool) {
 func appendValues(b []byte, m map[string]types.AttributeValue, ok bool) ([]byte, bool) {
 	open := byte('{')
 	for name, value := range m {
-		b, ok = appendString(append(b, open), name, ok)
+		b, ok = AppendString(append(b, open), name, ok)
 		switch v := value.(type) {
 		case *types.AttributeValueMemberN:
-			b, ok = appendString(append(b, `:{"N":`...), v.Value, ok)
+			b, ok = AppendString(append(b, `:{"N":`...), v.Value, ok)
 		case *types.AttributeValueMemberS:
-			b, ok = appendString(append(b, `:{"S":`...), v.Value, ok)
+			b, ok = AppendString(append(b, `:{"S":`...), v.Value, ok)
 		default:
 			return b, false
 		}
@@ -85,8 +85,8 @@ func appendValues(b []byte, m map[string]types.AttributeValue, ok bool) ([]byte,
 	return append(b, '}'), ok
 }
 
-// appendString appends a text in quotes. One that is no UTF-8 is not ok.
-func appendString(b []byte, s string, ok bool) ([]byte, bool) {
+// AppendString appends s as a JSON string. It returns ok, or false if s is not valid UTF-8.
+func AppendString(b []byte, s string, ok bool) ([]byte, bool) {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
 	start, ascii := 0, true

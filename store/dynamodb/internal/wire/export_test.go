@@ -17,7 +17,7 @@ func Head(creds aws.Credentials, region, host string, body []byte, at time.Time,
 	return string(r.appendHead(nil, body, at, id, ""))
 }
 
-// Idle returns how many connections are idle, and how many there are.
+// Idle returns the number of idle connections, and of all connections.
 func (c *Client) Idle() (idle, open int) {
 	r := c.route.Load()
 	if r == nil || r.pool == nil {
@@ -28,19 +28,19 @@ func (c *Client) Idle() (idle, open int) {
 	return len(r.pool.idle), r.pool.open
 }
 
-// MaxAnswer bounds an answer.
+// MaxAnswer bounds the size of an answer.
 const MaxAnswer = maxAnswer
 
-// Invocation returns a number for a request.
+// Invocation returns an ID for a request.
 func Invocation() string { return invocation() }
 
-// HeadAs returns the head of a request that has some headers of another.
+// HeadAs returns the head of a request that has some of the headers of another.
 func HeadAs(creds aws.Credentials, region, host string, h http.Header, body []byte, at time.Time) string {
 	r := &route{creds: creds, host: host, agent: h.Get("User-Agent"), attempt: h.Get("Amz-Sdk-Request"), region: region, service: "dynamodb"}
 	return string(r.appendHead(nil, body, at, h.Get("Amz-Sdk-Invocation-Id"), ""))
 }
 
-// Alive reports whether the connection that was used last is as good as new.
+// Alive reports whether the connection that was used last is still usable.
 func (c *Client) Alive() bool {
 	p := c.route.Load().pool
 	p.mu.Lock()
@@ -50,8 +50,13 @@ func (c *Client) Alive() bool {
 	return k.alive()
 }
 
-// Sent returns how many requests were sent here.
+// Sent returns the number of requests that were sent by this package.
 func (c *Client) Sent() int64 { return c.sent.Load() }
 
-// Judged returns how many answers the SDK has read.
+// Judged returns the number of answers that the SDK has read.
 func (c *Client) Judged() int64 { return c.judged.Load() }
+
+// BeginInput is [Client.Begin] for an input of the SDK's.
+func (c *Client) BeginInput(in *dynamodb.UpdateItemInput, deadline time.Time, opts ...func(*dynamodb.Options)) *Call {
+	return c.Begin(input{in}, deadline, opts...)
+}

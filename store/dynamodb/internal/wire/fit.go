@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// The environment in which the SDK tells of each request which invocation of a Lambda function it belongs to.
+// The environment variables by which the SDK says in each request which invocation of a Lambda function it belongs to.
 const (
 	lambdaName  = "AWS_LAMBDA_FUNCTION_NAME"
 	lambdaTrace = "_X_AMZN_TRACE_ID"
 )
 
-// New returns what stands in for a client whose connections are made as h says, or nil: where the client is set up to do
-// anything with a call that is not done here, or h with a connection.
+// New returns a stand-in for a client whose connections are made as h says. It returns nil if the client is configured to
+// do anything with a call, or h anything with a connection, that this package does not do.
 func New(client *dynamodb.Client, h *awshttp.BuildableClient) *Client {
 	o, t := client.Options(), h.GetTransport()
 	if timeout, ok := h.GetReadTimeout(); !peeks || !plainOptions(&o) || !plainTransport(t) || h.GetTimeout() != 0 || ok && timeout > 0 {
@@ -27,12 +27,12 @@ func New(client *dynamodb.Client, h *awshttp.BuildableClient) *Client {
 	return &Client{Client: client, options: o, transport: t, lambda: lambda}
 }
 
-// plainOptions reports whether nothing is to be done with a call but to sign and send it.
+// plainOptions reports whether calls only have to be signed and sent.
 func plainOptions(o *dynamodb.Options) bool {
 	usual := dynamodb.New(dynamodb.Options{}).Options()
 	alike := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 	return len(o.APIOptions) == 0 && noInterceptors(o) && o.Credentials != nil &&
-		o.EndpointResolver == nil && //nolint:staticcheck // whoever still sets it means it
+		o.EndpointResolver == nil && //nolint:staticcheck // deprecated, but still honored by the SDK
 		o.EndpointDiscovery.EnableEndpointDiscovery != aws.EndpointDiscoveryEnabled &&
 		o.ClientLogMode == 0 && !o.EnableAcceptEncodingGzip && len(o.AuthSchemePreference) == 0 &&
 		alike(o.EndpointResolverV2, usual.EndpointResolverV2) && alike(o.HTTPSignerV4, usual.HTTPSignerV4) &&
@@ -51,15 +51,15 @@ func noInterceptors(o *dynamodb.Options) bool {
 	return true
 }
 
-// plainTransport reports whether connections are made as they are made here.
+// plainTransport reports whether a transport makes connections as this package does.
 func plainTransport(t *http.Transport) bool {
-	//nolint:staticcheck // whoever still sets them means them
+	//nolint:staticcheck // deprecated, but still honored by net/http
 	old := t.Dial != nil || t.DialTLS != nil
 	return !old && t.DialTLSContext == nil && !t.DisableKeepAlives && t.ResponseHeaderTimeout == 0 &&
 		(t.Protocols == nil || t.Protocols.HTTP1())
 }
 
-// visible reports whether a text can be a header's value as it is, and needs no encoding as the SDK does it.
+// visible reports whether a text can be a header's value as it is, without the encoding that the SDK applies to others.
 func visible(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

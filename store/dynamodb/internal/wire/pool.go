@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// pool is the connections to one endpoint.
+// pool holds the connections to one endpoint.
 type pool struct {
 	addr   string
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	tls    *tls.Config // nil: without
+	tls    *tls.Config // nil: no TLS
 	shakes time.Duration
 	most   int           // open at once; 0: any number
 	kept   int           // idle at once
-	keep   time.Duration // for how long; 0: for ever
+	keep   time.Duration // how long idle ones are kept; 0: forever
 
 	mu     sync.Mutex
-	idle   []*conn // the latest last
+	idle   []*conn // the most recent last
 	open   int
-	closed bool // none is kept any more
+	closed bool // no connection is kept any more
 	timer  *time.Timer
 }
 
-// errFull says that there are as many connections as there may be.
+// errFull reports that as many connections are open as allowed.
 var errFull = errors.New("too many connections")
 
 func newPool(t *http.Transport, addr, host string, secure bool) *pool {
@@ -51,20 +51,12 @@ func newPool(t *http.Transport, addr, host string, secure bool) *pool {
 	return p
 }
 
-// get returns a connection that is as good as can be told: the one that was used last, or a new one. Its deadline is the
-// context's.
+// get returns a connection that is alive as far as can be told: the one that was used last, or a new one. Its deadline is
+// the context's.
 func (p *pool) get(ctx context.Context) (*conn, error) {
 	deadline, _ := ctx.Deadline()
-	for {
-		c := p.pop()
-		if c == nil {
-			break
-		}
-		// A connection's time for its last call may be up, upon which it could not be looked at.
-		if c.SetDeadline(deadline) == nil && (p.keep == 0 || time.Since(c.idle) < p.keep) && c.alive() {
-			return c, nil
-		}
-		p.drop(c)
+	if c := p.ready(deadline); c != nil {
+		return c, nil
 	}
 	p.mu.Lock()
 	full := p.most > 0 && p.open >= p.most
@@ -82,11 +74,23 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 		p.mu.Unlock()
 		return nil, err
 	}
-	if err := c.SetDeadline(deadline); err != nil {
+	if err := c.limit(deadline); err != nil {
 		p.drop(c)
 		return nil, err
 	}
 	return c, nil
+}
+
+// ready returns the connection that was used last and is alive as far as can be told, or nil.
+func (p *pool) ready(deadline time.Time) *conn {
+	for {
+		c := p.pop()
+		// The deadline of the connection's last call may have passed, and would keep alive from inspecting it.
+		if c == nil || c.limit(deadline) == nil && (p.keep == 0 || time.Since(c.idle) < p.keep) && c.alive() {
+			return c
+		}
+		p.drop(c)
+	}
 }
 
 func (p *pool) connect(ctx context.Context) (*conn, error) {
@@ -94,6 +98,7 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	socket = direct(socket)
 	if p.tls == nil {
 		return newConn(socket, socket), nil
 	}
@@ -116,7 +121,7 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// put takes a connection back. It is closed if it is not whole.
+// put takes a connection back. It closes the connection if it is not whole.
 func (p *pool) put(c *conn, whole bool) {
 	if cap(c.answer.body) > keptBody {
 		c.answer.body = nil
@@ -161,7 +166,7 @@ func (p *pool) prune() {
 	}
 }
 
-// close closes those that are idle, and has none kept that is in use.
+// close closes the idle connections. Those in use are closed when they are put back.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
-// asked is what a server saw of a request, but for what no two have in common.
+// asked is what a server saw of a request, except for what differs in every request.
 type asked struct {
 	Header     http.Header
 	Host, Line string
@@ -40,14 +40,14 @@ func askedOf(rt *rapid.T, r *request) asked {
 		a.Header.Del(name)
 	}
 	d := json.NewDecoder(bytes.NewReader(r.body))
-	d.UseNumber() // a number is not to lose what is small
+	d.UseNumber() // so that numbers keep all their digits
 	if err := d.Decode(&a.Body); err != nil {
 		rt.Error(err)
 	}
 	return a
 }
 
-// value draws what an attribute can hold, mostly as buckets have it.
+// value draws what an attribute can hold, mostly values as buckets have them.
 func value(rt *rapid.T) types.AttributeValue {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\xff", `"\`, "\u2028<>&", "\x00\x1f\x7f"}))
 	switch rapid.IntRange(0, 20).Draw(rt, "type") {
@@ -63,7 +63,7 @@ func value(rt *rapid.T) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: rapid.StringMatching(`-?[0-9]{1,19}`).Draw(rt, "number")}
 }
 
-// TestSameRequests: the server cannot tell who asks.
+// TestSameRequests checks that the server cannot tell this package's requests from the SDK's.
 func TestSameRequests(t *testing.T) {
 	t.Parallel()
 	got := make(chan *request, 1)
@@ -81,7 +81,7 @@ func TestSameRequests(t *testing.T) {
 			}
 			return &s
 		}
-		name := text.Filter(utf8.ValidString) // no two are alike as JSON
+		name := text.Filter(utf8.ValidString) // otherwise different names could be equal in JSON
 		values := rapid.MapOf(name, rapid.Custom(value))
 		in := &dynamodb.UpdateItemInput{
 			TableName: aws.String(text.Filter(func(s string) bool { return s != "" }).Draw(rt, "table")),
@@ -107,7 +107,7 @@ func TestSameRequests(t *testing.T) {
 	}
 }
 
-// TestSameSignature: signatures are those of the SDK's signer.
+// TestSameSignature checks that signatures are those of the SDK's signer.
 func TestSameSignature(t *testing.T) {
 	t.Parallel()
 	text := rapid.StringMatching(`[!-~]([ !-~]?[!-~]){0,20}`)
@@ -150,7 +150,7 @@ func TestSameSignature(t *testing.T) {
 	})
 }
 
-// TestBodyHasAll: no member of an input is left out in silence, be it one that the SDK learns in the future.
+// TestBodyHasAll checks that no member of an input is left out silently, even members that the SDK adds in the future.
 func TestBodyHasAll(t *testing.T) {
 	t.Parallel()
 	made := 0
@@ -183,7 +183,7 @@ func TestBodyHasAll(t *testing.T) {
 	}
 }
 
-// TestInvocation: numbers of requests are UUIDs, no two alike.
+// TestInvocation checks that the IDs of requests are UUIDs, all different.
 func TestInvocation(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
@@ -196,7 +196,7 @@ func TestInvocation(t *testing.T) {
 	}
 }
 
-// TestLambdaTrace: in a Lambda function requests tell of the invocation that they belong to, which changes.
+// TestLambdaTrace checks that in a Lambda function, requests name the invocation that they belong to, which changes.
 func TestLambdaTrace(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
 	got := make(chan string, 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// route is what the requests under some credentials have in common.
+// route is what all requests with the same credentials have in common.
 type route struct {
 	creds           aws.Credentials
 	pool            *pool // nil: the SDK makes the calls
@@ -31,8 +31,8 @@ type route struct {
 	key             atomic.Pointer[signingKey]
 }
 
-// way returns how to send a request, or nil if the SDK is to make the call.
-func (c *Client) way(ctx context.Context, in *dynamodb.UpdateItemInput, body []byte, opts []func(*dynamodb.Options)) *route {
+// way returns the route on which to send a request, or nil if the SDK must make the call.
+func (c *Client) way(ctx context.Context, u Update, body []byte, opts []func(*dynamodb.Options)) *route {
 	creds, err := c.options.Credentials.Retrieve(ctx)
 	if err != nil {
 		return nil
@@ -43,7 +43,7 @@ func (c *Client) way(ctx context.Context, in *dynamodb.UpdateItemInput, body []b
 			return nil
 		}
 		defer c.learning.Unlock()
-		if r = c.learn(ctx, creds, in, body, opts); r == nil {
+		if r = c.learn(ctx, creds, u, body, opts); r == nil {
 			return nil
 		}
 		if before := c.route.Swap(r); before != nil && before.pool != nil && before.pool != r.pool {
@@ -61,14 +61,14 @@ func (r *route) by(c *aws.Credentials) bool {
 		r.creds.SessionToken == c.SessionToken && r.creds.AccountID == c.AccountID
 }
 
-// errLearned ends a call of the SDK whose request was seen.
+// errLearned ends a call of the SDK once its request has been seen.
 var errLearned = errors.New("not to be sent")
 
-// learn has the SDK make a request, which is not sent, and looks whether it is the one that would be made here. It
-// returns nil if the SDK made none.
-func (c *Client) learn(ctx context.Context, creds aws.Credentials, in *dynamodb.UpdateItemInput, body []byte, opts []func(*dynamodb.Options)) *route {
+// learn makes the SDK build a request, which is not sent, and checks whether it is the one that this package would build.
+// It returns nil if the SDK built none.
+func (c *Client) learn(ctx context.Context, creds aws.Credentials, u Update, body []byte, opts []func(*dynamodb.Options)) *route {
 	var seen seen
-	_, _ = c.Client.UpdateItem(ctx, in, append(slices.Clip(opts), func(o *dynamodb.Options) { o.HTTPClient = &seen })...)
+	_, _ = c.Client.UpdateItem(ctx, u.Input(), append(slices.Clip(opts), func(o *dynamodb.Options) { o.HTTPClient = &seen })...)
 	if seen.req == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ type seen struct {
 	body []byte
 }
 
-// Do looks at a request.
+// Do records a request.
 func (s *seen) Do(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *seen) Do(req *http.Request) (*http.Response, error) {
 	return nil, errLearned
 }
 
-// read takes from a request what others have in common with it.
+// read takes from a request what it has in common with others, and reports whether such requests can be made here.
 func (r *route) read(req *http.Request) bool {
 	u := req.URL
 	if u.EscapedPath() != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -121,13 +121,13 @@ func (r *route) read(req *http.Request) bool {
 		clean(r.creds.AccessKeyID) && clean(r.creds.SessionToken) && clean(scope) && r.region != "" && r.service != ""
 }
 
-// clean reports whether a header can have a value.
+// clean reports whether a header can have this value.
 func clean(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f || c > 0x7e }) && strings.TrimSpace(s) == s && !strings.Contains(s, "  ")
 }
 
-// same reports whether a request of the SDK is the one that would be made here, but for the order of the headers and of
-// what is in the body.
+// same reports whether a request of the SDK is the one that this package would make, except for the order of the headers
+// and of the body's members.
 func (r *route) same(s *seen, body []byte) bool {
 	var theirs, ours any
 	if json.Unmarshal(s.body, &theirs) != nil || json.Unmarshal(body, &ours) != nil || !reflect.DeepEqual(theirs, ours) {
@@ -145,13 +145,13 @@ func (r *route) same(s *seen, body []byte) bool {
 			want[http.CanonicalHeaderKey(name)] = []string{value}
 		}
 	}
-	delete(want, "Host") // which is no header to net/http
+	delete(want, "Host") // net/http does not count it as a header
 	have := h.Clone()
-	have["Content-Length"] = want["Content-Length"] // which net/http adds
+	have["Content-Length"] = want["Content-Length"] // net/http adds it
 	return s.req.ContentLength == int64(len(s.body)) && s.req.Method == http.MethodPost && reflect.DeepEqual(have, want)
 }
 
-// poolOf returns the connections to an endpoint: those that there are, if it is still the same.
+// poolOf returns the pool for an endpoint: the current one if the endpoint has not changed.
 func (c *Client) poolOf(u *url.URL) *pool {
 	port := u.Port()
 	if port == "" {
@@ -164,7 +164,7 @@ func (c *Client) poolOf(u *url.URL) *pool {
 	return newPool(c.transport, addr, u.Hostname(), u.Scheme == "https")
 }
 
-// invocation returns a number for a request, as the SDK gives it: a random UUID.
+// invocation returns an ID for a request, of the kind that the SDK uses: a random UUID.
 func invocation() string {
 	const digits = "0123456789abcdef"
 	a, b := rand.Uint64()&^0xf000|0x4000, rand.Uint64()&^(3<<62)|1<<63

@@ -26,10 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient has time for a call on a busy machine.
+// patient leaves time for a call on a busy machine.
 const patient = time.Minute
 
-// server is one that answers byte by byte as it is told.
+// server answers byte by byte as it is told.
 type server struct {
 	net.Listener
 
@@ -39,7 +39,7 @@ type server struct {
 	gone            sync.WaitGroup
 }
 
-// request is one that a server got: the how-manieth of all, and of its connection.
+// request is a request that a server got, with its number among all requests and the number of its connection.
 type request struct {
 	*http.Request
 
@@ -47,13 +47,13 @@ type request struct {
 	n, conn int64
 }
 
-// serve answers requests with what answer says, and closes the connection behind it if it says so.
+// serve answers requests with what answer writes, and closes the connection afterwards if answer returns true.
 func serve(t *testing.T, answer func(r *request, w net.Conn) (closes bool)) *server {
 	t.Helper()
 	return accept(t, func(s *server, c net.Conn, n int64) { s.answer(c, n, answer) })
 }
 
-// accept has each connection, the n-th, served by each.
+// accept makes each serve the connections, the n-th with n.
 func accept(t *testing.T, each func(s *server, c net.Conn, n int64)) *server {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -126,7 +126,7 @@ func says(status int, body string, headers ...string) string {
 	return b.String() + "\r\n" + body
 }
 
-// always answers everything alike, and keeps the connection.
+// always gives the same answer to everything, and keeps the connection.
 func always(answer string) func(*request, net.Conn) bool {
 	return func(_ *request, w net.Conn) bool {
 		_, _ = io.WriteString(w, answer)
@@ -134,12 +134,12 @@ func always(answer string) func(*request, net.Conn) bool {
 	}
 }
 
-// begun is when the tests began: no clock is far off.
+// begun is when the tests started: no clock is far off.
 var begun = time.Now().UTC().Format(http.TimeFormat)
 
 const well = `{"Attributes":{"wc":{"N":"7"},"s":{"S":"rpm"}}}`
 
-// key is what credentials are of that a test rotates.
+// keys are credentials that a test rotates.
 type keys struct {
 	current atomic.Pointer[aws.Credentials]
 }
@@ -152,7 +152,7 @@ func someKeys() *keys {
 	return k
 }
 
-// once is how the store has the SDK make calls.
+// once makes the SDK attempt a call once, as the store does.
 func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 
 // options are those of a client of an endpoint.
@@ -160,7 +160,7 @@ func options(url string) dynamodb.Options {
 	return dynamodb.Options{BaseEndpoint: &url, Region: "eu-central-1", Credentials: someKeys(), AppID: "weir"}
 }
 
-// clients returns a client of the SDK and what stands in for it. Their connections are closed when the test ends.
+// clients returns a client of the SDK and its stand-in. Their connections are closed when the test ends.
 func clients(t testing.TB, o dynamodb.Options, change ...func(*http.Transport)) (*dynamodb.Client, *wire.Client) {
 	t.Helper()
 	h := awshttp.NewBuildableClient().WithTransportOptions(change...)
@@ -181,7 +181,7 @@ func clients(t testing.TB, o dynamodb.Options, change ...func(*http.Transport)) 
 	return c, w
 }
 
-// call makes a call that has time.
+// call makes a call with plenty of time.
 func call(t testing.TB, w *wire.Client) (*dynamodb.UpdateItemOutput, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
@@ -189,7 +189,7 @@ func call(t testing.TB, w *wire.Client) (*dynamodb.UpdateItemOutput, error) {
 	return w.UpdateItem(ctx, write(), once)
 }
 
-// want has a call answered well.
+// want checks that a call gets a good answer.
 func want(t testing.TB, w *wire.Client) {
 	t.Helper()
 	out, err := call(t, w)
@@ -201,7 +201,7 @@ func want(t testing.TB, w *wire.Client) {
 	}
 }
 
-// write is one to a bucket.
+// write is a write to a bucket.
 func write() *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
 		TableName: aws.String("weir"),

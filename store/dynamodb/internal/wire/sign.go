@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -20,31 +22,37 @@ const (
 	signedAfter  = "x-amz-target"
 )
 
-// signingKey is what signatures of a day are made with.
+// signingKey makes the signatures of one day.
 type signingKey struct {
-	day string
-	key []byte
+	day  string
+	macs sync.Pool // of hash.Hash that have read the key
 }
 
-func (r *route) keyOf(day string) []byte {
+func (r *route) keyOf(day string) *signingKey {
 	if k := r.key.Load(); k != nil && k.day == day {
-		return k.key
+		return k
 	}
 	key := []byte("AWS4" + r.creds.SecretAccessKey)
 	for _, part := range []string{day, r.region, r.service, "aws4_request"} {
-		key = mac(nil, key, []byte(part))
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(part))
+		key = h.Sum(nil)
 	}
-	r.key.Store(&signingKey{day, key})
-	return key
+	k := &signingKey{day: day, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	r.key.Store(k)
+	return k
 }
 
-func mac(to, key, text []byte) []byte {
-	h := hmac.New(sha256.New, key)
+// append appends the signature of a text.
+func (k *signingKey) append(to, text []byte) []byte {
+	h := k.macs.Get().(hash.Hash)
+	defer k.macs.Put(h)
+	h.Reset()
 	h.Write(text)
 	return h.Sum(to)
 }
 
-// appendHead appends the head of a request with a body, signed with version 4 of AWS's signatures at a time.
+// appendHead appends the head of a request with a given body, signed at a given time with AWS Signature Version 4.
 func (r *route) appendHead(b, body []byte, at time.Time, id, trace string) []byte {
 	var dateSpace [len(amzTime)]byte
 	date := string(at.UTC().AppendFormat(dateSpace[:0], amzTime))
@@ -71,7 +79,7 @@ func (r *route) appendHead(b, body []byte, at time.Time, id, trace string) []byt
 	return append(b, "\r\n\r\n"...)
 }
 
-// appendSignature signs the headers, in the order of their names, and the body.
+// appendSignature appends the signature of the headers, in the order of their names, and of the body.
 func (r *route) appendSignature(b, body []byte, date, length, id string) []byte {
 	token := r.creds.SessionToken
 	space := buffers.Get().(*buffer)
@@ -94,7 +102,7 @@ func (r *route) appendSignature(b, body []byte, date, length, id string) []byte 
 	c = append(r.appendScope(append(c, '\n'), date[:8]), '\n')
 	c = hex.AppendEncode(c, sum[:])
 	space.head = c
-	return hex.AppendEncode(b, mac(sum[:0], r.keyOf(date[:8]), c))
+	return hex.AppendEncode(b, r.keyOf(date[:8]).append(sum[:0], c))
 }
 
 func (r *route) appendScope(b []byte, day string) []byte {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// corked is a connection that sends what is written while it holds it in one piece.
+// corked is a connection that, while corked, holds back what is written and then sends it in one piece.
 type corked struct {
 	net.Conn
 
@@ -27,7 +27,8 @@ func (c *corked) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestOthersAnswerTLS: what comes behind an answer, and was decrypted or read along with it, never reaches the next caller.
+// TestOthersAnswerTLS checks that what follows an answer, and was decrypted or read along with it, never reaches the next
+// caller.
 func TestOthersAnswerTLS(t *testing.T) {
 	t.Parallel()
 	long := says(200, strings.TrimSuffix(well, "}}")+`,"x":{"S":"`+strings.Repeat("x", 9000)+`"}}}`)

@@ -1,7 +1,7 @@
-// Package wire makes the one conditional write of a decision with less work than the SDK takes for it. It stands in for
-// a client of the SDK that is as [New] knows it, for calls and answers as buckets have them; whatever else comes up, the
-// SDK does: so it makes the request first of all, which must be the one that is made here from then on, and it reads each
-// answer that is not plain.
+// Package wire makes the one conditional write of a decision with less work than the SDK. It stands in for a client of
+// the SDK that [New] accepts, for the calls and answers that buckets use. The SDK does everything else. It makes the
+// first request, which must equal the one that this package makes from then on, and it reads every answer that is not
+// plain.
 package wire
 
 import (
@@ -24,39 +24,47 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Client is a client of the SDK whose UpdateItem has connections of its own. It is safe for concurrent use.
+// Client is a client of the SDK whose UpdateItem has its own connections. It is safe for concurrent use.
 type Client struct {
 	*dynamodb.Client
 
 	options   dynamodb.Options
 	transport *http.Transport
-	lambda    bool // the SDK tells of each request which invocation it belongs to
+	lambda    bool // the SDK says in each request which invocation it belongs to
 	date      atomic.Pointer[date]
-	ahead     atomic.Int64 // by how much the server's clock is ahead of ours, in nanoseconds
+	ahead     atomic.Int64 // how far the server's clock is ahead of ours, in nanoseconds
 	route     atomic.Pointer[route]
 	learning  sync.Mutex
-	sent      atomic.Int64 // requests
-	judged    atomic.Int64 // answers that the SDK read
+	sent      atomic.Int64 // number of requests
+	judged    atomic.Int64 // number of answers that the SDK read
 }
 
-// UpdateItem is the SDK's, and makes one attempt if the options say so; they apply as well where the SDK makes the call.
-// A request of which a byte may have been sent is never sent again.
+// Update is an UpdateItem, in the SDK's form and in the form in which it is sent.
+type Update interface {
+	// Input returns the SDK's form.
+	Input() *dynamodb.UpdateItemInput
+	// AppendBody appends the body that the SDK would make of Input, except for the order of its members, and reports
+	// whether it can.
+	AppendBody(b []byte) ([]byte, bool)
+}
+
+// input is an Update that exists only in the SDK's form.
+type input struct{ in *dynamodb.UpdateItemInput }
+
+// Input implements [Update].
+func (i input) Input() *dynamodb.UpdateItemInput { return i.in }
+
+// AppendBody implements [Update].
+func (i input) AppendBody(b []byte) (body []byte, ok bool) { return appendUpdate(b, i.in) }
+
+// UpdateItem is the SDK's UpdateItem, and makes one attempt if the options say so. The options also apply if the SDK
+// makes the call. A request is never sent again once a byte of it may have been sent.
 func (c *Client) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
-	var plain bool
-	if buf.body, plain = appendUpdate(buf.body[:0], in); !plain {
-		return c.Client.UpdateItem(ctx, in, opts...)
-	}
-	r := c.way(ctx, in, buf.body, opts)
+	u := input{in}
+	r, trace := c.prepare(ctx, buf, u, opts)
 	if r == nil {
-		return c.Client.UpdateItem(ctx, in, opts...)
-	}
-	var trace string
-	if c.lambda {
-		trace = os.Getenv(lambdaTrace)
-	}
-	if !visible(trace) {
 		return c.Client.UpdateItem(ctx, in, opts...)
 	}
 	conn, err := r.pool.get(ctx)
@@ -66,32 +74,59 @@ func (c *Client) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o
 	if err != nil {
 		return nil, unanswered(ctx, r, err)
 	}
+	a, err := conn.exchange(ctx, c.request(r, buf, trace))
+	return c.outcome(ctx, u, opts, r, conn, a, err)
+}
+
+// prepare makes a request's body, and returns the route to send it on and the trace header that the SDK would add on
+// Lambda. If r is nil, the SDK must make the call.
+func (c *Client) prepare(ctx context.Context, buf *buffer, u Update, opts []func(*dynamodb.Options)) (r *route, trace string) {
+	var plain bool
+	if buf.body, plain = u.AppendBody(buf.body[:0]); !plain {
+		return nil, ""
+	}
+	if c.lambda {
+		if trace = os.Getenv(lambdaTrace); !visible(trace) {
+			return nil, ""
+		}
+	}
+	return c.way(ctx, u, buf.body, opts), trace
+}
+
+// request returns the bytes to send.
+func (c *Client) request(r *route, buf *buffer, trace string) []byte {
+	c.sent.Add(1)
 	buf.head = r.appendHead(buf.head[:0], buf.body, time.Now().Add(time.Duration(c.ahead.Load())), invocation(), trace)
 	buf.head = append(buf.head, buf.body...)
-	c.sent.Add(1)
-	a, err := conn.exchange(ctx, buf.head)
+	return buf.head
+}
+
+// outcome returns the result of an exchange, and gives the connection back to its pool.
+func (c *Client) outcome(
+	ctx context.Context, u Update, opts []func(*dynamodb.Options), r *route, conn *conn, a *answer, err error,
+) (*dynamodb.UpdateItemOutput, error) {
 	if err != nil {
 		r.pool.drop(conn)
 		return nil, unanswered(ctx, r, err)
 	}
-	defer func() { r.pool.put(conn, !a.last) }() // not before the answer is read, which is the connection's
+	defer func() { r.pool.put(conn, !a.last) }() // only after the answer, which belongs to the connection, has been read
 	if out, known, err := c.read(ctx, r, a); known {
 		return out, err
 	}
-	return c.judge(ctx, in, opts, r, a)
+	return c.judge(ctx, u, opts, r, a)
 }
 
 // Made returns how many requests were sent without the SDK, and how many of their answers the SDK has read.
 func (c *Client) Made() (sent, judged int64) { return c.sent.Load(), c.judged.Load() }
 
-// CloseIdle closes the connections that no call uses; those of the SDK are its own.
+// CloseIdle closes the connections that no call uses, except those of the SDK.
 func (c *Client) CloseIdle() {
 	if r := c.route.Load(); r != nil && r.pool != nil {
 		r.pool.close()
 	}
 }
 
-// read reads an answer, if it is one that it knows.
+// read reads an answer if it is of a known kind.
 func (c *Client) read(ctx context.Context, r *route, a *answer) (*dynamodb.UpdateItemOutput, bool, error) {
 	whole := a.err == nil && (c.options.DisableValidateResponseChecksum || a.intact())
 	if a.resp != nil || !whole {
@@ -118,7 +153,8 @@ func (c *Client) read(ctx context.Context, r *route, a *answer) (*dynamodb.Updat
 	return nil, true, failure(resp, failed)
 }
 
-// note learns from an answer how far the clocks are apart, as the SDK would, and has its metadata tell the server's time.
+// note learns from an answer how far the clocks are apart, as the SDK would, and adds the server's time to the answer's
+// metadata.
 func (c *Client) note(a *answer, meta *middleware.Metadata) {
 	if a.date == "" {
 		return
@@ -140,7 +176,7 @@ func (c *Client) note(a *answer, meta *middleware.Metadata) {
 	}
 }
 
-// date is a header that was read.
+// date is a Date header, with its text and meaning.
 type date struct {
 	text string
 	at   time.Time
@@ -148,7 +184,7 @@ type date struct {
 
 type dateKey struct{}
 
-// ServerTime returns when an answer was made, by the server's clock, of which it tells whole seconds.
+// ServerTime returns the time at which an answer was made, by the server's clock, in whole seconds.
 func ServerTime(meta middleware.Metadata) (time.Time, bool) {
 	if at, ok := meta.Get(dateKey{}).(time.Time); ok {
 		return at, true
@@ -156,8 +192,8 @@ func ServerTime(meta middleware.Metadata) (time.Time, bool) {
 	return awsmiddleware.GetServerTime(meta)
 }
 
-// judge has the SDK read an answer.
-func (c *Client) judge(ctx context.Context, in *dynamodb.UpdateItemInput, opts []func(*dynamodb.Options), r *route, a *answer) (*dynamodb.UpdateItemOutput, error) {
+// judge makes the SDK read an answer.
+func (c *Client) judge(ctx context.Context, u Update, opts []func(*dynamodb.Options), r *route, a *answer) (*dynamodb.UpdateItemOutput, error) {
 	c.judged.Add(1)
 	c.note(a, nil)
 	resp, err := a.response() //nolint:bodyclose // it is in memory
@@ -165,8 +201,8 @@ func (c *Client) judge(ctx context.Context, in *dynamodb.UpdateItemInput, opts [
 		return nil, unanswered(ctx, r, err)
 	}
 	as := &answered{resp: resp}
-	// Nothing may keep it from reading: an error before would say that nothing was sent.
-	out, err := c.Client.UpdateItem(context.WithoutCancel(ctx), in, append(slices.Clip(opts), func(o *dynamodb.Options) {
+	// Nothing may keep the SDK from reading the answer: an earlier error would say that nothing was sent.
+	out, err := c.Client.UpdateItem(context.WithoutCancel(ctx), u.Input(), append(slices.Clip(opts), func(o *dynamodb.Options) {
 		o.HTTPClient, o.Credentials = as, r
 	})...)
 	if as.read {
@@ -177,7 +213,7 @@ func (c *Client) judge(ctx context.Context, in *dynamodb.UpdateItemInput, opts [
 
 var errUnread = errors.New("an answer that the SDK does not read")
 
-// answered is an HTTP client that has its answer already.
+// answered is an HTTP client that already has its answer.
 type answered struct {
 	resp *http.Response
 	read bool
@@ -200,7 +236,7 @@ func failure(resp *http.Response, err error) error {
 	}}
 }
 
-// unanswered is the error of a call to which nothing was answered.
+// unanswered is the error of a call that got no answer.
 func unanswered(ctx context.Context, r *route, err error) error {
 	var cause error = &smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: r.url, Err: err}}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -209,10 +245,10 @@ func unanswered(ctx context.Context, r *route, err error) error {
 	return failure(&http.Response{Header: http.Header{}, Body: http.NoBody}, cause)
 }
 
-// buffer is what a request is made in.
+// buffer holds a request while it is made.
 type buffer struct{ head, body []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Retrieve gives the SDK the credentials that a request was signed with.
+// Retrieve returns the credentials that a request was signed with, for the SDK.
 func (r *route) Retrieve(context.Context) (aws.Credentials, error) { return r.creds, nil }
