@@ -4,6 +4,8 @@ package coalesce
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -154,7 +156,15 @@ func (l *Lane[R]) Wait(ctx context.Context, r R) error {
 // whether the rider was answered.
 func (l *Lane[R]) lead(ctx context.Context, t *Ticket) bool {
 	t.leads = false
-	if l.first(ctx) {
+	returned := false
+	defer func() {
+		if !returned {
+			crash(recover())
+		}
+	}()
+	stands := l.first(ctx)
+	returned = true
+	if stands {
 		l.fleet.end()
 	} else {
 		defer l.fleet.pass(l) // after t.done is set, so that the rider can be answered
@@ -165,6 +175,14 @@ func (l *Lane[R]) lead(ctx context.Context, t *Ticket) bool {
 		t.done = make(chan struct{})
 	}
 	return t.answered
+}
+
+// crash ends the process after a panic on a caller's goroutine, as one on a goroutine of the store does. A server may recover
+// from panics of its handlers, and would go on with a lane that nobody moves and a write of which nothing is known.
+func crash(reason any) {
+	stack := debug.Stack()
+	go func() { panic(fmt.Sprintf("coalesce: panic while a caller made a write: %v\n\n%s", reason, stack)) }()
+	select {}
 }
 
 // first makes one write, and reports whether the lane is then idle.

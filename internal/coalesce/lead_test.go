@@ -3,10 +3,15 @@ package coalesce_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirlimits/weir/internal/coalesce"
 )
 
 // TestLead checks that a caller that leads makes its own write, and none for riders that arrived meanwhile.
@@ -157,4 +162,37 @@ func TestLeadWaits(t *testing.T) {
 		}
 		d.want(t, "a")
 	})
+}
+
+// crashEnv makes the test's binary a process whose driver panics.
+const crashEnv = "WEIR_TEST_COALESCE_CRASH"
+
+// panics is a driver that panics on whichever goroutine makes its write.
+type panics struct{}
+
+func (panics) Board(waiting []*rider) ([]*rider, bool, time.Duration) {
+	return nil, len(waiting) > 0, 0
+}
+
+func (panics) Carry(context.Context) (done bool, rest time.Duration) { panic("what is wrong") }
+
+// TestLeadPanics checks that a panic while a caller makes a write ends the process, even if the caller would recover from it.
+func TestLeadPanics(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(crashEnv) != "" {
+		defer func() { _ = recover() }()
+		lane, r := coalesce.New[*rider](new(coalesce.Fleet), panics{}), new(rider)
+		lane.Lock()
+		lane.Lead(r)
+		lane.Unlock()
+		_ = lane.Wait(t.Context(), r)
+		return
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLeadPanics$")
+	child.Env = append(os.Environ(), crashEnv+"=1")
+	out, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || !strings.Contains(string(out), "what is wrong") || !strings.Contains(string(out), "panics.Carry") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

@@ -105,13 +105,13 @@ func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64
 			}
 			p.sh.lane.Unlock()
 		}
+		failed := make([]error, len(round))
 		for i := range slices.Backward(round) { // starting with the last, which leads its lane
-			if err := round[i].await(ctx); err != nil {
-				errs = append(errs, err)
-			} else {
+			if failed[i] = round[i].await(ctx); failed[i] == nil {
 				now = max(now, round[i].j.at)
 			}
 		}
+		errs = append(errs, failed...)
 	}
 	return now, errors.Join(errs...)
 }

@@ -219,7 +219,7 @@ func TestForeignTables(t *testing.T) {
 		{"items, and no version", nil, func(t testing.TB, c *sdk.Client, table string) {
 			t.Helper()
 			item(t, c, table, "order#1", "line#1", number("7"))
-		}, "schema", "no version: not a table of weir's", "create-table"},
+		}, "schema", "no version: the table is not weir's", "create-table"},
 		{"a later version", nil, version(number("2")), "schema", "version 2", "upgrade weir"},
 		{"no version at all", nil, version(text("one")), "schema", "attribute n", "correct or delete it"},
 		{"another ttl", nil, func(t testing.TB, c *sdk.Client, table string) {

@@ -34,7 +34,11 @@ func (c *Client) Begin(u Update, deadline time.Time, opts ...func(*dynamodb.Opti
 	if conn == nil {
 		return nil
 	}
-	return &Call{c, u, opts, r, conn, conn.send(c.request(r, buf, trace))}
+	call := &Call{c: c, u: u, opts: opts, r: r, conn: conn}
+	if err := conn.send(c.request(r, buf, trace)); err != nil {
+		call.err = cause(context.Background(), err)
+	}
+	return call
 }
 
 // maxBegun is the size of the longest body that is sent without waiting. On a connection that has nothing under way, the

@@ -31,6 +31,7 @@ type conn struct {
 	answer answer           // the last answer
 	parsed bool             // the answer was parsed as far as it had arrived
 	plain  bool             // the answer has a plain head; otherwise net/http reads it
+	failed error            // why no answer came
 	idle   time.Time        // since when the connection is idle
 	until  time.Time        // the deadline
 	look   func(uintptr) bool
@@ -46,6 +47,7 @@ func newConn(c net.Conn, socket net.Conn) *conn {
 	}
 	k.left.R = c
 	k.in = bufio.NewReader(&k.left)
+	k.peek = newPeek(socket)
 	k.look = k.peek.look
 	return k
 }
@@ -88,7 +90,7 @@ func (c *conn) send(request []byte) error {
 	c.left.N = maxAnswer
 	a := &c.answer
 	*a = answer{date: a.date, head: a.head[:0], body: a.body[:0]}
-	c.parsed, c.plain = false, false
+	c.parsed, c.plain, c.failed = false, false, nil
 	_, err := c.Write(request)
 	return err
 }
@@ -110,15 +112,19 @@ func (c *conn) await(ctx context.Context) bool {
 		}()
 	}
 	if err := c.parse(); err != nil {
-		return ctx.Err() == nil // receive finds the same error
+		if ctx.Err() != nil {
+			return false
+		}
+		c.failed = err // a connection tells why it broke only once
+		return true
 	}
 	return c.plain && c.in.Buffered() >= len(c.answer.body)
 }
 
 // parse waits for an answer to begin, and reads its head if that is plain.
 func (c *conn) parse() error {
-	if c.parsed {
-		return nil
+	if c.parsed || c.failed != nil {
+		return c.failed
 	}
 	if _, err := c.in.Peek(1); err != nil {
 		return err

@@ -9,6 +9,8 @@ const peeks = false
 
 type peek struct{ nothing bool }
 
+func newPeek(net.Conn) (p peek) { return p }
+
 func (p *peek) look(uintptr) bool { return true }
 
 func direct(c net.Conn) net.Conn { return c }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -14,14 +15,23 @@ const peeks = true
 
 // peek inspects a socket between two calls.
 type peek struct {
+	read    func(fd uintptr, b []byte) (int, error)
 	nothing bool
 	space   [1]byte
+}
+
+// newPeek returns a peek at a connection. Only a [socket] is known not to block.
+func newPeek(c net.Conn) peek {
+	if _, ok := c.(*socket); ok {
+		return peek{read: readNow}
+	}
+	return peek{read: func(fd uintptr, b []byte) (int, error) { return syscall.Read(int(fd), b) }}
 }
 
 // look determines whether there is nothing to read, not even the end. What it does read is lost, but then the connection
 // is not used again.
 func (p *peek) look(fd uintptr) bool {
-	_, err := readNow(fd, p.space[:])
+	_, err := p.read(fd, p.space[:])
 	p.nothing = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK)
 	return true
 }
@@ -55,6 +65,11 @@ func direct(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
+	// A dialer that has called File and Fd, to set an option, has made the socket block.
+	var blocks error
+	if raw.Control(func(fd uintptr) { blocks = syscall.SetNonblock(int(fd), true) }) != nil || blocks != nil {
+		return c
+	}
 	s := &socket{TCPConn: tcp, raw: raw}
 	s.reads = func(fd uintptr) bool { return s.in.try(readNow, fd) }
 	s.writes = func(fd uintptr) bool { return s.out.try(writeNow, fd) }
@@ -74,17 +89,23 @@ func (t *transfer) try(call func(fd uintptr, b []byte) (int, error), fd uintptr)
 	}
 }
 
-// ended returns the result of the transfer. poll is the poller's error.
-func (t *transfer) ended(poll error) (int, error) {
+// ended returns the result of the transfer. poll is the poller's error. Errors are as those of a [net.TCPConn].
+func (s *socket) ended(op string, t *transfer, poll error) (int, error) {
 	n, err := t.n, t.err
 	*t = transfer{}
-	switch {
-	case poll != nil:
-		return 0, poll
-	case err != nil:
-		return 0, err
+	if err != nil {
+		n, err = 0, os.NewSyscallError(op, err)
 	}
-	return n, nil
+	if poll != nil {
+		n, err = 0, poll
+		if wrapped := (*net.OpError)(nil); errors.As(poll, &wrapped) {
+			err = wrapped.Err
+		}
+	}
+	if err != nil {
+		err = &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
+	}
+	return n, err
 }
 
 // Read implements [net.Conn].
@@ -93,7 +114,7 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	s.in.b = b
-	n, err := s.in.ended(s.raw.Read(s.reads))
+	n, err := s.ended("read", &s.in, s.raw.Read(s.reads))
 	if n == 0 && err == nil {
 		err = io.EOF
 	}
@@ -105,7 +126,7 @@ func (s *socket) Write(b []byte) (done int, err error) {
 	for done < len(b) && err == nil {
 		var n int
 		s.out.b = b[done:]
-		n, err = s.out.ended(s.raw.Write(s.writes))
+		n, err = s.ended("write", &s.out, s.raw.Write(s.writes))
 		done += n
 	}
 	return done, err

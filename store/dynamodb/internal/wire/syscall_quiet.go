@@ -1,4 +1,4 @@
-//go:build linux && !race
+//go:build linux && !race && !msan && !asan
 
 package wire
 
@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// readNow reads what a socket has, and writeNow writes what it accepts. The poller's sockets never block, so Go's
+// readNow reads what a socket has, and writeNow writes what it accepts. A [socket] never blocks, so Go's
 // scheduler does not have to know of the call. If it did, the first call after the process was idle would wake the
 // scheduler's monitor thread, which takes longer than the call: a quarter of the processor time of a lone decision.
 func readNow(fd uintptr, b []byte) (int, error)  { return transferNow(syscall.SYS_READ, fd, b) }
