@@ -216,19 +216,17 @@ func (u *update) values() map[string]types.AttributeValue {
 	return m
 }
 
-// written is a write as it is sent: an UpdateItem whose response carries the whole item, whether the condition held or
-// not.
+// written is a write as it is sent: an UpdateItem whose answer contains the whole item, whether it is applied or not.
 type written struct {
-	table *string
-	key   primary
-	u     *update
-	x     *expression
+	sh *shard
+	u  *update
+	x  *expression
 }
 
 // Input implements [wire.Update].
 func (w *written) Input() *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
-		TableName: w.table, Key: w.key.item(),
+		TableName: &w.sh.s.cfg.Table, Key: w.sh.keyItem(),
 		ConditionExpression: &w.x.condition, UpdateExpression: &w.x.change,
 		ExpressionAttributeNames: w.x.names, ExpressionAttributeValues: w.u.values(),
 		ReturnValues:                        types.ReturnValueAllNew,
@@ -239,9 +237,9 @@ func (w *written) Input() *dynamodb.UpdateItemInput {
 // AppendBody implements [wire.Update], without building the maps of an input.
 func (w *written) AppendBody(b []byte) ([]byte, bool) {
 	ok := w.x.body != nil
-	b, ok = wire.AppendString(append(b, `{"TableName":`...), *w.table, ok)
-	b, ok = wire.AppendString(append(b, `,"Key":{"`+attrPK+`":{"S":`...), w.key.pk, ok)
-	b, ok = wire.AppendString(append(b, `},"`+attrSK+`":{"S":`...), w.key.sk, ok)
+	b, ok = wire.AppendString(append(b, `{"TableName":`...), w.sh.s.cfg.Table, ok)
+	b, ok = wire.AppendString(append(b, `,"Key":{"`+attrPK+`":{"S":`...), w.sh.pk.pk, ok)
+	b, ok = wire.AppendString(append(b, `},"`+attrSK+`":{"S":`...), w.sh.pk.sk, ok)
 	b = append(append(b, "}}"...), w.x.body...)
 	b = append(b, `,"ExpressionAttributeValues":{`...)
 	start := 0

@@ -32,8 +32,9 @@ func TestWrittenBody(t *testing.T) {
 				}
 			}
 		}
-		table := rapid.String().Draw(t, "table")
-		w := written{table: &table, key: primary{rapid.String().Draw(t, "hash key"), rapid.String().Draw(t, "range key")}, u: u, x: e.of(u)}
+		sh := &shard{s: &Store{cfg: Config{Table: rapid.String().Draw(t, "table")}}}
+		sh.pk = primary{rapid.String().Draw(t, "hash key"), rapid.String().Draw(t, "range key")}
+		w := written{sh, u, e.of(u)}
 		body, ok := w.AppendBody([]byte("before"))
 		if !ok {
 			t.Fatal("it has no body")
@@ -76,18 +77,14 @@ func plainValues(m map[string]types.AttributeValue) map[string]any {
 func TestWrittenNoText(t *testing.T) {
 	t.Parallel()
 	const no = "a\xff"
-	table := "t"
-	for name, of := range map[string]func(u *update) written{
-		"key": func(u *update) written {
-			u.op(addTo, attrWrites, 1)
-			return written{table: &table, key: primary{no, "b"}}
-		},
-		"attribute": func(u *update) written { u.op(addTo, no, 1); return written{table: &table} },
-		"value":     func(u *update) written { u.opText(setTo, attrSet, no); return written{table: &table} },
+	for name, of := range map[string]func(u *update) primary{
+		"key":       func(u *update) primary { u.op(addTo, attrWrites, 1); return primary{no, "b"} },
+		"attribute": func(u *update) primary { u.op(addTo, no, 1); return primary{"a", "b"} },
+		"value":     func(u *update) primary { u.opText(setTo, attrSet, no); return primary{"a", "b"} },
 	} {
 		u := new(update)
-		w := of(u)
-		w.u, w.x = u, u.render()
+		sh := &shard{s: &Store{cfg: Config{Table: "t"}}, pk: of(u)}
+		w := written{sh, u, u.render()}
 		if _, ok := w.AppendBody(nil); ok {
 			t.Errorf("%s: it has a body", name)
 		}

@@ -26,7 +26,7 @@ func (sh *shard) Carry(ctx context.Context) (done bool, rest time.Duration) {
 		}
 		it, applied, err = sh.send(b)
 	}
-	if invalidWrite(err) {
+	if err != nil && invalidWrite(err) {
 		if b.invalid = err; ctx.Done() != nil {
 			return false, 0 // finding out why takes a call
 		}

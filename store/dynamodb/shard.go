@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/weirlimits/weir/internal/bucket"
 	"github.com/weirlimits/weir/internal/coalesce"
 )
@@ -16,7 +18,8 @@ type shard struct {
 	m    *memory
 	k    int
 	pk   primary
-	lane *coalesce.Lane[*job] // its lock guards all below
+	key  map[string]types.AttributeValue // the same for the SDK; nil until it makes a write
+	lane *coalesce.Lane[*job]            // its lock guards all below
 
 	seen   *item     // the last sight: what the last answer showed; nil: nothing yet
 	shown  uint64    // the number of the write that showed it
@@ -41,6 +44,14 @@ func (s *Store) newShard(m *memory, k int) *shard {
 	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), latest: math.MinInt64}
 	sh.lane = coalesce.New(&s.fleet, sh)
 	return sh
+}
+
+// keyItem returns the key as the SDK has it. Only whoever moves the lane calls it.
+func (sh *shard) keyItem() map[string]types.AttributeValue {
+	if sh.key == nil {
+		sh.key = sh.pk.item()
+	}
+	return sh.key
 }
 
 // place returns the shard's place, as far as it is known. A shard that was not seen is assumed to be split as deep as the

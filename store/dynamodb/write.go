@@ -172,7 +172,7 @@ func (sh *shard) written(b *batch) *written {
 	b.counted(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
-	b.write = written{&sh.s.cfg.Table, sh.pk, u, sh.s.expressions.of(u)}
+	b.write = written{sh, u, sh.s.expressions.of(u)}
 	return &b.write
 }
 

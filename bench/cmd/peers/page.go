@@ -32,8 +32,9 @@ the rounds; the spread is the lowest and the highest rate. *Rate ratio* and *CPU
 contender's: the median of the per-round ratios. A rate ratio above 1.00 ×, or a CPU ratio below it, is in weir's favour.
 *CPU/op* is the processor time of the client's process per operation (user and system, from getrusage), over all its threads.
 It is steadier than the rate while the machine has other work, but it grows then, too, most for the contender that computes
-most. *Calls/op* is the number of HTTP requests to the store per operation. *Failed* is the share of operations that ended
-in an error.
+most. *Calls/op* is the number of HTTP requests to the store per operation; weir's on DynamoDB are counted right after each
+round, not in it, because connections that count are not used as plain ones are. *Failed* is the share of operations that
+ended in an error.
 `
 
 // parts are the parts of the page, in order, with an introduction to each.
