@@ -94,6 +94,7 @@ func torture(e *env, clients []store.Store, seed uint64, more func() bool) (deci
 	for _, c := range clients {
 		g.refs[c] = make([]store.Ref, tortureBuckets)
 	}
+	g.clients = clients
 	for ; more(); rounds++ {
 		n, err := g.round(clients, seed, rounds)
 		decisions += n
@@ -118,11 +119,22 @@ func torture(e *env, clients []store.Store, seed uint64, more func() bool) (deci
 type ground struct {
 	*env
 
+	clients []store.Store
 	buckets []store.Bucket
 	refs    map[store.Store][]store.Ref // by client: a ref belongs to one store
 	limits  [2]*store.Limit             // of every bucket
 	epoch   uint64
 	places  map[slot]*reckon.Books
+}
+
+// quiesce waits for the background work of all clients.
+func (g *ground) quiesce() {
+	g.Helper()
+	if g.h.Quiesce != nil {
+		for _, c := range g.clients {
+			g.h.Quiesce(g.outer, c)
+		}
+	}
 }
 
 func newGround(e *env, r *rand.Rand) *ground {
