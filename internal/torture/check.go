@@ -213,7 +213,8 @@ func (ev *evidence) parents(seen looked, undecided func(int), tallies map[string
 			l := limitsOf(st.Bucket.Entity)[i]
 			was, is := reckon.Find(st, l), reckon.Find(ev.after[k], l)
 			n := is.Debited - is.Returned - was.Debited + was.Returned
-			if t := tallies[st.Bucket.Entity][i]; !ev.atomic {
+			if !ev.atomic {
+				t := tallies[st.Bucket.Entity][i]
 				maybe += t.MaybeDebited + t.MaybeReturned
 			}
 			if st.Bucket.Entity == parent {
@@ -222,13 +223,34 @@ func (ev *evidence) parents(seen looked, undecided func(int), tallies map[string
 				sum += n
 			}
 		}
+		more, less := maybe, maybe
+		if ev.atomic {
+			more = ev.kept(i)
+		}
 		seen(checkParents, 1)
-		if d := charged - sum; d > maybe || -d > maybe {
+		if d := charged - sum; d > more || -d > less {
 			return &failure{check: checkParents, entity: parent, err: fmt.Errorf(
-				"%s of %s: debited %d millitokens, its children %d, and %d are in doubt", limitNames[i], parent, charged, sum, maybe)}
+				"%s of %s: debited %d millitokens, its children %d, and %d are in doubt", limitNames[i], parent, charged, sum, more)}
 		}
 	}
 	return nil
+}
+
+// kept is how much less may have been returned to the parent than to its children. A store returns a take itself if its
+// caller has left, except for what the limit issued since: the parent's limit issues more.
+func (ev *evidence) kept(limit int) (sum int64) {
+	for _, r := range ev.records {
+		if r.Op == OpTake && !r.known() {
+			ch, _ := r.of(parent)
+			sum += min(ch.Amounts[limit], ev.issued(parentLimits[limit]))
+		}
+	}
+	return sum
+}
+
+// issued is what a limit issued during the round, at most.
+func (ev *evidence) issued(l *store.Limit) int64 {
+	return reckon.Reading(l, ev.end.Add(ev.slack)) - reckon.Reading(l, ev.at.Add(-ev.slack))
 }
 
 // once checks that each held lease was returned once, and says for each whether that is certain (1) or in doubt (0).
@@ -274,7 +296,6 @@ func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon.Tally {
 	sum := reckon.NewTally()
 	l := limitsOf(entity)[limit]
-	issued := reckon.Reading(l, ev.end.Add(ev.slack)) - reckon.Reading(l, ev.at.Add(-ev.slack))
 	released := map[string]bool{}
 	for _, r := range ev.records {
 		ch, ok := r.of(entity)
@@ -298,7 +319,7 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			case !r.known(), !ev.atomic && ev.killed[[2]int{r.Process, r.Life}]: // the process may have died before undoing a refused take
 				t.MaybeDebited = n
 			case !ev.atomic && r.Result == Refused: // what was refilled before the undo is not returned
-				t.MaybeDebited = min(n, issued)
+				t.MaybeDebited = min(n, ev.issued(l))
 			}
 		case OpRelease:
 			back, tried := backs[r.Lease]

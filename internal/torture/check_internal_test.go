@@ -53,3 +53,39 @@ func TestAdmittedOneByOne(t *testing.T) {
 		}
 	}
 }
+
+// A store that decides in one step returns a take whose caller has left, except for what each limit issued since. That is
+// all that a parent may be debited more than its children.
+func TestParentsOfLeft(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2024, time.March, 1, 0, 0, 0, 0, time.UTC)
+	const debited = 10_000
+	state := func(entity string, returned int64) store.State {
+		of := limitsOf(entity)
+		return store.State{Bucket: store.Bucket{Entity: entity}, Limits: []store.LimitState{
+			{Limit: of[live], Debited: debited, Returned: returned}, {Limit: of[ledger]},
+		}}
+	}
+	for _, c := range []struct {
+		result          Result
+		took            time.Duration
+		returned, child int64
+		want            bool
+	}{
+		{Unknown, time.Millisecond, debited - 200, debited, true}, // the parent's limit issues 200 millitokens in 1 ms
+		{Unknown, time.Millisecond, debited - 201, debited, false},
+		{Unknown, time.Second, 0, debited, true},
+		{Unknown, time.Second, debited, debited - 1, false},
+		{Refused, time.Millisecond, debited - 1, debited, false},
+	} {
+		amounts := [2]int64{live: debited}
+		ev := &evidence{
+			records: []*Record{{Op: OpTake, Result: c.result, At: began, Told: 1, Charges: []Charge{{Entity: child(0), Amounts: amounts}, {Entity: parent, Amounts: amounts}}}},
+			before:  []store.State{state(child(0), debited), state(parent, debited)}, at: began,
+			after: []store.State{state(child(0), c.child), state(parent, c.returned)}, end: began.Add(c.took), atomic: true,
+		}
+		if f := ev.parents(func(int, int) {}, func(int) {}, nil); (f == nil) != c.want {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
