@@ -2,10 +2,8 @@ package weir_test
 
 import (
 	"errors"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,15 +64,9 @@ func TestRedisOutage(t *testing.T) {
 		})
 	}
 	time.Sleep(200 * time.Millisecond) // real time: the server is real
-	_, port, _ := net.SplitHostPort(srv.Addr)
-	n, _ := strconv.Atoi(port)
 	breakFor(t, lim, &degraded, "frozen", frozen,
 		func() { must(t, srv.Signal(syscall.SIGSTOP)) }, func() { must(t, srv.Signal(syscall.SIGCONT)) })
-	breakFor(t, lim, &degraded, "killed", killed, srv.Kill, func() {
-		again, err := redistest.Launch(redistest.Binary(t), n)
-		must(t, err)
-		t.Cleanup(again.Stop)
-	})
+	breakFor(t, lim, &degraded, "killed", killed, srv.Kill, func() { must(t, srv.Restart()) })
 	time.Sleep(200 * time.Millisecond) // real time: the server is real
 	stop.Store(true)
 	all.Wait()

@@ -21,7 +21,7 @@ var (
 	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/usage", "internal/packed", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest", "internal/cloudtest"}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/porttest", "internal/redistest", "internal/mototest", "internal/cloudtest"}
 	standard  = []string{"text/template", "testing"}
 	limiters  = slices.Concat(core, []string{".", "internal/ratelimitheaders", "internal/middleware"})
 	grpcTypes = []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/googleapis/rpc/...", "golang.org/x/net/...", "golang.org/x/sys/...", "golang.org/x/text/..."}
@@ -279,12 +279,12 @@ var rules = []rule{
 	},
 	{
 		room: "...", never: testOnly, catches: "pgregory.net/rapid",
-		except: []string{"store/storetest", "internal/faultproxy"},
+		except: []string{"store/storetest", "internal/faultproxy", "internal/dynamotest", "internal/mototest", "internal/redistest"},
 		why:    "test code stays out of users' binaries",
 	},
 	{
 		room: "...", never: []string{"testing"}, catches: "testing", direct: true,
-		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/redistest", "internal/mototest", "internal/cloudtest"},
+		except: []string{"store/storetest", "weirtest", "internal/assert", "internal/faultproxy", "internal/dynamotest", "internal/porttest", "internal/redistest", "internal/mototest", "internal/cloudtest"},
 		why:    "it registers flags in the binary",
 	},
 }

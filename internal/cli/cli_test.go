@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir/internal/cli"
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
@@ -41,10 +41,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Condition:           on("disk"),
 		Setup: func(env *testscript.Env) error {
-			port, err := freePort()
+			port, err := porttest.Reserve()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)
 			env.Setenv("PORT", port)
-			rpcs, err3 := freePort()
+			rpcs, err3 := porttest.Reserve()
 			env.Setenv("GRPC_ADDRESS", "127.0.0.1:"+rpcs)
 			env.Setenv("WEIR_SERVE_GRPC", "off")         // scripts run in parallel, and its address is fixed
 			env.Setenv("WEIR_SERVE_DECIDE_WITHIN", "1s") // allows for a busy disk and the race detector
@@ -191,13 +191,4 @@ func untilLocked(ts *testscript.TestScript, _ bool, _ []string) {
 		}
 		time.Sleep(20 * time.Millisecond) // real time: another process opens a file
 	}
-}
-
-func freePort() (string, error) {
-	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	return port, errors.Join(err, ln.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // The same on an engine's table. The scripts are in their own directory, because there may be no engine.
@@ -26,7 +27,7 @@ func TestDynamoDB(t *testing.T) {
 			env.Setenv("WEIR_STORE", "dynamodb://"+table+"?endpoint="+engine)
 			env.Setenv("AWAY", "dynamodb://"+table+"?endpoint=http://127.0.0.1:1") // no server listens there
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			port, err := freePort()
+			port, err := porttest.Reserve()
 			env.Setenv("ADDRESS", "127.0.0.1:"+port)
 			env.Setenv("WEIR_SERVE_GRPC", "off")
 			return err

@@ -2,22 +2,17 @@ package cli
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"testing"
 
 	"github.com/weirlimits/weir/internal/metrics"
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // A web page whose host name resolves to this machine cannot read the metrics.
 func TestMetricsHost(t *testing.T) {
 	t.Parallel()
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := metricsFlags{address: free.Addr().String()}
-	_ = free.Close()
+	f := metricsFlags{address: "127.0.0.1:" + porttest.Free(t)}
 	m, err := metrics.New(metrics.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/weirlimits/weir/internal/cloud"
 	"github.com/weirlimits/weir/internal/deploy"
 	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/porttest"
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -230,13 +230,7 @@ func TestZipFails(t *testing.T) {
 // If nothing answers, the error gives the cause instead of interpreting a status.
 func TestNothingAnswers(t *testing.T) {
 	t.Parallel()
-	var l net.ListenConfig
-	gone, err := l.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = gone.Close()
-	cfg := aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String("http://" + gone.Addr().String()), RetryMaxAttempts: 1, Credentials: aws.AnonymousCredentials{}}
+	cfg := aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String("http://127.0.0.1:" + porttest.Free(t)), RetryMaxAttempts: 1, Credentials: aws.AnonymousCredentials{}}
 	d := deploy.New(deploy.Config{Clients: deploy.Dial(cfg), Version: "v1.0.0"})
 	if _, err := d.Doomed(t.Context(), "limits"); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "status 0") {
 		t.Errorf("error %v", err)

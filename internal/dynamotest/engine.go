@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // Engine returns the endpoint of an engine that the tests of this process share: the one named by WEIR_TEST_DYNAMODB,
@@ -88,17 +90,7 @@ func start() (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 3 { // another process may take the port before the engine does
-		var e *engine
-		if e, err = run(binary); err == nil {
-			return e, nil
-		}
-	}
-	return nil, err
-}
-
-func run(binary string) (*engine, error) {
-	port, err := freePort()
+	port, err := porttest.Reserve()
 	if err != nil {
 		return nil, err
 	}
@@ -153,15 +145,6 @@ func (e *engine) ready() error {
 func (e *engine) stop() {
 	// The engine ends by a signal, and so with an error.
 	_, _, _ = e.life.Close(), e.shell.Wait(), e.output.Close()
-}
-
-func freePort() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
 }
 
 // find returns the engine installed in e2e, in this directory or a parent.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // Region is the region that tests use.
@@ -77,12 +78,8 @@ kill "$server"`
 var lifelines []io.Closer
 
 func start(path string) (string, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	port, err := porttest.Reserve()
 	if err != nil {
-		return "", err
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(context.Background(), "sh", "-c", supervise, "sh", path, "-H", "127.0.0.1", "-p", port)

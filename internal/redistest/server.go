@@ -11,9 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // Server is a server process.
@@ -47,7 +48,7 @@ func Binary(t testing.TB) string {
 // Start runs an empty, non-persistent server until the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s, err := Launch(Binary(t), FreePort(t), args...)
+	s, err := Launch(Binary(t), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,48 +56,54 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// FreePort returns an unused port.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+// Launch is [Start] for servers that outlive a test. With the argument --sentinel it runs a sentinel.
+func Launch(path string, args ...string) (*Server, error) {
+	port, err := porttest.Reserve()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// Launch is [Start] with a port, for servers that outlive a test. With the argument --sentinel it runs a sentinel.
-func Launch(path string, port int, args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "weir-redis-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Socket: filepath.Join(dir, "s"), dir: dir}
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", port), Socket: filepath.Join(dir, "s"), dir: dir}
 	words := append([]string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir,
+		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir,
 		"--unixsocket", s.Socket, "--repl-diskless-sync-delay", "0",
 	}, args...)
 	if slices.Contains(args, "--sentinel") {
 		file := filepath.Join(dir, "sentinel.conf")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "port %d\nbind 127.0.0.1\ndir %s\n", port, dir), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, "port %s\nbind 127.0.0.1\ndir %s\n", port, dir), 0o600); err != nil {
 			return nil, err
 		}
 		words = []string{file, "--sentinel"}
 	}
 	s.cmd = exec.CommandContext(context.Background(), path, words...)
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Restart runs the server, which was killed, again at its address.
+func (s *Server) Restart() error {
+	s.cmd = exec.CommandContext(context.Background(), s.cmd.Path, s.cmd.Args[1:]...)
+	return s.run()
+}
+
+func (s *Server) run() error {
 	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	for range 500 {
 		if conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.Addr); err == nil {
-			return s, conn.Close()
+			return conn.Close()
 		}
 		time.Sleep(10 * time.Millisecond) // real time, because a process is starting
 	}
 	s.Stop()
-	return nil, fmt.Errorf("redis-server does not start: %s", s.output.String())
+	return fmt.Errorf("redis-server does not start: %s", s.output.String())
 }
 
 // Signal sends the process a signal.

@@ -2,7 +2,6 @@ package rls_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/porttest"
 	"github.com/weirlimits/weir/internal/rls"
 	"github.com/weirlimits/weir/internal/rpc"
 )
@@ -134,10 +134,10 @@ func startEnvoy(t *testing.T, program string, b *bundle) *envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen := freePort(t)
+	listen := porttest.Free(t)
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
 	_, port, _ := strings.Cut(ln.Addr().String(), ":")
-	text = []byte(strings.NewReplacer("LISTEN}", listen+"}", "ADMIN}", freePort(t)+"}", "UPSTREAM}", freePort(t)+"}", "WEIR}", port+"}").Replace(string(text)))
+	text = []byte(strings.NewReplacer("LISTEN}", listen+"}", "ADMIN}", porttest.Free(t)+"}", "UPSTREAM}", porttest.Free(t)+"}", "WEIR}", port+"}").Replace(string(text)))
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,16 +166,6 @@ func startEnvoy(t *testing.T, program string, b *bundle) *envoy {
 			t.Fatal(err)
 		}
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
 }
 
 // answer is the response that a client got.

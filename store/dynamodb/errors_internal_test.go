@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weirlimits/weir/internal/porttest"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -105,7 +106,7 @@ func TestErrors(t *testing.T) {
 				<-r.Context().Done()
 			}, nil, true, true, "no answer in time",
 		},
-		"refused":        {nil, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String(closedPort(t)) }, false, true, "nothing listens"},
+		"refused":        {nil, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String("http://127.0.0.1:" + porttest.Free(t)) }, false, true, "nothing listens"},
 		"name not found": {nil, dialer(&net.DNSError{Err: "no such host", Name: "dynamodb.nowhere", IsNotFound: true}), false, false, "name was not found"},
 		"name service":   {nil, dialer(&net.DNSError{Err: "timeout", Name: "dynamodb.eu-west-1.amazonaws.com", IsTimeout: true}), false, true, "DNS"},
 		"no credentials": {nil, func(o *dynamodb.Options) {
@@ -181,17 +182,6 @@ func drop(w http.ResponseWriter, r *http.Request) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		_ = conn.Close()
 	}
-}
-
-// closedPort returns an endpoint on which no process listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
 }
 
 // dialer returns options with which connecting fails.

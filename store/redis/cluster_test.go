@@ -5,11 +5,11 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/porttest"
 	"github.com/weirlimits/weir/internal/redistest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
@@ -26,7 +26,7 @@ func cluster(t testing.TB) []string {
 	args := []string{"--cluster", "create"}
 	var nodes []string
 	for range 3 {
-		s := start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(redistest.FreePort(t)), "--cluster-node-timeout", "2000")
+		s := start(t, "--cluster-enabled", "yes", "--cluster-port", porttest.Free(t), "--cluster-node-timeout", "2000")
 		nodes = append(nodes, s.Addr)
 	}
 	if out, err := exec.CommandContext(t.Context(), cli, append(append(args, nodes...), "--cluster-yes")...).CombinedOutput(); err != nil {
@@ -105,7 +105,7 @@ func TestTogetherMoved(t *testing.T) {
 	t.Parallel()
 	var nodes [2]server
 	for i := range nodes {
-		nodes[i] = start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(redistest.FreePort(t)))
+		nodes[i] = start(t, "--cluster-enabled", "yes", "--cluster-port", porttest.Free(t))
 	}
 	from, to := nodes[0], nodes[1]
 	from.do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")

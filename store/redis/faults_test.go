@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/redistest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
 )
@@ -57,13 +56,9 @@ func TestServerKilled(t *testing.T) {
 		return strings.Contains(err.Error(), "nothing listens there")
 	})
 	// The server comes back, empty. The driver reconnects on its own.
-	_, port, _ := net.SplitHostPort(s.Addr)
-	n, _ := strconv.Atoi(port)
-	again, err := redistest.Launch(redistest.Binary(t), n)
-	if err != nil {
+	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(again.Stop)
 	eventually(t, "a take is allowed again", func() bool {
 		ok, err := take(t, st, one("alice", still(10), 10))
 		return ok && err == nil

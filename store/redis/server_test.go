@@ -68,8 +68,8 @@ var (
 // shared returns the server shared by all tests that do not harm it.
 func shared(t testing.TB) server {
 	t.Helper()
-	path, port := redistest.Binary(t), redistest.FreePort(t)
-	sharedOnce.Do(func() { sharedOne, errShared = redistest.Launch(path, port) })
+	path := redistest.Binary(t)
+	sharedOnce.Do(func() { sharedOne, errShared = redistest.Launch(path) })
 	if errShared != nil {
 		t.Fatal(errShared)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"time"
@@ -28,11 +27,7 @@ func startRedis(e *env) (string, error) {
 		if name == "" || err != nil {
 			continue
 		}
-		port, err := freePort(e)
-		if err != nil {
-			return "", err
-		}
-		s, err := redistest.Launch(path, port)
+		s, err := redistest.Launch(path)
 		if err != nil {
 			return "", err
 		}
@@ -40,14 +35,6 @@ func startRedis(e *env) (string, error) {
 		return s.Addr, nil
 	}
 	return "", errNoRedis
-}
-
-func freePort(e *env) (int, error) {
-	l, err := new(net.ListenConfig).Listen(e.ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // asker requests one token for an entity.

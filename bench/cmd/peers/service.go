@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/internal/porttest"
 )
 
 // asWeir makes this program run as weir, so that what is measured is the code it was built with.
@@ -154,11 +154,9 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 	}
 	var ports [3]string
 	for i := range ports {
-		port, err := freePort(e)
-		if err != nil {
+		if ports[i], err = porttest.Reserve(); err != nil {
 			return nil, err
 		}
-		ports[i] = strconv.Itoa(port)
 	}
 	cmd := exec.CommandContext(e.ctx, e.peers.envoy)
 	cmd.Env = append([]string{
