@@ -35,7 +35,7 @@ var modes = map[string]func(env, context.Context, *slog.Logger) (any, error){
 func handlerOf(ctx context.Context, e env, log *slog.Logger) (any, error) {
 	mode, ok := modes[e.get("WEIR_LAMBDA")]
 	if !ok {
-		return nil, fmt.Errorf("WEIR_LAMBDA=%q is none of %s", e.get("WEIR_LAMBDA"), strings.Join(slices.Sorted(maps.Keys(modes)), ", "))
+		return nil, fmt.Errorf("WEIR_LAMBDA=%q: it must be one of %s", e.get("WEIR_LAMBDA"), strings.Join(slices.Sorted(maps.Keys(modes)), ", "))
 	}
 	if e.get("WEIR_TABLE") == "" {
 		return nil, errors.New("WEIR_TABLE is not set: it names the table")

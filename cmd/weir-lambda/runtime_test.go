@@ -139,8 +139,8 @@ func TestEnvironment(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	for _, c := range []struct{ set, want string }{
-		{"WEIR_LAMBDA=refill WEIR_TABLE=t", `WEIR_LAMBDA="refill" is none of`},
-		{"WEIR_TABLE=t", `WEIR_LAMBDA="" is none of`},
+		{"WEIR_LAMBDA=refill WEIR_TABLE=t", `WEIR_LAMBDA="refill": it must be one of`},
+		{"WEIR_TABLE=t", `WEIR_LAMBDA="": it must be one of`},
 		{"WEIR_LAMBDA=provision", "WEIR_TABLE is not set"},
 		{"WEIR_LAMBDA=provision WEIR_TABLE=t WEIR_AUDIT_RETENTION=90", `WEIR_AUDIT_RETENTION="90" is neither`},
 		{"WEIR_LAMBDA=aggregate WEIR_TABLE=t WEIR_USAGE_RETENTION_DAILY=0d", `WEIR_USAGE_RETENTION_DAILY="0d" is neither`},

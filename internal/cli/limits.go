@@ -140,7 +140,7 @@ func (a *app) getLimits(cmd *cobra.Command, scope weir.Scope) error {
 func (a *app) showSet(cmd *cobra.Command, lim *weir.Limiter, scope weir.Scope) error {
 	err := a.showLimits(cmd, lim, scope)
 	if errors.Is(err, weir.ErrNotFound) {
-		return a.did("nothing is set any more")
+		return a.did("no limits are set now")
 	}
 	return err
 }

@@ -28,7 +28,7 @@ type failure struct {
 
 var (
 	errUnauthenticated = &failure{code: codes.Unauthenticated, message: "send the metadata authorization: Bearer and a token that has not expired or been revoked"}
-	errForbidden       = &failure{code: codes.PermissionDenied, message: "the token has not the role or not the namespace that this takes"}
+	errForbidden       = &failure{code: codes.PermissionDenied, message: "the token does not have the role, or not the namespace, that this needs"}
 	errInternal        = &failure{code: codes.Internal, message: "the error was logged"}
 	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
 	errNoLease    = &failure{code: codes.NotFound, message: "no such lease"}

@@ -59,9 +59,9 @@ var (
 	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
 	// The text of these two is always the same, so that it does not reveal what exists.
 	errUnauthenticated = &httpError{kind: kindNoToken, detail: "send Authorization: Bearer and a token that has not expired or been revoked"}
-	errForbidden       = &httpError{kind: kindForbidden, detail: "the token has not the role or not the namespace that this takes"}
+	errForbidden       = &httpError{kind: kindForbidden, detail: "the token does not have the role, or not the namespace, that this needs"}
 
-	errHost    = &httpError{kind: kindHost, detail: "the host that the request names is not one of those that this server answers to; weir serve --allowed-host adds one"}
+	errHost    = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it with weir serve --allowed-host"}
 	errForeign = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
 	errNoLease   = &httpError{kind: kindNotFound, detail: "no such lease"}

@@ -41,9 +41,9 @@ type Config struct {
 	// Client makes the calls. [Tune] makes it keep as many connections as there are concurrent calls.
 	//
 	// If it is a client of the SDK with nothing but settings (no middleware, no HTTP client but the SDK's own, no proxy),
-	// the store makes the writes of its decisions itself, on its own connections, for a fraction of the work: the same
-	// requests, with the same credentials, to the same endpoint. Any other client makes all calls itself, including an
-	// SDK client wrapped in another type.
+	// the store itself makes the writes of its decisions, on its own connections, for a fraction of the work: the same
+	// requests, with the same credentials, to the same endpoint. With [Tune], it also makes the reads of items. Any other
+	// client makes all calls itself, including an SDK client wrapped in another type.
 	Client API
 	Table  string
 

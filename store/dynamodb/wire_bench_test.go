@@ -15,8 +15,8 @@ import (
 // wrapped is a client that must make all of the store's calls.
 type wrapped struct{ *sdk.Client }
 
-// BenchmarkClients takes from a bucket on the engine, alternately with the store's own writes and with the SDK's, and
-// reports the processor time of each. One operation is one take of each kind.
+// BenchmarkClients takes from a bucket on the engine, and reads it, alternately with the store's own requests and with the
+// SDK's, and reports the processor time of each. One operation is a hundred calls of each kind.
 func BenchmarkClients(b *testing.B) {
 	client := dynamotest.Client(b, dynamotest.Engine(b), own)
 	table := dynamotest.Table(b)
@@ -24,37 +24,52 @@ func BenchmarkClients(b *testing.B) {
 		b.Fatal(err)
 	}
 	ctx := b.Context()
-	take := store.Take{Debits: []store.Debit{of(bkt("e"), plenty, 1)}}
-	var takes [2]func()
+	var stores [2]*dynamodb.Store
 	for i, c := range []dynamodb.API{client, wrapped{client}} {
 		s, err := dynamodb.New(dynamodb.Config{Client: c, Table: table, CallTimeout: patient, WriteTimeout: patient})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { s.Close() })
-		takes[i] = func() {
+		stores[i] = s
+	}
+	take := store.Take{Debits: []store.Debit{of(bkt("e"), plenty, 1)}}
+	b.Run("take", func(b *testing.B) {
+		compare(b, stores, func(s *dynamodb.Store) {
 			if out, err := s.Take(ctx, take); err != nil || !out.Allowed {
 				b.Fatal(out, err)
 			}
-		}
+		})
+	})
+	b.Run("read", func(b *testing.B) {
+		compare(b, stores, func(s *dynamodb.Store) {
+			if snap, err := s.Peek(ctx, bkt("e")); err != nil || snap.States[0].ID == 0 {
+				b.Fatal(snap, err)
+			}
+		})
+	})
+}
+
+func compare(b *testing.B, stores [2]*dynamodb.Store, call func(*dynamodb.Store)) {
+	for _, s := range stores {
 		for range 10 {
-			takes[i]()
+			call(s)
 		}
 	}
 	var spent [2]time.Duration
 	const turn = 100
-	for n := 0; b.Loop(); n++ {
-		for i, take := range takes {
+	for b.Loop() {
+		for i, s := range stores {
 			before := processorTime(b)
 			for range turn {
-				take()
+				call(s)
 			}
 			spent[i] += processorTime(b) - before
 		}
 	}
-	takesEach := float64(b.N * turn)
-	b.ReportMetric(float64(spent[0].Microseconds())/takesEach, "cpu-µs/own")
-	b.ReportMetric(float64(spent[1].Microseconds())/takesEach, "cpu-µs/SDK")
+	calls := float64(b.N * turn)
+	b.ReportMetric(float64(spent[0].Microseconds())/calls, "cpu-µs/own")
+	b.ReportMetric(float64(spent[1].Microseconds())/calls, "cpu-µs/SDK")
 }
 
 func processorTime(b *testing.B) time.Duration {

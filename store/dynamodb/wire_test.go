@@ -18,9 +18,9 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// TestOwnWrites checks that with a client as users have it, the store makes its writes itself, and reads the answers,
-// admitted or refused. With a client that does anything else, that client sees all calls.
-func TestOwnWrites(t *testing.T) {
+// TestOwnCalls checks that with a client as users have it, the store makes its writes and reads itself, and reads the
+// answers, admitted or refused. With a client that does anything else, that client sees all calls.
+func TestOwnCalls(t *testing.T) {
 	t.Parallel()
 	bare := dynamotest.Client(t, dynamotest.Engine(t))
 	table := dynamotest.Table(t)
@@ -31,7 +31,7 @@ func TestOwnWrites(t *testing.T) {
 	middle := func(o *sdk.Options) {
 		own(o)
 		o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
-			if s.ID() == "UpdateItem" {
+			if id := s.ID(); id == "UpdateItem" || id == "BatchGetItem" {
 				passed++
 			}
 			return nil
@@ -59,16 +59,19 @@ func TestOwnWrites(t *testing.T) {
 				t.Errorf("%s: take %d: %+v, error %v", name, i, out, err)
 			}
 		}
+		if snap, err := s.Peek(t.Context(), b); err != nil || snap.States[0].ID == 0 {
+			t.Errorf("%s: %+v, error %v", name, snap, err)
+		}
 		sent, judged := s.Wire()
-		if c.owned != (sent == 5) || judged != 0 {
+		if c.owned != (sent == 6) || judged != 0 {
 			t.Errorf("%s: %d sent by the store, %d answers read by the SDK", name, sent, judged)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if passed != 5 {
-		t.Errorf("the middleware saw %d writes", passed)
+	if passed != 6 {
+		t.Errorf("the middleware saw %d calls", passed)
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *answer) read(b []byte) bool {
 		switch {
 		case is(name, "content-length"):
 			n, err := strconv.ParseUint(string(value), 10, 31)
-			if err != nil || n > maxAnswer || length >= 0 {
+			if err != nil || n > maxPlain || length >= 0 {
 				return false
 			}
 			length = int(n)

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -25,6 +26,8 @@ import (
 
 // outcome is everything that the store looks at in the result of a call.
 type outcome struct {
+	Items               map[string][]map[string]types.AttributeValue
+	Left                map[string]types.KeysAndAttributes
 	Item                map[string]types.AttributeValue
 	Time                string
 	Error               string
@@ -40,11 +43,20 @@ type outcome struct {
 func outcomeOf(out *dynamodb.UpdateItemOutput, err error) (o outcome) {
 	if err == nil {
 		o.Item = out.Attributes
-		if at, ok := wire.ServerTime(out.ResultMetadata); ok {
-			o.Time = at.String()
-		}
-		return o
+		o.meta(out.ResultMetadata)
+	} else {
+		o.failed(err)
 	}
+	return o
+}
+
+func (o *outcome) meta(m middleware.Metadata) {
+	if at, ok := wire.ServerTime(m); ok {
+		o.Time = at.String()
+	}
+}
+
+func (o *outcome) failed(err error) {
 	o.Error = err.Error()
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -73,7 +85,6 @@ func outcomeOf(out *dynamodb.UpdateItemOutput, err error) (o outcome) {
 	if errors.As(err, &broken) {
 		o.Snapshot = string(broken.Snapshot)
 	}
-	return o
 }
 
 // fault is an error response of DynamoDB.
@@ -99,11 +110,14 @@ var why = `,"message":"slow down","ThrottlingReasons":[{"reason":"TableWriteKeyR
 // readHere are the answers that the SDK does not have to read. They are nearly all that occur.
 var readHere = []string{"well", "nothing", "refused, no item", "with a sum", "spaces", "no date", "strange date", "other request id", "control codes", "refused", "refused, no message"}
 
-// answers are the possible answers.
-var answers = map[string]struct {
+// answer is what a server says.
+type answer struct {
 	text   string
 	closes bool // after the answer
-}{
+}
+
+// answers are the possible answers.
+var answers = map[string]answer{
 	"well":                 {says(200, well), false},
 	"with a sum":           {says(200, well, sum(well)), false},
 	"wrong sum":            {says(200, well, "X-Amz-Crc32: 1"), false},
@@ -116,6 +130,7 @@ var answers = map[string]struct {
 	"half a pair":          {says(200, `{"Attributes":{"a":{"S":"\ud83d"}}}`), false},
 	"other types":          {says(200, `{"Attributes":{"a":{"B":"AQI="},"b":{"BOOL":true},"c":{"NULL":true},"d":{"L":[{"N":"1"}]},"e":{"M":{"x":{"S":"y"}}},"f":{"SS":["a"]},"g":{"NS":["1"]},"h":{"BS":["AQI="]}}}`), false},
 	"a type twice":         {says(200, `{"Attributes":{"a":{"S":"1","N":"2"}}}`), false},
+	"an attribute twice":   {says(200, `{"Attributes":{"a":{"N":"1"},"a":{}}}`), false},
 	"no type":              {says(200, `{"Attributes":{"a":{}}}`), false},
 	"no such type":         {says(200, `{"Attributes":{"a":{"X":"1"}}}`), false},
 	"null":                 {says(200, `{"Attributes":null}`), false},

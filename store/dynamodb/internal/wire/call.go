@@ -26,7 +26,7 @@ func (c *Client) Begin(u Update, deadline time.Time, opts ...func(*dynamodb.Opti
 	}
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
-	r, trace := c.prepare(ended, buf, u, opts)
+	r, trace := c.update.prepare(ended, buf, u, opts)
 	if r == nil || len(buf.body) > maxBegun {
 		return nil
 	}
@@ -63,5 +63,5 @@ func (c *Call) Answer() (*dynamodb.UpdateItemOutput, error) {
 	if c.err == nil {
 		a, c.err = c.conn.receive(ctx)
 	}
-	return c.c.outcome(ctx, c.u, c.opts, c.r, c.conn, a, c.err)
+	return c.c.update.outcome(ctx, c.u, c.opts, c.r, c.conn, a, c.err)
 }

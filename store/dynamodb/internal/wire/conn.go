@@ -13,13 +13,17 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer. An item is at most 400 KB.
-	maxAnswer = 4 << 20
+	// maxAnswer bounds an answer. The items of a batch are at most 16 MB, and values are a third longer in base64.
+	maxAnswer = 24 << 20
+	// maxPlain bounds an answer for which there is room at once.
+	maxPlain = 4 << 20
 	// keptBody is the largest buffer for an answer that a connection keeps.
 	keptBody = 64 << 10
 )
 
-var errTooLong = errors.New("the answer is longer than any of an item")
+var errShake = errors.New("the TLS handshake took too long")
+
+var errTooLong = errors.New("the answer is longer than any of items")
 
 // conn is a connection. One call at a time uses it.
 type conn struct {
@@ -36,6 +40,7 @@ type conn struct {
 	until  time.Time        // the deadline
 	look   func(uintptr) bool
 	peek   peek
+	used   bool // something was sent
 	tls    bool // TLS may have read more from the socket than it has passed on
 	spare  [1]byte
 }
@@ -87,7 +92,7 @@ func (c *conn) exchange(ctx context.Context, request []byte) (a *answer, err err
 var past = time.Unix(1, 0)
 
 func (c *conn) send(request []byte) error {
-	c.left.N = maxAnswer
+	c.left.N, c.used = maxAnswer, true
 	a := &c.answer
 	*a = answer{date: a.date, head: a.head[:0], body: a.body[:0]}
 	c.parsed, c.plain, c.failed = false, false, nil
@@ -202,6 +207,9 @@ func shake(ctx context.Context, socket net.Conn, cfg *tls.Config, timeout time.D
 	t := tls.Client(socket, cfg)
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = socket.Close()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, errShake // no call's time is up
+		}
 		return nil, err
 	}
 	return t, nil

@@ -2,13 +2,16 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"hash/crc32"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/middleware"
 )
 
 // intact reports whether an answer matches its checksum, if it has one.
@@ -29,23 +32,45 @@ type parser struct {
 }
 
 // parseAnswer reads the answer to a write that was applied.
-func parseAnswer(body []byte) (attrs map[string]types.AttributeValue, ok bool) {
-	p := &parser{b: body}
+func parseAnswer(body []byte) (out *dynamodb.UpdateItemOutput, meta *middleware.Metadata, ok bool) {
+	p, out := &parser{b: body}, &dynamodb.UpdateItemOutput{}
 	ok = p.object(func(name []byte) bool {
-		if string(name) != "Attributes" || attrs != nil {
+		if string(name) != "Attributes" || out.Attributes != nil {
 			return false
 		}
-		attrs = p.attributes()
-		return attrs != nil
+		out.Attributes = p.attributes()
+		return out.Attributes != nil
 	}) && p.end()
-	return attrs, ok
+	return out, &out.ResultMetadata, ok
+}
+
+// parseItems reads the answer to a BatchGetItem that left nothing unprocessed.
+func parseItems(body []byte) (out *dynamodb.BatchGetItemOutput, meta *middleware.Metadata, ok bool) {
+	p, out := &parser{b: body}, &dynamodb.BatchGetItemOutput{}
+	ok = p.object(func(name []byte) bool {
+		switch {
+		case string(name) == "Responses" && out.Responses == nil:
+			out.Responses = map[string][]map[string]types.AttributeValue{}
+			return p.object(func(raw []byte) bool {
+				name := string(raw)
+				_, twice := out.Responses[name]
+				out.Responses[name] = p.items()
+				return !twice && out.Responses[name] != nil
+			})
+		case string(name) == "UnprocessedKeys" && out.UnprocessedKeys == nil:
+			out.UnprocessedKeys = map[string]types.KeysAndAttributes{}
+			return p.eat('{') && p.eat('}')
+		}
+		return false
+	}) && p.end()
+	return out, &out.ResultMetadata, ok
 }
 
 // parseFailed reads the answer to a write whose condition did not hold.
-func parseFailed(body []byte) (*types.ConditionalCheckFailedException, bool) {
+func parseFailed(body []byte) (err error, ok bool) { //nolint:revive // the error is what is read
 	p, e := &parser{b: body}, &types.ConditionalCheckFailedException{}
 	named := false
-	ok := p.object(func(name []byte) bool {
+	ok = p.object(func(name []byte) bool {
 		switch string(name) {
 		case "__type":
 			kind, ok := p.text()
@@ -70,14 +95,45 @@ func parseFailed(body []byte) (*types.ConditionalCheckFailedException, bool) {
 	return e, ok && named
 }
 
-// attributes reads an item that consists of texts and numbers. It returns nil for anything else.
+// items reads a list of items. It returns nil for anything else.
+func (p *parser) items() []map[string]types.AttributeValue {
+	if !p.eat('[') {
+		return nil
+	}
+	all := make([]map[string]types.AttributeValue, 0, 4)
+	if p.eat(']') {
+		return all
+	}
+	for {
+		item := p.attributes()
+		if item == nil {
+			return nil
+		}
+		all = append(all, item)
+		if p.eat(']') {
+			return all
+		}
+		if !p.eat(',') {
+			return nil
+		}
+	}
+}
+
+// attributes reads an item that consists of texts, numbers and bytes. It returns nil for anything else.
 func (p *parser) attributes() map[string]types.AttributeValue {
-	rest := p.b[p.i:]
+	const most = 4 << 10 // a text can hold any number of what is counted
+	rest := p.b[p.i:min(len(p.b), p.i+most)]
+	if end := bytes.Index(rest, []byte("}}")); end >= 0 { // usually that of the item
+		rest = rest[:end]
+	}
 	m := make(map[string]types.AttributeValue, bytes.Count(rest, []byte(":{")))
 	ok := p.object(func(raw []byte) bool {
 		name := string(raw)
+		if m[name] != nil {
+			return false
+		}
 		return p.object(func(kind []byte) bool {
-			if _, twice := m[name]; twice {
+			if m[name] != nil { // of another type
 				return false
 			}
 			switch string(kind) {
@@ -93,6 +149,11 @@ func (p *parser) attributes() map[string]types.AttributeValue {
 				text, ok := p.text()
 				m[name] = &types.AttributeValueMemberS{Value: text}
 				return ok
+			case "B":
+				text, ok := p.text()
+				b, err := base64.StdEncoding.DecodeString(text)
+				m[name] = &types.AttributeValueMemberB{Value: b}
+				return ok && err == nil
 			}
 			return false
 		}) && m[name] != nil

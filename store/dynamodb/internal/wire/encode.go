@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -49,6 +50,39 @@ func appendUpdate(b []byte, in *dynamodb.UpdateItemInput) ([]byte, bool) {
 	}
 	b[len(b)-1] = '}' // in place of a comma: there is at least a table name
 	return b, ok
+}
+
+// appendBatch appends a BatchGetItem's body, and reports whether it can be made here: it can if it reads whole items.
+func appendBatch(b []byte, in *dynamodb.BatchGetItemInput) ([]byte, bool) {
+	if in == nil || len(in.RequestItems) == 0 || in.ReturnConsumedCapacity != "" {
+		return b, false
+	}
+	ok := true
+	b = append(b, `{"RequestItems":`...)
+	open := byte('{')
+	for table, of := range in.RequestItems {
+		whole := of.AttributesToGet == nil && of.ExpressionAttributeNames == nil && of.ProjectionExpression == nil
+		if len(of.Keys) == 0 || !whole {
+			return b, false
+		}
+		b, ok = AppendString(append(b, open), table, ok)
+		b = append(b, `:{"Keys":`...)
+		next := byte('[')
+		for _, key := range of.Keys {
+			if key == nil {
+				return b, false
+			}
+			b, ok = appendValues(append(b, next), key, ok)
+			next = ','
+		}
+		b = append(b, ']')
+		if of.ConsistentRead != nil {
+			b = strconv.AppendBool(append(b, `,"ConsistentRead":`...), *of.ConsistentRead)
+		}
+		b = append(b, '}')
+		open = ','
+	}
+	return append(b, "}}"...), ok
 }
 
 func appendNames(b []byte, m map[string]string, ok bool) ([]byte, bool) {

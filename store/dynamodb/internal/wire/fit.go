@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"reflect"
@@ -24,7 +25,21 @@ func New(client *dynamodb.Client, h *awshttp.BuildableClient) *Client {
 		return nil
 	}
 	_, lambda := os.LookupEnv(lambdaName)
-	return &Client{Client: client, options: o, transport: t, lambda: lambda}
+	_, once := o.Retryer.(aws.NopRetryer)
+	c := &Client{Client: client, options: o, transport: t, lambda: lambda, repeats: !once}
+	c.update = operation[Update, dynamodb.UpdateItemOutput]{
+		client: c, name: "UpdateItem", parse: parseAnswer, failed: parseFailed,
+		sdk: func(ctx context.Context, u Update, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+			return client.UpdateItem(ctx, u.Input(), opts...)
+		},
+	}
+	c.get = operation[batch, dynamodb.BatchGetItemOutput]{
+		client: c, name: "BatchGetItem", parse: parseItems,
+		sdk: func(ctx context.Context, b batch, opts ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+			return client.BatchGetItem(ctx, b.in, opts...)
+		},
+	}
+	return c
 }
 
 // plainOptions reports whether calls only have to be signed and sent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,11 +21,13 @@ type pool struct {
 	kept   int           // idle at once
 	keep   time.Duration // how long idle ones are kept; 0: forever
 
-	mu     sync.Mutex
-	idle   []*conn // the most recent last
-	open   int
-	closed bool // no connection is kept any more
-	timer  *time.Timer
+	mu      sync.Mutex
+	idle    []*conn // the most recent last
+	open    int
+	dialing int         // connections that are being made
+	waiting []chan made // calls that wait for a connection, the oldest first
+	closed  bool        // no connection is kept any more
+	timer   *time.Timer
 }
 
 // errFull reports that as many connections are open as allowed.
@@ -67,16 +70,17 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	if full {
 		return nil, errFull
 	}
-	c, err := p.connect(ctx)
+	c, err := p.await(ctx)
 	if err != nil {
-		p.mu.Lock()
-		p.open--
-		p.mu.Unlock()
 		return nil, err
 	}
 	if err := c.limit(deadline); err != nil {
 		p.drop(c)
 		return nil, err
+	}
+	if c.used && !c.alive() {
+		p.drop(c)
+		return p.get(ctx)
 	}
 	return c, nil
 }
@@ -91,6 +95,66 @@ func (p *pool) ready(deadline time.Time) *conn {
 		}
 		p.drop(c)
 	}
+}
+
+// made is the result of waiting for a connection.
+type made struct {
+	c   *conn
+	err error
+}
+
+// await makes a connection, and returns it, or any other that is put back sooner. If ctx ends first, the connection is for
+// the next call: otherwise calls that have less time than connecting takes would never get one.
+func (p *pool) await(ctx context.Context) (*conn, error) {
+	got := make(chan made, 1)
+	dialing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.mu.Lock()
+	p.waiting = append(p.waiting, got)
+	p.dialing++
+	p.mu.Unlock()
+	go func() {
+		defer cancel()
+		c, err := p.connect(dialing)
+		p.mu.Lock()
+		p.dialing--
+		waits := p.leave(got)
+		if err != nil {
+			p.open--
+		}
+		p.mu.Unlock()
+		switch {
+		case waits:
+			got <- made{c, err}
+		case err == nil:
+			p.put(c, true)
+		}
+	}()
+	select {
+	case m := <-got:
+		return m.c, m.err
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	waited := p.leave(got)
+	if p.dialing > len(p.waiting)+1 { // one more than all that wait is enough
+		cancel()
+	}
+	p.mu.Unlock()
+	if !waited {
+		if m := <-got; m.err == nil {
+			p.put(m.c, true)
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// leave ends the waiting of a call, and reports whether it was still waiting.
+func (p *pool) leave(got chan made) bool {
+	i := slices.Index(p.waiting, got)
+	if i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 func (p *pool) connect(ctx context.Context) (*conn, error) {
@@ -128,6 +192,12 @@ func (p *pool) put(c *conn, whole bool) {
 	}
 	c.idle = time.Now()
 	p.mu.Lock()
+	if whole && c.raw != nil && len(p.waiting) > 0 {
+		p.waiting[0] <- made{c: c}
+		p.waiting = slices.Delete(p.waiting, 0, 1)
+		p.mu.Unlock()
+		return
+	}
 	whole = whole && c.raw != nil && !p.closed && len(p.idle) < p.kept
 	if whole {
 		p.idle = append(p.idle, c)

@@ -121,7 +121,7 @@ func TestSameSignature(t *testing.T) {
 		body := []byte(rapid.String().Draw(rt, "body") + "x")
 		at := time.Unix(rapid.Int64Range(0, 4e9).Draw(rt, "time"), 0)
 		id := wire.Invocation()
-		head := wire.Head(creds, region, host, body, at, id)
+		head := wire.Head(creds, region, host, rapid.SampledFrom([]string{"UpdateItem", "BatchGetItem"}).Draw(rt, "target"), body, at, id)
 
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(body))
 		if err != nil {

@@ -1,22 +1,17 @@
 package wire
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
 // route is what all requests with the same credentials have in common.
@@ -27,78 +22,14 @@ type route struct {
 	host            string
 	agent           string
 	attempt         string
+	target          string
 	region, service string
 	key             atomic.Pointer[signingKey]
-}
-
-// way returns the route on which to send a request, or nil if the SDK must make the call.
-func (c *Client) way(ctx context.Context, u Update, body []byte, opts []func(*dynamodb.Options)) *route {
-	creds, err := c.options.Credentials.Retrieve(ctx)
-	if err != nil {
-		return nil
-	}
-	r := c.route.Load()
-	if r == nil || !r.by(&creds) {
-		if !c.learning.TryLock() {
-			return nil
-		}
-		defer c.learning.Unlock()
-		if r = c.learn(ctx, creds, u, body, opts); r == nil {
-			return nil
-		}
-		if before := c.route.Swap(r); before != nil && before.pool != nil && before.pool != r.pool {
-			before.pool.close()
-		}
-	}
-	if r.pool == nil {
-		return nil
-	}
-	return r
 }
 
 func (r *route) by(c *aws.Credentials) bool {
 	return r.creds.AccessKeyID == c.AccessKeyID && r.creds.SecretAccessKey == c.SecretAccessKey &&
 		r.creds.SessionToken == c.SessionToken && r.creds.AccountID == c.AccountID
-}
-
-// errLearned ends a call of the SDK once its request has been seen.
-var errLearned = errors.New("not to be sent")
-
-// learn makes the SDK build a request, which is not sent, and checks whether it is the one that this package would build.
-// It returns nil if the SDK built none.
-func (c *Client) learn(ctx context.Context, creds aws.Credentials, u Update, body []byte, opts []func(*dynamodb.Options)) *route {
-	var seen seen
-	_, _ = c.Client.UpdateItem(ctx, u.Input(), append(slices.Clip(opts), func(o *dynamodb.Options) { o.HTTPClient = &seen })...)
-	if seen.req == nil {
-		return nil
-	}
-	r := &route{creds: creds}
-	if !r.read(seen.req) || !r.same(&seen, body) {
-		return r
-	}
-	if proxy := c.transport.Proxy; proxy != nil {
-		if through, err := proxy(seen.req); through != nil || err != nil {
-			return r
-		}
-	}
-	r.pool = c.poolOf(seen.req.URL)
-	return r
-}
-
-// seen is an HTTP client that sends nothing.
-type seen struct {
-	req  *http.Request
-	body []byte
-}
-
-// Do records a request.
-func (s *seen) Do(req *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		return nil, err
-	}
-	s.req, s.body = req, body
-	return nil, errLearned
 }
 
 // read takes from a request what it has in common with others, and reports whether such requests can be made here.
@@ -151,17 +82,25 @@ func (r *route) same(s *seen, body []byte) bool {
 	return s.req.ContentLength == int64(len(s.body)) && s.req.Method == http.MethodPost && reflect.DeepEqual(have, want)
 }
 
-// poolOf returns the pool for an endpoint: the current one if the endpoint has not changed.
+// poolOf returns the pool for an endpoint. It closes the one for any other endpoint.
 func (c *Client) poolOf(u *url.URL) *pool {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	addr := net.JoinHostPort(u.Hostname(), port)
-	if r := c.route.Load(); r != nil && r.pool != nil && r.pool.addr == addr && (r.pool.tls != nil) == (u.Scheme == "https") {
-		return r.pool
+	c.pooling.Lock()
+	defer c.pooling.Unlock()
+	if p := c.pool; p != nil {
+		if p.addr == addr && (p.tls != nil) == (u.Scheme == "https") {
+			return p
+		}
+		p.close()
+		c.update.route.Store(nil) // nothing uses a closed pool
+		c.get.route.Store(nil)
 	}
-	return newPool(c.transport, addr, u.Hostname(), u.Scheme == "https")
+	c.pool = newPool(c.transport, addr, u.Hostname(), u.Scheme == "https")
+	return c.pool
 }
 
 // invocation returns an ID for a request, of the kind that the SDK uses: a random UUID.

@@ -157,7 +157,7 @@ func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 
 // options are those of a client of an endpoint.
 func options(url string) dynamodb.Options {
-	return dynamodb.Options{BaseEndpoint: &url, Region: "eu-central-1", Credentials: someKeys(), AppID: "weir"}
+	return dynamodb.Options{BaseEndpoint: &url, Region: "eu-central-1", Credentials: someKeys(), AppID: "weir", Retryer: aws.NopRetryer{}}
 }
 
 // clients returns a client of the SDK and its stand-in. Their connections are closed when the test ends.

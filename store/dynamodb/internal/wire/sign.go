@@ -13,7 +13,7 @@ import (
 const (
 	amzTime   = "20060102T150405Z"
 	algorithm = "AWS4-HMAC-SHA256"
-	target    = "DynamoDB_20120810.UpdateItem"
+	service   = "DynamoDB_20120810."
 	content   = "application/x-amz-json-1.0"
 	encoding  = "identity"
 
@@ -71,7 +71,8 @@ func (r *route) appendHead(b, body []byte, at time.Time, id, trace string) []byt
 	if trace != "" {
 		b = append(append(b, "\r\nX-Amzn-Trace-Id: "...), trace...)
 	}
-	b = append(append(b, "\r\nX-Amz-Target: "+target+"\r\nAuthorization: "+algorithm+" Credential="...), r.creds.AccessKeyID...)
+	b = append(append(b, "\r\nX-Amz-Target: "+service...), r.target...)
+	b = append(append(b, "\r\nAuthorization: "+algorithm+" Credential="...), r.creds.AccessKeyID...)
 	b = r.appendScope(append(b, '/'), date[:8])
 	b = appendSigned(append(b, ", SignedHeaders="...), token)
 	b = append(b, ", Signature="...)
@@ -93,8 +94,8 @@ func (r *route) appendSignature(b, body []byte, date, length, id string) []byte 
 	if token != "" {
 		c = append(append(c, "\nx-amz-security-token:"...), token...)
 	}
-	c = append(c, "\nx-amz-target:"+target+"\n\n"...)
-	c = append(appendSigned(c, token), '\n')
+	c = append(append(c, "\nx-amz-target:"+service...), r.target...)
+	c = append(appendSigned(append(c, "\n\n"...), token), '\n')
 	sum := sha256.Sum256(body)
 	c = hex.AppendEncode(c, sum[:])
 	sum = sha256.Sum256(c)
