@@ -207,7 +207,7 @@ func TestAllowIsNotForMistakes(t *testing.T) {
 	}
 }
 
-// A record with malformed limits must neither admit nor panic.
+// A record with malformed limits must neither admit nor panic, nor keep other limits from being asked for.
 func TestBadRecord(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -226,9 +226,17 @@ func TestBadRecord(t *testing.T) {
 		}
 		for how, call := range calls {
 			var bad *weir.StoreError
-			if err := call(); !errors.As(err, &bad) || bad.Key != key.String() {
-				t.Errorf("%s: %s: got %v", name, how, err)
+			for range 20 { // more than it takes to find that a store does not answer
+				if err := call(); !errors.As(err, &bad) || bad.Key != key.String() {
+					t.Errorf("%s: %s: got %v", name, how, err)
+				}
 			}
+		}
+		b.set("", "other", weir.PerMinute("rpm", 10))
+		lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"})
+		must(t, err)
+		if lease.Decision().Degraded {
+			t.Errorf("%s: the store counts as unavailable, although it answers", name)
 		}
 	}
 }
