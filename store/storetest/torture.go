@@ -189,13 +189,15 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 func (g *ground) drain() error {
 	g.quiesce()
 	for _, b := range g.buckets {
-		st, now := g.state(b)
-		d := at(g.epoch, debit(b))
-		for _, l := range g.limits {
-			c := store.Charge{Limit: l, Amount: l.Burst}
-			if m := reckon.Find(st, l); m != nil {
-				c.Amount = reckon.Room(l, m.Level, now)
-			}
+		// A take tells what is available to the next one. A look may be earlier, if the clock went back.
+		d := at(g.epoch, debit(b, store.Charge{Limit: g.limits[0], Force: true}, store.Charge{Limit: g.limits[1], Force: true}))
+		seen, err := g.store.Take(g.Context(), store.Take{Debits: []store.Debit{d}})
+		if err != nil || !seen.Allowed {
+			return fmt.Errorf("%v: nothing is refused: %s: error %w", b, show(seen), err)
+		}
+		d.Charges = nil
+		for i, l := range g.limits {
+			c := store.Charge{Limit: l, Amount: reckon.Room(l, seen.Levels[i].Level, seen.At)}
 			if c.Amount < 0 {
 				c.Amount, c.Force = 0, true
 			}
