@@ -23,7 +23,7 @@ const (
 
 var errShake = errors.New("the TLS handshake took too long")
 
-var errTooLong = errors.New("the answer is longer than any of items")
+var errTooLong = errors.New("the answer is longer than 24 MiB, which no items are")
 
 // conn is a connection. One call at a time uses it.
 type conn struct {
