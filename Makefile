@@ -32,11 +32,11 @@ build: ## Build .bin/weir
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
 
 # The code of the Lambda functions, embedded in binaries built with the tag weir_embed.
-LAMBDA := internal/lambdapkg/weir-lambda.zip
+LAMBDA := internal/aws/lambdapkg/weir-lambda.zip
 
 .PHONY: $(LAMBDA)
 $(LAMBDA):
-	$(GO) run ./internal/lambdapkg/zip $@
+	$(GO) run ./internal/aws/lambdapkg/zip $@
 
 .PHONY: dist
 dist: $(LAMBDA) ## Build the release binaries dist/weir-OS-ARCH, each with the code of the Lambda functions
@@ -46,7 +46,7 @@ PLATFORMS ?= linux-amd64 linux-arm64 darwin-arm64
 
 .PHONY: test-lambda
 test-lambda: ## Build the Lambda package twice: both must be identical, and at most 10 MiB
-	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/lambdapkg
+	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/aws/lambdapkg
 
 .PHONY: test
 test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector if there is a C compiler
@@ -97,11 +97,11 @@ $(PYTHON): e2e/py/requirements.txt
 
 .PHONY: test-aws
 test-aws: ## Deploy to a real AWS account, inspect, change, destroy; needs credentials and AWS_REGION, costs a few cents, never in CI
-	WEIR_TEST_AWS=1 $(GO) test -count=1 -timeout 30m -v -run TestAWS $(ARGS) ./internal/deploy
+	WEIR_TEST_AWS=1 $(GO) test -count=1 -timeout 30m -v -run TestAWS $(ARGS) ./internal/aws/deploy
 
 .PHONY: test-envoy
 test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy; needs Python and pip
-	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/rls
+	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/serve/rls
 
 # Locust, for the package in contrib/locust.
 LOCUST := $(BIN)/locust/.done
@@ -131,7 +131,7 @@ UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories|TestKilled|TestF
 
 .PHONY: test-usage
 test-usage: $(ENGINE) ## Compare usage with what was debited: a million debits on a synthetic stream, 100,000 through an engine; and check its memory
-	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aggregate
+	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aws/aggregate
 	WEIR_MILLION=1 $(GO) test -count=1 -run TestMemory -v ./cmd/weir-lambda
 
 .PHONY: fuzz
@@ -163,7 +163,7 @@ mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patc
 mutate-shards: $(ENGINE) ## Run the mutants in testdata/mutants/shards, which take too long for CI
 	$(MUTATE) -dir testdata/mutants/shards $(ARGS)
 # Built with the flags of make build, so that both share the build cache.
-MUTATE := WEIR_TORTURE=5s CGO_ENABLED=0 GOFLAGS=-tags=$(TAGS) $(GO) run ./internal/mutate
+MUTATE := WEIR_TORTURE=5s CGO_ENABLED=0 GOFLAGS=-tags=$(TAGS) $(GO) run ./internal/testkit/mutate
 
 .PHONY: outage
 outage: ## Kill a real Redis for 5 s and freeze it for 15 s under load, and print the response times

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/governor"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // newTable makes a table, with an ungoverned client.

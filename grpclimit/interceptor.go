@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
-	"github.com/weirlimits/weir/internal/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 )
 
 // Interceptor limits calls. It is safe for concurrent use, by any number of servers.

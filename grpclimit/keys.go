@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
+	"github.com/weirlimits/weir/internal/answer/middleware"
 )
 
 // KeyFunc returns the entity or the resource of a call: 1 to 256 bytes of printable text. An error with a gRPC status

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
-	"github.com/weirlimits/weir/internal/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 )
 
 // refuse returns the error that ends a call, and sets its trailer.

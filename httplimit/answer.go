@@ -6,9 +6,9 @@ import (
 	"strconv"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
-	"github.com/weirlimits/weir/internal/problemjson"
-	"github.com/weirlimits/weir/internal/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer/problemjson"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 )
 
 // setFields sets the RateLimit fields.

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
+	"github.com/weirlimits/weir/internal/answer/middleware"
 )
 
 // KeyFunc returns the entity or the resource of a request: 1 to 256 bytes of printable text. A [*StatusError] sets the

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/middleware"
+	"github.com/weirlimits/weir/internal/answer/middleware"
 )
 
 // Middleware limits the requests of the handlers that it wraps. It is safe for concurrent use.

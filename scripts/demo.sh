@@ -3,7 +3,7 @@
 # LOG=FILE replays another log.
 set -eu
 case ${LOG:-} in
-"") log=internal/replay/testdata/access.log ;;
+"") log=internal/lab/replay/testdata/access.log ;;
 /*) log=$LOG ;;
 *) log=$PWD/$LOG ;; # relative to the caller's directory
 esac

@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/weirlimits/weir/internal/archive"
+	"github.com/weirlimits/weir/internal/aws/archive"
 )
 
 // streamHandler handles a batch of the table's stream.

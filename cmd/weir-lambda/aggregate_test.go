@@ -16,10 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/archive"
-	"github.com/weirlimits/weir/internal/archive/s3bucket"
-	"github.com/weirlimits/weir/internal/dynamotest"
-	"github.com/weirlimits/weir/internal/mototest"
+	"github.com/weirlimits/weir/internal/aws/archive"
+	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/mototest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 

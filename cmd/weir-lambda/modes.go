@@ -13,11 +13,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aggregate"
-	"github.com/weirlimits/weir/internal/archive"
-	"github.com/weirlimits/weir/internal/archive/s3put"
-	"github.com/weirlimits/weir/internal/configflow/snssqs"
-	"github.com/weirlimits/weir/internal/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/archive"
+	"github.com/weirlimits/weir/internal/aws/archive/s3put"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 

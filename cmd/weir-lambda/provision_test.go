@@ -7,9 +7,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
-	"github.com/weirlimits/weir/internal/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/archive"
-	"github.com/weirlimits/weir/internal/archive/s3bucket"
+	"github.com/weirlimits/weir/internal/aws/archive"
+	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 	"github.com/weirlimits/weir/store"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/cells"
+	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/term"
 )
 

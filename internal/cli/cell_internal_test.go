@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/cells"
+	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/term"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"

@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir/internal/cli"
-	"github.com/weirlimits/weir/internal/porttest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")

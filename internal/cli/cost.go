@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cost"
+	"github.com/weirlimits/weir/internal/lab/cost"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/cloud"
-	"github.com/weirlimits/weir/internal/deploy"
-	"github.com/weirlimits/weir/internal/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/aws/lambdapkg"
 	"github.com/weirlimits/weir/internal/term"
 )
 

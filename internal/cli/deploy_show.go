@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/weirlimits/weir/internal/mototest"
+	"github.com/weirlimits/weir/internal/testkit/mototest"
 )
 
 // Stacks, on a stand-in for AWS. Scripts share it, so each has its own stack.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/rls"
+	"github.com/weirlimits/weir/internal/serve/rls"
 )
 
 func (a *app) envoyCmd() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cells"
+	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cloud"
+	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/store/memory"
 )

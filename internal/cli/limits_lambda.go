@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 

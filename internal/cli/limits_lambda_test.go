@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/store/memory"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/lab/whatif"
 	"github.com/weirlimits/weir/internal/manifest"
-	"github.com/weirlimits/weir/internal/whatif"
 )
 
 // whatIfFlags are the flags of limits plan --what-if.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/load"
+	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/load"
+	"github.com/weirlimits/weir/internal/lab/load"
 )
 
 // loadRun holds the flags of a run.

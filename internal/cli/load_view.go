@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/load"
+	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/term"
 )
 

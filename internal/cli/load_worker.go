@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/load"
+	"github.com/weirlimits/weir/internal/lab/load"
 )
 
 func (a *app) loadWorkerCmd() *cobra.Command {

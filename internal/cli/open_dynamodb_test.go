@@ -6,8 +6,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
-	"github.com/weirlimits/weir/internal/porttest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
 // The same on an engine's table. The scripts are in their own directory, because there may be no engine.

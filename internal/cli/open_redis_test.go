@@ -6,7 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/internal/testkit/redistest"
 )
 
 // The same on a Redis server.

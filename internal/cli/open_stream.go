@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
-	"github.com/weirlimits/weir/internal/aggregate"
+	"github.com/weirlimits/weir/internal/aws/aggregate"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

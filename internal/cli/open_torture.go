@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture"
+	"github.com/weirlimits/weir/internal/lab/torture"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/dynamodb"

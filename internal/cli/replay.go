@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/replay"
+	"github.com/weirlimits/weir/internal/lab/replay"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/lab/whatif"
 	"github.com/weirlimits/weir/internal/term"
-	"github.com/weirlimits/weir/internal/whatif"
 )
 
 // usedFlags are the flags of replay --from-usage.

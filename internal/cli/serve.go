@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/server"
-	live "github.com/weirlimits/weir/internal/watch"
+	"github.com/weirlimits/weir/internal/serve/server"
+	live "github.com/weirlimits/weir/internal/serve/watch"
 	"github.com/weirlimits/weir/store"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/serve/auth"
 )
 
 // authFlags configure authentication.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/instances"
+	"github.com/weirlimits/weir/internal/fleet/instances"
 	"github.com/weirlimits/weir/store"
 )
 

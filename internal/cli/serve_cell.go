@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cells"
-	"github.com/weirlimits/weir/internal/metrics"
+	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 )
 

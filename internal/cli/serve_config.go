@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/configflow"
-	"github.com/weirlimits/weir/internal/configflow/snssqs"
-	"github.com/weirlimits/weir/internal/metrics"
+	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
+	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 )
 

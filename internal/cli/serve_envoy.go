@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/auth"
 	"github.com/weirlimits/weir/internal/manifest"
-	"github.com/weirlimits/weir/internal/reload"
-	"github.com/weirlimits/weir/internal/rls"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/reload"
+	"github.com/weirlimits/weir/internal/serve/rls"
 )
 
 // envoyFlags configure Envoy's rate limit service.

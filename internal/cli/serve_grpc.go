@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/metrics"
-	"github.com/weirlimits/weir/internal/rpc"
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/internal/serve/rpc"
+	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // grpcFlags configure where gRPC is served.

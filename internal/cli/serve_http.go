@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/leaseid"
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/leaseid"
+	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // httpFlags configure where HTTP is served, and the leases.

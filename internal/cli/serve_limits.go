@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // limitFlags bound the load that the server itself accepts.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/metrics"
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // metricsFlags configure metrics and traces, and where they are served or sent.

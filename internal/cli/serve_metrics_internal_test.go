@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/metrics"
-	"github.com/weirlimits/weir/internal/porttest"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
 // A web page whose host name resolves to this machine cannot read the metrics.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/notify"
+	"github.com/weirlimits/weir/internal/serve/notify"
 )
 
 // notifyFlags configure notifications about limits that are nearly used up.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other machines.

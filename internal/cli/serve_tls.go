@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/reload"
+	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
 // tlsFlags configure TLS, for HTTP and gRPC alike.

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/internal/reload"
+	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
 // authority signs certificates for tests.

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cost"
-	"github.com/weirlimits/weir/internal/simulate"
+	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/simulate"
 	"github.com/weirlimits/weir/internal/term"
 )
 

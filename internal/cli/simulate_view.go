@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/cost"
-	"github.com/weirlimits/weir/internal/simulate"
+	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/simulate"
 	"github.com/weirlimits/weir/internal/term"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/deploy"
+	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/term"
 )
 

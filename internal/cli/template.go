@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cloud"
+	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/cloud"
+	"github.com/weirlimits/weir/internal/aws/cloud"
 )
 
-// cloudFlags are the parameters of a deployment on AWS, as flags. internal/cloud uses the same names in its errors.
+// cloudFlags are the parameters of a deployment on AWS, as flags. internal/aws/cloud uses the same names in its errors.
 type cloudFlags struct {
 	cloud.Params
 

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/cli"
-	"github.com/weirlimits/weir/internal/cloud"
-	"github.com/weirlimits/weir/internal/cloudtest"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/cloudtest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 const limitsFile = `namespace: default

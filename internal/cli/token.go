@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/auth"
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/term"
 )
 

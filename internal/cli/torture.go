@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cost"
+	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/torture"
 	"github.com/weirlimits/weir/internal/term"
-	"github.com/weirlimits/weir/internal/torture"
 )
 
 // tortureFlags are the flags of weir torture.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirlimits/weir/internal/lab/torture"
 	"github.com/weirlimits/weir/internal/term"
-	"github.com/weirlimits/weir/internal/torture"
 )
 
 // The output for a broken promise.

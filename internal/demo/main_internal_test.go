@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/server"
 	"github.com/weirlimits/weir/store/memory"
 )
 

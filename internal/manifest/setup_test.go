@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/dynamotest"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/dynamodb"

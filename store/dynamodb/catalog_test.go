@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir/internal/catalog"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/porttest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 	"github.com/weirlimits/weir/store"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/dynamotest"
-	"github.com/weirlimits/weir/internal/faultproxy"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/faultproxy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/storetest"

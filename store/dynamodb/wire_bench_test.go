@@ -7,7 +7,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
-	"github.com/weirlimits/weir/internal/faultproxy"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/faultproxy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/porttest"
-	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
+	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
 	"github.com/weirlimits/weir/store/storetest"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
 

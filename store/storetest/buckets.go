@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func bucketScenarios() []scenario {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func concurrencyScenarios() []scenario {

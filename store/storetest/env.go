@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // tok is one token in the store interface's unit, millitokens.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func idScenarios() []scenario {

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // The invariants of docs/format/token-clock.md over random histories of one caller. I1 with many callers is in

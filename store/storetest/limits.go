@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func limitScenarios() []scenario {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // The history of concurrent callers is linearizable if the calls can be put into one order in which the model gives the

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // model is the exact reference: it holds every bucket ever written and forgets none.

@@ -3,8 +3,8 @@ package storetest
 import (
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func overrideScenarios() []scenario {

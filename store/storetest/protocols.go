@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func protocolScenarios() []scenario {

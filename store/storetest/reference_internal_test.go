@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // reference is the smallest store that passes the suite: one mutex over plain maps, with a bucket forgotten as soon as it

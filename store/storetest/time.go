@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 func timeScenarios() []scenario {

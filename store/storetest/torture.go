@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 const (

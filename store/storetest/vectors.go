@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/torture/reckon"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
 // The worked vectors of docs/format/token-clock.md, by their numbers there.

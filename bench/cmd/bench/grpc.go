@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
-	"github.com/weirlimits/weir/internal/rpc"
+	"github.com/weirlimits/weir/internal/serve/rpc"
 	"github.com/weirlimits/weir/store/memory"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/server"
+	"github.com/weirlimits/weir/internal/serve/server"
 	"github.com/weirlimits/weir/store/memory"
 )
 

@@ -16,7 +16,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/bench/internal/readme"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // TestRows runs each row for a moment, to check that it still works. Rows that take long to set up are left out.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // A row compares contenders on one kind of work. The first contender is weir.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/bench/internal/measure"
-	"github.com/weirlimits/weir/internal/redistest"
+	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
 

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir/bench/internal/measure"
-	"github.com/weirlimits/weir/internal/porttest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
 // asWeir makes this program run as weir, so that what is measured is the code it was built with.

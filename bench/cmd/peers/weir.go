@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/bench/internal/measure"
 	"github.com/weirlimits/weir/bench/internal/requests"
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 

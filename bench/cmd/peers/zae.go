@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // zae is a Python process that runs zae-limiter, on the same engine as weir.

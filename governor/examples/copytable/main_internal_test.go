@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // buffer is safe for concurrent use: the reporter writes to it too.

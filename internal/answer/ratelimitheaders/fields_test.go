@@ -1,0 +1,114 @@
+package ratelimitheaders_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+)
+
+func TestRateLimitFields(t *testing.T) {
+	t.Parallel()
+	st := func(entity, limit string, change func(*weir.LimitStatus)) weir.LimitStatus {
+		s := weir.LimitStatus{Entity: entity, Limit: limit, Amount: 60, Burst: 60, Period: time.Minute}
+		if change != nil {
+			change(&s)
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name          string
+		status        weir.LimitStatus
+		policy, limit string
+	}{
+		{"full", st("a", "rpm", func(s *weir.LimitStatus) { s.Available = 60 }), `"rpm";q=60;w=60`, `"rpm";r=60`},
+		{"empty", st("a", "rpm", func(s *weir.LimitStatus) { s.Full = time.Minute }), `"rpm";q=60;w=60`, `"rpm";r=0;t=1`},
+		{"in debt", st("a", "rpm", func(s *weir.LimitStatus) { s.Available, s.Full = -9, time.Hour }), `"rpm";q=60;w=60`, `"rpm";r=0;t=10`},
+		{"refused", st("a", "rpm", func(s *weir.LimitStatus) { s.Available, s.Refused, s.RetryAfter = 3, true, time.Second+1 }), `"rpm";q=60;w=60`, `"rpm";r=3;t=2`},
+		{"slow", st("a", "rpd", func(s *weir.LimitStatus) { s.Amount, s.Period, s.Full = 7, 24*time.Hour, 1 }), `"rpd";q=7;w=86400;weir-burst=60`, `"rpd";r=0;t=12343`},
+		{"less than a second", st("a", "x", func(s *weir.LimitStatus) { s.Period = 1500 * time.Millisecond }), `"x";q=60`, `"x";r=0`},
+		{"parent", st("org", "rpm", nil), `"rpm@org";q=60;w=60`, `"rpm@org";r=0`},
+		{"escaped", st("a", `q"\`, nil), `"q\"\\";q=60;w=60`, `"q\"\\";r=0`},
+		{"huge", st("a", "x", func(s *weir.LimitStatus) { s.Available = math.MaxInt64 }), `"x";q=60;w=60`, `"x";r=999999999999999`},
+		{"huge debt", st("a", "x", func(s *weir.LimitStatus) {
+			s.Available, s.Full, s.Amount, s.Period = math.MinInt64/2, time.Hour, 1, 366*24*time.Hour
+		}), `"x";q=1;w=31622400;weir-burst=60`, `"x";r=0;t=999999999999999`},
+		{"not ASCII", st("a", "é", nil), "", ""},
+		{"in shadow", st("a", "rpm", func(s *weir.LimitStatus) { s.Shadow, s.WouldRefuse = true, true }), "", ""},
+		{"control character", st("a", "a\r\nb", nil), "", ""},
+		{"parent not ASCII", st("ü", "rpm", nil), "", ""},
+	} {
+		if policy, limit := ratelimitheaders.Fields("a", []weir.LimitStatus{tt.status}); policy != tt.policy || limit != tt.limit {
+			t.Errorf("%s: got %s and %s, want %s and %s", tt.name, policy, limit, tt.policy, tt.limit)
+		}
+	}
+
+	many := make([]weir.LimitStatus, 500)
+	for i := range many {
+		many[i] = st("a", strings.Repeat("x", 256), nil)
+	}
+	if policy, limit := ratelimitheaders.Fields("a", many); len(policy)+len(limit) > 10<<10 || limit == "" {
+		t.Errorf("the fields have %d and %d bytes", len(policy), len(limit))
+	}
+}
+
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{-1, 0, 1, time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour, math.MaxInt64} {
+		for range 1000 {
+			got := ratelimitheaders.Jittered(d)
+			most := max(d, 0) + min(max(d, 0)/10*3, ratelimitheaders.MaxJitter)
+			if d == math.MaxInt64 {
+				most = d
+			}
+			if got > most || got < min(d, math.MaxInt64-ratelimitheaders.MaxJitter-1) {
+				t.Fatalf("%s became %s", d, got)
+			}
+		}
+		after := ratelimitheaders.RetryAfter(d)
+		n, err := strconv.ParseInt(after, 10, 64)
+		if early := n < int64(math.MaxInt64/time.Second) && time.Duration(n)*time.Second < d; err != nil || n < 1 || early {
+			t.Errorf("%s: got Retry-After %q", d, after)
+		}
+	}
+}
+
+// Limits of the same name on other resources get names of their own.
+func TestOtherResource(t *testing.T) {
+	t.Parallel()
+	of := func(entity, resource string, refused bool) weir.LimitStatus {
+		return weir.LimitStatus{Entity: entity, Resource: resource, Limit: "rpm", Amount: 60, Burst: 60, Period: time.Minute, Refused: refused}
+	}
+	policy, limit := ratelimitheaders.Fields("a", []weir.LimitStatus{of("a", "x", false), of("a", "y", false), of("b", "x", false), of("b", "y", true)})
+	if want := `"rpm";q=60;w=60, "rpm@a/y";q=60;w=60, "rpm@b";q=60;w=60, "rpm@b/y";q=60;w=60`; policy != want {
+		t.Errorf("got policy %s", policy)
+	}
+	if want := `"rpm@b/y";r=0;t=1, "rpm";r=0, "rpm@a/y";r=0, "rpm@b";r=0`; limit != want {
+		t.Errorf("got limit %s", limit)
+	}
+}
+
+func TestBinding(t *testing.T) {
+	t.Parallel()
+	low := weir.LimitStatus{Limit: "low", Available: 1, Burst: 10}
+	high := weir.LimitStatus{Limit: "high", Available: 100, Burst: 100}
+	refused := weir.LimitStatus{Limit: "refused", Available: 10, Burst: 10, Refused: true, RetryAfter: 1}
+	shadow := weir.LimitStatus{Limit: "shadow", Burst: 10, Shadow: true, RetryAfter: 9}
+	for want, of := range map[string][]weir.LimitStatus{
+		"low": {high, low, shadow}, "refused": {low, refused, high}, "high": {high},
+	} {
+		if got := ratelimitheaders.Binding(of); got == nil || got.Limit != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+	if got := ratelimitheaders.Binding([]weir.LimitStatus{shadow}); got != nil {
+		t.Errorf("got %+v", got)
+	}
+	if l, r, s := ratelimitheaders.Legacy([]weir.LimitStatus{shadow}); l+r+s != "" {
+		t.Errorf("got %s %s %s", l, r, s)
+	}
+}

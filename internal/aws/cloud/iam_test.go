@@ -1,0 +1,300 @@
+package cloud_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/testkit/cloudtest"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// patient is a timeout that suits a busy machine.
+const patient = time.Minute
+
+// tableOf is a table of an engine, and a recorder of the calls to it.
+type tableOf struct {
+	t      *testing.T
+	name   string
+	direct *awsdynamodb.Client
+	rec    *cloudtest.Recorder
+}
+
+func newTable(t *testing.T) *tableOf {
+	t.Helper()
+	engine := dynamotest.Engine(t)
+	tb := &tableOf{t: t, name: dynamotest.Table(t), direct: dynamotest.Client(t, engine), rec: cloudtest.Record(t, engine)}
+	if _, err := dynamodb.Create(t.Context(), tb.direct, tb.name, dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	return tb
+}
+
+// limiter returns a limiter over the table, through the given client, which may be the recorder's.
+func (tb *tableOf) limiter(client dynamodb.API, cfg weir.Config) *weir.Limiter {
+	tb.t.Helper()
+	st, err := dynamodb.New(dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+	cfg.Store, cfg.StoreTimeout = st, patient
+	lim, err := weir.New(cfg)
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+	tb.t.Cleanup(func() {
+		if err := lim.Close(); err != nil {
+			tb.t.Error(err)
+		}
+	})
+	return lim
+}
+
+func (tb *tableOf) recorded() *awsdynamodb.Client { return dynamotest.Client(tb.t, tb.rec.URL) }
+
+// choked throttles writes to one bucket by key, so that the store splits it.
+type choked struct {
+	dynamodb.API
+	left atomic.Int32
+}
+
+func (c *choked) UpdateItem(ctx context.Context, in *awsdynamodb.UpdateItemInput, opts ...func(*awsdynamodb.Options)) (*awsdynamodb.UpdateItemOutput, error) {
+	pk, ok := in.Key["PK"].(*types.AttributeValueMemberS)
+	if ok && strings.HasSuffix(pk.Value, "/BUCKET#key#api#0") && c.left.Add(-1) >= 0 {
+		return nil, &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: aws.String("TableWriteKeyRangeThroughputExceeded")}}}
+	}
+	return c.API.UpdateItem(ctx, in, opts...)
+}
+
+func template(t *testing.T, p cloud.Params) []byte {
+	t.Helper()
+	text, err := cloud.Template(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func policy(t *testing.T, template []byte, id string) cloudtest.Policy {
+	t.Helper()
+	p, err := cloudtest.PolicyOf(template, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// decide makes every call that a deciding process makes.
+func decide(t *testing.T, lim *weir.Limiter, entity string) {
+	t.Helper()
+	ctx := t.Context()
+	req := weir.Request{Entity: entity, Resource: "api", Tokens: weir.Tokens{"rpm": 2}}
+	lease, err := lim.Acquire(ctx, req)
+	must(t, err)
+	must(t, lease.Adjust(ctx, weir.Tokens{"rpm": -1}), lease.Commit(ctx))
+	must(t, lim.Do(ctx, req, func(context.Context, *weir.Lease) error { return nil }))
+	lease, err = lim.Wait(ctx, req)
+	must(t, err)
+	must(t, lease.Rollback(ctx))
+	leases, err := lim.AcquireAll(ctx, []weir.Request{req, {Entity: entity, Resource: "other", Tokens: weir.Tokens{"rpm": 1}}})
+	must(t, err)
+	for _, l := range leases {
+		must(t, l.Commit(ctx))
+	}
+	_, err = lim.Allow(ctx, entity, "api")
+	must(t, err)
+	must(t, lim.Adjust(ctx, req))
+	_, err = lim.Available(ctx, entity, "third")
+	must(t, err)
+	if _, err := lim.Acquire(ctx, weir.Request{Entity: entity, Resource: "api", Tokens: weir.Tokens{"rpm": 1001}}); err == nil {
+		t.Fatal("1,001 of 1,000 were admitted")
+	}
+}
+
+// covered fails unless a policy allows exactly what was called.
+func covered(t *testing.T, p cloudtest.Policy, who cloudtest.Principal, calls []cloudtest.Call) {
+	t.Helper()
+	var made []string
+	for _, c := range calls {
+		if !p.Allows(who, c) {
+			t.Errorf("the policy lacks %+v", c)
+		}
+		made = append(made, c.Grant())
+	}
+	slices.Sort(made)
+	for _, grant := range p.Grants() {
+		if !slices.Contains(made, grant) {
+			t.Errorf("the policy allows %s, which nothing calls", grant)
+		}
+	}
+}
+
+func (tb *tableOf) prepare(lim *weir.Limiter) {
+	tb.t.Helper()
+	ctx := tb.t.Context()
+	must(tb.t,
+		lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpm", 1000)),
+		lim.CreateEntity(ctx, weir.Entity{ID: "org"}),
+		lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}),
+	)
+}
+
+func TestAcquirePolicy(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	tb.prepare(tb.limiter(tb.direct, weir.Config{}))
+	client := &choked{API: tb.recorded()}
+	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
+	must(t, err)
+	must(t, st.Close())
+	client.left.Store(3)
+	lim := tb.limiter(client, weir.Config{})
+	decide(t, lim, "key")
+	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rpm": 2}})
+	must(t, err)
+	resumed, err := lim.Resume(t.Context(), lease.Hold("lease-1", time.Now().Add(time.Minute)))
+	must(t, err)
+	must(t, resumed.Rollback(t.Context()))
+	must(t, lim.Close()) // hands over the remaining counts
+	calls := tb.rec.Calls()
+	covered(t, policy(t, template(t, cloud.Defaults()), "AcquirePolicy"), nil, calls)
+	for _, key := range []string{"_/SYSTEM#", "_/LEASE#", "default/BUCKET#key#api#1", "default/TALLY#"} {
+		if !slices.ContainsFunc(calls, func(c cloudtest.Call) bool {
+			return slices.ContainsFunc(c.Keys, func(k string) bool { return strings.HasPrefix(k, key) })
+		}) {
+			t.Errorf("nothing asked for %s: the test does not do all that it is to do", key)
+		}
+	}
+}
+
+// A tenant's policies allow everything in its own namespace, and nothing in another namespace or on what all namespaces
+// share.
+func TestTenantPolicies(t *testing.T) {
+	t.Parallel()
+	tb := newTable(t)
+	admin := tb.limiter(tb.direct, weir.Config{})
+	text := template(t, cloud.Defaults())
+	var spaces [2]weir.Namespace
+	for i, name := range []string{"one", "two"} {
+		ns, err := admin.CreateNamespace(t.Context(), name)
+		must(t, err)
+		spaces[i] = ns
+	}
+	made := map[string][2][]cloudtest.Call{}
+	for i, ns := range spaces {
+		client := &choked{API: tb.recorded()}
+		lim := tb.limiter(client, weir.Config{Namespace: ns.Name, NamespaceID: ns.ID})
+		record := func(id string) {
+			all := made[id]
+			all[i] = append(all[i], tb.rec.Calls()...)
+			made[id] = all
+		}
+		tb.prepare(lim)
+		record("NamespaceFullPolicy")
+		client.left.Store(3)
+		decide(t, lim, "key")
+		must(t, lim.Close())
+		record("NamespaceAcquirePolicy")
+		lim = tb.limiter(tb.recorded(), weir.Config{Namespace: ns.Name, NamespaceID: ns.ID})
+		look(t, lim)
+		record("NamespaceReadPolicy")
+		configure(t, lim)
+		record("NamespaceFullPolicy")
+		all := made["NamespaceFullPolicy"]
+		all[i] = slices.Concat(all[i], made["NamespaceAcquirePolicy"][i], made["NamespaceReadPolicy"][i])
+		made["NamespaceFullPolicy"] = all
+	}
+	for id, calls := range made {
+		p := policy(t, text, id)
+		for i, ns := range spaces {
+			who := cloudtest.Principal{"weir-namespace": ns.ID}
+			covered(t, p, who, calls[i])
+			for _, c := range calls[1-i] {
+				if p.Allows(who, c) {
+					t.Errorf("%s: %s may make another's %+v", id, ns.Name, c)
+				}
+			}
+			if slices.ContainsFunc(calls[i], func(c cloudtest.Call) bool { return p.Allows(nil, c) }) {
+				t.Errorf("%s: one without the tag may make calls", id)
+			}
+		}
+		for _, grant := range p.Grants() {
+			action, index, _ := strings.Cut(grant, " ")
+			for _, key := range []string{"_/SYSTEM#", "_/LEASE#x", "_/AUDIT#namespace:two", "_/IDX#3", "default/SYSTEM#"} {
+				c := cloudtest.Call{Action: action, Index: index, Keys: []string{spaces[0].ID + "/SYSTEM#", key}}
+				if p.Allows(cloudtest.Principal{"weir-namespace": spaces[0].ID}, c) {
+					t.Errorf("%s allows %+v", id, c)
+				}
+			}
+		}
+	}
+}
+
+// look reads everything that can be read in a namespace.
+func look(t *testing.T, lim *weir.Limiter) {
+	t.Helper()
+	ctx := t.Context()
+	lim.Refresh()
+	_, err := lim.Entity(ctx, "key")
+	must(t, err)
+	_, err = lim.Entities(ctx, weir.EntityQuery{})
+	must(t, err)
+	_, err = lim.Entities(ctx, weir.EntityQuery{Parent: "org"})
+	must(t, err)
+	_, err = lim.Limits(ctx, weir.Scope{})
+	must(t, err)
+	_, err = lim.ListLimits(ctx, weir.LimitsQuery{Resource: "api"})
+	must(t, err)
+	_, err = lim.Buckets(ctx, weir.BucketQuery{})
+	must(t, err)
+	_, err = lim.Bucket(ctx, "key", "api")
+	must(t, err)
+	_, err = lim.Audit(ctx, weir.AuditQuery{})
+	must(t, err)
+	_, err = lim.Explain(ctx, weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
+	must(t, err)
+	_, err = lim.Available(ctx, "key", "api")
+	must(t, err)
+	_, err = lim.Usage(ctx, weir.UsageQuery{Window: weir.Hourly, By: weir.ByEntity, Entity: "key"})
+	must(t, err)
+	_, err = lim.Revisions(ctx, weir.RevisionQuery{Manifest: "m"})
+	must(t, err)
+}
+
+// configure changes everything that can be changed in a namespace.
+func configure(t *testing.T, lim *weir.Limiter) {
+	t.Helper()
+	ctx := t.Context()
+	must(t,
+		lim.SetLimits(ctx, weir.Scope{Resource: "api"}, weir.PerDay("rpm", 10)),
+		lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "api"}, weir.PerDay("rpm", 10)),
+		lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow),
+		lim.ResetBucket(ctx, "key", "api"),
+		lim.DeleteLimits(ctx, weir.Scope{Resource: "api"}),
+	)
+	lock, err := lim.LockManifest(ctx, "m", time.Minute)
+	must(t, err)
+	must(t, lock.Release(ctx))
+	_, err = lim.UpdateEntity(ctx, "key", weir.EntityUpdate{Name: aws.String("Key")})
+	must(t, err)
+	must(t, lim.DeleteEntity(ctx, "key", weir.DeleteOptions{}))
+}

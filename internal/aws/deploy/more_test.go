@@ -1,0 +1,238 @@
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/porttest"
+	driver "github.com/weirlimits/weir/store/dynamodb"
+)
+
+// templated is a fake whose stack has a template.
+type templated struct {
+	*fake
+
+	body string
+	all  []types.StackResource
+}
+
+func (f *templated) GetTemplate(context.Context, *cloudformation.GetTemplateInput, ...func(*cloudformation.Options)) (*cloudformation.GetTemplateOutput, error) {
+	return &cloudformation.GetTemplateOutput{TemplateBody: &f.body}, nil
+}
+
+func (f *templated) DescribeStackResources(context.Context, *cloudformation.DescribeStackResourcesInput, ...func(*cloudformation.Options)) (*cloudformation.DescribeStackResourcesOutput, error) {
+	return &cloudformation.DescribeStackResourcesOutput{StackResources: f.all}, nil
+}
+
+// deployedAs returns a stack as deployed by some version of weir.
+func deployedAs(t *testing.T, version string) (*templated, deploy.Config) {
+	t.Helper()
+	f := &templated{fake: new(fake)}
+	cfg := deploy.Config{
+		Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
+		Version: version, Poll: time.Nanosecond, Zip: func(context.Context) ([]byte, string, error) { return zip, "abc", nil },
+	}
+	f.changes = []types.Change{change("Add", "Table", tableType, "")}
+	p := params("limits")
+	p.Memory = 512
+	if _, err := deploy.New(cfg).Deploy(t.Context(), deploy.Request{Params: p, DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.body, f.stack, f.deleted = *f.created.TemplateBody, ours("limits", "CREATE_COMPLETE"), nil
+	f.stack.Tags = f.created.Tags
+	return f, cfg
+}
+
+// TestUpgrade: a stack keeps the parameters with which it was deployed, except those that belong to this weir. A stack of
+// a later version is left alone, even if only its table is later.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	f, cfg := deployedAs(t, "v1.2.0")
+	if _, err := driver.Create(t.Context(), cfg.Tables, "limits", driver.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Version, cfg.Zip = "v1.10.0", func(context.Context) ([]byte, string, error) { return zip, "def", nil }
+	up, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits", DryRun: true})
+	if err != nil || up.From != "v1.2.0" || up.Migrated.To != driver.SchemaVersion {
+		t.Fatalf("%+v, %v", up, err)
+	}
+	if body := *f.created.TemplateBody; !strings.Contains(body, `"MemorySize":512`) || !strings.Contains(body, "v1.10.0") || strings.Contains(body, "v1.2.0") {
+		t.Error("the template is not the stack's in this version")
+	}
+	if i := slices.IndexFunc(f.created.Parameters, func(p types.Parameter) bool { return *p.ParameterKey == "CodeKey" }); i < 0 || *f.created.Parameters[i].ParameterValue != "weir-lambda/def.zip" {
+		t.Errorf("parameters %+v", f.created.Parameters)
+	}
+	f.created = nil
+	cfg.Version = "v1.1.9"
+	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "weir v1.2.0 deployed it, and this is v1.1.9: upgrade weir") || f.created != nil {
+		t.Errorf("an older weir: %v", err)
+	}
+	cfg.Version = "v2.0.0"
+	_, err = cfg.Tables.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName: aws.String("limits"), Key: map[string]ddbtypes.AttributeValue{"PK": &ddbtypes.AttributeValueMemberS{Value: "_/SYSTEM#"}, "SK": &ddbtypes.AttributeValueMemberS{Value: "#VERSION"}},
+		UpdateExpression: aws.String("SET #m = :m"), ExpressionAttributeNames: map[string]string{"#m": "min"},
+		ExpressionAttributeValues: map[string]ddbtypes.AttributeValue{":m": &ddbtypes.AttributeValueMemberN{Value: "99"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "requires clients that know schema version 99") || f.created != nil {
+		t.Errorf("a later table: %v", err)
+	}
+}
+
+// TestDrift: differences are reported by value, with the properties in which they occur; order and whitespace do not matter.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	f, cfg := deployedAs(t, "v1.2.0")
+	cfg.Version = "v1.3.0"
+	d := deploy.New(cfg)
+	for _, tt := range []struct{ old, by, want string }{
+		{`{"AWSTemplateFormatVersion":`, "{\n  \"AWSTemplateFormatVersion\" : ", ""},
+		{`"MemorySize":512`, `"MemorySize":128`, "resource Aggregator differs in MemorySize resource Provisioner differs in MemorySize"},
+		{`"Dashboard":`, `"Board":`, "resource Board is gone resource Dashboard is new"},
+		{`"TableName":{"Description"`, `"TableNom":{"Description"`, "output TableName is new output TableNom is gone"},
+	} {
+		st, err := d.Stack(t.Context(), "limits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Template = []byte(strings.ReplaceAll(f.body, tt.old, tt.by))
+		if string(st.Template) == f.body {
+			t.Fatalf("%s is not in the template", tt.old)
+		}
+		if got, err := d.Drift(&st); err != nil || strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %v, %v", tt.by, got, err)
+		}
+	}
+}
+
+// TestDestroyFails: the error names the first resource and the reason; nothing is deleted after it.
+func TestDestroyFails(t *testing.T) {
+	t.Parallel()
+	f, cfg := deployedAs(t, "v1.2.0")
+	f.all = []types.StackResource{{LogicalResourceId: aws.String("Table"), PhysicalResourceId: aws.String("limits"), ResourceType: aws.String(tableType)}}
+	f.outcome = []step{
+		{state: "DELETE_IN_PROGRESS"},
+		{"Role", roleType, "DELETE_FAILED", "Cannot delete entity, must detach all policies first."},
+		{state: "DELETE_FAILED", reason: "The following resource(s) failed to delete: [Role]."},
+	}
+	d := deploy.New(cfg)
+	doomed, err := d.Doomed(t.Context(), "limits")
+	if err != nil || len(doomed.Data) != 1 || doomed.Loses() {
+		t.Fatalf("%+v, %v", doomed, err)
+	}
+	err = d.Destroy(t.Context(), doomed, true) // the fake DynamoDB refuses to delete
+	want := "destroy limits: Role (AWS::IAM::Role): Cannot delete entity, must detach all policies first.: fix the cause, then run weir destroy limits again"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	f.stack.StackStatus, f.outcome, f.looks = "CREATE_COMPLETE", []step{{state: "DELETE_IN_PROGRESS"}, {state: "DELETE_COMPLETE"}}, 0
+	if err = d.Destroy(t.Context(), doomed, true); err == nil || !strings.Contains(err.Error(), "the stack is gone, but these remain: table limits") {
+		t.Errorf("%v", err)
+	}
+	f.stack.EnableTerminationProtection, f.deleted = aws.Bool(true), nil
+	f.stack.StackStatus = "CREATE_COMPLETE"
+	if doomed, err = d.Doomed(t.Context(), "limits"); err != nil {
+		t.Fatal(err)
+	}
+	if err = d.Destroy(t.Context(), doomed, true); err == nil || !strings.Contains(err.Error(), "protected") || f.deleted != nil {
+		t.Errorf("%v, deleted %v", err, f.deleted)
+	}
+}
+
+// bucket is S3 with one bucket, which may belong to someone else.
+type bucket struct {
+	deploy.Objects
+
+	theirs  bool
+	puts    []string
+	deletes int
+}
+
+func (b *bucket) HeadBucket(_ context.Context, in *s3.HeadBucketInput, _ ...func(*s3.Options)) (*s3.HeadBucketOutput, error) {
+	if b.theirs && *in.ExpectedBucketOwner == "123456789012" {
+		return nil, &smithy.GenericAPIError{Code: "Forbidden"}
+	}
+	return nil, nil
+}
+
+func (b *bucket) HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error) {
+	return nil, &smithy.GenericAPIError{Code: "NotFound"}
+}
+
+func (b *bucket) PutObject(_ context.Context, in *s3.PutObjectInput, _ ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	b.puts = append(b.puts, *in.Key)
+	return &s3.PutObjectOutput{VersionId: aws.String("v1")}, nil
+}
+
+func (b *bucket) DeleteObjects(_ context.Context, in *s3.DeleteObjectsInput, _ ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error) {
+	b.deletes += len(in.Delete.Objects)
+	return new(s3.DeleteObjectsOutput), nil
+}
+
+// TestLargeTemplate: a template too large for a request goes through the bucket, and a dry run removes it afterwards. A
+// foreign bucket receives nothing.
+func TestLargeTemplate(t *testing.T) {
+	t.Parallel()
+	p := params("limits")
+	p.CodeBucket, p.CodeKey, p.Tags = "code", "mine.zip", make(map[string]string)
+	for i := range 40 {
+		p.Tags[strings.Repeat("k", i+1)] = strings.Repeat("v", 200)
+	}
+	for _, theirs := range []bool{false, true} {
+		b, f := &bucket{theirs: theirs}, &fake{changes: []types.Change{change("Add", "Table", tableType, "")}}
+		d := deploy.New(deploy.Config{Clients: deploy.Clients{Region: "cn-north-1", Stacks: f, Objects: b, Tables: tables{new(dynamotest.Fake)}, Identity: who{}}, Poll: time.Nanosecond})
+		_, err := d.Deploy(t.Context(), deploy.Request{Params: p, DryRun: true})
+		if theirs {
+			if err == nil || len(b.puts) > 0 || f.created != nil {
+				t.Errorf("into another's bucket: %v, %v", b.puts, err)
+			}
+			continue
+		}
+		if err != nil || len(b.puts) != 1 || b.deletes != 1 || f.created.TemplateBody != nil || *f.created.TemplateURL != "https://code.s3.cn-north-1.amazonaws.com.cn/"+b.puts[0] {
+			t.Errorf("%v: puts %v, deletes %d, %+v", err, b.puts, b.deletes, f.created)
+		}
+	}
+	if small, err := cloud.Template(params("limits")); err != nil || len(small) > cloud.MaxInline {
+		t.Errorf("by default it is %d bytes: %v", len(small), err)
+	}
+}
+
+// TestZipFails: a missing package stops the deployment before anything is done.
+func TestZipFails(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	d := deploy.New(deploy.Config{
+		Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
+		Zip:     func(context.Context) ([]byte, string, error) { return nil, "", errors.New("no go command") },
+	})
+	if _, err := d.Deploy(t.Context(), deploy.Request{Params: params("limits")}); err == nil || err.Error() != "deploy limits: make the functions' package: no go command" || f.created != nil {
+		t.Error(err)
+	}
+}
+
+// If nothing answers, the error gives the cause instead of interpreting a status.
+func TestNothingAnswers(t *testing.T) {
+	t.Parallel()
+	cfg := aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String("http://127.0.0.1:" + porttest.Free(t)), RetryMaxAttempts: 1, Credentials: aws.AnonymousCredentials{}}
+	d := deploy.New(deploy.Config{Clients: deploy.Dial(cfg), Version: "v1.0.0"})
+	if _, err := d.Doomed(t.Context(), "limits"); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "status 0") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,263 @@
+package cost_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimits/weir/internal/lab/cost"
+)
+
+func prices(t *testing.T) cost.Prices {
+	t.Helper()
+	p, err := cost.ReadPrices(cost.DefaultPrices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func estimate(t *testing.T, tr cost.Traffic, p cost.Prices) *cost.Estimate {
+	t.Helper()
+	e, err := tr.Of(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func near(got, want, by float64) bool { return math.Abs(got-want) <= by }
+
+// TestScenarios: the worked examples of docs/guide/cost.md, with 10,000 requests in an hour. For the first, a limiter
+// that reads before it writes states 10,000 RCU and 10,000 WCU; for the second, 15,600 and 25,000.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	simple := cost.Default()
+	simple.Requests, simple.Hits, simple.TTL = 10_000.0/3600, 1, 3600
+	e := estimate(t, simple, prices(t))
+	if !near(e.Total.Write, 10_000, 0.01) || !near(e.Total.Read, 4, 0.01) {
+		t.Errorf("simple: %g RCU, %g WCU", e.Total.Read, e.Total.Write)
+	}
+	llm := simple
+	llm.Cascade, llm.Hits = 0.5, 0.98
+	e = estimate(t, llm, prices(t))
+	if want := 10_000*1.5*0.02*4 + 4; !near(e.Total.Write, 15_000, 0.01) || !near(e.Total.Read, want, 0.01) {
+		t.Errorf("hierarchical: %g RCU, want %g; %g WCU", e.Total.Read, want, e.Total.Write)
+	}
+}
+
+// TestDaily: 10,000 and a million requests a day, in months of 30 days. The writes are the 0.19 and 18.75 published for a
+// limiter with one write per request; of its reads, 0.04 and 3.75, only look-ups remain.
+func TestDaily(t *testing.T) {
+	t.Parallel()
+	p := prices(t)
+	p.Hours = 720
+	for _, tt := range []struct{ day, writes, reads float64 }{{10_000, 0.1875, 0.05}, {1_000_000, 18.75, 0.05}} {
+		tr := cost.Default()
+		tr.Requests = tt.day / 86_400
+		e := estimate(t, tr, p)
+		m := e.Money
+		if !near(m.Items[0].Month, tt.writes, 1e-9) || m.Items[1].Month > tt.reads {
+			t.Errorf("%g a day: %g for writes, %g for reads", tt.day, m.Items[0].Month, m.Items[1].Month)
+		}
+	}
+}
+
+// TestHitRatio: the published table, for steady requests of one entity to one process. Its look-ups are 3 reads.
+func TestHitRatio(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		rate, hits, digits float64
+	}{{1, 0.983, 0.001}, {10, 0.998, 0.0005}, {100, 0.9998, 0.00005}} {
+		got := cost.HitRatio(tt.rate, time.Minute)
+		if !near(got, tt.hits, tt.digits) {
+			t.Errorf("%g a second: %.5f, published %g", tt.rate, got, tt.hits)
+		}
+		if units := 3 * (1 - got); !near(units, 0.05/tt.rate, 0.001/tt.rate) {
+			t.Errorf("%g a second: %.5f RCU of three", tt.rate, units)
+		}
+	}
+	// With the same requests from a thousand entities to ten processes, the cache saves next to nothing.
+	tr := cost.Default()
+	tr.Entities, tr.Processes = 1000, 10
+	if e := estimate(t, tr, prices(t)); !near(e.HitRatio, 0.006, 0.0005) {
+		t.Errorf("spread: %g", e.HitRatio)
+	}
+}
+
+// TestShares: each share has the effect that its name says.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*cost.Traffic)
+		calls  float64 // per request, without look-ups
+		write  float64
+	}{
+		{"admitted", func(*cost.Traffic) {}, 1, 1},
+		{"refused", func(tr *cost.Traffic) { tr.Refused = 1 }, 1, 1},
+		{"refused from memory", func(tr *cost.Traffic) { tr.Refused, tr.FromMem = 1, 1 }, 0, 0},
+		{"refused by a parent", func(tr *cost.Traffic) { tr.Refused, tr.ByParent = 1, 1 }, 3, 3},
+		{"half refused, half of these again", func(tr *cost.Traffic) { tr.Refused, tr.FromMem = 0.5, 0.5 }, 0.75, 0.75},
+		{"cascade", func(tr *cost.Traffic) { tr.Cascade = 1 }, 2, 2},
+		{"cascade of four", func(tr *cost.Traffic) { tr.Cascade, tr.Depth = 0.5, 4 }, 2.5, 2.5},
+		{"adjusted", func(tr *cost.Traffic) { tr.Adjusts = 1 }, 2, 2},
+		{"prefetched", func(tr *cost.Traffic) { tr.Ahead = 0.9 }, 0.1, 0.1},
+		{"shared", func(tr *cost.Traffic) { tr.PerWrite = 4 }, 0.25, 0.25},
+		{"wrong guesses", func(tr *cost.Traffic) { tr.InVain = 0.1 }, 1.1, 1.1},
+		{"new", func(tr *cost.Traffic) { tr.New = 0.2 }, 1, 1.2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tr := cost.Default()
+			tt.change(&tr)
+			e := estimate(t, tr, prices(t))
+			var calls, write float64
+			for _, p := range e.Parts {
+				if !strings.HasSuffix(p.Name, " lookups") && !strings.HasSuffix(p.Name, " counts") {
+					calls, write = calls+p.Calls/3600, write+p.Write/3600
+				}
+			}
+			if !near(calls, tt.calls, 1e-9) || !near(write, tt.write, 1e-9) {
+				t.Errorf("%g calls, %g WCU; want %g, %g", calls, write, tt.calls, tt.write)
+			}
+			for _, p := range e.Parts {
+				if p.Formula == "" || strings.Contains(p.Formula, "%!") {
+					t.Errorf("%s: formula %q", p.Name, p.Formula)
+				}
+			}
+		})
+	}
+}
+
+// TestBreakEven: provisioned capacity is cheaper if enough of it is used, and BreakEvenPeak is the peak at which the
+// comparison turns.
+func TestBreakEven(t *testing.T) {
+	t.Parallel()
+	p := prices(t)
+	if b := p.BreakEven(); !near(b, 0.65/2.25, 1e-9) {
+		t.Errorf("break even at %g", b)
+	}
+	tr := cost.Default()
+	tr.Requests, tr.Entities, tr.StorageGB = 100_000, 1, 0
+	peak := estimate(t, tr, p).Money.BreakEvenPeak
+	for _, tt := range []struct {
+		peak    float64
+		cheaper bool
+	}{{peak * 0.99, true}, {peak * 1.01, false}} {
+		tr.Peak = tt.peak
+		if m := estimate(t, tr, p).Money; (m.Provisioned < m.Month) != tt.cheaper {
+			t.Errorf("peak %g: provisioned %g, on demand %g", tt.peak, m.Provisioned, m.Month)
+		}
+	}
+	// The smallest provisioned capacity is one unit.
+	tr.Requests = 1e-6
+	if m := estimate(t, tr, p).Money; m.WriteCapacity != 1 || m.ReadCapacity != 1 || m.Following < p.Hours*p.WriteHour {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestBookingBatches: the longer the wait for records, the fewer batches there are, until batches are full.
+func TestBookingBatches(t *testing.T) {
+	t.Parallel()
+	tr := cost.Default()
+	tr.Requests, tr.Booking, tr.Entities = 10, cost.Function, 1000
+	last := math.Inf(1)
+	for _, window := range []float64{0, 1, 5, 60, 300} {
+		tr.BatchSeconds = window
+		e := estimate(t, tr, prices(t))
+		if e.Total.Write >= last {
+			t.Errorf("%g s: %g WCU an hour, %g before", window, e.Total.Write, last)
+		}
+		last = e.Total.Write
+	}
+	tr.Batch = 10
+	if e := estimate(t, tr, prices(t)); !near(e.Parts[len(e.Parts)-1].Count, 3600, 1) {
+		t.Errorf("full batches: %+v", e.Parts)
+	}
+}
+
+func TestDistinct(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ n, buckets, want float64 }{{1, 1000, 1}, {10, 1, 1}, {1e6, 50, 50}, {2, 2, 1.5}} {
+		if got := cost.Distinct(tt.n, tt.buckets); !near(got, tt.want, 1e-6) {
+			t.Errorf("%g of %g: %g", tt.n, tt.buckets, got)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	run, err := cost.ReadRun([]byte(`{"seconds":10,"asked":1000,"refused":100,"calls":500,"calls_in_vain":50,"write_units":450,"processes":4,"entities":7}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := run.Traffic(cost.Default())
+	e, err := tr.Of(prices(t), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := e.Parts[0]; !near(p.Count, 360_000, 1e-6) || !near(p.Calls, 180_000, 1e-6) || !near(p.Write, 162_000, 1e-6) {
+		t.Errorf("%+v", p)
+	}
+	if tr.Hits != -1 {
+		t.Errorf("%g hits of a run that does not say", tr.Hits)
+	}
+	said, err := cost.ReadRun([]byte(`{"seconds":10,"asked":1000,"hit_ratio":0.25}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr := said.Traffic(cost.Default()); tr.Hits != 0.25 {
+		t.Errorf("%g hits, want what the run says", tr.Hits)
+	}
+	longer := cost.Default()
+	longer.TTL = 600
+	if tr := said.Traffic(longer); tr.Hits != -1 {
+		t.Errorf("%g hits, though limits are remembered for longer", tr.Hits)
+	}
+	for _, bad := range []string{"", "{}", "[]", `{"seconds":1}`} {
+		if _, err := cost.ReadRun([]byte(bad)); err == nil {
+			t.Errorf("%q is a run", bad)
+		}
+	}
+}
+
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	good := string(cost.DefaultPrices)
+	for _, tt := range []struct{ old, with, want string }{
+		{`"write_million": 0.625`, `"write_million": -1`, "write_million is too small"},
+		{`"write_million": 0.625,`, ``, "write_million is missing"},
+		{`"write_million"`, `"writes"`, "unknown field"},
+		{`2024-11-01`, `yesterday`, "date"},
+		{`us-east-1`, ``, "region"},
+		{`730`, `0`, "hours_per_month"},
+		{"}", "} {}", "after the JSON object"},
+	} {
+		_, err := cost.ReadPrices([]byte(strings.Replace(good, tt.old, tt.with, 1)))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.want, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*cost.Traffic){
+		"--requests":          func(tr *cost.Traffic) { tr.Requests = 0 },
+		"--refused must":      func(tr *cost.Traffic) { tr.Refused = 1.1 },
+		"--cascade":           func(tr *cost.Traffic) { tr.Cascade = math.NaN() },
+		"--depth":             func(tr *cost.Traffic) { tr.Depth = 9 },
+		"--callers-per-write": func(tr *cost.Traffic) { tr.PerWrite = 0.5 },
+		"--usage":             func(tr *cost.Traffic) { tr.Booking = "x" },
+		"--target":            func(tr *cost.Traffic) { tr.Target = 0 },
+	} {
+		tr := cost.Default()
+		change(&tr)
+		if _, err := tr.Of(prices(t), nil); err == nil || !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

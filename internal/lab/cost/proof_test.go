@@ -1,0 +1,235 @@
+package cost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/fleet/instances"
+	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+)
+
+// stage is an in-memory table that records its cost, its stream, and a limiter over it.
+type stage struct {
+	*testing.T
+
+	fake    *dynamotest.Fake
+	store   *dynamodb.Store
+	lim     *weir.Limiter
+	mu      sync.Mutex
+	records []dynamodb.StreamRecord
+	units   dynamotest.Units
+	calls   int
+}
+
+type unscanned struct{ *dynamotest.Fake }
+
+func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
+	return new(sdk.ScanOutput), nil
+}
+
+func newStage(t *testing.T, limits ...weir.Limit) *stage {
+	t.Helper()
+	st := &stage{T: t}
+	st.fake = &dynamotest.Fake{Changed: func(_ string, old, replaced map[string]types.AttributeValue) {
+		keys := replaced
+		if keys == nil {
+			keys = old
+		}
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.records = append(st.records, dynamodb.StreamRecord{
+			Keys: map[string]types.AttributeValue{"PK": keys["PK"], "SK": keys["SK"]}, Old: old, New: replaced, Created: time.Now(),
+		})
+	}}
+	if _, err := dynamodb.Create(t.Context(), unscanned{st.fake}, "limits", dynamodb.CreateConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if st.store, err = dynamodb.New(dynamodb.Config{Client: st.fake, Table: "limits", Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
+	if st.lim, err = weir.New(weir.Config{Store: st.store}); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.lim.SetLimits(t.Context(), weir.Scope{}, limits...); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func (st *stage) close() {
+	st.lim.Close()
+	st.store.Close()
+}
+
+func (st *stage) acquire(entity string) {
+	st.Helper()
+	_, err := st.lim.Acquire(st.Context(), weir.Request{Entity: entity, Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
+	if err != nil && !errors.Is(err, weir.ErrExceeded) {
+		st.Fatal(err)
+	}
+}
+
+// spent compares the calls and consumed capacity since the previous check with the estimate.
+func (st *stage) spent(what string, calls int, read, write float64) {
+	st.Helper()
+	n := 0
+	for _, c := range st.fake.Calls() {
+		n += c
+	}
+	u := st.fake.Capacity()
+	if gotRead, gotWrite := u.Read-st.units.Read, u.Write-st.units.Write; n-st.calls != calls || gotRead != read || gotWrite != write {
+		st.Errorf("%s: %d calls, %g RCU, %g WCU; want %d, %g, %g", what, n-st.calls, gotRead, gotWrite, calls, read, write)
+	}
+	st.units, st.calls = u, n
+}
+
+// since resets the totals.
+func (st *stage) since() {
+	synctest.Wait()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.calls = 0
+	for _, c := range st.fake.Calls() {
+		st.calls += c
+	}
+	st.units, st.records = st.fake.Capacity(), nil
+}
+
+// part returns one part of an estimate, for a single operation.
+func part(t *testing.T, tr cost.Traffic, name string) cost.Part {
+	t.Helper()
+	e, err := tr.Of(prices(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range e.Parts {
+		if p.Name == name {
+			return cost.Part{Name: p.Name, Calls: p.Calls / p.Count, Read: p.Read / p.Count, Write: p.Write / p.Count}
+		}
+	}
+	t.Fatalf("nothing is called %q: %+v", name, e.Parts)
+	return cost.Part{}
+}
+
+// TestLookups: a limiter reads from a table as much as the estimate says.
+func TestLookups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, weir.PerMinute("rpm", 1000))
+		defer st.close()
+		st.acquire("a")
+		st.since()
+		miss, fresh := part(t, cost.Default(), "limit lookups"), cost.Of("acquire, brand-new bucket")
+		for i := range 3 {
+			st.acquire(fmt.Sprint("other", i))
+			st.spent("another entity", int(miss.Calls)+fresh.Calls, miss.Read, fresh.Write)
+		}
+		st.acquire("a")
+		st.spent("one that is remembered", 1, 0, 1)
+	})
+}
+
+// TestBooking: the ledger writes for a batch as much as the estimate says.
+func TestBooking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, weir.PerMinute("rpm", 1000))
+		defer st.close()
+		ledger := st.store.Ledger(store.Retention{})
+		book := func() {
+			if _, err := ledger.Book(t.Context(), slices.Values(st.records)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, n := range []int{1, 20, 22, 23, 50} {
+			for i := range n {
+				st.acquire(fmt.Sprint("e", i))
+			}
+			book()
+			st.since()
+			for i := range n {
+				st.acquire(fmt.Sprint("e", i))
+			}
+			synctest.Wait()
+			st.calls, st.units = 0, st.fake.Capacity()
+			book()
+			tr := cost.Default() // every bucket is in every batch
+			tr.Requests, tr.Entities, tr.Booking, tr.Batch = 1e7, float64(n), cost.Function, 10_000
+			want := part(t, tr, "stream batches booked")
+			got := st.fake.Capacity().Write - st.units.Write
+			if got != want.Write {
+				t.Errorf("%d buckets: %g WCU, estimated %g", n, got, want.Write)
+			}
+		}
+	})
+}
+
+// TestTold: refusals are handed over in as many writes as the estimate says.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, weir.PerDay("rpm", 1))
+		defer st.close()
+		for i := range 200 {
+			st.acquire(fmt.Sprint(i))
+			st.acquire(fmt.Sprint(i))
+		}
+		st.since()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		tr := cost.Default()
+		tr.Requests, tr.Refused, tr.Entities = 1e6, 1, 200
+		want := part(t, tr, "refusal and adjustment counts")
+		st.spent("told of 200 buckets", int(want.Calls+0.5), 0, float64(int(want.Write+0.5)))
+	})
+}
+
+// TestHeartbeats: processes spend on heartbeats, and on counting each other, as much as the estimate says.
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	for _, processes := range []int{1, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t, weir.PerDay("rpm", 1))
+			defer st.close()
+			ctx, stop := context.WithCancel(t.Context())
+			for range processes {
+				go func() { _ = instances.New(st.store, slog.New(slog.DiscardHandler)).Run(ctx) }()
+			}
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			st.since()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			tr := cost.Default()
+			tr.Heartbeat, tr.Processes = true, float64(processes)
+			each := 2. * 60 / 5
+			beats, counts := each*float64(min(processes, instances.Least)), each*float64(processes)
+			now := st.fake.Capacity()
+			for what, got := range map[string][2]float64{
+				"write": {now.Write - st.units.Write, beats * part(t, tr, "heartbeats").Write},
+				"read":  {now.Read - st.units.Read, counts * part(t, tr, "process counts").Read},
+			} {
+				if used, want := got[0], got[1]; used < 0.9*want || used > 1.1*want {
+					t.Errorf("%d processes: %g %s units, estimated %g", processes, used, what, want)
+				}
+			}
+			stop()
+			synctest.Wait()
+		})
+	}
+}

@@ -1,0 +1,258 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Version: "1.2"})
+	ctx := context.Background()
+	for range 12 {
+		r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 10})
+	}
+	for range 2 {
+		if _, err := r.lim.Allow(ctx, "bob", "files"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []weir.Request{
+		{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"nosuch": 1}},
+		{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rph": 11}},
+	} {
+		if _, err := r.lim.Acquire(ctx, bad); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	r.store.err = errDown
+	for _, on := range []weir.Unavailable{weir.Deny, weir.Allow} {
+		_, err := r.lim.Acquire(ctx, weir.Request{Entity: "carol", Resource: "api", OnUnavailable: on})
+		if (err == nil) != (on == weir.Allow) {
+			t.Fatal(on, err)
+		}
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := r.lim.Acquire(canceled, weir.Request{Entity: "carol", Resource: "api"}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	r.has(
+		`weir_decisions_total{outcome="allowed",resource="api"} 10`,
+		`weir_decisions_total{outcome="refused",resource="api"} 2`,
+		`weir_decisions_total{outcome="degraded",resource="api"} 1`,
+		`weir_decisions_total{outcome="failed",resource="api"} 2`,
+		`weir_decisions_total{outcome="allowed",resource="files"} 2`,
+		`weir_decisions_total{outcome="invalid",resource="other"} 2`,
+		`weir_refusals_total{limit="rph",resource="api"} 2`, `-limit="tph"`,
+		`weir_decision_duration_seconds_count 17`,
+		`weir_store_call_duration_seconds_count{op="take",result="ok"} 14`,
+		`weir_store_errors_total{op="take"} 3`, `weir_store_errors_total{op="get"} 0`,
+		`weir_store_buckets 2`,
+		`-alice`, `-bob`, `-carol`, `-namespace=`, // entities are not labels
+	)
+	got := r.m.Overview("default").Totals
+	if want := (metrics.Totals{Allowed: 12, Refused: 2, Degraded: 1, Failed: 2}); got != want {
+		t.Errorf("totals %+v", got)
+	}
+}
+
+// TestRefusals checks that requests refused together count once for the limit that refused them, that parents' limits
+// count by name, and that limits in shadow do not refuse.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{})
+	shadow := weir.PerHour("rph", 1)
+	shadow.Enforce = weir.EnforceShadow
+	r.limits(weir.Scope{Entity: "team"}, weir.PerHour("tph", 5))
+	r.limits(weir.Scope{Entity: "alice"}, shadow)
+	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		if err := r.lim.CreateEntity(context.Background(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.take("team", "api", weir.Tokens{"tph": 3})
+	both := []weir.Request{
+		{Entity: "team", Resource: "api", Tokens: weir.Tokens{"tph": 1}},
+		{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rph": 2, "tph": 2}},
+	}
+	if _, err := r.lim.AcquireAll(context.Background(), both); !errors.Is(err, weir.ErrExceeded) {
+		t.Fatal(err)
+	}
+	r.has(
+		`weir_decisions_total{outcome="refused",resource="api"} 2`,
+		`weir_refusals_total{limit="tph",resource="api"} 1`,
+		`weir_would_refusals_total{limit="rph"} 1`,
+		`-weir_refusals_total{limit="rph"`,
+	)
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Resources: 2, Namespaces: 1})
+	for i := range 5 {
+		r.take("alice", "r"+strconv.Itoa(i), weir.Tokens{"rph": 1})
+	}
+	for i := range 3 {
+		name := "ns" + strconv.Itoa(i)
+		if _, err := r.lim.CreateNamespace(context.Background(), name); err != nil {
+			t.Fatal(err)
+		}
+		in := r.lim.In(name)
+		if err := in.SetLimits(context.Background(), weir.Scope{}, weir.PerHour("rph", 10)); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := in.Allow(context.Background(), "bob", "r0"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	r.has(
+		`weir_decisions_total{namespace="default",outcome="allowed",resource="r0"} 1`,
+		`weir_decisions_total{namespace="default",outcome="allowed",resource="r1"} 1`,
+		`weir_decisions_total{namespace="default",outcome="allowed",resource="other"} 3`,
+		`weir_decisions_total{namespace="other",outcome="allowed",resource="r0"} 3`,
+		`-ns1`, `-r2`,
+	)
+	if got := r.m.Overview("ns1").Totals.Allowed; got != 1 { // the overview still tells them apart
+		t.Errorf("%d in ns1", got)
+	}
+	if got := r.m.Overview("*").Totals.Allowed; got != 8 {
+		t.Errorf("%d in all", got)
+	}
+}
+
+// TestMadeUpNamespaces checks that unknown names do not use up the room for namespaces that exist.
+func TestMadeUpNamespaces(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Namespaces: 1})
+	for i := range 120 {
+		if _, err := r.lim.In(fmt.Sprintf("made-up-%d", i)).Allow(context.Background(), "bob", "api"); !errors.Is(err, weir.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	r.take("alice", "api", weir.Tokens{"rph": 1})
+	if got := r.m.Overview("default").Totals.Allowed; got != 1 {
+		t.Errorf("%d in default", got)
+	}
+	r.has(`weir_decisions_total{namespace="default",outcome="allowed",resource="api"} 1`, `-made-up`)
+}
+
+// TestSpending checks that spending counts for the requesting entity, not again for its parents, and that returns are
+// subtracted.
+func TestSpending(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{})
+	ctx := context.Background()
+	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		if err := r.lim.CreateEntity(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.limits(weir.Scope{Entity: "team"}, weir.PerHour("tph", 5000))
+	lease := r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 100})
+	if err := lease.Adjust(ctx, weir.Tokens{"tph": 40}); err != nil {
+		t.Fatal(err)
+	}
+	back := r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 500})
+	if err := back.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.take("bob", "api", weir.Tokens{"tph": 30})
+	for range 3 {
+		r.take("bob", "api", weir.Tokens{"tph": 990})
+	}
+	o := r.m.Overview("default")
+	want := []metrics.Spent{
+		{Entity: "alice", Resource: "api", Limit: "tph", Tokens: 140},
+		{Entity: "bob", Resource: "api", Limit: "tph", Tokens: 30},
+		{Entity: "alice", Resource: "api", Limit: "rph", Tokens: 1},
+	}
+	if fmt.Sprint(o.Spending) != fmt.Sprint(want) {
+		t.Errorf("spending %+v", o.Spending)
+	}
+	if len(o.Refused) != 1 || o.Refused[0] != (metrics.Refused{Entity: "bob", Resource: "api", Refused: 3}) {
+		t.Errorf("refused %+v", o.Refused)
+	}
+}
+
+// TestNoAllocation checks that metrics add no allocations to a decision.
+func TestNoAllocation(t *testing.T) { //nolint:paralleltest // measures what the whole process allocates
+	allocs := func(observe bool) (allow, acquire float64) {
+		cfg := weir.Config{Store: memory.New(nil)}
+		m, err := metrics.New(metrics.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if observe {
+			cfg.Observer = m.Observer()
+		}
+		lim, err := weir.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, req := context.Background(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
+		allow = testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(ctx, "alice", "api") })
+		return allow, testing.AllocsPerRun(1000, func() { _, _ = lim.Acquire(ctx, req) })
+	}
+	allow, acquire := allocs(false)
+	if a, b := allocs(true); a > allow || b > acquire {
+		t.Errorf("Allow: %g with, %g without; Acquire: %g with, %g without", a, allow, b, acquire)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []metrics.Config{{Resources: -1}, {Namespaces: -1}, {Namespaces: 101}, {Streams: -1}} {
+		var bad *weir.ConfigError
+		if _, err := metrics.New(cfg); !errors.As(err, &bad) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+var _ store.Measured = (*faulty)(nil)
+
+// TestConcurrent checks that nothing is lost while many callers decide and another reads.
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{})
+	r.limits(weir.Scope{}, weir.PerHour("rph", 1_000_000))
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for j := range 200 {
+				if ok, err := r.lim.Allow(context.Background(), "entity-"+strconv.Itoa(j%3), "api"); !ok || err != nil {
+					t.Errorf("%v %v", ok, err)
+				}
+				if i == 0 && j%50 == 0 {
+					r.scrape()
+					r.m.OverviewJSON("*")
+				}
+			}
+		})
+	}
+	group.Wait()
+	o := r.m.Overview("default")
+	var spent int64
+	for _, s := range o.Spending {
+		spent += s.Tokens
+	}
+	if o.Totals.Allowed != 800 || spent != 800 {
+		t.Errorf("%d allowed, %d spent", o.Totals.Allowed, spent)
+	}
+	r.has(`weir_decisions_total{outcome="allowed",resource="api"} 800`, `weir_store_call_duration_seconds_count{op="take",result="ok"} 800`)
+}

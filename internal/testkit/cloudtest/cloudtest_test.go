@@ -1,0 +1,47 @@
+package cloudtest_test
+
+import (
+	"testing"
+
+	"github.com/weirlimits/weir/internal/testkit/cloudtest"
+)
+
+const template = `{"Resources":{"P":{"Properties":{"PolicyDocument":{"Statement":[
+{"Effect":"Allow","Action":["dynamodb:GetItem","dynamodb:Scan"],"Resource":{"Fn::GetAtt":["Table","Arn"]},
+ "Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":"${aws:PrincipalTag/ns}/*"},"Null":{"dynamodb:LeadingKeys":"false"}}},
+{"Effect":"Allow","Action":"dynamodb:Query","Resource":{"Fn::Sub":"${Table.Arn}/index/*"}},
+{"Effect":"Deny","Action":"dynamodb:*","Resource":{"Fn::Sub":"${Table.Arn}/index/scope"}},
+{"Effect":"Allow","Action":"s3:PutObject","Resource":"*"}]}}}}}`
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	p, err := cloudtest.PolicyOf([]byte(template), "P")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p) != 3 {
+		t.Fatalf("%d statements, want the 3 about the table", len(p))
+	}
+	one := cloudtest.Principal{"ns": "one"}
+	for _, c := range []struct {
+		name string
+		who  cloudtest.Principal
+		call cloudtest.Call
+		want bool
+	}{
+		{"own key", one, cloudtest.Call{Action: "dynamodb:GetItem", Keys: []string{"one/A"}}, true},
+		{"another's key", one, cloudtest.Call{Action: "dynamodb:GetItem", Keys: []string{"two/A"}}, false},
+		{"one of two is another's", one, cloudtest.Call{Action: "dynamodb:GetItem", Keys: []string{"one/A", "two/A"}}, false},
+		{"a name that begins alike", one, cloudtest.Call{Action: "dynamodb:GetItem", Keys: []string{"one2/A"}}, false},
+		{"no keys at all", one, cloudtest.Call{Action: "dynamodb:Scan"}, false},
+		{"no tag", nil, cloudtest.Call{Action: "dynamodb:GetItem", Keys: []string{"/A"}}, false},
+		{"another action", one, cloudtest.Call{Action: "dynamodb:PutItem", Keys: []string{"one/A"}}, false},
+		{"an index", one, cloudtest.Call{Action: "dynamodb:Query", Index: "all", Keys: []string{"two/A"}}, true},
+		{"a denied index", one, cloudtest.Call{Action: "dynamodb:Query", Index: "scope", Keys: []string{"two/A"}}, false},
+		{"the table for an index", one, cloudtest.Call{Action: "dynamodb:Query", Keys: []string{"one/A"}}, false},
+	} {
+		if got := p.Allows(c.who, c.call); got != c.want {
+			t.Errorf("%s: allowed %v, want %v", c.name, got, c.want)
+		}
+	}
+}
