@@ -1,12 +1,6 @@
 package manifest
 
-import (
-	"maps"
-	"slices"
-	"strconv"
-
-	"github.com/weirlimits/weir"
-)
+import "github.com/weirlimits/weir"
 
 // Action is the kind of a change to a record.
 type Action string
@@ -51,86 +45,32 @@ func (c *Change) Limits() []weir.Limit {
 	return c.after.Limits.Limits
 }
 
-// entityDiff returns what changes about an entity. Whether that loosens or tightens depends on the parents' limits;
-// charging another parent can only tighten.
-func entityDiff(b, a *weir.Entity) (fs []Field, moves Moves) {
-	add := func(name, old, text string, m Moves) {
-		if old != text {
-			fs = append(fs, Field{Name: name, Old: old, New: text, Moves: m})
-			moves = moves.and(m)
-		}
-	}
-	charged := func(e *weir.Entity) bool { return e.Cascade && e.Parent != "" }
-	var m Moves
-	switch {
-	case charged(a) && charged(b) && a.Parent != b.Parent:
-		m = Both
-	case charged(a) && !charged(b):
-		m = Tightens
-	case !charged(a) && charged(b):
-		m = Loosens
-	}
-	add("name", b.Name, a.Name, Same)
-	add("parent", b.Parent, a.Parent, m)
-	add("cascade", strconv.FormatBool(b.Cascade), strconv.FormatBool(a.Cascade), m)
-	keys := maps.Clone(b.Metadata)
-	if keys == nil {
-		keys = make(map[string]string)
-	}
-	maps.Copy(keys, a.Metadata)
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		old, had := b.Metadata[k]
-		text, has := a.Metadata[k]
-		if had != has || old != text {
-			fs = append(fs, Field{Name: "metadata." + quote(k), Old: orNone(old, had), New: orNone(text, has)})
-		}
-	}
-	return fs, moves
-}
-
-func thresholdsText(t weir.Thresholds) string {
-	if t == nil {
-		return ""
-	}
-	return t.String()
-}
-
-func orNone(text string, given bool) string {
-	if given {
-		return strconv.Quote(text)
-	}
-	return ""
-}
-
 // describe fills in the description of a change, given the limits that apply before and after all changes.
 func (c *Change) describe(before, after world) {
 	c.Target, c.Own, c.Entity, c.On = c.key.String(), c.key.Own, c.key.Entity, c.key.Resource
+	old, set := &Record{Entity: &weir.Entity{}, Limits: &weir.ScopedLimits{}}, c.after
+	if set == nil {
+		set = old
+	}
+	if c.before.Limits != nil || c.before.Entity != nil && !c.before.Entity.Created.IsZero() {
+		old = recordOf(&c.before)
+	}
+	for _, m := range c.key.kind().members {
+		c.Fields = append(c.Fields, m.diff(old, set)...)
+	}
 	if c.key.Own {
-		c.describeEntity()
+		for _, f := range c.Fields {
+			c.Moves = c.Moves.and(f.Moves)
+		}
 		return
 	}
-	var old, set weir.ScopedLimits
-	if c.before.Limits != nil {
-		old = *c.before.Limits
-		old.Limits = sorted(old.Limits)
-	}
-	if c.after != nil {
-		set = *c.after.Limits
-	}
-	c.Fields = limitFields(old.Limits, set.Limits)
-	if old.OnUnavailable != set.OnUnavailable {
-		c.Fields = append(c.Fields, Field{Name: "on_unavailable", Old: string(old.OnUnavailable), New: string(set.OnUnavailable)})
-	}
-	if !old.NearLimit.Equal(set.NearLimit) {
-		c.Fields = append(c.Fields, Field{Name: "near_limit", Old: thresholdsText(old.NearLimit), New: thresholdsText(set.NearLimit)})
-	}
-	switch {
-	case len(old.Limits) > 0 && len(set.Limits) > 0:
-		c.Moves = movesOf(old.Limits, set.Limits)
-	case len(set.Limits) > 0:
-		c.fallBack(before.below(c.key.Scope), set.Limits, true)
-	case len(old.Limits) > 0:
-		c.fallBack(after.below(c.key.Scope), old.Limits, false)
+	switch was, is := old.Limits.Limits, set.Limits.Limits; {
+	case len(was) > 0 && len(is) > 0:
+		c.Moves = movesOf(was, is)
+	case len(is) > 0:
+		c.fallBack(before.below(c.key.Scope), is, true)
+	case len(was) > 0:
+		c.fallBack(after.below(c.key.Scope), was, false)
 	}
 }
 
@@ -147,14 +87,58 @@ func (c *Change) fallBack(others []layer, limits []weir.Limit, set bool) {
 	c.From, c.Applies = from(others), appliesOf(others, limits, set)
 }
 
-func (c *Change) describeEntity() {
-	none := &weir.Entity{}
-	b, a := none, none
-	if c.before.Entity != nil && !c.before.Entity.Created.IsZero() {
-		b = c.before.Entity
+// Drift says why a live record is not as declared.
+type Drift string
+
+// The reasons for drift.
+const (
+	Edited     Drift = "edited"     // changed by hand
+	Removed    Drift = "removed"    // removed by hand
+	Unapplied  Drift = "unapplied"  // the manifest changed since it was applied, or was never applied
+	Unmanaged  Drift = "unmanaged"  // live, but no manifest manages it
+	Undeclared Drift = "undeclared" // managed by the manifest, but no longer declared
+)
+
+// Drift returns why the record of a change is not as declared.
+func (p *Plan) Drift(c *Change) Drift {
+	switch {
+	case c.Action == Adopt:
+		return Unmanaged
+	case c.Action == Delete:
+		return Undeclared
+	case c.Outside:
+		return Edited
+	case c.Action == Create && p.Last.Hash == p.Hash:
+		return Removed
 	}
-	if c.after != nil {
-		a = c.after.Entity
+	return Unapplied
+}
+
+// DriftReport lists how the live records differ from a manifest.
+type DriftReport struct {
+	Namespace string         `json:"namespace"`
+	Manifest  string         `json:"manifest"`
+	Drift     []DriftedState `json:"drift"`
+	LeftAlone int            `json:"left_alone"` // live records that no manifest declares
+}
+
+// DriftedState is a record that is not as declared.
+type DriftedState struct {
+	Target string  `json:"target"`
+	Why    Drift   `json:"why"`
+	Fields []Field `json:"fields,omitempty"` // old is live, new is declared
+}
+
+// DriftOf returns the drift reports of plans.
+func DriftOf(plans []*Plan) []DriftReport {
+	all := []DriftReport{}
+	for _, p := range plans {
+		d := DriftReport{p.Namespace, p.Manifest, []DriftedState{}, p.LeftAlone}
+		for i := range p.Changes {
+			c := &p.Changes[i]
+			d.Drift = append(d.Drift, DriftedState{c.Target, p.Drift(c), c.Fields})
+		}
+		all = append(all, d)
 	}
-	c.Fields, c.Moves = entityDiff(b, a)
+	return all
 }

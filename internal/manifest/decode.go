@@ -20,7 +20,7 @@ func Decode(sources []Source, opts Options) ([]*Manifest, error) {
 	t := &together{sources: sources, manifests: make(map[[2]string]*Manifest), claims: make(map[claim]owner)}
 	declared := make(map[string]bool)
 	for i := range sources {
-		d := &decoder{opts: opts, src: &sources[i]}
+		d := &Reader{opts: opts, src: &sources[i]}
 		for _, doc := range d.documents() {
 			d.document(t, doc)
 			for name := range d.vars {
@@ -70,7 +70,7 @@ type together struct {
 }
 
 // documents returns the non-empty documents of the source, or all if every one is empty.
-func (d *decoder) documents() []*yaml.Node {
+func (d *Reader) documents() []*yaml.Node {
 	var docs []*yaml.Node
 	loader, err := yaml.NewLoader(bytes.NewReader(d.src.Text))
 	for err == nil {
@@ -105,30 +105,21 @@ func (d *decoder) documents() []*yaml.Node {
 
 var rootKeys = []string{"namespace", "manifest", "variables", "system", "resources", "entities"}
 
-func (d *decoder) document(t *together, root *yaml.Node) {
+func (d *Reader) document(t *together, root *yaml.Node) {
 	d.vars = make(map[string]*variable)
 	members := make(map[string]*yaml.Node)
-	if !d.fields(root, "", rootKeys, func(key string, v *yaml.Node) { members[key] = v }) {
+	if !d.Fields(root, "", rootKeys, func(key string, v *yaml.Node) { members[key] = v }) {
 		return
 	}
 	if v := members["variables"]; v != nil {
 		d.variables(v)
 	}
-	name := DefaultName
-	namespace, ok := "", true
-	if v := members["namespace"]; v == nil {
+	if members["namespace"] == nil {
 		d.bad(root, "", "add namespace: NAME", "namespace is missing")
-		ok = false
-	} else if namespace, ok = d.text(v, "namespace"); ok {
-		ok = d.id(v, "namespace", namespace)
 	}
-	if v := members["manifest"]; v != nil {
-		var good bool
-		if name, good = d.text(v, "manifest"); good {
-			good = d.id(v, "manifest", name)
-		}
-		ok = ok && good
-	}
+	namespace, named := d.name(members["namespace"], "namespace", "")
+	name, ok := d.name(members["manifest"], "manifest", DefaultName)
+	ok = ok && named && namespace != ""
 	m := &Manifest{Namespace: namespace, Name: name, Records: make(map[Key]*Record)}
 	if ok {
 		m = t.manifest(m)
@@ -136,7 +127,7 @@ func (d *decoder) document(t *together, root *yaml.Node) {
 	if !slices.Contains(m.Files, d.src.Name) {
 		m.Files = append(m.Files, d.src.Name)
 	}
-	add := func(k Key, n *yaml.Node, r *Record) {
+	d.records(members, func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.src.Name, n.Line, n.Column}
 		if first, twice := t.claims[claim{m.Namespace, k}]; twice && ok {
 			d.bad(n, "", "declare it once", "%s is already declared in %s%s", k, first.at, byOther(first.manifest, m.Name))
@@ -144,29 +135,46 @@ func (d *decoder) document(t *together, root *yaml.Node) {
 		}
 		t.claims[claim{m.Namespace, k}] = owner{m.Name, r.at}
 		m.Records[k] = r
-	}
-	if v := members["system"]; v != nil {
-		d.system(v, add)
-	}
-	if v := members["resources"]; v != nil {
-		d.mapping(v, "resources", func(name string, k, v *yaml.Node) {
-			path := "resources." + quote(name)
-			if d.id(k, path, name) {
-				d.limitsOf(k, v, path, weir.Scope{Resource: name}, add)
-			}
-		})
-	}
-	if v := members["entities"]; v != nil {
-		d.mapping(v, "entities", func(id string, k, v *yaml.Node) {
-			path := "entities." + quote(id)
-			if d.id(k, path, id) {
-				d.entity(k, v, path, id, add)
-			}
-		})
-	}
+	})
 	if d.tired() {
 		d.bad(root, "", "write the values out", "its aliases expand to too much text")
 	}
+}
+
+// name reads the name of a namespace or of a manifest.
+func (d *Reader) name(n *yaml.Node, path, fallback string) (string, bool) {
+	if n == nil {
+		return fallback, true
+	}
+	name, ok := d.Text(n, path)
+	return name, ok && d.id(n, path, name)
+}
+
+type adder func(Key, *yaml.Node, *Record)
+
+// records reads the sections of a document.
+func (d *Reader) records(sections map[string]*yaml.Node, add adder) {
+	if v := sections["system"]; v != nil {
+		d.limitsOf(d.follow(v), v, "system", weir.Scope{}, add)
+	}
+	if v := sections["resources"]; v != nil {
+		d.ids(v, "resources", func(name, path string, k, v *yaml.Node) {
+			d.limitsOf(k, v, path, weir.Scope{Resource: name}, add)
+		})
+	}
+	if v := sections["entities"]; v != nil {
+		d.ids(v, "entities", func(id, path string, k, v *yaml.Node) { d.entity(k, v, path, id, add) })
+	}
+}
+
+// ids calls member for each key of a mapping that is an ID.
+func (d *Reader) ids(n *yaml.Node, path string, member func(id, path string, k, v *yaml.Node)) {
+	d.Mapping(n, path, func(id string, k, v *yaml.Node) {
+		at := path + "." + quote(id)
+		if d.id(k, at, id) {
+			member(id, at, k, v)
+		}
+	})
 }
 
 func byOther(first, second string) string {
@@ -186,7 +194,7 @@ func (t *together) manifest(m *Manifest) *Manifest {
 }
 
 // id checks an ID.
-func (d *decoder) id(n *yaml.Node, path, id string) bool {
+func (d *Reader) id(n *yaml.Node, path, id string) bool {
 	n = d.follow(n)
 	var bad *weir.ConfigError
 	if id == "" {
@@ -199,42 +207,76 @@ func (d *decoder) id(n *yaml.Node, path, id string) bool {
 	return false
 }
 
-type adder func(Key, *yaml.Node, *Record)
-
-var scopeKeys = []string{"limits", "on_unavailable"}
-
-// limitsOf reads {limits: …, on_unavailable: …} of a scope, or one of them.
-func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
-	sl := &weir.ScopedLimits{Scope: scope, Source: weir.SourceResource}
-	switch {
-	case scope.Entity != "" && scope.Resource != "":
-		sl.Source = weir.SourceEntity
-	case scope.Entity != "":
-		sl.Source = weir.SourceEntityDefault
+// record reads the members of a record, and passes any other key to others. It returns how many members it read,
+// and false if one of them is wrong.
+func (d *Reader) record(n *yaml.Node, path string, members []member, r *Record,
+	others map[string]func(v *yaml.Node, path string),
+) (given int, good bool) {
+	var allowed []string
+	for _, m := range members {
+		allowed = append(allowed, m.key)
 	}
-	good, given := true, false
-	isMap := d.fields(n, path, scopeKeys, func(key string, v *yaml.Node) {
-		given = true
-		var ok bool
-		if key == "limits" {
-			sl.Limits, ok = d.limits(v, path+".limits")
-		} else {
-			sl.OnUnavailable, ok = d.onUnavailable(v, path+".on_unavailable")
+	allowed = slices.AppendSeq(allowed, maps.Keys(others))
+	good = true
+	isMap := d.Fields(n, path, allowed, func(key string, v *yaml.Node) {
+		if i := slices.IndexFunc(members, func(m member) bool { return m.key == key }); i >= 0 {
+			given++
+			good = members[i].decode(d, v, path+"."+key, r) && good
+			return
 		}
-		good = good && ok
+		others[key](v, path+"."+key)
 	})
-	switch {
-	case isMap && !given:
-		d.bad(k, path, "add limits: {NAME: {capacity: N}}", "limits is missing")
-	case isMap && good:
-		add(Key{Scope: scope}, k, &Record{Limits: sl})
+	return given, good && isMap
+}
+
+// limitsOf reads the limits of a scope, and the settings that go with them.
+func (d *Reader) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
+	key := Key{Scope: scope}
+	kind := key.kind()
+	r := &Record{Limits: &weir.ScopedLimits{Scope: scope}}
+	switch given, ok := d.record(n, path, kind.members, r, nil); {
+	case ok && given == 0:
+		d.bad(k, path, kind.hint, "%s", kind.empty)
+	case ok:
+		add(key, k, r)
 	}
 }
 
+// entity reads an entity. The entity itself is declared if it has any properties, or if it has nothing at all. Limits
+// alone do not declare the entity; they hold whether or not it was created.
+func (d *Reader) entity(k, n *yaml.Node, path, id string, add adder) {
+	r := &Record{Entity: &weir.Entity{ID: id}}
+	limited := false
+	given, ok := d.record(n, path, kinds.entity.members, r, map[string]func(*yaml.Node, string){
+		"resources": func(v *yaml.Node, path string) {
+			limited = true
+			d.Mapping(v, path, func(name string, k, v *yaml.Node) {
+				at := path + "." + quote(name)
+				scope := weir.Scope{Entity: id, Resource: name}
+				if name == weir.DefaultResource {
+					scope.Resource = ""
+				} else if !d.id(k, at, name) {
+					return
+				}
+				d.limitsOf(k, v, at, scope, add)
+			})
+		},
+	})
+	if !ok || limited && given == 0 {
+		return
+	}
+	var bad *weir.ConfigError
+	if err := r.Entity.Validate(); errors.As(err, &bad) {
+		d.bad(k, path+"."+bad.Field, "", "%s", bad.Reason)
+		return
+	}
+	add(Key{Scope: weir.Scope{Entity: id}, Own: true}, k, r)
+}
+
 // limits reads limits by name.
-func (d *decoder) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
+func (d *Reader) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
 	var ls []weir.Limit
-	good := d.mapping(n, path, func(name string, k, v *yaml.Node) {
+	good := d.Mapping(n, path, func(name string, k, v *yaml.Node) {
 		at := path + "." + quote(name)
 		if !d.id(k, at, name) {
 			return
@@ -265,21 +307,21 @@ func (d *decoder) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
 
 var limitKeys = []string{"capacity", "burst", "refill_amount", "refill_period", "enforce"}
 
-func (d *decoder) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) {
+func (d *Reader) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) {
 	var capacity int64
 	l.Period, good = 60e9, true
 	has := false
-	isMap := d.fields(n, path, limitKeys, func(key string, v *yaml.Node) {
+	isMap := d.Fields(n, path, limitKeys, func(key string, v *yaml.Node) {
 		var ok bool
 		at := path + "." + key
 		switch key {
 		case "capacity":
 			has = true
-			capacity, ok = d.count(v, at)
+			capacity, ok = d.Count(v, at)
 		case "burst":
-			l.Burst, ok = d.count(v, at)
+			l.Burst, ok = d.Count(v, at)
 		case "refill_amount":
-			l.Amount, ok = d.count(v, at)
+			l.Amount, ok = d.Count(v, at)
 		case "enforce":
 			l.Enforce, ok = d.enforce(v, at)
 		default:
@@ -295,7 +337,7 @@ func (d *decoder) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) 
 }
 
 // enforce reads which entities a limit refuses.
-func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
+func (d *Reader) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
 	s, ok := d.scalar(n, path, "text")
 	if !ok {
 		return e, false
@@ -339,7 +381,7 @@ func (t *together) checkParents() {
 				at = m.Records[Key{Scope: weir.Scope{Entity: at.Entity.Parent}, Own: true}]
 			}
 			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
-				d := decoder{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool { return s.Name == r.at.file })]}
+				d := Reader{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool { return s.Name == r.at.file })]}
 				d.bad(&yaml.Node{Kind: yaml.ScalarNode, Value: k.Entity, Line: r.at.line, Column: r.at.column},
 					"entities."+quote(k.Entity)+".parent", "", "forms a cycle: %s", strings.Join(road, " → "))
 				t.errs = append(t.errs, d.errs...)

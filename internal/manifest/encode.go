@@ -2,10 +2,9 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,56 +23,38 @@ func (m *Manifest) Text() []byte {
 	section, entity, within := "", "", false // within: inside the resources of the entity
 	for _, k := range keysOf(m.Records) {
 		r := m.Records[k]
-		if k == (Key{}) {
-			w.key(0, "system")
-			w.limits(1, r.Limits)
-			continue
-		}
-		if name := sectionOf(k); name != section {
+		if name := k.kind().section; name != section {
 			section = name
 			w.key(0, section)
 		}
-		if k.Entity == "" {
-			w.key(1, k.Resource)
-			w.limits(2, r.Limits)
-			continue
-		}
-		if k.Entity != entity {
-			entity, within = k.Entity, false
-			w.key(1, entity)
-		}
-		if k.Own {
-			w.entity(r.Entity)
-			continue
-		}
-		if !within {
-			within = true
-			if own := m.Records[Key{Scope: weir.Scope{Entity: entity}, Own: true}]; own != nil && plain(own.Entity) {
-				w.line(2, "cascade", "false") // so that it is declared
+		depth := 1
+		switch {
+		case k.Entity != "":
+			if k.Entity != entity {
+				entity, within = k.Entity, false
+				w.key(1, entity)
 			}
-			w.key(2, "resources")
+			depth = 2
+		case k.Resource != "":
+			w.key(1, k.Resource)
+			depth = 2
 		}
-		name := k.Resource
-		if name == "" {
-			name = weir.DefaultResource
+		if k.Entity != "" && !k.Own {
+			if !within {
+				within = true
+				own := m.Records[Key{Scope: weir.Scope{Entity: entity}, Own: true}]
+				if own != nil && own.equal(&weir.Declared{Entity: &weir.Entity{}}) {
+					w.line(2, "cascade", "false") // so that it is declared
+				}
+				w.key(2, "resources")
+			}
+			w.key(3, cmp.Or(k.Resource, weir.DefaultResource))
+			depth = 4
 		}
-		w.key(3, name)
-		w.limits(4, r.Limits)
+		w.record(depth, k.kind().members, r)
 	}
 	w.end()
 	return w.b.Bytes()
-}
-
-func sectionOf(k Key) string {
-	if k.Entity == "" {
-		return "resources"
-	}
-	return "entities"
-}
-
-// plain reports whether an entity has no properties.
-func plain(e *weir.Entity) bool {
-	return e.Name == "" && e.Parent == "" && !e.Cascade && len(e.Metadata) == 0
 }
 
 // writer writes YAML, a line at a time.
@@ -117,46 +98,15 @@ func (w *writer) line(depth int, key, value string) {
 
 func (w *writer) text(depth int, key, text string) { w.line(depth, key, scalarText(text)) }
 
-func (w *writer) entity(e *weir.Entity) {
-	if e.Name != "" {
-		w.text(2, "name", escape(e.Name))
-	}
-	if e.Parent != "" {
-		w.text(2, "parent", escape(e.Parent))
-	}
-	if e.Cascade {
-		w.line(2, "cascade", "true")
-	}
-	if len(e.Metadata) > 0 {
-		w.key(2, "metadata")
-		for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
-			w.text(3, k, escape(e.Metadata[k]))
+// record writes the members of a record: values, then blocks.
+func (w *writer) record(depth int, members []member, r *Record) {
+	for _, block := range []bool{false, true} {
+		for _, m := range members {
+			if m.block == block {
+				m.encode(w, depth, r)
+			}
 		}
 	}
-}
-
-// limits writes the limits of a scope, and the settings that go with them.
-func (w *writer) limits(depth int, sl *weir.ScopedLimits) {
-	if u := sl.OnUnavailable; u != "" {
-		w.text(depth, "on_unavailable", string(u))
-	}
-	if t := sl.NearLimit; t != nil {
-		w.line(depth, "near_limit", percentages(t))
-	}
-	if len(sl.Limits) > 0 {
-		w.key(depth, "limits")
-	}
-	for _, l := range sl.Limits {
-		w.line(depth+1, l.Name, shortest(l))
-	}
-}
-
-// percentages formats thresholds as a list.
-func percentages(t weir.Thresholds) string {
-	if len(t) == 0 {
-		return "[]"
-	}
-	return "[" + strings.ReplaceAll(t.String(), ",", ", ") + "]"
 }
 
 // shortest returns the shortest form of a limit. Its capacity is the amount; a different burst is written separately.

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,31 +49,58 @@ func periodWord(d time.Duration) string {
 	return PeriodText(d)
 }
 
+// pairs returns the limits before and after a change by name: all after it, then those that it removes. One that is
+// missing on either side has no period.
+func pairs(before, after []weir.Limit) iter.Seq2[weir.Limit, weir.Limit] {
+	return func(yield func(b, a weir.Limit) bool) {
+		for _, a := range after {
+			if !yield(named(before, a.Name), a) {
+				return
+			}
+		}
+		for _, b := range before {
+			if a := named(after, b.Name); a == none && !yield(b, a) {
+				return
+			}
+		}
+	}
+}
+
+// none stands for a limit that is missing: it refuses nothing.
+var none = weir.Limit{Enforce: weir.EnforceShadow}
+
+// named returns the limit of that name, or none.
+func named(limits []weir.Limit, name string) weir.Limit {
+	if i, ok := slices.BinarySearchFunc(limits, weir.Limit{Name: name}, byName); ok {
+		return limits[i]
+	}
+	return none
+}
+
 // limitFields returns the changes from one set of limits to another. Without any limits requests are an error, so if
 // either set is empty, no single limit loosens or tightens.
 func limitFields(before, after []weir.Limit) (fs []Field) {
 	both := len(before) > 0 && len(after) > 0
-	for _, a := range after {
-		if i, ok := slices.BinarySearchFunc(before, a, byName); ok {
-			fs = append(fs, oneLimit(before[i], a)...)
+	for b, a := range pairs(before, after) {
+		if b != none && a != none {
+			fs = append(fs, oneLimit(b, a)...)
 			continue
 		}
-		f := Field{Limit: a.Name, Name: "limit", New: LimitText(a)}
-		if both && share(a) > 0 {
-			f.Moves = Tightens
+		f := Field{Limit: cmp.Or(a.Name, b.Name), Name: "limit", Old: textOf(b), New: textOf(a)}
+		if both {
+			f.Moves = moveOf(b, a)
 		}
 		fs = append(fs, f)
 	}
-	for _, b := range before {
-		if _, ok := slices.BinarySearchFunc(after, b, byName); !ok {
-			f := Field{Limit: b.Name, Name: "limit", Old: LimitText(b)}
-			if both && share(b) > 0 {
-				f.Moves = Loosens
-			}
-			fs = append(fs, f)
-		}
-	}
 	return fs
+}
+
+// textOf is [LimitText] for a limit that may be missing.
+func textOf(l weir.Limit) string {
+	if l == none {
+		return ""
+	}
+	return LimitText(l)
 }
 
 // oneLimit returns the changes of a limit. A burst that only follows the amount is left out. While a limit is in
@@ -88,22 +117,13 @@ func oneLimit(b, a weir.Limit) (fs []Field) {
 		add("rate", rateText(b), rateText(a), way(rate(a, b)))
 	}
 	if a.Burst != b.Burst && !together {
-		add("burst", strconv.FormatInt(b.Burst, 10), strconv.FormatInt(a.Burst, 10), way(compareInt(a.Burst, b.Burst)))
+		burst := func(l weir.Limit) string { return strconv.FormatInt(l.Burst, 10) }
+		add("burst", burst(b), burst(a), way(cmp.Compare(a.Burst, b.Burst)))
 	}
 	if a.Enforce != b.Enforce {
-		add("enforce", b.Enforce.String(), a.Enforce.String(), way(compareInt(share(b), share(a))))
+		add("enforce", b.Enforce.String(), a.Enforce.String(), way(cmp.Compare(share(b), share(a))))
 	}
 	return fs
-}
-
-func compareInt(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // share returns the percentage of entities that a limit refuses.
@@ -137,10 +157,10 @@ func appliesOf(others []layer, limits []weir.Limit, set bool) []Field {
 	slices.Sort(names)
 	var fs []Field
 	for _, name := range slices.Compact(names) {
-		f := Field{Limit: name, Name: "limit", Old: variously(others, name), New: textOf(limits, name)}
+		f := Field{Limit: name, Name: "limit", Old: variously(others, name), New: textOf(named(limits, name))}
 		for _, o := range others {
 			if len(o.limits) > 0 {
-				f.Moves = f.Moves.and(movesOf(only(o.limits, name), only(limits, name)))
+				f.Moves = f.Moves.and(moveOf(named(o.limits, name), named(limits, name)))
 			}
 		}
 		if !set {
@@ -153,23 +173,6 @@ func appliesOf(others []layer, limits []weir.Limit, set bool) []Field {
 	return fs
 }
 
-// only returns the limit of that name beside a dummy limit, so that it is not the last one added or removed.
-func only(limits []weir.Limit, name string) []weir.Limit {
-	const company = ""
-	ls := []weir.Limit{{Name: company, Amount: 1, Period: 1, Burst: 1}}
-	if i := slices.IndexFunc(limits, func(l weir.Limit) bool { return l.Name == name }); i >= 0 {
-		ls = append(ls, limits[i])
-	}
-	return ls
-}
-
-func textOf(limits []weir.Limit, name string) string {
-	if i := slices.IndexFunc(limits, func(l weir.Limit) bool { return l.Name == name }); i >= 0 {
-		return LimitText(limits[i])
-	}
-	return ""
-}
-
 // maxVarious is how many texts are written out if the limit depends on the resource.
 const maxVarious = 3
 
@@ -180,10 +183,7 @@ func variously(others []layer, name string) string {
 		if len(o.limits) == 0 {
 			continue
 		}
-		text := textOf(o.limits, name)
-		if text == "" {
-			text = "no limit"
-		}
+		text := cmp.Or(textOf(named(o.limits, name)), "no limit")
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}

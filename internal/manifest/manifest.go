@@ -46,30 +46,7 @@ type place struct {
 func (p place) String() string { return p.file + ":" + strconv.Itoa(p.line) }
 
 // String names the record for people.
-func (k Key) String() string {
-	switch {
-	case k.Own:
-		return "entity " + quote(k.Entity)
-	case k.Entity != "" && k.Resource != "":
-		return "entity " + quote(k.Entity) + " on " + quote(k.Resource)
-	case k.Entity != "":
-		return "entity " + quote(k.Entity) + " on other resources"
-	case k.Resource != "":
-		return "resource " + quote(k.Resource)
-	}
-	return "system"
-}
-
-// rank orders records: the system, resources, entities.
-func (k Key) rank() int {
-	switch {
-	case k.Entity != "":
-		return 2
-	case k.Resource != "":
-		return 1
-	}
-	return 0
-}
+func (k Key) String() string { return k.kind().name(k) }
 
 // Compare orders keys as a manifest does: the system, resources, entities; the entity itself before its limits.
 func (k Key) Compare(o Key) int {
@@ -79,7 +56,8 @@ func (k Key) Compare(o Key) int {
 			own = -1
 		}
 	}
-	return cmp.Or(cmp.Compare(k.rank(), o.rank()), cmp.Compare(k.Entity, o.Entity), own, cmp.Compare(k.Resource, o.Resource))
+	return cmp.Or(cmp.Compare(k.kind().rank, o.kind().rank), cmp.Compare(k.Entity, o.Entity),
+		own, cmp.Compare(k.Resource, o.Resource))
 }
 
 // keysOf returns the keys of records in order.

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	_ "embed" // schema.json
 )
 
 // Source is the text of a file. Messages about it use its line numbers.
@@ -61,7 +65,7 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 }
 
 // filesOf returns a file, or the manifests of a directory and its subdirectories.
-func filesOf(name string) ([]string, error) {
+func filesOf(name string) (files []string, err error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
@@ -69,38 +73,23 @@ func filesOf(name string) ([]string, error) {
 	if !info.IsDir() {
 		return []string{name}, nil
 	}
-	entries, err := os.ReadDir(name)
-	if err != nil {
-		return nil, fmt.Errorf("read manifests: %w", err)
-	}
-	var files []string
-	for _, e := range entries {
-		path := filepath.Join(name, e.Name())
+	err = fs.WalkDir(os.DirFS(name), ".", func(path string, e fs.DirEntry, err error) error {
 		switch ext := filepath.Ext(path); {
-		case strings.HasPrefix(e.Name(), "."):
-		case e.IsDir():
-			below, err := filesOf(path)
-			var none noFilesError
-			if err != nil && !errors.As(err, &none) {
-				return nil, err
+		case err != nil:
+			return fmt.Errorf("read manifests: %w", err)
+		case path != "." && strings.HasPrefix(e.Name(), "."):
+			if e.IsDir() {
+				return fs.SkipDir
 			}
-			files = append(files, below...)
-		case ext == ".yaml" || ext == ".yml" || ext == ".json":
-			files = append(files, path)
+		case !e.IsDir() && (ext == ".yaml" || ext == ".yml" || ext == ".json"):
+			files = append(files, filepath.Join(name, path))
 		}
+		return nil
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("folder %s holds no manifest: none of its files ends in .yaml, .yml or .json", name)
 	}
-	if len(files) == 0 {
-		return nil, noFilesError(name)
-	}
-	return files, nil
-}
-
-// noFilesError reports a directory without manifests.
-type noFilesError string
-
-// Error names the directory and what was looked for.
-func (e noFilesError) Error() string {
-	return fmt.Sprintf("folder %s holds no manifest: none of its files ends in .yaml, .yml or .json", string(e))
+	return files, err
 }
 
 // line returns a line of the text, from 1, limited to a readable length.
@@ -112,3 +101,34 @@ func (s *Source) line(n int) string {
 	}
 	return ""
 }
+
+// Pieces returns an upper bound on the number of keys, values and brackets in YAML or JSON text, without parsing it.
+// The parser buffers everything inside brackets before it looks at it, with some hundred bytes per piece however
+// short: count first when reading untrusted text.
+func Pieces(text []byte) int {
+	n, quotes, inside := 0, 0, false
+	for _, c := range string(text) {
+		switch c {
+		case ' ', '\t', '\n', '\r', '\u0085', '\u2028', '\u2029', utf8.RuneError: // ends a line in YAML, also in UTF-16
+			inside = false
+		case '"', '\'': // two around a piece
+			quotes++
+			inside = false
+		case ',', ':', '[', ']', '{', '}':
+			n++
+			inside = false
+		default: // a piece ends at one of the characters above
+			if !inside {
+				n++
+			}
+			inside = true
+		}
+	}
+	return n + quotes/2
+}
+
+// Schema is the manifest format as a JSON Schema, for editors. Rules that involve several values, such as no cycles
+// of parents, are checked only by the decoder.
+//
+//go:embed schema.json
+var Schema []byte

@@ -22,8 +22,8 @@ var (
 )
 
 // variables reads the declared variables of a document: each name with its default value, or {} if it must be set.
-func (d *decoder) variables(n *yaml.Node) {
-	d.mapping(n, "variables", func(name string, k, v *yaml.Node) {
+func (d *Reader) variables(n *yaml.Node) {
+	d.Mapping(n, "variables", func(name string, k, v *yaml.Node) {
 		path := "variables." + name
 		if !variableName.MatchString(name) {
 			d.bad(k, "variables", "use letters, digits and _", "%s is not a valid variable name", quote(name))
@@ -42,7 +42,7 @@ func (d *decoder) variables(n *yaml.Node) {
 }
 
 // fill replaces ${NAME} in a text, and $${ by ${.
-func (d *decoder) fill(n *yaml.Node, path string) (text string, filled, ok bool) {
+func (d *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) {
 	ok = true
 	text = reference.ReplaceAllStringFunc(n.Value, func(ref string) string {
 		if strings.HasPrefix(ref, "$$") {

@@ -3,7 +3,6 @@ package manifest
 import (
 	"cmp"
 	"math/bits"
-	"slices"
 
 	"github.com/weirlimits/weir"
 )
@@ -143,24 +142,14 @@ func movesOf(before, after []weir.Limit) (m Moves) {
 	case len(after) == 0:
 		return Tightens
 	}
-	none := weir.Limit{Enforce: weir.EnforceShadow}
-	for _, a := range after {
-		b := none
-		if i, ok := slices.BinarySearchFunc(before, a, byName); ok {
-			b = before[i]
-		}
+	for b, a := range pairs(before, after) {
 		m = m.and(moveOf(b, a))
-	}
-	for _, b := range before {
-		if _, ok := slices.BinarySearchFunc(after, b, byName); !ok {
-			m = m.and(moveOf(b, none))
-		}
 	}
 	return m
 }
 
 func moveOf(b, a weir.Limit) Moves {
-	is := way(compareInt(share(b), share(a)))
+	is := way(cmp.Compare(share(b), share(a)))
 	if share(a) == 0 || share(b) == 0 {
 		return is
 	}

@@ -1,0 +1,277 @@
+package manifest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+)
+
+// kind is a kind of record that a manifest declares.
+type kind struct {
+	section string // the key of the document below which it is declared
+	rank    int    // its place in a manifest; the keys decide between records of the same rank
+	name    func(k Key) string
+	members []member
+	// empty is the mistake of declaring no member, with its hint. Without it, that is allowed.
+	empty, hint string
+}
+
+// member is one member of a record: how it is read, written and compared. A member at its default is not written.
+type member struct {
+	key    string
+	decode func(d *Reader, n *yaml.Node, path string, r *Record) bool
+	encode func(w *writer, depth int, r *Record)
+	diff   func(old, set *Record) []Field
+	block  bool // written below its key, after all values
+}
+
+const limitsHint = "add limits: {NAME: {capacity: N}}"
+
+var kinds = struct{ system, resource, entity, entityLimits kind }{
+	system: kind{
+		section: "system", name: func(Key) string { return "system" },
+		members: []member{limitsMember, onUnavailableMember, nearLimitMember},
+		empty:   "declares nothing", hint: "allowed: limits, on_unavailable, near_limit",
+	},
+	resource: kind{
+		section: "resources", rank: 1, name: func(k Key) string { return "resource " + quote(k.Resource) },
+		members: []member{limitsMember, onUnavailableMember},
+		empty: "limits is missing", hint: limitsHint,
+	},
+	entity: kind{
+		section: "entities", rank: 2, name: func(k Key) string { return "entity " + quote(k.Entity) },
+		members: []member{nameMember, parentMember, cascadeMember, metadataMember},
+	},
+	entityLimits: kind{
+		section: "entities", rank: 2, name: entityLimitsName,
+		members: []member{limitsMember, onUnavailableMember},
+		empty: "limits is missing", hint: limitsHint,
+	},
+}
+
+func entityLimitsName(k Key) string {
+	if k.Resource == "" {
+		return "entity " + quote(k.Entity) + " on other resources"
+	}
+	return "entity " + quote(k.Entity) + " on " + quote(k.Resource)
+}
+
+// kind returns the kind of record that the key names.
+func (k Key) kind() *kind {
+	switch {
+	case k.Own:
+		return &kinds.entity
+	case k.Entity != "":
+		return &kinds.entityLimits
+	case k.Resource != "":
+		return &kinds.resource
+	}
+	return &kinds.system
+}
+
+// The members of limits.
+var (
+	limitsMember = member{
+		key: "limits", block: true,
+		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+			r.Limits.Limits, ok = d.limits(n, path)
+			return ok
+		},
+		encode: func(w *writer, depth int, r *Record) {
+			if len(r.Limits.Limits) > 0 {
+				w.key(depth, "limits")
+			}
+			for _, l := range r.Limits.Limits {
+				w.line(depth+1, l.Name, shortest(l))
+			}
+		},
+		diff: func(old, set *Record) []Field { return limitFields(old.Limits.Limits, set.Limits.Limits) },
+	}
+	onUnavailableMember = textMember("on_unavailable",
+		func(r *Record) *weir.Unavailable { return &r.Limits.OnUnavailable },
+		func(d *Reader, n *yaml.Node, path, text string) bool {
+			allowed := []string{"deny", "allow", "local"}
+			if slices.Contains(allowed, text) {
+				return true
+			}
+			d.bad(d.follow(n), path, hint(text, allowed), "%s is unknown", quote(text))
+			return false
+		}, nil)
+	nearLimitMember = member{
+		key: "near_limit",
+		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+			r.Limits.NearLimit, ok = d.nearLimit(n, path)
+			return ok
+		},
+		encode: func(w *writer, depth int, r *Record) {
+			if t := r.Limits.NearLimit; len(t) > 0 {
+				w.line(depth, "near_limit", "["+strings.ReplaceAll(t.String(), ",", ", ")+"]")
+			} else if t != nil {
+				w.line(depth, "near_limit", "[]")
+			}
+		},
+		diff: func(old, set *Record) []Field {
+			text := func(t weir.Thresholds) string {
+				if t == nil {
+					return ""
+				}
+				return t.String()
+			}
+			was, is := old.Limits.NearLimit, set.Limits.NearLimit
+			if was.Equal(is) {
+				return nil
+			}
+			return []Field{{Name: "near_limit", Old: text(was), New: text(is)}}
+		},
+	}
+)
+
+// The members of an entity.
+var (
+	nameMember   = textMember("name", func(r *Record) *string { return &r.Entity.Name }, nil, nil)
+	parentMember = textMember("parent", func(r *Record) *string { return &r.Entity.Parent }, (*Reader).id, parentMoves)
+
+	cascadeMember = member{
+		key: "cascade",
+		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+			r.Entity.Cascade, ok = d.Truth(n, path)
+			return ok
+		},
+		encode: func(w *writer, depth int, r *Record) {
+			if r.Entity.Cascade {
+				w.line(depth, "cascade", "true")
+			}
+		},
+		diff: func(old, set *Record) []Field {
+			return textDiff("cascade", strconv.FormatBool(old.Entity.Cascade), strconv.FormatBool(set.Entity.Cascade),
+				parentMoves(old, set))
+		},
+	}
+	metadataMember = member{
+		key: "metadata", block: true,
+		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+			r.Entity.Metadata, ok = d.metadata(n, path)
+			return ok
+		},
+		encode: func(w *writer, depth int, r *Record) {
+			if len(r.Entity.Metadata) > 0 {
+				w.key(depth, "metadata")
+			}
+			for _, k := range slices.Sorted(maps.Keys(r.Entity.Metadata)) {
+				w.text(depth+1, k, escape(r.Entity.Metadata[k]))
+			}
+		},
+		diff: func(old, set *Record) (fs []Field) {
+			keys := make(map[string]string)
+			maps.Copy(keys, old.Entity.Metadata)
+			maps.Copy(keys, set.Entity.Metadata)
+			text := func(r *Record, k string) string {
+				if v, ok := r.Entity.Metadata[k]; ok {
+					return strconv.Quote(v)
+				}
+				return ""
+			}
+			for _, k := range slices.Sorted(maps.Keys(keys)) {
+				fs = append(fs, textDiff("metadata."+quote(k), text(old, k), text(set, k), Same)...)
+			}
+			return fs
+		},
+	}
+)
+
+// textMember returns a member that is text, "" by default.
+func textMember[S ~string](key string, of func(*Record) *S,
+	check func(d *Reader, n *yaml.Node, path, text string) bool, moves func(old, set *Record) Moves,
+) member {
+	return member{
+		key: key,
+		decode: func(d *Reader, n *yaml.Node, path string, r *Record) bool {
+			text, ok := d.Text(n, path)
+			*of(r) = S(text)
+			return ok && (check == nil || check(d, n, path, text))
+		},
+		encode: func(w *writer, depth int, r *Record) {
+			if text := string(*of(r)); text != "" {
+				w.text(depth, key, escape(text))
+			}
+		},
+		diff: func(old, set *Record) []Field {
+			m := Same
+			if moves != nil {
+				m = moves(old, set)
+			}
+			return textDiff(key, string(*of(old)), string(*of(set)), m)
+		},
+	}
+}
+
+func textDiff(name, old, text string, m Moves) []Field {
+	if old == text {
+		return nil
+	}
+	return []Field{{Name: name, Old: old, New: text, Moves: m}}
+}
+
+// parentMoves returns the direction of charging another parent. Whether that loosens or tightens depends on the
+// parents' limits; charging one more can only tighten.
+func parentMoves(old, set *Record) Moves {
+	charged := func(e *weir.Entity) bool { return e.Cascade && e.Parent != "" }
+	before, after := charged(old.Entity), charged(set.Entity)
+	switch {
+	case after && before && old.Entity.Parent != set.Entity.Parent:
+		return Both
+	case after && !before:
+		return Tightens
+	case before && !after:
+		return Loosens
+	}
+	return Same
+}
+
+// nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.
+func (d *Reader) nearLimit(n *yaml.Node, path string) (weir.Thresholds, bool) {
+	if n = d.follow(n); n.Kind != yaml.SequenceNode {
+		d.bad(n, path, "write percentages, such as [80, 95], or [] for none", "is %s, not a list", kindOf(n))
+		return nil, false
+	}
+	t, good := weir.Thresholds{}, true
+	all := d.List(n, path, func(at string, v *yaml.Node) {
+		p, ok := d.Count(v, at)
+		if p > 100 {
+			d.bad(d.follow(v), at, "", "%d is not a percentage from 1 to 100", p)
+			ok = false
+		}
+		t, good = append(t, int(p)), good && ok
+	})
+	var bad *weir.ConfigError
+	if err := t.Validate(); good && errors.As(err, &bad) {
+		d.bad(n, path, "", "%s", bad.Reason)
+		return nil, false
+	}
+	return t, all && good
+}
+
+func (d *Reader) metadata(n *yaml.Node, path string) (map[string]string, bool) {
+	var m map[string]string
+	good := true
+	isMap := d.Mapping(n, path, func(key string, k, v *yaml.Node) {
+		if key == "" {
+			d.bad(k, path+"."+quote(key), "", "has an empty key")
+			good = false
+			return
+		}
+		if m == nil {
+			m = make(map[string]string)
+		}
+		var ok bool
+		m[key], ok = d.Text(v, path+"."+quote(key))
+		good = good && ok
+	})
+	return m, isMap && good
+}
