@@ -101,7 +101,7 @@ test-aws: ## Deploy to a real AWS account, inspect, change, destroy; needs crede
 
 .PHONY: test-envoy
 test-envoy: $(BIN)/envoy ## Test the rate limit service behind a real Envoy; needs Python and pip
-	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/serve/rls
+	WEIR_ENVOY=$(CURDIR)/$(BIN)/envoy $(GO) test -count=1 -run TestEnvoy $(ARGS) ./internal/serve/envoy
 
 # Locust, for the package in contrib/locust.
 LOCUST := $(BIN)/locust/.done

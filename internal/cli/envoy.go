@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/internal/serve/rls"
+	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
 func (a *app) envoyCmd() *cobra.Command {
@@ -32,7 +32,7 @@ built-in rule applies. The command opens no store.`,
 			if file == "" && domain == "" {
 				return usageError{errors.New("give a mapping with -f, or --domain and --descriptor")}
 			}
-			var m *rls.Mapping
+			var m *envoy.Mapping
 			if file != "" {
 				var err error
 				if m, err = readMapping(file); err != nil {
@@ -60,14 +60,14 @@ type targetView struct {
 	Rule       int    `json:"rule"` // number in the domain, from 1; 0 for the built-in rule
 }
 
-func (a *app) printTargets(m *rls.Mapping, file, domain string, descriptors []string) error {
+func (a *app) printTargets(m *envoy.Mapping, file, domain string, descriptors []string) error {
 	views := []targetView{}
 	namespace, _ := m.Namespace(domain)
 	if namespace == "" {
 		namespace = a.namespace
 	}
 	for _, text := range descriptors {
-		d, err := rls.ParseDescriptor(text)
+		d, err := envoy.ParseDescriptor(text)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	live "github.com/weirlimits/weir/internal/serve/watch"
 	"github.com/weirlimits/weir/store"
 )
@@ -51,7 +51,7 @@ func (f *serveFlags) check() error {
 		}
 	}
 	safe := f.auth.given() || f.http.insecure
-	if err := server.CheckListen(f.http.address, safe); err != nil {
+	if err := httpapi.CheckListen(f.http.address, safe); err != nil {
 		return err
 	}
 	return f.grpc.checkListen(safe)
@@ -159,10 +159,10 @@ func (a *app) serve(ctx context.Context, flags *serveFlags) error {
 		defer done()
 		poller := live.New(lim, 0)
 		defer poller.Close()
-		cfg := server.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Metrics: measured, Log: log, LogRequests: flags.log.requests, Version: build().Version}
+		cfg := httpapi.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Metrics: measured, Log: log, LogRequests: flags.log.requests, Version: build().Version}
 		flags.http.apply(&cfg, ln.Addr(), book != nil)
 		flags.limit.apply(&cfg)
-		srv, err := server.New(cfg)
+		srv, err := httpapi.New(cfg)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/reload"
-	"github.com/weirlimits/weir/internal/serve/rls"
 )
 
 // envoyFlags configure Envoy's rate limit service.
@@ -37,12 +37,12 @@ func (f *envoyFlags) check() error {
 }
 
 // open reads the mapping and then follows its file. If the file becomes invalid, the last valid mapping stays in use.
-func (f *envoyFlags) open(log *slog.Logger) (func() *rls.Mapping, error) {
+func (f *envoyFlags) open(log *slog.Logger) (func() *envoy.Mapping, error) {
 	if !f.on || f.mapping == "" {
-		return func() *rls.Mapping { return nil }, nil
+		return func() *envoy.Mapping { return nil }, nil
 	}
 	v, err := reload.Open(
-		func() (*rls.Mapping, error) { return readMapping(f.mapping) },
+		func() (*envoy.Mapping, error) { return readMapping(f.mapping) },
 		func(err error) {
 			log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use", slog.String("file", f.mapping), slog.Any("error", err))
 		},
@@ -54,7 +54,7 @@ func (f *envoyFlags) open(log *slog.Logger) (func() *rls.Mapping, error) {
 	return v.Get, nil
 }
 
-func readMapping(path string) (*rls.Mapping, error) {
+func readMapping(path string) (*envoy.Mapping, error) {
 	src, err := manifest.Open([]string{path}, nil)
 	if err != nil {
 		return nil, err
@@ -62,16 +62,16 @@ func readMapping(path string) (*rls.Mapping, error) {
 	if len(src) != 1 {
 		return nil, usageError{fmt.Errorf("%s is a folder: a mapping is a single file", path)}
 	}
-	m, err := rls.ReadMapping(src[0])
+	m, err := envoy.ReadMapping(src[0])
 	return m, err
 }
 
 // service returns the service for Envoy, or nil if it is off.
-func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *rls.Mapping, within time.Duration, log *slog.Logger) (*rls.Service, error) {
+func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *envoy.Mapping, within time.Duration, log *slog.Logger) (*envoy.Service, error) {
 	if !f.on {
 		return nil, nil //nolint:nilnil // a nil service is none
 	}
-	return rls.New(rls.Config{
+	return envoy.New(envoy.Config{
 		Limiter: lim, Mapping: mapping, Within: within, Body: []byte(f.body), Log: log,
 		May: func(ctx context.Context, namespace string) bool { return auth.From(ctx).May(auth.Acquire, namespace) },
 	})

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
-	"github.com/weirlimits/weir/internal/serve/rpc"
-	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // grpcFlags configure where gRPC is served.
@@ -31,7 +31,7 @@ func (f *grpcFlags) checkListen(safe bool) error {
 	if f.off() {
 		return nil
 	}
-	err := server.CheckListen(f.address, safe)
+	err := httpapi.CheckListen(f.address, safe)
 	var bad *weir.ConfigError
 	if errors.As(err, &bad) {
 		bad.Field = "grpc address"
@@ -52,8 +52,8 @@ func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
 }
 
 // part returns the part that serves gRPC, configured like HTTP, with services beside the native one.
-func (f *grpcFlags) part(ln net.Listener, as *server.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
-	srv, err := rpc.New(rpc.Config{
+func (f *grpcFlags) part(ln net.Listener, as *httpapi.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
+	srv, err := grpcapi.New(grpcapi.Config{
 		Limiter: as.Limiter, Book: as.Book, TLS: as.TLS, Watch: as.Watch, Log: as.Log, Services: services,
 		Unary: measured.Unary, Stream: measured.Stream,
 		LeaseKey: as.LeaseKey, LeaseTTL: as.LeaseTTL, Grace: as.Grace,

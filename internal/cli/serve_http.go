@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
-	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // httpFlags configure where HTTP is served, and the leases.
@@ -55,7 +55,7 @@ var thisMachine = []string{"localhost", "127.0.0.1", "::1"}
 
 // apply sets the topic's part of a server's configuration. Without authentication, the server answers only requests for
 // names of this machine, which stops DNS rebinding: a malicious page's requests carry another host name.
-func (f *httpFlags) apply(cfg *server.Config, at net.Addr, authenticated bool) {
+func (f *httpFlags) apply(cfg *httpapi.Config, at net.Addr, authenticated bool) {
 	cfg.LeaseTTL, cfg.LegacyHeaders = f.leaseTTL, f.legacyHeaders
 	if f.leaseKey != "" {
 		cfg.LeaseKey = []byte(f.leaseKey)

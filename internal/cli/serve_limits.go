@@ -5,15 +5,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
 // limitFlags bound the load that the server itself accepts.
 type limitFlags struct{ connections, inflight int }
 
 func (f *limitFlags) bind(flags *pflag.FlagSet) {
-	flags.IntVar(&f.connections, "max-connections", server.DefaultConnections, "accept at most `N` connections at once; refuse more")
-	flags.IntVar(&f.inflight, "max-inflight", server.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
+	flags.IntVar(&f.connections, "max-connections", httpapi.DefaultConnections, "accept at most `N` connections at once; refuse more")
+	flags.IntVar(&f.inflight, "max-inflight", httpapi.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
 }
 
 func (f *limitFlags) check() error {
@@ -26,6 +26,6 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-func (f *limitFlags) apply(cfg *server.Config) {
+func (f *limitFlags) apply(cfg *httpapi.Config) {
 	cfg.MaxConnections, cfg.MaxInflight = f.connections, f.inflight
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
-	"github.com/weirlimits/weir/internal/serve/server"
 )
 
 // metricsFlags configure metrics and traces, and where they are served or sent.
@@ -98,7 +98,7 @@ func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (part, er
 	var h http.Handler = mux
 	if loopback(ln.Addr()) { // on other addresses, the network controls access
 		host, _, _ := net.SplitHostPort(f.address)
-		h = server.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
+		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}
 	return func(ctx context.Context) error {
 		hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
 // pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other machines.
@@ -25,7 +25,7 @@ func (f *pprofFlags) check() error {
 	if f.address == "" {
 		return nil
 	}
-	if err := server.CheckListen(f.address, false); err != nil {
+	if err := httpapi.CheckListen(f.address, false); err != nil {
 		return usageError{fmt.Errorf("--pprof %q must be a loopback HOST:PORT of this machine, such as 127.0.0.1:6060", f.address)}
 	}
 	return nil
@@ -47,7 +47,7 @@ func (f *pprofFlags) listen(ctx context.Context) (part, error) {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return func(ctx context.Context) error {
-		hs := &http.Server{Handler: server.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
+		hs := &http.Server{Handler: httpapi.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
 		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // do not wait for a profile in progress
 		defer stop()
 		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -31,7 +31,7 @@ func TestDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	srv, err := server.New(server.Config{Limiter: lim})
+	srv, err := httpapi.New(httpapi.Config{Limiter: lim})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -68,7 +68,7 @@ func weirHandler(e *env) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := server.New(server.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Limiter: lim})
 	if err != nil {
 		return nil, err
 	}

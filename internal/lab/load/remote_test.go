@@ -18,15 +18,15 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/load"
-	"github.com/weirlimits/weir/internal/serve/rpc"
-	"github.com/weirlimits/weir/internal/serve/server"
+	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
 // served returns a limiter in memory and a server over it.
 func served(t *testing.T) (*weir.Limiter, http.Handler) {
 	t.Helper()
 	lim, _ := limiter(t, new(load.Meter))
-	s, err := server.New(server.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Limiter: lim})
 	must(t, err)
 	return lim, s.Handler()
 }
@@ -103,7 +103,7 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim, _ := limiter(t, new(load.Meter))
-		s, err := rpc.New(rpc.Config{Limiter: lim})
+		s, err := grpcapi.New(grpcapi.Config{Limiter: lim})
 		must(t, err)
 		ln := bufconn.Listen(256 << 10)
 		ctx, stop := context.WithCancel(t.Context())

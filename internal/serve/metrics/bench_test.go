@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
-	"github.com/weirlimits/weir/internal/serve/server"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -80,7 +80,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Run(with, func(b *testing.B) {
 			var m *metrics.Metrics
 			cfg := weir.Config{Store: memory.New(nil)}
-			sc := server.Config{}
+			sc := httpapi.Config{}
 			if with != "none" {
 				mc := metrics.Config{}
 				if with != "metrics" {
@@ -102,7 +102,7 @@ func BenchmarkServe(b *testing.B) {
 				b.Fatal(err)
 			}
 			sc.Limiter = lim
-			srv, err := server.New(sc)
+			srv, err := httpapi.New(sc)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/places"
+	"github.com/weirlimits/weir/internal/serve/admission"
 )
 
 // The errors that errors.Is finds, besides the limiter's.
@@ -35,7 +35,7 @@ type Poller struct {
 	lim   *weir.Limiter
 	every time.Duration
 
-	rooms *places.Places // one per look
+	slots *admission.Slots // one per look
 
 	mu     sync.Mutex
 	looks  map[Key]*look
@@ -48,7 +48,7 @@ type Poller struct {
 // look is a bucket that somebody watches.
 type look struct {
 	key      Key
-	who      string         // the watcher whose place the look uses
+	who      string         // the watcher whose slot the look uses
 	watchers map[string]int // by identity; guarded by the poller's lock
 	stop     context.CancelFunc
 	now      atomic.Pointer[state]
@@ -65,7 +65,7 @@ type state struct {
 // New returns a poller that reads each bucket once per interval every; 0 means one second. Close the poller before
 // the limiter.
 func New(lim *weir.Limiter, every time.Duration) *Poller {
-	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look), rooms: places.New(MaxKeys)}
+	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look), slots: admission.New(MaxKeys)}
 	p.end, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -130,7 +130,7 @@ func (p *Poller) join(who string, key Key) (*look, error) {
 	}
 	lk := p.looks[key]
 	if lk == nil {
-		if !p.rooms.Try(who) {
+		if !p.slots.Try(who) {
 			return nil, fmt.Errorf("%w: try again later", ErrTooMany)
 		}
 		var ctx context.Context
@@ -144,7 +144,7 @@ func (p *Poller) join(who string, key Key) (*look, error) {
 	return lk, nil
 }
 
-// leave ends the look at a bucket when its last watcher leaves. Otherwise it moves the place to a remaining watcher.
+// leave ends the look at a bucket when its last watcher leaves. Otherwise it moves the slot to a remaining watcher.
 func (p *Poller) leave(who string, lk *look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,18 +160,18 @@ func (p *Poller) leave(who string, lk *look) {
 	if lk.who != who || p.looks[lk.key] != lk {
 		return
 	}
-	p.rooms.Free(who)
+	p.slots.Free(who)
 	for lk.who = range lk.watchers {
 		break
 	}
-	p.rooms.Force(lk.who)
+	p.slots.Force(lk.who)
 }
 
 // forget makes the next watcher of the bucket start a new look. The poller is locked.
 func (p *Poller) forget(lk *look) {
 	if p.looks[lk.key] == lk {
 		delete(p.looks, lk.key)
-		p.rooms.Free(lk.who)
+		p.slots.Free(lk.who)
 	}
 }
 

@@ -81,11 +81,11 @@ var rules = []rule{
 		why: "a user of the library links the standard library and the store of their choice",
 	},
 	{
-		room: "internal/answer/ratelimitheaders", only: slices.Concat(core, []string{"."}), catches: "internal/serve/server",
+		room: "internal/answer/ratelimitheaders", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
 		why: "httplimit links it",
 	},
 	{
-		room: "internal/answer/problemjson", only: slices.Concat(core, []string{"."}), catches: "internal/serve/server",
+		room: "internal/answer/problemjson", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
 		why: "httplimit links it",
 	},
 	{
@@ -101,11 +101,11 @@ var rules = []rule{
 		why: "its users link gRPC already, and nothing else",
 	},
 	{
-		room: "internal/serve/places", catches: "internal/serve/auth",
+		room: "internal/serve/admission", catches: "internal/serve/auth",
 		why: "it counts, and knows nobody but by name",
 	},
 	{
-		room: "internal/serve/watch", only: slices.Concat(core, []string{".", "internal/serve/places"}), catches: "internal/serve/server",
+		room: "internal/serve/watch", only: slices.Concat(core, []string{".", "internal/serve/admission"}), catches: "internal/serve/httpapi",
 		why: "HTTP and gRPC share it",
 	},
 	{
@@ -161,7 +161,7 @@ var rules = []rule{
 		why: "only who coordinates in S3 links its client",
 	},
 	{
-		room: "internal/aws/deploy", never: []string{".", "internal/cli", "internal/aws/lambdapkg", "internal/serve/server", "store/disk", "store/redis"}, catches: "internal/aws/lambdapkg",
+		room: "internal/aws/deploy", never: []string{".", "internal/cli", "internal/aws/lambdapkg", "internal/serve/httpapi", "store/disk", "store/redis"}, catches: "internal/aws/lambdapkg",
 		why: "it brings a description to AWS, and is handed the functions' package",
 	},
 	{
@@ -169,11 +169,11 @@ var rules = []rule{
 		why: "a template is text: what makes it asks AWS nothing",
 	},
 	{
-		room: "internal/aws/archive/...", never: append([]string{"internal/cli", "internal/manifest", "internal/serve/server"}, durable...), catches: "store/dynamodb",
+		room: "internal/aws/archive/...", never: append([]string{"internal/cli", "internal/manifest", "internal/serve/httpapi"}, durable...), catches: "store/dynamodb",
 		why: "an archive knows events, and is told where in a table they are",
 	},
 	{
-		room: "internal/aws/lambdafn", never: append([]string{"internal/cli", "internal/serve/server", "internal/aws/archive", "github.com/aws/aws-sdk-go-v2/..."}, durable...), catches: "github.com/aws/aws-sdk-go-v2/aws",
+		room: "internal/aws/lambdafn", never: append([]string{"internal/cli", "internal/serve/httpapi", "internal/aws/archive", "github.com/aws/aws-sdk-go-v2/..."}, durable...), catches: "github.com/aws/aws-sdk-go-v2/aws",
 		why: "it is handed a limiter; and a function's package has room for ten megabytes",
 	},
 	{
@@ -185,7 +185,7 @@ var rules = []rule{
 		why: "the dashboard is files: what it knows of weir it asks over HTTP",
 	},
 	{
-		room: "internal/serve/metrics", never: append([]string{"internal/serve/server", "internal/serve/rpc", "internal/cli"}, durable...), catches: "internal/serve/server",
+		room: "internal/serve/metrics", never: append([]string{"internal/serve/httpapi", "internal/serve/grpcapi", "internal/cli"}, durable...), catches: "internal/serve/httpapi",
 		why: "who answers requests is told to count by who starts it",
 	},
 	{
@@ -198,20 +198,20 @@ var rules = []rule{
 		why: "a client links the API and gRPC, and nothing else",
 	},
 	{
-		room: "internal/serve/rpc", never: []string{"internal/serve/server", "internal/manifest", "internal/serve/metrics", "internal/serve/rls", "internal/serve/web"}, catches: "internal/serve/server",
+		room: "internal/serve/grpcapi", never: []string{"internal/serve/httpapi", "internal/manifest", "internal/serve/metrics", "internal/serve/envoy", "internal/serve/web"}, catches: "internal/serve/httpapi",
 		why: "HTTP and gRPC stand side by side, and what they share beneath; what else is served is registered",
 	},
 	{
-		room: "internal/serve/rls", never: []string{"internal/serve/server", "internal/serve/rpc", "internal/serve/auth", "internal/serve/metrics", "internal/cli"}, catches: "internal/serve/rpc",
+		room: "internal/serve/envoy", never: []string{"internal/serve/httpapi", "internal/serve/grpcapi", "internal/serve/auth", "internal/serve/metrics", "internal/cli"}, catches: "internal/serve/grpcapi",
 		why: "it is registered with gRPC by who starts both, and told who may",
 	},
 	{
 		room: "...", never: []string{"github.com/envoyproxy/..."}, catches: "github.com/envoyproxy/go-control-plane", direct: true,
-		except: []string{"internal/serve/rls"},
+		except: []string{"internal/serve/envoy"},
 		why:    "one room speaks Envoy's language",
 	},
 	{
-		room: "internal/fleet/cells", only: slices.Concat(core, []string{"."}), catches: "internal/serve/server",
+		room: "internal/fleet/cells", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
 		why: "it is handed the stores and the limiter, and told by metrics",
 	},
 	{
@@ -223,7 +223,7 @@ var rules = []rule{
 		why: "a cell's queue knows no table",
 	},
 	{
-		room: "internal/serve/leaseid", only: slices.Concat(core, []string{"."}), catches: "internal/serve/server",
+		room: "internal/serve/leaseid", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
 		why: "HTTP and gRPC share it",
 	},
 	{
@@ -232,7 +232,7 @@ var rules = []rule{
 		why:    "internal/cli/open.go knows every driver; others are handed a store",
 	},
 	{
-		room: "internal/aws/aggregate", never: []string{".", "internal/cli", "internal/serve/server", "store/disk", "store/redis"}, catches: ".",
+		room: "internal/aws/aggregate", never: []string{".", "internal/cli", "internal/serve/httpapi", "store/disk", "store/redis"}, catches: ".",
 		why: "what reads the stream knows the table, and nothing that decides",
 	},
 	{
@@ -261,7 +261,7 @@ var rules = []rule{
 		why:    "weir torture and the drivers' tests look for an order; nobody else links it",
 	},
 	{
-		room: "internal/lab/load", never: append([]string{"internal/cli", "internal/serve/server", "internal/serve/rpc", "internal/serve/metrics", "store/memory"}, durable...), catches: "internal/serve/server",
+		room: "internal/lab/load", never: append([]string{"internal/cli", "internal/serve/httpapi", "internal/serve/grpcapi", "internal/serve/metrics", "store/memory"}, durable...), catches: "internal/serve/httpapi",
 		why: "it stands where a client does, and is handed the store",
 	},
 	{

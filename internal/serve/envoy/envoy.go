@@ -1,0 +1,187 @@
+// Package envoy implements Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. See docs/guide/envoy.md for
+// the manual.
+//
+// All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A store
+// problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer says so. The only errors
+// are for invalid requests and for callers without permission.
+package envoy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimits/weir"
+)
+
+// Config configures a [Service]. Only Limiter is required.
+type Config struct {
+	// Limiter makes the decisions. The service does not close it.
+	Limiter *weir.Limiter
+	// Mapping returns the mapping of domains and descriptors. It is called for each request. Defaults to the built-in rule.
+	Mapping func() *Mapping
+	// Within is how long after the arrival of a request its answer may wait for returns and forced debits. After that, they
+	// continue in the background. It does not bound the decision itself; the limiter does. Defaults to 12 ms.
+	Within time.Duration
+	// May reports whether the caller may acquire in a namespace. By default every caller may, in every namespace.
+	May func(ctx context.Context, namespace string) bool
+	// Body is the response body for refused clients. By default Envoy sends its own.
+	Body []byte
+	// Log receives problems, at most one per second. Defaults to none.
+	Log *slog.Logger
+}
+
+// Service implements Envoy's RateLimitService. See [New].
+type Service struct {
+	rlsv3.UnsafeRateLimitServiceServer // makes a missing method a compile error
+
+	cfg    Config
+	views  sync.Map // by namespace: string to *weir.Limiter
+	limits cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
+	facts  facts
+	logged atomic.Int64 // when a problem was last logged
+
+	settles sync.WaitGroup
+}
+
+// New returns a service.
+func New(cfg Config) (*Service, error) {
+	if cfg.Limiter == nil {
+		return nil, &weir.ConfigError{Field: "Config.Limiter", Reason: "is required"}
+	}
+	if cfg.Within < 0 {
+		return nil, &weir.ConfigError{Field: "Config.Within", Reason: "must not be negative"}
+	}
+	cfg.Within = cmp.Or(cfg.Within, 12*time.Millisecond)
+	if cfg.Mapping == nil {
+		cfg.Mapping = func() *Mapping { return nil }
+	}
+	if cfg.May == nil {
+		cfg.May = func(context.Context, string) bool { return true }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+// Register registers the service with a gRPC server. A nil service does nothing.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	if s != nil {
+		rlsv3.RegisterRateLimitServiceServer(r, s)
+	}
+}
+
+// Close waits for pending returns and forced debits. No requests may arrive after Close is called. A nil service does
+// nothing.
+func (s *Service) Close() {
+	if s != nil {
+		s.settles.Wait()
+	}
+}
+
+// maxDescriptors is the maximum number of descriptors in a request.
+const maxDescriptors = 100
+
+// ShouldRateLimit implements Envoy's RateLimitServiceServer.
+func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	domain, descriptors := req.GetDomain(), req.GetDescriptors()
+	switch {
+	case domain == "":
+		return nil, status.Error(codes.InvalidArgument, "domain: must not be empty")
+	case len(descriptors) == 0:
+		return nil, status.Error(codes.InvalidArgument, "descriptors: there must be at least one")
+	case len(descriptors) > maxDescriptors:
+		return nil, status.Errorf(codes.InvalidArgument, "descriptors: there are %d, at most %d are allowed", len(descriptors), maxDescriptors)
+	}
+	mapping := s.cfg.Mapping()
+	namespace, known := mapping.Namespace(domain)
+	lim := s.in(namespace)
+	if !s.cfg.May(ctx, lim.Namespace()) {
+		err := status.Errorf(codes.PermissionDenied, "domain %q: its namespace %q is not one in which this token may acquire", domain, lim.Namespace())
+		s.trouble(ctx, "a token is not for what it asks", err)
+		return nil, err
+	}
+	c := newCall(s, lim, len(descriptors))
+	if !known {
+		c.reason = reasonDomain
+		return c.answer(), nil
+	}
+	for i, d := range descriptors {
+		c.add(i, mapping, domain, d, req.GetHitsAddend())
+	}
+	if err := c.decide(ctx); err != nil {
+		return nil, err
+	}
+	return c.answer(), nil
+}
+
+// in returns the limiter for a namespace; "" means the limiter's own.
+func (s *Service) in(namespace string) *weir.Limiter {
+	if namespace == "" || namespace == s.cfg.Limiter.Namespace() {
+		return s.cfg.Limiter
+	}
+	if v, ok := s.views.Load(namespace); ok {
+		return v.(*weir.Limiter)
+	}
+	v, _ := s.views.LoadOrStore(namespace, s.cfg.Limiter.In(namespace)) // bounded by the namespaces in the mapping
+	return v.(*weir.Limiter)
+}
+
+// settle runs returns and forced debits concurrently and reports whether all finished within the remaining time. If not,
+// they continue in the background.
+func (s *Service) settle(ctx context.Context, began time.Time, all []func(context.Context) error) (inTime bool) {
+	ctx = context.WithoutCancel(ctx)
+	done := make(chan error, len(all))
+	for _, f := range all {
+		s.settles.Go(func() {
+			err := survive(ctx, f)
+			if err != nil {
+				s.trouble(ctx, "tokens were not given back, or not counted", err)
+			}
+			done <- err
+		})
+	}
+	late := time.NewTimer(s.cfg.Within - time.Since(began))
+	defer late.Stop()
+	inTime = true
+	for range all {
+		select {
+		case err := <-done:
+			inTime = inTime && err == nil
+		case <-late.C:
+			return false
+		}
+	}
+	return inTime
+}
+
+// survive turns a panic into an error, because nothing else would recover it and the process would crash.
+func survive(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f(ctx)
+}
+
+// trouble logs an error, at most one per second: when the store is down, every request has one.
+func (s *Service) trouble(ctx context.Context, what string, err error) {
+	now := time.Now().UnixNano()
+	last := s.logged.Load()
+	if now-last < int64(time.Second) || !s.logged.CompareAndSwap(last, now) {
+		return
+	}
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "trouble with a request of Envoy", slog.String("what", what), slog.Any("error", err))
+}

@@ -1,0 +1,103 @@
+package envoy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/envoy"
+)
+
+// While Envoy waits, a failing store leads to an answer in time, never to an error.
+func TestStoreInTrouble(t *testing.T) {
+	t.Parallel()
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	down := func(context.Context) error { return errors.New("connection refused") }
+	for name, trouble := range map[string]func(context.Context) error{"frozen": hang, "down": down} {
+		for _, policy := range []weir.Unavailable{weir.Allow, weir.Deny, weir.Local} {
+			for _, n := range []int{1, 3} {
+				t.Run(fmt.Sprint(name, policy, n), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						b := setup(t, func(c *weir.Config, _ *envoy.Config) {
+							c.OnUnavailable, c.DecideWithin = policy, 12*time.Millisecond
+						})
+						b.set("", "", weir.PerHour("rph", 10))
+						ds := []*ratelimitv3.RateLimitDescriptor{entry("user=a"), entry("user=b"), entry("user=c")}[:n]
+						b.ask(ds...)
+						b.store.take.Store(&trouble)
+						began := time.Now()
+						want := code{ok, ok, ok}
+						if policy == weir.Deny {
+							want = code{over, over, over}
+						}
+						resp := b.want(want, ds...)
+						if took := time.Since(began); took > 12*time.Millisecond {
+							t.Errorf("took %s", took)
+						}
+						if fact(resp, "degraded") != "true" || fact(resp, "reason") != "the store did not answer in time" {
+							t.Errorf("%s", resp.DynamicMetadata)
+						}
+						if bound, want := fact(resp, "over"), map[weir.Unavailable]string{weir.Allow: "-1", weir.Local: "10"}[policy]; bound != want {
+							t.Errorf("over %s, want %s", bound, want)
+						}
+						if policy == weir.Local && resp.GetStatuses()[0].GetLimitRemaining() != 8 {
+							t.Errorf("%v: 1 was spent before, 1 now", resp.GetStatuses()[0])
+						}
+						if strings.Contains(resp.String(), "refused\"") {
+							t.Errorf("what the store says is nobody else's business: %s", resp)
+						}
+						b.store.take.Store(nil)
+						if resp := b.want(code{ok, ok, ok}, ds...); fact(resp, "degraded") != "false" {
+							t.Errorf("%s", resp.DynamicMetadata)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A slow return is still made, without Envoy waiting for it.
+func TestSlowReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, func(_ *weir.Config, c *envoy.Config) { c.Within = 0 }) // the default
+		b.set("", "", weir.PerHour("rph", 10))
+		b.ask(hits(8, entry("user=alice")))
+		slow := func(context.Context) error { time.Sleep(time.Second / 2); return nil }
+		b.store.settle.Store(&slow)
+		began := time.Now()
+		resp := b.want(code{ok}, back(8, entry("user=alice")))
+		if took := time.Since(began); took != 12*time.Millisecond || fact(resp, "degraded") != "true" {
+			t.Errorf("took %s: %s", took, resp.DynamicMetadata)
+		}
+		b.wantLeft("alice", 2)
+		b.svc.Close()
+		b.wantLeft("alice", 10)
+	})
+}
+
+// A caller that has left gets the error of its context, and nothing else happens.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *weir.Config, _ *envoy.Config) { c.OnUnavailable = weir.Allow })
+	b.set("", "", weir.PerHour("rph", 10))
+	ctx, cancel := context.WithCancel(b.ctx)
+	cancel()
+	for _, ds := range [][]*ratelimitv3.RateLimitDescriptor{{entry("user=a")}, {entry("user=a"), entry("user=b")}} {
+		if _, err := b.svc.ShouldRateLimit(ctx, &rlsv3.RateLimitRequest{Domain: "edge", Descriptors: ds}); status.Code(err) != codes.Canceled {
+			t.Errorf("got %v", err)
+		}
+	}
+}

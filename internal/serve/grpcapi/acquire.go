@@ -1,0 +1,182 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/leaseid"
+)
+
+// maxWait is the longest time that a request may ask to wait for its tokens.
+const maxWait = time.Minute
+
+// Acquire decides one request.
+func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
+	req, err := requestOf(in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	wait, err := waitOf(in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	lim, err := s.in(ctx, auth.Acquire, in.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	var lease *weir.Lease
+	if wait > 0 {
+		lease, err = s.waitFor(ctx, lim, req, wait)
+	} else {
+		lease, err = lim.Acquire(ctx, req)
+	}
+	release(in)
+	out, f := s.answer(ctx, lim, lease, err, false, &hall{})
+	if f != nil {
+		return nil, f
+	}
+	return out, nil
+}
+
+// errTooLong refuses a request because others that wait came first.
+var errTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
+
+// waitFor waits for the tokens, at most as long as requested and only until the server shuts down.
+func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Request, wait time.Duration) (*weir.Lease, error) {
+	who := auth.From(ctx).Name
+	if !s.waiting.Try(who) {
+		return nil, s.overloaded(ctx, weirv1.Limiter_Acquire_FullMethodName)
+	}
+	defer s.waiting.Free(who)
+	s.working.Free(who) // waiting requests do not count as work
+	defer s.working.Force(who)
+	undrained, end := s.untilDrained(ctx)
+	defer end()
+	bounded, cancel := context.WithTimeout(undrained, wait)
+	defer cancel()
+	lease, err := lim.Wait(bounded, req)
+	switch {
+	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
+		return lease, err
+	case context.Cause(undrained) == errDraining: //nolint:errorlint // the cause is never wrapped
+		return nil, errDraining
+	default:
+		return nil, errTooLong
+	}
+}
+
+// answer returns the response to a decision, or the reason why there is none.
+func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, h *hall) (*weirv1.AcquireResponse, *failure) {
+	var over *weir.ExceededError
+	switch {
+	case err == nil:
+		return s.admit(ctx, lim, lease, brief, h), nil
+	case errors.As(err, &over):
+		return refusal(over, brief, h), nil
+	}
+	return nil, s.fail(ctx, err)
+}
+
+// admit returns the response to an admitted request.
+func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, h *hall) *weirv1.AcquireResponse {
+	d := lease.Decision()
+	a := h.admitted()
+	out := &a.response
+	out.Allowed = true
+	if d.Degraded {
+		// The reason goes to the log, not to the client.
+		s.trouble(ctx, "admitted without the store", errors.New(d.Reason))
+		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
+	}
+	if brief {
+		return out
+	}
+	at := d.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	expires := at.Add(s.cfg.LeaseTTL).Truncate(time.Millisecond)
+	l := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
+	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
+	out.Lease, out.Expires = s.idOf(&l), &a.expires
+	out.Limits = h.statusesOf(d.Statuses)
+	return out
+}
+
+// admitted holds a response and what it points to, as one allocation.
+type admitted struct {
+	response weirv1.AcquireResponse
+	expires  timestamppb.Timestamp
+}
+
+func (s *Server) idOf(l *leaseid.Lease) string {
+	buf := buffers.Get(0)
+	defer buffers.Put(buf)
+	*buf = s.signer.Append(*buf, l)
+	return string(*buf)
+}
+
+// refusal returns the response to a request that a limit refused.
+func refusal(over *weir.ExceededError, brief bool, h *hall) *weirv1.AcquireResponse {
+	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
+	if over.Degraded {
+		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
+	}
+	if !brief {
+		out.Limits = h.statusesOf(over.Statuses)
+	}
+	return out
+}
+
+// requestOf returns the request for the limiter. It shares the tokens of the message.
+func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
+	req := weir.Request{Entity: in.GetEntity(), Resource: in.GetResource(), Tokens: in.GetTokens()}
+	switch in.GetOnUnavailable() {
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_UNSPECIFIED:
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_DENY:
+		req.OnUnavailable = weir.Deny
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW:
+		req.OnUnavailable = weir.Allow
+	case weirv1.OnUnavailable_ON_UNAVAILABLE_LOCAL:
+		req.OnUnavailable = weir.Local
+	default:
+		return req, badField("on_unavailable", "must be deny (1), allow (2) or local (3): %d", in.GetOnUnavailable())
+	}
+	if len(in.ProtoReflect().GetUnknown()) > 0 {
+		return req, badField("request", "has a field that this server does not know")
+	}
+	for i, l := range in.GetLimits() {
+		at := "limits[" + strconv.Itoa(i) + "]"
+		if len(l.ProtoReflect().GetUnknown()) > 0 {
+			return req, badField(at, "has a field that this server does not know")
+		}
+		if l.GetPeriod() == nil {
+			return req, badField(at+".period", "is missing")
+		}
+		if err := l.GetPeriod().CheckValid(); err != nil {
+			return req, badField(at+".period", "is not a duration")
+		}
+		req.Limits = append(req.Limits, weir.Limit{Name: l.GetName(), Amount: l.GetAmount(), Period: l.GetPeriod().AsDuration(), Burst: l.GetBurst()})
+	}
+	return req, nil
+}
+
+func waitOf(in *weirv1.AcquireRequest) (time.Duration, error) {
+	if in.GetWait() == nil {
+		return 0, nil
+	}
+	d := in.GetWait().AsDuration()
+	if in.GetWait().CheckValid() != nil || d < 0 || d > maxWait {
+		return 0, badField("wait", "must be between 0s and %s", maxWait)
+	}
+	return d, nil
+}

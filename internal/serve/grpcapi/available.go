@@ -1,0 +1,58 @@
+package grpcapi
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/watch"
+)
+
+// Available returns what an entity can spend, without spending it.
+func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*weirv1.AvailableResponse, error) {
+	if err := understood(in); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	av, err := lim.Available(ctx, in.GetEntity(), in.GetResource())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &weirv1.AvailableResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)}, nil
+}
+
+// Watch streams what an entity can spend until the client leaves or the server shuts down.
+func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[weirv1.WatchResponse]) error {
+	ctx := out.Context()
+	if err := understood(in); err != nil {
+		return s.fail(ctx, err)
+	}
+	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
+	if err != nil {
+		return err
+	}
+	key := watch.Key{Namespace: lim.Namespace(), Entity: in.GetEntity(), Resource: in.GetResource()}
+	err = s.poller.Watch(ctx, auth.From(ctx).Name, key, func(av weir.Availability) error {
+		return out.Send(&weirv1.WatchResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)})
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return s.fail(ctx, err)
+}
+
+// understood refuses a message that has fields unknown to this server.
+func understood(in proto.Message) error {
+	if len(in.ProtoReflect().GetUnknown()) > 0 {
+		return badField("request", "has a field that this server does not know")
+	}
+	return nil
+}

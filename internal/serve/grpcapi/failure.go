@@ -1,0 +1,127 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/serve/watch"
+)
+
+// failure is an error as sent to the client. limiter.proto documents what clients may branch on.
+type failure struct {
+	code           codes.Code
+	reason         string // for FAILED_PRECONDITION
+	message, field string
+	retryAfter     time.Duration
+}
+
+var (
+	errUnauthenticated = &failure{code: codes.Unauthenticated, message: "send the metadata authorization: Bearer and a token that has not expired or been revoked"}
+	errForbidden       = &failure{code: codes.PermissionDenied, message: "the token does not have the role, or not the namespace, that this needs"}
+	errInternal        = &failure{code: codes.Internal, message: "the error was logged"}
+	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
+	errNoLease    = &failure{code: codes.NotFound, message: "no such lease"}
+	errGone       = &failure{code: codes.FailedPrecondition, reason: "EXPIRED", message: "an expired lease counts as committed: its tokens are spent"}
+	errOverloaded = &failure{code: codes.Unavailable, message: "the server has all that it can do: try again, or elsewhere", retryAfter: time.Second}
+	errDraining   = &failure{code: codes.Unavailable, message: "the server is shutting down", retryAfter: time.Second}
+)
+
+func badField(field, format string, args ...any) error {
+	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Error returns the message.
+func (f *failure) Error() string { return f.message }
+
+// domain is the domain of weir's error reasons.
+const domain = "weir"
+
+// GRPCStatus returns the status with its details.
+func (f *failure) GRPCStatus() *status.Status {
+	st := status.New(f.code, f.message)
+	var details []protoadapt.MessageV1
+	if f.reason != "" {
+		details = append(details, &errdetails.ErrorInfo{Reason: f.reason, Domain: domain})
+	}
+	if f.field != "" {
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: f.field, Description: f.message}}})
+	}
+	if f.retryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(ratelimitheaders.Jittered(f.retryAfter))})
+	}
+	if len(details) == 0 {
+		return st
+	}
+	if with, err := st.WithDetails(details...); err == nil { // fails only for text that is not UTF-8
+		return with
+	}
+	return st
+}
+
+// proto returns the failure as the error of one request in a batch.
+func (f *failure) proto() *weirv1.Error {
+	e := &weirv1.Error{Code: int32(f.code), Message: f.message, Reason: f.reason, Field: f.field}
+	if f.retryAfter > 0 {
+		e.RetryAfter = durationpb.New(ratelimitheaders.Jittered(f.retryAfter))
+	}
+	return e
+}
+
+// failureOf returns what a client may know about an error. known is false for an unexpected error.
+func failureOf(err error) (f *failure, known bool) {
+	var (
+		local  *failure
+		config *weir.ConfigError
+		store  *weir.StoreError
+	)
+	switch {
+	case errors.As(err, &local):
+		return local, true
+	case errors.Is(err, weir.ErrExceedsBurst):
+		return &failure{code: codes.FailedPrecondition, reason: "EXCEEDS_BURST", message: err.Error()}, true
+	case errors.Is(err, weir.ErrNoLimits):
+		return &failure{code: codes.FailedPrecondition, reason: "NO_LIMITS", message: err.Error()}, true
+	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrRolledBack), errors.Is(err, weir.ErrCommitted):
+		return &failure{
+			code: codes.FailedPrecondition, reason: "SETTLED",
+			message: "the lease was adjusted or rolled back under this id before; nothing was changed now",
+		}, true
+	case errors.Is(err, weir.ErrExpired):
+		return errGone, true
+	case errors.Is(err, watch.ErrTooMany):
+		return &failure{code: codes.ResourceExhausted, message: err.Error()}, true
+	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed), errors.Is(err, watch.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &failure{code: codes.Unavailable, message: "the store does not answer, or not in time", retryAfter: time.Second}, true
+	case errors.As(err, &config):
+		return &failure{code: codes.InvalidArgument, message: config.Error(), field: config.Field}, true
+	case errors.Is(err, weir.ErrNotFound):
+		return &failure{code: codes.NotFound, message: err.Error()}, true
+	case errors.Is(err, weir.ErrConflict):
+		return &failure{code: codes.Aborted, message: err.Error()}, true
+	}
+	return errInternal, false
+}
+
+// fail returns the failure to send for an error. Details that the client must not see go only to the log.
+func (s *Server) fail(ctx context.Context, err error) *failure {
+	f, known := failureOf(err)
+	switch {
+	case !known:
+		s.trouble(ctx, "a request failed", err)
+	case f.code == codes.Unavailable && f != errDraining && f != errOverloaded && ctx.Err() == nil:
+		s.trouble(ctx, "the store does not answer", err)
+	}
+	return f
+}

@@ -1,0 +1,188 @@
+package grpcapi_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a server over a limiter in memory, with an HTTP server beside it. gpt-4 has rpm:10/min and tpm:1000/min for
+// every entity.
+type fixture struct {
+	weirv1.LimiterClient
+	conn *grpc.ClientConn
+	lim  *weir.Limiter
+	http http.Handler
+	stop context.CancelFunc
+	end  chan error // what Serve returned
+}
+
+func setup(t *testing.T, cfg grpcapi.Config) *fixture {
+	t.Helper()
+	return over(t, memory.New(nil), cfg)
+}
+
+// over creates a fixture over a store.
+func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
+	t.Helper()
+	lim, err := weir.New(weir.Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Limiter = lim
+	s, err := grpcapi.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs, err := httpapi.New(httpapi.Config{Limiter: lim, Book: cfg.Book})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := bufconn.Listen(256 << 10)
+	ctx, stop := context.WithCancel(context.Background())
+	end := make(chan error, 1)
+	go func() { end <- s.Serve(ctx, ln) }()
+	conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{weirv1.NewLimiterClient(conn), conn, lim, hs.Handler(), stop, end}
+	t.Cleanup(func() {
+		conn.Close()
+		stop()
+		<-end
+		lim.Close()
+	})
+	return f
+}
+
+// ended waits until Serve has returned, and returns its error. The fixture can still be cleaned up afterwards.
+func (f *fixture) ended() error {
+	err := <-f.end
+	close(f.end)
+	return err
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+func alice(rpm, tpm int64) *weirv1.AcquireRequest {
+	return &weirv1.AcquireRequest{Entity: "alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": rpm, "tpm": tpm}}
+}
+
+// acquire spends tokens and returns the lease's id.
+func (f *fixture) acquire(t *testing.T, rpm, tpm int64) string {
+	t.Helper()
+	a, err := f.Acquire(t.Context(), alice(rpm, tpm))
+	if err != nil || !a.GetAllowed() {
+		t.Fatalf("got %v, %v", a, err)
+	}
+	return a.GetLease()
+}
+
+// left returns how much tpm alice has left.
+func (f *fixture) left(t *testing.T) int64 {
+	t.Helper()
+	av, err := f.Available(t.Context(), &weirv1.AvailableRequest{Entity: "alice", Resource: "gpt-4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return av.GetLimits()[1].GetAvailable()
+}
+
+// wants checks an error's code, and its reason or field in the details if one is given.
+func wants(t *testing.T, err error, code codes.Code, detail string) {
+	t.Helper()
+	st := status.Convert(err)
+	got := ""
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			got = d.GetReason()
+		case *errdetails.BadRequest:
+			got = d.GetFieldViolations()[0].GetField()
+		case *errdetails.RetryInfo:
+			if d.GetRetryDelay().AsDuration() >= time.Second {
+				got = "retry"
+			}
+		}
+	}
+	if st.Code() != code || got != detail {
+		t.Errorf("got %v with %q, want %v with %q", err, got, code, detail)
+	}
+}
+
+// failing is a store that fails decisions.
+type failing struct {
+	store.Store
+	err error
+}
+
+func (f *failing) Take(context.Context, store.Take) (store.Outcome, error) {
+	return store.Outcome{}, f.err
+}
+
+var errDown = &store.Error{Op: "take", Err: errors.New("down")}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lim.Close()
+	for field, cfg := range map[string]grpcapi.Config{
+		"Config.Limiter":        {},
+		"Config.LeaseKey":       {Limiter: lim, LeaseKey: []byte("short")},
+		"Config.LeaseTTL":       {Limiter: lim, LeaseTTL: 25 * time.Hour},
+		"Config.Grace":          {Limiter: lim, Grace: -1},
+		"Config.MaxConnections": {Limiter: lim, MaxConnections: -1},
+		"Config.MaxInflight":    {Limiter: lim, MaxInflight: -1},
+	} {
+		var bad *weir.ConfigError
+		if _, err := grpcapi.New(cfg); !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+// stuck is a store that signals each call and answers once it is released.
+type stuck struct {
+	store.Store
+	entered, release chan struct{}
+}
+
+func (s *stuck) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	s.entered <- struct{}{}
+	<-s.release
+	return s.Store.Take(ctx, t)
+}

@@ -1,0 +1,441 @@
+package grpcapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimits/weir"
+	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// TestDrain repeatedly stops a server under load: everything that it decided, it must have answered.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		f := setup(t, grpcapi.Config{})
+		if err := f.lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("n", 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+		var allowed atomic.Int64
+		var wg sync.WaitGroup
+		busy := make(chan struct{}, 1000)
+		for range 16 {
+			wg.Go(func() {
+				for {
+					a, err := f.Acquire(t.Context(), &weirv1.AcquireRequest{Entity: "e", Resource: "r", Tokens: map[string]int64{"n": 1}})
+					if err != nil {
+						if status.Code(err) != codes.Unavailable {
+							t.Errorf("got %v", err)
+						}
+						return
+					}
+					if a.GetAllowed() {
+						allowed.Add(1)
+					}
+					select {
+					case busy <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		for range 500 {
+			<-busy
+		}
+		f.stop()
+		if err := f.ended(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		b, err := f.lim.Bucket(t.Context(), "e", "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spent := b.Limits[0].Debited; spent != allowed.Load() {
+			t.Errorf("%d are spent, %d were answered", spent, allowed.Load())
+		}
+	}
+}
+
+// TestDrainCutsOff checks that calls that take longer than the grace period are cut off.
+func TestDrainCutsOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		st := &stuck{Store: memory.New(nil), entered: make(chan struct{}), release: make(chan struct{})}
+		f := over(t, st, grpcapi.Config{Grace: 100 * time.Millisecond})
+		sent := make(chan error, 1)
+		go func() {
+			_, err := f.Acquire(t.Context(), alice(1, 1))
+			sent <- err
+		}()
+		<-st.entered
+		f.stop()
+		go func() {
+			time.Sleep(time.Second)
+			close(st.release)
+		}()
+		if err := f.ended(); err == nil || !strings.Contains(err.Error(), "cut off after 100ms") {
+			t.Errorf("got %v", err)
+		}
+		wants(t, <-sent, codes.Unavailable, "")
+	})
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := setup(t, grpcapi.Config{})
+		h := healthpb.NewHealthClient(f.conn)
+		for _, name := range []string{"", "weir.v1.Limiter"} {
+			r, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+			if err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+				t.Errorf("%q: got %v, %v", name, r, err)
+			}
+		}
+		w, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := w.Recv(); err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("got %v, %v", r, err)
+		}
+		f.stop()
+		if err := f.ended(); err != nil { // health watchers do not hold up the shutdown
+			t.Error(err)
+		}
+	})
+}
+
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	f := setup(t, grpcapi.Config{})
+	stream, err := reflectpb.NewServerReflectionClient(f.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectpb.ServerReflectionRequest{MessageRequest: &reflectpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range r.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	if !slices.Contains(names, "weir.v1.Limiter") || !slices.Contains(names, "grpc.health.v1.Health") {
+		t.Errorf("got %q", names)
+	}
+	_ = stream.CloseSend()
+}
+
+// panicking is a service registered by the embedding program.
+type panicking struct {
+	healthpb.UnimplementedHealthServer
+	principal string
+}
+
+func (p *panicking) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	p.principal = auth.From(ctx).Audit("anybody")
+	panic("mistake")
+}
+
+func (p *panicking) List(ctx context.Context, _ *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
+	return nil, errors.New("not here")
+}
+
+// TestServices checks that services registered by others are protected like weir's own.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	var log syncBuffer
+	p := &panicking{}
+	f := setup(t, grpcapi.Config{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Services: []func(grpc.ServiceRegistrar){func(r grpc.ServiceRegistrar) {
+			desc := healthpb.Health_ServiceDesc
+			desc.ServiceName = "test.Panicking"
+			r.RegisterService(&desc, p)
+		}},
+	})
+	err := f.conn.Invoke(t.Context(), "/test.Panicking/Check", &healthpb.HealthCheckRequest{}, &healthpb.HealthCheckResponse{})
+	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "mistake") {
+		t.Errorf("got %v", err)
+	}
+	if p.principal != "anybody" {
+		t.Errorf("comes from %q", p.principal)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "panic=mistake") {
+		t.Errorf("logged %d lines: %s", n, log.String())
+	}
+	r, err := healthpb.NewHealthClient(f.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "test.Panicking"})
+	if err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", r, err)
+	}
+}
+
+// TestInflight checks that requests beyond the bound are refused, and that waiting requests do not count.
+func TestInflight(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		st := &stuck{Store: memory.New(nil), entered: make(chan struct{}, 9), release: make(chan struct{})}
+		f := over(t, st, grpcapi.Config{MaxInflight: 1})
+		sent := make(chan error, 1)
+		go func() {
+			_, err := f.Acquire(t.Context(), alice(1, 1))
+			sent <- err
+		}()
+		<-st.entered
+		_, err := f.Acquire(t.Context(), alice(1, 1))
+		wants(t, err, codes.Unavailable, "retry")
+		close(st.release)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		if _, err := f.Acquire(t.Context(), alice(1, 1)); err != nil {
+			t.Errorf("once there is room: %v", err)
+		}
+	})
+}
+
+// TestConnections checks that connections beyond the bound are closed at once, and that a closed one makes room.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lim.Close()
+	s, err := grpcapi.New(grpcapi.Config{Limiter: lim, MaxConnections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- s.Serve(ctx, ln) }()
+	check := func() (*grpc.ClientConn, error) {
+		conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		return conn, err
+	}
+	first, err := check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := check()
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	second.Close()
+	first.Close()
+	for { // the server may not have noticed yet that it is closed
+		third, err := check()
+		third.Close()
+		if err == nil {
+			break
+		}
+	}
+	stop()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAuth tries no token, a wrong one, and each right one, in its own namespace and in others that exist or not.
+func TestAuth(t *testing.T) {
+	t.Parallel()
+	spender, entry1, err := auth.NewEntry("spender", []auth.Role{auth.Acquire}, []string{"default"}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, entry2, err := auth.NewEntry("reader", []auth.Role{auth.Read}, []string{"default", "blue"}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blue, entry3, err := auth.NewEntry("blue", []auth.Role{auth.Admin}, []string{"blue"}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := setup(t, grpcapi.Config{Book: openBook(t, entry1, entry2, entry3)})
+	if _, err := f.lim.CreateNamespace(t.Context(), "blue"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.lim.In("blue").SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rpm", 100)); err != nil {
+		t.Fatal(err)
+	}
+	with := func(authorization ...string) context.Context {
+		return metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": authorization})
+	}
+	as := func(token string) context.Context { return with("Bearer " + token) }
+	in := func(namespace string) *weirv1.AcquireRequest {
+		return &weirv1.AcquireRequest{Entity: "alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1}, Namespace: namespace}
+	}
+	for _, tt := range []struct {
+		name, namespace      string
+		authorization        []string
+		acquire, look, watch codes.Code
+	}{
+		{"no token", "", nil, codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated},
+		{"wrong token", "", []string{"Bearer " + spender + "x"}, codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated},
+		{"two tokens", "", []string{"Bearer " + spender, "Bearer " + spender}, codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated},
+		{"basic", "", []string{"Basic " + spender}, codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated},
+		{"spender", "", []string{"Bearer " + spender}, codes.OK, codes.PermissionDenied, codes.PermissionDenied},
+		{"spender elsewhere", "blue", []string{"Bearer " + spender}, codes.PermissionDenied, codes.PermissionDenied, codes.PermissionDenied},
+		{"spender nowhere", "none", []string{"Bearer " + spender}, codes.PermissionDenied, codes.PermissionDenied, codes.PermissionDenied},
+		{"reader", "blue", []string{"Bearer " + reader}, codes.PermissionDenied, codes.OK, codes.OK},
+		{"blue, unsaid", "", []string{"Bearer " + blue}, codes.OK, codes.OK, codes.OK},
+		{"blue elsewhere", "default", []string{"Bearer " + blue}, codes.PermissionDenied, codes.PermissionDenied, codes.PermissionDenied},
+	} {
+		ctx := with(tt.authorization...)
+		_, err := f.Acquire(ctx, in(tt.namespace))
+		if status.Code(err) != tt.acquire {
+			t.Errorf("%s acquires: %v", tt.name, err)
+		}
+		_, err = f.AcquireBatch(ctx, &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{in(tt.namespace)}})
+		if status.Code(err) != tt.acquire {
+			t.Errorf("%s acquires a batch: %v", tt.name, err)
+		}
+		_, err = f.Available(ctx, &weirv1.AvailableRequest{Entity: "alice", Resource: "gpt-4", Namespace: tt.namespace})
+		if status.Code(err) != tt.look {
+			t.Errorf("%s looks: %v", tt.name, err)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		stream, err := f.Watch(ctx, &weirv1.WatchRequest{Entity: "alice", Resource: "gpt-4", Namespace: tt.namespace})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		cancel()
+		if status.Code(err) != tt.watch {
+			t.Errorf("%s watches: %v", tt.name, err)
+		}
+	}
+
+	// A lease of another namespace is treated like a forged one.
+	a, err := f.Acquire(as(blue), in(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Rollback(as(spender), &weirv1.RollbackRequest{Lease: a.GetLease()})
+	wants(t, err, codes.NotFound, "")
+	_, err = f.Rollback(as(reader), &weirv1.RollbackRequest{Lease: a.GetLease()})
+	wants(t, err, codes.PermissionDenied, "")
+	if _, err = f.Rollback(as(blue), &weirv1.RollbackRequest{Lease: a.GetLease()}); err != nil {
+		t.Error(err)
+	}
+	if _, err := healthpb.NewHealthClient(f.conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("health without a token: %v", err)
+	}
+}
+
+// openBook writes a token file and opens it.
+func openBook(t *testing.T, entries ...auth.Entry) *auth.Book {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	for _, e := range entries {
+		if err := auth.Add(path, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	book, err := auth.Open(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+// syncBuffer is a buffer that a log can be written to while it is read.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// TestTLS checks that the server uses the given TLS configuration.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	like := httptest.NewTLSServer(nil)
+	defer like.Close()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lim.Close()
+	s, err := grpcapi.New(grpcapi.Config{Limiter: lim, TLS: &tls.Config{Certificates: like.TLS.Certificates, MinVersion: tls.VersionTLS12}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- s.Serve(ctx, ln) }()
+	roots := x509.NewCertPool()
+	roots.AddCert(like.Certificate())
+	for creds, want := range map[credentials.TransportCredentials]codes.Code{
+		credentials.NewClientTLSFromCert(roots, "example.com"): codes.OK,
+		insecure.NewCredentials():                              codes.Unavailable,
+	} {
+		conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(creds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		conn.Close()
+		if status.Code(err) != want {
+			t.Errorf("%s: %v", creds.Info().SecurityProtocol, err)
+		}
+	}
+	stop()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}

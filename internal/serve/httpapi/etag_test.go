@@ -1,0 +1,116 @@
+package httpapi_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
+)
+
+// conditional sends a request with one additional header field.
+func (f *fixture) conditional(t *testing.T, to, body, name, value string) answer {
+	t.Helper()
+	method, target, _ := strings.Cut(to, " ")
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if name != "" {
+		r.Header.Set(name, value)
+	}
+	return f.send(t, r)
+}
+
+// TestIfMatch checks that if two clients change what both have read, the second is told so and overwrites nothing.
+func TestIfMatch(t *testing.T) {
+	t.Parallel()
+	doc := readDocument(t)
+	for _, scope := range []string{"?resource=gpt-4", "?entity=alice&resource=gpt-4", "?entity=alice", ""} {
+		t.Run(scope, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, httpapi.Config{})
+			of := "/v1/limits" + scope
+			send := func(status int, to, body, name, value string) string {
+				t.Helper()
+				a := f.conditional(t, to+" "+of, body, name, value)
+				if a.Code != status {
+					t.Fatalf("%s %s %s %q: got %d, want %d: %s", to, of, name, value, a.Code, status, a.Body)
+				}
+				if status == 412 && !strings.Contains(a.Body.String(), "#stale") {
+					t.Errorf("got %s, want stale", a.Body)
+				}
+				for _, bad := range doc.check(to+" /v1/limits", a) {
+					t.Error(bad)
+				}
+				return a.Header().Get("ETag")
+			}
+			const one, two, three = `{"limits":["rpm:1/min"]}`, `{"limits":["rpm:2/min"]}`, `{"limits":["rpm:3/min"]}`
+			send(200, "PUT", one, "", "")
+			read := send(200, "GET", "", "", "")
+			if again := send(200, "GET", "", "", ""); again != read || len(read) < 3 {
+				t.Errorf("the tag of the same limits is %s, then %s", read, again)
+			}
+			written := send(200, "PUT", two, "If-Match", read)
+			send(412, "PUT", three, "If-Match", read)
+			send(412, "DELETE", "", "If-Match", read)
+			send(412, "PUT", three, "If-Match", "W/"+written) // a weak tag never matches
+			send(412, "PUT", three, "If-None-Match", "*")
+			if now := send(200, "GET", "", "", ""); now != written {
+				t.Errorf("the tag is %s, was %s when it was written: somebody was overwritten", now, written)
+			}
+			send(200, "PUT", three, "If-Match", read+`, `+written)
+			send(200, "PUT", three, "If-Match", "*")
+			send(400, "PUT", `{"limits":[]}`, "If-Match", "*") // an empty list does not delete the limits
+			send(400, "PUT", one, "If-None-Match", `"a"`)
+			send(204, "DELETE", "", "If-Match", send(200, "GET", "", "", ""))
+			send(412, "PUT", one, "If-Match", written)
+			send(412, "PUT", one, "If-Match", "*")
+			send(412, "DELETE", "", "If-Match", "*")
+			if born := send(200, "PUT", two, "If-None-Match", "*"); born != written {
+				t.Errorf("the same limits have the tag %s, and had %s", born, written)
+			}
+			if scope == "" {
+				f.must(t, 200, "PUT", "/v1/system", `{"on_unavailable":"deny"}`)
+				send(412, "PUT", three, "If-Match", written) // the setting has changed since this tag was read
+			}
+		})
+	}
+}
+
+// TestListsHaveTags checks that an edit based on a list is compared with what the list showed.
+func TestListsHaveTags(t *testing.T) {
+	t.Parallel()
+	f := setup(t, httpapi.Config{})
+	a := f.must(t, 200, "GET", "/v1/resources", "")
+	tag, _ := a.JSON["items"].([]any)[0].(map[string]any)["etag"].(string)
+	if shown := f.must(t, 200, "GET", "/v1/limits?resource=gpt-4", "").Header().Get("ETag"); shown != `"`+tag+`"` {
+		t.Errorf("the list has %q, the scope %s", tag, shown)
+	}
+	if a := f.conditional(t, "PUT /v1/system", `{"on_unavailable":"deny"}`, "If-Match", "*"); a.Code != 400 {
+		t.Errorf("a condition that is not looked at: got %d", a.Code)
+	}
+}
+
+// TestIfMatchManaged checks that a takeover of limits by a manifest counts as a change.
+func TestIfMatchManaged(t *testing.T) {
+	t.Parallel()
+	f := setup(t, httpapi.Config{})
+	f.must(t, 200, "PUT", "/v1/limits?resource=x", `{"limits":["rpm:1/min"]}`)
+	read := f.must(t, 200, "GET", "/v1/limits?resource=x", "").Header().Get("ETag")
+	was, err := f.lim.Declared(t.Context(), weir.Scope{Resource: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := *was.Limits
+	now.Managed = &weir.Managed{Manifest: "m", Hash: "h"}
+	for _, err := range f.lim.Declare(t.Context(), []weir.DeclaredChange{{Before: was, After: weir.Declared{Limits: &now}}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := f.conditional(t, "PUT /v1/limits?resource=x", `{"limits":["rpm:2/min"]}`, "If-Match", read); a.Code != 412 {
+		t.Errorf("got %d %s", a.Code, a.Body)
+	}
+}

@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/auth"
+)
+
+// HTTPServer returns the server that Serve uses.
+func (s *Server) HTTPServer(ctx context.Context, h http.Handler) *http.Server {
+	return s.httpServer(ctx, h)
+}
+
+// Drain is the first step of Serve's shutdown.
+func (s *Server) Drain() { s.drain() }
+
+// Routes lists the server's routes as "GET /path".
+func (s *Server) Routes() (list []string) {
+	for _, r := range s.routes() {
+		list = append(list, r.method+" "+r.path)
+	}
+	return list
+}
+
+// AnyRole is what Need returns for a route that is open to every token.
+const AnyRole auth.Role = "any"
+
+// Need returns what a route, in the form that Routes lists, requires.
+func (s *Server) Need(of string) (role auth.Role, everywhere bool) {
+	for _, r := range s.routes() {
+		if of == r.method+" "+r.path {
+			if r.need.known {
+				return AnyRole, false
+			}
+			return r.need.role, r.need.everywhere
+		}
+	}
+	return "", false
+}
+
+func ParseAcquire(data []byte) (string, weir.Request, time.Duration, error) {
+	a, err := parseAcquire(data)
+	return a.namespace, a.request, a.wait, err
+}
+
+// Kinds lists the URIs of all problem types.
+func Kinds() (uris []string) {
+	for _, k := range []*kind{
+		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindStale, kindSettled, kindExpired,
+		kindTooLarge, kindMedia, kindBurst, kindNoLimits, kindExceeded, kindInternal, kindOverloaded, kindUnavailable,
+	} {
+		uris = append(uris, k.URI)
+	}
+	return uris
+}
+
+// Keep adds n to the bytes of bodies under way and returns the sum.
+func (s *Server) Keep(n int64) int64 { return s.bodies.Add(n) }
+
+// Declare takes a place for work on manifests; false if there is none.
+func (s *Server) Declare() bool { return s.declaring.Try("") }
+
+// Spares is the number of extra connections reserved for probes.
+const Spares = spares
+
+// MaxBodies is the maximum number of bytes of bodies under way.
+const MaxBodies = maxBodies

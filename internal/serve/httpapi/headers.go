@@ -1,0 +1,37 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+)
+
+// Responses share these values. They must not be changed.
+var (
+	jsonType    = []string{"application/json"}
+	problemType = []string{"application/problem+json"}
+	noStore     = []string{"no-store"}
+)
+
+// setLimits sets the RateLimit header fields.
+func (s *Server) setLimits(h http.Header, entity string, statuses []weir.LimitStatus) {
+	policy, limit := ratelimitheaders.Fields(entity, statuses)
+	if policy == "" {
+		return
+	}
+	values := []string{policy, limit} // one allocation for both
+	h["Ratelimit-Policy"], h["Ratelimit"] = values[:1:1], values[1:]
+	if s.cfg.LegacyHeaders {
+		limit, remaining, reset := ratelimitheaders.Legacy(statuses)
+		h.Set("X-RateLimit-Limit", limit)
+		h.Set("X-RateLimit-Remaining", remaining)
+		h.Set("X-RateLimit-Reset", reset)
+	}
+}
+
+// setRetryAfter sets Retry-After to d, rounded up to whole seconds.
+func setRetryAfter(h http.Header, d time.Duration) {
+	h["Retry-After"] = []string{ratelimitheaders.RetryAfter(d)}
+}

@@ -1,0 +1,296 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// Bounds on the manifests of a request: bytes, and pieces as counted by [manifest.Pieces]. Decoding takes up to a kilobyte
+// for each piece, and a piece can be as short as a byte.
+const (
+	maxManifest = 4 << 20
+	maxPieces   = 500_000
+)
+
+// applyRate is the maximum number of records that a request writes per second.
+const applyRate = 2000
+
+// manifests reads the body of a request: manifests in YAML or JSON. Variables get only the values that the manifests
+// declare, because the server's environment must not be visible to clients.
+func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
+	switch base, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" || base == "text/yaml"):
+	default:
+		return nil, &httpError{kind: kindMedia, detail: "the body must be application/yaml or application/json"}
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxManifest+1))
+	switch {
+	case err != nil:
+		return nil, cutOff(err)
+	case len(text) > maxManifest:
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 4 MiB of manifests are read: apply one namespace, or manifest, at a time"}
+	case manifest.Pieces(text) > maxPieces:
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 500,000 keys, values, words of comments, commas, colons and brackets of manifests are read: apply one namespace, or manifest, at a time"}
+	}
+	return s.decodeManifests(r, manifest.Source{Name: "body", Text: text})
+}
+
+// decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request counts
+// as one that works on manifests.
+func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
+	if err := s.declares(r); err != nil {
+		return nil, err
+	}
+	s.decoding.Lock()
+	defer s.decoding.Unlock()
+	if err := r.Context().Err(); err != nil {
+		return nil, err // the client left, or ran out of time, while others were decoded
+	}
+	ms, err := manifest.Decode([]manifest.Source{src}, manifest.Options{})
+	if err != nil {
+		return nil, manifestError(err)
+	}
+	return ms, s.mayAll(r, ms)
+}
+
+// manifestError converts an error in a manifest, or a conflict with the live records, for the client.
+func manifestError(err error) error {
+	var bad manifest.Errors
+	var problems manifest.ProblemsError
+	var failed *manifest.FailedError
+	switch {
+	case errors.As(err, &bad):
+		return &httpError{kind: kindInvalid, detail: bad.Error(), field: "body", errors: bad}
+	case errors.As(err, &problems), errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
+		return &httpError{kind: kindConflict, detail: err.Error()}
+	}
+	return err
+}
+
+// declared is query for requests whose manifests name the namespace.
+func (s *Server) declared(r *http.Request, names ...string) (query, error) {
+	q, err := parameters(r, names...)
+	if err == nil && q.Has("namespace") {
+		err = badField("namespace", "has no meaning here: the manifest names it")
+	}
+	return q, err
+}
+
+func (s *Server) validateManifests(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.declared(r); err != nil {
+		return err
+	}
+	ms, err := s.manifests(r)
+	if err != nil {
+		return err
+	}
+	type valid struct {
+		Namespace string `json:"namespace"`
+		Manifest  string `json:"manifest"`
+		Hash      string `json:"hash"`
+		Records   int    `json:"records"`
+	}
+	all := make([]valid, len(ms))
+	for i, m := range ms {
+		all[i] = valid{m.Namespace, m.Name, m.Hash(), len(m.Records)}
+	}
+	return reply(w, http.StatusOK, map[string]any{"manifests": all})
+}
+
+// plans returns the plans for the manifests of a request, compared with the live records.
+func (s *Server) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
+	exact, err := q.flag("exact")
+	if err != nil {
+		return nil, err
+	}
+	ms, err := s.manifests(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.planOf(ctx, ms, exact)
+}
+
+func (s *Server) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+	plans := make([]*manifest.Plan, len(ms))
+	for i, m := range ms {
+		var err error
+		if plans[i], err = manifest.Make(ctx, s.cfg.Limiter, m, manifest.PlanOptions{Exact: exact}); err != nil {
+			return nil, manifestError(err)
+		}
+	}
+	return plans, nil
+}
+
+func (s *Server) planManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "exact")
+	if err != nil {
+		return err
+	}
+	plans, err := s.plans(r.Context(), r, q)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"plans": plans})
+}
+
+// diffManifests lists the live records that differ from the manifests, and why.
+func (s *Server) diffManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "exact")
+	if err != nil {
+		return err
+	}
+	plans, err := s.plans(r.Context(), r, q)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"manifests": manifest.DriftOf(plans)})
+}
+
+func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.declared(r, "adopt", "delete")
+	if err != nil {
+		return err
+	}
+	ctx := s.principal(r)
+	plans, err := s.plans(ctx, r, q)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, w, q, plans, "")
+}
+
+// apply applies plans as far as the parameters allow. There is no one to ask for confirmation.
+func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string) error {
+	adopt, err := q.flag("adopt")
+	if err != nil {
+		return err
+	}
+	remove := true
+	if q.Has("delete") {
+		if remove, err = q.flag("delete"); err != nil {
+			return err
+		}
+	}
+	results := make([]manifest.Result, 0, len(plans))
+	for _, p := range plans {
+		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{Adopt: adopt, Keep: !remove, Rate: applyRate, Summary: summary})
+		if err != nil {
+			return manifestError(err)
+		}
+		results = append(results, res)
+	}
+	return reply(w, http.StatusOK, map[string]any{"results": results})
+}
+
+// exportManifest returns the live records as a manifest, as a JSON string.
+func (s *Server) exportManifest(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "manifest")
+	if err != nil {
+		return err
+	}
+	name := q.Get("manifest")
+	if name == "" {
+		name = manifest.DefaultName
+	}
+	m, elsewhere, err := manifest.Export(r.Context(), q.lim, name)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, map[string]any{"text": string(m.Text()), "left_out": elsewhere})
+}
+
+func (s *Server) listManifests(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "after", "max")
+	if err != nil {
+		return err
+	}
+	return revisions(w, r, q, "")
+}
+
+func (s *Server) manifestHistory(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r, "after", "max")
+	if err != nil {
+		return err
+	}
+	return revisions(w, r, q, pathID(r, "name"))
+}
+
+func revisions(w http.ResponseWriter, r *http.Request, q query, name string) error {
+	p, err := q.lim.Revisions(r.Context(), weir.RevisionQuery{Manifest: name, After: q.Get("after"), Max: q.max})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, pageOf(p.Revisions, p.Next, same))
+}
+
+// revision parses a revision number, which starts at 1.
+func revision(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, badField("revision", "%q is not a number from 1", text)
+	}
+	return n, nil
+}
+
+func (s *Server) showRevision(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	n, err := revision(r.PathValue("revision"))
+	if err != nil {
+		return err
+	}
+	rev, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, struct {
+		weir.Revision
+		Text string `json:"text"`
+	}{rev, string(text)})
+}
+
+func (s *Server) rollbackManifest(w http.ResponseWriter, r *http.Request) error {
+	q, r, err := s.change(r, "revision", "adopt", "delete")
+	if err != nil {
+		return err
+	}
+	n, err := revision(q.Get("revision"))
+	if err != nil {
+		return err
+	}
+	if err := noBody(r); err != nil {
+		return err
+	}
+	_, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
+	if err != nil {
+		return err
+	}
+	ms, err := s.decodeManifests(r, manifest.Source{Name: "revision", Text: text})
+	if err != nil {
+		return err
+	}
+	plans, err := s.planOf(r.Context(), ms, false)
+	if err != nil {
+		return err
+	}
+	return s.apply(r.Context(), w, q, plans, "rollback to revision "+strconv.Itoa(n))
+}
+
+func (s *Server) manifestSchema(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.declared(r); err != nil {
+		return err
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{"application/schema+json"}
+	send(w, http.StatusOK, manifest.Schema)
+	return nil
+}

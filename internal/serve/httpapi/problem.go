@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer/problemjson"
+	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
+type kind = problemjson.Kind
+
+func kindOf(status int, name, title string) *kind {
+	return &kind{Status: status, URI: problemjson.Guide + name, Title: title}
+}
+
+var (
+	kindInvalid     = kindOf(http.StatusBadRequest, "invalid", "The request is not valid")
+	kindNoToken     = kindOf(http.StatusUnauthorized, "unauthenticated", "The request has no valid token")
+	kindForbidden   = kindOf(http.StatusForbidden, "forbidden", "The token may not do this")
+	kindHost        = kindOf(http.StatusMisdirectedRequest, "host", "The request names a host that is not this server's")
+	kindForeign     = kindOf(http.StatusForbidden, "cross-origin", "The request comes from another site's page")
+	kindNotFound    = kindOf(http.StatusNotFound, "not-found", "Not found")
+	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
+	kindExists      = kindOf(http.StatusConflict, "exists", "It already exists")
+	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed in the meantime")
+	kindStale       = kindOf(http.StatusPreconditionFailed, "stale", "It is not as it was read")
+	kindSettled     = kindOf(http.StatusConflict, "settled", "The lease id is used up")
+	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
+	kindTooLarge    = kindOf(http.StatusRequestEntityTooLarge, "too-large", "The body is too large")
+	kindMedia       = kindOf(http.StatusUnsupportedMediaType, "media-type", "The body is of the wrong type")
+	kindBurst       = problemjson.ExceedsBurst
+	kindNoLimits    = kindOf(http.StatusUnprocessableEntity, "no-limits", "No limits apply")
+	kindExceeded    = problemjson.Exceeded
+	kindInternal    = problemjson.Internal
+	kindOverloaded  = kindOf(http.StatusServiceUnavailable, "overloaded", "The server has too much to do")
+	kindUnavailable = problemjson.Unavailable
+)
+
+// httpError is an error that occurs only over HTTP.
+type httpError struct {
+	kind          *kind
+	detail, field string
+	errors        manifest.Errors // of a manifest
+}
+
+// Error returns the detail.
+func (e *httpError) Error() string { return e.detail }
+
+var (
+	errTooLarge = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
+	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
+	// The text of these two is always the same, so that it does not reveal what exists.
+	errUnauthenticated = &httpError{kind: kindNoToken, detail: "send Authorization: Bearer and a token that has not expired or been revoked"}
+	errForbidden       = &httpError{kind: kindForbidden, detail: "the token does not have the role, or not the namespace, that this needs"}
+
+	errHost    = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it with weir serve --allowed-host"}
+	errForeign = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
+	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
+	errNoLease   = &httpError{kind: kindNotFound, detail: "no such lease"}
+	errGone      = &httpError{kind: kindExpired, detail: "an expired lease counts as committed: its tokens are spent"}
+	errDraining  = &httpError{kind: kindUnavailable, detail: "the server is shutting down"}
+	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
+	// errOverloaded refuses a request before any work is done for it.
+	errOverloaded = &httpError{kind: kindOverloaded, detail: "too many requests are under way; nothing was done: try again, or another instance"}
+
+	errCrowded = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
+
+	errStale = &httpError{kind: kindStale, detail: "the limits are not those that If-Match names: read them again; nothing was changed"}
+	errTaken = &httpError{kind: kindStale, detail: "there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
+
+	errTooLong = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
+)
+
+// problem is an error as sent to the client.
+type problem struct {
+	kind          *kind
+	detail, field string
+	retryAfter    time.Duration // jitter is added
+	over          *weir.ExceededError
+	errors        manifest.Errors
+}
+
+// problemOf returns what a client may know about an error. known is false for an unexpected error.
+func problemOf(err error) (p problem, known bool) {
+	var (
+		local  *httpError
+		over   *weir.ExceededError
+		config *weir.ConfigError
+		store  *weir.StoreError
+	)
+	p.detail = err.Error()
+	switch {
+	case errors.As(err, &local):
+		p.kind, p.detail, p.field, p.errors = local.kind, local.detail, local.field, local.errors
+	case errors.As(err, &over):
+		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
+		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)
+	case errors.Is(err, weir.ErrExceedsBurst):
+		p.kind = kindBurst
+	case errors.Is(err, weir.ErrNoLimits):
+		p.kind = kindNoLimits
+	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrRolledBack), errors.Is(err, weir.ErrCommitted):
+		p.kind, p.detail = kindSettled, "the lease was adjusted or rolled back under this id before; nothing was changed now"
+	case errors.Is(err, weir.ErrExpired):
+		p.kind, p.detail = kindExpired, errGone.detail
+	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p.kind, p.detail = kindUnavailable, "the store does not answer, or not in time"
+	case errors.Is(err, weir.ErrBadCursor):
+		p.kind, p.detail, p.field = kindInvalid, "after: is not a cursor of this list", "after"
+	case errors.As(err, &config):
+		p.kind, p.detail, p.field = kindInvalid, config.Error(), config.Field
+	case errors.Is(err, weir.ErrNoUsage):
+		p.kind, p.detail = kindNotFound, "usage: the store keeps none"
+	case errors.Is(err, weir.ErrNotFound):
+		p.kind = kindNotFound
+	case errors.Is(err, weir.ErrExists):
+		p.kind = kindExists
+	case errors.Is(err, weir.ErrConflict):
+		p.kind = kindConflict
+	default:
+		return problem{kind: kindInternal, detail: "the error was logged"}, false
+	}
+	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
+		p.retryAfter = ratelimitheaders.Jittered(time.Second)
+	}
+	return p, true
+}
+
+// fail answers with an error. Details that the client must not see go only to the log.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, known := problemOf(err)
+	switch {
+	case !known:
+		s.trouble(r, "a request failed", err)
+	case p.kind == kindOverloaded:
+		if s.cfg.Metrics != nil {
+			s.cfg.Metrics.Shed()
+		}
+		if s.overloads.due() {
+			s.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "too many requests: some are refused", slog.Int("max", s.cfg.MaxInflight))
+		}
+	case p.kind == kindUnavailable && r.Context().Err() == nil:
+		s.trouble(r, "the store does not answer", err)
+	}
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = problemType, noStore
+	if p.kind == kindNoToken {
+		h["Www-Authenticate"] = []string{"Bearer"}
+	}
+	if p.retryAfter > 0 {
+		setRetryAfter(h, p.retryAfter)
+	}
+	if p.over != nil && len(p.over.Statuses) > 0 {
+		s.setLimits(h, p.over.Statuses[0].Entity, p.over.Statuses)
+		if p.over.Degraded {
+			h.Set("Weir-Degraded", "store-unavailable")
+		}
+	}
+	buf := buffers.Get().(*buffer)
+	defer buf.free()
+	buf.b = p.append(buf.b[:0])
+	send(w, p.kind.Status, buf.b)
+}
+
+func (p *problem) append(b []byte) []byte {
+	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter, Refused: p.over != nil}
+	if p.over != nil && len(p.over.Statuses) > 0 {
+		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
+		out.Degraded, out.Over = p.over.Degraded, p.over.Over
+	}
+	if len(p.errors) > 0 {
+		out.Errors, _ = json.Marshal(p.errors) // text and numbers always encode
+	}
+	return out.Append(b)
+}
+
+// trouble logs an error, at most one per second: when the store is down, every request has one.
+func (s *Server) trouble(r *http.Request, what string, err error) {
+	if !s.troubles.due() {
+		return
+	}
+	s.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "trouble with a request",
+		slog.String("what", what), slog.String("route", r.Pattern), slog.Any("error", err))
+}

@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimits/weir"
+)
+
+// query holds the parameters of an admin request and the limiter of its namespace.
+type query struct {
+	url.Values
+	lim *weir.Limiter
+	max int
+}
+
+// query reads the parameters of a URL and selects the namespace that they name.
+func (s *Server) query(r *http.Request, names ...string) (query, error) {
+	q, err := parameters(r, names...)
+	if err != nil {
+		return q, err
+	}
+	q.lim, err = s.in(r, q.Get("namespace"))
+	return q, err
+}
+
+// parameters reads the parameters of a URL. Only names, max and namespace are allowed, each at most once, so that a
+// misspelt parameter cannot widen the scope of a request.
+func parameters(r *http.Request, names ...string) (query, error) {
+	var q query
+	var err error
+	if q.Values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return q, badField("query", "cannot be read: percent-encode it")
+	}
+	for name, values := range q.Values {
+		switch {
+		case name != "namespace" && !slices.Contains(names, name):
+			return q, badField(within("body", []byte(name)), "is unknown; known are %s", strings.Join(append(names, "namespace"), ", "))
+		case len(values) > 1:
+			return q, badField(name, "is a duplicate")
+		case values[0] == "":
+			return q, badField(name, "must not be empty: leave it out")
+		}
+	}
+	if text := q.Get("max"); text != "" {
+		if q.max, err = strconv.Atoi(text); err != nil || q.max < 1 || q.max > 1000 {
+			return q, badField("max", "must be between 1 and 1000")
+		}
+	}
+	return q, nil
+}
+
+// flag reads a Boolean parameter.
+func (q query) flag(name string) (bool, error) {
+	switch q.Get(name) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, badField(name, "must be true or false")
+}
+
+// change is query for a request that changes something. The request that it returns carries the principal for the audit.
+func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
+	q, err := s.query(r, names...)
+	return q, r.WithContext(s.principal(r)), err
+}
+
+func (s *Server) principal(r *http.Request) context.Context {
+	return weir.WithPrincipal(r.Context(), visitOf(r).Audit("http"))
+}
+
+// page is one page of a list. Next, if set, is the after parameter for the next page.
+type page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// pageOf makes a page of what a limiter listed.
+func pageOf[T, U any](items []T, next string, convert func(T) U) page[U] {
+	p := page[U]{Items: make([]U, len(items)), Next: next}
+	for i := range items {
+		p.Items[i] = convert(items[i])
+	}
+	return p
+}
+
+func same[T any](v T) T { return v }
+
+// reply answers with any value as JSON.
+func reply(w http.ResponseWriter, status int, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
+	send(w, status, b.Bytes())
+	return nil
+}
+
+// done answers 204, or returns err if it is not nil.
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
