@@ -49,12 +49,25 @@ test-lambda: ## Build the Lambda package twice: both must be identical, and at m
 	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/aws/lambdapkg
 
 .PHONY: test
-test: race $(ENGINE) $(PYTHON) ## Vet and test everything, with the race detector if there is a C compiler
+test: ## Test every package in a few minutes, installing nothing; PKG=./store/disk tests one
+	@CI= $(GO) test -json -timeout $(TIMEOUT) -skip '$(TORTURE)' $(PKG) | $(GO) run ./internal/testkit/summary
+
+.PHONY: test-all
+test-all: test-race test-nested test-lambda test-browser test-envoy test-locust ## Test everything: races, engines, torture, nested modules, browser, Envoy, Locust, Lambda, a share of the mutants
+	$(MAKE) mutate ARGS='-part $(SHARE)'
+# All mutants would take too long: each commit tests a third of them.
+SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 3 + 1)/3
+
+.PHONY: test-race
+test-race: race $(ENGINE) $(PYTHON) ## Vet and test every package with the race detector and all engines, then the torture tests
 	$(GO) test $(RACE) -vet=all -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) ./...
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 ifneq ($(RACE),)
 	$(GO) test -timeout $(TIMEOUT) -run '$(UNRACED)' ./store/dynamodb # too slow with the race detector
 endif
+
+.PHONY: test-nested
+test-nested: $(ENGINE) ## Vet and test the nested modules
 	@set -e; for m in $(NESTED); do echo "module $$m"; $(GO) -C $$m vet ./...; $(GO) -C $$m test ./...; done
 
 .PHONY: race
