@@ -29,7 +29,7 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 	for i := range p.links {
 		buckets[i] = p.links[i].bucket
 	}
-	snap, err := l.peek(ctx, buckets...)
+	snap, err := l.core.store.Peek(ctx, buckets...)
 	if err != nil {
 		return Availability{}, err
 	}
@@ -44,15 +44,6 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 		}
 	}
 	return av, nil
-}
-
-func (l *Limiter) peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
-	bounded := l.core.bound(ctx)
-	defer bounded.end()
-	began := time.Now()
-	snap, err := l.core.store.Peek(bounded, buckets...)
-	l.core.observeCall(ctx, "peek", began, err)
-	return snap, err
 }
 
 // levelNow returns a limit's level as the next debit will find it, and whether it would refuse the charge. If the

@@ -131,22 +131,7 @@ func (le *Lease) leaveOut() {
 }
 
 // observeShadows counts and reports each limit in shadow that would have refused.
-func (l *Limiter) observeShadows(ctx context.Context, s *space, d *Decision) {
-	f := l.core.cfg.Observer.WouldRefuse
-	for i := range d.Statuses {
-		st := &d.Statuses[i]
-		if !st.WouldRefuse {
-			continue
-		}
-		l.core.tallies.countWouldRefuse(store.Bucket{Namespace: s.id, Entity: st.Entity, Resource: st.Resource}, d.At, st.Limit, st.Requested*1000)
-		if f != nil {
-			f(ctx, WouldRefuseEvent{l.name, st.Entity, st.Resource, st.Limit, st.Requested, d.Allowed})
-		}
-	}
-}
-
-// observeAllow is observeShadows for a take of Allow.
-func (l *Limiter) observeAllow(ctx context.Context, debits []store.Debit, out store.Outcome) {
+func (l *Limiter) observeShadows(ctx context.Context, debits []store.Debit, out store.Outcome) {
 	f := l.core.cfg.Observer.WouldRefuse
 	n := 0
 	for i := range debits {

@@ -151,12 +151,13 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	lease, err := e.lim.prepare(e.plan, e.req)
+	pt := part{req: *e.req, plan: e.plan}
+	err = pt.prepare(e.lim)
 	var burst *BurstError
 	if err != nil && !errors.As(err, &burst) {
 		return false, err
 	}
-	stale, over, err := e.look(ctx, lease)
+	stale, over, err := e.look(ctx, pt.lease)
 	switch {
 	case err != nil:
 	case burst != nil:
@@ -208,7 +209,7 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 	for i := range buckets {
 		buckets[i] = lease.debits[i].Bucket
 	}
-	snap, err := e.lim.peek(ctx, buckets...)
+	snap, err := e.lim.core.store.Peek(ctx, buckets...)
 	if err != nil {
 		return false, d, err
 	}

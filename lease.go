@@ -226,7 +226,10 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 	if le.held != nil {
 		s.ID, s.Expires = le.held.change(), le.held.expires
 	}
-	out, err := le.lim.settle(ctx, s)
+	out, err := le.lim.core.store.Settle(context.WithoutCancel(ctx), s)
+	if errors.Is(err, store.ErrOverflow) {
+		err = configErr("tokens", "%v", err)
+	}
 	if err == nil && le.held != nil {
 		// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
 		// old state and one that continues from here from giving the same tokens back.
@@ -239,36 +242,4 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		le.plan.space.queues.returned(debits)
 	}
 	return out, err
-}
-
-// settle changes buckets within StoreTimeout, even if the caller's context ends.
-func (l *Limiter) settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
-	c := l.core
-	ctx = context.WithoutCancel(ctx)
-	bounded := c.bound(ctx)
-	defer bounded.end()
-	began := time.Now()
-	out, err := c.store.Settle(bounded, s)
-	c.observeCall(ctx, "settle", began, err)
-	if errors.Is(err, store.ErrOverflow) {
-		err = configErr("tokens", "%v", err)
-	}
-	return out, err
-}
-
-// Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
-// panics. If Acquire fails, Do returns its error without running f.
-func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *Lease) error) error {
-	lease, err := l.Acquire(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer lease.Rollback(ctx) //nolint:errcheck // after the commit it does nothing, after f's error that one counts
-	if err := f(ctx, lease); err != nil {
-		return err
-	}
-	if err := lease.Commit(ctx); err != nil && !errors.Is(err, ErrRolledBack) {
-		return err
-	}
-	return nil
 }

@@ -158,14 +158,16 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	immediate, _ := cfg.Store.(store.Immediate)
 	c := &core{
-		cfg: cfg, store: cfg.Store, immediate: immediate, start: time.Now(),
-		spaces: make(map[string]*space),
+		cfg: cfg, immediate: immediate, start: time.Now(), spaces: make(map[string]*space),
 	}
+	calls := newCalls(&cfg)
+	c.store = calls
 	c.views = catalogcache.New(catalogcache.Config[viewKey, view]{
 		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood, Good: view.good,
 	})
 	c.guard()
-	if c.usage, _ = cfg.Store.(store.Usage); c.usage != nil {
+	if calls.usage != nil {
+		c.usage = calls
 		c.tallies = newTallies(c)
 	}
 	if tell := cfg.Observer.NearLimit; tell != nil {

@@ -30,6 +30,8 @@ var causes = []Cause{CauseTimeout, CauseError, CauseOpen}
 
 func causeOf(err error) Cause {
 	switch {
+	case err == nil:
+		return CauseNone
 	case errors.Is(err, errOpen):
 		return CauseOpen
 	case errors.Is(err, context.DeadlineExceeded):
@@ -66,13 +68,6 @@ func (d *degradation) goesBy(p *plan) {
 
 // free reports whether a lease holds nothing because nothing was spent.
 func (d *degradation) free() bool { return d != nil && !d.local }
-
-func (d *degradation) causeOf() Cause {
-	if d == nil {
-		return CauseNone
-	}
-	return d.cause
-}
 
 // describe makes a status show the limit that applies to the entity; the share only explains the decision.
 func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
@@ -166,20 +161,20 @@ func (c *core) done(call breaker.Call, r breaker.Result) {
 	}
 }
 
-// answered tells the breaker the result of a call, and reports whether it is the store's trouble, and the error to
-// return to the caller. An ended context, a mistake, or a missing share of the cell say nothing about the store.
-func (c *core) answered(ctx context.Context, call breaker.Call, err error) (trouble bool, _ error) {
-	if _, over := err.(*ExceededError); err == nil || over { //nolint:errorlint // a refusal is not wrapped
+// answered tells the breaker the result of a call, and sorts its error. An ended context, a mistake, or a missing share
+// of the cell mean nothing for the breaker.
+func (c *core) answered(ctx context.Context, call breaker.Call, failed error) (cause, err error) {
+	if failed == nil {
 		c.done(call, breaker.Succeeded)
-		return false, err
+		return nil, nil
 	}
-	trouble, err = triage(ctx, err)
-	if trouble && !errors.Is(err, errOldShare) {
+	cause, err = storeFailure(ctx, failed)
+	if cause != nil && !errors.Is(cause, errOldShare) {
 		c.done(call, breaker.Failed)
 	} else {
 		c.done(call, breaker.Unknown)
 	}
-	return trouble, err
+	return cause, err
 }
 
 // countCause counts a decision without the store.
@@ -221,31 +216,6 @@ func (lo *local) warm(debits []store.Debit, out *store.Outcome) {
 		}
 	}
 	lo.shares.Warm(debits, out, lo.core.instances(), time.Now())
-}
-
-// share admits a request from this process's share of its limits, or refuses it.
-func (l *Limiter) share(req *Request, p *plan, cause error) (*Lease, error) {
-	if err := shared(req.Entity, req.Resource, p, cause); err != nil {
-		return nil, err
-	}
-	lease, err := l.prepare(p, req)
-	if err != nil {
-		return nil, p.mistake(err, cause)
-	}
-	out, by, err := l.takeShare(lease.debits, cause)
-	if err != nil {
-		return nil, err
-	}
-	by.goesBy(p)
-	lease.at, lease.levels, lease.degraded = out.At, out.Levels, by
-	if !out.Allowed {
-		return nil, &ExceededError{Decision: lease.decision(false)}
-	}
-	if p.shadows {
-		lease.leaveOut()
-	}
-	l.core.local.owe(lease.debits)
-	return lease, nil
 }
 
 // takeShare decides over this process's shares. The caller must owe what is admitted.

@@ -141,14 +141,19 @@ func unknownLimits(entity, resource string, cause error) error {
 	}}
 }
 
-// planOrKnown returns the plan as plan does, or without asking a store that does not answer.
-func (l *Limiter) planOrKnown(ctx context.Context, entity, resource string, own bool) (*space, *plan, error) {
+// resolveKnown finds a part's plan, without asking a store that does not answer. It returns the space.
+func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (s *space, err error) {
+	own := len(pt.req.Limits) == 0
 	if b := l.core.breaker; b != nil && b.State() != breaker.Closed {
-		if p := l.known(entity, resource, own); p != nil {
-			return p.space, p, nil
+		if p := l.known(pt.req.Entity, pt.req.Resource, own); p != nil {
+			pt.plan = p
+			return p.space, nil
 		}
 	}
-	return l.plan(ctx, entity, resource, own)
+	within, end := l.core.decideWithin(ctx)
+	defer end()
+	s, pt.plan, err = l.plan(within, pt.req.Entity, pt.req.Resource, own)
+	return s, err
 }
 
 var errUnknown = errors.New("the limits are not known")

@@ -53,7 +53,7 @@ func (lo *local) payOne() (answered, some bool) {
 	if d == nil {
 		return false, false
 	}
-	_, err := lo.settle(*d.sending)
+	_, err := lo.core.store.Settle(context.Background(), *d.sending)
 	charges := d.sending.Debits[0].Charges
 	paid := err == nil || errors.Is(err, store.ErrSettled)
 	o.mu.Lock()
@@ -86,16 +86,6 @@ func isAnswer(err error) bool {
 	return slices.ContainsFunc([]error{
 		store.ErrExpired, store.ErrOverflow, store.ErrTooManyOverrides, store.ErrTooManyBuckets, store.ErrInvalid,
 	}, func(target error) bool { return errors.Is(err, target) })
-}
-
-func (lo *local) settle(s store.Settle) (store.Outcome, error) {
-	c := lo.core
-	bounded := c.bound(context.Background())
-	defer bounded.end()
-	began := time.Now()
-	out, err := c.store.Settle(bounded, s)
-	c.observeCall(bounded, "settle", began, err)
-	return out, err
 }
 
 // bill returns a debt that is due, with the settle to send; nil if there is none.

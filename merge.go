@@ -7,31 +7,28 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// merged is one take for several leases: a store accepts each bucket only once.
+// merged is one take for several parts: a store accepts each bucket only once.
 type merged struct {
 	debits []store.Debit
-	from   [][]position // by lease, by its charges in order: their place in debits
-	by     *degradation // why the store did not decide
-	stale  bool         // two leases know different limits of the same bucket
+	from   [][]position // by part, by its charges in order: their place in debits
+	stale  bool         // two parts know different limits of the same bucket
 }
 
 type position struct{ debit, charge int }
 
-func merge(leases []*Lease) merged {
+func merge(parts []part) merged {
 	debits, charges := 0, 0
-	for _, le := range leases {
-		debits += len(le.debits)
-		for i := range le.debits {
-			charges += len(le.debits[i].Charges)
-		}
+	for i := range parts {
+		debits += len(parts[i].debits)
+		charges += chargesIn(parts[i].debits)
 	}
-	m := merged{debits: make([]store.Debit, 0, debits), from: make([][]position, len(leases))}
-	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first lease knows them
+	m := merged{debits: make([]store.Debit, 0, debits), from: make([][]position, len(parts))}
+	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first part knows them
 	room := make([]store.Charge, charges)    // for the charges of buckets that are not shared
 	places := make([]position, 0, charges)
-	for i, le := range leases {
+	for i := range parts {
 		from := len(places)
-		for _, d := range le.debits {
+		for _, d := range parts[i].debits {
 			at := slices.IndexFunc(m.debits, func(o store.Debit) bool { return o.Bucket == d.Bucket })
 			if at < 0 {
 				at = len(m.debits)
@@ -74,72 +71,91 @@ func (m *merged) check() error {
 	return nil
 }
 
-// spread distributes the outcome to the leases, and returns the decision over all of them, with statuses if seen is
-// set.
-func (m *merged) spread(out store.Outcome, leases []*Lease, seen bool) Decision {
-	first := make([]int, len(m.debits))
-	for i := 1; i < len(first); i++ {
-		first[i] = first[i-1] + len(m.debits[i-1].Charges)
+// first returns the index of each debit's first charge among the charges of all.
+func first(debits []store.Debit) []int {
+	at := make([]int, len(debits))
+	for i := 1; i < len(at); i++ {
+		at[i] = at[i-1] + len(debits[i-1].Charges)
 	}
-	charges := 0
-	for i := range m.from {
-		charges += len(m.from[i])
-	}
-	levels := make([]store.Level, 0, charges)
-	for i, le := range leases {
-		from := len(levels)
-		for _, pos := range m.from[i] {
-			levels = append(levels, out.Levels[first[pos.debit]+pos.charge])
-		}
-		le.at, le.levels = out.At, levels[from:len(levels):len(levels)]
-	}
-	d := Decision{Allowed: out.Allowed, At: out.At}
-	d.degraded(m.by)
-	if !seen {
-		return d
-	}
-	d.Statuses = make([]LimitStatus, 0, len(out.Levels))
-	now := nanosOf(out.At)
-	for i, md := range m.debits {
-		for j, c := range md.Charges {
-			from := m.origin(leases, position{i, j})
-			st := statusOf(md.Bucket.Entity, md.Bucket.Resource, from, c, out.Levels[first[i]+j], now)
-			m.by.describe(&st, c.Limit)
-			d.Statuses = append(d.Statuses, st)
-		}
-	}
-	d.RetryAfter = longest(d.Statuses)
-	d.over()
-	return d
+	return at
 }
 
-// each splits the decision over all requests into one for each lease.
-func (m *merged) each(d *Decision) []Decision {
-	first := make([]int, len(m.debits))
-	for i := 1; i < len(first); i++ {
-		first[i] = first[i-1] + len(m.debits[i-1].Charges)
+func chargesIn(debits []store.Debit) (n int) {
+	for i := range debits {
+		n += len(debits[i].Charges)
 	}
-	all := make([]Decision, len(m.from))
-	for i, charges := range m.from {
-		e := &all[i]
-		e.Allowed, e.At = true, d.At
-		e.degraded(m.by)
+	return n
+}
+
+// spread hands the outcome to the parts and their leases.
+func (d *decision) spread(parts []part) {
+	if len(parts) == 1 || len(d.out.Levels) == 0 {
+		parts[0].levels = d.out.Levels
+	} else {
+		at := first(d.debits)
+		for i := range parts {
+			pt := &parts[i]
+			pt.levels = make([]store.Level, 0, len(d.merged.from[i]))
+			for _, pos := range d.merged.from[i] {
+				pt.levels = append(pt.levels, d.out.Levels[at[pos.debit]+pos.charge])
+			}
+		}
+	}
+	for i := range parts {
+		if le := parts[i].lease; le != nil {
+			le.at, le.levels, le.degraded = d.out.At, parts[i].levels, parts[i].by
+		}
+	}
+}
+
+// refusal returns the decision over all parts, with the status of each limit once.
+func (d *decision) refusal(parts []part) Decision {
+	var by *degradation // of the parts that were decided
+	for i := range parts {
+		if !parts[i].by.free() {
+			by = parts[i].by
+		}
+	}
+	all := Decision{At: d.out.At, Statuses: make([]LimitStatus, 0, len(d.out.Levels))}
+	all.degraded(by)
+	now := nanosOf(d.out.At)
+	for i, md := range d.debits {
+		for j, c := range md.Charges {
+			from := d.origin(parts, position{i, j})
+			st := statusOf(md.Bucket.Entity, md.Bucket.Resource, from, c, d.out.Levels[len(all.Statuses)], now)
+			by.describe(&st, c.Limit)
+			all.Statuses = append(all.Statuses, st)
+		}
+	}
+	all.RetryAfter = longest(all.Statuses)
+	all.over()
+	return all
+}
+
+// each splits the decision over all parts into one for each.
+func (d *decision) each(all *Decision, parts []part) []Decision {
+	at := first(d.debits)
+	split := make([]Decision, len(parts))
+	for i, charges := range d.merged.from {
+		e := &split[i]
+		e.Allowed, e.At = true, all.At
+		e.degraded(parts[i].by)
 		for _, pos := range charges {
-			st := d.Statuses[first[pos.debit]+pos.charge]
+			st := all.Statuses[at[pos.debit]+pos.charge]
 			e.Allowed = e.Allowed && !st.Refused
 			e.Statuses = append(e.Statuses, st)
 		}
 		e.RetryAfter = longest(e.Statuses)
 		e.over()
 	}
-	return all
+	return split
 }
 
-// origin returns a charge's origin from the first lease that has it.
-func (m *merged) origin(leases []*Lease, at position) origin {
-	for i, le := range leases {
-		if n := slices.Index(m.from[i], at); n >= 0 {
-			return le.originOf(n)
+// origin returns a charge's origin from the first part that has it.
+func (d *decision) origin(parts []part, at position) origin {
+	for i := range parts {
+		if n := slices.Index(d.merged.from[i], at); n >= 0 {
+			return parts[i].lease.originOf(n)
 		}
 	}
 	return origin{}

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-func leaseOn(epoch uint64, entity string, amount int64, limits ...store.Limit) *Lease {
+func partOn(epoch uint64, entity string, amount int64, limits ...store.Limit) part {
 	d := store.Debit{Bucket: store.Bucket{Namespace: "n", Entity: entity, Resource: "r"}, Epoch: epoch}
 	for i := range limits {
 		d.Charges = append(d.Charges, store.Charge{Limit: &limits[i], Amount: amount})
 	}
-	return &Lease{plan: &plan{entity: entity, resource: "r"}, debits: []store.Debit{d}}
+	return part{debits: []store.Debit{d}}
 }
 
 func limit(name string, amount int64, override bool) store.Limit {
@@ -23,9 +23,9 @@ func limit(name string, amount int64, override bool) store.Limit {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	own, own2, over := limit("rpm", 5000, false), limit("tpm", 7000, false), limit("rpm", 5000, true)
-	m := merge([]*Lease{
-		leaseOn(0, "a", 1000, over), leaseOn(3, "a", 2000, own, own2), leaseOn(4, "b", 1000, own), leaseOn(2, "a", 500, own, own2),
-		leaseOn(0, "a", 250, over),
+	m := merge([]part{
+		partOn(0, "a", 1000, over), partOn(3, "a", 2000, own, own2), partOn(4, "b", 1000, own), partOn(2, "a", 500, own, own2),
+		partOn(0, "a", 250, over),
 	})
 	if m.stale || len(m.debits) != 2 {
 		t.Fatalf("%+v", m)
@@ -45,24 +45,24 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A bucket cannot have two sets of limits: one of the leases was resolved from outdated records.
+// A bucket cannot have two sets of limits: one of the parts was resolved from outdated records.
 func TestMergeStale(t *testing.T) {
 	t.Parallel()
 	rpm, tpm, lower := limit("rpm", 5000, false), limit("tpm", 7000, false), limit("rpm", 3000, false)
-	for name, other := range map[string]*Lease{
-		"other parameters": leaseOn(2, "a", 0, lower, tpm),
-		"one more":         leaseOn(2, "a", 0, rpm, tpm, limit("x", 1000, false)),
-		"one less":         leaseOn(2, "a", 0, rpm),
+	for name, other := range map[string]part{
+		"other parameters": partOn(2, "a", 0, lower, tpm),
+		"one more":         partOn(2, "a", 0, rpm, tpm, limit("x", 1000, false)),
+		"one less":         partOn(2, "a", 0, rpm),
 	} {
-		first := leaseOn(1, "a", 0, rpm, tpm)
-		if m := merge([]*Lease{first, other}); !m.stale {
+		first := partOn(1, "a", 0, rpm, tpm)
+		if m := merge([]part{first, other}); !m.stale {
 			t.Errorf("%s: not noticed", name)
 		}
-		if m := merge([]*Lease{leaseOn(0, "a", 0, limit("o", 1000, true)), other, first}); !m.stale {
+		if m := merge([]part{partOn(0, "a", 0, limit("o", 1000, true)), other, first}); !m.stale {
 			t.Errorf("%s: not noticed in the other order", name)
 		}
 	}
-	if m := merge([]*Lease{leaseOn(1, "a", 0, rpm), leaseOn(2, "b", 0, lower)}); m.stale {
+	if m := merge([]part{partOn(1, "a", 0, rpm), partOn(2, "b", 0, lower)}); m.stale {
 		t.Error("other buckets may have other limits")
 	}
 }
@@ -70,10 +70,10 @@ func TestMergeStale(t *testing.T) {
 func TestMergeDoesNotWrap(t *testing.T) {
 	t.Parallel()
 	most := store.Limit{Name: "x", Amount: 1000, Period: time.Minute, Burst: bucket.MaxBurst}
-	var leases []*Lease
+	var parts []part
 	for n := range 64 {
-		leases = append(leases, leaseOn(1, "a", bucket.MaxBurst, most))
-		if m := merge(leases); (m.check() != nil) != (n > 0) {
+		parts = append(parts, partOn(1, "a", bucket.MaxBurst, most))
+		if m := merge(parts); (m.check() != nil) != (n > 0) {
 			t.Fatalf("%d bursts: %v", n+1, m.check())
 		}
 	}

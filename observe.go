@@ -169,48 +169,12 @@ type CalledEvent struct {
 	Err  error
 }
 
-func (c *core) observeCall(ctx context.Context, op string, began time.Time, err error) {
-	if f := c.cfg.Observer.Called; f != nil {
-		f(ctx, CalledEvent{Op: op, Took: time.Since(began), Err: err})
-	}
-}
-
 // beginning returns the start time of a decision if an observer wants its duration.
 func (c *core) beginning() (began time.Time) {
 	if c.cfg.Observer.Decided != nil {
 		began = time.Now()
 	}
 	return began
-}
-
-func (l *Limiter) observeDecision(ctx context.Context, began time.Time, req *Request, part int, lease *Lease, err error) {
-	if f := l.core.cfg.Observer.Decided; f != nil {
-		e := DecidedEvent{
-			Namespace: l.name, Entity: req.Entity, Resource: req.Resource,
-			Allowed: err == nil, Err: err, Took: time.Since(began), Part: part,
-		}
-		if lease != nil {
-			if e.Degraded, e.Cause = lease.degraded != nil, lease.degraded.causeOf(); !lease.degraded.free() {
-				e.debits, e.share = &lease.debits, &lease.plan.share
-			}
-		}
-		if over, ok := err.(*ExceededError); ok { //nolint:errorlint // as Acquire returns it
-			e.Degraded, e.Cause = over.Degraded, over.cause
-		}
-		f(ctx, e)
-	}
-}
-
-// observeAllowed reports a decision of Allow. The plan is nil if the store did not make it.
-func (l *Limiter) observeAllowed(ctx context.Context, began time.Time, entity, resource string, p *plan, allowed bool, cause Cause, err error) {
-	e := DecidedEvent{
-		Namespace: l.name, Entity: entity, Resource: resource,
-		Allowed: allowed, Degraded: cause != CauseNone, Cause: cause, Err: err, Took: time.Since(began),
-	}
-	if p != nil && allowed {
-		e.debits, e.share = &p.allow, &p.share
-	}
-	l.core.cfg.Observer.Decided(ctx, e)
 }
 
 func (le *Lease) tellAdjusted(ctx context.Context, debits []store.Debit) {

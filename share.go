@@ -140,10 +140,10 @@ func (sh Share) of(l store.Limit) store.Limit {
 // parts caches the parts of sets of limits, so that plans that have a set in common also have its part in common.
 type parts struct {
 	mu sync.Mutex
-	m  map[*store.Limit]*part // by the first limit of the set
+	m  map[*store.Limit]*scaledSet // by the first limit of the set
 }
 
-type part struct {
+type scaledSet struct {
 	num, den int64
 	least    bool
 	limits   []store.Limit
@@ -163,13 +163,13 @@ func (ps *parts) of(sh Share, limits []store.Limit, one *store.Charge) ([]store.
 	if p := ps.m[&limits[0]]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least && len(p.limits) == len(limits) {
 		return p.limits, p.one
 	}
-	p := &part{num: sh.Num, den: sh.Den, least: sh.Least, limits: make([]store.Limit, len(limits))}
+	p := &scaledSet{num: sh.Num, den: sh.Den, least: sh.Least, limits: make([]store.Limit, len(limits))}
 	for i, l := range limits {
 		p.limits[i] = sh.of(l)
 	}
 	p.one = oneCharge(p.limits)
 	if ps.m == nil || len(ps.m) >= maxParts {
-		ps.m = make(map[*store.Limit]*part)
+		ps.m = make(map[*store.Limit]*scaledSet)
 	}
 	ps.m[&limits[0]] = p
 	return p.limits, p.one

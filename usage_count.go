@@ -135,7 +135,7 @@ func (t *tallies) flush(ctx context.Context) {
 	}
 	for rest := slices.Concat(readings...); len(rest) > 0; { // a store may write everything it receives in one step
 		n := min(len(rest), tallyChunk)
-		if err := t.core.call(ctx, "count", func(ctx context.Context) error { return t.core.usage.Count(ctx, rest[:n]...) }); err != nil {
+		if err := t.core.usage.Count(ctx, rest[:n]...); err != nil {
 			for i := range t.shards {
 				t.keep(&t.shards[i], overs[i], readings[i])
 			}
@@ -238,47 +238,27 @@ func (t *tallies) countWouldRefuse(b store.Bucket, at time.Time, limit string, m
 	})
 }
 
-// tally counts the outcome of a request, except that it was admitted.
-func (l *Limiter) tally(ctx context.Context, req *Request, lease *Lease, err error) {
-	if lease != nil && lease.degraded != nil {
-		l.countDegraded(req.Entity, req.Resource)
-	}
-	if err != nil {
-		l.countRefused(ctx, []Request{*req}, err)
-	}
-}
-
-func (l *Limiter) tallyAll(ctx context.Context, reqs []Request, leases []*Lease, err error) {
-	for i := range leases {
-		if err == nil && leases[i].degraded != nil {
-			l.countDegraded(reqs[i].Entity, reqs[i].Resource)
-		}
-	}
-	l.countRefused(ctx, reqs, err)
-}
-
-// countRefused counts requests that were refused together.
-func (l *Limiter) countRefused(ctx context.Context, reqs []Request, err error) {
-	over, ok := err.(*ExceededError) //nolint:errorlint // nothing has wrapped it yet, and refusals are frequent
-	if !ok || l.core.tallies == nil {
+// countRefused counts the requests of a decision that were refused together, and what refused them.
+func (d *decision) countRefused(parts []part) {
+	t := d.lim.core.tallies
+	if t == nil {
 		return
 	}
-	s, err := l.space(ctx, l.core.elapsed()) // cached, because there was a decision
-	if err != nil {
-		return
+	for i := range parts {
+		b := store.Bucket{Namespace: parts[i].plan.space.id, Entity: parts[i].req.Entity, Resource: parts[i].req.Resource}
+		t.count(b, d.out.At, func(ta *tally) { ta.of("").Refused++ })
 	}
-	t := l.core.tallies
-	for i := range reqs {
-		b := store.Bucket{Namespace: s.id, Entity: reqs[i].Entity, Resource: reqs[i].Resource}
-		t.count(b, over.At, func(ta *tally) { ta.of("").Refused++ })
-	}
-	for i := range over.Statuses {
-		if st := &over.Statuses[i]; st.Refused {
-			t.count(store.Bucket{Namespace: s.id, Entity: st.Entity, Resource: st.Resource}, over.At, func(ta *tally) {
-				f := ta.of(st.Limit)
-				f.Refused++
-				f.RefusedTokens += st.Requested * 1000
-			})
+	n := 0
+	for i := range d.debits {
+		for _, c := range d.debits[i].Charges {
+			if d.out.Levels[n].Refused && !c.Shadow {
+				t.count(d.debits[i].Bucket, d.out.At, func(ta *tally) {
+					f := ta.of(c.Limit.Name)
+					f.Refused++
+					f.RefusedTokens += c.Amount
+				})
+			}
+			n++
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/weirlimits/weir/internal/catalogcache"
 	"github.com/weirlimits/weir/store"
@@ -76,9 +75,7 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 	for i, k := range keys {
 		wanted[i] = k.key()
 	}
-	began := time.Now()
 	got, err := c.store.Get(ctx, wanted...)
-	c.observeCall(ctx, "get", began, err)
 	if err != nil {
 		return nil, err
 	}

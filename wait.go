@@ -22,22 +22,18 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
 	}
-	began := l.core.beginning()
-	within := l.core.deciding(ctx)
-	s, p, err := l.planOrKnown(within.or(ctx), req.Entity, req.Resource, len(req.Limits) == 0)
-	within.end()
+	parts := [1]part{{req: req}}
+	pt := &parts[0]
+	s, err := l.resolveKnown(ctx, pt)
 	if err != nil {
-		var lease *Lease
-		trouble, err := triage(ctx, err)
-		if trouble {
-			lease, err = l.orDegrade(&req, p, err)
+		pt.failed = err
+		if err := l.decide(ctx, parts[:]); err != nil {
+			return nil, err
 		}
-		l.tally(ctx, &req, lease, err)
-		l.observeDecision(ctx, began, &req, 0, lease, err)
-		return lease, err
+		return pt.lease, nil
 	}
-	would, err := l.prepare(p, &req)
-	if err != nil && (p.guessed || p.doubted) { // it is not known whether the request can ever pass: the store must decide when it answers
+	err = pt.prepare(l)
+	if err != nil && (pt.plan.guessed || pt.plan.doubted) { // it is not known whether the request can ever pass
 		lease, err := l.Acquire(ctx, req)
 		if errors.Is(err, ErrExceeded) { // now it is known
 			return l.Wait(ctx, req)
@@ -47,7 +43,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err != nil {
 		return nil, err // a request that can never pass does not queue
 	}
-	w := s.queues.newWaiter(would.debits, would.asked())
+	w := s.queues.newWaiter(pt.debits, pt.lease.asked())
 	defer s.queues.leave(w)
 	for {
 		if turn := s.queues.behind(w); turn != nil {

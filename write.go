@@ -22,7 +22,7 @@ func (c *core) commit(ctx context.Context, space string, events []event, writes 
 	for i := range events {
 		writes = append(writes, c.record(ctx, space, &events[i]))
 	}
-	err := c.call(ctx, "commit", func(ctx context.Context) error { return c.store.Commit(ctx, writes...) })
+	err := c.store.Commit(ctx, writes...)
 	c.follow(writes, err)
 	return err
 }
@@ -55,22 +55,9 @@ func (c *core) retry(ctx context.Context, what string, try func() error) error {
 	return fmt.Errorf("%s: %w", what, ErrConflict)
 }
 
-// call bounds and observes one call to the store.
-func (c *core) call(ctx context.Context, op string, f func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
-	defer cancel()
-	began := time.Now()
-	err := f(bounded)
-	c.observeCall(ctx, op, began, err)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", op, ctx.Err())
-	case errors.Is(err, context.DeadlineExceeded):
-		return &StoreError{Op: op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
-	}
-	return err
+// call makes a call to the store, which bounds and observes it itself.
+func (c *core) call(ctx context.Context, _ string, f func(context.Context) error) error {
+	return f(ctx)
 }
 
 // get reads one record. If it does not exist, its Version is 0.
@@ -84,11 +71,7 @@ func (c *core) get(ctx context.Context, key store.Key) (store.Record, error) {
 }
 
 func (c *core) getAll(ctx context.Context, keys ...store.Key) ([]store.Record, error) {
-	var got store.Got
-	err := c.call(ctx, "get", func(ctx context.Context) (err error) {
-		got, err = c.store.Get(ctx, keys...)
-		return err
-	})
+	got, err := c.store.Get(ctx, keys...)
 	return got.Records, err
 }
 
@@ -96,12 +79,7 @@ func (c *core) list(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.Max < 0 {
 		return store.Page{}, configErr("max", "must not be negative: %d", q.Max)
 	}
-	var page store.Page
-	err := c.call(ctx, "list", func(ctx context.Context) (err error) {
-		page, err = c.store.List(ctx, q)
-		return err
-	})
-	return page, err
+	return c.store.List(ctx, q)
 }
 
 // put returns a write of value to a record that must have this version now; 0 means that it must not exist.

@@ -1,0 +1,159 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// calls is the store as the limiter calls it: each call ends within StoreTimeout or with its context, whichever comes
+// first, and is reported to [Observer.Called]. Take is bounded by its decision instead.
+type calls struct {
+	store.Store
+	usage     store.Usage // nil if the store keeps no usage
+	inProcess bool        // the store never waits, so nothing is bounded
+	timeout   time.Duration
+	called    func(context.Context, CalledEvent) // optional
+}
+
+func newCalls(cfg *Config) *calls {
+	c := &calls{Store: cfg.Store, timeout: cfg.StoreTimeout, called: cfg.Observer.Called}
+	c.usage, _ = cfg.Store.(store.Usage)
+	_, c.inProcess = cfg.Store.(store.Immediate)
+	return c
+}
+
+// call is one call to the store.
+type call struct {
+	*calls
+	op      string
+	caller  context.Context //nolint:containedctx // lives as long as the call
+	bounded context.Context //nolint:containedctx // the same
+	cancel  context.CancelFunc
+	began   time.Time
+}
+
+func (c *calls) begin(ctx context.Context, op string) call {
+	k := call{calls: c, op: op, caller: ctx, bounded: ctx}
+	if c.called != nil {
+		k.began = time.Now()
+	}
+	if until, ok := ctx.Deadline(); !c.inProcess && !(ok && time.Until(until) <= c.timeout) {
+		k.bounded, k.cancel = context.WithTimeout(ctx, c.timeout)
+	}
+	return k
+}
+
+// end returns the error of the call, with its operation.
+func (k *call) end(err error) error {
+	if k.cancel != nil {
+		k.cancel()
+	}
+	if k.called != nil {
+		k.called(k.caller, CalledEvent{Op: k.op, Took: time.Since(k.began), Err: err})
+	}
+	switch {
+	case err == nil:
+		return nil
+	case k.caller.Err() != nil:
+		return fmt.Errorf("%s: %w", k.op, k.caller.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return &StoreError{Op: k.op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
+	}
+	return err
+}
+
+// decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
+func (c *core) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.immediate != nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.cfg.DecideWithin)
+}
+
+// Take implements [store.Store].
+func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	if c.called == nil {
+		return c.Store.Take(ctx, t)
+	}
+	began := time.Now()
+	out, err := c.Store.Take(ctx, t)
+	c.called(ctx, CalledEvent{Op: "take", Took: time.Since(began), Err: err})
+	return out, err
+}
+
+// Settle implements [store.Store].
+func (c *calls) Settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
+	k := c.begin(ctx, "settle")
+	out, err := c.Store.Settle(k.bounded, s)
+	return out, k.end(err)
+}
+
+// Peek implements [store.Store].
+func (c *calls) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	k := c.begin(ctx, "peek")
+	snap, err := c.Store.Peek(k.bounded, buckets...)
+	return snap, k.end(err)
+}
+
+// Buckets implements [store.Store].
+func (c *calls) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
+	k := c.begin(ctx, "buckets")
+	page, err := c.Store.Buckets(k.bounded, q)
+	return page, k.end(err)
+}
+
+// Forget implements [store.Store].
+func (c *calls) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	k := c.begin(ctx, "forget")
+	return k.end(c.Store.Forget(k.bounded, buckets...))
+}
+
+// Get implements [store.Catalog].
+func (c *calls) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	k := c.begin(ctx, "get")
+	got, err := c.Store.Get(k.bounded, keys...)
+	return got, k.end(err)
+}
+
+// Commit implements [store.Catalog].
+func (c *calls) Commit(ctx context.Context, writes ...store.Write) error {
+	k := c.begin(ctx, "commit")
+	return k.end(c.Store.Commit(k.bounded, writes...))
+}
+
+// List implements [store.Catalog].
+func (c *calls) List(ctx context.Context, q store.Query) (store.Page, error) {
+	k := c.begin(ctx, "list")
+	page, err := c.Store.List(k.bounded, q)
+	return page, k.end(err)
+}
+
+// Count implements [store.Usage].
+func (c *calls) Count(ctx context.Context, readings ...store.Reading) error {
+	k := c.begin(ctx, "count")
+	return k.end(c.usage.Count(k.bounded, readings...))
+}
+
+// Usage implements [store.Usage].
+func (c *calls) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	k := c.begin(ctx, "usage")
+	page, err := c.usage.Usage(k.bounded, q)
+	return page, k.end(err)
+}
+
+// TopUsage implements [store.Usage].
+func (c *calls) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
+	k := c.begin(ctx, "usage")
+	top, err := c.usage.TopUsage(k.bounded, q)
+	return top, k.end(err)
+}
+
+// ForgetUsage implements [store.Usage].
+func (c *calls) ForgetUsage(ctx context.Context, namespace string) error {
+	k := c.begin(ctx, "usage")
+	return k.end(c.usage.ForgetUsage(k.bounded, namespace))
+}

@@ -1,0 +1,474 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// part is one request of a decision.
+type part struct {
+	req    Request // a copy, so that the caller's stays off the heap
+	plan   *plan
+	debits []store.Debit
+	levels []store.Level // after the decision, by charge
+	by     *degradation  // nil if the store decided
+	lease  *Lease        // none for Allow
+	allow  bool          // for Allow: the plan's prepared debits, and no lease
+	nth    int           // position in AcquireAll, from 1; 0 for a single request
+	failed error         // an error of a lookup that [Limiter.Wait] made
+}
+
+// wrap adds to an error which request of AcquireAll it is about.
+func (pt *part) wrap(err error) error {
+	if err == nil || pt.nth == 0 {
+		return err
+	}
+	return &RequestError{pt.nth - 1, err}
+}
+
+// decision is one decision over the parts passed to its methods.
+type decision struct {
+	lim    *Limiter
+	space  *space
+	began  time.Time     // zero unless Observer.Decided is set
+	debits []store.Debit // each bucket once
+	merged merged        // empty for a single part
+	out    store.Outcome
+}
+
+// maxStale is how often a decision is retried because a bucket follows newer limits than the cached ones.
+const maxStale = 4
+
+// errRefused is a refusal of Allow, which is not an error for its caller.
+var errRefused = errors.New("refused")
+
+// decide decides over parts, all or none. All verbs that spend tokens end here, except for the fast path of Allow.
+func (l *Limiter) decide(ctx context.Context, parts []part) error {
+	d := decision{lim: l, began: l.core.beginning()}
+	cause, err := d.check(ctx, parts)
+	if err == nil && cause == nil {
+		cause, err = d.ask(ctx, parts)
+	}
+	switch {
+	case err != nil:
+	case cause != nil:
+		err = d.without(parts, cause)
+	default:
+		l.core.local.warm(d.debits, &d.out)
+		d.observe(ctx, parts)
+	}
+	if err == nil {
+		err = d.judge(parts)
+	}
+	d.report(ctx, parts, cause, err)
+	return err
+}
+
+// check returns the caller's mistake, or the store's failure if a lookup has met it already.
+func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
+	for i := range parts {
+		pt := &parts[i]
+		if err := pt.req.OnUnavailable.validate("on_unavailable"); err != nil {
+			return nil, pt.wrap(err)
+		}
+		if pt.req.OnUnavailable == Local {
+			d.lim.core.local.want()
+		}
+	}
+	if failed := parts[0].failed; failed != nil {
+		return storeFailure(ctx, failed)
+	}
+	return nil, nil
+}
+
+// ask makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
+func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
+	c := d.lim.core
+	call, ok := c.begin()
+	if !ok {
+		return errOpen, nil
+	}
+	within, end := c.decideWithin(ctx)
+	defer end()
+	for try := 0; ; try++ {
+		err := d.resolve(within, parts)
+		if err == nil {
+			err = d.merge(parts)
+		}
+		if err == nil {
+			d.out, err = c.store.Take(within, store.Take{Debits: d.debits, Brief: d.brief(parts)})
+		}
+		for i := range parts {
+			if err == nil {
+				err = c.late(parts[i].plan.share)
+			}
+		}
+		if !errors.Is(err, store.ErrStaleLimits) || try == maxStale {
+			return c.answered(ctx, call, err)
+		}
+		for i := range parts {
+			c.forget(d.space, parts[i].plan)
+		}
+	}
+}
+
+// resolve finds the plan of each part, and prepares its debits. A request without limits is an error only after all
+// others were looked up: a caller that tries again without it then finds them cached.
+func (d *decision) resolve(ctx context.Context, parts []part) error {
+	var none error
+	for i := range parts {
+		pt := &parts[i]
+		var err error
+		d.space, pt.plan, err = d.lim.plan(ctx, pt.req.Entity, pt.req.Resource, len(pt.req.Limits) == 0)
+		switch {
+		case errors.Is(err, ErrNoLimits):
+			if none == nil {
+				none = pt.wrap(err)
+			}
+			continue
+		case err == nil && none == nil:
+			err = pt.prepare(d.lim)
+		}
+		if err != nil {
+			return pt.wrap(err)
+		}
+	}
+	return none
+}
+
+// merge collects the debits of all parts.
+func (d *decision) merge(parts []part) error {
+	if len(parts) == 1 {
+		d.debits = parts[0].debits
+		return nil
+	}
+	d.merged = merge(parts)
+	d.debits = d.merged.debits
+	if d.merged.stale {
+		return store.ErrStaleLimits
+	}
+	return d.merged.check()
+}
+
+// brief reports whether nobody needs the levels after the decision.
+func (d *decision) brief(parts []part) bool {
+	c := d.lim.core
+	return parts[0].allow && c.near == nil && !(parts[0].plan.shadows && c.watchesShadows())
+}
+
+// without decides without the store, each part as its on_unavailable says, and admits all or none. The parts that use
+// local shares are decided together.
+func (d *decision) without(parts []part, cause error) error {
+	c := d.lim.core
+	if c.ended.Load() {
+		return ErrClosed
+	}
+	denied, sharing := false, false
+	var mistake error
+	for i := range parts {
+		pt := &parts[i]
+		c.countCause(cause)
+		if pt.plan == nil {
+			pt.plan = d.lim.known(pt.req.Entity, pt.req.Resource, len(pt.req.Limits) == 0)
+		}
+		pt.debits = nil
+		switch d.lim.policy(&pt.req, pt.plan) {
+		case Allow:
+			pt.admit(d.lim, cause)
+		case Local:
+			sharing = true
+			err := shared(pt.req.Entity, pt.req.Resource, pt.plan, cause)
+			if err == nil {
+				err = pt.plan.mistake(pt.prepare(d.lim), cause)
+			}
+			if mistake == nil {
+				mistake = pt.wrap(err)
+			}
+		default:
+			denied = true
+		}
+	}
+	d.out = store.Outcome{Allowed: true, At: time.Now()}
+	switch {
+	case denied:
+		return &unavailableError{cause}
+	case mistake != nil:
+		return mistake
+	case !sharing:
+		return nil
+	}
+	return d.share(parts, cause)
+}
+
+// admit admits a part without a decision.
+func (pt *part) admit(l *Limiter, cause error) {
+	pt.plan = &plan{entity: pt.req.Entity, resource: pt.req.Resource}
+	pt.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)}
+	if !pt.allow {
+		pt.lease = &Lease{lim: l, plan: pt.plan}
+	}
+}
+
+// share decides over this process's shares of the limits.
+func (d *decision) share(parts []part, cause error) error {
+	if err := d.merge(parts); err != nil && !errors.Is(err, store.ErrStaleLimits) {
+		for i := range parts {
+			err = parts[i].plan.mistake(err, cause)
+		}
+		return err
+	}
+	out, by, err := d.lim.takeShare(d.debits, cause)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		if pt := &parts[i]; pt.by == nil {
+			pt.by = by
+			by.goesBy(pt.plan)
+		}
+	}
+	d.out = out
+	return nil
+}
+
+// observe reports the limits that the store's decision has brought near their end, and those in shadow that would have
+// refused.
+func (d *decision) observe(ctx context.Context, parts []part) {
+	if len(d.out.Levels) == 0 {
+		return
+	}
+	d.lim.observeNear(ctx, parts[0].plan.nearLimit, d.debits, d.out)
+	if slices.ContainsFunc(parts, func(pt part) bool { return pt.plan.shadows }) {
+		d.lim.observeShadows(ctx, d.debits, d.out)
+	}
+}
+
+// judge returns the refusal, or makes the leases hold what was taken.
+func (d *decision) judge(parts []part) error {
+	d.spread(parts)
+	if !d.out.Allowed {
+		return d.refuse(parts)
+	}
+	for i := range parts {
+		pt := &parts[i]
+		if pt.allow {
+			if pt.by != nil && pt.by.local {
+				d.lim.core.local.owe(taken(pt.debits, pt.levels))
+			}
+			continue
+		}
+		if pt.plan.shadows {
+			pt.lease.leaveOut()
+		}
+		if pt.by != nil && pt.by.local {
+			d.lim.core.local.owe(pt.lease.debits)
+		}
+	}
+	return nil
+}
+
+// refuse counts a refusal, and returns its error.
+func (d *decision) refuse(parts []part) error {
+	if pt := &parts[0]; pt.allow {
+		d.lim.core.tallies.refused(pt.plan, &pt.plan.refusals)
+		return errRefused
+	}
+	d.countRefused(parts)
+	if len(parts) == 1 {
+		over := &ExceededError{Decision: parts[0].lease.decision(false)}
+		if parts[0].nth > 0 {
+			over.Each = []Decision{over.Decision}
+		}
+		return over
+	}
+	over := &ExceededError{Decision: d.refusal(parts)}
+	if !slices.ContainsFunc(parts, func(pt part) bool { return pt.by.free() }) {
+		over.Each = d.each(&over.Decision, parts)
+	}
+	return over
+}
+
+// report counts each part that was admitted without the store, and calls Observer.Decided.
+func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
+	f := d.lim.core.cfg.Observer.Decided
+	for i := range parts {
+		pt := &parts[i]
+		if err == nil && pt.by != nil {
+			d.lim.countDegraded(pt.req.Entity, pt.req.Resource)
+		}
+		if f == nil {
+			continue
+		}
+		e := DecidedEvent{
+			Namespace: d.lim.name, Entity: pt.req.Entity, Resource: pt.req.Resource,
+			Allowed: err == nil, Degraded: cause != nil, Cause: causeOf(cause), Err: err,
+			Took: time.Since(d.began), Part: max(0, pt.nth-1),
+		}
+		switch {
+		case err == errRefused: //nolint:errorlint // it is never wrapped
+			e.Err = nil
+		case err != nil || pt.by.free():
+		case pt.allow:
+			e.debits, e.share = &pt.plan.allow, &pt.plan.share
+		default:
+			e.debits, e.share = &pt.lease.debits, &pt.lease.plan.share
+		}
+		f(ctx, e)
+	}
+}
+
+// prepare makes the debits that will spend a part's tokens. An error is a mistake in the request.
+func (pt *part) prepare(l *Limiter) error {
+	if pt.allow {
+		if pt.debits = pt.plan.allow; pt.debits == nil {
+			return configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
+				pt.req.Resource, pt.req.Entity)
+		}
+		return nil
+	}
+	lease := &Lease{lim: l, plan: pt.plan}
+	lease.debits = lease.room.debits[:0]
+	charges := lease.room.charges[:0]
+	if len(pt.req.Limits) > 0 { // the plan has only the links of the parents
+		own, err := overriding(pt.plan, pt.req.Limits)
+		if err != nil {
+			return err
+		}
+		lease.debits = append(lease.debits, own)
+	}
+	for i := range pt.plan.links {
+		lk := &pt.plan.links[i]
+		from := len(charges)
+		for j := range lk.limits {
+			charges = append(charges, store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)})
+		}
+		lease.debits = append(lease.debits, store.Debit{
+			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch, Ref: lk.ref,
+		})
+	}
+	pt.lease, pt.debits = lease, lease.debits
+	return lease.demand(&pt.req)
+}
+
+// overriding returns the debit for a request that brings its own limits.
+func overriding(p *plan, limits []Limit) (store.Debit, error) {
+	valid, err := validateLimits(limits)
+	if err != nil {
+		return store.Debit{}, err
+	}
+	stored := make([]store.Limit, len(valid))
+	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid)), Ref: p.own.ref}
+	for i, lim := range valid {
+		if lim.Enforce != EnforceOn {
+			return store.Debit{}, configErr("limit "+lim.Name+": enforce", "must be on: the limits of a request are enforced")
+		}
+		stored[i] = p.share.step().of(lim.stored(true))
+		d.Charges[i].Limit = &stored[i]
+	}
+	return d, nil
+}
+
+// demand sets the lease's charges to the amounts that a request asks for, and refuses those that can never pass.
+func (le *Lease) demand(req *Request) error {
+	if len(req.Tokens) == 0 && req.Requests == 0 {
+		return nil
+	}
+	named, counted := 0, false
+	for i := range le.debits {
+		for j := range le.debits[i].Charges {
+			c := &le.debits[i].Charges[j]
+			n, ok := req.Tokens[c.Limit.Name]
+			switch {
+			case ok && i == 0:
+				named++
+			case !ok && countsRequests(c.Limit.Name):
+				n, counted = req.Requests, true
+			}
+			switch {
+			case n == 0:
+				continue
+			case n < 0:
+				return configErr("tokens."+c.Limit.Name, "must not be negative: %d", n)
+			case n > MaxTokens:
+				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
+			case n*1000 > c.Limit.Burst && !c.Shadow:
+				return &BurstError{le.debits[i].Bucket.Entity, le.plan.resource, c.Limit.Name, n, c.Limit.Burst / 1000}
+			}
+			c.Amount = n * 1000
+		}
+	}
+	if req.Requests != 0 && !counted {
+		return countsNoRequests(le.plan.entity, le.plan.resource)
+	}
+	if named == len(req.Tokens) {
+		return nil
+	}
+	for name := range req.Tokens {
+		if !le.has(name) {
+			return le.unknown(name)
+		}
+	}
+	return nil
+}
+
+func countsNoRequests(entity, resource string) error {
+	return configErr("requests", "entity %q on resource %q has no limit that counts requests"+
+		" (named rps, rpm, rph, rpd or requests), apart from those in Tokens", entity, resource)
+}
+
+// asked returns what a lease that was just prepared asks for, by limit name.
+func (le *Lease) asked() Tokens {
+	asked := make(Tokens)
+	for i := range le.debits {
+		for _, c := range le.debits[i].Charges {
+			if c.Amount > 0 {
+				asked[c.Limit.Name] = c.Amount / 1000
+			}
+		}
+	}
+	return asked
+}
+
+func (le *Lease) has(limit string) bool {
+	for i := range le.debits {
+		for j := range le.debits[i].Charges {
+			if le.debits[i].Charges[j].Limit.Name == limit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (le *Lease) unknown(limit string) error {
+	var have []string
+	for _, d := range le.debits {
+		for _, c := range d.Charges {
+			have = append(have, c.Limit.Name)
+		}
+	}
+	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
+		le.plan.entity, le.plan.resource, have)
+}
+
+// taken returns the debits without what was left out because a limit is in shadow.
+func taken(debits []store.Debit, levels []store.Level) []store.Debit {
+	if !slices.ContainsFunc(levels, func(lv store.Level) bool { return lv.Refused }) {
+		return debits
+	}
+	debits, n := slices.Clone(debits), 0
+	for i := range debits {
+		debits[i].Charges = slices.Clone(debits[i].Charges)
+		for j := range debits[i].Charges {
+			if levels[n].Refused {
+				debits[i].Charges[j].Amount = 0
+			}
+			n++
+		}
+	}
+	return debits
+}
