@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GRPC_ADDRESS", "127.0.0.1:"+rpcs)
 			env.Setenv("WEIR_SERVE_GRPC", "off")         // scripts run in parallel, and its address is fixed
 			env.Setenv("WEIR_SERVE_DECIDE_WITHIN", "1s") // allows for a busy disk and the race detector
-			log, err2 := filepath.Abs("../replay/testdata/access.log")
+			log, err2 := filepath.Abs("../lab/replay/testdata/access.log")
 			env.Setenv("ACCESS_LOG", log)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each of hundreds of commands takes a second to exit
 			return errors.Join(err, err2, err3)

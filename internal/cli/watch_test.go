@@ -41,7 +41,7 @@ func (l lines) next(t *testing.T) string {
 
 func golden(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/watch/" + name)
+	text, err := os.ReadFile("admin/testdata/watch/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

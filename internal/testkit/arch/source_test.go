@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -111,22 +110,6 @@ func isSelector(expr ast.Expr, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// opensDriver reports files of the command that import a durable driver, except those that open stores and doctor.go.
-func opensDriver(s source) []string {
-	base := path.Base(s.path)
-	if path.Dir(s.path) != "internal/cli" || s.isTest() || base == "open.go" || strings.HasPrefix(base, "open_") || base == "doctor.go" {
-		return nil
-	}
-	var found []string
-	for _, spec := range s.file.Imports {
-		to, _ := strconv.Unquote(spec.Path.Value)
-		if matchesAny(durable, local(to)) {
-			found = append(found, s.at(spec, "imports %s: open.go and its like are the one place that knows drivers", local(to)))
-		}
-	}
-	return found
-}
-
 // uncommented reports source directories, tests aside, in which no file has a package comment.
 func uncommented(all []source) []string {
 	has := make(map[string]bool)
@@ -180,7 +163,7 @@ func TestSources(t *testing.T) {
 	all := sources(t)
 	found := uncommented(all)
 	for _, s := range all {
-		found = slices.Concat(found, tooLong(s), sleeps(s), opensDriver(s), undocumented(s))
+		found = slices.Concat(found, tooLong(s), sleeps(s), undocumented(s))
 	}
 	for _, f := range found {
 		t.Error(f)
@@ -191,7 +174,6 @@ func TestSourceRulesCatch(t *testing.T) {
 	t.Parallel()
 	long := "package x\n" + strings.Repeat("//\n", maxLines)
 	bubble := "package x\nfunc f() { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }\n"
-	driver := "package cli\nimport \"" + module + "/store/disk\"\n"
 	for _, tt := range []struct {
 		name, path, text string
 		check            func(source) []string
@@ -213,10 +195,6 @@ func TestSourceRulesCatch(t *testing.T) {
 		{"bubble of the name only", "x_test.go", "package x\nfunc bubble() { f() }\n", sleeps, 1},
 		{"bubble", "x_test.go", "package x\nfunc bubble() { synctest.Test(t, f) }\n", sleeps, 0},
 		{"sleep in production", "x.go", "package x\nfunc f() { time.Sleep(1) }\n", sleeps, 0},
-		{"driver", "internal/cli/acquire.go", driver, opensDriver, 1},
-		{"driver opened", "internal/cli/open.go", driver, opensDriver, 0},
-		{"one driver opened", "internal/cli/open_disk.go", driver, opensDriver, 0},
-		{"driver in a test", "internal/cli/open_test.go", driver, opensDriver, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

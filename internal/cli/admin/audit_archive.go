@@ -1,0 +1,183 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aws/archive"
+	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
+	"github.com/weirlimits/weir/store"
+)
+
+// openArchive returns the archive at an address: s3://BUCKET/PREFIX, file:///FOLDER or a folder.
+func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
+	if rest, ok := strings.CutPrefix(address, "s3://"); ok {
+		name, prefix, _ := strings.Cut(rest, "/")
+		if name == "" {
+			return nil, kit.Usagef("archive %q names no bucket: write s3://BUCKET/PREFIX", address)
+		}
+		cfg, err := awsconfig.LoadDefaultConfig(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// S3 emulators have no host name per bucket.
+		return s3bucket.New(s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }), name, prefix), nil
+	}
+	if strings.HasPrefix(address, "file:") {
+		u, err := url.Parse(address)
+		if err != nil || u.Host != "" || u.Path == "" {
+			return nil, kit.Usagef("archive %q is not file:///FOLDER", address)
+		}
+		return archive.Dir(u.Path), nil
+	}
+	if scheme, _, ok := strings.Cut(address, "://"); ok || address == "" {
+		return nil, kit.Usagef("archive %q: unknown scheme %q: use s3://BUCKET/PREFIX or a folder", address, scheme)
+	}
+	return archive.Dir(address), nil
+}
+
+func auditArchiveCmd(a *kit.Run) *cobra.Command {
+	var to, since string
+	cmd := &cobra.Command{
+		Use:   "archive",
+		Short: "Write audit events to an archive before they expire from the store",
+		Long: `Writes the audit events of all namespaces, including deleted ones, as gzipped JSON lines: one or
+more objects for each namespace and day. The events stay in the store until they expire. A
+repeated run writes the same objects; use --since to skip older days.
+
+If the table has an aggregator function, the function archives events as they expire.`,
+		Example: "  weir audit archive --to s3://weir-archive --since 48h\n  weir audit archive --to ./archive",
+		Args:    kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			b, err := openArchive(ctx, to)
+			if err != nil {
+				return err
+			}
+			from, err := sinceWhen(since)
+			if err != nil {
+				return err
+			}
+			return a.With(stores.Existing, func(lim *weir.Limiter) error {
+				ids, err := everyNamespace(ctx, lim)
+				if err != nil {
+					return err
+				}
+				total := 0
+				for _, id := range ids {
+					n, err := archive.Live(ctx, a.Opened, b, id, from)
+					if err != nil {
+						return err
+					}
+					total += n
+				}
+				return a.Print(map[string]any{"events": total, "namespaces": len(ids), "to": to}, func() {
+					a.Out.Println(fmt.Sprintf("archived %s of %s to %s", kit.Plural(total, "event"), kit.Plural(len(ids), "namespace"), to))
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "`ARCHIVE` to write to: s3://BUCKET/PREFIX or a folder")
+	cmd.Flags().StringVar(&since, "since", "", "archive only events since `TIME`: 48h for 48 hours ago, or a date such as 2026-11-21")
+	_ = cmd.MarkFlagRequired("to") // fails only for unknown flags
+	return cmd
+}
+
+// sinceWhen parses a time, or a duration before now.
+func sinceWhen(text string) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return time.Now().Add(-ago), nil
+	}
+	return moment("since", text)
+}
+
+// everyNamespace returns the opaque ids of all namespaces, including the registry's.
+func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
+	ids := []string{store.Registry}
+	for _, list := range []func(context.Context, weir.NamespaceQuery) (weir.NamespacePage, error){lim.Namespaces, lim.OrphanNamespaces} {
+		for after := ""; ; {
+			page, err := list(ctx, weir.NamespaceQuery{Deleted: true, After: after, Max: kit.PageSize})
+			if err != nil {
+				return nil, err
+			}
+			for _, ns := range page.Namespaces {
+				ids = append(ids, ns.ID)
+			}
+			if after = page.Next; after == "" {
+				break
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// archivedFlags select the part of an archive to list.
+type archivedFlags struct{ archive, from, to string }
+
+func (f *archivedFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.archive, "archive", "", "list an `ARCHIVE` instead of the store: s3://BUCKET/PREFIX or a folder; --namespace is then the namespace's id")
+	cmd.Flags().StringVar(&f.from, "from", "", "with --archive: list only changes at or after `TIME`, such as 2026-08-01")
+	cmd.Flags().StringVar(&f.to, "to", "", "with --archive: list only changes before `TIME`")
+}
+
+// listArchived lists the events in an archive.
+func listArchived(ctx context.Context, a *kit.Run, flags *archivedFlags, page *kit.PageFlags, subject string) error {
+	if flags.archive == "" {
+		return kit.Usage(errors.New("--from and --to are only for an archive: add --archive"))
+	}
+	b, err := openArchive(ctx, flags.archive)
+	if err != nil {
+		return err
+	}
+	q := archive.Query{Namespace: a.Namespace, Subject: subject, After: page.After, Max: page.Max}
+	if q.From, err = moment("from", flags.from); err == nil {
+		q.To, err = moment("to", flags.to)
+	}
+	if err != nil {
+		return err
+	}
+	found, err := archive.Read(ctx, b, q)
+	if err == nil && len(found) == 0 {
+		err = checkArchived(ctx, a, b, flags.archive)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("archive %s: %w", flags.archive, weir.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	views := make([]eventView, len(found))
+	for i, e := range found {
+		views[i] = eventView(e.AuditEvent)
+	}
+	next := ""
+	if page.Max > 0 && len(found) == page.Max {
+		next = found[len(found)-1].ID
+	}
+	return kit.PrintPage(a, views, next, func() { printEvents(a, views) })
+}
+
+// checkArchived returns an error that names the archive's namespaces if the requested one is not among them.
+func checkArchived(ctx context.Context, a *kit.Run, b archive.Bucket, address string) error {
+	ids, err := archive.Namespaces(ctx, b)
+	if err != nil || slices.Contains(ids, a.Namespace) {
+		return err
+	}
+	return fmt.Errorf("archive %s has no events of the namespace with the id %q, only of %s: to find the id of a name, use weir namespace show or the events of namespace %q: %w",
+		address, a.Namespace, strings.Join(ids, ", "), store.Registry, weir.ErrNotFound)
+}

@@ -1,0 +1,317 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/fleet/cells"
+)
+
+func CellCmd(a *kit.Run) *cobra.Command {
+	return kit.Group(&cobra.Command{
+		Use:   "cell",
+		Short: "Manage cells: installations with their own stores that share limits",
+		Long: `Cells are installations of weir that each have their own store but share one set of limits: a
+limit applies to all cells together. The cells coordinate through a registry in the store that
+you pass to these commands; decisions never read it. Start a cell's processes with
+weir serve --cell NAME --cells URL.`,
+	}, cellJoinCmd(a), cellListCmd(a), cellDrainCmd(a), cellSharesCmd(a))
+}
+
+// registry opens the cells' registry, which is kept in the store, and runs f on it.
+func registry(a *kit.Run, how stores.Access, f func(cells.Registry) error) (err error) {
+	st, err := stores.Open(a.Store, how)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := st.Close(); err == nil {
+			err = closed
+		}
+	}()
+	return f(cells.Registry{Catalog: st})
+}
+
+func cellJoinCmd(a *kit.Run) *cobra.Command {
+	return &cobra.Command{
+		Use:   "join CELL",
+		Short: "Register a cell; it gets a share once one of its processes runs",
+		Example: `  weir --store dynamodb://weir-cells?region=eu-west-1 cell join eu-1
+  weir serve --store redis://10.0.0.5 --cell eu-1 --cells dynamodb://weir-cells?region=eu-west-1`,
+		Args: kit.Args("CELL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cells.CheckName(args[0]); err != nil {
+				return kit.Usage(err)
+			}
+			return registry(a, stores.Create, func(r cells.Registry) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
+				defer cancel()
+				if err := r.Join(ctx, args[0]); err != nil {
+					return err
+				}
+				return printCells(ctx, a, r)
+			})
+		},
+	}
+}
+
+func cellListCmd(a *kit.Run) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the cells and the share that each may be using",
+		Args:  kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return registry(a, stores.Existing, func(r cells.Registry) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
+				defer cancel()
+				return printCells(ctx, a, r)
+			})
+		},
+	}
+}
+
+func cellDrainCmd(a *kit.Run) *cobra.Command {
+	var back, remove, gone, yes bool
+	cmd := &cobra.Command{
+		Use:   "drain CELL",
+		Short: "Take away a cell's share, and then remove the cell",
+		Long: `Takes away a cell's share and gives it to the other cells; send its requests elsewhere first.
+--back gives the cell a share again. --remove removes the cell, provided that it has confirmed
+that it no longer uses a share. --gone removes it at once, without waiting for confirmation: if
+one of its processes is still running, cut off from the registry, the cells together admit more
+than the limits.`,
+		Example: "  weir cell drain eu-1\n  weir cell drain eu-1 --remove",
+		Args:    kit.Args("CELL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if back && (remove || gone) || remove && gone {
+				return kit.Usage(errors.New("use only one of --back, --remove and --gone"))
+			}
+			if gone {
+				if err := a.Confirm(cmd.Context(), yes, "remove cell %s at once, assuming that none of its processes is running", args[0]); err != nil {
+					return err
+				}
+			}
+			return registry(a, stores.Existing, func(r cells.Registry) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
+				defer cancel()
+				var err error
+				if remove || gone {
+					err = r.Remove(ctx, args[0], gone)
+				} else {
+					err = r.Drain(ctx, args[0], back)
+				}
+				if err != nil {
+					return err
+				}
+				return printCells(ctx, a, r)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&back, "back", false, "give the cell a share again")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the cell, if it no longer uses a share")
+	cmd.Flags().BoolVar(&gone, "gone", false, "remove the cell at once, because none of its processes runs any more")
+	return kit.YesFlag(cmd, &yes)
+}
+
+func cellSharesCmd(a *kit.Run) *cobra.Command {
+	var mode, weights, floor string
+	var halfLife time.Duration
+	cmd := &cobra.Command{
+		Use:   "shares",
+		Short: "Show or set how the limits are divided",
+		Long: `Shows how the limits are divided among the cells: for all namespaces, and for each namespace
+that has its own shares. With flags, sets how they are divided, for all cells.`,
+		Example: "  weir cell shares\n  weir cell shares --weights offered --floor 10%",
+		Args:    kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			changed := cmd.Flags().Changed
+			how := stores.Existing
+			set := func(*cells.Settings) {}
+			if changed("mode") || changed("weights") || changed("floor") || changed("half-life") {
+				percent, err := strconv.ParseInt(strings.TrimSuffix(floor, "%"), 10, 64)
+				if err != nil {
+					return kit.Usagef("floor %q is not a percentage such as 10%%", floor)
+				}
+				how = stores.Create
+				set = func(s *cells.Settings) {
+					if changed("mode") {
+						s.Mode = cells.Mode(mode)
+					}
+					if changed("weights") {
+						s.Weights = cells.Weights(weights)
+					}
+					if changed("floor") {
+						s.Floor = percent
+					}
+					if changed("half-life") {
+						s.HalfLife = halfLife
+					}
+				}
+				given := cells.Settings{}.WithDefaults()
+				if set(&given); given.Check() != nil {
+					return kit.Usage(given.Check())
+				}
+			}
+			return registry(a, how, func(r cells.Registry) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
+				defer cancel()
+				if how == stores.Create {
+					if err := r.Set(ctx, set); err != nil {
+						return err
+					}
+				}
+				return printShares(ctx, a, r)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&mode, "mode", "strict", "`MODE`: strict never admits more than the limits; available lets raised shares count at once")
+	cmd.Flags().StringVar(&weights, "weights", "equal", "how to divide: `WEIGHTS` are equal, or offered for parts that follow the load")
+	cmd.Flags().StringVar(&floor, "floor", "10%", "with --weights offered: `PERCENTAGE` that is still divided equally")
+	cmd.Flags().DurationVar(&halfLife, "half-life", 30*time.Second, "with --weights offered: `DURATION` after which a change in load counts for half")
+	return cmd
+}
+
+// cellView is a cell as printed. Shares are fractions of 1.
+type cellView struct {
+	Cell      string  `json:"cell"`
+	State     string  `json:"state"`
+	Share     float64 `json:"share"`
+	InForce   float64 `json:"in_force"`
+	Processes int     `json:"processes"`
+	Others    int     `json:"foreign_processes"` // processes of another installation that uses this cell's name
+	Offered   float64 `json:"offered"`
+	Joined    string  `json:"joined"`
+}
+
+func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
+	v, err := r.Look(ctx)
+	if err != nil {
+		return err
+	}
+	views := []cellView{}
+	for i := range v.Cells {
+		c := &v.Cells[i]
+		cv := cellView{Cell: c.Name, State: stateOf(c), Share: Part1(c.Shares.Of(cells.Default)), InForce: Part1(c.InForce()), Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined)}
+		for _, n := range c.Offered {
+			cv.Offered += float64(n) / 1000
+		}
+		views = append(views, cv)
+	}
+	return a.Print(views, func() {
+		if len(views) == 0 {
+			a.Out.Println("no cells")
+			return
+		}
+		t := &term.Table{Header: []string{"CELL", "STATE", "SHARE", "IN FORCE", "PROCESSES", "OFFERED/S"}, Right: []int{2, 3, 4, 5}, Cut: []int{0}}
+		for _, cv := range views {
+			t.Row(cv.Cell, cv.State, inPercent(cv.Share), inPercent(cv.InForce), strconv.Itoa(cv.Processes), fmt.Sprintf("%.4g", cv.Offered))
+		}
+		a.Out.Table(t)
+		for _, cv := range views {
+			if cv.Others > 0 {
+				a.Out.Printf("another installation uses the name %s (processes: %d) and has no share: give it a different name\n", cv.Cell, cv.Others)
+			}
+		}
+	})
+}
+
+func stateOf(c *cells.CellView) string {
+	switch {
+	case c.Draining && c.InForce() > 0:
+		return "draining"
+	case c.Draining:
+		return "drained"
+	case len(c.Instances) == 0 && c.InForce() == 0:
+		return "joined"
+	case c.Missing && c.Version.Epoch > 0:
+		return "missing"
+	case c.InForce() == 0:
+		return "waiting"
+	}
+	return "active"
+}
+
+// sharesView shows how limits are divided, as printed.
+type sharesView struct {
+	Leader     string              `json:"leader"`
+	Epoch      uint64              `json:"epoch"`
+	Mode       cells.Mode          `json:"mode"`
+	Weights    cells.Weights       `json:"weights"`
+	Floor      int64               `json:"floor_percent"`
+	HalfLife   kit.Seconds         `json:"half_life"`
+	Namespaces []cellNamespaceView `json:"namespaces"`
+}
+
+// cellNamespaceView shows how a namespace's limits are divided. The namespace "" stands for all that are not listed.
+type cellNamespaceView struct {
+	Namespace string             `json:"namespace"`
+	Ratio     float64            `json:"over_admission_ratio"`
+	Admitted  float64            `json:"admitted_ratio"`
+	Shares    map[string]float64 `json:"shares"`
+}
+
+func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
+	v, err := r.Look(ctx)
+	if err != nil {
+		return err
+	}
+	s := sharesView{
+		Leader: v.Leader, Epoch: v.Version.Epoch, Mode: v.Settings.Mode, Weights: v.Settings.Weights,
+		Floor: v.Settings.Floor, HalfLife: kit.Seconds(v.Settings.HalfLife), Namespaces: []cellNamespaceView{},
+	}
+	for _, namespace := range v.Namespaces() {
+		n := cellNamespaceView{Namespace: namespace, Ratio: v.Ratio(namespace), Admitted: v.Admitted(namespace), Shares: make(map[string]float64)}
+		for i := range v.Cells {
+			n.Shares[v.Cells[i].Name] = Part1(v.Cells[i].Shares.Of(namespace))
+		}
+		s.Namespaces = append(s.Namespaces, n)
+	}
+	return a.Print(s, func() {
+		leader := s.Leader
+		if leader == "" {
+			leader = "no cell"
+		}
+		a.Out.Printf("%s, by %s parts; epoch %d, led by %s\n", s.Mode, s.Weights, s.Epoch, leader)
+		if len(v.Cells) == 0 {
+			a.Out.Println("no cells")
+			return
+		}
+		t := &term.Table{Header: []string{"NAMESPACE"}, Cut: []int{0}}
+		for i := range v.Cells {
+			t.Header = append(t.Header, v.Cells[i].Name)
+			t.Right = append(t.Right, i+1)
+		}
+		t.Header = append(t.Header, "IN FORCE", "ADMITTED")
+		t.Right = append(t.Right, len(v.Cells)+1, len(v.Cells)+2)
+		for _, n := range s.Namespaces {
+			row := []string{n.Namespace}
+			if n.Namespace == cells.Default {
+				row[0] = "all others"
+			}
+			for i := range v.Cells {
+				row = append(row, inPercent(n.Shares[v.Cells[i].Name]))
+			}
+			admitted := "within"
+			if n.Admitted > 1 {
+				admitted = inPercent(n.Admitted)
+			}
+			t.Row(append(row, inPercent(n.Ratio), admitted)...)
+		}
+		a.Out.Table(t)
+	})
+}
+
+// Part1 returns a share as a fraction of 1.
+func Part1(share int64) float64 { return float64(share) / float64(cells.Whole) }
+
+// inPercent formats a fraction of 1 as a percentage.
+func inPercent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + "%" }

@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+// decisionView is a decision as printed.
+type decisionView struct {
+	Allowed    bool         `json:"allowed"`
+	Degraded   bool         `json:"degraded"`
+	Reason     string       `json:"reason,omitempty"` // of the degradation
+	At         string       `json:"at"`
+	RetryAfter kit.Seconds  `json:"retry_after"`
+	Limits     []statusView `json:"limits"`
+}
+
+// statusView is a limit's status as printed.
+type statusView struct {
+	Entity     string      `json:"entity"`
+	Resource   string      `json:"resource"`
+	Limit      string      `json:"limit"`
+	Source     string      `json:"source"`
+	Requested  int64       `json:"requested"`
+	Available  int64       `json:"available"`
+	Amount     int64       `json:"amount"`
+	Period     string      `json:"period"`
+	Burst      int64       `json:"burst"`
+	FullIn     kit.Seconds `json:"full_in"`
+	Refused    bool        `json:"refused"`
+	RetryAfter kit.Seconds `json:"retry_after"`
+	// Omitted unless the limit is in shadow.
+	Shadow      bool `json:"shadow,omitempty"`
+	WouldRefuse bool `json:"would_refuse,omitempty"`
+}
+
+func statusViews(ss []weir.LimitStatus) []statusView {
+	views := make([]statusView, len(ss))
+	for i, s := range ss {
+		views[i] = statusView{
+			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)), s.Burst,
+			kit.Seconds(s.Full), s.Refused, kit.Seconds(s.RetryAfter), s.Shadow, s.WouldRefuse,
+		}
+	}
+	return views
+}
+
+// limitText is the text form of a status's limit, marked if it is in shadow.
+func limitText(s weir.LimitStatus) string {
+	text := limitOf(s).String()
+	if s.Shadow {
+		text += " (shadow)"
+	}
+	return text
+}
+
+func limitOf(s weir.LimitStatus) weir.Limit {
+	return weir.Limit{Name: s.Limit, Amount: s.Amount, Period: s.Period, Burst: s.Burst}
+}
+
+// period returns the period as in a limit's text form, such as "min".
+func period(l weir.Limit) string {
+	text, err := json.Marshal(l)
+	var parts struct{ Period string }
+	if err != nil || json.Unmarshal(text, &parts) != nil {
+		return l.Period.String()
+	}
+	return parts.Period
+}
+
+// printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an error.
+func printDecision(a *kit.Run, d weir.Decision) error {
+	view := decisionView{d.Allowed, d.Degraded, d.Reason, kit.Instant(d.At), kit.Seconds(d.RetryAfter), statusViews(d.Statuses)}
+	return a.Print(view, func() {
+		switch {
+		case d.Degraded:
+			a.Out.Println(a.Out.Bad("allowed without the store:"), term.Clean(d.Reason))
+		case d.Allowed:
+			a.Out.Println(a.Out.Good("allowed"))
+		default:
+			a.Out.Println(a.Out.Bad("refused")+",", "retry in", kit.Span(d.RetryAfter))
+		}
+		printStatuses(a, d.Statuses, true)
+	})
+}
+
+func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
+	if len(ss) == 0 {
+		return
+	}
+	t := &term.Table{Header: []string{"ENTITY", "LIMIT", "AVAILABLE", "FULL IN", "FROM"}, Right: []int{2, 3}}
+	if requested {
+		t = &term.Table{Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"}, Right: []int{2, 3, 4, 6}}
+	}
+	for _, s := range ss {
+		row := []string{s.Entity, limitText(s), a.Out.Count(s.Available), kit.Span(s.Full), string(s.Source)}
+		if requested {
+			retry := "-"
+			switch {
+			case s.Refused:
+				retry = kit.Span(s.RetryAfter)
+			case s.WouldRefuse:
+				retry = "would refuse"
+			}
+			row = []string{s.Entity, limitText(s), a.Out.Count(s.Requested), a.Out.Count(s.Available), kit.Span(s.Full), string(s.Source), retry}
+		}
+		t.Row(row...)
+	}
+	a.Out.Table(t)
+}
+
+// parseTokens parses arguments such as rpm=1 tpm=500.
+func parseTokens(args []string) (weir.Tokens, error) {
+	tokens := make(weir.Tokens, len(args))
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, kit.Usagef("%q is not LIMIT=AMOUNT, such as rpm=1", arg)
+		}
+		if _, twice := tokens[name]; twice {
+			return nil, kit.Usagef("%s is given twice", name)
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return nil, kit.Usagef("%q is not a whole number of tokens, 0 or more", arg)
+		}
+		tokens[name] = n
+	}
+	return tokens, nil
+}
+
+// requestFlags are the flags of commands that spend.
+type requestFlags struct {
+	limits        []string
+	onUnavailable string
+}
+
+func (f *requestFlags) add(cmd *cobra.Command) {
+	kit.LimitFlag(cmd, &f.limits, "to use for this request instead of the configured limits")
+	cmd.Flags().StringVar(&f.onUnavailable, "on-unavailable", "", "`ANSWER` while the store does not answer: deny or allow (default as configured)")
+}
+
+// request parses the arguments ENTITY RESOURCE LIMIT=AMOUNT….
+func (f *requestFlags) request(args []string) (weir.Request, error) {
+	tokens, err := parseTokens(args[2:])
+	if err != nil {
+		return weir.Request{}, err
+	}
+	limits, err := kit.ParseLimits(f.limits)
+	if err != nil {
+		return weir.Request{}, err
+	}
+	return weir.Request{
+		Entity: args[0], Resource: args[1], Tokens: tokens, Limits: limits, OnUnavailable: weir.Unavailable(f.onUnavailable),
+	}, nil
+}
+
+// spending requires ENTITY, RESOURCE and at least the given number of amounts.
+func spending(least int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for i, name := range []string{"ENTITY", "RESOURCE", "LIMIT=AMOUNT"}[:2+least] {
+			if len(args) <= i {
+				return fmt.Errorf("%s is missing: %s", name, cmd.UseLine())
+			}
+		}
+		return nil
+	}
+}

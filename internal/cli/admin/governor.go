@@ -1,0 +1,217 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/governor/s3coord"
+	"github.com/weirlimits/weir/governor/storecoord"
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+func GovernorCmd(a *kit.Run) *cobra.Command {
+	return kit.Group(&cobra.Command{Use: "governor", Short: "Watch fleets that share a budget of DynamoDB capacity"}, governorWatchCmd(a))
+}
+
+func governorWatchCmd(a *kit.Run) *cobra.Command {
+	var once bool
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch FLEET",
+		Short: "Show the shares of a fleet's workers, live",
+		Long: `Shows, until interrupted, how much of a fleet's budgets its workers want, use and may use, in
+capacity units per second. FLEET is s3://BUCKET/PREFIX, or the name of a fleet whose records
+are in the store. The command writes nothing.
+
+A worker is silent if its report has not changed for a lease: it is dead or cut off, and its
+safe share stays reserved for it.`,
+		Example: `  weir governor watch s3://my-bucket/jobs/nightly
+  weir --store dynamodb:limits governor watch nightly --once -o json`,
+		Args: kit.Args("FLEET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < 100*time.Millisecond {
+				return kit.Usagef("--every %v is too short: it must be at least 100ms", every)
+			}
+			c, done, err := coordinator(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
+			}
+			w := &watch{Run: a, coordinator: c, seen: make(map[string]sighting)}
+			err = w.run(cmd.Context(), every, once)
+			if closed := done(); err == nil {
+				err = closed
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "show the shares once and exit")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "`DURATION` between updates")
+	return cmd
+}
+
+// coordinator opens the place where a fleet keeps its records.
+func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Coordinator, func() error, error) {
+	if rest, ok := strings.CutPrefix(name, "s3://"); ok {
+		bucket, prefix, _ := strings.Cut(rest, "/")
+		cfg, err := awsconfig.LoadDefaultConfig(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		c, err := s3coord.New(s3.NewFromConfig(cfg), bucket, prefix)
+		if err != nil {
+			err = kit.Usage(err)
+		}
+		return c, func() error { return nil }, err
+	}
+	st, err := stores.Open(a.Store, stores.Existing)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := storecoord.New(st, name)
+	if err != nil {
+		_ = st.Close()
+		return nil, nil, kit.Usage(err)
+	}
+	return c, st.Close, nil
+}
+
+// watch polls a fleet.
+type watch struct {
+	*kit.Run
+	coordinator fleet.Coordinator
+	seen        map[string]sighting
+}
+
+// sighting records when a worker's report was first seen, by this process's clock.
+type sighting struct {
+	seq   uint64
+	since time.Time
+}
+
+// shareView is a worker's part of a budget, in units per second, as printed. A Want of -1 means as much as there is.
+type shareView struct {
+	Worker string      `json:"worker"`
+	Budget string      `json:"budget"`
+	Share  float64     `json:"share"`
+	Safe   float64     `json:"safe"`
+	Used   float64     `json:"used"`
+	Want   float64     `json:"want"`
+	Leads  bool        `json:"leads"`
+	Silent kit.Seconds `json:"silent"`
+}
+
+// budgetView is a budget with its workers.
+type budgetView struct {
+	Budget  string      `json:"budget"`
+	Limit   float64     `json:"limit"`
+	Shared  float64     `json:"shared"`
+	Used    float64     `json:"used"`
+	Workers []shareView `json:"workers"`
+}
+
+func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
+	for t := time.NewTicker(every); ; {
+		if err := w.look(ctx, !once && w.Out.Terminal); err != nil || once {
+			t.Stop()
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil // an interrupt is the normal end of a watch
+		case <-t.C:
+		}
+	}
+}
+
+func (w *watch) look(ctx context.Context, live bool) error {
+	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
+	defer cancel()
+	view, err := fleet.Look(ctx, w.coordinator)
+	if err != nil {
+		return err
+	}
+	budgets := w.budgets(view, time.Now())
+	return w.Print(budgets, func() {
+		if live {
+			w.Out.Printf("\x1b[H\x1b[2J")
+		}
+		w.tables(view, budgets)
+	})
+}
+
+func (w *watch) budgets(view fleet.View, now time.Time) []budgetView {
+	all := []budgetView{}
+	place := make(map[string]int)
+	for _, one := range view.Workers {
+		i, ok := place[one.Budget]
+		if !ok {
+			i = len(all)
+			place[one.Budget] = i
+			all = append(all, budgetView{Budget: one.Budget, Limit: unit(one.Limit)})
+		}
+		s, ok := w.seen[one.Worker]
+		if !ok || s.seq != one.Seq {
+			s = sighting{one.Seq, now}
+			w.seen[one.Worker] = s
+		}
+		v := shareView{
+			Worker: one.Worker, Budget: one.Budget, Share: unit(one.Share), Safe: unit(one.Safe), Used: unit(one.Used), Want: unit(one.Want),
+			Leads: one.Worker == view.Leader,
+		}
+		if one.Want < 0 {
+			v.Want = -1
+		}
+		if silent := now.Sub(s.since); view.Lease > 0 && silent >= view.Lease {
+			v.Silent = kit.Seconds(silent)
+		}
+		b := &all[i]
+		b.Shared += v.Share
+		b.Used += v.Used
+		b.Workers = append(b.Workers, v)
+	}
+	return all
+}
+
+func (w *watch) tables(view fleet.View, budgets []budgetView) {
+	if len(budgets) == 0 {
+		w.Out.Println("no workers")
+		return
+	}
+	leader := view.Leader
+	if leader == "" {
+		leader = "no worker"
+	}
+	w.Out.Println(fmt.Sprintf("epoch %d, led by %s", view.Epoch, leader))
+	for _, b := range budgets {
+		w.Out.Println()
+		w.Out.Println(fmt.Sprintf("%s: limit %g/s, shared %.4g, used %.4g", b.Budget, b.Limit, b.Shared, b.Used))
+		t := &term.Table{Header: []string{"WORKER", "SHARE", "USED", "WANT", "SAFE", "STATE"}, Right: []int{1, 2, 3, 4}, Cut: []int{0}}
+		for _, v := range b.Workers {
+			want, state := fmt.Sprintf("%.4g", v.Want), ""
+			if v.Want < 0 {
+				want = "all"
+			}
+			switch {
+			case v.Silent > 0:
+				state = "silent for " + kit.Span(time.Duration(v.Silent))
+			case v.Leads:
+				state = "leads"
+			}
+			t.Row(v.Worker, fmt.Sprintf("%.4g", v.Share), fmt.Sprintf("%.4g", v.Used), want, fmt.Sprintf("%.4g", v.Safe), kit.OrDash(state))
+		}
+		w.Out.Table(t)
+	}
+}
+
+func unit(thousandths int64) float64 { return float64(thousandths) / 1000 }

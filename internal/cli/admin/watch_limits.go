@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+// limitsPicture shows what one entity has left.
+type limitsPicture struct {
+	entity, resource string
+
+	at     time.Time // the server's time of the event
+	heard  time.Time // when it arrived
+	limits []liveLimit
+}
+
+// liveLimit is a limit as in GET /v1/available, with the fields that are shown.
+type liveLimit struct {
+	Entity    string     `json:"entity"`
+	Limit     string     `json:"limit"`
+	Source    string     `json:"source"`
+	Manifest  string     `json:"manifest"`
+	Available int64      `json:"available"`
+	Amount    int64      `json:"amount"`
+	Period    string     `json:"period"`
+	Burst     int64      `json:"burst"`
+	FullIn    float64    `json:"full_in"`
+	Shadow    bool       `json:"shadow"`
+	parsed    weir.Limit // from the fields above
+}
+
+func (p *limitsPicture) read(data []byte) error {
+	var event struct {
+		At     time.Time   `json:"at"`
+		Limits []liveLimit `json:"limits"`
+	}
+	if err := json.Unmarshal(data, &event); err != nil {
+		return err
+	}
+	for i := range event.Limits {
+		l := &event.Limits[i]
+		text, err := json.Marshal(map[string]any{"name": l.Limit, "amount": l.Amount, "period": l.Period, "burst": l.Burst})
+		if err == nil {
+			err = json.Unmarshal(text, &l.parsed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.at, p.heard, p.limits = event.At, time.Now(), event.Limits
+	return nil
+}
+
+func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
+	lines := []string{
+		spread(width, a.Out.Bold("weir")+"  "+term.Clean(p.entity)+" on "+term.Clean(p.resource)+"  "+a.Out.Faint("namespace "+term.Clean(a.Namespace)),
+			p.at.UTC().Format(time.TimeOnly)+" UTC"),
+	}
+	names := 0
+	for i := range p.limits {
+		names = max(names, lipgloss.Width(p.limits[i].text()))
+	}
+	names = min(names, width/3)
+	bar := min(max(8, width-names-4), 60)
+	entity := ""
+	for i := range p.limits {
+		l := &p.limits[i]
+		if l.Entity != entity || i == 0 {
+			entity = l.Entity
+			lines = append(lines, "", a.Out.Bold(term.Clean(entity))+a.Out.Faint("  "+l.origin()))
+		}
+		used := float64(l.Burst-l.Available) / float64(max(1, l.Burst))
+		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit(l.text(), names), a.Out.Bar(used, bar)))
+		what := fmt.Sprintf("%s of %s left", a.Out.Count(l.Available), a.Out.Count(l.Burst))
+		if l.Available < 0 {
+			what = a.Out.Bad(fmt.Sprintf("in debt by %s, burst %s", a.Out.Count(-l.Available), a.Out.Count(l.Burst)))
+		}
+		full := time.Duration(l.FullIn*float64(time.Second)) - time.Since(p.heard)
+		if full > 0 {
+			what += ", full in " + kit.Span(full)
+		}
+		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit("", names), a.Out.Faint(percent(used)+" used, ")+what))
+	}
+	return lines
+}
+
+func (l *liveLimit) text() string {
+	text := term.Clean(l.parsed.String())
+	if l.Shadow {
+		text += " (shadow)"
+	}
+	return text
+}
+
+func (l *liveLimit) origin() string {
+	text := "limits from level " + term.Clean(l.Source)
+	if l.Manifest != "" {
+		text += ", manifest " + term.Clean(l.Manifest)
+	}
+	return text
+}
+
+func (p *limitsPicture) header() []string {
+	return []string{"AT", "ENTITY", "LIMIT", "AVAILABLE", "BURST", "FULL IN", "FROM"}
+}
+
+func (p *limitsPicture) rows() (rows [][]string) {
+	for i := range p.limits {
+		l := &p.limits[i]
+		rows = append(rows, []string{
+			kit.Instant(p.at), l.Entity, l.text(), digits(l.Available), digits(l.Burst),
+			kit.Span(time.Duration(l.FullIn * float64(time.Second))), l.Source,
+		})
+	}
+	return rows
+}

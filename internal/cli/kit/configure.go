@@ -1,0 +1,200 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
+)
+
+const configName = "weir.yaml"
+
+// configure sets the flags that are not on the command line from their variables, or else from the configuration file.
+// Such flags count as given, so they also satisfy required flags.
+func (a *Run) configure(cmd *cobra.Command) error {
+	if v, ok := a.LookupEnv("WEIR_CONFIG"); ok && !cmd.Flags().Changed("config") {
+		a.configFile = v
+	}
+	conf, err := a.loadConfig(cmd.Root())
+	if err != nil {
+		return err
+	}
+	path := CommandPath(cmd)
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || f.Name == "config" || bad != nil {
+			return
+		}
+		where := path
+		if cmd.Root().PersistentFlags().Lookup(f.Name) == f {
+			where = nil
+		}
+		name := Variable(where, f.Name)
+		if v, ok := a.LookupEnv(name); ok {
+			if err := setFlag(cmd, f, split(f, v)); err != nil {
+				bad = fmt.Errorf("%s: %w", name, err)
+			}
+			return
+		}
+		if node := conf.find(append(slices.Clone(where), f.Name)); node != nil {
+			if err := setFlag(cmd, f, texts(node)); err != nil {
+				bad = fmt.Errorf("%s:%d: %s: %w", conf.file, node.Line, f.Name, err)
+			}
+		}
+	})
+	return bad
+}
+
+func (a *Run) LookupEnv(name string) (string, bool) {
+	for _, e := range slices.Backward(a.env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// CommandPath returns the names of a command below weir.
+func CommandPath(cmd *cobra.Command) []string { return strings.Fields(cmd.CommandPath())[1:] }
+
+// Variable returns the name of a flag's environment variable, such as WEIR_STORE or WEIR_SERVE_LEASE_KEY.
+func Variable(path []string, flag string) string {
+	name := strings.Join(append([]string{"weir"}, append(slices.Clone(path), flag)...), "_")
+	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// split returns the values in a variable: several, separated by commas or spaces, if the flag is repeatable.
+func split(f *pflag.Flag, text string) []string {
+	if _, many := f.Value.(pflag.SliceValue); !many {
+		return []string{text}
+	}
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func setFlag(cmd *cobra.Command, f *pflag.Flag, values []string) error {
+	if _, many := f.Value.(pflag.SliceValue); !many && len(values) != 1 {
+		return errors.New("takes exactly one value")
+	}
+	for _, v := range values {
+		if err := cmd.Flags().Set(f.Name, v); err != nil {
+			return fmt.Errorf("%q is not a valid value for the flag", v)
+		}
+	}
+	return nil
+}
+
+// config is a configuration file. The zero value is an empty file.
+type config struct {
+	file string
+	root *yaml.Node
+}
+
+// loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A key
+// that is not a flag is an error, reported with its line.
+func (a *Run) loadConfig(root *cobra.Command) (config, error) {
+	files := []string{a.configFile}
+	if a.configFile == "" {
+		files = []string{configName}
+		if dir, err := os.UserConfigDir(); err == nil {
+			files = append(files, filepath.Join(dir, "weir", configName))
+		}
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) && a.configFile == "" {
+			continue
+		}
+		if err != nil {
+			return config{}, fmt.Errorf("read configuration: %w", err)
+		}
+		c := config{file: file}
+		var doc yaml.Node
+		if err := yaml.Unmarshal(text, &doc); err != nil {
+			return config{}, fmt.Errorf("%s: %w", file, err)
+		}
+		if len(doc.Content) > 0 {
+			c.root = doc.Content[0]
+		}
+		return c, c.check(root, c.root)
+	}
+	return config{}, nil
+}
+
+// check refuses keys that name neither a subcommand nor one of the command's own flags.
+func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
+	if node == nil || node.Tag == "!!null" {
+		return nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d: must be a mapping of flags to values", c.file, node.Line)
+	}
+	flags := cmd.LocalNonPersistentFlags()
+	if !cmd.HasParent() {
+		flags = cmd.PersistentFlags()
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if seen[key.Value] {
+			return fmt.Errorf("%s:%d: duplicate key %q", c.file, key.Line, key.Value)
+		}
+		seen[key.Value] = true
+		if sub := child(cmd, key.Value); sub != nil {
+			if err := c.check(sub, value); err != nil {
+				return err
+			}
+			continue
+		}
+		if f := flags.Lookup(key.Value); f == nil || f.Name == "help" || f.Name == "config" {
+			return fmt.Errorf("%s:%d: %q is not a flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath())
+		}
+		for _, n := range append([]*yaml.Node{value}, value.Content...) {
+			if n.Kind != yaml.ScalarNode && (n != value || n.Kind != yaml.SequenceNode) {
+				return fmt.Errorf("%s:%d: %s must be a value or a list of values", c.file, n.Line, key.Value)
+			}
+		}
+	}
+	return nil
+}
+
+func child(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name {
+			return sub
+		}
+	}
+	return nil
+}
+
+// find returns the value at a path of keys, or nil.
+func (c config) find(path []string) *yaml.Node {
+	node := c.root
+	for _, name := range path {
+		var next *yaml.Node
+		for i := 0; node != nil && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == name {
+				next = node.Content[i+1]
+			}
+		}
+		node = next
+	}
+	return node
+}
+
+func texts(node *yaml.Node) []string {
+	if node.Kind == yaml.ScalarNode {
+		return []string{node.Value}
+	}
+	var all []string
+	for _, n := range node.Content {
+		all = append(all, n.Value)
+	}
+	return all
+}

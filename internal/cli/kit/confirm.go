@@ -1,0 +1,52 @@
+package kit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+// YesFlag adds --yes to a destructive command.
+func YesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask for confirmation")
+	return cmd
+}
+
+var ErrCancelled = errors.New("cancelled: nothing was changed")
+
+// Confirm asks at the terminal whether to go ahead. Without a terminal, --yes is required.
+func (a *Run) Confirm(ctx context.Context, yes bool, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if yes {
+		return nil
+	}
+	if !term.IsTerminal(a.In) {
+		return Usagef("cannot ask whether to %s, because standard input is not a terminal: add --yes", what)
+	}
+	return a.ask(ctx, what)
+}
+
+func (a *Run) ask(ctx context.Context, what string) error {
+	a.Err.Printf("%s? [y/N] ", strings.ToUpper(what[:1])+what[1:])
+	answer := make(chan string, 1)
+	go func() { // a read from a terminal cannot be cancelled
+		line, _ := bufio.NewReader(a.In).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		a.Err.Println()
+		return ctx.Err()
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+		return ErrCancelled
+	}
+}

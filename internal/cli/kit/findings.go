@@ -1,0 +1,24 @@
+package kit
+
+import (
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+type DoctorView struct {
+	Store    string           `json:"store"`
+	OK       bool             `json:"ok"`
+	Findings []stores.Finding `json:"findings"`
+}
+
+func (a *Run) Findings(view *DoctorView) {
+	t := &term.Table{Header: []string{"", "WHAT", "FOUND", "TO DO"}}
+	for _, f := range view.Findings {
+		mark := "ok"
+		if !f.OK {
+			mark = a.Out.Bad("no")
+		}
+		t.Rows = append(t.Rows, []string{mark, f.Name, f.Detail, f.Remedy})
+	}
+	a.Out.Table(t)
+}

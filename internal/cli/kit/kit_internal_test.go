@@ -1,0 +1,157 @@
+package kit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
+func newTestRun(in io.Reader) (a *Run, errs *bytes.Buffer) {
+	errs = new(bytes.Buffer)
+	return &Run{In: in, Out: term.New(io.Discard, nil), Err: term.New(errs, nil), Output: "json"}, errs
+}
+
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("x"), Failed},
+		{weir.ErrExists, Failed},
+		{weir.ErrConflict, Failed},
+		{context.Canceled, Failed},
+		{UsageError{errors.New("x")}, WrongUsage},
+		{&weir.ConfigError{Field: "f", Reason: "r"}, WrongUsage},
+		{weir.ErrBadCursor, WrongUsage},
+		{&weir.BurstError{}, WrongUsage},
+		{&weir.ExceededError{}, Refused},
+		{Quiet(weir.ErrExceeded), Refused},
+		{WithCode(weir.ErrUnavailable, Failed), Failed},
+		{weir.ErrNotFound, NotFound},
+		{&weir.NoLimitsError{}, NotFound},
+		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, NotFound},
+		{weir.ErrUnavailable, Unavailable},
+		{&weir.StoreError{Op: "open", Err: fs.ErrNotExist}, Unavailable},
+	} {
+		if got := CodeOf(fmt.Errorf("wrapped: %w", tt.err)); got != tt.want {
+			t.Errorf("%T %v: code %d, want %d", tt.err, tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestReportIsOneLine(t *testing.T) {
+	t.Parallel()
+	a, errs := newTestRun(nil)
+	a.report(t.Context(), errors.Join(errors.New("one\x1b[2J"), errors.New("two")))
+	if got, want := errs.String(), "weir: one\\x1b[2J; two\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]error{"y\n": nil, "YES\n": nil, " y": nil, "n\n": ErrCancelled, "\n": ErrCancelled, "": ErrCancelled, "yes please\n": ErrCancelled} {
+		a, errs := newTestRun(strings.NewReader(answer))
+		if err := a.ask(t.Context(), "delete it"); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", answer, err, want)
+		}
+		if errs.String() != "Delete it? [y/N] " {
+			t.Errorf("asks %q", errs)
+		}
+	}
+	in, out := io.Pipe() // no input ever arrives
+	defer out.Close()
+	a, _ := newTestRun(in)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.ask(ctx, "delete it"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-1:                              "0s",
+		0:                               "0s",
+		1:                               "1ms",
+		20*time.Millisecond + 1:         "21ms",
+		5981 * time.Millisecond:         "6s",
+		12340 * time.Millisecond:        "12.4s",
+		60 * time.Second:                "1m",
+		61*time.Second + 1:              "1m2s",
+		2 * time.Hour:                   "2h",
+		25*time.Hour + time.Millisecond: "25h0m1s",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("span(%d) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "0", 1: "0.001", 1500 * time.Millisecond: "1.5", time.Hour + 1: "3600.001"} {
+		if got, err := json.Marshal(Seconds(d)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", d, got, err, want)
+		}
+	}
+}
+
+func TestYAML(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(struct {
+		Text  []string          `json:"text"`
+		Empty []int             `json:"empty"`
+		Map   map[string]string `json:"map"`
+		None  *int              `json:"none"`
+		Big   int64             `json:"big"`
+		Part  float64           `json:"part"`
+	}{
+		Text: []string{"plain", "true", "17", "null", "2026-03-02", "a: b", "#x", "two\nlines", "日本", ""},
+		Map:  map[string]string{"yes": "no"}, Empty: []int{}, Big: 1_000_000_000_000_000, Part: 0.25,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := toYAML(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `text:
+  - plain
+  - "true"
+  - "17"
+  - "null"
+  - "2026-03-02"
+  - 'a: b'
+  - '#x'
+  - |-
+    two
+    lines
+  - 日本
+  - ""
+empty: []
+map:
+  "yes": "no"
+none: null
+big: 1000000000000000
+part: 0.25
+`
+	if d := cmp.Diff(want, got.String()); d != "" {
+		t.Error(d)
+	}
+}

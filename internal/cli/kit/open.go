@@ -1,0 +1,46 @@
+package kit
+
+import (
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/stores"
+)
+
+// Open returns a limiter on the store and namespace that the flags name.
+func (a *Run) Open(how stores.Access) (*weir.Limiter, error) {
+	st, err := stores.Open(a.Store, how)
+	if err != nil && a.Late != nil && CodeOf(err) == Unavailable {
+		st, err = a.Late(err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg := a.Config
+	cfg.Store, cfg.Namespace = st, a.Namespace
+	if a.Shares != nil {
+		if cfg.Shares, err = a.Shares(st); err != nil {
+			_ = st.Close()
+			return nil, err
+		}
+	}
+	lim, err := weir.New(cfg)
+	if err != nil {
+		_ = st.Close()
+		return nil, err
+	}
+	a.Opened = st
+	return lim, nil
+}
+
+// With opens the store, runs f and closes the store. On disk, closing writes and can fail.
+func (a *Run) With(how stores.Access, f func(lim *weir.Limiter) error) (err error) {
+	lim, err := a.Open(how)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := lim.Close(); err == nil {
+			err = closed
+		}
+	}()
+	return f(lim)
+}

@@ -1,0 +1,123 @@
+// Package kit holds what the commands of weir share: a run with its streams, flags and store, configuration, output, and exit
+// codes.
+package kit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/store"
+)
+
+// app is one run of the command: its streams, and the flags that all commands have.
+type Run struct {
+	In       io.Reader
+	Out, Err *term.Screen
+	env      []string
+
+	configFile, Store, Namespace, Output string
+
+	Config weir.Config                            // for open, which sets the store and the namespace
+	Shares func(store.Store) (weir.Shares, error) // nil if the limits are not shared
+	Late   func(why error) store.Store            // returns a stand-in for a store that does not answer; nil for none
+	Opened store.Store                            // the limiter's store, set by open
+
+	// started is set once arguments, flags and configuration are valid. Any error before that is wrong usage.
+	started bool
+}
+
+// Patience is how long an interactive command waits for the store.
+const Patience = 10 * time.Second
+
+// newRun returns a run of the command in the given environment.
+func New(in io.Reader, out, errs io.Writer, env []string) *Run {
+	return &Run{In: in, Out: term.New(out, env), Err: term.New(errs, env), env: env, Config: weir.Config{StoreTimeout: Patience}}
+}
+
+// Prepare adds the flags that all commands have, and makes the command read the environment and the configuration file.
+func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := a.configure(cmd); err != nil {
+			return err
+		}
+		if err := a.checkOutput(); err != nil {
+			return err
+		}
+		if err := cmd.ValidateRequiredFlags(); err != nil {
+			return err
+		}
+		a.started = true
+		return nil
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "read flags from `FILE` instead of weir.yaml")
+	flags.StringVar(&a.Store, "store", "disk:./weir-data", "`URL` of the store")
+	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
+	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
+	return root
+}
+
+// Execute runs the command and returns its exit code.
+func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return Done
+	}
+	if !a.started {
+		err = UsageError{err}
+	}
+	return a.report(ctx, err)
+}
+
+// Group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong usage.
+func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(sub...)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return fmt.Errorf("%w: did you mean %s?", err, near[0])
+		}
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}
+
+// Args requires exactly the named arguments, and its errors name the one that is missing.
+func Args(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())
+		}
+		if len(args) > len(names) {
+			return fmt.Errorf("%q is one argument too many: %s", args[len(names)], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// As returns ctx with the user's name as the principal, under which changes are audited.
+func As(ctx context.Context) context.Context {
+	name := "uid " + strconv.Itoa(os.Getuid()) // a container may have no name for it
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	return weir.WithPrincipal(ctx, name)
+}

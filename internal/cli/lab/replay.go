@@ -1,0 +1,290 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/lab/replay"
+)
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	limits []string
+	tokens []string
+	format string
+	read   replay.ReadConfig
+	run    replay.Config
+	used   usedFlags
+}
+
+func ReplayCmd(a *kit.Run) *cobra.Command {
+	var flags replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay LOG",
+		Short: "Try limits on an access log or on recorded usage",
+		Long: `Runs an access log through a limiter in virtual time and reports what the limits would
+have done: how many requests they would have admitted and refused, which entities they
+would have refused, and which limits would admit 99 % and 99.9 % of the requests.
+
+LOG is in Apache's or nginx's combined format, or JSON with one object per line; plain or
+gzipped; - reads standard input. Lines are sorted by timestamp. Each line requests 1 token
+of each limit, or the number in a field if --tokens names one.
+
+FIELD is client (the remote address), user, host, method, path, protocol, status, bytes,
+referer or agent; or any key of a JSON log, such as request.headers.tenant.
+
+With --from-usage, LOG is the CSV or JSON output of weir usage list; without LOG, usage is
+read from the store. Usage records how much was spent in an hour and in its busiest
+minute, but not when each request arrived, so refusals are reported as a lower and an upper
+bound. --tokens NAME=RECORDED checks a limit against a recorded limit of another name.`,
+		Example: `  weir replay access.log.gz --limit rpm:10/min --entity client
+  weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user
+  weir replay --from-usage --limit tpm:40K/min --target-refusals 1%`,
+		Args: func(cmd *cobra.Command, names []string) error {
+			if flags.used.on && len(names) == 0 {
+				return nil
+			}
+			return kit.Args("LOG")(cmd, names)
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := flags.used.check(cmd, names); err != nil {
+				return err
+			}
+			if flags.used.on {
+				return replayUsage(a, cmd, names, flags)
+			}
+			return runReplay(cmd.Context(), a, names[0], flags)
+		},
+	}
+	f := cmd.Flags()
+	kit.LimitFlag(cmd, &flags.limits, "to try")
+	f.StringVar(&flags.read.Entity, "entity", "client", "`FIELD` that holds the entity")
+	f.StringVar(&flags.read.Resource, "resource", "", "`FIELD` that holds the resource (default one resource for all lines)")
+	f.StringArrayVar(&flags.tokens, "tokens", nil, "debit from a limit the number in a field, as `LIMIT=FIELD`; repeatable")
+	f.StringVar(&flags.format, "format", "auto", "`FORMAT` of the log: auto, combined or json")
+	f.StringVar(&flags.read.Time, "time", "", "`FIELD` that holds the time in a JSON log (default time, ts, timestamp or @timestamp)")
+	f.IntVar(&flags.run.Top, "top", 10, "report the `N` most refused entities")
+	flags.used.add(cmd)
+	return cmd
+}
+
+func (f *replayFlags) parse() (err error) {
+	if f.run.Limits, err = kit.SomeLimits(f.limits); err != nil {
+		return err
+	}
+	if f.run.Top < 1 {
+		return kit.Usagef("--top %d must be at least 1", f.run.Top)
+	}
+	f.read.Format = replay.Format(f.format)
+	f.run.Tokens = make(map[string]string)
+	for _, text := range f.tokens {
+		limit, field, ok := strings.Cut(text, "=")
+		if !ok || limit == "" || field == "" {
+			return kit.Usagef("--tokens %q is not LIMIT=FIELD, such as tpm=bytes", text)
+		}
+		if !slices.ContainsFunc(f.run.Limits, func(l weir.Limit) bool { return l.Name == limit }) {
+			return kit.Usagef("--tokens %q: there is no limit %q", text, limit)
+		}
+		f.run.Tokens[limit] = field
+		if !slices.Contains(f.read.Count, field) {
+			f.read.Count = append(f.read.Count, field)
+		}
+	}
+	return nil
+}
+
+func runReplay(ctx context.Context, a *kit.Run, name string, flags replayFlags) error {
+	if err := flags.parse(); err != nil {
+		return err
+	}
+	src, size, err := openLog(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	progress := term.NewProgress(a.Err)
+	flags.read.Progress = func(n int64) {
+		share := -1.0
+		if size > 0 {
+			share = float64(n) / float64(size)
+		}
+		progress.Update("reading", share)
+	}
+	flags.run.Progress = func(share float64) { progress.Update("deciding", share) }
+	log, err := replay.Read(ctx, src, flags.read)
+	if err != nil {
+		progress.Done()
+		return fmt.Errorf("replay %s: %w", name, err)
+	}
+	report, err := replay.Run(ctx, log, flags.run)
+	progress.Done()
+	if err != nil {
+		return fmt.Errorf("replay %s: %w", name, err)
+	}
+	return a.Print(report, func() { printReport(a, report, flags.read.Entity) })
+}
+
+// openLog opens a log and returns its size, or 0 if the size is unknown.
+func openLog(ctx context.Context, a *kit.Run, name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(&interruptible{ended: ctx.Done(), src: a.In}), 0, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = kit.Usagef("%s is a folder: name a log in it", name)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// interruptible reads until an interrupt, even if no input arrives: a read from a terminal or pipe cannot be cancelled.
+type interruptible struct {
+	ended <-chan struct{}
+	src   io.Reader
+	read  chan int
+	err   error
+	buf   []byte
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	if r.read == nil {
+		r.read, r.buf = make(chan int, 1), make([]byte, 256<<10)
+	}
+	go func() {
+		var n int
+		n, r.err = r.src.Read(r.buf[:min(len(p), len(r.buf))])
+		r.read <- n
+	}()
+	select {
+	case <-r.ended:
+		return 0, context.Canceled
+	case n := <-r.read:
+		return copy(p, r.buf[:n]), r.err
+	}
+}
+
+func printReport(a *kit.Run, r *replay.Report, entity string) {
+	count := func(n int) string { return a.Out.Count(int64(n)) }
+	pairs := []string{
+		"limits", join(r.Limits, " "),
+		"from", second(r.From),
+		"to", second(r.To),
+		"requests", count(r.Requests),
+		"admitted", fmt.Sprintf("%s (%.2f %%)", count(r.Admitted), r.AdmittedPercent),
+		"refused", fmt.Sprintf("%s (%.2f %%)", count(r.Refused), 100-r.AdmittedPercent),
+	}
+	if len(r.Limits) > 1 {
+		for _, by := range r.RefusedBy {
+			pairs = append(pairs, "  by "+by.Limit, count(by.Refused))
+		}
+	}
+	if r.TooLarge > 0 {
+		pairs = append(pairs, "  too large", count(r.TooLarge)+" (more than the burst: never admitted)")
+	}
+	pairs = append(pairs, "entities", fmt.Sprintf("%s by %s, of which %s were refused", count(r.Entities), entity, count(r.RefusedEntities)))
+	if r.OutOfOrder > 0 {
+		pairs = append(pairs, "out of order", count(r.OutOfOrder)+" lines, sorted by time")
+	}
+	if r.Malformed > 0 {
+		pairs = append(pairs, "malformed", fmt.Sprintf("%s of %s lines, not counted above", count(r.Malformed), count(r.Lines)))
+	}
+	a.Out.Pairs(pairs...)
+	for _, bad := range r.MalformedFirst {
+		a.Out.Println("  line", bad.Line, term.Clean(bad.Reason))
+	}
+	if r.Refused > 0 {
+		printRefused(a, r)
+	}
+	printNeeded(a, r)
+}
+
+func printRefused(a *kit.Run, r *replay.Report) {
+	t := &term.Table{Header: []string{"MOST REFUSED", "REQUESTS", "REFUSED"}, Right: []int{1, 2}}
+	for _, e := range r.MostRefused {
+		t.Row(e.Entity, a.Out.Count(int64(e.Requests)), a.Out.Count(int64(e.Refused)))
+	}
+	a.Out.Println()
+	a.Out.Table(t)
+
+	a.Out.Println()
+	if a.Out.Terminal {
+		values := make([]float64, len(r.Intervals))
+		for i, in := range r.Intervals {
+			values[i] = float64(in.Refused)
+		}
+		a.Out.Println(a.Out.Bold("REFUSED IN EACH " + strings.ToUpper(interval(r.IntervalSeconds))))
+		a.Out.Chart(values, second(r.Intervals[0].Start), second(r.To))
+		return
+	}
+	t = &term.Table{Header: []string{"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS", "REFUSED"}, Right: []int{1, 2}}
+	for _, in := range r.Intervals {
+		t.Row(second(in.Start), a.Out.Count(int64(in.Requests)), a.Out.Count(int64(in.Refused)))
+	}
+	a.Out.Table(t)
+}
+
+// printNeeded prints what each limit would have to be if it were the only one.
+func printNeeded(a *kit.Run, r *replay.Report) {
+	t := &term.Table{Header: []string{"TO ADMIT", "SET", "ADMITTED"}, Right: []int{0, 2}}
+	for _, n := range r.Needed {
+		set := "no limit of " + n.Name + " is large enough"
+		if n.Limit != nil {
+			set = n.Limit.String()
+		}
+		t.Row(fmt.Sprintf("%g %%", n.Percent), set, a.Out.Count(int64(n.Admitted)))
+	}
+	a.Out.Println()
+	a.Out.Table(t)
+	if a.Out.Terminal {
+		note := "The smallest amount that admits this share, with the burst scaled in proportion."
+		if len(r.Limits) > 1 {
+			note = "The smallest amount that admits this share if it were the only limit, with the burst scaled in proportion."
+		}
+		a.Out.Println(a.Out.Faint(note))
+	}
+}
+
+func join(limits []weir.Limit, sep string) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, sep)
+}
+
+// second formats a time of a log to the second, since logs are rarely more precise.
+func second(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// interval names a length of time, such as "5 minutes" or "hour".
+func interval(sec int64) string {
+	d := time.Duration(sec) * time.Second
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := d / u.length; n > 0 && d%u.length == 0 {
+			if n == 1 {
+				return u.name
+			}
+			return fmt.Sprintf("%d %ss", n, u.name)
+		}
+	}
+	return d.String()
+}

@@ -1,0 +1,207 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/admin"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/lab/whatif"
+)
+
+// usedFlags are the flags of replay --from-usage.
+type usedFlags struct {
+	on               bool
+	target           string
+	window, from, to string
+}
+
+func (f *usedFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.on, "from-usage", false, "replay usage: LOG is the output of weir usage list; without LOG, read the store's usage")
+	cmd.Flags().StringVar(&f.target, "target-refusals", "", "with --from-usage: suggest limits that refuse at most this `SHARE` of the tokens")
+	cmd.Flags().StringVar(&f.window, "window", "hourly", "with --from-usage: read windows of this `TYPE` from the store")
+	cmd.Flags().StringVar(&f.from, "from", "", "with --from-usage: start with the window that contains `TIME` (default a day or 30 days ago)")
+	cmd.Flags().StringVar(&f.to, "to", "", "with --from-usage: end before `TIME` (default now)")
+}
+
+// onlyLogs and onlyUsage are the flags that are valid only without, or only with, --from-usage.
+var (
+	onlyLogs  = []string{"entity", "resource", "format", "time"}
+	onlyUsage = []string{"target-refusals", "window", "from", "to"}
+)
+
+// check refuses flags that cannot be used together.
+func (f *usedFlags) check(cmd *cobra.Command, names []string) error {
+	wrong, with := onlyUsage, "needs --from-usage"
+	if f.on {
+		wrong, with = onlyLogs, "cannot be used with --from-usage, which checks the limits for each entity on each resource"
+	}
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return kit.Usagef("--%s %s", name, with)
+		}
+	}
+	for _, name := range []string{"window", "from", "to"} {
+		if len(names) > 0 && cmd.Flags().Changed(name) {
+			return kit.Usagef("--%s is only for usage read from the store, not from a file", name)
+		}
+	}
+	return nil
+}
+
+func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFlags) error {
+	if err := flags.parse(); err != nil {
+		return err
+	}
+	limits := flags.run.Limits
+	cfg := whatif.Config{
+		Limits: func(string, string) []weir.Limit { return limits }, Tokens: flags.run.Tokens, Top: flags.run.Top,
+	}
+	if flags.used.target != "" {
+		var err error
+		if cfg.Target, err = parseShare(flags.used.target); err != nil || cfg.Target <= 0 || cfg.Target >= 1 {
+			return kit.Usagef("--target-refusals %q must be above 0 and below 1, such as 0.01 or 1%%", flags.used.target)
+		}
+	}
+	show := func(windows []weir.Usage) error {
+		r, err := whatif.Run(windows, cfg)
+		if err != nil {
+			return err
+		}
+		return a.Print(r, func() { PrintWhatIf(a, r, join(limits, " "), "") })
+	}
+	if len(names) > 0 {
+		src, _, err := openLog(cmd.Context(), a, names[0])
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		windows, err := whatif.Read(src)
+		if err != nil {
+			return fmt.Errorf("replay %s: %w", names[0], err)
+		}
+		return show(windows)
+	}
+	period := admin.UsageFlags{Window: flags.used.window, From: flags.used.from, To: flags.used.to}
+	w, from, to, err := period.Period()
+	if err != nil {
+		return err
+	}
+	return a.With(stores.Existing, func(lim *weir.Limiter) error {
+		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: w, From: from, To: to})
+		if err != nil {
+			return err
+		}
+		if len(windows) == 0 {
+			return errors.New("no usage is recorded for that time: see weir usage list")
+		}
+		return show(windows)
+	})
+}
+
+// SpentIn reads all windows that a query selects.
+func SpentIn(ctx context.Context, lim *weir.Limiter, q weir.UsageQuery) (all []weir.Usage, err error) {
+	for q.Max = kit.PageSize; ; {
+		page, err := lim.Usage(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Windows...)
+		if q.After = page.Next; q.After == "" {
+			return all, nil
+		}
+	}
+}
+
+// Between formats two bounds: 12, or 12 to 40.
+func Between(a *kit.Run, least, most int64) string {
+	if least == most {
+		return a.Out.Count(least)
+	}
+	return a.Out.Count(least) + " to " + a.Out.Count(most)
+}
+
+func percents(least, most, all int64) string {
+	of := func(n int64) string { return fmt.Sprintf("%.2f", 100*float64(n)/float64(max(1, all))) }
+	if least == most {
+		return of(least) + " %"
+	}
+	return of(least) + " to " + of(most) + " %"
+}
+
+// PrintWhatIf prints what limits would have refused. If now is not "", it says what the live limits would have refused.
+func PrintWhatIf(a *kit.Run, r *whatif.Report, limits, now string) {
+	var pairs []string
+	if limits != "" {
+		pairs = append(pairs, "limits", limits)
+	}
+	pairs = append(pairs, "usage", fmt.Sprintf("%s windows of %s, %s to %s", r.Window, kit.Plural(r.Buckets, "bucket"), second(r.From), second(r.To)),
+		"recorded refusals", kit.Plural(int(r.Then), "request"))
+	if now != "" {
+		pairs = append(pairs, "with live limits", now)
+	}
+	pairs = append(pairs, "with these limits", "requests refused in "+Between(a, int64(r.Surely), int64(r.Perhaps))+" of these buckets")
+	a.Out.Pairs(pairs...)
+	a.Out.Println()
+	t := &term.Table{Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"}, Right: []int{1, 2, 3, 4, 5}}
+	for _, l := range r.Limits {
+		t.Row(l.Limit, a.Out.Count(l.Asked), Between(a, l.Least, l.AtMost), a.Out.Count(l.Even), percents(l.Least, l.AtMost, l.Asked), Between(a, int64(l.Surely), int64(l.Perhaps)))
+	}
+	a.Out.Table(t)
+	printWhom(a, r)
+	if len(r.Suggest) > 0 {
+		t := &term.Table{Header: []string{"FOR AT MOST", "BELOW IT, SURELY MORE", "IF EVEN", "SURELY ENOUGH"}, Right: []int{0}}
+		for _, s := range r.Suggest {
+			text := func(l *weir.Limit) string {
+				if l == nil {
+					return "no limit of " + s.Limit.Name + " is large enough"
+				}
+				return l.String()
+			}
+			t.Row(fmt.Sprintf("%g %%", 100*s.Target), text(s.Least), text(s.Even), text(s.Enough))
+		}
+		a.Out.Println()
+		a.Out.Table(t)
+	}
+	for i, n := range r.Notes {
+		if i == 0 {
+			a.Out.Println()
+		}
+		a.Out.Println("note:", n)
+	}
+}
+
+// maxMoments is the maximum number of windows that are listed.
+const maxMoments = 24
+
+func printWhom(a *kit.Run, r *whatif.Report) {
+	if len(r.Most) == 0 {
+		return
+	}
+	a.Out.Println()
+	t := &term.Table{Header: []string{"MOST REFUSED", "RESOURCE", "BY", "TOKENS", "REFUSED", "IF EVEN", "FIRST"}, Right: []int{3, 4, 5}, Cut: []int{0, 1}}
+	for _, b := range r.Most {
+		t.Row(b.Entity, b.Resource, b.Limit.String(), a.Out.Count(b.Asked), Between(a, b.Least, b.AtMost), a.Out.Count(b.Even), admin.StartText(r.Window, b.First))
+	}
+	a.Out.Table(t)
+	a.Out.Println()
+	when := r.When[max(0, len(r.When)-maxMoments):]
+	t = &term.Table{Header: []string{"WHEN", "BUCKETS REFUSED"}, Right: []int{1}}
+	if len(when) < len(r.When) {
+		t.Header[0] = fmt.Sprintf("WHEN, THE LAST %d OF %d", len(when), len(r.When))
+	}
+	for _, m := range when {
+		t.Row(admin.StartText(r.Window, m.Start), Between(a, int64(m.Surely), int64(m.Perhaps)))
+	}
+	a.Out.Table(t)
+}
+
+// Since returns the time the given number of days ago.
+func Since(days int) time.Time { return time.Now().AddDate(0, 0, -days) }

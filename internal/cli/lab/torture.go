@@ -1,0 +1,261 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/torture"
+)
+
+// tortureFlags are the flags of weir torture.
+type tortureFlags struct {
+	duration  time.Duration
+	processes int
+	callers   int
+	seed      uint64
+	rate      float64
+	faults    string
+}
+
+func TortureCmd(a *kit.Run) *cobra.Command {
+	var f tortureFlags
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Test a store under faults, and check that weir keeps its promises on it",
+		Long: `Runs callers that spend, settle and read in a namespace that is created for the test and
+purged at the end. Meanwhile calls are cancelled, delayed, lost and repeated, clocks
+differ and processes are killed. Then it checks the answers the callers got against what
+the store shows. No other namespace is touched. The exit code is 0 if all promises were
+kept, otherwise 1; the calls of the failed round are then saved to a file.
+
+A store in memory or on disk is tested from one process; for other stores, more processes
+are started. The faults are ` + faultNames() + `.`,
+		Example: `  weir torture --store memory: --duration 10s
+  weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
+  weir torture --store redis://localhost --processes 8 --faults kill,drop`,
+		Args: kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runTorture(a, cmd, &f) },
+	}
+	set := cmd.Flags()
+	set.SortFlags = false
+	set.DurationVar(&f.duration, "duration", 30*time.Second, "minimum `DURATION` of the test; the last round is completed")
+	set.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes to start; 0 means two limiters in this process (default 3 on DynamoDB and Redis)")
+	set.IntVar(&f.callers, "callers", 4, "`NUMBER` of callers in each process, up to 64")
+	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds all random choices; 0 means a new seed each time")
+	set.StringVar(&f.faults, "faults", "all", "`FAULTS` to inject, separated by commas, or all or none")
+	set.Float64Var(&f.rate, "rate", 0, "maximum `NUMBER` of calls per second, of all processes together; 0 means no maximum (default 200 on DynamoDB, 2000 on Redis)")
+	return cmd
+}
+
+func faultNames() string {
+	names := make([]string, len(torture.AllFaults))
+	for i, f := range torture.AllFaults {
+		names[i] = string(f)
+	}
+	return strings.Join(names, ", ")
+}
+
+// TortureWorkerCmd is the process that weir torture starts.
+func TortureWorkerCmd(a *kit.Run) *cobra.Command {
+	return &cobra.Command{
+		Use:    "torture-worker",
+		Short:  "Run a process of weir torture",
+		Hidden: true,
+		Args:   kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := stores.OpenTorture(a.Store)
+			if err != nil {
+				return err
+			}
+			return torture.Work(cmd.Context(), a.In, a.Out.W, t.Open)
+		},
+	}
+}
+
+func runTorture(a *kit.Run, cmd *cobra.Command, f *tortureFlags) error {
+	t, err := stores.OpenTorture(a.Store)
+	if err != nil {
+		return err
+	}
+	cfg, err := tortureConfig(a, cmd, f, t)
+	if err != nil {
+		return kit.Usage(err)
+	}
+	cfg.Begin = func() { announce(a, cfg) }
+	progress := term.NewProgress(a.Err)
+	cfg.Progress = func(share float64) { progress.Update("torturing", share) }
+	rep, err := torture.Run(kit.As(cmd.Context()), cfg)
+	progress.Done()
+	switch {
+	case errors.Is(err, torture.ErrInUse):
+		return kit.Usagef("%w: leave out --namespace, or give an unused name", err)
+	case err != nil:
+		return err
+	}
+	if err := a.Print(rep, func() { printTorture(a, rep) }); err != nil {
+		return err
+	}
+	switch {
+	case !rep.OK:
+		return kit.Quiet(errors.New("a promise was broken"))
+	case rep.Seconds < f.duration.Seconds():
+		return cmd.Context().Err()
+	}
+	return nil
+}
+
+func tortureConfig(a *kit.Run, cmd *cobra.Command, f *tortureFlags, t *stores.Torture) (cfg torture.Config, err error) {
+	cfg = torture.Config{
+		Open: t.Open, Traits: t.Traits, Namespace: a.Namespace,
+		Duration: f.duration, Processes: f.processes, Callers: f.callers, Rate: f.rate, Seed: f.seed,
+		Spawn: func(ctx context.Context) (*exec.Cmd, error) { return spawnTorture(ctx, a) }, Dir: ".",
+	}
+	if !cmd.Flags().Changed("processes") {
+		cfg.Processes = t.Processes
+	}
+	if !cmd.Flags().Changed("rate") {
+		cfg.Rate = t.Rate
+	}
+	for cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64() >> 1
+	}
+	if cfg.Namespace == weir.DefaultNamespace {
+		cfg.Namespace = fmt.Sprintf("torture-%s-%04x", time.Now().UTC().Format("20060102-150405"), rand.IntN(1<<16))
+	}
+	switch {
+	case f.duration <= 0:
+		return cfg, fmt.Errorf("--duration must be above 0: %v", f.duration)
+	case f.callers < 1 || f.callers > 64:
+		return cfg, fmt.Errorf("--callers must be from 1 to 64: %d", f.callers)
+	case cfg.Processes < 0 || cfg.Processes > 64:
+		return cfg, fmt.Errorf("--processes must be from 0 to 64: %d", cfg.Processes)
+	case cfg.Processes > 0 && !t.Traits.Shared:
+		return cfg, fmt.Errorf("--processes %d: only one process at a time can use this store", cfg.Processes)
+	case cfg.Rate < 0:
+		return cfg, fmt.Errorf("--rate must not be negative: %v", cfg.Rate)
+	}
+	if cfg.Faults, err = torture.ParseFaults(f.faults); err != nil {
+		return cfg, fmt.Errorf("--faults: %w", err)
+	}
+	cannot := map[torture.Fault]string{}
+	if cfg.Processes == 0 {
+		cannot[torture.Kill] = "there are no processes to kill: see --processes"
+	}
+	if !t.Traits.OwnClock {
+		cannot[torture.Skew] = "the store uses its own clock"
+	}
+	for fault, why := range cannot {
+		if f.faults != "all" && slices.Contains(cfg.Faults, fault) {
+			return cfg, fmt.Errorf("--faults %s: %s", fault, why)
+		}
+	}
+	cfg.Faults = slices.DeleteFunc(cfg.Faults, func(f torture.Fault) bool { return cannot[f] != "" })
+	return cfg, nil
+}
+
+// spawnTorture starts this program again. It passes the store in the environment, because arguments are visible to all users
+// of the machine.
+func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, "torture-worker")
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), "WEIR_STORE="+a.Store)
+	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// unitsPerCall is the maximum number of write units of a call on DynamoDB: the child's write, the parent's write, and the
+// undo of a refusal.
+const unitsPerCall = 3
+
+// announce says what is about to happen.
+func announce(a *kit.Run, cfg torture.Config) {
+	a.Err.Println(fmt.Sprintf("namespace %s is created for this test, and purged at the end", cfg.Namespace))
+	if !strings.HasPrefix(a.Store, "dynamodb:") {
+		return
+	}
+	if cfg.Rate == 0 {
+		a.Err.Println("with --rate 0 there is no bound on the cost")
+		return
+	}
+	calls := cfg.Rate * cfg.Duration.Seconds()
+	text := fmt.Sprintf("at most %.0f calls and %.0f write units", calls, unitsPerCall*calls)
+	if prices, err := cost.ReadPrices(cost.DefaultPrices); err == nil {
+		text += fmt.Sprintf(": up to $%.2f on demand", math.Ceil(unitsPerCall*calls*prices.Write/1e4)/100)
+	}
+	a.Err.Println(text)
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+func printTorture(a *kit.Run, rep *torture.Report) {
+	verdict := a.Out.Good("all promises were kept")
+	if !rep.OK {
+		verdict = a.Out.Bad("a promise was broken")
+	}
+	faults := make([]string, len(rep.Faults))
+	for i, f := range rep.Faults {
+		faults[i] = string(f)
+	}
+	n := func(n int) string { return a.Out.Count(int64(n)) }
+	pairs := []string{
+		"verdict", verdict,
+		"seed", fmt.Sprint(rep.Seed),
+		"callers", fmt.Sprintf("%d in %d limiters of %s", rep.Callers, rep.Limiters, processes(rep.Processes)),
+		"faults", kit.OrDash(strings.Join(faults, ", ")),
+		"calls", fmt.Sprintf("%s in %d rounds, %.1f s", n(rep.Calls), rep.Rounds, rep.Seconds),
+		"  admitted", n(rep.Admitted),
+		"  refused", n(rep.Refused),
+		"  in doubt", n(rep.Unknown) + ", because the answer was lost",
+	}
+	if rep.Killed > 0 {
+		pairs = append(pairs, "killed", processes(rep.Killed))
+	}
+	a.Out.Pairs(pairs...)
+	a.Out.Println()
+	t := &term.Table{Header: []string{"CHECK", "PROMISE", "CASES", "VERDICT"}, Right: []int{2}, Cut: []int{1, 3}}
+	for _, c := range rep.Checks {
+		say := "kept"
+		switch {
+		case c.Failure != "":
+			say = "BROKEN: " + c.Failure
+		case c.Cases == 0:
+			say = "not reached"
+		case c.Undecided > 0:
+			say = fmt.Sprintf("kept; %d undecided", c.Undecided)
+		}
+		t.Row(c.Name, c.About, n(c.Cases), say)
+	}
+	a.Out.Table(t)
+	if rep.OK {
+		return
+	}
+	a.Out.Println()
+	a.Out.Println(fmt.Sprintf("the last calls involved; all calls of the round are in %s:", term.Clean(rep.History)))
+	for _, r := range rep.Excerpt {
+		a.Out.Println("  " + term.Clean(r.String()))
+	}
+}

@@ -1,0 +1,352 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+func limitsPlanCmd(a *kit.Run) *cobra.Command {
+	var from SourceFlags
+	var flags planFlags
+	var via lambdaFlags
+	var what whatIfFlags
+	var out string
+	cmd := from.add(&cobra.Command{
+		Use:     "plan",
+		Short:   "Show what applying manifests would change, and for whom",
+		Example: "  weir limits plan -f tenant-alpha.limits.yaml\n  weir limits plan -f limits/ --set TIER=500 --out plan.json\n  weir limits plan -f limits/ --what-if --days 14",
+		Args:    kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := what.check(cmd, &via); err != nil {
+				return err
+			}
+			changed := false
+			err := planning(cmd.Context(), a, &from, &via, flags.exact, func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error {
+				for _, p := range plans {
+					changed = changed || !p.Empty()
+				}
+				if out != "" {
+					text, err := save()
+					if err == nil {
+						err = os.WriteFile(out, text, 0o600)
+					}
+					if err != nil {
+						return fmt.Errorf("save the plan: %w", err)
+					}
+				}
+				whatIf, err := tried(cmd.Context(), lim, plans, &what)
+				if err != nil {
+					return err
+				}
+				return a.Print(plansView{plans, whatIf}, func() {
+					for i, p := range plans {
+						printPlan(a, p)
+						if what.on {
+							printTried(a, &whatIf[i])
+						}
+					}
+				})
+			})
+			return flags.exit(changed, err)
+		},
+	})
+	flags.add(cmd)
+	via.add(cmd)
+	what.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, to apply it with weir limits apply FILE")
+	return cmd
+}
+
+// plansView is plans as printed.
+type plansView struct {
+	Plans  []*manifest.Plan `json:"plans"`
+	WhatIf []triedPlan      `json:"what_if,omitempty"` // one per plan
+}
+
+// planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through a
+// function, lim is nil. save returns the plans in the format of a saved plan.
+func planning(ctx context.Context, a *kit.Run, from *SourceFlags, via *lambdaFlags, exact bool, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
+	ms, err := from.Read(a)
+	if err != nil {
+		return err
+	}
+	if via.stack != "" {
+		p, err := via.provisioner(ctx)
+		if err != nil {
+			return err
+		}
+		saved, err := p.plans(ctx, ms, exact)
+		if err != nil {
+			return err
+		}
+		return f(nil, plansOf(saved), saved.Text)
+	}
+	return a.With(stores.Existing, func(lim *weir.Limiter) error {
+		plans, err := plans(ctx, a, lim, ms, exact)
+		if err != nil {
+			return err
+		}
+		return f(lim, plans, func() ([]byte, error) { return manifest.Save(plans) })
+	})
+}
+
+func limitsDiffCmd(a *kit.Run) *cobra.Command {
+	var from SourceFlags
+	var flags planFlags
+	var via lambdaFlags
+	cmd := from.add(&cobra.Command{
+		Use:   "diff",
+		Short: "Show how the live limits differ from manifests, and why",
+		Args:  kit.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			changed := false
+			err := planning(cmd.Context(), a, &from, &via, flags.exact, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
+				for _, p := range plans {
+					changed = changed || !p.Empty()
+				}
+				return a.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
+					for _, p := range plans {
+						printDrift(a, p)
+					}
+				})
+			})
+			return flags.exit(changed, err)
+		},
+	})
+	flags.add(cmd)
+	via.add(cmd)
+	return cmd
+}
+
+// applyFlags say how to apply, and what may be done without asking.
+type applyFlags struct {
+	yes, adopt, keep bool
+	rate             int
+	stage            stageFlags
+}
+
+func (f *applyFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask before deleting or tightening")
+	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "adopt live records that no manifest manages, without asking")
+	cmd.Flags().BoolVar(&f.keep, "no-delete", false, "keep records that would be deleted; a later plan shows them again")
+	cmd.Flags().IntVar(&f.rate, "rate", 2000, "write at most `N` records per second; 0 means as fast as the store allows")
+}
+
+func limitsApplyCmd(a *kit.Run) *cobra.Command {
+	var from SourceFlags
+	var flags applyFlags
+	var via lambdaFlags
+	var exact bool
+	cmd := from.add(&cobra.Command{
+		Use:   "apply [PLAN]",
+		Short: "Make the live limits match manifests",
+		Long: `Makes the live limits match the manifests given with -f, or a saved plan. A saved plan is
+refused if the live limits have changed since. The command asks before it deletes or tightens
+anything, and before it adopts a record that no manifest manages.
+
+You can interrupt and repeat it: what has been applied stays, and the next run applies the rest.
+
+With --stage, limits that tighten first apply to a share of the entities, always the same ones.
+For all others, existing limits stay as they were and new limits are in shadow. Each share is
+watched for --bake. If --abort-on is met, or on an interrupt or an error, everything is restored
+as it was. With --gate, each share waits until a document allows it; the document is deployed
+separately from the limits, for example by AWS AppConfig. If it is rolled back, so are the limits.
+If the command dies, the stage stays as it is, and the same command continues from there.`,
+		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
+			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
+			"  weir limits apply -f limits.yaml --stage 5%,100% --gate http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
+		Args: func(cmd *cobra.Command, names []string) error {
+			if len(names) > 1 {
+				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			ctx := kit.As(cmd.Context())
+			if len(names) == 1 && len(from.Files) > 0 {
+				return kit.Usage(errors.New("give either a PLAN or -f FILE"))
+			}
+			if err := flags.stage.check(); err != nil {
+				return err
+			}
+			if via.stack != "" && len(flags.stage.stages) > 0 {
+				return kit.Usage(errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"))
+			}
+			if via.stack != "" {
+				return applyVia(ctx, a, &via, &from, strings.Join(names, ""), flags, exact)
+			}
+			if len(names) == 1 {
+				text, err := os.ReadFile(names[0])
+				if err != nil {
+					return fmt.Errorf("read the plan: %w", err)
+				}
+				return a.With(stores.Create, func(lim *weir.Limiter) error {
+					plans, err := manifest.Load(ctx, lim, text, names[0])
+					if err != nil {
+						return err
+					}
+					return apply(ctx, a, lim, plans, flags, "")
+				})
+			}
+			ms, err := from.Read(a)
+			if err != nil {
+				return err
+			}
+			return a.With(stores.Create, func(lim *weir.Limiter) error {
+				plans, err := plans(ctx, a, lim, ms, exact)
+				if err != nil {
+					return err
+				}
+				return apply(ctx, a, lim, plans, flags, "")
+			})
+		},
+	})
+	flags.add(cmd)
+	flags.stage.add(cmd)
+	via.add(cmd)
+	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not only the first 1,000")
+	return cmd
+}
+
+// applied is results as printed.
+type applied struct {
+	Results []manifest.Result `json:"results"`
+}
+
+// apply shows plans, asks for confirmation where necessary, and applies them.
+func apply(ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags applyFlags, summary string) error {
+	return applyEach(ctx, a, plans, flags, func(i int) (manifest.Result, error) {
+		progress := applying(a, plans[i].Namespace)
+		defer progress.done()
+		opts := manifest.ApplyOptions{
+			Adopt: true, Keep: flags.keep, Rate: flags.rate, Summary: summary, Progress: progress.update,
+			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
+				a.Err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, kit.Instant(held.Until)))
+			},
+		}
+		if len(flags.stage.stages) > 0 {
+			return rollout(ctx, a, lim, plans[i], opts, &flags.stage)
+		}
+		return manifest.Apply(ctx, lim, plans[i], opts)
+	})
+}
+
+// applyEach shows plans, asks for confirmation where necessary, and calls apply for each.
+func applyEach(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags applyFlags, apply func(i int) (manifest.Result, error)) error {
+	if a.Output == "table" {
+		err := a.Buffered(func() {
+			for _, p := range plans {
+				printPlan(a, p)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := agree(ctx, a, plans, flags); err != nil {
+		return err
+	}
+	out := applied{Results: []manifest.Result{}}
+	var failure error
+	for i, p := range plans {
+		res, err := apply(i)
+		var stopped *manifest.StoppedError
+		if !errors.As(err, &stopped) { // nothing was applied
+			out.Results = append(out.Results, res)
+		}
+		if err != nil {
+			failure = partly(fmt.Errorf("apply to namespace %s: %w", p.Namespace, err))
+			break
+		}
+	}
+	err := a.Print(out, func() {
+		for i := range out.Results {
+			printResult(a, &out.Results[i])
+		}
+	})
+	if failure != nil {
+		return failure
+	}
+	return err
+}
+
+// partly gives a partial apply the exit code of a failure, whatever was wrong with the rest, unless the store did not
+// answer.
+func partly(err error) error {
+	var some *manifest.FailedError
+	if errors.As(err, &some) && kit.CodeOf(err) != kit.Unavailable {
+		return kit.WithCode(err, kit.Failed)
+	}
+	return err
+}
+
+// agree asks at the terminal about changes that a repeated apply cannot undo.
+func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags applyFlags) error {
+	var asks []string
+	deletes, tightens, adopts := 0, 0, 0
+	for _, p := range plans {
+		if !flags.keep {
+			deletes += p.Count(manifest.Delete)
+		}
+		tightens += p.Tightening()
+		adopts += p.Count(manifest.Adopt)
+	}
+	if deletes > 0 && !flags.yes {
+		asks = append(asks, "delete "+kit.Plural(deletes, "record"))
+	}
+	if tightens > 0 && !flags.yes {
+		asks = append(asks, "tighten limits in "+kit.Plural(tightens, "change"))
+	}
+	if adopts > 0 && !flags.adopt {
+		if flags.yes && !term.IsTerminal(a.In) {
+			return kit.Usagef("would adopt %s that no manifest manages: add --adopt", kit.Plural(adopts, "live record"))
+		}
+		asks = append(asks, "adopt "+kit.Plural(adopts, "record")+" that no manifest manages")
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	err := a.Confirm(ctx, false, "%s", strings.Join(asks, ", "))
+	var usage kit.UsageError
+	if adopts > 0 && !flags.adopt && errors.As(err, &usage) {
+		return kit.Usagef("%w and --adopt", usage)
+	}
+	return err
+}
+
+// applyProgress is a progress line on a terminal, or an occasional line in a pipe.
+type applyProgress struct {
+	app   *kit.Run
+	line  *term.Progress
+	where string
+	last  time.Time
+}
+
+func applying(a *kit.Run, namespace string) *applyProgress {
+	return &applyProgress{a, term.NewProgress(a.Err), namespace, time.Now()}
+}
+
+// progressInPipe is the interval between progress lines in a pipe.
+const progressInPipe = 5 * time.Second
+
+func (p *applyProgress) update(done, total int) {
+	p.line.Update("applying", float64(done)/float64(max(1, total)))
+	if !p.app.Err.Terminal && time.Since(p.last) >= progressInPipe {
+		p.last = time.Now()
+		p.app.Err.Println(fmt.Sprintf("applying to %s: %d of %d", p.where, done, total))
+	}
+}
+
+func (p *applyProgress) done() { p.line.Done() }

@@ -1,0 +1,191 @@
+package limits
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/smithy-go"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// lambdaFlags say whether a stack's function does the work, for users without access to the table.
+type lambdaFlags struct{ stack, region string }
+
+func (f *lambdaFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.stack, "via-lambda", "", "let the function of `STACK` do the work, instead of using the store directly")
+	cmd.Flags().StringVar(&f.region, "region", "", "AWS `REGION` of the stack")
+}
+
+// provisioner is the function that applies manifests.
+type provisioner struct {
+	client *lambda.Client
+	arn    string
+}
+
+// provisioner finds the function in the outputs of its stack.
+func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
+	var with []func(*awsconfig.LoadOptions) error
+	if f.region != "" {
+		with = append(with, awsconfig.WithRegion(f.region))
+	}
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, with...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.stack})
+	var api smithy.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist"),
+		err == nil && len(found.Stacks) == 0:
+		return nil, fmt.Errorf("stack %q in region %q: %w", f.stack, cfg.Region, weir.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("find stack %q: %w", f.stack, err)
+	}
+	for _, o := range found.Stacks[0].Outputs {
+		if aws.ToString(o.OutputKey) == "ProvisionerArn" || strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
+			// No retries: if only the answer was lost, a second apply would find its plan outdated.
+			once := func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} }
+			return &provisioner{lambda.NewFromConfig(cfg, once), aws.ToString(o.OutputValue)}, nil
+		}
+	}
+	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w", f.stack, weir.ErrNotFound)
+}
+
+// maxPayload is the largest request that Lambda accepts.
+const maxPayload = 6 << 20
+
+func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.Answer, err error) {
+	if u, err := user.Current(); err == nil {
+		r.By = u.Username
+	}
+	payload, err := json.Marshal(r)
+	if err != nil {
+		return a, err
+	}
+	if len(payload) > maxPayload {
+		return a, fmt.Errorf("the manifest is larger than the %d MiB that Lambda accepts: split it, or apply it without --via-lambda", maxPayload>>20)
+	}
+	out, err := p.client.Invoke(ctx, &lambda.InvokeInput{FunctionName: &p.arn, Payload: payload})
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("invoke %s: %w", p.arn, err)
+	case out.FunctionError != nil:
+		var what struct {
+			Message string `json:"errorMessage"`
+		}
+		_ = json.Unmarshal(out.Payload, &what) // without a message if it fails
+		return a, fmt.Errorf("function %s ended before it answered (%s): changes made so far stay; see its log and try again", p.arn, what.Message)
+	}
+	if err := json.Unmarshal(out.Payload, &a); err != nil || a.Status == "" {
+		return a, fmt.Errorf("the answer of function %s is not that of weir", p.arn)
+	}
+	if a.Status != lambdafn.Failed {
+		return a, nil
+	}
+	texts := make([]string, len(a.Errors))
+	for i := range a.Errors {
+		texts[i] = a.Errors[i].String()
+	}
+	if a.Result != nil && len(a.Result.Failed) > 0 {
+		return a, fmt.Errorf("%s failed, the others were made; %s; apply again to continue", kit.Plural(len(a.Result.Failed), "change"), texts[0])
+	}
+	return a, errors.New(strings.Join(texts, "; "))
+}
+
+// plans has the function plan manifests.
+func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact bool) (*manifest.Saved, error) {
+	all := &manifest.Saved{}
+	for _, m := range ms {
+		var declared any
+		if err := yaml.Unmarshal(m.Text(), &declared); err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(declared)
+		if err != nil {
+			return nil, err
+		}
+		a, err := p.ask(ctx, lambdafn.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
+		if err != nil {
+			return nil, err
+		}
+		var one manifest.Saved
+		if a.Saved == nil {
+			return nil, fmt.Errorf("the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without --via-lambda", m.Namespace)
+		}
+		if err := json.Unmarshal(a.Saved, &one); err != nil {
+			return nil, fmt.Errorf("the function's plan: %w", err)
+		}
+		all.Format, all.Plans = one.Format, append(all.Plans, one.Plans...)
+	}
+	return all, nil
+}
+
+// plansOf returns the saved plans, to be shown.
+func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
+	for i := range s.Plans {
+		plans = append(plans, s.Plans[i].Plan)
+	}
+	return plans
+}
+
+// applyVia has the function apply manifests or a saved plan, after it has shown the plans and asked as apply does.
+func applyVia(ctx context.Context, a *kit.Run, via *lambdaFlags, from *SourceFlags, file string, flags applyFlags, exact bool) error {
+	var saved *manifest.Saved
+	var ms []*manifest.Manifest
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the plan: %w", err)
+		}
+		if saved, err = manifest.ReadSaved(text, file); err != nil {
+			return err
+		}
+		if slices.Contains(plansOf(saved), nil) {
+			return fmt.Errorf("%s is not a saved plan of this weir: make one with plan --out", file)
+		}
+	} else {
+		var err error
+		if ms, err = from.Read(a); err != nil {
+			return err
+		}
+	}
+	p, err := via.provisioner(ctx)
+	if err != nil {
+		return err
+	}
+	if saved == nil {
+		if saved, err = p.plans(ctx, ms, exact); err != nil {
+			return err
+		}
+	}
+	return applyEach(ctx, a, plansOf(saved), flags, func(i int) (manifest.Result, error) {
+		one := manifest.Saved{Format: saved.Format, Plans: []manifest.SavedPlan{{Text: saved.Plans[i].Text, State: saved.Plans[i].State}}}
+		text, err := json.Marshal(one)
+		if err != nil {
+			return manifest.Result{}, err
+		}
+		got, err := p.ask(ctx, lambdafn.Request{Action: "apply", Saved: text, Adopt: true, Keep: flags.keep, Rate: flags.rate})
+		if got.Result == nil {
+			got.Result = &manifest.Result{Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest}
+		}
+		return *got.Result, err
+	})
+}

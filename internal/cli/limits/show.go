@@ -1,0 +1,239 @@
+package limits
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+var signs = map[manifest.Action]string{manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">"}
+
+// printPlan prints the changes in a plan.
+func printPlan(a *kit.Run, p *manifest.Plan) {
+	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p) + ". Nothing has been applied."))
+	if p.CreateNamespace {
+		a.Out.Println("The namespace does not exist and will be created.")
+	}
+	for i := range p.Changes {
+		printChange(a, &p.Changes[i])
+	}
+	if len(p.Changes) > 0 {
+		a.Out.Println()
+	}
+	printPlanTotals(a, p)
+}
+
+func titleOf(p *manifest.Plan) string {
+	title := "namespace " + term.Clean(p.Namespace)
+	if p.Manifest != manifest.DefaultName {
+		title += ", manifest " + term.Clean(p.Manifest)
+	}
+	return title
+}
+
+// headOf names what a change affects: an entity, or the limits of something.
+func headOf(c *manifest.Change) string {
+	switch {
+	case c.Own:
+		return c.Target
+	case c.Entity == "" && c.On == "":
+		return "the system defaults"
+	}
+	return "limits of " + c.Target
+}
+
+func printChange(a *kit.Run, c *manifest.Change) {
+	head := fmt.Sprintf("%s %s %s", signs[c.Action], c.Action, headOf(c))
+	switch {
+	case c.Moves == manifest.Both:
+		head += ": loosens in one way, tightens in another"
+	case c.Moves != manifest.Same:
+		head += ": " + string(c.Moves)
+	case c.Action == manifest.Adopt && len(c.Fields) == 0:
+		head += ": values stay the same, managed from now on"
+	}
+	a.Out.Println()
+	a.Out.Println(colored(a, c.Action, term.Clean(head)))
+	line := func(format string, args ...any) { a.Out.Println("    " + term.Clean(fmt.Sprintf(format, args...))) }
+	if c.Touches != nil && c.Entity == "" {
+		if c.On != "" {
+			line("applies to entities without limits of their own on %s", strings.TrimPrefix(c.Target, "resource "))
+		} else {
+			line("applies where neither the entity nor the resource has limits")
+		}
+	}
+	if c.Outside {
+		line("changed by hand since the manifest was applied")
+	}
+	if text := otherwise(c); text != "" {
+		line("%s", text)
+	}
+	for _, f := range c.Applies {
+		line("%s", fieldText(f, true))
+	}
+	for _, f := range c.Fields {
+		if f.Limit == "" || len(c.Applies) == 0 {
+			line("%s", fieldText(f, c.Action == manifest.Update || c.Action == manifest.Adopt))
+		}
+	}
+	if c.Touches != nil {
+		line("%s", touchesText(c))
+	}
+}
+
+// otherwise says which limits apply before new limits are created, or after limits are deleted.
+func otherwise(c *manifest.Change) string {
+	limits := c.Touches != nil && !c.Own
+	switch when := map[manifest.Action]string{manifest.Create: "until now", manifest.Delete: "from then on"}[c.Action]; {
+	case !limits || when == "":
+		return ""
+	case c.From == "":
+		return when + " no limits apply, and requests fail with an error"
+	default:
+		return when + " limits apply from " + c.From
+	}
+}
+
+func colored(a *kit.Run, action manifest.Action, text string) string {
+	switch action {
+	case manifest.Create:
+		return a.Out.Good(text)
+	case manifest.Delete:
+		return a.Out.Bad(text)
+	case manifest.Update, manifest.Adopt:
+	}
+	return a.Out.Bold(text)
+}
+
+// fieldText returns text such as "rpm: 500 -> 200 per minute (tightens)". For a change, a missing value is written as none.
+func fieldText(f manifest.Field, changes bool) string {
+	name, none := f.Name, "none"
+	if f.Limit != "" {
+		if name = f.Limit; f.Name != "limit" && f.Name != "rate" {
+			name += " " + f.Name
+		}
+		none = "no limit"
+	}
+	text := name + ": "
+	switch {
+	case !changes && f.Old == "":
+		text += f.New
+	case !changes && f.New == "":
+		text += f.Old
+	default:
+		text += shorter(cmp.Or(f.Old, none), cmp.Or(f.New, none))
+	}
+	if f.Moves != manifest.Same && changes {
+		text += " (" + string(f.Moves) + ")"
+	}
+	return text
+}
+
+// shorter returns "1000 -> 2000 per minute" for 1000 per minute and 2000 per minute.
+func shorter(old, text string) string {
+	n, per, ok := strings.Cut(old, " per ")
+	if _, other, also := strings.Cut(text, " per "); ok && also && per == other {
+		old = n
+	}
+	return old + " -> " + text
+}
+
+func printPlanTotals(a *kit.Run, p *manifest.Plan) {
+	if p.Empty() {
+		text := "No changes: everything declared is live (" + kit.Plural(p.Unchanged, "record") + ")."
+		if p.Last.Hash != p.Hash && p.Unchanged > 0 {
+			text += " Applying it only records the manifest as applied."
+		}
+		a.Out.Println(text)
+	} else {
+		parts := []string{fmt.Sprintf("%d to create", p.Count(manifest.Create))}
+		update := fmt.Sprintf("%d to update", p.Count(manifest.Update))
+		parts = append(parts, update, fmt.Sprintf("%d to delete", p.Count(manifest.Delete)))
+		if n := p.Count(manifest.Adopt); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d to adopt (live, but not managed by any manifest yet)", n))
+		}
+		a.Out.Println(fmt.Sprintf("Plan: %s.", strings.Join(parts, ", ")))
+		if p.Unchanged > 0 {
+			a.Out.Println(fmt.Sprintf("Already as declared: %d.", p.Unchanged))
+		}
+	}
+	if p.LeftAlone > 0 {
+		some := strings.Join(p.Some, ", ")
+		if p.LeftAlone > len(p.Some) {
+			some = fmt.Sprintf("%d records: %s, …", p.LeftAlone, some)
+		}
+		a.Out.Println(term.Clean("Not declared here, left alone: " + some + "."))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
+		a.Out.Println(term.Clean(fmt.Sprintf("Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))))
+	}
+	if text := overText(p); text != "" {
+		a.Out.Println(term.Clean(text))
+	}
+	a.Out.Println()
+}
+
+func printResult(a *kit.Run, r *manifest.Result) {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Applied to %s: %d created, %d updated, %d deleted", r.Namespace, r.Created, r.Updated, r.Deleted)
+	for _, more := range []struct {
+		n    int
+		what string
+	}{{r.Adopted, "adopted"}, {r.Kept, "kept because of --no-delete"}, {len(r.Failed), "failed"}} {
+		if more.n > 0 {
+			fmt.Fprintf(&text, ", %d %s", more.n, more.what)
+		}
+	}
+	fmt.Fprintf(&text, "; %d unchanged.", r.Unchanged)
+	if r.Revision > 0 && len(r.Failed) == 0 {
+		fmt.Fprintf(&text, " Revision %d.", r.Revision)
+	}
+	a.Out.Println(term.Clean(text.String()))
+	for _, f := range r.Failed {
+		a.Out.Println(a.Out.Bad(term.Clean(fmt.Sprintf("  failed to %s %s: %s", f.Action, f.Target, f.Error))))
+	}
+}
+
+var driftTexts = map[manifest.Drift]string{
+	manifest.Edited:     "changed by hand since the manifest was applied",
+	manifest.Removed:    "removed by hand since the manifest was applied",
+	manifest.Unapplied:  "not applied yet: the manifest has changed",
+	manifest.Unmanaged:  "conflicting: live, but not managed by any manifest",
+	manifest.Undeclared: "live, but no longer declared",
+}
+
+func printDrift(a *kit.Run, p *manifest.Plan) {
+	a.Out.Println(a.Out.Bold("Drift of " + titleOf(p)))
+	if p.CreateNamespace {
+		a.Out.Println("The namespace does not exist.")
+	}
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		a.Out.Println()
+		a.Out.Println(colored(a, c.Action, term.Clean(signs[c.Action]+" "+headOf(c)+": "+driftTexts[p.Drift(c)])))
+		for _, f := range c.Fields {
+			name := strings.TrimSpace(f.Limit + " " + strings.TrimPrefix(strings.TrimPrefix(f.Name, "limit"), "rate"))
+			a.Out.Println(term.Clean(fmt.Sprintf("    %s: live %s, declared %s", name, orNothing(f.Old), orNothing(f.New))))
+		}
+	}
+	if len(p.Changes) > 0 {
+		a.Out.Println()
+		a.Out.Println(kit.Plural(len(p.Changes), "record") + " not as declared.")
+	} else if !p.CreateNamespace {
+		a.Out.Println("No drift: everything declared is live (" + kit.Plural(p.Unchanged, "record") + ").")
+	}
+	a.Out.Println()
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}

@@ -1,0 +1,109 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/lab"
+	"github.com/weirlimits/weir/internal/lab/whatif"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// whatIfFlags are the flags of limits plan --what-if.
+type whatIfFlags struct {
+	on   bool
+	days int
+}
+
+// maxDays is how long hourly usage is kept by default.
+const maxDays = 90
+
+func (f *whatIfFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.on, "what-if", false, "check recorded usage against the planned limits: which requests would have been refused")
+	cmd.Flags().IntVar(&f.days, "days", 7, "with --what-if: use the usage of the last `N` days")
+}
+
+func (f *whatIfFlags) check(cmd *cobra.Command, via *lambdaFlags) error {
+	switch {
+	case !f.on && cmd.Flags().Changed("days"):
+		return kit.Usage(errors.New("--days needs --what-if"))
+	case f.on && via.stack != "":
+		return kit.Usage(errors.New("--what-if reads usage from the store, so it cannot be used with --via-lambda"))
+	case f.days < 1 || f.days > maxDays:
+		return kit.Usagef("--days %d must be from 1 to %d", f.days, maxDays)
+	}
+	return nil
+}
+
+// triedPlan says what a plan would have refused of the recorded usage of buckets whose limits it changes, and what the
+// live limits would have refused. Other limits may have been in force when the usage was recorded.
+type triedPlan struct {
+	Namespace string         `json:"namespace"`
+	Days      int            `json:"days"`
+	Planned   *whatif.Report `json:"planned"` // nil if no bucket whose limits change was used
+	Now       *whatif.Report `json:"now,omitempty"`
+}
+
+// tried checks recorded usage against plans.
+func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags *whatIfFlags) ([]triedPlan, error) {
+	if !flags.on {
+		return nil, nil
+	}
+	all := make([]triedPlan, len(plans))
+	for i, p := range plans {
+		all[i] = triedPlan{Namespace: p.Namespace, Days: flags.days}
+		if p.CreateNamespace {
+			continue
+		}
+		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), weir.UsageQuery{Window: weir.Hourly, From: lab.Since(flags.days)})
+		if err != nil {
+			return nil, err
+		}
+		if err := all[i].try(p, windows); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (t *triedPlan) try(p *manifest.Plan, windows []weir.Usage) (err error) {
+	before, after := p.Limits()
+	changes := func(of func(entity, resource string) []weir.Limit) func(entity, resource string) []weir.Limit {
+		return func(entity, resource string) []weir.Limit {
+			if slices.Equal(before(entity, resource), after(entity, resource)) {
+				return nil
+			}
+			return of(entity, resource)
+		}
+	}
+	if t.Planned, err = whatif.Run(windows, whatif.Config{Limits: changes(after)}); err != nil {
+		return err
+	}
+	if t.Planned.Buckets == 0 {
+		t.Planned = nil
+		return nil
+	}
+	t.Now, err = whatif.Run(windows, whatif.Config{Limits: changes(before)})
+	return err
+}
+
+func printTried(a *kit.Run, t *triedPlan) {
+	a.Out.Println(a.Out.Bold(fmt.Sprintf("If these limits had applied for the last %s, according to recorded usage:", kit.Plural(t.Days, "day"))))
+	if t.Planned == nil {
+		a.Out.Println("No bucket whose limits change was used.")
+		a.Out.Println()
+		return
+	}
+	now := "requests refused in " + lab.Between(a, int64(t.Now.Surely), int64(t.Now.Perhaps)) + " of these buckets"
+	if t.Now.Buckets == 0 {
+		now = "no limits applied"
+	}
+	lab.PrintWhatIf(a, t.Planned, "", now)
+	a.Out.Println()
+}

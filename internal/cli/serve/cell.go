@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/admin"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/store"
+)
+
+// cellFlags say which cell the process belongs to.
+type cellFlags struct {
+	name     string
+	registry string
+	beat     time.Duration
+
+	opened store.Store // the registry's
+	agent  *cells.Agent
+	lim    atomic.Pointer[weir.Limiter]
+}
+
+func (f *cellFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.name, "cell", "", "`NAME` of the cell this server belongs to, which shares limits with other cells; see weir cell")
+	flags.StringVar(&f.registry, "cells", "", "`URL` of the store with the cells' registry; decisions never read it")
+	flags.DurationVar(&f.beat, "cell-beat", time.Second, "`DURATION` between the heartbeats that tell other cells that this one is alive")
+}
+
+func (f *cellFlags) check() error {
+	if (f.name == "") != (f.registry == "") {
+		return kit.Usage(errors.New("--cell and --cells must be used together: the cell's name, and the store with the cells' registry"))
+	}
+	if f.name == "" {
+		return nil
+	}
+	if err := cells.CheckName(f.name); err != nil {
+		return kit.Usage(err)
+	}
+	if f.beat < 100*time.Millisecond || f.beat > time.Minute {
+		return kit.Usagef("--cell-beat %s must be between 100ms and 1m", f.beat)
+	}
+	return nil
+}
+
+// shares creates the cell's agent on the limiter's store. Without a cell it does nothing.
+func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
+	if f.name == "" {
+		return nil, nil
+	}
+	var err error
+	if f.opened, err = stores.Open(f.registry, stores.Existing); err != nil {
+		return nil, fmt.Errorf("--cells: %w", err)
+	}
+	_, alone := st.(store.Immediate)
+	f.agent, err = cells.New(cells.Config{
+		Registry: f.opened, Local: st, Cell: f.name, Alone: alone, Beat: f.beat, Log: log,
+		Changed: func() {
+			if lim := f.lim.Load(); lim != nil {
+				lim.SharesChanged()
+			}
+		},
+	})
+	return f.agent, err
+}
+
+// observer counts the tokens offered to the cell and those that it admits.
+func (f *cellFlags) observer() *weir.Observer {
+	if f.name == "" {
+		return nil
+	}
+	return &weir.Observer{
+		Decided:  func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) },
+		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { f.agent.CountAdjusted(e) },
+	}
+}
+
+// start starts the agent's heartbeats. Call close to end them.
+func (f *cellFlags) start(ctx context.Context, lim *weir.Limiter, m *metrics.Metrics) error {
+	if f.agent == nil {
+		return nil
+	}
+	f.lim.Store(lim)
+	if err := f.agent.Start(ctx); err != nil {
+		return err
+	}
+	lim.SharesChanged()
+	m.WatchCell(f.figures)
+	return nil
+}
+
+func (f *cellFlags) close(log *slog.Logger) {
+	if f.agent != nil {
+		if err := f.agent.Close(); err != nil {
+			log.Warn("closing the cell's agent failed", slog.Any("error", err))
+		}
+	}
+	if f.opened != nil {
+		_ = f.opened.Close()
+	}
+}
+
+// figures returns the cell's state, for metrics.
+func (f *cellFlags) figures() metrics.Cell {
+	s := f.agent.Status()
+	c := metrics.Cell{Name: f.name, Leads: s.Leads, Contact: s.Contact}
+	for i := range s.View.Cells {
+		if s.View.Cells[i].Missing {
+			c.Missing++
+		}
+		if s.View.Cells[i].Name == f.name {
+			c.Others = s.View.Cells[i].Others
+		}
+	}
+	for _, namespace := range s.View.Namespaces() {
+		c.Shares = append(c.Shares, metrics.CellShare{
+			Namespace: namespace, Share: admin.Part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace), Admitted: s.View.Admitted(namespace),
+		})
+	}
+	return c
+}

@@ -1,0 +1,160 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
+	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/store"
+)
+
+// configFlags configure how a server learns of changes that others make.
+type configFlags struct {
+	poll  time.Duration
+	file  string
+	from  string
+	queue string
+
+	known *configflow.Known
+	flow  *configflow.Flow // set once the store is open
+}
+
+func (f *configFlags) bind(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`DURATION` between checks for limits that others have changed; 0 turns the checks off, and caches expire within a minute")
+	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to use when the store does not answer; with --lease-key the server can also start without the store")
+	flags.StringVar(&f.from, "config-from", "", "copy the configuration of the store at `URL` to this store, such as from dynamodb://weir to a cell's Redis")
+	flags.StringVar(&f.queue, "config-queue", "", "with --config-from: `URL` of the SQS queue that announces changes")
+}
+
+func (f *configFlags) check() error {
+	switch u, err := url.Parse(f.queue); {
+	case f.poll != 0 && f.poll < 100*time.Millisecond:
+		return kit.Usage(errors.New("--config-poll must be at least 100ms, or 0"))
+	case f.poll == 0 && f.file != "":
+		return kit.Usage(errors.New("--config-file needs --config-poll"))
+	case f.queue != "" && f.from == "":
+		return kit.Usage(errors.New("--config-queue needs --config-from"))
+	case f.queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
+		return kit.Usagef("--config-queue %q is not a URL such as https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.queue)
+	}
+	return nil
+}
+
+// open reads --config-file, before the store is opened.
+func (f *configFlags) open(address string, log *slog.Logger) {
+	if f.file == "" {
+		return
+	}
+	known, err := configflow.Open(f.file, nameOf(address))
+	if err != nil {
+		log.Warn("the last known limits cannot be read", slog.Any("error", err))
+	}
+	f.known = known
+}
+
+// nameOf returns the part of a store's address that identifies the store, without credentials and endpoint.
+func nameOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "?"
+	}
+	q := u.Query()
+	u.User, u.Fragment = nil, ""
+	u.RawQuery = url.Values{"region": q["region"], "prefix": q["prefix"]}.Encode()
+	return u.String()
+}
+
+// lastGood returns the function for weir.Config.LastGood, or nil.
+func (f *configFlags) lastGood() func([]store.Key) (store.Got, bool) {
+	if f.known == nil {
+		return nil
+	}
+	return f.known.LastGood
+}
+
+// late returns how to start without the store, or nil if that is impossible. It needs limits in the file, and a key for
+// lease ids that does not come from the store.
+func (f *configFlags) late(address string, key bool, log *slog.Logger) func(error) store.Store {
+	if f.known == nil || f.known.At().IsZero() || !key {
+		return nil
+	}
+	return func(why error) store.Store {
+		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why), slog.Time("as_of", f.known.At()), slog.String("file", f.file))
+		return configflow.OpenLate(func() (store.Store, error) { return stores.Open(address, stores.Create) }, why, log)
+	}
+}
+
+// observer counts and reports records that cannot be used.
+func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
+	return &weir.Observer{Unreadable: func(ctx context.Context, e weir.UnreadableEvent) {
+		if f.flow != nil {
+			f.flow.Unreadable(ctx, e)
+			return
+		}
+		log.ErrorContext(ctx, "a record cannot be used: the last known one stays in use", slog.Any("error", e.Err))
+	}}
+}
+
+// parts returns what runs alongside the server, and a function to call at the end.
+func (f *configFlags) parts(ctx context.Context, lim *weir.Limiter, st store.Store, m *metrics.Metrics, log *slog.Logger) (parts []part, done func(), err error) {
+	done = func() {}
+	if _, embedded := st.(store.Immediate); f.poll > 0 && !embedded { // no other process writes to an embedded store
+		f.flow = configflow.New(configflow.Config{Limiter: lim, Store: st, Known: f.known, Poll: f.poll, Log: log})
+		m.WatchConfig(func() metrics.ConfigFlow {
+			s := f.flow.Status()
+			return metrics.ConfigFlow{Age: s.Age, FromFile: s.FromFile, Polled: s.Polled, Told: s.Told, Unreadable: s.Unreadable}
+		})
+		parts = append(parts, f.flow.Run)
+	}
+	if f.from == "" {
+		return parts, done, nil
+	}
+	source, err := stores.Open(f.from, stores.Existing)
+	if err != nil {
+		return nil, done, fmt.Errorf("--config-from: %w", err)
+	}
+	done = func() { _ = source.Close() } // it was only read from
+	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: log})
+	m.WatchMirror(func() (age time.Duration) { return mirror.Status().Age })
+	parts = append(parts, mirror.Run)
+	if f.queue == "" {
+		return parts, done, nil
+	}
+	client, err := queueClient(ctx, f.queue)
+	if err != nil {
+		done()
+		return nil, func() {}, err
+	}
+	consumer := &snssqs.Consumer{Client: client, URL: f.queue, Apply: mirror.Apply, Log: log}
+	return append(parts, consumer.Run), done, nil
+}
+
+// queueClient returns a client for the region in the queue's URL, or else the environment's region.
+func queueClient(ctx context.Context, queue string) (*sqs.Client, error) {
+	var with []func(*awsconfig.LoadOptions) error
+	if u, err := url.Parse(queue); err == nil {
+		if words := strings.Split(u.Hostname(), "."); len(words) > 2 && words[0] == "sqs" {
+			with = append(with, awsconfig.WithRegion(words[1]))
+		}
+	}
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, with...)
+	if err != nil {
+		return nil, &store.Error{Op: "open", Key: queue, Err: err, Hint: "check the AWS configuration and the profile"}
+	}
+	return sqs.NewFromConfig(cfg), nil
+}

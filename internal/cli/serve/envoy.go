@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/envoy"
+	"github.com/weirlimits/weir/internal/serve/reload"
+)
+
+// envoyFlags configure Envoy's rate limit service.
+type envoyFlags struct {
+	on      bool
+	mapping string
+	body    string
+}
+
+func (f *envoyFlags) bind(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "envoy", true, "also serve Envoy's rate limit service on the gRPC address")
+	flags.StringVar(&f.mapping, "envoy-mapping", "", "`FILE` that maps Envoy's domains and descriptors to limits (default the built-in rule)")
+	flags.StringVar(&f.body, "envoy-body", "", "`TEXT` of the response body that Envoy sends with a refusal")
+}
+
+func (f *envoyFlags) check() error {
+	if !f.on && (f.mapping != "" || f.body != "") {
+		return kit.Usage(errors.New("--envoy-mapping and --envoy-body need --envoy"))
+	}
+	return nil
+}
+
+// open reads the mapping and then follows its file. If the file becomes invalid, the last valid mapping stays in use.
+func (f *envoyFlags) open(log *slog.Logger) (func() *envoy.Mapping, error) {
+	if !f.on || f.mapping == "" {
+		return func() *envoy.Mapping { return nil }, nil
+	}
+	v, err := reload.Open(
+		func() (*envoy.Mapping, error) { return readMapping(f.mapping) },
+		func(err error) {
+			log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use", slog.String("file", f.mapping), slog.Any("error", err))
+		},
+		f.mapping,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return v.Get, nil
+}
+
+func readMapping(path string) (*envoy.Mapping, error) {
+	src, err := manifest.Open([]string{path}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(src) != 1 {
+		return nil, kit.Usagef("%s is a folder: a mapping is a single file", path)
+	}
+	m, err := envoy.ReadMapping(src[0])
+	return m, err
+}
+
+// service returns the service for Envoy, or nil if it is off.
+func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *envoy.Mapping, within time.Duration, log *slog.Logger) (*envoy.Service, error) {
+	if !f.on {
+		return nil, nil //nolint:nilnil // a nil service is none
+	}
+	return envoy.New(envoy.Config{
+		Limiter: lim, Mapping: mapping, Within: within, Body: []byte(f.body), Log: log,
+		May: func(ctx context.Context, namespace string) bool { return auth.From(ctx).May(auth.Acquire, namespace) },
+	})
+}

@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/serve/httpapi"
+)
+
+// pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other machines.
+type pprofFlags struct{ address string }
+
+func (f *pprofFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "pprof", "", "loopback `HOST:PORT` to serve Go profiles on, such as 127.0.0.1:6060")
+}
+
+func (f *pprofFlags) check() error {
+	if f.address == "" {
+		return nil
+	}
+	if err := httpapi.CheckListen(f.address, false); err != nil {
+		return kit.Usagef("--pprof %q must be a loopback HOST:PORT of this machine, such as 127.0.0.1:6060", f.address)
+	}
+	return nil
+}
+
+// listen opens the address at once. It returns nil if there is none.
+func (f *pprofFlags) listen(ctx context.Context) (part, error) {
+	if f.address == "" {
+		return nil, nil
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address with --pprof", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return func(ctx context.Context) error {
+		hs := &http.Server{Handler: httpapi.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
+		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // do not wait for a profile in progress
+		defer stop()
+		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/serve/reload"
+)
+
+// tlsFlags configure TLS, for HTTP and gRPC alike.
+type tlsFlags struct{ cert, key, clientCA string }
+
+func (f *tlsFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
+	flags.StringVar(&f.key, "tls-key", "", "PEM `FILE` with the certificate's key; reloaded when it changes")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "PEM `FILE` with the roots for client certificates, which clients must then present, in addition to tokens")
+}
+
+func (f *tlsFlags) check() error {
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return kit.Usage(errors.New("--tls-cert and --tls-key must be used together"))
+	case f.clientCA != "" && f.cert == "":
+		return kit.Usage(errors.New("--tls-client-ca needs --tls-cert and --tls-key"))
+	}
+	return nil
+}
+
+// config returns the TLS configuration, or nil for no TLS. Changed files take effect within a second. If they become
+// invalid, the last valid ones stay in use and the log says so.
+//
+// The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses as
+// a client by default.
+func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
+	if f.cert == "" {
+		return nil, nil //nolint:nilnil // nil is no TLS
+	}
+	failed := func(err error) {
+		log.Error("TLS files cannot be used: the last valid ones stay in use", slog.Any("error", err))
+	}
+	pair, err := reload.Open(f.pair, failed, f.cert, f.key)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
+	}
+	if f.clientCA == "" {
+		return cfg, nil
+	}
+	roots, err := reload.Open(f.roots, failed, f.clientCA)
+	if err != nil {
+		return nil, err
+	}
+	// ClientCAs cannot change at run time; these roots can. VerifyConnection also checks resumed sessions.
+	cfg.ClientAuth = tls.RequireAnyClientCert
+	cfg.VerifyConnection = func(c tls.ConnectionState) error { return verifyClient(c, roots.Get()) }
+	return cfg, nil
+}
+
+func (f *tlsFlags) pair() (*tls.Certificate, error) {
+	c, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.cert, f.key, err)
+	}
+	return &c, nil
+}
+
+func (f *tlsFlags) roots() (*x509.CertPool, error) {
+	text, err := os.ReadFile(f.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("read --tls-client-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read --tls-client-ca: %s contains no PEM certificate", f.clientCA)
+	}
+	return pool, nil
+}
+
+func verifyClient(c tls.ConnectionState, roots *x509.CertPool) error {
+	if len(c.PeerCertificates) == 0 {
+		return errors.New("the client has no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, cert := range c.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	_, err := c.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}

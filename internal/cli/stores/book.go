@@ -1,0 +1,124 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+
+	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/redis"
+)
+
+// Booking configures [Book].
+type Booking struct {
+	Retention store.Retention
+	Log       *slog.Logger
+	Started   func(what string) // is called once, when booking begins
+
+	// For a DynamoDB table.
+	EnableStream bool // turns on the table's stream if it is off
+	NoSplit      bool // leaves hot buckets as they are
+
+	// For a Redis store.
+	Every time.Duration // between two scans
+	Once  bool          // scans once and returns
+}
+
+// Book books the usage of a DynamoDB table or a Redis store until ctx ends.
+func Book(ctx context.Context, address string, b Booking) error {
+	if IsRedis(address) {
+		return bookRedis(ctx, address, &b)
+	}
+	rest, ok := strings.CutPrefix(address, "dynamodb:")
+	if !ok {
+		return storeUsage("store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", address)
+	}
+	return bookDynamo(ctx, address, rest, &b)
+}
+
+func bookRedis(ctx context.Context, address string, b *Booking) error {
+	s, err := redis.Open(ctx, redisConfig(address))
+	if errors.Is(err, store.ErrInvalid) {
+		return AddressError{err}
+	}
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if b.Once {
+		return s.Ledger(b.Retention).Once(ctx, b.Log)
+	}
+	b.Started("booking usage from the buckets")
+	return s.Ledger(b.Retention).Run(ctx, b.Every, b.Log)
+}
+
+func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
+	d, err := parseDynamo(address, rest)
+	if err != nil {
+		return err
+	}
+	cfg, err := d.Aws(ctx)
+	if err != nil {
+		return err
+	}
+	client := d.client(cfg)
+	d.store.Client, d.store.Table = client, d.table
+	st, err := dynamodb.Open(ctx, d.store)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	arn, err := streamOf(ctx, client, d.table, b.EnableStream)
+	if err != nil {
+		return err
+	}
+	r := &aggregate.Reader{
+		Config: aggregate.Config{Store: st, Retention: b.Retention, NoSplit: b.NoSplit, Log: b.Log},
+		ARN:    arn,
+		Streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
+			if d.Endpoint != "" {
+				o.BaseEndpoint = &d.Endpoint
+			}
+		}),
+	}
+	b.Started("reading the stream of " + d.table)
+	return r.Run(ctx)
+}
+
+// streamOf returns the ARN of a table's stream. If the stream is off, enable turns it on.
+func streamOf(ctx context.Context, client *awsdynamodb.Client, table string, enable bool) (string, error) {
+	bad := func(err error, hint string) error {
+		return &store.Error{Op: "aggregate", Key: table, Err: err, Hint: hint}
+	}
+	out, err := client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &table})
+	if err != nil {
+		return "", bad(err, "")
+	}
+	spec := out.Table.StreamSpecification
+	if spec == nil || !aws.ToBool(spec.StreamEnabled) {
+		if !enable {
+			return "", bad(errors.New("the table's stream is off"), "weir aggregate --enable-stream turns it on")
+		}
+		changed, err := client.UpdateTable(ctx, &awsdynamodb.UpdateTableInput{TableName: &table, StreamSpecification: &types.StreamSpecification{
+			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
+		}})
+		if err != nil {
+			return "", bad(err, "")
+		}
+		return aws.ToString(changed.TableDescription.LatestStreamArn), nil
+	}
+	if spec.StreamViewType != types.StreamViewTypeNewAndOldImages {
+		return "", bad(fmt.Errorf("the table's stream has the view type %s", spec.StreamViewType), "turn it off, then on again with NEW_AND_OLD_IMAGES")
+	}
+	return aws.ToString(out.Table.LatestStreamArn), nil
+}
