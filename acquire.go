@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
@@ -179,7 +179,7 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 			}
 			c.Shadow = false // usage is booked in shadow, too
 			if n < 0 {
-				c.Amount = bucket.MaxBurst // allows a return up to this amount
+				c.Amount = clock.MaxBurst // allows a return up to this amount
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -58,7 +58,7 @@ func levelNow(c store.Charge, s *store.State, now int64) store.Level {
 		}
 		level = ls.Level
 		if *ls.Limit != *lim {
-			level = bucket.Rebase(paramsOf(ls.Limit), p, ls.Level, now)
+			level = clock.Rebase(paramsOf(ls.Limit), p, ls.Level, now)
 		}
 	}
 	refused := !p.Fits(level, p.Clock(now), c.Amount)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -116,7 +116,7 @@ func (l *Limiter) Resume(ctx context.Context, h Held) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.Tokens < 0 || c.Tokens > bucket.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
+		if c.Tokens < 0 || c.Tokens > clock.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
 			return nil, configErr("lease", "has a bad amount of %s: %d", lim.Name, c.Tokens)
 		}
 		b := store.Bucket{Namespace: s.id, Entity: c.Entity, Resource: h.Resource}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -138,7 +138,7 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 				continue
 			case c.Amount+n < 0:
 				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
-			case n > 0 && c.Amount > bucket.MaxLevel-n:
+			case n > 0 && c.Amount > clock.MaxLevel-n:
 				return nil, configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
 			}
 			d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: n})

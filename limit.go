@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -73,7 +73,7 @@ func (l Limit) WithBurst(burst int64) Limit {
 }
 
 // MaxTokens is the largest burst, and the largest amount in one request.
-const MaxTokens = bucket.MaxBurst / 1000
+const MaxTokens = clock.MaxBurst / 1000
 
 // validate returns the limit with its burst filled in, or a ConfigError that names the field.
 func (l Limit) validate() (Limit, error) {
@@ -106,7 +106,7 @@ func (l Limit) validate() (Limit, error) {
 			return l, configErr("limit "+l.Name+": "+f.field, "must be at most %d", int64(MaxTokens))
 		}
 	}
-	p := bucket.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
+	p := clock.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
 	if bad := p.Check(); bad != nil {
 		return l, &ConfigError{Field: "limit " + l.Name + ": " + bad.Field, Reason: bad.Reason}
 	}
@@ -147,8 +147,8 @@ func limitOf(l *store.Limit) Limit {
 	return Limit{Name: l.Name, Amount: l.Amount / 1000, Period: l.Period, Burst: l.Burst / 1000}
 }
 
-func paramsOf(l *store.Limit) bucket.Params {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func paramsOf(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
 // ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a
@@ -266,7 +266,7 @@ func parsePeriod(s string) (time.Duration, error) {
 			if n <= 0 {
 				return 0, fmt.Errorf("must be positive")
 			}
-			if n > int64(bucket.MaxPeriod/u.length) {
+			if n > int64(clock.MaxPeriod/u.length) {
 				return 0, fmt.Errorf("must be at most 366 days")
 			}
 			return time.Duration(n) * u.length, nil

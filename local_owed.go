@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -129,7 +129,7 @@ func (lo *local) owe(debits []store.Debit) {
 // owe reports whether there is something to tell the store.
 func (ol *owedLimit) owe(amount int64) bool {
 	if amount > 0 {
-		ol.admitted = min(bucket.MaxLevel, ol.admitted+amount)
+		ol.admitted = min(clock.MaxLevel, ol.admitted+amount)
 		return true
 	}
 	unpaid := min(ol.admitted, -amount)

@@ -3,7 +3,7 @@ package weir
 import (
 	"slices"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -48,7 +48,7 @@ func merge(parts []part) merged {
 					j = len(to.Charges)
 					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow})
 				}
-				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*bucket.MaxBurst) // the sum must not overflow
+				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*clock.MaxBurst) // the sum must not overflow
 				places = append(places, position{at, j})
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -69,10 +69,10 @@ func TestMergeStale(t *testing.T) {
 
 func TestMergeDoesNotWrap(t *testing.T) {
 	t.Parallel()
-	most := store.Limit{Name: "x", Amount: 1000, Period: time.Minute, Burst: bucket.MaxBurst}
+	most := store.Limit{Name: "x", Amount: 1000, Period: time.Minute, Burst: clock.MaxBurst}
 	var parts []part
 	for n := range 64 {
-		parts = append(parts, partOn(1, "a", bucket.MaxBurst, most))
+		parts = append(parts, partOn(1, "a", clock.MaxBurst, most))
 		if m := merge(parts); (m.check() != nil) != (n > 0) {
 			t.Fatalf("%d bursts: %v", n+1, m.check())
 		}

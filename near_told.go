@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -80,7 +80,7 @@ func percentOf(used, burst int64) int {
 func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.Level, o *nearLook) {
 	lim := lv.Limit
 	p := paramsOf(lim)
-	used := bucket.Outstanding(lv.Level, p.Clock(o.now))
+	used := clock.Outstanding(lv.Level, p.Clock(o.now))
 	high := percentOf(used, lim.Burst)
 	low := percentOf(min(used, used-o.moved), lim.Burst)
 	window := max(lim.Period, time.Minute)
@@ -91,7 +91,7 @@ func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.L
 	e := NearLimitEvent{
 		Namespace: l.name, Entity: b.Entity, Resource: b.Resource, Limit: lim.Name, Override: lim.Override, Shadow: o.shadow,
 		Kind: NearThreshold, Used: -floorTokens(-used), Of: lim.Burst / 1000, At: o.at,
-		WindowStart: bucket.Time(windowAt(o.now, window).start), WindowLength: window,
+		WindowStart: clock.Time(windowAt(o.now, window).start), WindowLength: window,
 	}
 	for i, t := range o.thresholds {
 		if d&(1<<i) != 0 {
@@ -102,7 +102,7 @@ func (n *near) look(ctx context.Context, l *Limiter, b store.Bucket, lv *store.L
 	}
 	if d&refusalDue != 0 {
 		e.Kind, e.Percent = NearRefused, high
-		e.WindowStart, e.WindowLength = bucket.Time(windowAt(o.now, refusedEvery).start), refusedEvery
+		e.WindowStart, e.WindowLength = clock.Time(windowAt(o.now, refusedEvery).start), refusedEvery
 		e.ID = e.id(b.Namespace)
 		n.tell(ctx, e)
 	}

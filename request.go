@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -74,7 +74,7 @@ type LimitStatus struct {
 	// process's share.
 	Over int64
 
-	params bucket.Params // in millitokens
+	params clock.Params // in millitokens
 	level  int64
 	at     int64
 }
@@ -83,7 +83,7 @@ type LimitStatus struct {
 // burst.
 func (s *LimitStatus) waitFor(milli int64) time.Duration {
 	level := max(s.level, s.params.Clock(s.at))
-	return time.Duration(max(0, saturatingSub(s.params.At(level, milli), s.at)))
+	return time.Duration(max(0, clock.Sub(s.params.At(level, milli), s.at)))
 }
 
 // Source is the level that a limit comes from. The first level that has limits is used; levels are not merged.
@@ -147,7 +147,7 @@ func statusOf(entity, resource string, from origin, c store.Charge, l store.Leve
 		Requested: c.Amount / 1000,
 		Available: floorTokens(p.Available(l.Level, p.Clock(now))),
 		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,
-		Full:    time.Duration(max(0, saturatingSub(p.Full(l.Level), now))),
+		Full:    time.Duration(max(0, clock.Sub(p.Full(l.Level), now))),
 		Refused: l.Refused && !c.Shadow,
 		Shadow:  c.Shadow, WouldRefuse: l.Refused && c.Shadow,
 		params: p, level: l.Level, at: now,
@@ -166,16 +166,6 @@ func floorTokens(milli int64) int64 {
 	return t
 }
 
-func saturatingSub(a, b int64) int64 {
-	if d := a - b; (d < a) == (b > 0) {
-		return d
-	}
-	if b < 0 {
-		return 1<<63 - 1
-	}
-	return -1 << 63
-}
-
 // longest returns the RetryAfter that satisfies all statuses.
 func longest(ss []LimitStatus) (d time.Duration) {
 	for i := range ss {
@@ -184,4 +174,4 @@ func longest(ss []LimitStatus) (d time.Duration) {
 	return d
 }
 
-func nanosOf(t time.Time) int64 { return bucket.Nanos(t) }
+func nanosOf(t time.Time) int64 { return clock.Nanos(t) }

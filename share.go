@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -123,11 +123,11 @@ func (sh Share) of(l store.Limit) store.Limit {
 	if sh.Num == sh.Den {
 		return l
 	}
-	burst := bucket.MulDivFloor(l.Burst, sh.Num, sh.Den)
+	burst := clock.MulDivFloor(l.Burst, sh.Num, sh.Den)
 	if sh.Least {
 		burst = max(burst, min(l.Burst, 1000))
 	}
-	if l.Amount = bucket.MulDivFloor(l.Amount, sh.Num, sh.Den); l.Amount == 0 {
+	if l.Amount = clock.MulDivFloor(l.Amount, sh.Num, sh.Den); l.Amount == 0 {
 		l.Amount = 1
 		if !sh.Least {
 			burst = 1

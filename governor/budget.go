@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // Direction distinguishes reads from writes.
@@ -39,7 +39,7 @@ type budget struct {
 	lowered      atomic.Bool   // there is a ceiling
 
 	mu     sync.Mutex
-	params bucket.Params
+	params clock.Params
 	level  int64
 	share  int64 // of the limit; 0 if closed until there is one
 	opened bool
@@ -72,7 +72,7 @@ func newBudget(limit int64, hold, start time.Duration) *budget {
 // newShared returns a budget that is closed until it gets a share.
 func newShared(limit int64, hold time.Duration) *budget {
 	b := newBudget(limit, hold, hold)
-	b.params = bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1}
+	b.params = clock.Params{Amount: 1, Period: int64(clock.MaxPeriod), Burst: 1}
 	b.level, b.share, b.opened, b.jitter = 1, 0, false, true
 	return b
 }
@@ -91,7 +91,7 @@ func (b *budget) available(now int64) int64 { return b.params.Available(b.level,
 func (b *budget) follow(now int64) {
 	b.lowered.Store(b.ceiling > 0)
 	left := b.available(now)
-	p := bucket.Params{Amount: 1, Period: int64(bucket.MaxPeriod), Burst: 1} // closed: one a year
+	p := clock.Params{Amount: 1, Period: int64(clock.MaxPeriod), Burst: 1} // closed: one a year
 	if rate := b.rate(); rate > 0 {
 		p = rateParams(rate, b.hold)
 		if !b.opened && b.jitter {
@@ -121,7 +121,7 @@ func (b *budget) free(now, a int64) bool {
 	return !b.turn && b.share > 0 && b.params.Fits(b.level, b.params.Clock(now), a)
 }
 
-func (b *budget) debit(now, a int64) { b.level = bucket.Spend(b.level, b.params.Clock(now), a) }
+func (b *budget) debit(now, a int64) { b.level = clock.Spend(b.level, b.params.Clock(now), a) }
 
 // wait returns how long until what was debited is covered, 0 if it is already; false if that is not known.
 func (b *budget) wait(now, more int64) (time.Duration, bool) {
@@ -130,7 +130,7 @@ func (b *budget) wait(now, more int64) (time.Duration, bool) {
 	}
 	level := b.level
 	if more > 0 {
-		level = bucket.Spend(level, b.params.Clock(now), more)
+		level = clock.Spend(level, b.params.Clock(now), more)
 	}
 	return time.Duration(max(0, b.params.At(level, 0)-now)), true
 }
@@ -143,7 +143,7 @@ func (b *budget) settle(now, estimate, cost int64, reported bool) {
 	case cost > estimate:
 		b.debit(now, cost-estimate)
 	case cost < estimate:
-		b.level = bucket.Credit(b.level, estimate-cost)
+		b.level = clock.Credit(b.level, estimate-cost)
 		b.wake()
 	}
 	b.meter.add(now, cost)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/governor/fleet"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // Unlimited is the rate that means no limit.
@@ -133,7 +133,7 @@ func checkRate(wrong func(string, string, ...any), field string, units float64) 
 }
 
 // rateParams returns the parameters of a bucket that issues rate thousandths per second.
-func rateParams(rate int64, burst time.Duration) bucket.Params {
+func rateParams(rate int64, burst time.Duration) clock.Params {
 	held := int64(float64(rate) * burst.Seconds())
-	return bucket.Params{Amount: rate, Period: int64(time.Second), Burst: max(1, held)}
+	return clock.Params{Amount: rate, Period: int64(time.Second), Burst: max(1, held)}
 }

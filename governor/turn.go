@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // claim is what a call takes from one budget.
@@ -163,7 +163,7 @@ func (b *budget) covered(ctx context.Context, g *Governor, until patience, expir
 			wait = min(wait, raiseEvery)
 		}
 		if !known {
-			wait = bucket.MaxPeriod // until there is a share
+			wait = clock.MaxPeriod // until there is a share
 		}
 		t := time.NewTimer(wait)
 		b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *budget) abandon(w *waiter, now int64) {
 
 // giveUp returns the debited amount and the turn.
 func (b *budget) giveUp(a, now int64) {
-	b.level = bucket.Credit(b.level, a)
+	b.level = clock.Credit(b.level, a)
 	b.pass(now)
 }
 

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -53,7 +53,7 @@ func (s *Shares) Begin(at time.Time) {
 	if at.IsZero() {
 		s.began.Store(never)
 	} else {
-		s.began.Store(bucket.Nanos(at))
+		s.began.Store(clock.Nanos(at))
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Shares) Len() int { return int(s.size.Load()) }
 func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outcome, ok bool) {
 	held := s.lock(debits)
 	defer s.unlock(held)
-	now := bucket.Nanos(at)
+	now := clock.Nanos(at)
 	entries := make([]*entry, len(debits))
 	charges := 0
 	for i := range debits {
@@ -121,14 +121,14 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 }
 
 // passes reports whether a debit is admitted. A debit of more than the burst is admitted if the share is full.
-func passes(p bucket.Params, level, clock, amount int64) bool {
-	return p.Fits(level, clock, min(amount, p.Burst))
+func passes(p clock.Params, level, reading, amount int64) bool {
+	return p.Fits(level, reading, min(amount, p.Burst))
 }
 
 // Warm charges a decision or settle of the store to the shares of one of n processes, as of now. It never charges them
 // below empty: an instance may use more than its share while the store enforces the whole. The outcome may be brief.
 func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.Time) {
-	now, then := bucket.Nanos(at), bucket.Nanos(out.At)
+	now, then := clock.Nanos(at), clock.Nanos(out.At)
 	known := len(out.Levels) > 0
 	nth := 0
 	for i := range debits {
@@ -157,7 +157,7 @@ func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.T
 // Settle changes shares without checking whether the tokens fit: the amounts that a lease holds have changed. A missing
 // share is full, and stays so.
 func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
-	now := bucket.Nanos(at)
+	now := clock.Nanos(at)
 	for i := range debits {
 		sh := s.shard(&debits[i].Bucket)
 		sh.mu.Lock()
@@ -189,7 +189,7 @@ func (s *Shares) Has(b store.Bucket, l *store.Limit) bool {
 // Bill returns how many of the millitokens admitted since the last bill the store must be charged: those that the
 // share's clock had not covered when the store answered again, or has not covered by now. It is 0 for a missing share.
 func (s *Shares) Bill(b store.Bucket, l *store.Limit, n int, at time.Time, admitted int64) int64 {
-	now := bucket.Nanos(at)
+	now := clock.Nanos(at)
 	sh := s.shard(&b)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir/internal/backstop"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -37,8 +37,8 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := &store.Limit{
-			Amount: rapid.Int64Range(1, bucket.MaxBurst).Draw(t, "amount"), Period: time.Duration(rapid.Int64Range(1, int64(bucket.MaxPeriod)).Draw(t, "period")),
-			Burst: rapid.Int64Range(1, bucket.MaxBurst).Draw(t, "burst"),
+			Amount: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "amount"), Period: time.Duration(rapid.Int64Range(1, int64(clock.MaxPeriod)).Draw(t, "period")),
+			Burst: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "burst"),
 		}
 		n := rapid.IntRange(1, 100_000).Draw(t, "n")
 		p := backstop.Of(l, n)
@@ -85,15 +85,15 @@ func TestWarmIsNotInDebt(t *testing.T) {
 func TestWarmFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	l := limit("rpm", 60, time.Minute)
-	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	theirs := noon.Add(time.Hour)
 	for left, want := range map[int64]int64{60: 6, 30: 3, 10: 1, 9: 0, 0: 0, -60: -6} {
 		s := backstop.New(1000)
-		level := p.Clock(bucket.Nanos(theirs)) + l.Burst - left*1000
+		level := p.Clock(clock.Nanos(theirs)) + l.Burst - left*1000
 		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs, Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
 		out, _ := s.Take([]store.Debit{debit("a", l, 0)}, 10, noon)
 		share := backstop.Of(l, 10)
-		got := share.Available(out.Levels[0].Level, share.Clock(bucket.Nanos(noon)))
+		got := share.Available(out.Levels[0].Level, share.Clock(clock.Nanos(noon)))
 		if math.Floor(float64(got)/1000) != float64(want) {
 			t.Errorf("%d are left in the store: %d in the share, want %d", left, got, want)
 		}
@@ -237,8 +237,8 @@ func BenchmarkWarm(b *testing.B) {
 	d := debit("a", l, 1)
 	d.Charges = append(d.Charges, store.Charge{Limit: m})
 	now := time.Now()
-	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
-	lv := store.Level{Limit: l, Level: p.Clock(bucket.Nanos(now))}
+	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	lv := store.Level{Limit: l, Level: p.Clock(clock.Nanos(now))}
 	out := &store.Outcome{Allowed: true, At: now, Levels: []store.Level{lv, lv}}
 	b.ReportAllocs()
 	for b.Loop() {

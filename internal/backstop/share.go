@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -22,55 +22,55 @@ type share struct {
 }
 
 // spend debits tokens that the store does not know of.
-func (x *share) spend(clock, amount int64) {
-	x.cover(clock)
-	x.level = min(bucket.MaxLevel, bucket.Spend(x.level, clock, amount))
-	x.fresh = min(bucket.MaxLevel, x.fresh+amount)
+func (x *share) spend(reading, amount int64) {
+	x.cover(reading)
+	x.level = min(clock.MaxLevel, clock.Spend(x.level, reading, amount))
+	x.fresh = min(clock.MaxLevel, x.fresh+amount)
 }
 
 // back returns tokens debited by spend.
 func (x *share) back(amount int64) {
-	x.level = bucket.Credit(x.level, amount)
+	x.level = clock.Credit(x.level, amount)
 	late := max(0, amount-x.fresh)
 	x.fresh, x.kept = max(0, x.fresh-amount), max(0, x.kept-late)
 }
 
 // answered moves what the store does not know of from fresh to kept. The store answers again, so from now on it hands
 // out what the clock covers.
-func (x *share) answered(clock int64) {
-	x.cover(clock)
+func (x *share) answered(reading int64) {
+	x.cover(reading)
 	if x.fresh > 0 {
-		x.kept = min(bucket.MaxLevel, x.kept+min(x.fresh, bucket.Outstanding(x.level, clock)))
+		x.kept = min(clock.MaxLevel, x.kept+min(x.fresh, clock.Outstanding(x.level, reading)))
 		x.fresh = 0
 	}
 }
 
 // cover lets the clock cover what is kept, once it has covered the level.
-func (x *share) cover(clock int64) {
-	if x.kept > 0 && x.level < clock {
-		x.kept = max(0, x.kept-bucket.Outstanding(clock, x.level))
-		x.level = clock
+func (x *share) cover(reading int64) {
+	if x.kept > 0 && x.level < reading {
+		x.kept = max(0, x.kept-clock.Outstanding(reading, x.level))
+		x.level = reading
 	}
 }
 
 // bill returns the part of the admitted amount to charge, and removes it from the share.
-func (x *share) bill(clock, admitted int64) int64 {
-	x.cover(clock)
+func (x *share) bill(reading, admitted int64) int64 {
+	x.cover(reading)
 	fresh := min(x.fresh, admitted) // more is about to be owed
-	due := min(admitted, x.kept+min(fresh, bucket.Outstanding(x.level, clock)))
+	due := min(admitted, x.kept+min(fresh, clock.Outstanding(x.level, reading)))
 	x.fresh, x.kept = x.fresh-fresh, max(0, x.kept-admitted)
 	return due
 }
 
 // idle reports whether the share is full and nothing remains to be billed.
 func (x *share) idle(now int64) bool {
-	clock := Of(x.limit, x.of).Clock(now)
-	return x.level <= clock && x.kept <= bucket.Outstanding(clock, x.level)
+	reading := Of(x.limit, x.of).Clock(now)
+	return x.level <= reading && x.kept <= clock.Outstanding(reading, x.level)
 }
 
 // Of returns the share of a limit that one of n processes has.
-func Of(l *store.Limit, n int) bucket.Params {
-	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func Of(l *store.Limit, n int) clock.Params {
+	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	h := int64(max(n, 1))
 	if p.Period <= math.MaxInt64/h {
 		p.Period *= h // exact
@@ -84,26 +84,26 @@ func Of(l *store.Limit, n int) bucket.Params {
 // warm brings a share in line with the store's answer. alone means that no other charge can have caused a refusal.
 func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now, then int64) {
 	p := Of(x.limit, x.of)
-	clock := p.Clock(now)
-	x.answered(clock)
+	reading := p.Clock(now)
+	x.answered(reading)
 	switch {
 	case c.Amount < 0:
-		x.level = bucket.Credit(x.level, -c.Amount)
+		x.level = clock.Credit(x.level, -c.Amount)
 	case allowed && !(lv != nil && lv.Refused):
-		if l := bucket.Spend(x.level, clock, c.Amount); l <= clock+p.Burst {
+		if l := clock.Spend(x.level, reading, c.Amount); l <= reading+p.Burst {
 			x.level = l
 		} else {
-			x.level = max(x.level, clock+p.Burst)
+			x.level = max(x.level, reading+p.Burst)
 		}
 	case lv == nil && alone:
-		x.level = max(x.level, clock+p.Burst-min(c.Amount, p.Burst)+1)
+		x.level = max(x.level, reading+p.Burst-min(c.Amount, p.Burst)+1)
 	}
 	if lv == nil {
 		return
 	}
-	whole := bucket.Params{Amount: lv.Limit.Amount, Period: int64(lv.Limit.Period), Burst: lv.Limit.Burst}
-	used := bucket.Outstanding(lv.Level, whole.Clock(then))
-	x.level = max(x.level, clock+scaled(used, p.Burst, whole.Burst))
+	whole := clock.Params{Amount: lv.Limit.Amount, Period: int64(lv.Limit.Period), Burst: lv.Limit.Burst}
+	used := clock.Outstanding(lv.Level, whole.Clock(then))
+	x.level = max(x.level, reading+scaled(used, p.Burst, whole.Burst))
 }
 
 // full reports whether removing the bucket would lose nothing.
@@ -142,7 +142,7 @@ func (e *entry) shareOf(l *store.Limit, n int, now, began int64) int {
 		return at
 	}
 	from, to := Of(x.limit, x.of), Of(l, n)
-	used := bucket.Outstanding(x.level, from.Clock(now))
+	used := clock.Outstanding(x.level, from.Clock(now))
 	x.limit, x.of, x.level = l, n, to.Clock(now)+scaled(used, to.Burst, from.Burst)
 	return at
 }
@@ -172,7 +172,7 @@ func (e *entry) add(l *store.Limit, n int, now int64) int {
 	return idle
 }
 
-// scaled returns ceil(a * to / from), where a negative a counts as 0, capped at [bucket.MaxBurst].
+// scaled returns ceil(a * to / from), where a negative a counts as 0, capped at [clock.MaxBurst].
 func scaled(a, to, from int64) int64 {
-	return min(bucket.MulDivCeil(max(a, 0), to, from), bucket.MaxBurst)
+	return min(clock.MulDivCeil(max(a, 0), to, from), clock.MaxBurst)
 }

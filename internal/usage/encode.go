@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/packed"
+	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -14,7 +14,7 @@ import (
 var errDecode = errors.New("the usage record is damaged")
 
 // whole returns an error unless everything was read.
-func whole(d *packed.Reader) error {
+func whole(d *varint.Reader) error {
 	if !d.Done() {
 		return errDecode
 	}
@@ -37,7 +37,7 @@ func (a *Account) Append(buf []byte) []byte {
 	for i := range a.trails {
 		t := &a.trails[i]
 		buf = binary.AppendUvarint(buf, t.birth)
-		buf = append(packed.AppendText(buf, t.limit), byte(t.figure))
+		buf = append(varint.AppendText(buf, t.limit), byte(t.figure))
 		buf = binary.AppendVarint(buf, t.base)
 		buf = binary.AppendUvarint(buf, uint64(len(t.marks)))
 		for _, m := range t.marks {
@@ -46,14 +46,14 @@ func (a *Account) Append(buf []byte) []byte {
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(a.peaks)))
 	for _, p := range a.peaks {
-		buf = binary.AppendVarint(binary.AppendVarint(packed.AppendText(buf, p.limit), p.hour), p.amount)
+		buf = binary.AppendVarint(binary.AppendVarint(varint.AppendText(buf, p.limit), p.hour), p.amount)
 	}
 	return buf
 }
 
 // Decode sets an account to the encoded one.
 func (a *Account) Decode(raw []byte) error {
-	d := packed.Reader{Rest: raw}
+	d := varint.Reader{Rest: raw}
 	*a = Account{floor: d.Uvarint()}
 	flags := d.Byte()
 	a.opened, a.ended, a.horizon = flags&1 != 0, flags&2 != 0, d.Varint()
@@ -78,7 +78,7 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(counts)))
 	for i := range counts {
 		c := &counts[i]
-		buf = packed.AppendText(buf, c.Limit)
+		buf = varint.AppendText(buf, c.Limit)
 		has := uint64(0)
 		for f := range figures {
 			if *Field(&c.Figures, f) != 0 {
@@ -96,7 +96,7 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 }
 
 func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures, error) {
-	d := packed.Reader{Rest: raw}
+	d := varint.Reader{Rest: raw}
 	for range d.Count() {
 		c := store.LimitFigures{Limit: d.Text()}
 		has := d.Uvarint()

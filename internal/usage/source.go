@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/packed"
+	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -207,7 +207,7 @@ func (s *Source) Append(buf []byte) []byte {
 	buf = binary.AppendVarint(buf, s.closed)
 	buf = binary.AppendUvarint(buf, uint64(len(s.tops)))
 	for _, t := range s.tops {
-		buf = append(packed.AppendText(buf, t.limit), t.window)
+		buf = append(varint.AppendText(buf, t.limit), t.window)
 		buf = binary.AppendVarint(binary.AppendVarint(buf, t.start), t.amount)
 	}
 	return s.account.Append(buf)
@@ -215,7 +215,7 @@ func (s *Source) Append(buf []byte) []byte {
 
 // Decode sets a source to the encoded one.
 func (s *Source) Decode(raw []byte) error {
-	d := packed.Reader{Rest: raw}
+	d := varint.Reader{Rest: raw}
 	*s = Source{}
 	for range d.Count() {
 		s.births = append(s.births, birth{d.Uvarint(), d.Varint()})
@@ -235,11 +235,11 @@ func AppendTold(buf []byte, obs []Observation) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(obs)))
 	for i := range obs {
 		o := &obs[i]
-		buf = packed.AppendText(packed.AppendText(buf, o.Bucket.Entity), o.Bucket.Resource)
+		buf = varint.AppendText(varint.AppendText(buf, o.Bucket.Entity), o.Bucket.Resource)
 		buf = binary.AppendVarint(binary.AppendUvarint(buf, o.ID), o.Minute)
 		buf = binary.AppendUvarint(buf, uint64(len(o.Counts)))
 		for _, c := range o.Counts {
-			buf = binary.AppendVarint(append(packed.AppendText(buf, c.Limit), byte(c.Figure)), c.Value)
+			buf = binary.AppendVarint(append(varint.AppendText(buf, c.Limit), byte(c.Figure)), c.Value)
 		}
 	}
 	return buf
@@ -247,7 +247,7 @@ func AppendTold(buf []byte, obs []Observation) []byte {
 
 // DecodeTold decodes what [AppendTold] appended, without namespace and source.
 func DecodeTold(raw []byte) ([]Observation, error) {
-	d := packed.Reader{Rest: raw}
+	d := varint.Reader{Rest: raw}
 	var obs []Observation
 	for range d.Count() {
 		o := Observation{Bucket: store.Bucket{Entity: d.Text(), Resource: d.Text()}, ID: d.Uvarint(), Minute: d.Varint()}

@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 )
@@ -436,18 +436,18 @@ func TestCrashCosts(t *testing.T) {
 		durable := x.state(xs, b)
 		r.close(s)
 		x.close(xs)
-		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
-		clock := p.Clock(bucket.Nanos(r.clock.Now()))
-		if len(is.Limits) == 0 || is.Limits[0].Level <= clock {
+		p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+		reading := p.Clock(clock.Nanos(r.clock.Now()))
+		if len(is.Limits) == 0 || is.Limits[0].Level <= reading {
 			return // full: nothing to lose
 		}
 		level := is.Limits[0].Level
-		longest := max(l.Burst/10, p.Clock(bucket.Nanos(r.clock.Now())+int64(time.Second))-clock+1)
+		longest := max(l.Burst/10, p.Clock(clock.Nanos(r.clock.Now())+int64(time.Second))-reading+1)
 		if len(durable.Limits) == 0 || durable.Limits[0].Level < level {
 			rt.Fatalf("durable %+v, true level %d", durable, level)
 		}
-		if over := durable.Limits[0].Level; over-level > longest || over > max(level, clock+l.Burst) {
-			rt.Fatalf("durable level %d, true %d, clock %d, burst %d", over, level, clock, l.Burst)
+		if over := durable.Limits[0].Level; over-level > longest || over > max(level, reading+l.Burst) {
+			rt.Fatalf("durable level %d, true %d, clock %d, burst %d", over, level, reading, l.Burst)
 		}
 	})
 }
@@ -455,20 +455,20 @@ func TestCrashCosts(t *testing.T) {
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := bucket.Params{
+		p := clock.Params{
 			Amount: rapid.Int64Range(1, 1e9).Draw(t, "amount"),
-			Period: rapid.Int64Range(1e9, int64(bucket.MaxPeriod)).Draw(t, "period"),
-			Burst:  rapid.Int64Range(1, bucket.MaxBurst).Draw(t, "burst"),
+			Period: rapid.Int64Range(1e9, int64(clock.MaxPeriod)).Draw(t, "period"),
+			Burst:  rapid.Int64Range(1, clock.MaxBurst).Draw(t, "burst"),
 		}
 		now := rapid.Int64Range(-1e18, 2e18).Draw(t, "now")
-		clock := p.Clock(now)
-		level := clock + rapid.Int64Range(-1e15, bucket.MaxBurst).Draw(t, "outstanding")
+		reading := p.Clock(now)
+		level := reading + rapid.Int64Range(-1e15, clock.MaxBurst).Draw(t, "outstanding")
 		base := level - rapid.Int64Range(-1e12, 1e15).Draw(t, "moved")
 		since := rapid.Int64Range(0, 1e11).Draw(t, "since")
 		got := disk.Reserve(p, level, base, now, since, rapid.Bool().Draw(t, "known"))
-		longest := max(p.Burst/10, p.Clock(now+1e9)-clock)
-		if got < level || got > max(level, clock+p.Burst) || got-level > longest {
-			t.Fatalf("reserved %d, level %d, clock %d, at most %d", got, level, clock, longest)
+		longest := max(p.Burst/10, p.Clock(now+1e9)-reading)
+		if got < level || got > max(level, reading+p.Burst) || got-level > longest {
+			t.Fatalf("reserved %d, level %d, clock %d, at most %d", got, level, reading, longest)
 		}
 	})
 }

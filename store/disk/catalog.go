@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/weirlimits/weir/internal/packed"
+	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -57,7 +57,7 @@ func encodeCatalog(key []byte, r *store.Record) []byte {
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(r.Expires.Unix()))
 		buf = binary.AppendUvarint(buf, uint64(r.Expires.Nanosecond()))
 	}
-	buf = packed.AppendText(buf, r.Parent)
+	buf = varint.AppendText(buf, r.Parent)
 	return checked(key, append(buf, r.Value...))
 }
 
@@ -68,7 +68,7 @@ func decodeCatalog(key, value []byte) (r store.Record, err error) {
 	if value, err = unchecked(key, value); err != nil {
 		return r, err
 	}
-	d := packed.Reader{Rest: value}
+	d := varint.Reader{Rest: value}
 	r.Version = d.Uvarint()
 	if d.Byte() == 1 {
 		r.Expires = time.Unix(int64(d.Uint64()), int64(d.Uvarint())).UTC()
@@ -93,7 +93,7 @@ func decodeEpoch(key, value []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(value), nil
 }
 
-func readLimit(d *packed.Reader) *store.Limit {
+func readLimit(d *varint.Reader) *store.Limit {
 	l := &store.Limit{Override: d.Byte() == 1, Name: d.Text()}
 	l.Amount, l.Period, l.Burst = int64(d.Uvarint()), time.Duration(d.Uvarint()), int64(d.Uvarint())
 	return l

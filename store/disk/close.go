@@ -8,8 +8,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // Close implements [store.Store]. It stops admitting, completes the commits that callers wait for, and writes the true
@@ -55,7 +55,7 @@ func (j *journal) finish(clean bool) error {
 		w.gone = w.gone[n:]
 	}
 	var dirty []entry
-	j.table.Each(func(b *table.Bucket, _ store.Bucket) bool {
+	j.table.Each(func(b *inmem.Bucket, _ store.Bucket) bool {
 		if r := b.Reserve; r != nil && r.Dirty {
 			dirty = append(dirty, entry{b.Key(), b})
 		}
@@ -76,14 +76,14 @@ func (j *journal) finish(clean bool) error {
 }
 
 // exact adds a bucket's record with its true levels to c.
-func (j *journal) exact(c *chunk, b *table.Bucket) {
+func (j *journal) exact(c *chunk, b *inmem.Bucket) {
 	b.Lock()
 	defer b.Unlock()
 	if b.Dead() {
 		return
 	}
 	r := b.Reserve
-	r.Slots = make([]table.Reserved, b.Len())
+	r.Slots = make([]inmem.Reserved, b.Len())
 	for i := range r.Slots {
 		r.Slots[i].Next = b.Level(i)
 	}

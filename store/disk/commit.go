@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // maxChunk is the largest number of buckets in one transaction, so that a transaction does not delay the work behind it.
@@ -142,7 +142,7 @@ func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 func (j *journal) unwanted(c *chunk, gone []string) {
 	for _, key := range gone {
 		stored := false
-		j.table.Live(key, func(b *table.Bucket) { stored = b.Reserve != nil && b.Reserve.Stored })
+		j.table.Live(key, func(b *inmem.Bucket) { stored = b.Reserve != nil && b.Reserve.Stored })
 		if !stored {
 			c.gone = append(c.gone, key)
 		}
@@ -150,7 +150,7 @@ func (j *journal) unwanted(c *chunk, gone []string) {
 }
 
 // take records a bucket's state, unless another chunk has done so since the bucket was queued.
-func (j *journal) take(c *chunk, b *table.Bucket, marked bool) {
+func (j *journal) take(c *chunk, b *inmem.Bucket, marked bool) {
 	b.Lock()
 	defer b.Unlock()
 	r := b.Reserve
@@ -164,7 +164,7 @@ func (j *journal) take(c *chunk, b *table.Bucket, marked bool) {
 }
 
 // add records the state of a locked bucket, with the levels to make durable.
-func (c *chunk) add(b *table.Bucket, r *table.Reserve) {
+func (c *chunk) add(b *inmem.Bucket, r *inmem.Reserve) {
 	head := b.Head()
 	c.at = max(c.at, head.At)
 	start := len(c.buf)

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/storetest"
@@ -104,7 +104,7 @@ func childStep(s *disk.Store, rng *rand.Rand, id string, seed uint64) error {
 	if err != nil || !out.Allowed {
 		return err
 	}
-	at := bucket.Nanos(out.At)
+	at := clock.Nanos(out.At)
 	fmt.Println("t", i, at, n)
 	if len(ds) > 1 {
 		fmt.Println("t", j, at, m)
@@ -192,13 +192,13 @@ func (a *answered) kill(t *testing.T, mode disk.Mode, dir string, seed uint64, l
 func (a *answered) check() error {
 	for i := range a.takes {
 		l := crashLimit(i)
-		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+		p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 		slices.SortFunc(a.takes[i], func(x, y admission) int { return cmp.Compare(x.at, y.at) })
 		level := int64(-1 << 62)
 		for _, d := range a.takes[i] {
-			clock := p.Clock(d.at)
-			if level = max(level, clock) + d.amount; level > clock+p.Burst {
-				return fmt.Errorf("bucket %d: %d millitokens over the burst", i, level-clock-p.Burst)
+			reading := p.Clock(d.at)
+			if level = max(level, reading) + d.amount; level > reading+p.Burst {
+				return fmt.Errorf("bucket %d: %d millitokens over the burst", i, level-reading-p.Burst)
 			}
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/catalog"
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/catalog"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // Config configures a [Store]. The zero value is ready to use.
@@ -56,7 +56,7 @@ const (
 
 // Store is a store in memory and a file. It is safe for concurrent use.
 type Store struct {
-	table   *table.Table
+	table   *inmem.Table
 	catalog *catalog.Catalog
 	journal *journal
 	usage   *ledger // nil: no usage is kept
@@ -107,7 +107,7 @@ func (s *Store) Settle(ctx context.Context, settle store.Settle) (store.Outcome,
 }
 
 // settle applies a settle in memory. A settle with an ID is in one commit entirely or not at all.
-func (s *Store) settle(settle store.Settle) (store.Outcome, table.Tickets, error) {
+func (s *Store) settle(settle store.Settle) (store.Outcome, inmem.Tickets, error) {
 	if settle.ID != "" {
 		s.journal.gate.RLock()
 		defer s.journal.gate.RUnlock()

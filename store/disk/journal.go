@@ -9,8 +9,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // journal makes buckets durable: it collects changes, and its committer writes them.
@@ -21,7 +21,7 @@ type journal struct {
 	interval time.Duration
 	file     string
 	db       *bolt.DB
-	table    *table.Table
+	table    *inmem.Table
 	usage    *ledger // nil: no usage is kept
 	ids      uint64  // ids of this run are above it
 	commit   func(*bolt.Tx) error
@@ -59,14 +59,14 @@ type work struct {
 
 type entry struct {
 	key string
-	b   *table.Bucket
+	b   *inmem.Bucket
 }
 
 // mark is a settle's id. Its buckets are written with it, so that neither is durable without the other.
 type mark struct {
 	id      string
 	expires time.Time
-	bs      []*table.Bucket
+	bs      []*inmem.Bucket
 }
 
 // batch is the ticket for everything that is written together.
@@ -96,20 +96,20 @@ var refused = func() *batch {
 }()
 
 // Changed implements [table.Journal].
-func (j *journal) Changed(b *table.Bucket, c table.Change) table.Ticket {
+func (j *journal) Changed(b *inmem.Bucket, c inmem.Change) inmem.Ticket {
 	if j.closing.Load() {
 		return refused
 	}
-	var begin table.Ticket
+	var begin inmem.Ticket
 	if !j.begun.Load() {
 		begin = j.begin()
 	}
 	r := b.Reserve
-	if c == table.Forgotten {
+	if c == inmem.Forgotten {
 		return or(j.forgotten(b), begin)
 	}
 	if r == nil {
-		r = new(table.Reserve)
+		r = new(inmem.Reserve)
 		b.Reserve = r
 	}
 	r.Dirty = true
@@ -117,16 +117,16 @@ func (j *journal) Changed(b *table.Bucket, c table.Change) table.Ticket {
 }
 
 // changed returns the ticket that a change of a bucket must wait for, if any.
-func (j *journal) changed(b *table.Bucket, r *table.Reserve, c table.Change) table.Ticket {
+func (j *journal) changed(b *inmem.Bucket, r *inmem.Reserve, c inmem.Change) inmem.Ticket {
 	switch {
-	case j.mode == Off || c == table.Undone:
+	case j.mode == Off || c == inmem.Undone:
 		return nil
 	case j.mode == Interval:
 		if r.Queued == nil {
 			j.enqueue(b, r)
 		}
 		return nil
-	case j.mode == Always && c == table.Debited:
+	case j.mode == Always && c == inmem.Debited:
 	case len(r.Slots) == b.Len():
 		durable, underway := covered(b, r)
 		if durable {
@@ -142,7 +142,7 @@ func (j *journal) changed(b *table.Bucket, r *table.Reserve, c table.Change) tab
 	return j.enqueue(b, r)
 }
 
-func or(t, u table.Ticket) table.Ticket {
+func or(t, u inmem.Ticket) inmem.Ticket {
 	if t != nil {
 		return t
 	}
@@ -150,7 +150,7 @@ func or(t, u table.Ticket) table.Ticket {
 }
 
 // begin marks the file as not closed, before anybody sees a counter that is ahead of the file's.
-func (j *journal) begin() table.Ticket {
+func (j *journal) begin() inmem.Ticket {
 	j.touched.Store(true)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -181,7 +181,7 @@ func (j *journal) settled(ctx context.Context) {
 }
 
 // covered reports whether all levels are within the durable bounds, or within those that a commit in flight makes durable.
-func covered(b *table.Bucket, r *table.Reserve) (durable, underway bool) {
+func covered(b *inmem.Bucket, r *inmem.Reserve) (durable, underway bool) {
 	durable, underway = true, r.Flight != nil
 	for i := range r.Slots {
 		level := b.Level(i)
@@ -192,7 +192,7 @@ func covered(b *table.Bucket, r *table.Reserve) (durable, underway bool) {
 }
 
 // enqueue queues a locked bucket for the next transaction.
-func (j *journal) enqueue(b *table.Bucket, r *table.Reserve) table.Ticket {
+func (j *journal) enqueue(b *inmem.Bucket, r *inmem.Reserve) inmem.Ticket {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
@@ -208,7 +208,7 @@ func (j *journal) enqueue(b *table.Bucket, r *table.Reserve) table.Ticket {
 	return r.Queued
 }
 
-func (j *journal) forgotten(b *table.Bucket) table.Ticket {
+func (j *journal) forgotten(b *inmem.Bucket) inmem.Ticket {
 	if b.Reserve == nil || !b.Reserve.Stored {
 		return nil
 	}
@@ -227,11 +227,11 @@ func (j *journal) forgotten(b *table.Bucket) table.Ticket {
 }
 
 // Once implements [table.Journal].
-func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.Ticket {
+func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.Ticket {
 	if j.mode == Off {
 		return nil // Close gets the ids from the table
 	}
-	there := slices.DeleteFunc(slices.Clone(bs), func(b *table.Bucket) bool { return b == nil })
+	there := slices.DeleteFunc(slices.Clone(bs), func(b *inmem.Bucket) bool { return b == nil })
 	if !j.begun.Load() {
 		j.begin()
 	}
@@ -251,7 +251,7 @@ func (j *journal) Once(id string, expires time.Time, bs []*table.Bucket) table.T
 
 // Evicted implements [table.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
 // still owes what was reserved.
-func (j *journal) Evicted(b *table.Bucket) {
+func (j *journal) Evicted(b *inmem.Bucket) {
 	if r := b.Reserve; r != nil && r.Stored {
 		j.mu.Lock()
 		j.work.gone = append(j.work.gone, b.Key())

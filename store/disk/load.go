@@ -8,9 +8,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // load reads the file into memory. After an unclean end every bucket gets a new id: a reader may have seen counters
@@ -55,10 +55,10 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 		return err
 	}
 	key := string(k)
-	r := &table.Reserve{At: rec.At, Stored: true, Dirty: !clean, Slots: make([]table.Reserved, len(rec.Limits))}
+	r := &inmem.Reserve{At: rec.At, Stored: true, Dirty: !clean, Slots: make([]inmem.Reserved, len(rec.Limits))}
 	for i := range rec.Limits {
 		level := rec.Limits[i].Level
-		r.Slots[i] = table.Reserved{Bound: level, Next: level, Base: level}
+		r.Slots[i] = inmem.Reserved{Bound: level, Next: level, Base: level}
 	}
 	loaded, err := s.table.Load(key, rec, r, !clean)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 		return nil
 	}
 	st := store.State{
-		Bucket: table.ParseKey(key), ID: rec.ID, At: bucket.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes, Limits: rec.Limits,
+		Bucket: inmem.ParseKey(key), ID: rec.ID, At: clock.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes, Limits: rec.Limits,
 	}
 	// A clean close has counted this, except for changes in its last minute.
 	if s.usage != nil && (!clean || rec.At >= file.Clock-int64(time.Minute)) {
@@ -83,7 +83,7 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 	return nil
 }
 
-func counted(rec *table.Record) bool {
+func counted(rec *inmem.Record) bool {
 	return slices.ContainsFunc(rec.Limits, func(l store.LimitState) bool { return l.Debited != 0 || l.Returned != 0 })
 }
 

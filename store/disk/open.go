@@ -13,10 +13,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/catalog"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/catalog"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // File is the name of the store's file within its directory.
@@ -130,20 +130,20 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 		mode: cfg.Mode, interval: cfg.Interval, file: file, db: db, commit: (*bolt.Tx).Commit,
 		next: newBatch(), wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	tc := table.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
+	tc := inmem.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
 	if cfg.UsageInterval > 0 {
 		j.usage = newLedger(dir, cfg)
 		tc.Meter = &j.usage.meter
 	}
 	if !fresh {
-		tc.NotBefore = bucket.Time(st.Clock)
+		tc.NotBefore = clock.Time(st.Clock)
 		tc.Births = st.IDs + idStride
 	}
-	j.table = table.New(tc)
+	j.table = inmem.New(tc)
 	j.ids = max(uint64(max(1, j.table.Now())), tc.Births)
 	t := j.table
 	s := &Store{table: t, db: db, journal: j, usage: j.usage}
-	s.catalog = catalog.New(func() time.Time { return bucket.Time(t.Now()) })
+	s.catalog = catalog.New(func() time.Time { return clock.Time(t.Now()) })
 	if s.usage != nil {
 		s.usage.table, s.usage.catalog = t, s.catalog
 	}

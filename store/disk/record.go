@@ -6,10 +6,10 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/packed"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // Buckets of the file, in bbolt's sense. See docs/format/disk.md.
@@ -57,7 +57,7 @@ func unchecked(key, value []byte) ([]byte, error) {
 }
 
 // appendRecord appends a bucket's record, with the levels to make durable.
-func appendRecord(buf []byte, key string, head *table.Record, b *table.Bucket, levels []table.Reserved) []byte {
+func appendRecord(buf []byte, key string, head *inmem.Record, b *inmem.Bucket, levels []inmem.Reserved) []byte {
 	start := len(buf)
 	buf = binary.LittleEndian.AppendUint64(buf, head.ID)
 	buf = binary.LittleEndian.AppendUint64(buf, uint64(head.At))
@@ -82,19 +82,19 @@ func appendLimit(buf []byte, l *store.Limit) []byte {
 		flags = 1
 	}
 	buf = append(buf, flags)
-	buf = packed.AppendText(buf, l.Name)
+	buf = varint.AppendText(buf, l.Name)
 	buf = binary.AppendUvarint(buf, uint64(l.Amount))
 	buf = binary.AppendUvarint(buf, uint64(l.Period))
 	return binary.AppendUvarint(buf, uint64(l.Burst))
 }
 
-func decodeRecord(key, value []byte) (*table.Record, error) {
+func decodeRecord(key, value []byte) (*inmem.Record, error) {
 	value, err := unchecked(key, value)
 	if err != nil {
 		return nil, err
 	}
-	d := packed.Reader{Rest: value}
-	rec := &table.Record{ID: d.Uint64(), At: int64(d.Uint64()), Epoch: uint32(d.Uvarint()), Own: int(d.Uvarint())}
+	d := varint.Reader{Rest: value}
+	rec := &inmem.Record{ID: d.Uint64(), At: int64(d.Uint64()), Epoch: uint32(d.Uvarint()), Own: int(d.Uvarint())}
 	n := d.Uvarint()
 	if n > uint64(len(value)) || rec.Own > int(n) || rec.Own < 0 {
 		return nil, errDecode
@@ -139,7 +139,7 @@ func decodeState(value []byte) (state, error) {
 	if err != nil || len(value) != 17 {
 		return state{}, errDecode
 	}
-	d := packed.Reader{Rest: value}
+	d := varint.Reader{Rest: value}
 	return state{Clock: int64(d.Uint64()), IDs: d.Uint64(), Clean: value[16] == 1}, nil
 }
 
@@ -159,6 +159,6 @@ func decodeMark(key, value []byte) (id string, expires time.Time, err error) {
 }
 
 func markExpired(key []byte, now int64) bool {
-	limit := markKey("", bucket.Time(now))
+	limit := markKey("", clock.Time(now))
 	return len(key) >= 12 && string(key[:12]) <= string(limit)
 }

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // idle is the time without a commit after which a bucket counts as rarely used.
@@ -15,11 +15,11 @@ const idle = int64(4 * time.Second)
 // plan sets what the record of a locked bucket will say for each slot. Until the commit succeeds, it lowers the bound
 // for answers from memory to that level where it is lower: while the commit is in flight, and after any failure, the
 // file may hold either the old record or the new one.
-func (j *journal) plan(b *table.Bucket, r *table.Reserve, now int64) {
+func (j *journal) plan(b *inmem.Bucket, r *inmem.Reserve, now int64) {
 	n, own := b.Len(), b.Head().Own
 	known := len(r.Slots) == n
 	if !known {
-		r.Slots = make([]table.Reserved, n)
+		r.Slots = make([]inmem.Reserved, n)
 	}
 	exact := true
 	for i := range r.Slots {
@@ -47,24 +47,24 @@ func (j *journal) plan(b *table.Bucket, r *table.Reserve, now int64) {
 // reserve returns the level to make durable: the true level plus a stretch meant to last about a second, estimated from
 // how far the level has moved since it was at base. The level of a nearly full bucket moves with the clock, however
 // little is taken.
-func reserve(p bucket.Params, level, base, now, since int64, known bool) int64 {
-	clock := p.Clock(now)
-	longest := max(p.Burst/10, bucket.Outstanding(p.Clock(now+int64(time.Second)), clock))
+func reserve(p clock.Params, level, base, now, since int64, known bool) int64 {
+	reading := p.Clock(now)
+	longest := max(p.Burst/10, clock.Outstanding(p.Clock(now+int64(time.Second)), reading))
 	var stretch int64
 	if known && since < idle {
-		moved := float64(bucket.Outstanding(level, base))
+		moved := float64(clock.Outstanding(level, base))
 		if perSecond := moved * float64(time.Second) / float64(max(since, 1)); perSecond < float64(longest) {
 			stretch = int64(perSecond)
 		} else {
 			stretch = longest
 		}
 	} else { // as much again as was taken just now
-		stretch = min(longest, bucket.Outstanding(level, max(clock, base)))
+		stretch = min(longest, clock.Outstanding(level, max(reading, base)))
 	}
 	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised further.
-	return max(level, min(bucket.Spend(level, level, stretch), bucket.Spend(clock, clock, p.Burst)))
+	return max(level, min(clock.Spend(level, level, stretch), clock.Spend(reading, reading, p.Burst)))
 }
 
-func params(l *store.Limit) bucket.Params {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func params(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }

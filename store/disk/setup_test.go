@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/storetest"
@@ -188,6 +188,6 @@ func begin[T any](f func() T) <-chan T {
 }
 
 func available(l *store.Limit, level int64, now time.Time) int64 {
-	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
-	return p.Available(level, p.Clock(bucket.Nanos(now)))
+	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	return p.Available(level, p.Clock(clock.Nanos(now)))
 }

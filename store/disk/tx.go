@@ -9,8 +9,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // write writes a chunk in one transaction and completes its catalog commits.
@@ -167,4 +167,4 @@ func (j *journal) trouble(err error) error {
 	return &store.Error{Op: "commit", Key: j.file, Err: err, Hint: hint}
 }
 
-var _ table.Journal = (*journal)(nil)
+var _ inmem.Journal = (*journal)(nil)

@@ -12,11 +12,11 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/catalog"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/catalog"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // UsageFile is the name of the usage file within a store's directory. Usage has its own file so that writing it delays
@@ -44,8 +44,8 @@ const (
 // ledger keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
 // before a bucket's record is deleted, and at Close.
 type ledger struct {
-	meter     table.Meter
-	table     *table.Table
+	meter     inmem.Meter
+	table     *inmem.Table
 	catalog   *catalog.Catalog
 	file      string
 	interval  time.Duration
@@ -96,7 +96,7 @@ func (l *ledger) run() {
 
 // load takes in a bucket's state from the file.
 func (l *ledger) load(st *store.State) {
-	l.pending = append(l.pending, table.ObservationOf(st))
+	l.pending = append(l.pending, inmem.ObservationOf(st))
 	if len(l.pending) >= usageBatch {
 		_ = l.write() // retried later
 	}
@@ -171,7 +171,7 @@ func (l *ledger) write() error {
 }
 
 func (l *ledger) expire() error {
-	now := bucket.Time(l.table.Now())
+	now := clock.Time(l.table.Now())
 	hour := usage.MinuteOf(now) / 60
 	if hour == l.expired || l.db == nil {
 		return nil

@@ -3,9 +3,9 @@ package dynamodb
 import (
 	"context"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/cursor"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments: a
@@ -37,7 +37,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	limit := store.PageSize(q.Max)
-	page := store.BucketPage{At: bucket.Time(s.now())}
+	page := store.BucketPage{At: clock.Time(s.now())}
 	w := s.walk(allSpans(q.Namespace, lo, hi), false, after)
 	for len(page.States) <= limit { // one more, to see whether there is a next page
 		entries, err := w.next(ctx, max(limit+1-len(page.States), 25))

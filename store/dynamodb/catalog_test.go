@@ -16,10 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/catalog"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/internal/catalog"
 )
 
 var noon = time.Date(2026, time.March, 1, 12, 34, 56, 789_012_345, time.UTC)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -165,8 +165,8 @@ func TestSIGKILL(t *testing.T) {
 	snap, err := s.Peek(t.Context(), parent, bkt("a"), bkt("b"))
 	st.must(err)
 	for _, state := range snap.States {
-		p, lim := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}, state.Limits[0]
-		most := p.Burst + p.Clock(bucket.Nanos(state.At)) - p.Clock(bucket.Nanos(o.Start))
+		p, lim := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}, state.Limits[0]
+		most := p.Burst + p.Clock(clock.Nanos(state.At)) - p.Clock(clock.Nanos(o.Start))
 		if net := lim.Debited - lim.Returned; net > most {
 			t.Errorf("%v: %d debited and not returned, at most %d", state.Bucket, net, most)
 		}

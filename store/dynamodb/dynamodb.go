@@ -14,7 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/coalesce"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
@@ -177,7 +177,7 @@ func (s *Store) clock() time.Time {
 	return time.Now().Add(s.skew.offset())
 }
 
-func (s *Store) now() int64 { return bucket.Nanos(s.clock()) }
+func (s *Store) now() int64 { return clock.Nanos(s.clock()) }
 
 // Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for differences
 // up to a second.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/storetest"
@@ -44,8 +44,8 @@ func (y *play) tell(i int, debits ...store.Debit) bool {
 	}
 	if out.Allowed {
 		l := debits[0].Charges[0].Limit
-		clock := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(bucket.Nanos(out.At))
-		y.admitted = append(y.admitted, event{debited: debits[0].Charges[0].Amount, clock: clock})
+		reading := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(clock.Nanos(out.At))
+		y.admitted = append(y.admitted, event{debited: debits[0].Charges[0].Amount, clock: reading})
 	}
 	return out.Allowed
 }

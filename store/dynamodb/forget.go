@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -126,7 +126,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	for _, it := range items {
 		now = max(now, it.at)
 	}
-	snap := store.Snapshot{At: bucket.Time(now), States: make([]store.State, len(buckets))}
+	snap := store.Snapshot{At: clock.Time(now), States: make([]store.State, len(buckets))}
 	for i, b := range buckets {
 		shards := make([]*item, depth[i])
 		for k := range shards {

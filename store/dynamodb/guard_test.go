@@ -13,7 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -24,7 +24,7 @@ func TestGuardGivesLittle(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	rps, alice := per("rps", 1000, time.Second, 1000), bkt("alice")
-	p := bucket.Params{Amount: rps.Amount, Period: int64(rps.Period), Burst: rps.Burst}
+	p := clock.Params{Amount: rps.Amount, Period: int64(rps.Period), Burst: rps.Burst}
 	const writers = 60
 	var stores []*dynamodb.Store
 	for range writers {
@@ -33,7 +33,7 @@ func TestGuardGivesLittle(t *testing.T) {
 	level := int64(0) // as it would be without a guard
 	take := func(s *dynamodb.Store) {
 		st.want(s, true, of(alice, rps, 1))
-		level = bucket.Spend(level, st.reading(rps), 1000)
+		level = clock.Spend(level, st.reading(rps), 1000)
 	}
 	for range 3 { // each process learns that there are others, and how much they use
 		for _, s := range stores {
@@ -44,7 +44,7 @@ func TestGuardGivesLittle(t *testing.T) {
 	for _, s := range stores { // all at once
 		take(s)
 	}
-	given := st.outstanding(alice, "rps") - bucket.Outstanding(level, p.Clock(bucket.Nanos(st.clock.Now())))
+	given := st.outstanding(alice, "rps") - clock.Outstanding(level, p.Clock(clock.Nanos(st.clock.Now())))
 	t.Logf("%d millitokens given away", given)
 	if most := rps.Burst/10 + rps.Burst/100; given < rps.Burst/100 || given > most {
 		t.Errorf("%d millitokens given away", given)
@@ -70,10 +70,10 @@ func TestGuardNever(t *testing.T) {
 		for i := range 200 {
 			st.clock.Advance(time.Duration(i%7) * time.Millisecond)
 			st.want(stores[i%tt.writers], true, of(alice, rps, 3))
-			level = bucket.Spend(level, st.reading(rps), 3000)
+			level = clock.Spend(level, st.reading(rps), 3000)
 		}
-		if got := st.outstanding(alice, "rps"); got != bucket.Outstanding(level, st.reading(rps)) {
-			t.Errorf("%s: %d outstanding, want %d", tt.name, got, bucket.Outstanding(level, st.reading(rps)))
+		if got := st.outstanding(alice, "rps"); got != clock.Outstanding(level, st.reading(rps)) {
+			t.Errorf("%s: %d outstanding, want %d", tt.name, got, clock.Outstanding(level, st.reading(rps)))
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
 // Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and limitName.
 const (
 	attrID        = "id" // identifies this birth of the item
-	attrAt        = "at" // time of the last write, in nanoseconds since bucket.Epoch
+	attrAt        = "at" // time of the last write, in nanoseconds since clock.Epoch
 	attrEpoch     = "e"  // config epoch of the limits in force
 	attrSet       = "s"  // identifies the limits in force: view.set
 	attrShards    = "sc" // number of shards the bucket is split into, at the depth of this shard; absent: 1
@@ -58,7 +58,7 @@ type itemLimit struct {
 	has                      bool   // has a level; otherwise it is full
 	level, debited, returned int64
 	given                    int64 // the part of returned that was not an undo
-	params                   bucket.Params
+	params                   clock.Params
 }
 
 var missing = &item{shards: 1}
@@ -209,11 +209,11 @@ func combine(key store.Bucket, items []*item, now int64) store.State {
 			case len(items) == 1 && it.shards == 1 && l.has:
 				s.Level = l.level
 			case l.has:
-				s.Level = bucket.Spend(s.Level, math.MinInt64, bucket.Outstanding(l.level, pl.clock(l.params, now)))
+				s.Level = clock.Spend(s.Level, math.MinInt64, clock.Outstanding(l.level, pl.clock(l.params, now)))
 			}
 		}
 	}
-	st.At = bucket.Time(at)
+	st.At = clock.Time(at)
 	return st
 }
 

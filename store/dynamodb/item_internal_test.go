@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
-func drawParams(t *rapid.T) bucket.Params {
-	p := bucket.Params{
-		Period: rapid.OneOf(rapid.SampledFrom([]int64{1, int64(time.Second), int64(time.Minute), int64(bucket.MaxPeriod)}), rapid.Int64Range(1, int64(bucket.MaxPeriod))).Draw(t, "period"),
-		Burst:  rapid.OneOf(rapid.SampledFrom([]int64{1, 999, 1000, bucket.MaxBurst}), rapid.Int64Range(1, bucket.MaxBurst)).Draw(t, "burst"),
+func drawParams(t *rapid.T) clock.Params {
+	p := clock.Params{
+		Period: rapid.OneOf(rapid.SampledFrom([]int64{1, int64(time.Second), int64(time.Minute), int64(clock.MaxPeriod)}), rapid.Int64Range(1, int64(clock.MaxPeriod))).Draw(t, "period"),
+		Burst:  rapid.OneOf(rapid.SampledFrom([]int64{1, 999, 1000, clock.MaxBurst}), rapid.Int64Range(1, clock.MaxBurst)).Draw(t, "burst"),
 	}
 	p.Amount = rapid.Int64Range(1, max(1, p.Period/250_000*1000)).Draw(t, "amount")
 	return p
@@ -26,7 +26,7 @@ func drawParams(t *rapid.T) bucket.Params {
 // TestParams checks that the text of a limit's parameters is read back as it was, and that no other text is accepted.
 func TestParams(t *testing.T) {
 	t.Parallel()
-	for p, want := range map[bucket.Params]string{
+	for p, want := range map[clock.Params]string{
 		{Burst: 75_000, Amount: 50_000, Period: int64(time.Minute)}: "75/50/60s",
 		{Burst: 1, Amount: 1500, Period: 7}:                         "1m/1500m/7ns",
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
@@ -169,7 +169,7 @@ func (f *fold) shard(i int, key primary, r *StreamRecord) error {
 }
 
 func minuteOf(it *item, created time.Time) int64 {
-	return earliest(usage.MinuteOf(bucket.Time(it.at)), created)
+	return earliest(usage.MinuteOf(clock.Time(it.at)), created)
 }
 
 // earliest returns a minute that another clock showed, or the stream's own minute if the other is far later.

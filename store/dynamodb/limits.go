@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -17,7 +17,7 @@ type view struct {
 	limits []*store.Limit
 	names  []string // as in the names of attributes
 	attrs  []limitAttrs
-	params []bucket.Params
+	params []clock.Params
 	own    bool   // some are the bucket's own, not overrides
 	set    string // identifies the own ones: equal for equal names and parameters, in any order
 }
@@ -29,7 +29,7 @@ type limitAttrs struct{ level, debited, returned, given string }
 func newView(charges []store.Charge) (*view, error) {
 	v := &view{
 		limits: make([]*store.Limit, len(charges)), names: make([]string, len(charges)),
-		attrs: make([]limitAttrs, len(charges)), params: make([]bucket.Params, len(charges)),
+		attrs: make([]limitAttrs, len(charges)), params: make([]clock.Params, len(charges)),
 	}
 	var own []string
 	for i := range charges {
@@ -67,8 +67,8 @@ func (v *view) of(charges []store.Charge) bool {
 	return true
 }
 
-func paramsOf(l *store.Limit) bucket.Params {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func paramsOf(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
 // limitName is what identifies a limit in attribute names: its name and, for an override, also its parameters, because
@@ -96,7 +96,7 @@ func parseLimitName(s string) (name, params string, override bool) {
 }
 
 // formatParams writes burst/amount/period, as in 75000/50000/60s. The unit "m" stands for millitokens.
-func formatParams(p bucket.Params) string {
+func formatParams(p clock.Params) string {
 	return formatAmount(p.Burst) + "/" + formatAmount(p.Amount) + "/" + formatPeriod(p.Period)
 }
 
@@ -115,7 +115,7 @@ func formatPeriod(nanos int64) string {
 }
 
 // parseParams is the inverse of formatParams. It rejects parameters that exceed the bounds of the arithmetic.
-func parseParams(s string) (p bucket.Params, ok bool) {
+func parseParams(s string) (p clock.Params, ok bool) {
 	burst, rest, _ := strings.Cut(s, "/")
 	amount, period, _ := strings.Cut(rest, "/")
 	var ok1, ok2, ok3 bool

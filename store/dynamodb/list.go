@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // List implements [store.Catalog]. If the records of a query lie side by side in the table, the list shows everything

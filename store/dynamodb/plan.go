@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
@@ -49,7 +49,7 @@ type part struct {
 	name    string
 	attrs   *limitAttrs
 	limit   *store.Limit
-	params  bucket.Params
+	params  clock.Params
 	sum     int64 // debited
 	bound   int64 // the part of sum that must fit: debits up to the last one that may be refused; -1: none
 	back    int64 // returned
@@ -406,15 +406,15 @@ func fits(it *item, pl place, j *job, now int64, spent func(name string) int64) 
 // fitsOne is fits for a single charge.
 func fitsOne(it *item, pl place, j *job, i int, a, now int64, spent func(name string) int64) bool {
 	p, name := j.v.params[i], j.v.names[i]
-	clock := pl.clock(p, now)
+	reading := pl.clock(p, now)
 	level, ok := it.level(name)
 	if !ok {
-		level = clock
+		level = reading
 	}
 	if n := spent(name); n != 0 {
-		level = bucket.Spend(level, clock, n)
+		level = clock.Spend(level, reading, n)
 	}
-	return pl.fits(p, level, clock, a)
+	return pl.fits(p, level, reading, a)
 }
 
 // leaveOut decides, by the last sight, which of a take's shadow charges fit and are debited.
@@ -447,8 +447,8 @@ func overflows(b *batch, j *job, it *item) bool {
 		} else {
 			level = b.place.clock(p, b.now)
 		}
-		clock := b.place.clock(p, b.now)
-		if bucket.Spend(bucket.Spend(level, clock, b.spent(name)), clock, a) > bucket.MaxLevel {
+		reading := b.place.clock(p, b.now)
+		if clock.Spend(clock.Spend(level, reading, b.spent(name)), reading, a) > clock.MaxLevel {
 			return true
 		}
 	}

@@ -3,7 +3,7 @@ package dynamodb
 import (
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // surplus is what a write debited ahead, for each limit of a view. It occupies the interval from its level down. The part
@@ -35,18 +35,18 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 		su.from = now
 	}
 	for i, a := range j.amounts {
-		su.asked[i] = add(su.asked[i], a)
+		su.asked[i] = clock.Add(su.asked[i], a)
 	}
 	if su.v != j.v || (j.forced != nil || j.shadow != nil) || sh.s.clock().Sub(su.since) >= sh.s.cfg.Prefetch.For {
 		return false
 	}
 	for i, a := range j.amounts {
-		if a > min(su.left[i], bucket.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) {
+		if a > min(su.left[i], clock.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) {
 			return false
 		}
 	}
 	for i, a := range j.amounts { // what has melted is neither handed out nor returned
-		su.left[i] = min(su.left[i], bucket.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) - a
+		su.left[i] = min(su.left[i], clock.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) - a
 	}
 	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.item, su.place
 	if j.counted {
@@ -77,10 +77,10 @@ func (sh *shard) ahead(b *batch) {
 	some := false
 	for i, name := range v.names {
 		p := b.part(name)
-		clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
+		reading, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 		available := burst - p.bound
 		if p.has {
-			available -= bucket.Outstanding(p.level, clock)
+			available -= clock.Outstanding(p.level, reading)
 		}
 		want := float64(su.asked[i]) / float64(b.now-su.from) * float64(cfg.For)
 		extra[i] = int64(max(0, min(want, cfg.Share*float64(available))))

@@ -13,7 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -174,7 +174,7 @@ func (st *stage) keep(l *store.Limit) *books {
 		if is[0] < was[0] || is[1] < was[1] {
 			was = [2]int64{} // forgotten
 		}
-		p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+		p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 		name := pk[:strings.LastIndexByte(pk, '#')]
 		g.events[name] = append(g.events[name], event{is[0] - was[0], is[1] - was[1], p.Clock(intOf(u.Attributes, "at"))})
 		return nil

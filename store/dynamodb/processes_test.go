@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/faultproxy"
 	"github.com/weirlimits/weir/store"
@@ -149,15 +149,15 @@ func TestProcesses(t *testing.T) {
 			}
 			most := int64(0)
 			for _, v := range versions {
-				p := bucket.Params{Amount: v.Amount, Period: int64(v.Period), Burst: v.Burst}
-				issued := p.Clock(bucket.Nanos(last)) - p.Clock(bucket.Nanos(first))
+				p := clock.Params{Amount: v.Amount, Period: int64(v.Period), Burst: v.Burst}
+				issued := p.Clock(clock.Nanos(last)) - p.Clock(clock.Nanos(first))
 				if len(versions) > 1 {
 					issued += 10_000 // a millitoken for each rounding down
 				}
 				most = max(most, v.Burst+issued)
 			}
-			p := bucket.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period)}
-			due := most - p.Clock(bucket.Nanos(last)) + p.Clock(bucket.Nanos(o.End)) // what ends later counts, too
+			p := clock.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period)}
+			due := most - p.Clock(clock.Nanos(last)) + p.Clock(clock.Nanos(o.End)) // what ends later counts, too
 			t.Logf("%.4f of what is allowed at most, %.4f of what is due until the end; %d shards, %d errors",
 				float64(net)/float64(most), float64(sum.Admitted)/float64(due), len(s.Depths(b)), sum.Errors)
 			if sum.Admitted > net {

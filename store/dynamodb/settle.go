@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -30,7 +30,7 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 	} else {
 		now, err = s.settle(ctx, rounds, now)
 	}
-	out := store.Outcome{Allowed: true, At: bucket.Time(now)}
+	out := store.Outcome{Allowed: true, At: clock.Time(now)}
 	if err != nil {
 		return out, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/coalesce"
 )
 
@@ -70,7 +70,7 @@ func (sh *shard) place() place {
 func (sh *shard) tick() int64 { return sh.tickAt(sh.s.clock()) }
 
 func (sh *shard) tickAt(t time.Time) int64 {
-	sh.latest = max(sh.latest, bucket.Nanos(t))
+	sh.latest = max(sh.latest, clock.Nanos(t))
 	return sh.latest
 }
 

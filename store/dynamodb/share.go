@@ -3,7 +3,7 @@ package dynamodb
 import (
 	"math/bits"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // maxShards is the maximum number of shards of a bucket.
@@ -28,15 +28,15 @@ func (pl place) share(x int64) int64 {
 }
 
 // clock returns the shard's part of a limit's clock.
-func (pl place) clock(p bucket.Params, now int64) int64 { return pl.share(p.Clock(now)) }
+func (pl place) clock(p clock.Params, now int64) int64 { return pl.share(p.Clock(now)) }
 
 // burst returns the shard's part of a limit's burst.
-func (pl place) burst(p bucket.Params) int64 { return pl.share(p.Burst) }
+func (pl place) burst(p clock.Params) int64 { return pl.share(p.Burst) }
 
 // fits reports whether a debit fits the shard, by the shard's clock. A debit of 0 fits unless the shard is in debt.
-func (pl place) fits(p bucket.Params, level, clock, amount int64) bool {
+func (pl place) fits(p clock.Params, level, reading, amount int64) bool {
 	p.Burst = pl.burst(p)
-	return p.Fits(level, clock, amount)
+	return p.Fits(level, reading, amount)
 }
 
 // assert makes a write assert that the shard is still split to this depth. Otherwise its clock would be a different one.

@@ -13,7 +13,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -54,7 +54,7 @@ func (s *server) Do(r *http.Request) (*http.Response, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.ats = append(s.ats, bucket.Time(n))
+			s.ats = append(s.ats, clock.Time(n))
 		}
 		answer = `{"Attributes":{"PK":{"S":"x"},"SK":{"S":"#STATE"},"id":{"N":"7"},"wc":{"N":"1"}}}`
 		if s.fail {

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -166,7 +166,7 @@ func (s *split) write(sh *shard, b *batch, u *update) {
 			u.op(setTo, level, to)
 		} else {
 			half = min((l.level-was+1)/2, child.burst(l.params)) // the child's burst is the larger one, if they differ
-			u.op(condBetween, level, was+half, add(was+half, parent.burst(l.params)))
+			u.op(condBetween, level, was+half, clock.Add(was+half, parent.burst(l.params)))
 			u.op(addTo, level, to-was-half)
 		}
 		s.child[prefixLevel+l.name] = num(over + half)
@@ -182,7 +182,7 @@ func (s *split) due(sh *shard, now int64) bool {
 		return false
 	}
 	for i := range it.limits {
-		if l := &it.limits[i]; l.has && bucket.Outstanding(l.level, pl.clock(l.params, now)) > pl.burst(l.params) {
+		if l := &it.limits[i]; l.has && clock.Outstanding(l.level, pl.clock(l.params, now)) > pl.burst(l.params) {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -165,8 +165,8 @@ func TestSplitExact(t *testing.T) {
 				}
 				for k := range n {
 					share := func(x int64) int64 { return (x + int64(k)) / int64(n) }
-					level, clock := intOf(st.shard(b, k), "L_rpm"), share(st.reading(l))
-					if owed := bucket.Outstanding(level, clock); owed > share(burst) {
+					level, reading := intOf(st.shard(b, k), "L_rpm"), share(st.reading(l))
+					if owed := clock.Outstanding(level, reading); owed > share(burst) {
 						t.Fatalf("burst %d, %d spent: shard %d of %d owes %d of %d", burst, spent, k, n, owed, share(burst))
 					}
 				}
@@ -255,7 +255,7 @@ func TestSplitMeanwhile(t *testing.T) {
 			}
 			for _, s := range st.state(b).Limits {
 				if s.Limit.Name == "tpm" {
-					if owed := bucket.Outstanding(s.Level, st.reading(s.Limit)); owed != 30_000 {
+					if owed := clock.Outstanding(s.Level, st.reading(s.Limit)); owed != 30_000 {
 						t.Errorf("%d of the new limit outstanding, want 30000", owed)
 					}
 				}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -79,7 +79,7 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 	if gives := sh.gives(); len(gives) > 0 {
 		level += returned(gives)(v.names[i])
 	}
-	return share - bucket.Outstanding(level, pl.clock(p, sh.tick())), share
+	return share - clock.Outstanding(level, pl.clock(p, sh.tick())), share
 }
 
 // plan places a take on the bucket's shards. Of two picked at random, it uses the one with more room. A request that is
@@ -252,7 +252,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 			return nil
 		}
 		for n, rest := 0, left; n < len(shards) && rest > 0; n++ {
-			got := min(rest, bucket.MulDivFloor(shares[n], left, max(total, 1))+1)
+			got := min(rest, clock.MulDivFloor(shares[n], left, max(total, 1))+1)
 			jobs[n].j.amounts[i] += got
 			rest -= got
 		}
@@ -310,8 +310,8 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 	for i := range l.debit.Charges {
 		c := &l.debit.Charges[i]
 		p, name := l.view.params[i], l.view.names[i]
-		clock := p.Clock(now)
-		level := clock
+		reading := p.Clock(now)
+		level := reading
 		for _, sh := range shards {
 			it, at, ok := l.showed(sh, name)
 			switch {
@@ -319,14 +319,14 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 			case it.shards == 1 && sh.k == 0:
 				level = at
 			default:
-				level = add(level, bucket.Outstanding(at, place{sh.k, it.shards}.clock(p, now)))
+				level = clock.Add(level, clock.Outstanding(at, place{sh.k, it.shards}.clock(p, now)))
 			}
 		}
 		left := l.done && l.allowed && l.leftOut(i)
 		if !allowed && l.done && l.allowed && !left {
-			level = bucket.Credit(level, c.Amount) // the amount is being returned
+			level = clock.Credit(level, c.Amount) // the amount is being returned
 		}
-		out := left || !allowed && !c.Force && !p.Fits(level, clock, c.Amount)
+		out := left || !allowed && !c.Force && !p.Fits(level, reading, c.Amount)
 		levels = append(levels, store.Level{Limit: c.Limit, Level: level, Refused: out})
 	}
 	if refused && len(shards) > 1 && !slices.ContainsFunc(levels[len(levels)-len(l.debit.Charges):], func(l store.Level) bool { return l.Refused }) {
@@ -334,7 +334,7 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 		for i := range own {
 			c, p := &l.debit.Charges[i], l.view.params[i]
 			if !c.Force && !c.Shadow && c.Amount > 0 {
-				own[i].Level, own[i].Refused = add(p.Clock(now), p.Burst-c.Amount+1), true
+				own[i].Level, own[i].Refused = clock.Add(p.Clock(now), p.Burst-c.Amount+1), true
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -30,7 +30,7 @@ func (st *stage) rooms(b store.Bucket, l *store.Limit) (rooms []int64) {
 	n := st.shards(b)
 	for k := range n {
 		share := func(x int64) int64 { return (x + int64(k)) / int64(n) }
-		rooms = append(rooms, share(l.Burst)-bucket.Outstanding(intOf(st.shard(b, k), "L_"+l.Name), share(st.reading(l))))
+		rooms = append(rooms, share(l.Burst)-clock.Outstanding(intOf(st.shard(b, k), "L_"+l.Name), share(st.reading(l))))
 	}
 	return rooms
 }

@@ -13,7 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -149,7 +149,7 @@ func (st *stage) outstanding(b store.Bucket, name string) int64 {
 	st.Helper()
 	for _, l := range st.state(b).Limits {
 		if l.Limit.Name == name && !l.Limit.Override {
-			return bucket.Outstanding(l.Level, st.reading(l.Limit))
+			return clock.Outstanding(l.Level, st.reading(l.Limit))
 		}
 	}
 	return 0
@@ -207,7 +207,7 @@ func (st *stage) counting(entity string) *atomic.Int64 {
 }
 
 func readingAt(l *store.Limit, at time.Time) int64 {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(bucket.Nanos(at))
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(clock.Nanos(at))
 }
 
 func whole(t testing.TB, s string) int64 {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -346,7 +346,7 @@ func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
 			}
 		}
 	}
-	out.At = bucket.Time(now)
+	out.At = clock.Time(now)
 	if t.Brief {
 		return out
 	}

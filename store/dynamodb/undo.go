@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // undo describes a debit that a give undoes because nobody holds it: the debit of a take that another bucket refused, or
@@ -61,7 +61,7 @@ func (j *job) undoes(pl place, it *item, repaid *repaid, tops []int64) {
 	n := len(tops)
 	u := &undo{place: pl, item: it, repaid: repaid, tops: tops, floors: make([]int64, n), rooms: make([]int64, n)}
 	for i, top := range tops {
-		u.floors[i] = min(top, add(pl.clock(j.v.params[i], it.at), j.amounts[i]))
+		u.floors[i] = min(top, clock.Add(pl.clock(j.v.params[i], it.at), j.amounts[i]))
 	}
 	j.undo, j.takenOn = u, pl
 }
@@ -75,10 +75,10 @@ func (sh *shard) melt(j *job, now int64) {
 	if it := sh.seen; it != nil && it.exists && it.at > now { // others' clocks are ahead
 		now = it.at
 		if sh.misses > 1 {
-			now = add(now, sooner)
+			now = clock.Add(now, sooner)
 		}
 	}
-	later := add(now, sooner)
+	later := clock.Add(now, sooner)
 	u.latest = later
 	for i, a := range j.amounts {
 		p := j.v.params[i]
@@ -88,7 +88,7 @@ func (sh *shard) melt(j *job, now int64) {
 			continue
 		}
 		floor := sh.floor(j, i)
-		if bucket.Outstanding(floor, u.place.clock(p, later)) >= a {
+		if clock.Outstanding(floor, u.place.clock(p, later)) >= a {
 			continue
 		}
 		if room := sh.above(j, i, later); room >= a {
@@ -96,7 +96,7 @@ func (sh *shard) melt(j *job, now int64) {
 			continue
 		}
 		u.latest = now
-		low := bucket.Outstanding(floor, u.place.clock(p, now))
+		low := clock.Outstanding(floor, u.place.clock(p, now))
 		if room := sh.above(j, i, now); room > low {
 			u.rooms[i], low = room, room
 		}
@@ -142,7 +142,7 @@ func (sh *shard) above(j *job, i int, at int64) int64 {
 			}
 		}
 	}
-	return bucket.Outstanding(top-back, u.place.clock(is.params, at))
+	return clock.Outstanding(top-back, u.place.clock(is.params, at))
 }
 
 // lows are the levels to which our own returns brought an item. For these returns it is known where a debit to be undone

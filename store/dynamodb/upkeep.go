@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // upkeep is a write that maintains the item itself. It rides alone, and the jobs that need it keep waiting meanwhile.
@@ -46,7 +46,7 @@ func (r *rebase) write(sh *shard, b *batch, u *update) {
 		if have != nil && have.params == p {
 			continue
 		}
-		level, clock := prefixLevel+name, b.place.clock(p, b.now)
+		level, reading := prefixLevel+name, b.place.clock(p, b.now)
 		most := b.place.burst(p)
 		switch {
 		case have == nil || !have.has:
@@ -54,15 +54,15 @@ func (r *rebase) write(sh *shard, b *batch, u *update) {
 			u.op(setTo, level, b.place.clock(p, b.now-int64(time.Hour))) // full, even by clocks that are behind
 		case have.level < b.place.clock(have.params, b.now):
 			u.op(condBelow, level, b.place.clock(have.params, b.now))
-			u.op(setTo, level, clock)
+			u.op(setTo, level, reading)
 		default:
 			was := b.place.clock(have.params, b.now)
-			most = max(most, b.place.burst(have.params), bucket.Outstanding(have.level, was))
-			u.op(condBetween, level, was, min(add(was, most), bucket.MaxLevel))
-			u.op(addTo, level, clock-was)
+			most = max(most, b.place.burst(have.params), clock.Outstanding(have.level, was))
+			u.op(condBetween, level, was, min(clock.Add(was, most), clock.MaxLevel))
+			u.op(addTo, level, reading-was)
 		}
 		u.opText(setTo, prefixParams+name, formatParams(p))
-		latest = max(latest, add(b.now, p.Full(most)))
+		latest = max(latest, clock.Add(b.now, p.Full(most)))
 	}
 	u.opText(setTo, attrSet, r.v.set)
 	u.op(setTo, attrEpoch, int64(min(r.epoch, math.MaxInt64)))
@@ -86,7 +86,7 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 	b.place.assert(u)
 	for _, name := range s.names {
 		l := s.from.find(name)
-		u.op(condBelow, prefixLevel+name, add(b.place.clock(l.params, b.now), 1))
+		u.op(condBelow, prefixLevel+name, clock.Add(b.place.clock(l.params, b.now), 1))
 		u.op(remove, prefixLevel+name)
 	}
 	for i := range s.from.limits {
@@ -174,7 +174,7 @@ func (o *orphan) write(sh *shard, b *batch, u *update) {
 	overrides := 0
 	for i := range limits {
 		l := &limits[i]
-		u.op(setTo, prefixLevel+l.name, add(b.place.clock(l.params, b.now), b.place.burst(l.params)))
+		u.op(setTo, prefixLevel+l.name, clock.Add(b.place.clock(l.params, b.now), b.place.burst(l.params)))
 		if _, _, override := parseLimitName(l.name); override {
 			overrides++
 		} else {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -263,12 +263,12 @@ func (sh *shard) birth(u *update) {
 // debit writes one limit's part, and returns the latest time at which the limit is full after it.
 func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	it, level := b.seen, p.attrs.level
-	clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
+	reading, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 	net, most := p.sum-p.back, burst
 	if p.sum > 0 && p.bound < p.sum { // some of it is forced, so the level may end up anywhere
 		most = max(burst, p.sum)
 		if p.has {
-			most = max(most, bucket.Outstanding(p.level, clock)+p.sum)
+			most = max(most, clock.Outstanding(p.level, reading)+p.sum)
 		}
 	}
 	switch {
@@ -280,45 +280,45 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	case p.sum == 0 && p.bound < 0 && p.has:
 		return b.now
 	case p.sum == 0 && p.has:
-		u.op(condAtMost, level, add(clock, burst))
+		u.op(condAtMost, level, clock.Add(reading, burst))
 	case p.sum == 0 && it != nil: // every limit in force has a level, so that a split knows all of them
 		u.op(condAbsent, level)
-		u.op(setTo, level, clock)
+		u.op(setTo, level, reading)
 		if !p.limit.Override {
 			b.extras++
 		}
 	case p.sum == 0 && p.limit.Override:
 		u.op(condAbsent, level)
-		u.op(setTo, level, clock)
+		u.op(setTo, level, reading)
 	case p.sum == 0 && p.bound < 0:
-		u.op(setOnce, level, clock)
+		u.op(setOnce, level, reading)
 	case p.sum == 0:
-		u.op(condAbsentAtMost, level, add(clock, burst))
-		u.op(setOnce, level, clock)
+		u.op(condAbsentAtMost, level, clock.Add(reading, burst))
+		u.op(setOnce, level, reading)
 	case p.form == full && it == nil && !p.limit.Override:
-		u.op(condAbsentBelow, level, clock)
-		u.op(setTo, level, clock+net)
+		u.op(condAbsentBelow, level, reading)
+		u.op(setTo, level, reading+net)
 		if !p.taken {
 			b.extras++ // the item may exist, with a set that lacks this limit
 		}
 	case p.form == full && p.has:
-		u.op(condBelow, level, clock)
-		u.op(setTo, level, clock+net)
+		u.op(condBelow, level, reading)
+		u.op(setTo, level, reading+net)
 	case p.form == full:
 		u.op(condAbsent, level)
-		u.op(setTo, level, clock+net)
+		u.op(setTo, level, reading+net)
 		if it != nil && !p.limit.Override {
 			b.extras++
 		}
 	default:
-		high := min(add(clock, most)-p.sum, bucket.MaxLevel-p.sum)
+		high := min(clock.Add(reading, most)-p.sum, clock.MaxLevel-p.sum)
 		if p.bound >= 0 {
-			high = min(high, add(clock, burst)-p.bound-p.guard)
+			high = min(high, clock.Add(reading, burst)-p.bound-p.guard)
 		}
 		if p.guard > 0 {
 			high = min(high, p.ceiling)
 		}
-		u.op(condBetween, level, clock-p.guard, high)
+		u.op(condBetween, level, reading-p.guard, high)
 		u.op(addTo, level, net+p.guard)
 	}
 	if p.sum > 0 {
@@ -334,7 +334,7 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 		u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))
 		u.opText(setTo, prefixParams+p.name, formatParams(p.params))
 	}
-	return add(b.now, p.params.Full(most))
+	return clock.Add(b.now, p.params.Full(most))
 }
 
 // retain ensures that the item outlives whatever it owes. Its ttl never shrinks: a write asserts that it is late enough
@@ -343,7 +343,7 @@ func (s *Store) retain(b *batch, u *update, full int64) {
 	if b.place.n > 1 {
 		return
 	}
-	need := max(seconds(full), seconds(add(b.now, int64(s.cfg.Retention)))) + day
+	need := max(seconds(full), seconds(clock.Add(b.now, int64(s.cfg.Retention)))) + day
 	if b.seen != nil && b.seen.ttl >= need {
 		u.op(condAtLeast, attrTTL, need)
 		return
@@ -356,16 +356,5 @@ const day = 24 * 60 * 60
 
 // seconds returns an instant in Unix seconds, rounded up.
 func seconds(nanos int64) int64 {
-	return bucket.Epoch.Unix() + nanos/int64(time.Second) + 1
-}
-
-func add(a, b int64) int64 {
-	c := a + b
-	if (c > a) == (b > 0) {
-		return c
-	}
-	if b > 0 {
-		return math.MaxInt64
-	}
-	return math.MinInt64
+	return clock.Epoch.Unix() + nanos/int64(time.Second) + 1
 }

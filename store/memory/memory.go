@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/catalog"
-	"github.com/weirlimits/weir/internal/table"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/catalog"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // Config configures a [Store]. The zero value is ready to use.
@@ -41,7 +41,7 @@ const DefaultMaxUsage = 1_000_000
 
 // Store is a store in memory. It is safe for concurrent use.
 type Store struct {
-	table   *table.Table
+	table   *inmem.Table
 	catalog *catalog.Catalog
 	closed  atomic.Bool
 	usage   *ledger // nil: no usage is kept
@@ -64,12 +64,12 @@ func New(cfg *Config) *Store {
 		limit = DefaultMaxBuckets
 	}
 	s := &Store{catalog: catalog.New(cfg.Now)}
-	tc := table.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired}
+	tc := inmem.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired}
 	if cfg.MaxUsage >= 0 {
 		s.usage = &ledger{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage), retention: cfg.Retention, read: math.MinInt64}
 		tc.Meter = &s.usage.meter
 	}
-	s.table = table.New(tc)
+	s.table = inmem.New(tc)
 	return s
 }
 

@@ -4,15 +4,15 @@ import (
 	"context"
 	"sync"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/table"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
 // ledger keeps usage. It takes in what buckets have counted when a query asks, and when many readings wait.
 type ledger struct {
-	meter     table.Meter
+	meter     inmem.Meter
 	retention store.Retention
 	max       int
 
@@ -125,7 +125,7 @@ func (s *Store) drain() error {
 	if err := usage.Apply(&u.mem, u.meter.Drain(), s.parent); err != nil {
 		return err
 	}
-	now := bucket.Time(s.table.Now())
+	now := clock.Time(s.table.Now())
 	if m := usage.MinuteOf(now) / 60; m != u.expired {
 		u.expired = m
 		for {

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unique"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -23,7 +23,7 @@ const (
 
 // appendLimit appends a limit as buckets hold it, with the precomputed factors of its clock.
 func appendLimit(dst []byte, l *store.Limit) ([]byte, error) {
-	p := bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	if bad := p.Check(); bad != nil {
 		return nil, invalid("limit %q: %s %s", l.Name, bad.Field, bad.Reason)
 	}
@@ -54,7 +54,7 @@ func parseBucket(b store.Bucket, raw string) (store.State, error) {
 		return st, errFormat
 	}
 	st.ID = uint64(read64(raw[1:]))
-	st.At = bucket.Time(read64(raw[9:]))
+	st.At = clock.Time(read64(raw[9:]))
 	st.Epoch = uint64(read64(raw[17:]))
 	st.Takes = read64(raw[25:])
 	n := read16(raw[35:])
@@ -174,7 +174,7 @@ func (s *Store) now() string {
 	if s.cfg.Now == nil {
 		return ""
 	}
-	return string(pair(nil, bucket.Nanos(s.cfg.Now())))
+	return string(pair(nil, clock.Nanos(s.cfg.Now())))
 }
 
 func (s *Store) margin() string { return strconv.FormatInt(s.cfg.Margin.Milliseconds(), 10) }

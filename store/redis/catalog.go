@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/cursor"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // Get implements [store.Catalog]. One script reads the epoch and the records at one moment.
@@ -108,7 +108,7 @@ func writeHead(w *store.Write) string {
 		what = 2
 	}
 	if !w.Record.Expires.IsZero() {
-		expires, at = 1, bucket.Nanos(w.Record.Expires)
+		expires, at = 1, clock.Nanos(w.Record.Expires)
 	}
 	return string(pair(append(b, what, expires), at))
 }
@@ -123,7 +123,7 @@ func parseRecord(k store.Key, raw string) (store.Record, error) {
 	}
 	r.Version = uint64(read64(raw))
 	if raw[8] == 1 {
-		r.Expires = bucket.Time(read64(raw[9:]))
+		r.Expires = clock.Time(read64(raw[9:]))
 	}
 	end := recordSize + read16(raw[17:])
 	r.Parent, r.Value = raw[recordSize:end], []byte(raw[end:])

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
 	"github.com/weirlimits/weir/store/storetest"
@@ -22,8 +22,8 @@ import (
 // even if some are refused, bring other limits, or are errors.
 func TestTogether(t *testing.T) {
 	t.Parallel()
-	s, clock := shared(t), storetest.NewClock(bucket.Time(1<<58))
-	cfg := redis.Config{Address: "redis://" + s.Addr, Now: clock.Now, CallTimeout: time.Minute, Prefix: prefix()}
+	s, fake := shared(t), storetest.NewClock(clock.Time(1<<58))
+	cfg := redis.Config{Address: "redis://" + s.Addr, Now: fake.Now, CallTimeout: time.Minute, Prefix: prefix()}
 	ours := open(t, cfg)
 	cfg.Prefix = prefix()
 	model := open(t, cfg)
@@ -40,7 +40,7 @@ func TestTogether(t *testing.T) {
 		}
 		g.epochs = make([]uint64, len(g.limits))
 		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
-			clock.Set(bucket.Time(1<<58 + rapid.Int64Range(-1e12, 1e12).Draw(rt, "now"))) // may also go back
+			fake.Set(clock.Time(1<<58 + rapid.Int64Range(-1e12, 1e12).Draw(rt, "now"))) // may also go back
 			takes := make([]store.Take, rapid.IntRange(1, 10).Draw(rt, "takes"))
 			for i := range takes {
 				takes[i] = g.take()

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 	"github.com/weirlimits/weir/store/redis"
@@ -22,11 +22,11 @@ func limits(name string, override bool) *rapid.Generator[*store.Limit] {
 			return min(most, 1<<n)
 		}))
 	}
-	periods := rapid.OneOf(size(int64(bucket.MaxPeriod)), rapid.SampledFrom([]int64{int64(time.Second), int64(time.Minute), int64(time.Hour), int64(24 * time.Hour)}))
+	periods := rapid.OneOf(size(int64(clock.MaxPeriod)), rapid.SampledFrom([]int64{int64(time.Second), int64(time.Minute), int64(time.Hour), int64(24 * time.Hour)}))
 	return rapid.Custom(func(t *rapid.T) *store.Limit {
-		l := &store.Limit{Name: name, Override: override, Period: time.Duration(periods.Draw(t, "period")), Burst: size(bucket.MaxBurst).Draw(t, "burst")}
+		l := &store.Limit{Name: name, Override: override, Period: time.Duration(periods.Draw(t, "period")), Burst: size(clock.MaxBurst).Draw(t, "burst")}
 		l.Amount = size(1<<57).Draw(t, "amount")
-		for (bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}).Check() != nil {
+		for (clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}).Check() != nil {
 			l.Amount = max(1, l.Amount/3)
 			if l.Amount == 1 {
 				l.Period = max(l.Period, 1000)
@@ -70,8 +70,8 @@ func TestClockParity(t *testing.T) {
 	})
 }
 
-func params(l *store.Limit) bucket.Params {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func params(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
 // Whatever happens to buckets, the scripts decide, and leave the buckets, exactly as the store in memory does, which uses
@@ -80,16 +80,16 @@ func TestParity(t *testing.T) {
 	t.Parallel()
 	addr := shared(t).Addr
 	rapid.Check(t, func(rt *rapid.T) {
-		clock := storetest.NewClock(bucket.Time(min(times().Draw(rt, "begin"), 1<<60)))
-		ours, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + addr, Prefix: prefix(), Now: clock.Now, Connections: 1, CallTimeout: 10 * time.Second})
+		fake := storetest.NewClock(clock.Time(min(times().Draw(rt, "begin"), 1<<60)))
+		ours, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + addr, Prefix: prefix(), Now: fake.Now, Connections: 1, CallTimeout: 10 * time.Second})
 		if err != nil {
 			rt.Fatal(err)
 		}
 		defer ours.Close()
-		model := memory.New(&memory.Config{Now: clock.Now, MaxUsage: -1})
+		model := memory.New(&memory.Config{Now: fake.Now, MaxUsage: -1})
 		defer model.Close()
 		p := &pairOf{T: rt, ours: ours, model: model}
-		p.trace(clock)
+		p.trace(fake)
 	})
 }
 
@@ -100,7 +100,7 @@ type pairOf struct {
 }
 
 // trace creates some buckets, so that neither store forgets one, and then performs random operations.
-func (p *pairOf) trace(clock *storetest.Clock) {
+func (p *pairOf) trace(fake *storetest.Clock) {
 	entities := []string{"a", "b", "c"}
 	epochs := make([]uint64, len(entities))
 	inForce := make([][]*store.Limit, len(entities))
@@ -145,16 +145,16 @@ func (p *pairOf) trace(clock *storetest.Clock) {
 		}
 		switch rapid.IntRange(0, 8).Draw(p.T, "step") {
 		case 0:
-			now := bucket.Nanos(clock.Now())
+			now := clock.Nanos(fake.Now())
 			by := times().Draw(p.T, "by") >> rapid.IntRange(0, 62).Draw(p.T, "shift")
 			if sum := now + by; (sum > now) == (by > 0) && sum < math.MaxInt64-1<<40 {
-				clock.Set(bucket.Time(sum))
+				fake.Set(clock.Time(sum))
 			}
 		case 6: // to where a clock has just ticked or is about to
 			l := params(inForce[rapid.IntRange(0, 2).Draw(p.T, "ticks")][0])
 			on := rapid.SampledFrom([]int64{0, 1, 1000, l.Burst, l.Burst - 1}).Draw(p.T, "on")
-			if now := l.Full(l.Clock(bucket.Nanos(clock.Now()))+on) - rapid.Int64Range(0, 1).Draw(p.T, "early"); now < math.MaxInt64-1<<40 {
-				clock.Set(bucket.Time(now))
+			if now := l.Full(l.Clock(clock.Nanos(fake.Now()))+on) - rapid.Int64Range(0, 1).Draw(p.T, "early"); now < math.MaxInt64-1<<40 {
+				fake.Set(clock.Time(now))
 			}
 		case 1:
 			i := rapid.IntRange(0, 2).Draw(p.T, "changed")

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
-	"github.com/weirlimits/weir/internal/cursor"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // maxKeys is how many buckets one script reads, so that it delays other calls only briefly.
@@ -41,7 +41,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 		if err != nil {
 			return store.Snapshot{}, s.trouble("peek", about, err)
 		}
-		snap.At = later(snap.At, bucket.Time(read64(got[0])))
+		snap.At = later(snap.At, clock.Time(read64(got[0])))
 		for i, b := range rest[:n] {
 			st := store.State{Bucket: b}
 			if raw := got[i+1]; raw != "" {
@@ -123,7 +123,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 		if err != nil {
 			return store.BucketPage{}, s.trouble("list", q.Namespace, err)
 		}
-		page.At = later(page.At, bucket.Time(read64(got[0])))
+		page.At = later(page.At, clock.Time(read64(got[0])))
 		for i := 2; i < len(got); i += 2 {
 			entity, resource, _ := strings.Cut(got[i], "\x00")
 			b := store.Bucket{Namespace: q.Namespace, Entity: entity, Resource: resource}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -52,7 +52,7 @@ func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err er
 	if len(raw) < 9 {
 		return out, s.trouble("take", take.Debits[0].Bucket.String(), errFormat)
 	}
-	out.Allowed, out.At = raw[0] == 'A', bucket.Time(read64(raw[1:]))
+	out.Allowed, out.At = raw[0] == 'A', clock.Time(read64(raw[1:]))
 	if take.Brief {
 		return out, nil
 	}
@@ -107,7 +107,7 @@ func (s *Store) settle(ctx context.Context, t store.Settle) (out store.Outcome, 
 	keys, args := make([]string, 0, n+1), make([]string, 0, 3+2*n)
 	ends, about := "", ""
 	if t.ID != "" {
-		ends, about = string(pair(nil, bucket.Nanos(t.Expires))), t.ID
+		ends, about = string(pair(nil, clock.Nanos(t.Expires))), t.ID
 	}
 	args = append(args, s.now(), s.margin(), ends)
 	for i := range t.Debits {
@@ -131,7 +131,7 @@ func (s *Store) settle(ctx context.Context, t store.Settle) (out store.Outcome, 
 	if len(got) != n+1 || !strings.HasPrefix(got[0], "A") || len(got[0]) != 9 {
 		return out, s.trouble("settle", about, errFormat)
 	}
-	out.Allowed, out.At = true, bucket.Time(read64(got[0][1:]))
+	out.Allowed, out.At = true, clock.Time(read64(got[0][1:]))
 	for i, raw := range got[1:] {
 		if raw == "" {
 			continue

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/cursor"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // Usage implements [store.Usage]. It returns what was booked.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -55,7 +55,7 @@ func mistakeNegative(e *env) {
 
 func mistakeOverflow(e *env) {
 	a, b, l, m := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 10), still("tpm", 10)
-	edge := store.Charge{Limit: l, Amount: bucket.MaxLevel, Force: true}
+	edge := store.Charge{Limit: l, Amount: clock.MaxLevel, Force: true}
 	e.takeFails(store.ErrOverflow, debit(a, edge))
 	e.takeFails(store.ErrOverflow, debit(a, charge(m, 1), edge))
 	e.takeFails(store.ErrOverflow, debit(b, charge(l, 1)), debit(a, edge))
@@ -76,7 +76,7 @@ func mistakeOverflow(e *env) {
 
 func mistakeSettleOverflow(e *env) {
 	a, b, l := bkt("alice", "api"), bkt("bob", "api"), still("rpm", 10)
-	edge := store.Charge{Limit: l, Amount: bucket.MaxLevel}
+	edge := store.Charge{Limit: l, Amount: clock.MaxLevel}
 	e.settleFails(store.ErrOverflow, store.Settle{Debits: []store.Debit{debit(a, edge)}})
 	if e.h.Caps.AtomicTake {
 		e.settleFails(store.ErrOverflow, store.Settle{Debits: []store.Debit{debit(b, charge(l, 1)), debit(a, edge)}})

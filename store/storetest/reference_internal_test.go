@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
@@ -67,7 +67,7 @@ func (s *reference) ready(ctx context.Context) error {
 }
 
 func (s *reference) now() int64 {
-	now := bucket.Nanos(s.clock())
+	now := clock.Nanos(s.clock())
 	if s.has("time runs backwards") {
 		return now
 	}
@@ -82,8 +82,8 @@ func (s *reference) name(b store.Bucket) any {
 	return b
 }
 
-func params(l *store.Limit) bucket.Params {
-	return bucket.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+func params(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
 // sweep forgets full buckets.
@@ -170,7 +170,7 @@ func (s *reference) follow(b *refBucket, d store.Debit, now int64) error {
 			b.meters = append(b.meters, &store.LimitState{Limit: c.Limit, Level: params(c.Limit).Clock(now)})
 		case c.Limit.Override:
 		case *m.Limit != *c.Limit:
-			if m.Level = bucket.Rebase(params(m.Limit), params(c.Limit), m.Level, now); s.has("a change forgives") {
+			if m.Level = clock.Rebase(params(m.Limit), params(c.Limit), m.Level, now); s.has("a change forgives") {
 				m.Level = params(c.Limit).Clock(now)
 			}
 			m.Limit = c.Limit
@@ -204,7 +204,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 	defer s.mu.Unlock()
 	now := s.now()
 	s.sweep(now)
-	out = store.Outcome{Allowed: true, At: bucket.Time(now)}
+	out = store.Outcome{Allowed: true, At: clock.Time(now)}
 	found := make([]*refBucket, len(t.Debits))
 	for i, d := range t.Debits {
 		for _, c := range d.Charges {
@@ -244,7 +244,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 				if c.Shadow {
 					continue // a shadow charge that does not fit is left out
 				}
-				if bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount) > bucket.MaxLevel && !s.has("overflows") {
+				if clock.Spend(m.Level, params(m.Limit).Clock(now), c.Amount) > clock.MaxLevel && !s.has("overflows") {
 					return store.Outcome{}, store.ErrOverflow
 				}
 			}
@@ -258,7 +258,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 		for _, c := range d.Charges {
 			m := s.meter(found[j], c.Limit)
 			if !out.Allowed && (c.Force && s.has("forces though refused") || c.Shadow && s.has("a shadow is charged though refused")) {
-				m.Level = bucket.Spend(m.Level, params(m.Limit).Clock(now), c.Amount)
+				m.Level = clock.Spend(m.Level, params(m.Limit).Clock(now), c.Amount)
 			}
 			if out.Levels[i].Level = m.Level; c.Shadow && out.Allowed && s.has("a shadow says nothing") {
 				out.Levels[i].Refused = false
@@ -275,16 +275,16 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 	return out, nil
 }
 
-func (s *reference) fits(p bucket.Params, c store.Charge, level, clock int64) bool {
+func (s *reference) fits(p clock.Params, c store.Charge, level, reading int64) bool {
 	switch {
 	case c.Force && !s.has("force asks"), c.Amount == 0 && s.has("nothing is free in debt"):
 		return true
 	case s.has("a millitoken too many"):
-		return p.Fits(level, clock, max(0, c.Amount-1))
+		return p.Fits(level, reading, max(0, c.Amount-1))
 	case s.has("a millitoken too few") && c.Amount > 0:
-		return p.Fits(level, clock, c.Amount+1)
+		return p.Fits(level, reading, c.Amount+1)
 	}
-	return p.Fits(level, clock, c.Amount)
+	return p.Fits(level, reading, c.Amount)
 }
 
 func (s *reference) apply(b *refBucket, d store.Debit, now int64) {
@@ -295,7 +295,7 @@ func (s *reference) apply(b *refBucket, d store.Debit, now int64) {
 		if c.Shadow && !s.has("a shadow is forced") && (!s.fits(p, c, m.Level, p.Clock(now)) || s.has("a shadow counts nothing")) {
 			continue
 		}
-		m.Level = bucket.Spend(m.Level, p.Clock(now), c.Amount)
+		m.Level = clock.Spend(m.Level, p.Clock(now), c.Amount)
 		m.Debited += c.Amount
 		if s.has("idling is credited twice") {
 			m.Level = min(m.Level, params(m.Limit).Clock(now)) + c.Amount
@@ -319,7 +319,7 @@ func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outc
 	defer s.mu.Unlock()
 	now := s.now()
 	s.sweep(now)
-	out = store.Outcome{Allowed: true, At: bucket.Time(now)}
+	out = store.Outcome{Allowed: true, At: clock.Time(now)}
 	if st.ID != "" && out.At.After(st.Expires) && !s.has("never expires") {
 		return store.Outcome{}, store.ErrExpired
 	}
@@ -337,7 +337,7 @@ func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outc
 			if b := s.find(d.Bucket, nil, false, now); b != nil && s.meter(b, c.Limit) != nil {
 				level = s.meter(b, c.Limit).Level
 			}
-			if c.Amount > 0 && bucket.Spend(level, params(c.Limit).Clock(now), c.Amount) > bucket.MaxLevel {
+			if c.Amount > 0 && clock.Spend(level, params(c.Limit).Clock(now), c.Amount) > clock.MaxLevel {
 				return store.Outcome{}, store.ErrOverflow
 			}
 		}
@@ -372,17 +372,17 @@ func (s *reference) settle(d store.Debit, c store.Charge, now int64) *store.Limi
 	if s.has("a settle changes limits") {
 		m.Limit = c.Limit
 	}
-	switch clock := params(m.Limit).Clock(now); {
+	switch reading := params(m.Limit).Clock(now); {
 	case c.Amount > 0:
-		m.Level = bucket.Spend(m.Level, clock, c.Amount)
+		m.Level = clock.Spend(m.Level, reading, c.Amount)
 		m.Debited += c.Amount
 	case s.has("loses a return") && c.Amount < 0 && s.returns%2 == 0:
 		s.returns++
 	default:
 		s.returns++
-		m.Level = bucket.Credit(m.Level, -c.Amount)
-		if s.has("gives back more than there was") && m.Level < clock {
-			m.Limit = &store.Limit{Name: m.Limit.Name, Amount: m.Limit.Amount, Period: m.Limit.Period, Burst: m.Limit.Burst + clock - m.Level, Override: m.Limit.Override}
+		m.Level = clock.Credit(m.Level, -c.Amount)
+		if s.has("gives back more than there was") && m.Level < reading {
+			m.Limit = &store.Limit{Name: m.Limit.Name, Amount: m.Limit.Amount, Period: m.Limit.Period, Burst: m.Limit.Burst + reading - m.Level, Override: m.Limit.Override}
 		}
 		if m.Returned -= c.Amount; s.has("counts net") {
 			m.Returned += c.Amount
@@ -398,7 +398,7 @@ func (s *reference) Peek(ctx context.Context, keys ...store.Bucket) (snap store.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snap.At = bucket.Time(s.now())
+	snap.At = clock.Time(s.now())
 	for _, k := range keys {
 		st := store.State{Bucket: k}
 		if b := s.find(k, nil, s.has("a look makes a bucket"), s.latest); b != nil {
@@ -410,7 +410,7 @@ func (s *reference) Peek(ctx context.Context, keys ...store.Bucket) (snap store.
 }
 
 func (s *reference) state(b *refBucket) store.State {
-	st := store.State{Bucket: b.key, ID: b.id, At: bucket.Time(b.at), Epoch: b.epoch}
+	st := store.State{Bucket: b.key, ID: b.id, At: clock.Time(b.at), Epoch: b.epoch}
 	for _, m := range b.meters {
 		if s.has("a look rounds down") {
 			m.Level -= m.Level % 1000
@@ -426,7 +426,7 @@ func (s *reference) Buckets(ctx context.Context, q store.BucketQuery) (page stor
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	page.At = bucket.Time(s.now())
+	page.At = clock.Time(s.now())
 	var all []*refBucket
 	for _, b := range s.buckets {
 		if b.key.Namespace == q.Namespace && (q.Entity == "" || q.Entity == b.key.Entity) && (q.Resource == "" || q.Resource == b.key.Resource) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
@@ -49,8 +49,8 @@ func (e *env) wantRetry(out store.Outcome, i int, c store.Charge, want time.Dura
 
 func retryAfter(out store.Outcome, i int, amount int64) (time.Duration, bool) {
 	l := out.Levels[i]
-	p := bucket.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period), Burst: l.Limit.Burst}
-	return p.RetryAfter(l.Level, bucket.Nanos(out.At), amount)
+	p := clock.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period), Burst: l.Limit.Burst}
+	return p.RetryAfter(l.Level, clock.Nanos(out.At), amount)
 }
 
 func vectorDrain(e *env) {

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 func bucketRows() []row {
@@ -18,7 +18,7 @@ func bucketRows() []row {
 
 // debit debits a limit of a million a minute, each time as soon as it fits, two years after Epoch.
 func debit(*env) (work, error) {
-	p := bucket.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
+	p := clock.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
 	now := int64(2 * 365 * 24 * time.Hour)
 	level := p.Clock(now) + p.Burst
 	return func(_, n int) (int, error) {

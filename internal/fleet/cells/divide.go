@@ -1,6 +1,6 @@
 package cells
 
-import "github.com/weirlimits/weir/internal/bucket"
+import "github.com/weirlimits/weir/internal/clock"
 
 // divide divides pool in proportion to weights; each gets at least an equal part of floor percent of it. The sum of the
 // shares never exceeds the pool. If all weights are zero, it divides equally.
@@ -14,7 +14,7 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	for _, w := range weights {
 		sum += w
 	}
-	least := bucket.MulDivFloor(pool, floor, 100) / n
+	least := clock.MulDivFloor(pool, floor, 100) / n
 	if sum == 0 {
 		least = pool / n
 	}
@@ -23,14 +23,14 @@ func divide(pool int64, weights []int64, floor int64) []int64 {
 	for again := true; again; {
 		again = false
 		for i, w := range weights {
-			if shares[i] == 0 && (sum == 0 || bucket.MulDivFloor(pool, w, sum) < least) {
+			if shares[i] == 0 && (sum == 0 || clock.MulDivFloor(pool, w, sum) < least) {
 				shares[i], pool, sum, again = max(least, 1), pool-max(least, 1), sum-w, true
 			}
 		}
 	}
 	for i, w := range weights {
 		if shares[i] == 0 {
-			shares[i] = bucket.MulDivFloor(pool, w, sum)
+			shares[i] = clock.MulDivFloor(pool, w, sum)
 		}
 	}
 	return shares

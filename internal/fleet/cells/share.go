@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 const (
@@ -44,7 +44,7 @@ func (l *ledger) share(next map[string]Shares, namespace string, set Settings, n
 		held := l.accounts[name].held(namespace)
 		share := min(t.shares[i], held)
 		if lack := t.shares[i] - held; lack > 0 && free > 0 {
-			share += bucket.MulDivFloor(lack, min(free, lacking), lacking)
+			share += clock.MulDivFloor(lack, min(free, lacking), lacking)
 		}
 		next[name][namespace] = share
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // targets are the admitted shares to search limits for, in thousandths.
@@ -18,7 +18,7 @@ var targets = []int{990, 999}
 // busiest bucket first. It decides with the token clock alone, which for one limit is all that the limiter does.
 type trial struct {
 	limit    weir.Limit
-	at       []int64 // nanoseconds since bucket.Epoch
+	at       []int64 // nanoseconds since clock.Epoch
 	amount   []int64 // millitokens
 	buckets  []lines
 	requests int
@@ -55,9 +55,9 @@ func (l *Log) trial(c charge) *trial {
 	t.at, t.amount = make([]int64, from), make([]int64, from)
 	for i := range l.entries {
 		b := &t.buckets[owner[i]]
-		t.at[b.to] = bucket.Nanos(time.Unix(0, l.entries[i].at))
+		t.at[b.to] = clock.Nanos(time.Unix(0, l.entries[i].at))
 		t.amount[b.to] = milli(l.amount(c, &l.entries[i]))
-		b.total = saturatingAdd(b.total, t.amount[b.to])
+		b.total = clock.Add(b.total, t.amount[b.to])
 		b.to++
 	}
 	slices.SortFunc(t.buckets, func(a, b lines) int { return cmp.Compare(b.total, a.total) })
@@ -90,7 +90,7 @@ func (t *trial) admitted(amount int64) int {
 func (t *trial) scaled(amount int64) weir.Limit {
 	l := t.limit
 	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
+	l.Burst = max(1, min(clock.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
 	l.Amount = amount
 	return l
 }
@@ -141,16 +141,9 @@ func (l *Log) needed(ctx context.Context, c charge, progress func(float64)) ([]N
 	return found, nil
 }
 
-func params(l weir.Limit) bucket.Params {
-	return bucket.Params{Amount: milli(l.Amount), Period: int64(l.Period), Burst: milli(l.Burst)}
+func params(l weir.Limit) clock.Params {
+	return clock.Params{Amount: milli(l.Amount), Period: int64(l.Period), Burst: milli(l.Burst)}
 }
 
 // milli converts tokens to millitokens. More than can be spent at once stays more.
 func milli(tokens int64) int64 { return min(tokens, weir.MaxTokens+1) * 1000 }
-
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}

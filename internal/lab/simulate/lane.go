@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // Constants of the driver, under the same names.
@@ -77,7 +77,7 @@ type batch struct {
 	split   bool
 }
 
-func (l *lane) params() *bucket.Params { return &l.p.cell.params }
+func (l *lane) params() *clock.Params { return &l.p.cell.params }
 
 // place returns the shard's place, as far as it is known.
 func (l *lane) place() place {
@@ -101,16 +101,16 @@ func (l *lane) sure(j *job) bool { return l.known && l.shown > j.since || l.fres
 // fits reports whether an amount fits what was last seen, in addition to amounts already promised.
 func (l *lane) fits(now, spent, amount int64) bool {
 	p, pl := *l.params(), l.place()
-	clock := pl.clock(&p, now)
+	reading := pl.clock(&p, now)
 	p.Burst = pl.burst(&p)
-	level := clock
+	level := reading
 	if l.known && l.seen.exists {
 		level = l.seen.level
 	}
 	if spent != 0 {
-		level = bucket.Spend(level, clock, spent)
+		level = clock.Spend(level, reading, spent)
 	}
-	return p.Fits(level, clock, amount)
+	return p.Fits(level, reading, amount)
 }
 
 // room returns what is available according to what was last seen.
@@ -118,7 +118,7 @@ func (l *lane) room() int64 {
 	pl := l.place()
 	room := pl.burst(l.params())
 	if l.known && l.seen.exists {
-		room -= bucket.Outstanding(l.seen.level-l.back, pl.clock(l.params(), l.tick()))
+		room -= clock.Outstanding(l.seen.level-l.back, pl.clock(l.params(), l.tick()))
 	}
 	return room
 }

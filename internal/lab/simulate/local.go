@@ -8,7 +8,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -27,7 +27,7 @@ func (p *process) degrade(j *job) {
 	case Allow:
 		allowed = true
 	case Local:
-		out, ok := p.own().Take(j.m.debits, p.s.healthy(p.cell), bucket.Time(p.clock()))
+		out, ok := p.own().Take(j.m.debits, p.s.healthy(p.cell), clock.Time(p.clock()))
 		if allowed = ok && out.Allowed; allowed {
 			p.owe(j.m, j.amount)
 		}
@@ -44,7 +44,7 @@ func (p *process) degrade(j *job) {
 func (p *process) own() *backstop.Shares {
 	if p.shares == nil && !p.known {
 		p.shares = backstop.New(math.MaxInt)
-		p.shares.Begin(bucket.Time(begin + p.s.joinedAt(p.number) + p.skew))
+		p.shares.Begin(clock.Time(begin + p.s.joinedAt(p.number) + p.skew))
 	}
 	return cmp.Or(p.shares, p.s.shares)
 }
@@ -65,10 +65,10 @@ func (p *process) warm(j *job, allowed bool) {
 	level := p.cell.params.Clock(now)
 	for _, l := range j.m.lanes {
 		if l.known && l.seen.exists {
-			level += bucket.Outstanding(l.seen.level, l.place().clock(l.params(), now))
+			level += clock.Outstanding(l.seen.level, l.place().clock(l.params(), now))
 		}
 	}
-	out := store.Outcome{Allowed: allowed, At: bucket.Time(now), Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}}}
+	out := store.Outcome{Allowed: allowed, At: clock.Time(now), Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}}}
 	if !p.known {
 		if p.known = true; p.shares != nil {
 			p.shares.Begin(time.Time{})
@@ -118,7 +118,7 @@ func (p *process) pay(call breaker.Call) bool {
 		}
 		p.due = slices.Delete(p.due, i, i+1)
 		if m.sending == 0 {
-			m.sending = p.own().Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), bucket.Time(p.clock()), m.owed)
+			m.sending = p.own().Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), clock.Time(p.clock()), m.owed)
 			m.owed = 0
 		}
 		amount := m.sending

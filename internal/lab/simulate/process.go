@@ -65,7 +65,7 @@ type job struct {
 	hoped  bool // its shard was last seen to have room for it
 }
 
-// clock returns the time by the process's clock, in nanoseconds since bucket.Epoch.
+// clock returns the time by the process's clock, in nanoseconds since clock.Epoch.
 func (p *process) clock() int64 { return begin + p.s.now + p.skew }
 
 func (p *process) memory(entity int) *memory {

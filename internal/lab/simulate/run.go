@@ -9,11 +9,11 @@ import (
 
 	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/breaker"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
-// begin is the start of every simulation, in nanoseconds since bucket.Epoch: a whole number of days.
+// begin is the start of every simulation, in nanoseconds since clock.Epoch: a whole number of days.
 const begin = int64(800 * 24 * time.Hour)
 
 // sim is the state of a simulation.
@@ -30,7 +30,7 @@ type sim struct {
 	processes []*process
 	shares    *backstop.Shares // for outages; each process has its own buckets in it: see process.own
 	rate      float64          // decisions per second
-	truth     bucket.Params    // the limit of an entity, over all cells
+	truth     clock.Params     // the limit of an entity, over all cells
 	entities  []entity
 
 	count counts
@@ -48,7 +48,7 @@ type sim struct {
 type cell struct {
 	s      *sim
 	number int // counted from 0
-	params bucket.Params
+	params clock.Params
 	limit  store.Limit // the same, for the shares
 	table  map[int]*rows
 	rep    *CellReport
@@ -111,7 +111,7 @@ func newSim(cfg Config) *sim {
 	}
 	s.mu = math.Log(float64(cfg.P50))
 	s.sigma = (math.Log(float64(cfg.P99)) - s.mu) / 2.3263 // standard deviations to the 99th percentile
-	s.truth = bucket.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
+	s.truth = clock.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
 	s.trouble = cfg.trouble()
 	s.rate = cfg.Rate / float64(cfg.Sample)
 	s.shares = backstop.New(math.MaxInt) // never out of room
@@ -253,7 +253,7 @@ func (c *cell) admitted(id int, amount, at int64) {
 	s := c.s
 	e := &s.entities[id]
 	e.latest = max(e.latest, at) // writes overtake each other
-	clock := s.truth.Clock(begin + e.latest)
-	e.level = bucket.Spend(e.level, clock, amount)
-	s.over = max(s.over, -s.truth.Available(e.level, clock))
+	reading := s.truth.Clock(begin + e.latest)
+	e.level = clock.Spend(e.level, reading, amount)
+	s.over = max(s.over, -s.truth.Available(e.level, reading))
 }

@@ -1,6 +1,6 @@
 package simulate
 
-import "github.com/weirlimits/weir/internal/bucket"
+import "github.com/weirlimits/weir/internal/clock"
 
 // place is a shard's position in its bucket: shard k of n. Its clock and burst are shares of the limit's, which add up
 // exactly, as in store/dynamodb.
@@ -18,9 +18,9 @@ func (pl place) share(x int64) int64 {
 	return q + (r+k)/n
 }
 
-func (pl place) clock(p *bucket.Params, now int64) int64 { return pl.share(p.Clock(now)) }
+func (pl place) clock(p *clock.Params, now int64) int64 { return pl.share(p.Clock(now)) }
 
-func (pl place) burst(p *bucket.Params) int64 { return pl.share(p.Burst) }
+func (pl place) burst(p *clock.Params) int64 { return pl.share(p.Burst) }
 
 // item is what a write's answer shows of a shard.
 type item struct {
@@ -67,11 +67,11 @@ const (
 )
 
 // apply performs a batch's conditional write, and reports whether its condition held.
-func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
+func (b *batch) apply(it *item, n int, p *clock.Params) bool {
 	if n != b.place.n || b.known && !it.exists {
 		return false
 	}
-	clock, burst := b.place.clock(p, b.now), b.place.burst(p)
+	reading, burst := b.place.clock(p, b.now), b.place.burst(p)
 	net := b.sum - b.back
 	switch {
 	case b.sum == 0:
@@ -80,22 +80,22 @@ func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
 		}
 		it.level += net
 	case b.form == full:
-		if it.exists && it.level >= clock {
+		if it.exists && it.level >= reading {
 			return false
 		}
-		it.level = clock + net
+		it.level = reading + net
 	default:
-		high := clock + burst - b.sum - b.guard
+		high := reading + burst - b.sum - b.guard
 		if b.forced > 0 { // a forced amount fits whatever the level
-			high = clock + max(burst, b.sum, bucket.Outstanding(b.level, clock)+b.sum) - b.sum
+			high = reading + max(burst, b.sum, clock.Outstanding(b.level, reading)+b.sum) - b.sum
 			if b.forced < b.sum {
-				high = min(high, clock+burst-(b.sum-b.forced))
+				high = min(high, reading+burst-(b.sum-b.forced))
 			}
 		}
 		if b.guard > 0 {
 			high = min(high, b.ceiling)
 		}
-		if it.level < clock-b.guard || it.level > high {
+		if it.level < reading-b.guard || it.level > high {
 			return false
 		}
 		it.level += net + b.guard
@@ -108,12 +108,12 @@ func (b *batch) apply(it *item, n int, p *bucket.Params) bool {
 }
 
 // split divides every shard of a bucket in two, each with half of what is outstanding.
-func (r *rows) split(now int64, p *bucket.Params, capacity float64) {
+func (r *rows) split(now int64, p *clock.Params, capacity float64) {
 	n := r.n
 	for k := range n {
 		was, to, over := place{k, n}, place{k, 2 * n}, place{k + n, 2 * n}
 		sh := &r.shards[k]
-		out := bucket.Outstanding(sh.level, was.clock(p, now))
+		out := clock.Outstanding(sh.level, was.clock(p, now))
 		half := min((out+1)/2, over.burst(p))
 		sh.level = to.clock(p, now) + out - half
 		sh.n, sh.at = 2*n, now

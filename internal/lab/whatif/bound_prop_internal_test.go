@@ -9,20 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // TestBoundsHold checks that, whatever requests come when, what a limit refuses lies within the bounds of their windows.
 func TestBoundsHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		noon := bucket.Epoch.AddDate(2, 0, 0)
+		noon := clock.Epoch.AddDate(2, 0, 0)
 		l := weir.Limit{
 			Name: "rpm", Amount: rapid.Int64Range(1, 120).Draw(t, "amount"),
 			Period: rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 10 * time.Minute, time.Hour}).Draw(t, "period"),
 		}
 		l.Burst = rapid.Int64Range(1, 200).Draw(t, "burst")
-		p := bucket.Params{Amount: 1000 * l.Amount, Period: int64(l.Period), Burst: 1000 * l.Burst}
+		p := clock.Params{Amount: 1000 * l.Amount, Period: int64(l.Period), Burst: 1000 * l.Burst}
 		const hours = 4
 		type sums struct {
 			n, refused float64
@@ -40,7 +40,7 @@ func TestBoundsHold(t *testing.T) {
 				w := &windows[int(d/time.Hour)]
 				w.n++
 				w.minutes[int(d/time.Minute)%60]++
-				after, ok := p.Debit(level, bucket.Nanos(at), 1000)
+				after, ok := p.Debit(level, clock.Nanos(at), 1000)
 				if !ok {
 					w.refused++
 				}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/bucket"
+	"github.com/weirlimits/weir/internal/clock"
 )
 
 // Suggestion is the limit that, on its own, would have refused no more than a share of the tokens. Its burst is
@@ -76,13 +76,13 @@ func smallest(l weir.Limit, of []*series, target float64, bound func(bounds) flo
 // scaled returns a limit with another amount, and the burst scaled in proportion.
 func scaled(l weir.Limit, amount int64) weir.Limit {
 	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(bucket.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
+	l.Burst = max(1, min(clock.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
 	l.Amount = amount
 	return l
 }
 
 func valid(l weir.Limit, amount int64) bool {
 	l = scaled(l, amount)
-	p := bucket.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
+	p := clock.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
 	return amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && p.Check() == nil
 }

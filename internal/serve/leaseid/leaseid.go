@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/packed"
+	"github.com/weirlimits/weir/internal/varint"
 )
 
 // A lease ID contains everything about a lease, so that any instance with the same key can settle it:
@@ -131,7 +131,7 @@ func appendLease(b []byte, l *Lease) []byte {
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
 	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
-		b = packed.AppendText(b, s)
+		b = varint.AppendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
 	for i := range h.Charges {
@@ -151,9 +151,9 @@ func appendLease(b []byte, l *Lease) []byte {
 		}
 		b = append(b, flags)
 		if flags&flagParent != 0 {
-			b = packed.AppendText(b, c.Entity)
+			b = varint.AppendText(b, c.Entity)
 		}
-		b = packed.AppendText(b, c.Limit.Name)
+		b = varint.AppendText(b, c.Limit.Name)
 		b = binary.AppendVarint(b, c.Limit.Amount)
 		b = binary.AppendVarint(b, int64(c.Limit.Period))
 		b = binary.AppendVarint(b, c.Limit.Burst)
@@ -163,7 +163,7 @@ func appendLease(b []byte, l *Lease) []byte {
 }
 
 func parse(payload []byte) (*Lease, bool) {
-	r := packed.Reader{Rest: payload}
+	r := varint.Reader{Rest: payload}
 	if r.Byte() != version {
 		return nil, false
 	}

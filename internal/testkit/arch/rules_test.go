@@ -16,9 +16,9 @@ type rule struct {
 
 // Groups of packages that several rules use. x/sync is allowed wherever the standard library is.
 var (
-	core      = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
-	embedded  = []string{"store", "internal/bucket", "internal/usage", "internal/packed", "internal/catalog", "internal/table", "golang.org/x/sync/..."}
-	remote    = []string{"store", "internal/bucket", "internal/coalesce", "internal/usage", "internal/packed", "internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
+	core      = []string{"store", "internal/clock", "internal/usage", "internal/varint", "internal/catalogcache", "internal/breaker", "internal/backstop", "golang.org/x/sync/..."}
+	embedded  = []string{"store", "internal/clock", "internal/usage", "internal/varint", "store/internal/catalog", "store/internal/inmem", "golang.org/x/sync/..."}
+	remote    = []string{"store", "internal/clock", "internal/coalesce", "internal/usage", "internal/varint", "store/internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
 	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/testkit/faultproxy", "internal/testkit/dynamotest", "internal/testkit/porttest", "internal/testkit/redistest", "internal/testkit/mototest", "internal/testkit/cloudtest"}
@@ -33,15 +33,15 @@ var planned = []string{}
 
 var rules = []rule{
 	{
-		room: "store", catches: "internal/bucket",
+		room: "store", catches: "internal/clock",
 		why: "the seam is what everything else stands on",
 	},
 	{
-		room: "internal/bucket", catches: "golang.org/x/sync/errgroup",
+		room: "internal/clock", catches: "golang.org/x/sync/errgroup",
 		why: "the arithmetic is pure",
 	},
 	{
-		room: "internal/packed", catches: "store",
+		room: "internal/varint", catches: "store",
 		why: "bytes are all that it knows",
 	},
 	{
@@ -53,7 +53,7 @@ var rules = []rule{
 		why: "the root links it",
 	},
 	{
-		room: "internal/backstop", only: []string{"store", "internal/bucket"}, catches: ".",
+		room: "internal/backstop", only: []string{"store", "internal/clock"}, catches: ".",
 		why: "the root links it",
 	},
 	{
@@ -61,19 +61,19 @@ var rules = []rule{
 		why: "it needs a catalog, and nothing else",
 	},
 	{
-		room: "internal/coalesce", only: []string{"store", "internal/bucket", "golang.org/x/sync/..."}, catches: "store/redis",
+		room: "internal/coalesce", only: []string{"store", "internal/clock", "golang.org/x/sync/..."}, catches: "store/redis",
 		why: "drivers stand on it",
 	},
 	{
-		room: "internal/catalog", only: []string{"store"}, catches: "go.etcd.io/bbolt",
+		room: "store/internal/catalog", only: []string{"store"}, catches: "go.etcd.io/bbolt",
 		why: "memory and disk share it",
 	},
 	{
-		room: "internal/usage", only: []string{"store", "internal/bucket", "internal/packed"}, catches: "go.etcd.io/bbolt",
+		room: "internal/usage", only: []string{"store", "internal/clock", "internal/varint"}, catches: "go.etcd.io/bbolt",
 		why: "the fold is pure, and the stream reader links it, too",
 	},
 	{
-		room: "internal/table", only: []string{"store", "internal/bucket", "internal/usage", "internal/packed"}, catches: "store/memory",
+		room: "store/internal/inmem", only: []string{"store", "internal/clock", "internal/usage", "internal/varint"}, catches: "store/memory",
 		why: "memory and disk share it",
 	},
 	{
@@ -141,7 +141,7 @@ var rules = []rule{
 		why: "the suite knows no driver",
 	},
 	{
-		room: "governor", only: slices.Concat(awsModule, []string{"internal/bucket", "governor/fleet"}), catches: "store",
+		room: "governor", only: slices.Concat(awsModule, []string{"internal/clock", "governor/fleet"}), catches: "store",
 		why: "it is of use without weir",
 	},
 	{
@@ -248,7 +248,7 @@ var rules = []rule{
 		why: "the model knows no driver: a test holds it against one",
 	},
 	{
-		room: "store/storetest/reckon", only: []string{"store", "github.com/anishathalye/porcupine/..."}, catches: "internal/bucket",
+		room: "store/storetest/reckon", only: []string{"store", "github.com/anishathalye/porcupine/..."}, catches: "internal/clock",
 		why: "what drivers are held to shares no arithmetic with them",
 	},
 	{

@@ -1,0 +1,152 @@
+package inmem
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store"
+)
+
+// Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, because there
+// may be millions.
+type Bucket struct {
+	mu     sync.Mutex
+	id     uint64 // 0: dead, no longer in the table
+	at     int64  // of the last write, nanoseconds since clock.Epoch
+	epoch  uint32 // of its own limits; saturates
+	own    uint16 // the first own slots are the limits in force, followed by removed and overriding ones
+	keyLen uint16
+	takes  int64 // admitted since its birth
+	first  slot  // up to debited, on the same cache line as the fields above
+	rest   *[]slot
+	// The bytes of its key. A string header would push the bucket over 96 bytes.
+	keyData *byte
+	// Reserve belongs to the journal; nil until it needs one.
+	Reserve *Reserve
+}
+
+type slot struct {
+	limit    *store.Limit
+	level    int64
+	debited  int64
+	returned int64
+}
+
+// maxKey is the maximum length of a bucket's key.
+const maxKey = math.MaxUint16
+
+func newBucket(key string) *Bucket {
+	return &Bucket{keyData: unsafe.StringData(key), keyLen: uint16(len(key))}
+}
+
+// key returns the bucket's key: see appendKey.
+func (b *Bucket) key() string { return unsafe.String(b.keyData, int(b.keyLen)) }
+
+func (b *Bucket) dead() bool { return b.id == 0 }
+
+func (b *Bucket) len() int {
+	switch {
+	case b.rest != nil:
+		return 1 + len(*b.rest)
+	case b.first.limit != nil:
+		return 1
+	}
+	return 0
+}
+
+func (b *Bucket) slot(i int) *slot {
+	if i == 0 {
+		return &b.first
+	}
+	return &(*b.rest)[i-1]
+}
+
+// slots returns a copy of all slots, for the rare changes of their set.
+func (b *Bucket) slots() []slot {
+	s := make([]slot, b.len())
+	for i := range s {
+		s[i] = *b.slot(i)
+	}
+	return s
+}
+
+func (b *Bucket) setSlots(s []slot) {
+	b.first, b.rest = slot{}, nil
+	b.Reserve.reset()
+	if len(s) > 0 {
+		b.first = s[0]
+	}
+	if len(s) > 1 {
+		rest := slices.Clone(s[1:])
+		b.rest = &rest
+	}
+}
+
+// full reports whether every limit's level lies under its clock.
+func (b *Bucket) full(now int64) bool {
+	if now < b.at {
+		return false
+	}
+	for i := range b.len() {
+		s := b.slot(i)
+		if s.level > params(s.limit).Clock(now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Bucket) counted() bool {
+	if b.takes != 0 {
+		return true
+	}
+	for i := range b.len() {
+		if s := b.slot(i); s.debited != 0 || s.returned != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the slot of a limit, or -1. The bucket's own limits, including removed ones, match by name; overrides
+// match by name and parameters.
+func (b *Bucket) find(l *store.Limit) int {
+	for i := range b.len() {
+		s := b.slot(i).limit
+		if s == l || s.Name == l.Name && s.Override == l.Override && (!l.Override || *s == *l) {
+			return i
+		}
+	}
+	return -1
+}
+
+// rebirth restarts the counters under a new ID, because some of them are about to be dropped. It returns the previous
+// state.
+func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
+	st := b.state(key)
+	b.id, b.takes = id, 0
+	for i := range b.len() {
+		s := b.slot(i)
+		s.debited, s.returned = 0, 0
+	}
+	return st
+}
+
+func (b *Bucket) state(key store.Bucket) store.State {
+	st := store.State{Bucket: key, ID: b.id, At: clock.Time(b.at), Epoch: uint64(b.epoch), Takes: b.takes}
+	st.Limits = make([]store.LimitState, b.len())
+	for i := range st.Limits {
+		s := b.slot(i)
+		st.Limits[i] = store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}
+	}
+	return st
+}
+
+func params(l *store.Limit) clock.Params {
+	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+}
+
+func shortEpoch(e uint64) uint32 { return uint32(min(e, math.MaxUint32)) }

@@ -1,0 +1,181 @@
+package inmem
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store"
+)
+
+// follow updates the bucket's limits to those of the debit, if the debit's are newer, and adds its overrides.
+// Outstanding tokens are kept throughout.
+func (t *Table) follow(b *Bucket, d *store.Debit, now int64, retired *[]store.State) error {
+	if aligned(b, d.Charges) {
+		return nil
+	}
+	own, overrides := 0, 0
+	same := true
+	for i := range d.Charges {
+		l := d.Charges[i].Limit
+		if l.Override {
+			if b.find(l) < 0 {
+				overrides++
+			}
+			continue
+		}
+		own++
+		if at := b.find(l); at < 0 || at >= int(b.own) || *b.slot(at).limit != *l {
+			same = false
+		}
+	}
+	if own > 0 && !(same && own == int(b.own)) {
+		if b.own > 0 && shortEpoch(d.Epoch) < b.epoch {
+			return store.ErrStaleLimits
+		}
+		if err := t.replace(b, d.Charges, own, now); err != nil {
+			return err
+		}
+		b.epoch = shortEpoch(d.Epoch)
+	}
+	if overrides > 0 {
+		return t.addOverrides(b, d, overrides, now, retired)
+	}
+	return nil
+}
+
+// aligned reports whether the charges are the bucket's limits in order, which is the common case.
+func aligned(b *Bucket, charges []store.Charge) bool {
+	if len(charges) != int(b.own) {
+		return false
+	}
+	for i := range charges {
+		have, want := b.slot(i).limit, charges[i].Limit
+		if have != want && *have != *want {
+			return false
+		}
+	}
+	return true
+}
+
+// replace makes the limits of the own charges the limits in force. Removed limits stay after them, so that what they
+// owe and have counted is not lost.
+func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) error {
+	old := b.slots()
+	used := make([]bool, len(old))
+	slots := make([]slot, 0, own+len(old))
+	for i := range charges {
+		l := charges[i].Limit
+		if l.Override {
+			continue
+		}
+		l, err := t.limits.intern(l)
+		if err != nil {
+			return err
+		}
+		s := slot{limit: l, level: params(l).Clock(now)}
+		if at := b.find(l); at >= 0 {
+			if used[at] {
+				return fmt.Errorf("%w: limit %q twice in one debit", store.ErrInvalid, l.Name)
+			}
+			used[at] = true
+			s = old[at]
+			if *s.limit != *l {
+				s.level = clock.Rebase(params(s.limit), params(l), s.level, now)
+			}
+			s.limit = l
+		}
+		slots = append(slots, s)
+	}
+	for i := range slots {
+		for j := range i {
+			if slots[i].limit.Name == slots[j].limit.Name {
+				return fmt.Errorf("%w: limit %q twice in one debit", store.ErrInvalid, slots[i].limit.Name)
+			}
+		}
+	}
+	for i, s := range old {
+		if !used[i] {
+			slots = append(slots, s)
+		}
+	}
+	t.stamp(b, now) // nothing is judged at an earlier time from now on, even if the take is refused
+	b.setSlots(slots)
+	b.own = uint16(own)
+	return nil
+}
+
+// addOverrides adds slots for overriding limits that the bucket does not have yet. Full overrides that the debit does
+// not name are dropped; the counters are then handed over and restart.
+func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, retired *[]store.State) error {
+	wanted := func(l *store.Limit) bool {
+		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return *c.Limit == *l })
+	}
+	kept := make([]slot, 0, b.len()+added)
+	inUse, counted := 0, false
+	for _, s := range b.slots() {
+		if s.limit.Override {
+			if !wanted(s.limit) && s.level <= params(s.limit).Clock(now) {
+				counted = counted || s.debited != 0 || s.returned != 0
+				continue
+			}
+			inUse++
+		}
+		kept = append(kept, s)
+	}
+	if inUse+added > store.MaxOverrides {
+		return store.ErrTooManyOverrides
+	}
+	for i := range d.Charges {
+		l := d.Charges[i].Limit
+		if !l.Override || b.find(l) >= 0 {
+			continue
+		}
+		l, err := t.limits.intern(l)
+		if err != nil {
+			return err
+		}
+		kept = append(kept, slot{limit: l, level: params(l).Clock(now)})
+	}
+	t.stamp(b, now)
+	if counted {
+		t.gone(b)
+		st := b.rebirth(d.Bucket, t.births.Add(1))
+		if t.cfg.Retired != nil {
+			*retired = append(*retired, st)
+		}
+		for i := range kept {
+			kept[i].debited, kept[i].returned = 0, 0
+		}
+	}
+	b.setSlots(kept)
+	return nil
+}
+
+// interner shares equal limits between buckets.
+type interner struct {
+	mu sync.Mutex
+	m  map[store.Limit]*store.Limit
+}
+
+// maxInterned is the maximum size of the interner; beyond it, sharing starts over.
+const maxInterned = 1 << 16
+
+// intern returns the shared copy of a limit, or an error if the limit is out of range for the arithmetic.
+func (in *interner) intern(l *store.Limit) (*store.Limit, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if p := in.m[*l]; p != nil {
+		return p, nil
+	}
+	if p := params(l).Check(); p != nil {
+		return nil, fmt.Errorf("%w: limit %q: %s %s", store.ErrInvalid, l.Name, p.Field, p.Reason)
+	}
+	if in.m == nil || len(in.m) >= maxInterned {
+		in.m = make(map[store.Limit]*store.Limit)
+	}
+	c := *l
+	in.m[c] = &c
+	return &c, nil
+}

@@ -1,0 +1,121 @@
+package inmem
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store"
+)
+
+// Record is a bucket as a journal stores it.
+type Record struct {
+	ID     uint64
+	At     int64 // nanoseconds since clock.Epoch
+	Epoch  uint32
+	Own    int // the first Own limits are the limits in force
+	Takes  int64
+	Limits []store.LimitState
+}
+
+// Load adds a bucket from its record, unless it is full by now. With reborn it is reborn: its counters are zero, and
+// its ID is new.
+func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
+	b := newBucket(key)
+	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
+	slots := make([]slot, len(rec.Limits))
+	for i := range rec.Limits {
+		l := &rec.Limits[i]
+		if slots[i].limit, err = t.limits.intern(l.Limit); err != nil {
+			return false, err
+		}
+		slots[i].level, slots[i].debited, slots[i].returned = l.Level, l.Debited, l.Returned
+	}
+	b.setSlots(slots)
+	if now := t.Now(); b.full(now) {
+		t.raise(now)
+		return false, nil
+	}
+	if reborn {
+		b.rebirth(parseKey(key), t.births.Add(1))
+	}
+	b.Reserve = reserve
+	s, hash := t.shard([]byte(key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.buckets.get(hash, []byte(key)); old != nil {
+		s.buckets.remove(hash, old)
+		t.count.Add(-1)
+	}
+	s.buckets.put(hash, b)
+	t.count.Add(1)
+	s.sweepAt = max(firstSweep, 2*s.buckets.len())
+	return true, nil
+}
+
+// LoadSettled restores a settle's ID.
+func (t *Table) LoadSettled(id string, expires time.Time) {
+	t.settled.mu.Lock()
+	defer t.settled.mu.Unlock()
+	if t.settled.expires == nil {
+		t.settled.expires = make(map[string]time.Time)
+	}
+	t.settled.expires[id] = expires
+}
+
+// Settled calls f with every recorded ID that has not expired.
+func (t *Table) Settled(f func(id string, expires time.Time)) {
+	now := clock.Time(t.Now())
+	t.settled.mu.Lock()
+	defer t.settled.mu.Unlock()
+	for id, e := range t.settled.expires {
+		if now.Before(e) {
+			f(id, e)
+		}
+	}
+}
+
+// Live reports whether there is a bucket for a key, and calls f with it locked.
+func (t *Table) Live(key string, f func(b *Bucket)) bool {
+	b := t.find(parseKey(key))
+	if b == nil {
+		return false
+	}
+	defer b.mu.Unlock()
+	if b.dead() {
+		return false
+	}
+	f(b)
+	return true
+}
+
+// ParseKey returns the bucket that a key names. Keys order buckets as [store.Bucket.Compare] does.
+func ParseKey(key string) store.Bucket { return parseKey(key) }
+
+// Lock locks a bucket for a journal.
+func (b *Bucket) Lock() { b.mu.Lock() }
+
+// Unlock unlocks a bucket.
+func (b *Bucket) Unlock() { b.mu.Unlock() }
+
+// Dead reports whether the bucket has left its table.
+func (b *Bucket) Dead() bool { return b.dead() }
+
+// Head returns the fixed part of a locked bucket's record; Limits is nil.
+func (b *Bucket) Head() Record {
+	return Record{ID: b.id, At: b.at, Epoch: b.epoch, Own: int(b.own), Takes: b.takes}
+}
+
+// Key returns the key under which the table keeps the bucket. It never changes.
+func (b *Bucket) Key() string { return b.key() }
+
+// Len returns the number of slots of a locked bucket.
+func (b *Bucket) Len() int { return b.len() }
+
+// Level returns the level of a locked bucket's slot.
+func (b *Bucket) Level(i int) int64 { return b.slot(i).level }
+
+// Limit returns the state of a slot of a locked bucket.
+func (b *Bucket) Limit(i int) store.LimitState {
+	s := b.slot(i)
+	return store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}
+}
