@@ -24,18 +24,17 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, harness(t, exact))
 }
 
-// TestConformanceOfDefaults checks that a single process is as exact with the default settings, with which the store
-// makes its writes itself.
+// TestConformanceOfDefaults checks that a single process is as exact with the default settings.
 func TestConformanceOfDefaults(t *testing.T) {
 	t.Parallel()
-	h := harness(t, dynamodb.Config{CallTimeout: patient, WriteTimeout: patient}, own)
+	h := harness(t, dynamodb.Config{CallTimeout: patient, WriteTimeout: patient}, tuned)
 	h.Peer, h.BucketsOnly = nil, true
 	storetest.Run(t, h)
 }
 
 func TestTorture(t *testing.T) {
 	t.Parallel()
-	storetest.Torture(t, harness(t, exact, own), storetest.TortureTime(t)/3)
+	storetest.Torture(t, harness(t, exact, tuned), storetest.TortureTime(t)/3)
 }
 
 // told logs, for a test that failed, how many calls had no answer: their debits may count twice.
@@ -48,8 +47,8 @@ func told(t testing.TB, s *dynamodb.Store) {
 	}
 }
 
-// own turns a test's client into one as users have it, whose writes the store makes itself.
-func own(o *sdk.Options) {
+// tuned turns a test's client into one as users have it.
+func tuned(o *sdk.Options) {
 	o.HTTPClient = nil
 	dynamodb.Tune(o)
 }

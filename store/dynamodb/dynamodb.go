@@ -17,7 +17,6 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/coalesce"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // API is the part of DynamoDB's client that the store calls.
@@ -39,11 +38,6 @@ type API interface {
 // Config configures a [Store]. Client and Table are required.
 type Config struct {
 	// Client makes the calls. [Tune] makes it keep as many connections as there are concurrent calls.
-	//
-	// If it is a client of the SDK with nothing but settings (no middleware, no HTTP client but the SDK's own, no proxy),
-	// the store itself makes the writes of its decisions, on its own connections, for a fraction of the work: the same
-	// requests, with the same credentials, to the same endpoint. With [Tune], it also makes the reads of items. Any other
-	// client makes all calls itself, including an SDK client wrapped in another type.
 	Client API
 	Table  string
 
@@ -98,10 +92,9 @@ type Store struct {
 	fleet       coalesce.Fleet
 	memories    memories
 	expressions expressions
-	skew        skew
 	epochs      epochs
 	measures    measures
-	wire        *wire.Client   // nil: the client makes all calls
+	skew        skew
 	gate        sync.Mutex     // guards closed against work in finishing: none starts once it is set
 	finishing   sync.WaitGroup // work that continues after its caller has left
 }
@@ -117,9 +110,6 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, dice: rand.IntN}
-	if s.wire = standIn(cfg.Client); s.wire != nil {
-		s.cfg.Client = s.wire
-	}
 	s.memories.m = make(map[store.Bucket]*memory)
 	s.births.Store(rand.Uint64() >> 1)
 	return s, nil
@@ -198,8 +188,5 @@ func (s *Store) Close() error {
 	s.finishing.Wait()
 	s.returnSurpluses()
 	s.fleet.Close()
-	if s.wire != nil {
-		s.wire.CloseIdle()
-	}
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // clause is a form of condition on, or change to, one attribute. Its values follow in the order in which its text uses
@@ -82,7 +80,6 @@ func (u *update) opText(form clause, attr, value string) {
 type expression struct {
 	condition, change string
 	names             map[string]string
-	body              []byte // its members of a request body, each preceded by a comma; nil: not representable
 }
 
 // valueNames are the names of values in expressions, by index.
@@ -176,26 +173,7 @@ func (u *update) render() *expression {
 		}
 	}
 	x.change = strings.Join(change, " ")
-	x.body = x.members()
 	return x
-}
-
-func (x *expression) members() []byte {
-	ok := true
-	b := []byte(`,"ReturnValues":"ALL_NEW","ReturnValuesOnConditionCheckFailure":"ALL_OLD","ConditionExpression":`)
-	b, ok = wire.AppendString(b, x.condition, ok)
-	b, ok = wire.AppendString(append(b, `,"UpdateExpression":`...), x.change, ok)
-	b = append(b, `,"ExpressionAttributeNames":`...)
-	open := byte('{')
-	for name, attr := range x.names {
-		b, ok = wire.AppendString(append(b, open), name, ok)
-		b, ok = wire.AppendString(append(b, ':'), attr, ok)
-		open = ','
-	}
-	if b = append(b, '}'); !ok {
-		return nil
-	}
-	return b
 }
 
 // values returns the values by name.
@@ -216,45 +194,12 @@ func (u *update) values() map[string]types.AttributeValue {
 	return m
 }
 
-// written is a write as it is sent: an UpdateItem whose answer contains the whole item, whether it is applied or not.
-type written struct {
-	sh *shard
-	u  *update
-	x  *expression
-}
-
-// Input implements [wire.Update].
-func (w *written) Input() *dynamodb.UpdateItemInput {
+// input returns a write to an item as the SDK takes it. The answer shows the whole item, whether it is applied or not.
+func (u *update) input(table *string, key map[string]types.AttributeValue, x *expression) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
-		TableName: &w.sh.s.cfg.Table, Key: w.sh.keyItem(),
-		ConditionExpression: &w.x.condition, UpdateExpression: &w.x.change,
-		ExpressionAttributeNames: w.x.names, ExpressionAttributeValues: w.u.values(),
+		TableName: table, Key: key, ConditionExpression: &x.condition, UpdateExpression: &x.change,
+		ExpressionAttributeNames: x.names, ExpressionAttributeValues: u.values(),
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-}
-
-// AppendBody implements [wire.Update], without building the maps of an input.
-func (w *written) AppendBody(b []byte) ([]byte, bool) {
-	ok := w.x.body != nil
-	b, ok = wire.AppendString(append(b, `{"TableName":`...), w.sh.s.cfg.Table, ok)
-	b, ok = wire.AppendString(append(b, `,"Key":{"`+attrPK+`":{"S":`...), w.sh.pk.pk, ok)
-	b, ok = wire.AppendString(append(b, `},"`+attrSK+`":{"S":`...), w.sh.pk.sk, ok)
-	b = append(append(b, "}}"...), w.x.body...)
-	b = append(b, `,"ExpressionAttributeValues":{`...)
-	start := 0
-	for i, end := range w.u.ends {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), valueName(i)...), '"')
-		if end == start {
-			b, ok = wire.AppendString(append(b, `:{"S":`...), w.u.texts[i], ok)
-		} else {
-			b = append(append(append(b, `:{"N":"`...), w.u.numbers[start:end]...), '"')
-			start = end
-		}
-		b = append(b, '}')
-	}
-	return append(b, "}}"...), ok
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
-	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read also
@@ -59,22 +57,6 @@ func (p plain) Do(req *http.Request) (*http.Response, error) {
 		req = &copied
 	}
 	return p.HTTPClient.Do(req)
-}
-
-// standIn returns the client that makes decision writes in place of an SDK client, or nil.
-func standIn(client API) *wire.Client {
-	c, ok := client.(*dynamodb.Client)
-	if !ok {
-		return nil
-	}
-	h := c.Options().HTTPClient
-	if p, ok := h.(plain); ok {
-		h = p.HTTPClient
-	}
-	if b, ok := h.(*awshttp.BuildableClient); ok {
-		return wire.New(c, b)
-	}
-	return nil
 }
 
 // once makes the SDK attempt a call only once. The lanes repeat the writes that may be repeated.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // batch is what one write carries.
@@ -34,11 +33,6 @@ type batch struct {
 	number uint64
 	sent   time.Time
 	extra  []int64 // debited ahead, by the limits of the jobs' view: see prefetch.go
-
-	write   written
-	call    *wire.Call // the call under way; nil: not begun, or made by the client
-	called  time.Time
-	invalid error // DynamoDB called the write invalid; why is not known yet
 
 	oneJob   [1]*job
 	fewParts [2]part

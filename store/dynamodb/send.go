@@ -5,34 +5,19 @@ import (
 	"errors"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/middleware"
 
 	"github.com/weirlimits/weir/store"
 )
 
-// Carry implements coalesce.Driver: it makes the planned write and hands out the results. A caller can leave a write that
-// the store makes itself while it waits for the answer. It can leave a write that the SDK makes only before it is begun.
-func (sh *shard) Carry(ctx context.Context) (done bool, rest time.Duration) {
+// Carry implements coalesce.Driver: it makes the planned write and hands out the results.
+func (sh *shard) Carry(context.Context) (done bool, rest time.Duration) {
 	b := sh.batch
-	var it *item
-	var applied bool
-	err := b.invalid
-	if err == nil {
-		if !sh.begin(ctx, b) && ctx.Done() != nil {
-			return false, 0
-		}
-		it, applied, err = sh.send(b)
-	}
+	it, applied, err := sh.send(b)
 	if err != nil && invalidWrite(err) {
-		if b.invalid = err; ctx.Done() != nil {
-			return false, 0 // finding out why takes a call
-		}
 		err = sh.diagnose(err)
 	}
-	b.finish()
 	sh.s.measures.wrote(len(b.jobs), applied, err)
 	if s, ok := b.upkeep.(*split); ok && applied {
 		s.after(sh, b)
@@ -60,40 +45,17 @@ func (sh *shard) Carry(ctx context.Context) (done bool, rest time.Duration) {
 	return true, rest
 }
 
-// begin sends a batch's write, if that takes no waiting, and waits for its answer. It reports whether that has arrived.
-func (sh *shard) begin(ctx context.Context, b *batch) bool {
-	if sh.s.wire == nil || b.forgets() || b.upkeep != nil && ctx.Done() != nil { // upkeep may take more calls
-		return false
-	}
-	if b.call == nil {
-		b.called = time.Now()
-		b.call = sh.s.wire.Begin(sh.written(b), b.called.Add(sh.s.cfg.CallTimeout), once...)
-	}
-	return b.call != nil && b.call.Wait(ctx)
-}
-
-// send makes or completes a batch's write. It returns the item as it now is, and whether the write was applied.
+// send makes a batch's write. It returns the item as it now is, and whether the write was applied.
 func (sh *shard) send(b *batch) (*item, bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
+	defer cancel()
 	sent := time.Now()
 	var attrs map[string]types.AttributeValue
-	var meta middleware.Metadata
 	var err error
 	if b.forgets() {
-		var out *dynamodb.DeleteItemOutput
-		if out, err = sh.erase(b.upkeep.(*forget)); err == nil {
-			meta = out.ResultMetadata
-		}
+		err = sh.erase(ctx, b.upkeep.(*forget))
 	} else {
-		var out *dynamodb.UpdateItemOutput
-		if b.call != nil {
-			sent = b.called
-			out, err = b.call.Answer()
-		} else {
-			out, err = sh.update(b)
-		}
-		if err == nil {
-			attrs, meta = out.Attributes, out.ResultMetadata
-		}
+		attrs, err = sh.update(ctx, b)
 	}
 	if err != nil {
 		var failed *types.ConditionalCheckFailedException
@@ -102,8 +64,6 @@ func (sh *shard) send(b *batch) (*item, bool, error) {
 		}
 		attrs = failed.Item
 		sh.s.skew.failed(err, sent)
-	} else {
-		sh.s.skew.answered(meta, sent)
 	}
 	it, perr := parseItem(attrs)
 	if perr != nil {
@@ -112,16 +72,24 @@ func (sh *shard) send(b *batch) (*item, bool, error) {
 	return it, err == nil, nil
 }
 
-func (sh *shard) update(b *batch) (*dynamodb.UpdateItemOutput, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
-	defer cancel()
-	return sh.s.cfg.Client.UpdateItem(ctx, sh.written(b).Input(), once...)
+// update writes to the item, and returns it as the write left it.
+func (sh *shard) update(ctx context.Context, b *batch) (map[string]types.AttributeValue, error) {
+	u := updates.Get().(*update)
+	defer updates.Put(u)
+	u.reset()
+	sh.write(b, u)
+	sent := time.Now()
+	out, err := sh.s.cfg.Client.UpdateItem(ctx, u.input(&sh.s.cfg.Table, sh.keyItem(), sh.s.expressions.of(u)), once...)
+	if err != nil {
+		return nil, err
+	}
+	sh.s.skew.answered(out.ResultMetadata, sent)
+	return out.Attributes, nil
 }
 
-func (sh *shard) erase(f *forget) (*dynamodb.DeleteItemOutput, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
-	defer cancel()
-	return sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), once...)
+func (sh *shard) erase(ctx context.Context, f *forget) error {
+	_, err := sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), once...)
+	return err
 }
 
 // forgets reports whether the batch deletes the item.

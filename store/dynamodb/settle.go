@@ -95,18 +95,14 @@ func (s *Store) finish(ctx context.Context, id primary, now int64, f func(contex
 func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64, error) {
 	var errs []error
 	for _, round := range rounds {
-		for i, p := range round {
+		for _, p := range round {
 			p.j.due = time.Time{} // its caller waits
 			p.sh.lane.Lock()
-			if i == len(round)-1 {
-				p.sh.lead(p.j)
-			} else {
-				p.sh.add(p.j)
-			}
+			p.sh.add(p.j)
 			p.sh.lane.Unlock()
 		}
 		failed := make([]error, len(round))
-		for i := range slices.Backward(round) { // starting with the last, which leads its lane
+		for i := range round {
 			if failed[i] = round[i].await(ctx); failed[i] == nil {
 				now = max(now, round[i].j.at)
 			}

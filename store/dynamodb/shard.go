@@ -279,12 +279,6 @@ func (sh *shard) add(j *job) {
 	sh.lane.Add(j)
 }
 
-// lead is add for a caller that awaits the job next, and so may make the write itself. The lane must be locked.
-func (sh *shard) lead(j *job) {
-	sh.stamp(j)
-	sh.lane.Lead(j)
-}
-
 func (sh *shard) stamp(j *job) {
 	j.since, j.came = sh.sent, sh.tick()
 	if j.expires.IsZero() {

@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go/middleware"
-
-	"github.com/weirlimits/weir/store/dynamodb/internal/wire"
 )
 
 // skew is how far the server's clock is ahead of ours. The server tells its time in whole seconds, so only a difference
@@ -20,7 +19,7 @@ func (s *skew) offset() time.Duration { return time.Duration(s.by.Load()) }
 
 // answered learns from a call's answer.
 func (s *skew) answered(meta middleware.Metadata, sent time.Time) {
-	if date, ok := wire.ServerTime(meta); ok {
+	if date, ok := awsmiddleware.GetServerTime(meta); ok {
 		s.saw(date, sent, time.Now())
 	}
 }

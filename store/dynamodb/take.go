@@ -38,7 +38,7 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 // decide decides all legs, all or none.
 func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	if len(legs) == 1 {
-		legs[0].start(true)
+		legs[0].start()
 		return legs[0].finish(ctx)
 	}
 	now := int64(math.MinInt64)
@@ -55,23 +55,18 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	}
 	for i := range legs {
 		if legs[i].looksRefused() {
-			legs[i].start(true)
+			legs[i].start()
 			if ok, err := legs[i].finish(ctx); err != nil || !ok {
 				return false, err
 			}
 			break
 		}
 	}
-	last := len(legs) - 1
-	if legs[last].done {
-		last--
-	}
 	for i := range legs {
 		if !legs[i].done {
-			legs[i].start(i == last)
+			legs[i].start()
 		}
 	}
-	_, _ = legs[last].finish(ctx) // it leads its lane; its result stays in the leg
 	allowed := true
 	var failed error
 	for i := range legs {
@@ -157,8 +152,8 @@ func (l *leg) job() *job {
 	return j
 }
 
-// start queues the leg's jobs for their writes, unless memory answers them. If the leg leads, finish must be called next.
-func (l *leg) start(leads bool) {
+// start queues the leg's jobs for their writes, unless memory answers them.
+func (l *leg) start() {
 	l.jobs = l.plan(l.one[:0])
 	for i := range l.jobs {
 		if len(l.jobs) > 1 && l.jobs[i].refused() {
@@ -167,7 +162,7 @@ func (l *leg) start(leads bool) {
 		}
 	}
 	for i := range l.jobs {
-		l.jobs[i].ask(leads && len(l.jobs) == 1)
+		l.jobs[i].ask()
 	}
 }
 
@@ -197,7 +192,7 @@ func (l *leg) await(ctx context.Context) {
 		p.j.expires = l.jobs[0].j.expires
 		l.jobs[0] = p
 		p.sh.warm(l.heats)
-		p.ask(true)
+		p.ask()
 		l.collect(ctx)
 	}
 }
@@ -214,15 +209,11 @@ func (l *leg) collect(ctx context.Context) {
 	}
 }
 
-// ask asks the shard to decide the job, unless memory answers it. If the job leads, await must be called next.
-func (p *placed) ask(leads bool) {
+// ask asks the shard to decide the job, unless memory answers it.
+func (p *placed) ask() {
 	p.sh.lane.Lock()
 	defer p.sh.lane.Unlock()
-	switch {
-	case p.sh.local(p.j):
-	case leads:
-		p.sh.lead(p.j)
-	default:
+	if !p.sh.local(p.j) {
 		p.sh.add(p.j)
 	}
 }

@@ -153,13 +153,8 @@ const maxPause = 25 * time.Millisecond
 // jitter returns a random duration, up to most.
 func jitter(most time.Duration) time.Duration { return rand.N(most) + 1 }
 
-// written returns the write of a batch. Every call for the same batch returns the same write.
-func (sh *shard) written(b *batch) *written {
-	if b.write.u != nil {
-		return &b.write
-	}
-	u := updates.Get().(*update)
-	u.reset()
+// write adds a batch's conditions and changes to an empty update.
+func (sh *shard) write(b *batch, u *update) {
 	switch {
 	case b.upkeep != nil:
 		b.upkeep.write(sh, b, u)
@@ -172,16 +167,6 @@ func (sh *shard) written(b *batch) *written {
 	b.counted(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
-	b.write = written{sh, u, sh.s.expressions.of(u)}
-	return &b.write
-}
-
-// finish recycles the memory of the batch's write, which is not made again.
-func (b *batch) finish() {
-	if b.write.u != nil {
-		updates.Put(b.write.u)
-		b.write.u = nil
-	}
 }
 
 // giving writes a batch of returns. It asserts that each limit has a level, whatever it is.

@@ -125,12 +125,8 @@ var rules = []rule{
 		why: "drivers know neither the root nor each other",
 	},
 	{
-		room: "store/dynamodb", only: slices.Concat(remote, awsModule, []string{"store/dynamodb/internal/wire"}), catches: "store/redis",
+		room: "store/dynamodb", only: slices.Concat(remote, awsModule), catches: "store/redis",
 		why: "drivers know neither the root nor each other",
-	},
-	{
-		room: "store/dynamodb/internal/wire", only: awsModule, catches: "store",
-		why: "it makes a call of the SDK, and knows nothing of limits",
 	},
 	{
 		room: "store/...", never: []string{".", "internal/cli/..."}, catches: ".",
