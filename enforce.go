@@ -2,96 +2,23 @@ package weir
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
-
-// Enforce says which entities a limit refuses: all (the zero value), none ([EnforceShadow]), or a percentage of them
-// from 1 to 99. For entities that it does not refuse, the limit is in shadow: it counts what it would have admitted,
-// and reports what it would have refused.
-//
-// Whether an entity belongs to a percentage depends only on its id and the limit's name: it does if the first eight
-// bytes of SHA-256(id, a zero byte, name), as a big-endian number modulo 100, are below the percentage. The result is
-// the same in every process, and the entities of a smaller percentage are among those of a larger one.
-type Enforce int8
-
-// Values of Enforce other than percentages.
-const (
-	EnforceOn     Enforce = 0
-	EnforceShadow Enforce = -1
-)
-
-// ParseEnforce parses on, shadow, or a percentage from 1% to 99%.
-func ParseEnforce(text string) (Enforce, error) {
-	switch text {
-	case "on":
-		return EnforceOn, nil
-	case "shadow":
-		return EnforceShadow, nil
-	}
-	digits, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(digits)
-	if !percent || err != nil || digits != strconv.Itoa(n) || n < 1 || n > 99 {
-		return 0, configErr("enforce", "must be on, shadow, or 1%% to 99%%: %q", text)
-	}
-	return Enforce(n), nil
-}
-
-// String returns the text that [ParseEnforce] reads.
-func (e Enforce) String() string {
-	switch e {
-	case EnforceOn:
-		return "on"
-	case EnforceShadow:
-		return "shadow"
-	}
-	return strconv.Itoa(int(e)) + "%"
-}
-
-// MarshalText returns what String returns.
-func (e Enforce) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// UnmarshalText parses what [ParseEnforce] does.
-func (e *Enforce) UnmarshalText(text []byte) (err error) {
-	*e, err = ParseEnforce(string(text))
-	return err
-}
-
-func (e Enforce) valid() bool { return e >= EnforceShadow && e <= 99 }
-
-// WithEnforce returns the limit with the given Enforce.
-func (l Limit) WithEnforce(e Enforce) Limit {
-	l.Enforce = e
-	return l
-}
-
-// EnforcedFor reports whether the limit refuses requests of an entity, that is, whether it is not in shadow for it.
-func (l Limit) EnforcedFor(entity string) bool { return l.Enforce.covers(entity, l.Name) }
-
-func (e Enforce) covers(entity, limit string) bool {
-	if e == EnforceOn || e == EnforceShadow {
-		return e == EnforceOn
-	}
-	sum := sha256.Sum256([]byte(entity + "\x00" + limit))
-	return binary.BigEndian.Uint64(sum[:8])%100 < uint64(e)
-}
 
 // shadows is the set of limits that are in shadow for an entity, one bit for each.
 type shadows uint64
 
-const _ = uint(64 - maxLimits) // one bit for each
+const _ = uint(64 - record.MaxLimits) // one bit for each
 
 func (s shadows) has(i int) bool { return s>>i&1 != 0 }
 
 // shadowsOf returns which limits are in shadow for an entity. If all limits are enforced for everybody, enforce is nil.
 func shadowsOf(entity string, limits []store.Limit, enforce []Enforce) (s shadows) {
 	for i, e := range enforce {
-		if !e.covers(entity, limits[i].Name) {
+		if !record.Enforce(e).Covers(entity, limits[i].Name) {
 			s |= 1 << i
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -109,12 +111,15 @@ func (c Config) validate() error {
 // Limiter decides whether entities may spend tokens on resources, within one namespace of one store. It never admits
 // more than the limits allow. It is safe for concurrent use. Create one with [New].
 type Limiter struct {
+	handle
 	core   *core
 	name   string // of the namespace
 	pinned *space // of a namespace whose id is known without a lookup
 	found  atomic.Pointer[foundSpace]
 	owner  bool
 }
+
+type handle = parts.Handle
 
 // foundSpace is the result of a namespace lookup.
 type foundSpace struct {
@@ -136,7 +141,7 @@ type core struct {
 	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
-	parts     parts // of limits, as Config.Shares says
+	parts     scaledSets // of limits, as Config.Shares says
 
 	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
 
@@ -195,8 +200,36 @@ func (c *core) in(namespace string) *Limiter {
 	if namespace == DefaultNamespace {
 		l.pinned = c.space(DefaultNamespace)
 	}
+	l.handle = parts.Join(parts.Parts{Store: c.store, Usage: c.usage, Policies: policies{l}, Flush: c.tallies.flush})
 	return l
 }
+
+// policies implements [parts.Policies].
+type policies struct{ lim *Limiter }
+
+// ID implements [parts.Policies].
+func (p policies) ID(ctx context.Context) (string, error) {
+	s, err := p.lim.space(ctx, p.lim.core.elapsed())
+	if err != nil {
+		return "", err
+	}
+	return s.id, nil
+}
+
+// Commit implements [parts.Policies].
+func (p policies) Commit(ctx context.Context, namespaceID string, events []record.Event, writes ...store.Write) error {
+	all := make([]event, len(events))
+	for i, e := range events {
+		all[i] = event{e.Action, e.Subject, e.Before, e.After}
+	}
+	return p.lim.core.commit(ctx, namespaceID, all, writes...)
+}
+
+// Offer implements [parts.Policies].
+func (p policies) Offer(r store.Record) { p.lim.core.offer(r) }
+
+// Changed implements [parts.Policies].
+func (p policies) Changed(keys ...store.Key) { p.lim.Changed(keys...) }
 
 // Namespace returns the name of the limiter's namespace.
 func (l *Limiter) Namespace() string { return l.name }

@@ -77,7 +77,7 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 			return fmt.Errorf("namespace %q: %w", name, ErrExists)
 		}
 		ns = Namespace{Name: name, ID: "n" + strings.ToLower(rand.Text()[:16]), Created: stamp()}
-		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{name})
+		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{Name: name})
 		id.Record.Parent = name // so that the ids of a name can be found
 		ev := event{action: "namespace.create", subject: "namespace:" + name, after: ns}
 		return l.core.commit(ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id)
@@ -190,7 +190,7 @@ func (l *Limiter) changeNamespace(ctx context.Context, name, action string, f fu
 		}
 		ev := event{action, "namespace:" + name, before, after}
 		return l.core.commit(ctx, store.Registry, []event{ev},
-			put(r.Key, r.Version, namespaceRecord{after.ID, after.Created, after.Deleted}))
+			put(r.Key, r.Version, namespaceRecord{ID: after.ID, Created: after.Created, Deleted: after.Deleted}))
 	})
 	if err != nil {
 		return Namespace{}, err

@@ -3,6 +3,7 @@ package weir
 import (
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -26,39 +27,37 @@ type limitsRecord struct {
 	Managed       *Managed    `json:"managed,omitempty"`
 }
 
-type namespaceRecord struct {
-	ID      string     `json:"id"`
-	Created time.Time  `json:"created"`
-	Deleted *time.Time `json:"deleted,omitempty"`
-}
+type (
+	namespaceRecord   = record.Namespace
+	namespaceIDRecord = record.NamespaceID
+)
 
-type namespaceIDRecord struct {
-	Name string `json:"name"`
-}
+var errUnreadable = record.ErrUnreadable
 
-// DefaultNamespace is the namespace that exists in every store. Its opaque id is its name.
-const DefaultNamespace = "default"
-
-func entityKey(space, id string) store.Key {
-	return store.Key{Namespace: space, Kind: store.KindEntity, ID: id}
-}
+func entityKey(space, id string) store.Key { return record.EntityKey(space, id) }
 
 func entityLimitsKey(space, id, resource string) store.Key {
-	return store.Key{Namespace: space, Kind: store.KindEntityLimits, ID: id, Sub: resource}
+	return record.EntityLimitsKey(space, id, resource)
 }
 
-func resourceKey(space, name string) store.Key {
-	return store.Key{Namespace: space, Kind: store.KindResourceLimits, ID: name}
+func resourceKey(space, name string) store.Key { return record.ResourceKey(space, name) }
+
+func systemKey(space string) store.Key { return record.SystemKey(space) }
+
+func namespaceKey(name string) store.Key { return record.NamespaceKey(name) }
+
+func namespaceIDKey(id string) store.Key { return record.NamespaceIDKey(id) }
+
+func put(key store.Key, version uint64, value any) store.Write {
+	return record.Put(key, version, value)
 }
 
-func systemKey(space string) store.Key {
-	return store.Key{Namespace: space, Kind: store.KindSystem}
-}
+func remove(r store.Record) store.Write { return record.Remove(r) }
 
-func namespaceKey(name string) store.Key {
-	return store.Key{Namespace: store.Registry, Kind: store.KindNamespace, ID: name}
-}
+func encode(value any) []byte { return record.Encode(value) }
 
-func namespaceIDKey(id string) store.Key {
-	return store.Key{Namespace: store.Registry, Kind: store.KindNamespaceID, ID: id}
-}
+func decodeRecord(r store.Record, into any) error { return record.Decode(r, into) }
+
+func unreadable(r store.Record, err error) error { return record.Unreadable(r, err) }
+
+func formatPeriod(d time.Duration) string { return record.FormatPeriod(d) }

@@ -137,8 +137,8 @@ func (sh Share) of(l store.Limit) store.Limit {
 	return l
 }
 
-// parts caches the parts of sets of limits, so that plans that have a set in common also have its part in common.
-type parts struct {
+// scaledSets caches the parts of sets of limits, so that plans that have a set in common also have its part in common.
+type scaledSets struct {
 	mu sync.Mutex
 	m  map[*store.Limit]*scaledSet // by the first limit of the set
 }
@@ -154,7 +154,7 @@ type scaledSet struct {
 const maxParts = 1 << 14
 
 // of returns the share's part of a set of limits, and what Allow charges of it.
-func (ps *parts) of(sh Share, limits []store.Limit, one *store.Charge) ([]store.Limit, *store.Charge) {
+func (ps *scaledSets) of(sh Share, limits []store.Limit, one *store.Charge) ([]store.Limit, *store.Charge) {
 	if sh.Num == sh.Den {
 		return limits, one
 	}

@@ -2,11 +2,9 @@ package weir
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -135,51 +133,37 @@ func (k viewKey) decode(r store.Record) (v view, err error) {
 
 // decodeLimits decodes limits and the settings stored with them.
 func (v *view) decodeLimits(k viewKey, r store.Record) error {
-	var lr limitsRecord
+	var lr record.Limits
 	if err := decodeRecord(r, &lr); err != nil {
 		return err
 	}
-	v.onUnavailable, v.nearLimit = lr.OnUnavailable, lr.NearLimit
+	v.onUnavailable, v.nearLimit = Unavailable(lr.OnUnavailable), lr.NearLimit
 	for _, l := range lr.Limits {
-		valid, bad := l.validate()
+		valid, bad := l.Validate()
 		if bad != nil {
 			return unreadable(r, bad)
 		}
-		v.limits = append(v.limits, valid.stored(false))
-		if valid.Enforce != EnforceOn && v.enforce == nil {
+		v.limits = append(v.limits, valid.Stored(false))
+		if valid.Enforce != record.EnforceOn && v.enforce == nil {
 			v.enforce = make([]Enforce, len(lr.Limits))
 		}
 		if v.enforce != nil {
-			v.enforce[len(v.limits)-1] = valid.Enforce
+			v.enforce[len(v.limits)-1] = Enforce(valid.Enforce)
 		}
-		if valid.Former != (Rate{}) {
+		if valid.Former != (record.Rate{}) {
 			if v.former == nil {
 				v.former = make([]store.Limit, len(lr.Limits))
 			}
-			v.former[len(v.limits)-1] = valid.former().stored(false)
+			v.former[len(v.limits)-1] = valid.StoredFormer()
 		}
 	}
 	if len(v.limits) == 0 {
 		return nil
 	}
-	v.manifest = lr.Managed.name()
+	v.manifest = lr.Managed.Name()
 	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
 	if k.resource == DefaultResource {
 		v.source = SourceEntityDefault
 	}
 	return nil
-}
-
-func decodeRecord(r store.Record, into any) error {
-	if err := json.Unmarshal(r.Value, into); err != nil {
-		return unreadable(r, err)
-	}
-	return nil
-}
-
-// errUnreadable marks an answer of the store that cannot be used, as opposed to no answer.
-var errUnreadable = errors.New("unreadable")
-
-func unreadable(r store.Record, err error) error {
-	return &StoreError{Op: "read", Key: r.Key.String(), Err: fmt.Errorf("%w: %w", errUnreadable, err), Hint: "the record was written by a later version of weir, or not by weir"}
 }

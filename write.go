@@ -1,9 +1,7 @@
 package weir
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -80,25 +78,4 @@ func (c *core) list(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, configErr("max", "must not be negative: %d", q.Max)
 	}
 	return c.store.List(ctx, q)
-}
-
-// put returns a write of value to a record that must have this version now; 0 means that it must not exist.
-func put(key store.Key, version uint64, value any) store.Write {
-	return store.Write{Record: store.Record{Key: key, Version: version, Value: encode(value)}}
-}
-
-// remove returns the deletion of a record, provided it is as it was read.
-func remove(r store.Record) store.Write {
-	return store.Write{Record: store.Record{Key: r.Key, Version: r.Version}, Delete: true}
-}
-
-// encode returns a record's JSON, in which < and > stay readable.
-func encode(value any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		panic(err) // only types of this package are encoded, and they always succeed
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
 }

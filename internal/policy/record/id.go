@@ -1,0 +1,47 @@
+package record
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,
+// resource, limit or namespace can have this name.
+const DefaultResource = "_default_"
+
+// MaxID is the maximum length of an id in bytes.
+const MaxID = 256
+
+// CheckID accepts printable ids of 1 to 256 bytes that are not reserved.
+func CheckID(field, id string) error {
+	switch id {
+	case "":
+		return Invalid(field, "must not be empty")
+	case DefaultResource, "_", "wcu":
+		return Invalid(field, "%q is reserved", id)
+	}
+	if len(id) > MaxID {
+		return Invalid(field, "has %d bytes, at most %d are allowed", len(id), MaxID)
+	}
+	if !utf8.ValidString(id) {
+		return Invalid(field, "%q is not valid UTF-8", id)
+	}
+	for _, r := range id {
+		if unicode.IsControl(r) {
+			return Invalid(field, "%q holds a control character", id)
+		}
+	}
+	return nil
+}
+
+// FieldError is a caller's mistake: the field, and what is wrong with it.
+type FieldError struct{ Field, Reason string }
+
+// Error returns "field: reason".
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// Invalid returns a [*FieldError].
+func Invalid(field, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
