@@ -1,0 +1,207 @@
+package stack
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxInline is the maximum size in bytes of a template in a request to CloudFormation.
+const MaxInline = 51_200
+
+//go:embed templates
+var files embed.FS
+
+// The kinds of templates.
+const (
+	Weir = "weir" // the table and everything around it
+	Cell = "cell" // a cell's own resources
+	Edge = "edge" // a floor in front of weir
+	Gate = "gate" // a gate for rollouts
+)
+
+// Template is a CloudFormation template with parameters.
+type Template struct {
+	Kind       string
+	Parameters []Parameter
+
+	root *yaml.Node
+}
+
+// Parameter is a parameter of a template.
+type Parameter struct {
+	Name        string
+	Type        string // String, Number or CommaDelimitedList
+	Default     string
+	Required    bool // it has no default
+	Description string
+	Values      []string       // the allowed ones; none: any
+	Least, Most float64        // of a number; both 0: any
+	Pattern     *regexp.Regexp // of each value; nil: any
+	Must        string         // what a value that does not match lacks, such as "must be the ARN of a key"
+}
+
+// Values are values of parameters by name. Those of a list are joined by commas.
+type Values map[string]string
+
+// Load returns a template of weir's.
+func Load(kind string) (*Template, error) {
+	text, err := files.ReadFile("templates/" + kind + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("template %s: %w", kind, err)
+	}
+	t := &Template{Kind: kind, root: doc.Content[0]}
+	for name, n := range members(member(t.root, "Parameters")) {
+		p := Parameter{Name: name, Required: true}
+		for key, v := range members(n) {
+			p.set(key, v)
+		}
+		t.Parameters = append(t.Parameters, p)
+	}
+	return t, nil
+}
+
+func (p *Parameter) set(key string, v *yaml.Node) {
+	switch key {
+	case "Type":
+		p.Type = v.Value
+	case "Default":
+		p.Default, p.Required = v.Value, false
+	case "Description":
+		p.Description = v.Value
+	case "AllowedValues":
+		for _, one := range v.Content {
+			p.Values = append(p.Values, one.Value)
+		}
+	case "MinValue":
+		p.Least, _ = strconv.ParseFloat(v.Value, 64) // tests check the templates
+	case "MaxValue":
+		p.Most, _ = strconv.ParseFloat(v.Value, 64)
+	case "AllowedPattern":
+		p.Pattern = regexp.MustCompile(v.Value)
+	case "ConstraintDescription":
+		p.Must = v.Value
+	}
+}
+
+// Parameter returns the parameter of that name, or nil.
+func (t *Template) Parameter(name string) *Parameter {
+	if i := slices.IndexFunc(t.Parameters, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &t.Parameters[i]
+	}
+	return nil
+}
+
+// Full returns values for all parameters: those given, and the defaults of the others that have one.
+func (t *Template) Full(given Values) Values {
+	all := make(Values)
+	for _, p := range t.Parameters {
+		if v, ok := given[p.Name]; ok || !p.Required {
+			if all[p.Name] = p.Default; ok {
+				all[p.Name] = v
+			}
+		}
+	}
+	return all
+}
+
+// CloudFormation returns the template in YAML, with a line for each parameter and resource, as small as possible. The
+// given values are the defaults of their parameters. The same values produce the same bytes.
+func (t *Template) CloudFormation(given Values) []byte {
+	var b []byte
+	for section, v := range members(t.root) {
+		if v.Kind == yaml.ScalarNode {
+			b = append(b, section+": "+text(v)+"\n"...)
+			continue
+		}
+		b = append(b, section+":\n"...)
+		for name, one := range members(v) {
+			value, ok := given[name]
+			if ok && section == "Parameters" {
+				one = withDefault(one, value)
+			}
+			line := flow(nil, one)
+			if section == "Parameters" { // the backquotes are for a flag's help
+				line = bytes.ReplaceAll(line, []byte("`"), nil)
+			}
+			b = append(append(b, "  "+name+": "...), append(line, '\n')...)
+		}
+	}
+	return b
+}
+
+// withDefault returns a parameter with another default.
+func withDefault(p *yaml.Node, value string) *yaml.Node {
+	v := &yaml.Node{Kind: yaml.ScalarNode, Value: value, Style: yaml.DoubleQuotedStyle}
+	out := *p
+	out.Content = slices.Clone(p.Content)
+	for i := 0; i < len(out.Content); i += 2 {
+		if out.Content[i].Value == "Default" {
+			out.Content[i+1] = v
+			return &out
+		}
+	}
+	out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "Default"}, v)
+	return &out
+}
+
+// flow appends a value on one line.
+func flow(b []byte, n *yaml.Node) []byte {
+	if tag := function(n); tag != "" {
+		b = append(b, "!"+tag+" "...)
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		b = append(b, '{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, text(n.Content[i])+": "...)
+			b = flow(b, n.Content[i+1])
+		}
+		return append(b, '}')
+	case yaml.SequenceNode:
+		b = append(b, '[')
+		for i, one := range n.Content {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = flow(b, one)
+		}
+		return append(b, ']')
+	}
+	return append(b, text(n)...)
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9/]([A-Za-z0-9_./:@*() -]*[A-Za-z0-9_./@*()-])?$`)
+
+// text returns a scalar as YAML takes it inside brackets.
+func text(n *yaml.Node) string {
+	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.FoldedStyle|yaml.LiteralStyle) != 0
+	switch {
+	case plain.MatchString(n.Value) && !quoted && !strings.Contains(n.Value, ": "):
+		return n.Value
+	case strings.Contains(n.Value, `"`) && !strings.ContainsAny(n.Value, "'\n"):
+		return "'" + n.Value + "'"
+	}
+	return strconv.Quote(n.Value)
+}
+
+// function returns the function that a node calls in its short form, such as Ref for !Ref, or "".
+func function(n *yaml.Node) string {
+	if strings.HasPrefix(n.Tag, "!!") {
+		return ""
+	}
+	return strings.TrimPrefix(n.Tag, "!")
+}
