@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -31,7 +32,7 @@ func TestDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	srv, err := httpapi.New(httpapi.Config{Limiter: lim})
+	srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -100,7 +101,7 @@ func serve() (address string, stop func()) {
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	must(lim.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerHour("rpm", 60), weir.PerHour("tpm", 50_000)))
-	srv, err := grpcapi.New(grpcapi.Config{Limiter: lim})
+	srv, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
 	must(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)

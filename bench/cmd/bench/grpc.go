@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -119,7 +120,7 @@ func serveRPC(e *env) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := grpcapi.New(grpcapi.Config{Limiter: lim})
+	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		return "", err
 	}

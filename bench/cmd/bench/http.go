@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -68,7 +69,7 @@ func weirHandler(e *env) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := httpapi.New(httpapi.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
@@ -73,6 +74,8 @@ func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *envoy.Mapping, w
 	}
 	return envoy.New(envoy.Config{
 		Limiter: lim, Mapping: mapping, Within: within, Body: []byte(f.body), Log: log,
-		May: func(ctx context.Context, namespace string) bool { return auth.From(ctx).May(auth.Acquire, namespace) },
+		May: func(ctx context.Context, namespace string) bool {
+			return decide.CallerOf(ctx).May(auth.Acquire, namespace)
+		},
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
@@ -52,13 +53,8 @@ func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
 }
 
 // part returns the part that serves gRPC, configured like HTTP, with services beside the native one.
-func (f *grpcFlags) part(ln net.Listener, as *httpapi.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
-	srv, err := grpcapi.New(grpcapi.Config{
-		Limiter: as.Limiter, Book: as.Book, TLS: as.TLS, Watch: as.Watch, Log: as.Log, Services: services,
-		Unary: measured.Unary, Stream: measured.Stream,
-		LeaseKey: as.LeaseKey, LeaseTTL: as.LeaseTTL, Grace: as.Grace,
-		MaxConnections: as.MaxConnections, MaxInflight: as.MaxInflight,
-	})
+func (f *grpcFlags) part(ln net.Listener, cfg decide.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
+	srv, err := grpcapi.New(grpcapi.Config{Config: cfg, Services: services, Unary: measured.Unary, Stream: measured.Stream})
 	if err != nil {
 		return nil, err
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // limitFlags bound the load that the server itself accepts.
 type limitFlags struct{ connections, inflight int }
 
 func (f *limitFlags) bind(flags *pflag.FlagSet) {
-	flags.IntVar(&f.connections, "max-connections", httpapi.DefaultConnections, "accept at most `N` connections at once; refuse more")
-	flags.IntVar(&f.inflight, "max-inflight", httpapi.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
+	flags.IntVar(&f.connections, "max-connections", decide.DefaultConnections, "accept at most `N` connections at once; refuse more")
+	flags.IntVar(&f.inflight, "max-inflight", decide.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
 }
 
 func (f *limitFlags) check() error {
@@ -27,6 +27,6 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-func (f *limitFlags) apply(cfg *httpapi.Config) {
+func (f *limitFlags) apply(cfg *decide.Config) {
 	cfg.MaxConnections, cfg.MaxInflight = f.connections, f.inflight
 }

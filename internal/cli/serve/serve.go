@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 
 	live "github.com/weirlimits/weir/internal/serve/watch"
@@ -163,9 +164,12 @@ func serve(ctx context.Context, a *kit.Run, flags *serveFlags) error {
 		defer done()
 		poller := live.New(lim, 0)
 		defer poller.Close()
-		cfg := httpapi.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Metrics: measured, Log: log, LogRequests: flags.log.requests, Version: kit.Build().Version}
+		cfg := httpapi.Config{
+			Config:  decide.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Log: log},
+			Metrics: measured, LogRequests: flags.log.requests, Version: kit.Build().Version,
+		}
 		flags.http.apply(&cfg, ln.Addr(), book != nil)
-		flags.limit.apply(&cfg)
+		flags.limit.apply(&cfg.Config)
 		srv, err := httpapi.New(cfg)
 		if err != nil {
 			return err
@@ -177,7 +181,7 @@ func serve(ctx context.Context, a *kit.Run, flags *serveFlags) error {
 				return err
 			}
 			defer envoy.Close()
-			part, err := flags.grpc.part(rpcs, &cfg, measured, envoy.Register)
+			part, err := flags.grpc.part(rpcs, cfg.Config, measured, envoy.Register)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
@@ -26,7 +27,7 @@ import (
 func served(t *testing.T) (*weir.Limiter, http.Handler) {
 	t.Helper()
 	lim, _ := limiter(t, new(load.Meter))
-	s, err := httpapi.New(httpapi.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	must(t, err)
 	return lim, s.Handler()
 }
@@ -103,7 +104,7 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim, _ := limiter(t, new(load.Meter))
-		s, err := grpcapi.New(grpcapi.Config{Limiter: lim})
+		s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
 		must(t, err)
 		ln := bufconn.Listen(256 << 10)
 		ctx, stop := context.WithCancel(t.Context())

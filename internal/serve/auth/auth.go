@@ -1,13 +1,11 @@
 // Package auth determines who a request comes from and what it may do.
 //
-// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, puts that into the request's
-// context with [With], and checks the principal before it does anything. A context without a principal may do
-// nothing, so an entry point that forgets to authenticate is closed, not open. Without authentication, on the
-// loopback address, every caller is [Anybody], and that is put into the context, too.
+// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, and checks the principal before it
+// does anything. A nil principal may do nothing, so an entry point that forgets to authenticate is closed, not open.
+// Without authentication, on the loopback address, every caller is [Anybody].
 package auth
 
 import (
-	"context"
 	"slices"
 	"strings"
 )
@@ -87,17 +85,6 @@ func (p *Principal) Audit(anybody string) string {
 		return anybody
 	}
 	return "token:" + p.Name
-}
-
-type key struct{}
-
-// With returns the context of a request that comes from p.
-func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
-
-// From returns the principal of a request, or nil, which may do nothing, if none was set.
-func From(ctx context.Context) *Principal {
-	p, _ := ctx.Value(key{}).(*Principal)
-	return p
 }
 
 // Bearer returns the token in the values of a request's Authorization field, or "". A request with two values has

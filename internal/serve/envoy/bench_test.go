@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -123,7 +124,7 @@ type clients struct {
 
 func newCallers(b *testing.B, lim *weir.Limiter, register func(grpc.ServiceRegistrar), n int) *clients {
 	b.Helper()
-	s, err := grpcapi.New(grpcapi.Config{Limiter: lim, Services: []func(grpc.ServiceRegistrar){register}})
+	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}, Services: []func(grpc.ServiceRegistrar){register}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/ratelog"
 )
 
 // Config configures a [Service]. Only Limiter is required.
@@ -49,7 +49,7 @@ type Service struct {
 	views  sync.Map // by namespace: string to *weir.Limiter
 	limits cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
 	facts  facts
-	logged atomic.Int64 // when a problem was last logged
+	log    *slog.Logger // of problems, at most one per second
 
 	settles sync.WaitGroup
 }
@@ -72,7 +72,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{cfg: cfg}, nil
+	return &Service{cfg: cfg, log: ratelog.New(cfg.Log)}, nil
 }
 
 // Register registers the service with a gRPC server. A nil service does nothing.
@@ -178,10 +178,5 @@ func survive(ctx context.Context, f func(context.Context) error) (err error) {
 
 // trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Service) trouble(ctx context.Context, what string, err error) {
-	now := time.Now().UnixNano()
-	last := s.logged.Load()
-	if now-last < int64(time.Second) || !s.logged.CompareAndSwap(last, now) {
-		return
-	}
-	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "trouble with a request of Envoy", slog.String("what", what), slog.Any("error", err))
+	s.log.LogAttrs(ctx, slog.LevelError, "trouble with a request of Envoy", slog.String("what", what), slog.Any("error", err))
 }

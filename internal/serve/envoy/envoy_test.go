@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/testkit/porttest"
@@ -118,7 +119,7 @@ type proxy struct {
 
 func startEnvoy(t *testing.T, program string, b *bundle) *proxy {
 	t.Helper()
-	srv, err := grpcapi.New(grpcapi.Config{Limiter: b.lim, Services: []func(grpc.ServiceRegistrar){b.svc.Register}})
+	srv, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: b.lim}, Services: []func(grpc.ServiceRegistrar){b.svc.Register}})
 	if err != nil {
 		t.Fatal(err)
 	}

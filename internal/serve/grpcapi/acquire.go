@@ -13,11 +13,8 @@ import (
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 	"github.com/weirlimits/weir/internal/serve/auth"
-	"github.com/weirlimits/weir/internal/serve/leaseid"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
-
-// maxWait is the longest time that a request may ask to wait for its tokens.
-const maxWait = time.Minute
 
 // Acquire decides one request.
 func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
@@ -31,47 +28,15 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 	}
 	lim, err := s.in(ctx, auth.Acquire, in.GetNamespace())
 	if err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
-	var lease *weir.Lease
-	if wait > 0 {
-		lease, err = s.waitFor(ctx, lim, req, wait)
-	} else {
-		lease, err = lim.Acquire(ctx, req)
-	}
+	lease, err := s.decide.Acquire(ctx, decide.CallerOf(ctx), lim, req, wait)
 	release(in)
 	out, f := s.answer(ctx, lim, lease, err, false, &hall{})
 	if f != nil {
 		return nil, f
 	}
 	return out, nil
-}
-
-// errTooLong refuses a request because others that wait came first.
-var errTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
-
-// waitFor waits for the tokens, at most as long as requested and only until the server shuts down.
-func (s *Server) waitFor(ctx context.Context, lim *weir.Limiter, req weir.Request, wait time.Duration) (*weir.Lease, error) {
-	who := auth.From(ctx).Name
-	if !s.waiting.Try(who) {
-		return nil, s.overloaded(ctx, weirv1.Limiter_Acquire_FullMethodName)
-	}
-	defer s.waiting.Free(who)
-	s.working.Free(who) // waiting requests do not count as work
-	defer s.working.Force(who)
-	undrained, end := s.untilDrained(ctx)
-	defer end()
-	bounded, cancel := context.WithTimeout(undrained, wait)
-	defer cancel()
-	lease, err := lim.Wait(bounded, req)
-	switch {
-	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
-		return lease, err
-	case context.Cause(undrained) == errDraining: //nolint:errorlint // the cause is never wrapped
-		return nil, errDraining
-	default:
-		return nil, errTooLong
-	}
 }
 
 // answer returns the response to a decision, or the reason why there is none.
@@ -100,14 +65,10 @@ func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease
 	if brief {
 		return out
 	}
-	at := d.At
-	if at.IsZero() {
-		at = time.Now()
-	}
-	expires := at.Add(s.cfg.LeaseTTL).Truncate(time.Millisecond)
-	l := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
+	held := s.decide.Hold(lim, lease)
+	expires := held.Expires()
 	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
-	out.Lease, out.Expires = s.idOf(&l), &a.expires
+	out.Lease, out.Expires = idOf(&held), &a.expires
 	out.Limits = h.statusesOf(d.Statuses)
 	return out
 }
@@ -118,10 +79,10 @@ type admitted struct {
 	expires  timestamppb.Timestamp
 }
 
-func (s *Server) idOf(l *leaseid.Lease) string {
+func idOf(lease *decide.Lease) string {
 	buf := buffers.Get(0)
 	defer buffers.Put(buf)
-	*buf = s.signer.Append(*buf, l)
+	*buf = lease.AppendID(*buf)
 	return string(*buf)
 }
 
@@ -175,8 +136,8 @@ func waitOf(in *weirv1.AcquireRequest) (time.Duration, error) {
 		return 0, nil
 	}
 	d := in.GetWait().AsDuration()
-	if in.GetWait().CheckValid() != nil || d < 0 || d > maxWait {
-		return 0, badField("wait", "must be between 0s and %s", maxWait)
+	if in.GetWait().CheckValid() != nil || d < 0 || d > decide.MaxWait {
+		return 0, badField("wait", "must be between 0s and %s", decide.MaxWait)
 	}
 	return d, nil
 }

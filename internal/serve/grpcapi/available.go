@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
 
@@ -20,7 +21,7 @@ func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*w
 	}
 	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
 	if err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
 	av, err := lim.Available(ctx, in.GetEntity(), in.GetResource())
 	if err != nil {
@@ -37,10 +38,10 @@ func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[w
 	}
 	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
 	if err != nil {
-		return err
+		return s.fail(ctx, err)
 	}
 	key := watch.Key{Namespace: lim.Namespace(), Entity: in.GetEntity(), Resource: in.GetResource()}
-	err = s.poller.Watch(ctx, auth.From(ctx).Name, key, func(av weir.Availability) error {
+	err = s.cfg.Watch.Watch(ctx, decide.CallerOf(ctx).Name, key, func(av weir.Availability) error {
 		return out.Send(&weirv1.WatchResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)})
 	})
 	if ctx.Err() != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -151,7 +152,7 @@ func newServer(b *testing.B) string {
 
 func serve(b *testing.B, lim *weir.Limiter) (addr string) {
 	b.Helper()
-	s, err := grpcapi.New(grpcapi.Config{Limiter: lim})
+	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
@@ -15,6 +17,7 @@ import (
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
 
@@ -26,16 +29,17 @@ type failure struct {
 	retryAfter     time.Duration
 }
 
-var (
-	errUnauthenticated = &failure{code: codes.Unauthenticated, message: "send the metadata authorization: Bearer and a token that has not expired or been revoked"}
-	errForbidden       = &failure{code: codes.PermissionDenied, message: "the token does not have the role, or not the namespace, that this needs"}
-	errInternal        = &failure{code: codes.Internal, message: "the error was logged"}
-	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
-	errNoLease    = &failure{code: codes.NotFound, message: "no such lease"}
-	errGone       = &failure{code: codes.FailedPrecondition, reason: "EXPIRED", message: "an expired lease counts as committed: its tokens are spent"}
-	errOverloaded = &failure{code: codes.Unavailable, message: "the server has all that it can do: try again, or elsewhere", retryAfter: time.Second}
-	errDraining   = &failure{code: codes.Unavailable, message: "the server is shutting down", retryAfter: time.Second}
-)
+var errInternal = &failure{code: codes.Internal, message: "the error was logged"}
+
+// failures are the failures of the errors that occur on every protocol, without their texts.
+var failures = map[decide.Code]failure{
+	decide.Unauthenticated: {code: codes.Unauthenticated},
+	decide.Forbidden:       {code: codes.PermissionDenied},
+	decide.Overloaded:      {code: codes.Unavailable, retryAfter: time.Second},
+	decide.ShuttingDown:    {code: codes.Unavailable, retryAfter: time.Second},
+	decide.NoLease:         {code: codes.NotFound},
+	decide.LeaseExpired:    {code: codes.FailedPrecondition, reason: "EXPIRED"},
+}
 
 func badField(field, format string, args ...any) error {
 	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
@@ -81,13 +85,15 @@ func (f *failure) proto() *weirv1.Error {
 // failureOf returns what a client may know about an error. known is false for an unexpected error.
 func failureOf(err error) (f *failure, known bool) {
 	var (
-		local  *failure
+		common *decide.Error
 		config *weir.ConfigError
 		store  *weir.StoreError
 	)
 	switch {
-	case errors.As(err, &local):
-		return local, true
+	case errors.As(err, &common):
+		f := failures[common.Code]
+		f.message = common.Detail
+		return &f, true
 	case errors.Is(err, weir.ErrExceedsBurst):
 		return &failure{code: codes.FailedPrecondition, reason: "EXCEEDS_BURST", message: err.Error()}, true
 	case errors.Is(err, weir.ErrNoLimits):
@@ -98,7 +104,7 @@ func failureOf(err error) (f *failure, known bool) {
 			message: "the lease was adjusted or rolled back under this id before; nothing was changed now",
 		}, true
 	case errors.Is(err, weir.ErrExpired):
-		return errGone, true
+		return failureOf(decide.ErrExpired)
 	case errors.Is(err, watch.ErrTooMany):
 		return &failure{code: codes.ResourceExhausted, message: err.Error()}, true
 	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed), errors.Is(err, watch.ErrClosed),
@@ -120,7 +126,10 @@ func (s *Server) fail(ctx context.Context, err error) *failure {
 	switch {
 	case !known:
 		s.trouble(ctx, "a request failed", err)
-	case f.code == codes.Unavailable && f != errDraining && f != errOverloaded && ctx.Err() == nil:
+	case errors.Is(err, decide.ErrOverloaded):
+		method, _ := grpc.Method(ctx)
+		s.decide.Overload(ctx, slog.String("method", method))
+	case f.code == codes.Unavailable && !errors.Is(err, decide.ErrDraining) && ctx.Err() == nil:
 		s.trouble(ctx, "the store does not answer", err)
 	}
 	return f

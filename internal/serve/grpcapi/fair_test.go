@@ -12,6 +12,7 @@ import (
 
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -32,7 +33,7 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 	book := openBook(t, entries...)
 	bubble(t, func(t *testing.T) {
 		st := &stuck{Store: memory.New(nil), entered: make(chan struct{}, 9), release: make(chan struct{})}
-		f := over(t, st, grpcapi.Config{MaxInflight: 4, Book: book})
+		f := over(t, st, grpcapi.Config{Config: decide.Config{MaxInflight: 4, Book: book}})
 		as := func(name string) context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(cancel)
@@ -87,7 +88,7 @@ func TestStrangersTakeNotAll(t *testing.T) {
 	}
 	book := openBook(t, e)
 	bubble(t, func(t *testing.T) {
-		f := over(t, memory.New(nil), grpcapi.Config{MaxInflight: 4, Book: book})
+		f := over(t, memory.New(nil), grpcapi.Config{Config: decide.Config{MaxInflight: 4, Book: book}})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		health := healthpb.NewHealthClient(f.conn)

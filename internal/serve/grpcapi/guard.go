@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // unary authenticates a request, recovers from a handler's panic, and logs at level Debug.
@@ -23,17 +23,17 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			resp, err = nil, s.survived(ctx, info.FullMethod, v)
 		}
 	}()
-	ctx, who, err := s.admitted(ctx, info.FullMethod)
+	ctx, c, err := s.admitted(ctx, info.FullMethod)
 	if err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
 	if s.debug {
 		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
 	}
-	if !s.working.Try(who) {
-		return nil, s.overloaded(ctx, info.FullMethod)
+	if err := s.decide.Begin(ctx, c); err != nil {
+		return nil, s.fail(ctx, err)
 	}
-	defer s.working.Free(who)
+	defer c.End()
 	return next(ctx, req)
 }
 
@@ -45,18 +45,18 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 			err = s.survived(ctx, info.FullMethod, v)
 		}
 	}()
-	ctx, who, err := s.admitted(ctx, info.FullMethod)
+	ctx, c, err := s.admitted(ctx, info.FullMethod)
 	if err != nil {
-		return err
+		return s.fail(ctx, err)
 	}
 	if s.debug {
 		defer s.logged(ctx, info.FullMethod, time.Now(), &err)
 	}
-	if !s.streaming.Try(who) {
-		return s.overloaded(ctx, info.FullMethod)
+	if err := s.decide.Stream(c); err != nil {
+		return s.fail(ctx, err)
 	}
-	defer s.streaming.Free(who)
-	ctx, end := s.untilDrained(ctx)
+	defer c.End()
+	ctx, end := s.decide.UntilDrained(ctx)
 	defer end()
 	return next(srv, &stream{ss, ctx})
 }
@@ -70,72 +70,34 @@ type stream struct {
 // Context returns the context of the stream.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// untilDrained returns a context that ends with ctx, or when the server shuts down, with errDraining as its cause.
-func (s *Server) untilDrained(ctx context.Context) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-s.draining:
-			cancel(errDraining)
-		case <-ctx.Done():
+// admitted authenticates a request and returns its context with the caller. The health service is open to everyone.
+func (s *Server) admitted(ctx context.Context, method string) (context.Context, *decide.Caller, error) {
+	c := &decide.Caller{Principal: auth.Anybody()}
+	if s.cfg.Book != nil {
+		p, ok := s.cfg.Book.Authenticate(auth.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization")))
+		if !ok && !strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+			s.refused(ctx, "no valid token")
+			return ctx, nil, decide.ErrUnauthenticated
 		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
-// strangers is the name under which all callers without a token are counted. No token can have this name.
-const strangers = "no token"
-
-// admitted authenticates a request. It returns the request's context with the principal, and the principal's name. The
-// health service is open to everyone.
-func (s *Server) admitted(ctx context.Context, method string) (_ context.Context, who string, err error) {
-	if s.cfg.Book == nil {
-		return auth.With(ctx, auth.Anybody()), "", nil
+		c.Principal = p
 	}
-	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
-		return ctx, strangers, nil
-	}
-	p, ok := s.cfg.Book.Authenticate(auth.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization")))
-	if !ok {
-		s.refused(ctx, method, "no valid token")
-		return ctx, "", errUnauthenticated
-	}
-	return auth.With(ctx, p), p.Name, nil
+	return decide.With(ctx, c), c, nil
 }
 
 // in returns the limiter of the namespace that a request names; "" means that it names none. For a namespace that the
 // principal may not use, the error does not reveal whether it exists.
 func (s *Server) in(ctx context.Context, role auth.Role, namespace string) (*weir.Limiter, error) {
-	p, own := auth.From(ctx), s.cfg.Limiter.Namespace()
-	if namespace == "" {
-		namespace = p.Namespace(own)
+	lim, err := s.decide.In(decide.CallerOf(ctx), role, namespace)
+	if err != nil {
+		s.refused(ctx, "not the role or not the namespace")
 	}
-	switch {
-	case !p.May(role, namespace):
-		method, _ := grpc.Method(ctx)
-		s.refused(ctx, method, "not the role or not the namespace")
-		return nil, errForbidden
-	case namespace == own:
-		return s.cfg.Limiter, nil
-	}
-	return s.cfg.Limiter.In(namespace), nil
+	return lim, err
 }
 
 // refused logs an unauthorized request, at most once a second.
-func (s *Server) refused(ctx context.Context, method, why string) {
-	if s.refusals.due() {
-		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a request was refused", slog.String("why", why),
-			slog.String("method", method), slog.String("from", from(ctx)), slog.String("principal", auth.From(ctx).Audit("")))
-	}
-}
-
-// overloaded returns the failure for a request that is refused because of overload, and logs it at most once a second.
-func (s *Server) overloaded(ctx context.Context, method string) *failure {
-	if s.overloads.due() {
-		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "too many requests at once", slog.String("method", method), slog.Int("most", s.cfg.MaxInflight),
-			slog.String("principal", auth.From(ctx).Audit("")))
-	}
-	return errOverloaded
+func (s *Server) refused(ctx context.Context, why string) {
+	method, _ := grpc.Method(ctx)
+	s.decide.Refused(ctx, why, slog.String("method", method), slog.String("from", from(ctx)))
 }
 
 func from(ctx context.Context) string {
@@ -147,11 +109,8 @@ func from(ctx context.Context) string {
 
 // trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Server) trouble(ctx context.Context, what string, err error) {
-	if s.troubles.due() {
-		method, _ := grpc.Method(ctx)
-		s.cfg.Log.LogAttrs(ctx, slog.LevelError, "trouble with a request",
-			slog.String("what", what), slog.String("method", method), slog.Any("error", err))
-	}
+	method, _ := grpc.Method(ctx)
+	s.decide.Trouble(ctx, what, err, slog.String("method", method))
 }
 
 // survived logs a panic and returns the failure for the client.
@@ -164,13 +123,4 @@ func (s *Server) survived(ctx context.Context, method string, v any) *failure {
 func (s *Server) logged(ctx context.Context, method string, began time.Time, err *error) {
 	s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("method", method),
 		slog.Duration("took", time.Since(began)), slog.Any("error", *err))
-}
-
-// seldom permits something at most once a second.
-type seldom struct{ last atomic.Int64 }
-
-func (s *seldom) due() bool {
-	now := time.Now().UnixNano()
-	last := s.last.Load()
-	return now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now)
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 )
 
@@ -57,7 +58,7 @@ func TestLease(t *testing.T) {
 func TestLeaseExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		f, ctx := setup(t, grpcapi.Config{LeaseTTL: 5 * time.Second}), t.Context()
+		f, ctx := setup(t, grpcapi.Config{Config: decide.Config{LeaseTTL: 5 * time.Second}}), t.Context()
 		lease := f.acquire(t, 1, 1000)
 		time.Sleep(6 * time.Second)
 		_, err := f.Commit(ctx, &weirv1.CommitRequest{Lease: lease})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
@@ -59,7 +60,7 @@ func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs, err := httpapi.New(httpapi.Config{Limiter: lim, Book: cfg.Book})
+	hs, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, Book: cfg.Book}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,28 +153,6 @@ func (f *failing) Take(context.Context, store.Take) (store.Outcome, error) {
 }
 
 var errDown = &store.Error{Op: "take", Err: errors.New("down")}
-
-func TestConfig(t *testing.T) {
-	t.Parallel()
-	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Close()
-	for field, cfg := range map[string]grpcapi.Config{
-		"Config.Limiter":        {},
-		"Config.LeaseKey":       {Limiter: lim, LeaseKey: []byte("short")},
-		"Config.LeaseTTL":       {Limiter: lim, LeaseTTL: 25 * time.Hour},
-		"Config.Grace":          {Limiter: lim, Grace: -1},
-		"Config.MaxConnections": {Limiter: lim, MaxConnections: -1},
-		"Config.MaxInflight":    {Limiter: lim, MaxInflight: -1},
-	} {
-		var bad *weir.ConfigError
-		if _, err := grpcapi.New(cfg); !errors.As(err, &bad) || bad.Field != field {
-			t.Errorf("%s: got %v", field, err)
-		}
-	}
-}
 
 // stuck is a store that signals each call and answers once it is released.
 type stuck struct {

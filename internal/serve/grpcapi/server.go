@@ -6,9 +6,7 @@
 package grpcapi
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,75 +22,19 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
-	"github.com/weirlimits/weir/internal/serve/admission"
-	"github.com/weirlimits/weir/internal/serve/auth"
-	"github.com/weirlimits/weir/internal/serve/leaseid"
-	"github.com/weirlimits/weir/internal/serve/watch"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // Config configures a [Server]. Only Limiter is required.
 type Config struct {
-	// Limiter makes the decisions. The server does not close it.
-	Limiter *weir.Limiter
-	// Book holds the tokens that requests must present. Defaults to nil: every caller may do everything.
-	Book *auth.Book
-	// LeaseKey signs lease ids. It must have at least 16 bytes, and instances that share a store must use the same key.
-	// Defaults to the store's own key.
-	LeaseKey []byte
-	// LeaseTTL is how long a lease can be adjusted or rolled back; after that it counts as committed. At most 24 h.
-	// Defaults to 10 min.
-	LeaseTTL time.Duration
-	// Watch polls buckets for all watchers. The server does not close it. Defaults to a poller of the server's own.
-	Watch *watch.Poller
-	// Services register further services before the server starts. Their requests carry a principal in the context, see
-	// [auth.From], and their panics are caught.
+	decide.Config
+	// Services register further services before the server starts. Their requests carry their caller in the context, see
+	// [decide.CallerOf], and their panics are caught.
 	Services []func(grpc.ServiceRegistrar)
 	// Unary and Stream are the outermost interceptors of every request. Default to none.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Grace is how long requests in progress may take after Serve's context has ended. Defaults to 15 s.
-	Grace time.Duration
-	// MaxConnections bounds the connections of Serve; more are closed at once. Defaults to 10,000.
-	MaxConnections int
-	// MaxInflight bounds, separately, the requests being processed, the requests waiting for tokens and the streams; more
-	// are refused with UNAVAILABLE. With a Book, one token may use at most three places for each free one. Defaults to
-	// 4096.
-	MaxInflight int
-	// TLS encrypts connections. Defaults to nil: no encryption.
-	TLS *tls.Config
-	// Log receives problems and, at level Debug, each request. Defaults to none.
-	Log *slog.Logger
-}
-
-func (c Config) withDefaults() Config {
-	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Minute)
-	c.Grace = cmp.Or(c.Grace, 15*time.Second)
-	c.MaxConnections = cmp.Or(c.MaxConnections, 10_000)
-	c.MaxInflight = cmp.Or(c.MaxInflight, 4096)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-func (c Config) validate() error {
-	switch {
-	case c.Limiter == nil:
-		return badField("Config.Limiter", "is required")
-	case len(c.LeaseKey) > 0 && len(c.LeaseKey) < leaseid.MinKey:
-		return badField("Config.LeaseKey", "has %d bytes, at least %d are needed", len(c.LeaseKey), leaseid.MinKey)
-	case c.LeaseTTL < time.Second || c.LeaseTTL > 24*time.Hour:
-		return badField("Config.LeaseTTL", "must be between 1s and 24h")
-	case c.Grace < 0:
-		return badField("Config.Grace", "must not be negative")
-	case c.MaxConnections < 0:
-		return badField("Config.MaxConnections", "must not be negative")
-	case c.MaxInflight < 0:
-		return badField("Config.MaxInflight", "must not be negative")
-	}
-	return nil
 }
 
 // Bounds on one request and one connection.
@@ -107,40 +49,21 @@ type Server struct {
 	weirv1.UnsafeLimiterServer // makes a missing method a compile error
 
 	cfg    Config
-	signer *leaseid.Signer
-	poller *watch.Poller
-	own    *watch.Poller // closed by the server; nil if it was given
+	decide *decide.Decider
 	grpc   *grpc.Server
 	health *health.Server
 	debug  bool
-
-	working, waiting, streaming *admission.Slots // places for requests
-
-	troubles, refusals, overloads seldom       // limit the rate of log lines
-	lately                        atomic.Int32 // see lateness
-
-	draining chan struct{} // closed when Serve ends
+	lately atomic.Int32 // see lateness
 }
 
 // New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.
 func New(cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	signer, err := leaseid.Open(cfg.Limiter, cfg.LeaseKey)
+	d, err := decide.New(cfg.Config)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		cfg: cfg, signer: signer, poller: cfg.Watch, health: health.NewServer(),
-		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug), draining: make(chan struct{}),
-	}
-	s.working, s.waiting, s.streaming = admission.New(cfg.MaxInflight), admission.New(cfg.MaxInflight), admission.New(cfg.MaxInflight)
-	if s.poller == nil {
-		s.own = watch.New(cfg.Limiter, 0)
-		s.poller = s.own
-	}
+	cfg.Config = d.Config
+	s := &Server{cfg: cfg, decide: d, health: health.NewServer(), debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug)}
 	s.grpc = grpc.NewServer(s.options()...)
 	weirv1.RegisterLimiterServer(s.grpc, s)
 	for _, register := range cfg.Services {
@@ -192,11 +115,8 @@ func (s *Server) options() []grpc.ServerOption {
 // that wait or watch, gives the others [Config.Grace] to finish, and returns nil, or an error if some were cut off. It
 // closes the listener. Call it only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	if s.own != nil {
-		defer s.own.Close()
-	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.grpc.Serve(newBounded(ln, s.cfg.MaxConnections)) }()
+	go func() { ended <- s.grpc.Serve(s.decide.Bounded(ln, 0)) }()
 	select {
 	case err := <-ended:
 		s.grpc.Stop()
@@ -204,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.health.Shutdown()
-	close(s.draining)
+	s.decide.Drain()
 	drained := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -30,6 +30,7 @@ import (
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -88,7 +89,7 @@ func TestDrainCutsOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		st := &stuck{Store: memory.New(nil), entered: make(chan struct{}), release: make(chan struct{})}
-		f := over(t, st, grpcapi.Config{Grace: 100 * time.Millisecond})
+		f := over(t, st, grpcapi.Config{Config: decide.Config{Grace: 100 * time.Millisecond}})
 		sent := make(chan error, 1)
 		go func() {
 			_, err := f.Acquire(t.Context(), alice(1, 1))
@@ -163,7 +164,7 @@ type panicking struct {
 }
 
 func (p *panicking) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	p.principal = auth.From(ctx).Audit("anybody")
+	p.principal = decide.CallerOf(ctx).Audit("anybody")
 	panic("mistake")
 }
 
@@ -176,14 +177,11 @@ func TestServices(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
 	p := &panicking{}
-	f := setup(t, grpcapi.Config{
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Services: []func(grpc.ServiceRegistrar){func(r grpc.ServiceRegistrar) {
-			desc := healthpb.Health_ServiceDesc
-			desc.ServiceName = "test.Panicking"
-			r.RegisterService(&desc, p)
-		}},
-	})
+	f := setup(t, grpcapi.Config{Config: decide.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, Services: []func(grpc.ServiceRegistrar){func(r grpc.ServiceRegistrar) {
+		desc := healthpb.Health_ServiceDesc
+		desc.ServiceName = "test.Panicking"
+		r.RegisterService(&desc, p)
+	}}})
 	err := f.conn.Invoke(t.Context(), "/test.Panicking/Check", &healthpb.HealthCheckRequest{}, &healthpb.HealthCheckResponse{})
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "mistake") {
 		t.Errorf("got %v", err)
@@ -205,7 +203,7 @@ func TestInflight(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		st := &stuck{Store: memory.New(nil), entered: make(chan struct{}, 9), release: make(chan struct{})}
-		f := over(t, st, grpcapi.Config{MaxInflight: 1})
+		f := over(t, st, grpcapi.Config{Config: decide.Config{MaxInflight: 1}})
 		sent := make(chan error, 1)
 		go func() {
 			_, err := f.Acquire(t.Context(), alice(1, 1))
@@ -232,7 +230,7 @@ func TestConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lim.Close()
-	s, err := grpcapi.New(grpcapi.Config{Limiter: lim, MaxConnections: 1})
+	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim, MaxConnections: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +287,7 @@ func TestAuth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := setup(t, grpcapi.Config{Book: openBook(t, entry1, entry2, entry3)})
+	f := setup(t, grpcapi.Config{Config: decide.Config{Book: openBook(t, entry1, entry2, entry3)}})
 	if _, err := f.lim.CreateNamespace(t.Context(), "blue"); err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +405,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lim.Close()
-	s, err := grpcapi.New(grpcapi.Config{Limiter: lim, TLS: &tls.Config{Certificates: like.TLS.Certificates, MinVersion: tls.VersionTLS12}})
+	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim, TLS: &tls.Config{Certificates: like.TLS.Certificates, MinVersion: tls.VersionTLS12}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,14 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/leaseid"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
-
-// maxWait is the longest time that a request may ask to wait for its tokens.
-const maxWait = time.Minute
 
 // acquireBody is the body of POST /v1/acquire.
 type acquireBody struct {
@@ -46,7 +42,7 @@ func parseAcquire(data []byte) (acquireBody, error) {
 			case "on_unavailable":
 				a.request.OnUnavailable, err = s.unavailable(name)
 			case "wait":
-				a.wait, err = s.duration(name, maxWait)
+				a.wait, err = s.duration(name, decide.MaxWait)
 			}
 			return err
 		})
@@ -72,12 +68,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var lease *weir.Lease
-	if a.wait > 0 {
-		lease, err = s.waitFor(r, lim, &a)
-	} else {
-		lease, err = lim.Acquire(r.Context(), a.request)
-	}
+	lease, err := s.decide.Acquire(r.Context(), callerOf(r), lim, a.request, a.wait)
 	if err != nil {
 		return err
 	}
@@ -85,50 +76,14 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitFor waits for the tokens, at most as long as requested and only until the server shuts down.
-func (s *Server) waitFor(r *http.Request, lim *weir.Limiter, a *acquireBody) (*weir.Lease, error) {
-	if err := s.waits(r); err != nil {
-		return nil, err
-	}
-	ctx := r.Context()
-	bounded, cancel := context.WithTimeout(ctx, a.wait)
-	defer cancel()
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		select {
-		case <-s.draining:
-			cancel()
-		case <-ended:
-		}
-	}()
-	lease, err := lim.Wait(bounded, a.request)
-	switch {
-	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
-		return lease, err
-	case s.drained.Load():
-		return nil, errDraining
-	default:
-		return nil, errTooLong
-	}
-}
-
 // admit sends the response to an admitted request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
-	d := lease.Decision()
-	at := d.At
-	if at.IsZero() {
-		at = time.Now()
-	}
-	expires := at.Add(s.cfg.LeaseTTL).UTC().Truncate(time.Millisecond)
-	t := leaseid.Lease{Namespace: lim.Namespace(), Held: lease.Hold(leaseid.Unique(), expires)}
-
+	d, held := lease.Decision(), s.decide.Hold(lim, lease)
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	s.setLimits(h, t.Held.Entity, d.Statuses)
-	b := buf.b[:0]
-	b = s.signer.Append(append(b, `{"allowed":true,"lease":"`...), &t)
-	b = appendTime(append(b, `","expires":`...), expires)
+	s.setLimits(h, held.Entity(), d.Statuses)
+	b := held.AppendID(append(buf.b[:0], `{"allowed":true,"lease":"`...))
+	b = appendTime(append(b, `","expires":`...), held.Expires())
 	if d.Degraded {
 		// The reason goes to the log, not to the client.
 		s.trouble(r, "admitted without the store", errors.New(d.Reason))
@@ -139,8 +94,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 		b = append(b, `,"degraded":false`...)
 	}
 	b = appendStatuses(append(b, `,"limits":`...), d.Statuses)
-	b = append(b, '}', '\n')
-	buf.b = b
+	buf.b = append(b, '}', '\n')
 	send(w, http.StatusOK, buf.b)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // eventJSON is a change of the catalog. Before is null for a creation, After for a deletion.
@@ -33,8 +34,8 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	subject := q.Get("subject")
-	if inRegistry(subject) && !visitOf(r).Everywhere(auth.Read) {
-		return errForbidden
+	if inRegistry(subject) && !callerOf(r).Everywhere(auth.Read) {
+		return decide.ErrForbidden
 	}
 	p, err := q.lim.Audit(r.Context(), weir.AuditQuery{Subject: subject, After: q.Get("after"), Max: q.max})
 	if err != nil {
@@ -122,8 +123,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 
 // ready reports that the store answers and that the server is not shutting down.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	if s.drained.Load() {
-		return errDraining
+	if s.decide.Draining() {
+		return decide.ErrDraining
 	}
 	if err := s.asked.answers(r.Context(), s.cfg.Limiter); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v := visitOf(r)
+	v := callerOf(r)
 	return reply(w, http.StatusOK, struct {
 		Principal  string      `json:"principal"`
 		Roles      []auth.Role `json:"roles"`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -54,7 +55,7 @@ func newGate(t *testing.T) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.srv, err = httpapi.New(httpapi.Config{Limiter: g.lim, Book: book, Log: log}); err != nil {
+	if g.srv, err = httpapi.New(httpapi.Config{Config: decide.Config{Limiter: g.lim, Book: book, Log: log}}); err != nil {
 		t.Fatal(err)
 	}
 	g.h = g.srv.Handler()
@@ -398,7 +399,7 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lim.Close() })
-	s, err := httpapi.New(httpapi.Config{Limiter: lim, AllowedHosts: []string{"localhost", "127.0.0.1", "::1", "Limits.example"}})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}, AllowedHosts: []string{"localhost", "127.0.0.1", "::1", "Limits.example"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -101,7 +102,7 @@ func newServer(b *testing.B) *httpapi.Server {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := httpapi.New(httpapi.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		b.Fatal(err)
 	}

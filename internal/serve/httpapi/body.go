@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // maxBody is the maximum size of a request's body in bytes.
@@ -56,8 +57,8 @@ func (b *buffer) read(r *http.Request) ([]byte, error) {
 
 // cutOff returns the error for a body that could not be read.
 func cutOff(err error) error {
-	if errors.Is(err, errOverloaded) {
-		return errOverloaded
+	if errors.Is(err, decide.ErrOverloaded) {
+		return decide.ErrOverloaded
 	}
 	return badField("body", "ends early")
 }

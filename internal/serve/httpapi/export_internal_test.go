@@ -15,7 +15,7 @@ func (s *Server) HTTPServer(ctx context.Context, h http.Handler) *http.Server {
 }
 
 // Drain is the first step of Serve's shutdown.
-func (s *Server) Drain() { s.drain() }
+func (s *Server) Drain() { s.decide.Drain() }
 
 // Routes lists the server's routes as "GET /path".
 func (s *Server) Routes() (list []string) {

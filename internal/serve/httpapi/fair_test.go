@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -43,7 +44,7 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 	book, tokens := bookOf(t, "hog", "other")
 	synctest.Test(t, func(t *testing.T) {
 		st := stuck{memory.New(nil), make(chan struct{})}
-		f := over(t, st, httpapi.Config{MaxInflight: 4, Book: book})
+		f := over(t, st, httpapi.Config{Config: decide.Config{MaxInflight: 4, Book: book}})
 		start := func(who, to, body string) <-chan *httptest.ResponseRecorder {
 			method, target, _ := strings.Cut(to, " ")
 			r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))

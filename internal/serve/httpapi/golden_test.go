@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -164,7 +165,7 @@ type goldenServer struct {
 func newGolden(t *testing.T) *goldenServer {
 	t.Helper()
 	f := &fixture{lim: newLimiter(t)}
-	s, err := httpapi.New(httpapi.Config{Limiter: f.lim, LeaseKey: []byte("0123456789abcdef")})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim, LeaseKey: []byte("0123456789abcdef")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -76,7 +77,7 @@ func TestBodiesUnderWay(t *testing.T) {
 func TestStrangersAreLoggedSeldom(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	srv, err := httpapi.New(httpapi.Config{Limiter: newLimiter(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: newLimiter(t), Log: slog.New(slog.NewTextHandler(&log, nil))}})
 	if err != nil {
 		t.Fatal(err)
 	}

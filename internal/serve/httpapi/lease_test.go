@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -81,7 +82,7 @@ func TestLeaseLeftOut(t *testing.T) {
 func TestLeaseExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := setup(t, httpapi.Config{LeaseTTL: 5 * time.Second})
+		f := setup(t, httpapi.Config{Config: decide.Config{LeaseTTL: 5 * time.Second}})
 		lease := "/v1/leases/" + f.acquire(t, "1000")
 		time.Sleep(5 * time.Second)
 		f.must(t, 204, "POST", lease+"/commit", "")
@@ -145,7 +146,7 @@ func TestForged(t *testing.T) {
 		}
 		bad = append(bad, id[:i]+string(c)+id[i+1:])
 	}
-	other := setup(t, httpapi.Config{LeaseKey: []byte("a key of sixteen")})
+	other := setup(t, httpapi.Config{Config: decide.Config{LeaseKey: []byte("a key of sixteen")}})
 	bad = append(bad, other.acquire(t, "500"))
 	var detail string
 	for _, id := range bad {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -62,7 +63,7 @@ func TestShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := stuck{memory.New(nil), make(chan struct{})}
-		f := over(t, st, httpapi.Config{MaxInflight: 2})
+		f := over(t, st, httpapi.Config{Config: decide.Config{MaxInflight: 2}})
 		post := func() <-chan *httptest.ResponseRecorder {
 			return f.start(t, "POST", "/v1/acquire", strings.NewReader(acquireOne))
 		}
@@ -110,7 +111,7 @@ func TestShed(t *testing.T) {
 func TestOwnBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := setup(t, httpapi.Config{MaxInflight: 1})
+		f := setup(t, httpapi.Config{Config: decide.Config{MaxInflight: 1}})
 		f.acquire(t, "1000")
 		waitFor := func() <-chan *httptest.ResponseRecorder {
 			return f.start(t, "POST", "/v1/acquire", strings.NewReader(`{"entity":"alice","resource":"gpt-4","tokens":{"tpm":100},"wait":"30s"}`))
@@ -140,7 +141,7 @@ func TestOwnBounds(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := setup(t, httpapi.Config{MaxInflight: 1})
+		f := setup(t, httpapi.Config{Config: decide.Config{MaxInflight: 1}})
 		for _, target := range []string{"/v1/acquire", "/v1/manifests/apply"} {
 			body, send := io.Pipe()
 			slow := f.start(t, "POST", target, body)
@@ -258,7 +259,7 @@ func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, httpapi.Config{})
-		p := serving(t, f, httpapi.Config{MaxConnections: 2})
+		p := serving(t, f, httpapi.Config{Config: decide.Config{MaxConnections: 2}})
 		get := func(c net.Conn, path string) (int, error) {
 			_ = c.SetDeadline(time.Now().Add(time.Second))
 			if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -318,7 +319,7 @@ func TestStopUnderLoad(t *testing.T) {
 	if err := lim.SetLimits(t.Context(), weir.Scope{Resource: "r"}, weir.PerDay("n", 1_000_000)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := httpapi.New(httpapi.Config{Limiter: lim})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +410,7 @@ func TestTLS(t *testing.T) {
 	lent.Close()
 	h.Transport.(*http.Transport).ForceAttemptHTTP2 = true
 	f := setup(t, httpapi.Config{})
-	s, err := httpapi.New(httpapi.Config{Limiter: f.lim, TLS: secure})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim, TLS: secure}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
-	"time"
+
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // Metrics collects and serves a server's metrics. internal/serve/metrics implements it.
@@ -26,9 +26,6 @@ type Metrics interface {
 // allNamespaces stands for all namespaces in an overview.
 const allNamespaces = "*"
 
-// slowWrite is how long a client may take to receive an event.
-const slowWrite = 5 * time.Second
-
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.Metrics == nil {
 		return errNoMetrics
@@ -46,9 +43,9 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	namespace := q.Get("namespace")
 	if namespace == allNamespaces {
-		if v := visitOf(r); !v.Everywhere(v.need.role) {
+		if c := callerOf(r); !c.Everywhere(c.Role) {
 			s.refused(r, "not all namespaces")
-			return errForbidden
+			return decide.ErrForbidden
 		}
 	} else {
 		lim, err := s.in(r, namespace)
@@ -65,49 +62,10 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) error {
 		send(w, http.StatusOK, append(s.cfg.Metrics.OverviewJSON(namespace), '\n'))
 		return nil
 	}
-	if r.Method == http.MethodHead {
-		q.max = 1
-	}
-	return s.streamOverview(w, r, namespace, q.max)
-}
-
-var errEnough = errors.New("as many events as were asked for")
-
-func (s *Server) streamOverview(w http.ResponseWriter, r *http.Request, namespace string, most int) error {
-	if err := s.streams(r); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), streamFor)
-	defer cancel()
-	go func() {
-		select {
-		case <-s.draining:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	out := http.NewResponseController(w)
-	sent := 0
-	follows := s.cfg.Metrics.Follow(ctx, namespace, func(overview []byte) error {
-		if sent == 0 {
-			h := w.Header()
-			h["Content-Type"], h["Cache-Control"] = []string{"text/event-stream"}, noStore
-			w.WriteHeader(http.StatusOK)
-		}
-		_ = out.SetWriteDeadline(time.Now().Add(slowWrite)) // not every writer supports deadlines
-		if _, err := w.Write(append(append([]byte("event: overview\ndata: "), overview...), "\n\n"...)); err != nil {
-			return err
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		if sent++; sent == most {
-			return errEnough
+	return s.stream(w, r, "overview", q.max, func(ctx context.Context, send func([]byte) error) error {
+		if !s.cfg.Metrics.Follow(ctx, namespace, send) {
+			return decide.ErrOverloaded
 		}
 		return nil
 	})
-	if !follows {
-		return errOverloaded
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -64,7 +65,7 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &fakeMetrics{}
-		srv, err := httpapi.New(httpapi.Config{Limiter: newLimiter(t), Metrics: m})
+		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: newLimiter(t)}, Metrics: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func TestOverviewAccess(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := &fakeMetrics{}
-	srv, err := httpapi.New(httpapi.Config{Limiter: newLimiter(t), Metrics: m})
+	srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: newLimiter(t)}, Metrics: m})
 	if err != nil {
 		t.Fatal(err)
 	}

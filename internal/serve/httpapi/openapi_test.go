@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -46,7 +47,7 @@ func newLimiter(t *testing.T) *weir.Limiter {
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
-	s, err := httpapi.New(httpapi.Config{Limiter: newLimiter(t)})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: newLimiter(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/answer/problemjson"
 	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
@@ -55,29 +56,22 @@ type httpError struct {
 func (e *httpError) Error() string { return e.detail }
 
 var (
-	errTooLarge = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
-	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
-	// The text of these two is always the same, so that it does not reveal what exists.
-	errUnauthenticated = &httpError{kind: kindNoToken, detail: "send Authorization: Bearer and a token that has not expired or been revoked"}
-	errForbidden       = &httpError{kind: kindForbidden, detail: "the token does not have the role, or not the namespace, that this needs"}
-
-	errHost    = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it with weir serve --allowed-host"}
-	errForeign = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
-	// errNoLease is the only answer to an id that was not issued here, whatever is wrong with it.
-	errNoLease   = &httpError{kind: kindNotFound, detail: "no such lease"}
-	errGone      = &httpError{kind: kindExpired, detail: "an expired lease counts as committed: its tokens are spent"}
-	errDraining  = &httpError{kind: kindUnavailable, detail: "the server is shutting down"}
+	errTooLarge  = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
+	errNoRoute   = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
+	errHost      = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it with weir serve --allowed-host"}
+	errForeign   = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
-	// errOverloaded refuses a request before any work is done for it.
-	errOverloaded = &httpError{kind: kindOverloaded, detail: "too many requests are under way; nothing was done: try again, or another instance"}
-
-	errCrowded = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
+	errCrowded   = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
 
 	errStale = &httpError{kind: kindStale, detail: "the limits are not those that If-Match names: read them again; nothing was changed"}
 	errTaken = &httpError{kind: kindStale, detail: "there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
-
-	errTooLong = &httpError{kind: kindExceeded, detail: "others came first: not admitted in the time given to wait"}
 )
+
+// kinds are the kinds of problem of the errors that occur on every protocol.
+var kinds = map[decide.Code]*kind{
+	decide.Unauthenticated: kindNoToken, decide.Forbidden: kindForbidden, decide.Overloaded: kindOverloaded,
+	decide.ShuttingDown: kindUnavailable, decide.NoLease: kindNotFound, decide.LeaseExpired: kindExpired,
+}
 
 // problem is an error as sent to the client.
 type problem struct {
@@ -92,6 +86,7 @@ type problem struct {
 func problemOf(err error) (p problem, known bool) {
 	var (
 		local  *httpError
+		common *decide.Error
 		over   *weir.ExceededError
 		config *weir.ConfigError
 		store  *weir.StoreError
@@ -100,6 +95,10 @@ func problemOf(err error) (p problem, known bool) {
 	switch {
 	case errors.As(err, &local):
 		p.kind, p.detail, p.field, p.errors = local.kind, local.detail, local.field, local.errors
+	case errors.As(err, &common):
+		p.kind, p.detail = kinds[common.Code], common.Detail
+	case errors.Is(err, decide.ErrTooLong):
+		p.kind, p.detail = kindExceeded, "others came first: not admitted in the time given to wait"
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
 		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)
@@ -110,7 +109,7 @@ func problemOf(err error) (p problem, known bool) {
 	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrRolledBack), errors.Is(err, weir.ErrCommitted):
 		p.kind, p.detail = kindSettled, "the lease was adjusted or rolled back under this id before; nothing was changed now"
 	case errors.Is(err, weir.ErrExpired):
-		p.kind, p.detail = kindExpired, errGone.detail
+		p.kind, p.detail = kindExpired, decide.ErrExpired.Detail
 	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		p.kind, p.detail = kindUnavailable, "the store does not answer, or not in time"
@@ -145,9 +144,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if s.cfg.Metrics != nil {
 			s.cfg.Metrics.Shed()
 		}
-		if s.overloads.due() {
-			s.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "too many requests: some are refused", slog.Int("max", s.cfg.MaxInflight))
-		}
+		s.decide.Overload(r.Context(), slog.String("route", r.Pattern))
 	case p.kind == kindUnavailable && r.Context().Err() == nil:
 		s.trouble(r, "the store does not answer", err)
 	}
@@ -185,9 +182,5 @@ func (p *problem) append(b []byte) []byte {
 
 // trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Server) trouble(r *http.Request, what string, err error) {
-	if !s.troubles.due() {
-		return
-	}
-	s.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "trouble with a request",
-		slog.String("what", what), slog.String("route", r.Pattern), slog.Any("error", err))
+	s.decide.Trouble(r.Context(), what, err, slog.String("route", r.Pattern))
 }

@@ -74,7 +74,7 @@ func (s *Server) change(r *http.Request, names ...string) (query, *http.Request,
 }
 
 func (s *Server) principal(r *http.Request) context.Context {
-	return weir.WithPrincipal(r.Context(), visitOf(r).Audit("http"))
+	return weir.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }
 
 // page is one page of a list. Next, if set, is the after parameter for the next page.

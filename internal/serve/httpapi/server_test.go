@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -173,7 +174,7 @@ func TestWaitDrained(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, httpapi.Config{})
-		s, err := httpapi.New(httpapi.Config{Limiter: f.lim})
+		s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func TestReady(t *testing.T) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	f := setup(t, httpapi.Config{})
-	s, err := httpapi.New(httpapi.Config{Limiter: f.lim})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,27 +331,6 @@ func TestCheckListen(t *testing.T) {
 	for _, addr := range []string{"", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", "::1:80"} {
 		if httpapi.CheckListen(addr, true) == nil {
 			t.Errorf("%q is accepted", addr)
-		}
-	}
-}
-
-func TestConfig(t *testing.T) {
-	t.Parallel()
-	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Close()
-	for field, cfg := range map[string]httpapi.Config{
-		"Config.Limiter":  {},
-		"Config.LeaseKey": {Limiter: lim, LeaseKey: []byte("short")},
-		"Config.LeaseTTL": {Limiter: lim, LeaseTTL: time.Millisecond},
-		"Config.Grace":    {Limiter: lim, Grace: -1},
-	} {
-		_, err := httpapi.New(cfg)
-		var bad *weir.ConfigError
-		if !errors.As(err, &bad) || bad.Field != field {
-			t.Errorf("%s: got %v", field, err)
 		}
 	}
 }

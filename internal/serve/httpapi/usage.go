@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // usageNames are the parameters that select usage.
@@ -20,8 +21,8 @@ func (q query) usageQuery(r *http.Request) (weir.UsageQuery, error) {
 		By: weir.UsageBy(q.Get("by")), Entity: q.Get("entity"), Resource: q.Get("resource"),
 		Window: weir.Window(q.Get("window")), After: q.Get("after"), Max: q.max,
 	}
-	if u.By == weir.ByStore && !visitOf(r).Everywhere(auth.Read) {
-		return u, errForbidden
+	if u.By == weir.ByStore && !callerOf(r).Everywhere(auth.Read) {
+		return u, decide.ErrForbidden
 	}
 	var err error
 	if u.From, err = q.time("from"); err == nil {
@@ -92,12 +93,8 @@ func (s *Server) topUsage(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, pageOf(top, "", same))
 }
 
-const (
-	// streamEvery is the interval between looks at the current window.
-	streamEvery = 2 * time.Second
-	// streamFor is how long a stream lasts. EventSource then reconnects by itself.
-	streamFor = time.Minute
-)
+// streamEvery is the interval between looks at the current window.
+const streamEvery = 2 * time.Second
 
 // streamUsage sends the current window as server-sent events: at once, and then whenever it has changed.
 func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
@@ -109,47 +106,25 @@ func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), streamFor)
-	defer cancel()
-	event, err := runningWindow(ctx, q.lim, u)
-	if err != nil {
-		return err
-	}
-	if err := s.streams(r); err != nil {
-		return err
-	}
-	if r.Method == http.MethodHead {
-		q.max = 1
-	}
-	h := w.Header()
-	h["Content-Type"], h["Cache-Control"] = []string{"text/event-stream"}, noStore
-	w.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(w).Flush
-	tick := time.NewTicker(streamEvery)
-	defer tick.Stop()
-	var last []byte
-	for sent := 0; ; {
-		if !bytes.Equal(event, last) {
-			if _, err := w.Write(append(append([]byte("event: usage\ndata: "), event...), "\n\n"...)); err != nil {
-				return nil // the client is gone
+	return s.stream(w, r, "usage", q.max, func(ctx context.Context, send func([]byte) error) error {
+		tick := time.NewTicker(streamEvery)
+		defer tick.Stop()
+		var last []byte
+		for {
+			event, err := runningWindow(ctx, q.lim, u)
+			if err == nil && !bytes.Equal(event, last) {
+				last, err = event, send(event)
 			}
-			_ = flush()
-			last = event
-			if sent++; sent == q.max {
-				return nil
+			if err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.draining:
-			return nil
-		case <-tick.C:
-		}
-		if event, err = runningWindow(ctx, q.lim, u); err != nil {
-			return nil // the next connection gets the error
-		}
-	}
+	})
 }
 
 // runningWindow returns the current window as JSON on one line.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -91,7 +92,7 @@ func TestWatch(t *testing.T) {
 		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rpm", 60)); err != nil {
 			t.Fatal(err)
 		}
-		srv, err := httpapi.New(httpapi.Config{Limiter: lim, LeaseKey: []byte("0123456789abcdef")})
+		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, LeaseKey: []byte("0123456789abcdef")}})
 		if err != nil {
 			t.Fatal(err)
 		}

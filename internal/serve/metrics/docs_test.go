@@ -193,7 +193,7 @@ func alerts(t *testing.T) (exprs []string) {
 
 func read(t *testing.T, name string, unmarshal func([]byte, any) error, v any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "observability", name))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "observability", name))
 	if err == nil {
 		err = unmarshal(text, v)
 	}

@@ -227,6 +227,12 @@ var rules = []rule{
 		why: "a cell's queue knows no table",
 	},
 	{
+		room:    "internal/serve/decide",
+		never:   []string{"internal/serve/httpapi", "internal/serve/grpcapi", "internal/serve/envoy", "internal/serve/metrics", "google.golang.org/..."},
+		catches: "internal/serve/httpapi",
+		why:     "HTTP and gRPC share it: it knows no protocol",
+	},
+	{
 		room: "internal/serve/leaseid", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
 		why: "HTTP and gRPC share it",
 	},
