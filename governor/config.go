@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/governor/fleet"
 	"github.com/weirlimits/weir/internal/clock"
 )
 
@@ -36,10 +35,15 @@ type Config struct {
 	MaxWait time.Duration
 
 	// Coordinator makes the limits apply to all processes with the same coordinator together. Defaults to none.
-	Coordinator fleet.Coordinator
-	// Worker, Refresh and Forget are those of [fleet.Config].
-	Worker          string
-	Refresh, Forget time.Duration
+	Coordinator Coordinator
+	// Worker names this process for people: letters, digits and -. A random part is added. Defaults to "worker".
+	Worker string
+	// Refresh is how often a process reports and reads its share, which is valid for four refreshes. At least 100 ms;
+	// defaults to 5 s.
+	Refresh time.Duration
+	// Forget is how long a process may be without a report before its safe share goes to others; if it still runs, cut
+	// off from the coordinator only, it exceeds the limit by that share. At least eight refreshes; defaults to 5 min.
+	Forget time.Duration
 }
 
 // Limits are the limits of a table or index.

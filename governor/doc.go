@@ -33,5 +33,5 @@
 //
 // # Fleets
 //
-// With a Coordinator, the rates are those of all processes together: see package fleet.
+// With a Coordinator, the rates are those of all processes together: see [Coordinator].
 package governor

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/governor"
-	"github.com/weirlimits/weir/governor/fleet"
 )
 
 // inPlaceOfAWS lets the examples run without a network. Every read costs 50 units.
@@ -46,7 +45,7 @@ func Example() {
 
 // Two processes, here two governors, share 1,000 write units a second.
 func ExampleNew_fleet() {
-	coordinator := &fleet.Memory{} // across processes, use package s3coord or storecoord
+	coordinator := &governor.Memory{} // across processes, use package s3coord or storecoord
 	cfg := governor.Config{ReadUnits: governor.Unlimited, WriteUnits: 1000, Coordinator: coordinator}
 	one, err := governor.New(cfg)
 	if err != nil {
@@ -58,7 +57,7 @@ func ExampleNew_fleet() {
 		panic(err)
 	}
 	defer two.Close()
-	view, err := fleet.Look(context.Background(), coordinator)
+	view, err := governor.Look(context.Background(), coordinator)
 	if err != nil {
 		panic(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // Governor keeps DynamoDB clients within a budget. It is safe for concurrent use. Create one with [New].
@@ -30,7 +30,7 @@ type Governor struct {
 // New returns a governor. With a Coordinator, it joins the fleet, which takes at most 30 s. Calls wait until the
 // governor has a share.
 //
-// Errors: one or more [*ConfigError], joined; [*fleet.ConfigError]; [*fleet.JoinError] if the coordinator cannot be
+// Errors: one or more [*ConfigError], joined; [*JoinError] if the coordinator cannot be
 // read or written.
 func New(cfg Config) (*Governor, error) {
 	if err := cfg.check(); err != nil {
@@ -102,7 +102,7 @@ func (g *Governor) join() error {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
 	cfg := fleet.Config{
-		Coordinator: g.cfg.Coordinator, Worker: g.cfg.Worker, Refresh: g.cfg.Refresh, Forget: g.cfg.Forget,
+		Registry: g.cfg.Coordinator, Worker: g.cfg.Worker, Refresh: g.cfg.Refresh, Forget: g.cfg.Forget,
 		Demand: g.demand, Granted: g.granted,
 	}
 	for _, b := range g.shared {

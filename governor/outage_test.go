@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/governor"
-	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // Half of the workers, including the leader, cannot reach the coordinator for a minute; the others can. The fallback rate

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/governor"
-	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // world is a fleet in virtual time. Its workers spend single units, as many as allowed while there is demand.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/weirlimits/weir/governor/fleet"
 )
 
 // Status is the state of a governor.
@@ -18,7 +16,7 @@ type Status struct {
 	// were throttled.
 	Budgets []BudgetStatus
 	// Fleet is the state of the governor in its fleet; the zero value if it has none.
-	Fleet fleet.Status
+	Fleet FleetStatus
 }
 
 // BudgetStatus is the state of one budget. Units are capacity units, counted when the calls that consume them end.

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // API is the part of an S3 client that a [Coordinator] needs. The client needs these permissions: s3:GetObject,
@@ -35,7 +35,7 @@ type Coordinator struct {
 	bucket, prefix string
 }
 
-var _ fleet.Coordinator = (*Coordinator)(nil)
+var _ fleet.Registry = (*Coordinator)(nil)
 
 // New returns a coordinator for the fleet whose objects are bucket/prefix/*.json. Whether they can be written is found
 // out when a governor joins. It returns an error if the bucket has no name.
@@ -60,7 +60,7 @@ func (c *Coordinator) wrap(op, name string, err error) error {
 // maxObject bounds how much is read of an object, which may contain anything.
 const maxObject = 64 << 20
 
-// Get implements fleet.Coordinator.
+// Get implements fleet.Registry.
 func (c *Coordinator) Get(ctx context.Context, name string) (fleet.Record, error) {
 	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: c.key(name)})
 	var missing *types.NoSuchKey
@@ -78,7 +78,7 @@ func (c *Coordinator) Get(ctx context.Context, name string) (fleet.Record, error
 	return fleet.Record{Name: name, Version: aws.ToString(out.ETag), Value: value}, nil
 }
 
-// Put implements fleet.Coordinator.
+// Put implements fleet.Registry.
 func (c *Coordinator) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
 	in := &s3.PutObjectInput{
 		Bucket: &c.bucket, Key: c.key(name), Body: bytes.NewReader(value), ContentType: aws.String("application/json"),
@@ -114,7 +114,7 @@ func refused(err error, version string) bool {
 	return false
 }
 
-// Delete implements fleet.Coordinator.
+// Delete implements fleet.Registry.
 func (c *Coordinator) Delete(ctx context.Context, name string) error {
 	if _, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: c.key(name)}); err != nil {
 		return c.wrap("delete", name+suffix, err)
@@ -125,7 +125,7 @@ func (c *Coordinator) Delete(ctx context.Context, name string) error {
 // readers is how many objects are read concurrently.
 const readers = 16
 
-// List implements fleet.Coordinator.
+// List implements fleet.Registry.
 func (c *Coordinator) List(ctx context.Context, prefix string) ([]fleet.Record, error) {
 	pages := s3.NewListObjectsV2Paginator(c.api, &s3.ListObjectsV2Input{Bucket: &c.bucket, Prefix: aws.String(c.prefix + prefix)})
 	var names []string

@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir/governor/fleet"
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
 	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 func GovernorCmd(a *kit.Run) *cobra.Command {
@@ -60,7 +60,7 @@ safe share stays reserved for it.`,
 }
 
 // coordinator opens the place where a fleet keeps its records.
-func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Coordinator, func() error, error) {
+func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Registry, func() error, error) {
 	if rest, ok := strings.CutPrefix(name, "s3://"); ok {
 		bucket, prefix, _ := strings.Cut(rest, "/")
 		cfg, err := awsconfig.LoadDefaultConfig(ctx)
@@ -88,7 +88,7 @@ func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Coordinato
 // watch polls a fleet.
 type watch struct {
 	*kit.Run
-	coordinator fleet.Coordinator
+	coordinator fleet.Registry
 	seen        map[string]sighting
 }
 

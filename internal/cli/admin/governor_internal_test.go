@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/governor/fleet"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // A fleet of two: one continues, the other falls silent.
@@ -19,7 +19,7 @@ func TestGovernorWatchShowsAFleet(t *testing.T) {
 		coordinator := &fleet.Memory{}
 		join := func(name string, want int64) *fleet.Member {
 			m, err := fleet.Join(t.Context(), fleet.Config{
-				Coordinator: coordinator, Worker: name, Budgets: []fleet.Budget{{Name: "account write", Limit: 1_000_000}},
+				Registry: coordinator, Worker: name, Budgets: []fleet.Budget{{Name: "account write", Limit: 1_000_000}},
 				Demand: func(int) (int64, int64) { return want, 40_000 }, Granted: func([]int64) {},
 			})
 			if err != nil {

@@ -2,4 +2,4 @@
 
 package instances_test
 
-const race = true
+const raced = true

@@ -45,10 +45,10 @@ const (
 	bucketsAtOnce = (100 - perTransaction) / perBucket
 	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
-	// heartSeconds is the interval of a process's heartbeat, which takes heartUnits; at most heartsAtMost processes
-	// send one. At the same interval, but at most countsASecond times a second in all, each process reads the
-	// heartbeats, of heartBytes each.
-	heartSeconds, heartUnits, heartBytes, heartsAtMost, countsASecond = 5, 4, 160, 128, 100
+	// heartSeconds is the interval of a process's heartbeat, which takes heartUnits, if all together write at most
+	// heartsASecond. At the same interval, each process reads how many there are, and one of them all heartbeats, of
+	// heartBytes each, to write that.
+	heartSeconds, heartUnits, heartBytes, heartsASecond = 5, 4, 160, 100
 	// readBytes is the size that one read unit covers.
 	readBytes = 4096
 	// The sizes in bytes of the items of a bucket, a window and an account, and the billed overhead of each item.
@@ -155,12 +155,13 @@ func (e *Estimate) hand() {
 			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
 	}
 	if t.Heartbeat {
-		hearts := min(t.Processes, heartsAtMost)
-		e.add("heartbeats", hearts*hour/heartSeconds, 1, 0, heartUnits, "%g processes (at most %d) × 3600 ÷ %ds × %d WCU",
-			t.Processes, heartsAtMost, heartSeconds, heartUnits)
-		read, counts := math.Ceil(hearts*heartBytes/readBytes), min(t.Processes/heartSeconds, countsASecond)
-		e.add("process counts", hour*counts, 1, read, 0, "(%g processes ÷ %ds, at most %d/s) × 3600 × %g RCU for %g records of %d bytes",
-			t.Processes, heartSeconds, countsASecond, read, hearts, heartBytes)
+		every := max(heartSeconds, t.Processes/heartsASecond)
+		e.add("heartbeats", (t.Processes+1)*hour/every, 1, 0, heartUnits, "(%g processes + the count) × 3600 ÷ %gs × %d WCU",
+			t.Processes, every, heartUnits)
+		list := 1 + math.Ceil(t.Processes*heartBytes/readBytes)
+		e.add("process counts", hour/every, t.Processes+1, 3*t.Processes-1+list, 0,
+			"3600 ÷ %gs × (%g processes × 3 RCU - 1 + %g RCU to list %g records of %d bytes)",
+			every, t.Processes, list, t.Processes, heartBytes)
 	}
 }
 

@@ -217,12 +217,11 @@ func TestHeartbeats(t *testing.T) {
 			synctest.Wait()
 			tr := cost.Default()
 			tr.Heartbeat, tr.Processes = true, float64(processes)
-			each := 2. * 60 / 5
-			beats, counts := each*float64(min(processes, instances.Least)), each*float64(processes)
+			beats := 2. * 60 / 5
 			now := st.fake.Capacity()
 			for what, got := range map[string][2]float64{
-				"write": {now.Write - st.units.Write, beats * part(t, tr, "heartbeats").Write},
-				"read":  {now.Read - st.units.Read, counts * part(t, tr, "process counts").Read},
+				"write": {now.Write - st.units.Write, beats * float64(processes+1) * part(t, tr, "heartbeats").Write},
+				"read":  {now.Read - st.units.Read, beats * part(t, tr, "process counts").Read},
 			} {
 				if used, want := got[0], got[1]; used < 0.9*want || used > 1.1*want {
 					t.Errorf("%d processes: %g %s units, estimated %g", processes, used, what, want)

@@ -65,7 +65,7 @@ var rules = []rule{
 		why: "the root links it",
 	},
 	{
-		room: "internal/fleet/instances", only: []string{"store"}, catches: ".",
+		room: "internal/fleet/instances", only: []string{"store", "internal/fleet", "internal/fleet/catalog"}, catches: ".",
 		why: "it needs a catalog, and nothing else",
 	},
 	{
@@ -145,20 +145,16 @@ var rules = []rule{
 		why: "the suite knows no driver",
 	},
 	{
-		room: "governor", only: slices.Concat(awsModule, []string{"internal/clock", "governor/fleet"}), catches: "store",
+		room: "governor", only: slices.Concat(awsModule, []string{"internal/clock", "internal/fleet"}), catches: "store",
 		why: "it is of use without weir",
 	},
 	{
-		room: "governor/fleet", catches: "github.com/aws/smithy-go",
+		room: "internal/fleet", catches: "github.com/aws/smithy-go",
 		why: "a fleet can share other things than DynamoDB",
 	},
 	{
-		room: "governor/s3coord", only: slices.Concat(awsModule, []string{"governor/fleet", "golang.org/x/sync/..."}), catches: "governor",
+		room: "governor/s3coord", only: slices.Concat(awsModule, []string{"internal/fleet", "golang.org/x/sync/..."}), catches: "governor",
 		why: "only who coordinates in S3 links its client",
-	},
-	{
-		room: "governor/storecoord", only: []string{"store", "governor/fleet"}, catches: "governor",
-		why: "only who coordinates in a store links the seam",
 	},
 	{
 		room: "governor", never: []string{"github.com/aws/aws-sdk-go-v2/service/s3/..."}, catches: "github.com/aws/aws-sdk-go-v2/service/s3",

@@ -29,7 +29,7 @@ func (m *Member) leads(rec Record, g *grants) bool {
 
 // lead writes the next grants, on condition that the record is still rec.
 func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
-	reports, err := readReports(ctx, m.cfg.Coordinator)
+	reports, err := readReports(ctx, m.cfg.Registry)
 	if err != nil {
 		return &JoinError{"read reports", err}
 	}
@@ -40,12 +40,13 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	}
 	now := time.Now()
 	if m.ledger == nil || m.published != rec.Version {
-		m.ledger = newLedger(g, m.lease, m.cfg.Forget, now)
+		m.ledger = newLedger(g, leaseRefreshes*m.refresh, now)
 	}
+	m.ledger.lease, m.ledger.forget = leaseRefreshes*m.refresh, max(m.cfg.Forget, 8*m.refresh)
 	forgotten, newcomer := m.ledger.observe(reports, now)
 	next := m.ledger.issue(m.id, m.epoch, now)
 	m.hurry = newcomer || m.ledger.starving(next, now)
-	version, err := m.cfg.Coordinator.Put(ctx, grantsName, encode(next), rec.Version)
+	version, err := m.cfg.Registry.Put(ctx, grantsName, encode(next), rec.Version)
 	if err != nil {
 		m.ledger = nil // they may or may not have been written: the next read will show
 		m.setLeads(false)
@@ -60,7 +61,7 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	m.setLeads(true)
 	m.adopt(next)
 	for _, id := range forgotten {
-		if err := m.cfg.Coordinator.Delete(ctx, reportPrefix+id); err != nil {
+		if err := m.cfg.Registry.Delete(ctx, reportPrefix+id); err != nil {
 			return fmt.Errorf("forget %s: %w", id, err)
 		}
 	}
@@ -73,7 +74,7 @@ func (m *Member) setLeads(leads bool) {
 	m.status.Leads = leads
 }
 
-func readReports(ctx context.Context, c Coordinator) (map[string]*report, error) {
+func readReports(ctx context.Context, c Registry) (map[string]*report, error) {
 	recs, err := c.List(ctx, reportPrefix)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (m *Member) resign(ctx context.Context) error {
 	g := m.ledger.last
 	g.Leader = ""
 	g.Seq++
-	if _, err := m.cfg.Coordinator.Put(ctx, grantsName, encode(&g), m.published); err != nil && !errors.Is(err, ErrConflict) {
+	if _, err := m.cfg.Registry.Put(ctx, grantsName, encode(&g), m.published); err != nil && !errors.Is(err, ErrConflict) {
 		return fmt.Errorf("leave fleet: resign: %w", err)
 	}
 	return nil
@@ -125,7 +126,7 @@ type WorkerView struct {
 
 // Look reads the current records of a fleet. It writes nothing and does not join. If there is no fleet, the view is
 // empty.
-func Look(ctx context.Context, c Coordinator) (View, error) {
+func Look(ctx context.Context, c Registry) (View, error) {
 	rec, err := c.Get(ctx, grantsName)
 	if err != nil {
 		return View{}, fmt.Errorf("read grants: %w", err)

@@ -14,11 +14,11 @@ import (
 
 // Member is a worker in a fleet. Create one with [Join].
 type Member struct {
-	cfg   Config
-	id    string
-	lease time.Duration
+	cfg Config
+	id  string
 
 	// Used only by the running goroutine, by Join before it and by Close after it.
+	refresh   time.Duration // at present: it grows with the fleet
 	seq       uint64
 	sent      map[uint64]time.Time // when the reports were sent that grants may still answer
 	written   string               // version of the own report
@@ -68,14 +68,14 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, id: cfg.Worker + "-" + strings.ToLower(rand.Text()[:8]), lease: leaseRefreshes * cfg.Refresh,
+		cfg: cfg, id: cfg.Worker + "-" + strings.ToLower(rand.Text()[:8]), refresh: cfg.Refresh,
 		sent: make(map[uint64]time.Time), done: make(chan struct{}), current: make([]int64, len(cfg.Budgets)),
 	}
 	m.status.Worker = m.id
 	m.share.rate, m.share.safe = make([]int64, len(cfg.Budgets)), make([]int64, len(cfg.Budgets))
 	m.bide(time.Now())
 	m.expiry = time.AfterFunc(time.Hour, m.lapse)
-	cfg.Granted(m.current)
+	m.apply(time.Now())
 	if err := m.cycle(ctx); err != nil {
 		m.expiry.Stop()
 		_ = m.drop(ctx) // remove what was written, if anything
@@ -116,7 +116,7 @@ func (m *Member) Close() error {
 }
 
 func (m *Member) drop(ctx context.Context) error {
-	if err := m.cfg.Coordinator.Delete(ctx, reportPrefix+m.id); err != nil {
+	if err := m.cfg.Registry.Delete(ctx, reportPrefix+m.id); err != nil {
 		return fmt.Errorf("leave fleet: remove report: %w", err)
 	}
 	return nil
@@ -140,23 +140,23 @@ func (m *Member) run(ctx context.Context) {
 	}
 }
 
-// pause returns the time to the next refresh: a fifth for a worker that waits for its first share, and for its leader.
+// pause returns the time to the next refresh: shorter for a worker that waits, and for its leader.
 func (m *Member) pause() time.Duration {
-	d := m.cfg.Refresh
+	d := m.refresh
 	if m.hurry {
-		d /= 5
+		d /= hurried
 	}
 	return d*9/10 + mrand.N(d/5)
 }
 
 // cycle is one refresh: report, read the grants, and write them if this worker must lead.
 func (m *Member) cycle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.Refresh, minTimeout))
+	ctx, cancel := context.WithTimeout(ctx, max(m.refresh, minTimeout))
 	defer cancel()
 	if err := m.report(ctx); err != nil {
 		return &JoinError{"write report", err}
 	}
-	rec, err := m.cfg.Coordinator.Get(ctx, grantsName)
+	rec, err := m.cfg.Registry.Get(ctx, grantsName)
 	if err != nil {
 		return &JoinError{"read grants", err}
 	}
@@ -169,8 +169,7 @@ func (m *Member) cycle(ctx context.Context) error {
 		m.bide(now)
 	}
 	m.adopt(g)
-	w := g.Workers[m.id]
-	m.hurry = m.lowered || w == nil || !slices.ContainsFunc(w.Rate, func(rate int64) bool { return rate > 0 })
+	m.hurry = m.lowered || m.waits(g)
 	if !m.leads(rec, g) {
 		m.ledger = nil
 		return nil
@@ -178,19 +177,31 @@ func (m *Member) cycle(ctx context.Context) error {
 	return m.lead(ctx, rec, g)
 }
 
+// waits reports whether the worker has not been granted anything yet, or may not have been counted yet.
+func (m *Member) waits(g *grants) bool {
+	if len(m.cfg.Budgets) == 0 {
+		return m.seq <= 2*hurried
+	}
+	w := g.Workers[m.id]
+	return w == nil || !slices.ContainsFunc(w.Rate, func(rate int64) bool { return rate > 0 })
+}
+
+// hurried is how many refreshes of one that waits take as long as one of others.
+const hurried = 5
+
 // minTimeout is for fleets that refresh faster than their coordinator's slowest answers.
 const minTimeout = time.Second
 
 // bide restarts the time after which a leader that does not write is replaced.
 func (m *Member) bide(now time.Time) {
-	m.changed, m.patience = now, m.cfg.Refresh*5/2+mrand.N(m.cfg.Refresh)
+	m.changed, m.patience = now, m.refresh*5/2+mrand.N(m.refresh)
 }
 
 func (m *Member) report(ctx context.Context) error {
 	now := time.Now()
 	m.seq++
 	for seq, t := range m.sent {
-		if now.Sub(t) > 2*m.lease {
+		if now.Sub(t) > 2*leaseRefreshes*m.refresh {
 			delete(m.sent, seq)
 		}
 	}
@@ -201,12 +212,12 @@ func (m *Member) report(ctx context.Context) error {
 		r.Budgets[i] = demand{b.Name, b.Limit, want, used}
 	}
 	name := reportPrefix + m.id
-	written, err := m.cfg.Coordinator.Put(ctx, name, encode(r), m.written)
+	written, err := m.cfg.Registry.Put(ctx, name, encode(r), m.written)
 	if errors.Is(err, ErrConflict) {
 		// An answer was lost, or the worker was forgotten: no other process writes this record.
 		var rec Record
-		if rec, err = m.cfg.Coordinator.Get(ctx, name); err == nil {
-			written, err = m.cfg.Coordinator.Put(ctx, name, encode(r), rec.Version)
+		if rec, err = m.cfg.Registry.Get(ctx, name); err == nil {
+			written, err = m.cfg.Registry.Put(ctx, name, encode(r), rec.Version)
 		}
 	}
 	if err == nil {
@@ -220,8 +231,9 @@ func (m *Member) adopt(g *grants) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.status.Contact, m.status.Workers, m.status.Epoch = now, len(g.Workers), g.Epoch
+	m.status.Contact, m.status.Workers, m.status.Epoch = now, g.workers(), g.Epoch
 	m.lowered = false
+	m.refresh = max(m.cfg.Refresh, time.Duration(g.workers())*m.cfg.Each)
 	if g.compare(m.share.version) <= 0 {
 		return
 	}
@@ -268,5 +280,7 @@ func (m *Member) apply(now time.Time) {
 	if left := m.share.expires.Sub(now); left > 0 {
 		m.expiry.Reset(left)
 	}
-	m.cfg.Granted(m.current)
+	if m.cfg.Granted != nil {
+		m.cfg.Granted(m.current)
+	}
 }

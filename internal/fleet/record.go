@@ -40,15 +40,20 @@ func (r *report) demand(name string) *demand {
 	return &r.Budgets[i]
 }
 
-// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0.
+// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0. Without budgets, there
+// is only the number of workers.
 type grants struct {
 	version
+	Count   int               `json:"count,omitempty"`
 	Leader  string            `json:"leader"`   // "" if it has resigned
 	LeaseMS int64             `json:"lease_ms"` // how long shares are valid
 	Budgets []string          `json:"budgets"`
 	Limits  []int64           `json:"limits"`
 	Workers map[string]*grant `json:"workers"`
 }
+
+// workers returns the number of workers that the leader knew.
+func (g *grants) workers() int { return max(g.Count, len(g.Workers)) }
 
 // grant is what a worker may use.
 type grant struct {

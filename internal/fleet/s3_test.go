@@ -11,8 +11,8 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/weirlimits/weir/governor/fleet"
 	"github.com/weirlimits/weir/governor/s3coord"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // Three workers share through S3, with clocks that agree with its clock or are a minute off.

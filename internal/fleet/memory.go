@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Memory is a coordinator in this process's memory, for tests and for several governors in one process. The zero value
+// Memory is a registry in this process's memory, for tests and for several governors in one process. The zero value
 // is empty and ready to use.
 type Memory struct {
 	mu      sync.Mutex
@@ -16,16 +16,16 @@ type Memory struct {
 	records map[string]Record
 }
 
-var _ Coordinator = (*Memory)(nil)
+var _ Registry = (*Memory)(nil)
 
-// Get implements [Coordinator].
+// Get implements [Registry].
 func (m *Memory) Get(ctx context.Context, name string) (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.records[name], ctx.Err()
 }
 
-// Put implements [Coordinator].
+// Put implements [Registry].
 func (m *Memory) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +44,7 @@ func (m *Memory) Put(ctx context.Context, name string, value []byte, version str
 	return r.Version, nil
 }
 
-// Delete implements [Coordinator].
+// Delete implements [Registry].
 func (m *Memory) Delete(ctx context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *Memory) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// List implements [Coordinator].
+// List implements [Registry].
 func (m *Memory) List(ctx context.Context, prefix string) ([]Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/governor/fleet"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
-// late is a coordinator whose reads return data that is four seconds old.
+// late is a registry whose reads return data that is four seconds old.
 type late struct {
 	*fleet.Memory
 	cut      atomic.Bool

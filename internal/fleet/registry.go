@@ -8,12 +8,12 @@ import (
 // ErrConflict reports that a record does not have the version that a write expected, because another process wrote it.
 var ErrConflict = errors.New("changed in the meantime")
 
-// Coordinator keeps small, versioned records. It makes no decisions; all it must support is conditional writes. All
+// Registry keeps small, versioned records. It makes no decisions; all it must support is conditional writes. All
 // methods may be called concurrently, and each respects the deadline of its context.
 //
 // Reads see every write that succeeded before they began. A write whose outcome is unknown may still take effect, once,
 // as long as the record has the version that the write expects.
-type Coordinator interface {
+type Registry interface {
 	// Get returns a record. If it does not exist, its Version is "".
 	Get(ctx context.Context, name string) (Record, error)
 

@@ -20,21 +20,21 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"go.uber.org/goleak"
 
-	"github.com/weirlimits/weir/governor/fleet"
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
+	"github.com/weirlimits/weir/internal/fleet"
 	"github.com/weirlimits/weir/store/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // coordinators are the implementations that every test of this file runs on.
-func coordinators(t *testing.T) map[string]fleet.Coordinator {
+func coordinators(t *testing.T) map[string]fleet.Registry {
 	inStore, err := storecoord.New(memory.New(nil), "nightly")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]fleet.Coordinator{"memory": &fleet.Memory{}, "store": inStore, "s3": inS3(t, fakeS3(t), "jobs/nightly")}
+	all := map[string]fleet.Registry{"memory": &fleet.Memory{}, "store": inStore, "s3": inS3(t, fakeS3(t), "jobs/nightly")}
 	// Another S3 implementation, such as moto, as a cross-check. It must not have a bucket named weir-fleet.
 	if url := os.Getenv("WEIR_TEST_S3"); url != "" {
 		all["server"] = inS3(t, url, "jobs/"+t.Name())
@@ -170,7 +170,7 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]fleet.Coordinator{"bucket": missing, "store": inStore} {
+	for name, c := range map[string]fleet.Registry{"bucket": missing, "store": inStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := fleet.Join(t.Context(), config(c))
@@ -190,9 +190,9 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func config(c fleet.Coordinator) fleet.Config {
+func config(c fleet.Registry) fleet.Config {
 	return fleet.Config{
-		Coordinator: c, Budgets: []fleet.Budget{{Name: "b", Limit: 1000}},
+		Registry: c, Budgets: []fleet.Budget{{Name: "b", Limit: 1000}},
 		Demand: func(int) (int64, int64) { return -1, 0 }, Granted: func([]int64) {},
 	}
 }
@@ -200,10 +200,10 @@ func config(c fleet.Coordinator) fleet.Config {
 func TestBadConfigs(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*fleet.Config){
-		"coordinator":        func(c *fleet.Config) { c.Coordinator = nil },
+		"registry":           func(c *fleet.Config) { c.Registry = nil },
 		"refresh":            func(c *fleet.Config) { c.Refresh = 1 },
 		"forget":             func(c *fleet.Config) { c.Forget = 1 },
-		"budgets":            func(c *fleet.Config) { c.Budgets = nil },
+		"each":               func(c *fleet.Config) { c.Each = 1 },
 		"budget b":           func(c *fleet.Config) { c.Budgets = []fleet.Budget{{Name: "b"}} },
 		"demand and granted": func(c *fleet.Config) { c.Demand = nil },
 		"worker":             func(c *fleet.Config) { c.Worker = "a/b" },

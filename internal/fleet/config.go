@@ -7,19 +7,22 @@ import (
 
 // Config configures a worker and the budgets that it shares.
 type Config struct {
-	// Coordinator keeps the workers' records. Required. One coordinator holds one fleet.
-	Coordinator Coordinator
+	// Registry keeps the workers' records. Required. One registry holds one fleet.
+	Registry Registry
 	// Worker is the worker's name, for people: letters, digits and -. A random part is added to it. Defaults to
 	// "worker".
 	Worker string
 	// Refresh is how often a worker reports and reads its shares. A share is valid for four refreshes. At least 100 ms;
 	// defaults to 5 s.
 	Refresh time.Duration
+	// Each bounds how often reports are written: all workers together write at most one in that time, for which the
+	// refresh grows with the number of workers. Only without budgets. Defaults to 0.
+	Each time.Duration
 	// Forget is how long a worker may be without a report before it counts as dead and its safe share goes to others. A
-	// worker that was cut off only from the coordinator, for longer than that, and still runs, exceeds the limit by its
+	// worker that was cut off only from the registry, for longer than that, and still runs, exceeds the limit by its
 	// safe share. At least eight refreshes; defaults to 5 min.
 	Forget time.Duration
-	// Budgets are the budgets to share. Required.
+	// Budgets are the budgets to share. With none, the fleet only counts its workers.
 	Budgets []Budget
 	// Demand is called for every report. It returns what the worker wants of a budget, given by its index, and what it
 	// has used on average since the previous report, in thousandths of a unit per second. A want of -1 means as much as
@@ -77,14 +80,15 @@ func (c *Config) check() error {
 		c.Worker = "worker"
 	}
 	switch {
-	case c.Coordinator == nil:
-		return &ConfigError{"coordinator", "is required"}
+	case c.Registry == nil:
+		return &ConfigError{"registry", "is required"}
 	case c.Refresh < minRefresh:
 		return &ConfigError{"refresh", "must be at least 100ms"}
 	case c.Forget < 8*c.Refresh:
 		return &ConfigError{"forget", "must be at least eight refreshes"}
+	case c.Each > 0 && len(c.Budgets) > 0:
+		return &ConfigError{"each", "would change the lease of shares"}
 	case len(c.Budgets) == 0:
-		return &ConfigError{"budgets", "must name at least one"}
 	case c.Demand == nil || c.Granted == nil:
 		return &ConfigError{"demand and granted", "are required"}
 	case len(c.Worker) > maxWorkerName:

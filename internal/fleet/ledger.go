@@ -9,6 +9,7 @@ import (
 type ledger struct {
 	lease, forget time.Duration
 	last          grants
+	looked        time.Time // when reports were last read
 	workers       map[string]*account
 }
 
@@ -27,8 +28,8 @@ type issue struct {
 }
 
 // newLedger continues from what another leader published. Everything in it is outstanding for a whole lease.
-func newLedger(g *grants, lease, forget time.Duration, now time.Time) *ledger {
-	l := &ledger{lease: lease, forget: forget, last: *g, workers: make(map[string]*account, len(g.Workers))}
+func newLedger(g *grants, lease time.Duration, now time.Time) *ledger {
+	l := &ledger{lease: lease, last: *g, looked: now, workers: make(map[string]*account, len(g.Workers))}
 	expires := now.Add(max(lease, time.Duration(g.LeaseMS)*time.Millisecond))
 	before := g.version
 	before.Seq--
@@ -44,11 +45,16 @@ func newLedger(g *grants, lease, forget time.Duration, now time.Time) *ledger {
 }
 
 // observe records the reports, which were read before now. It returns the workers to forget, and whether there is a new
-// one. A worker without a report has left.
+// one. A worker without a report has left. If the reports could not be read for a lease, then they could not be written
+// either: the workers count as seen now.
 func (l *ledger) observe(reports map[string]*report, now time.Time) (forgotten []string, newcomer bool) {
-	for id := range l.workers {
+	away := now.Sub(l.looked) >= l.lease
+	l.looked = now
+	for id, a := range l.workers {
 		if reports[id] == nil {
 			delete(l.workers, id)
+		} else if away {
+			a.seen = now
 		}
 	}
 	for id, r := range reports {
@@ -97,6 +103,10 @@ func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 		}
 	}
 	n := len(g.Budgets)
+	if n == 0 {
+		g.Count = len(l.workers)
+		return g
+	}
 	g.Limits = make([]int64, n)
 	for id, a := range l.workers {
 		w := &grant{Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n), HeldSafe: make([]int64, n)}
