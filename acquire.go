@@ -70,7 +70,7 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 // the time of BenchmarkAllow. If ok is false, it has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
 	c := l.core
-	if c.immediate == nil || c.cfg.Observer.Called != nil || c.near != nil || ctx.Err() != nil {
+	if c.immediate == nil || c.cfg.Observer.Called != nil || c.meter.WantsNear() || ctx.Err() != nil {
 		return false, false
 	}
 	s := l.pinned
@@ -90,10 +90,8 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	if allowed, ok = c.immediate.TakeOne(&n.ref, n.one); !ok {
 		return false, false
 	}
-	if allowed || c.tallies == nil {
-		s.hits.add()
-	} else {
-		c.tallies.refused(n.plan, &n.plan.quick) // also counts the hit, in the same atomic step
+	if s.hits.add(); !allowed {
+		n.plan.countRefusal(c.meter)
 	}
 	if f := c.cfg.Observer.Decided; f != nil {
 		e := DecidedEvent{Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed, Took: time.Since(began)}

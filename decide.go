@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -28,6 +29,10 @@ func (pt *part) wrap(err error) error {
 		return err
 	}
 	return &RequestError{pt.nth - 1, err}
+}
+
+func (pt *part) bucket() store.Bucket {
+	return store.Bucket{Namespace: pt.plan.space.id, Entity: pt.req.Entity, Resource: pt.req.Resource}
 }
 
 // decision is one decision over the parts passed to its methods.
@@ -59,7 +64,7 @@ func (l *Limiter) decide(ctx context.Context, parts []part) error {
 		err = d.without(parts, cause)
 	default:
 		l.core.local.warm(d.debits, &d.out)
-		d.observe(ctx, parts)
+		d.record(ctx, parts)
 	}
 	if err == nil {
 		err = d.judge(parts)
@@ -156,8 +161,7 @@ func (d *decision) merge(parts []part) error {
 
 // brief reports whether nobody needs the levels after the decision.
 func (d *decision) brief(parts []part) bool {
-	c := d.lim.core
-	return parts[0].allow && c.near == nil && !(parts[0].plan.shadows && c.watchesShadows())
+	return parts[0].allow && !d.lim.core.meter.WantsLevels(parts[0].plan.shadows)
 }
 
 // without decides without the store, each part as its on_unavailable says, and admits all or none. The parts that use
@@ -235,16 +239,16 @@ func (d *decision) share(parts []part, cause error) error {
 	return nil
 }
 
-// observe reports the limits that the store's decision has brought near their end, and those in shadow that would have
-// refused.
-func (d *decision) observe(ctx context.Context, parts []part) {
-	if len(d.out.Levels) == 0 {
-		return
+// record counts and reports a decision of the store.
+func (d *decision) record(ctx context.Context, parts []part) {
+	p := parts[0].plan
+	shadows := p.shadows
+	for i := range parts[1:] {
+		shadows = shadows || parts[i+1].plan.shadows
 	}
-	d.lim.observeNear(ctx, parts[0].plan.nearLimit, d.debits, d.out)
-	if slices.ContainsFunc(parts, func(pt part) bool { return pt.plan.shadows }) {
-		d.lim.observeShadows(ctx, d.debits, d.out)
-	}
+	d.lim.core.meter.Decided(ctx, &meter.Decision{
+		Namespace: d.lim.name, Thresholds: p.nearLimit, Shadows: shadows, Debits: d.debits, Outcome: d.out,
+	})
 }
 
 // judge returns the refusal, or makes the leases hold what was taken.
@@ -273,11 +277,15 @@ func (d *decision) judge(parts []part) error {
 
 // refuse counts a refusal, and returns its error.
 func (d *decision) refuse(parts []part) error {
+	m := d.lim.core.meter
 	if pt := &parts[0]; pt.allow {
-		d.lim.core.tallies.refused(pt.plan, &pt.plan.refusals)
+		pt.plan.countRefusal(m)
 		return errRefused
 	}
-	d.countRefused(parts)
+	for i := range parts {
+		m.Request(parts[i].bucket(), d.out.At, true)
+	}
+	m.Refused(d.debits, &d.out)
 	if len(parts) == 1 {
 		over := &ExceededError{Decision: parts[0].lease.decision(false)}
 		if parts[0].nth > 0 {
@@ -298,7 +306,7 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 	for i := range parts {
 		pt := &parts[i]
 		if err == nil && pt.by != nil {
-			d.lim.countDegraded(pt.req.Entity, pt.req.Resource)
+			d.lim.countDegraded(pt)
 		}
 		if f == nil {
 			continue
@@ -471,4 +479,16 @@ func taken(debits []store.Debit, levels []store.Level) []store.Debit {
 		}
 	}
 	return debits
+}
+
+// countDegraded counts a request that was admitted without the store.
+func (l *Limiter) countDegraded(pt *part) {
+	s := l.pinned
+	if f := l.found.Load(); s == nil && f != nil {
+		s = f.space
+	}
+	if s != nil { // otherwise the namespace is not known
+		b := store.Bucket{Namespace: s.id, Entity: pt.req.Entity, Resource: pt.req.Resource}
+		l.core.meter.Request(b, time.Now(), false)
+	}
 }

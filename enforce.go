@@ -1,7 +1,6 @@
 package weir
 
 import (
-	"context"
 	"slices"
 
 	"github.com/weirlimits/weir/internal/policy/record"
@@ -56,24 +55,3 @@ func (le *Lease) leaveOut() {
 		}
 	}
 }
-
-// observeShadows counts and reports each limit in shadow that would have refused.
-func (l *Limiter) observeShadows(ctx context.Context, debits []store.Debit, out store.Outcome) {
-	f := l.core.cfg.Observer.WouldRefuse
-	n := 0
-	for i := range debits {
-		for _, c := range debits[i].Charges {
-			if c.Shadow && out.Levels[n].Refused {
-				b := debits[i].Bucket
-				l.core.tallies.countWouldRefuse(b, out.At, c.Limit.Name, c.Amount)
-				if f != nil {
-					f(ctx, WouldRefuseEvent{l.name, b.Entity, b.Resource, c.Limit.Name, c.Amount / 1000, out.Allowed})
-				}
-			}
-			n++
-		}
-	}
-}
-
-// watchesShadows reports whether anybody wants to know what limits in shadow would have refused.
-func (c *core) watchesShadows() bool { return c.cfg.Observer.WouldRefuse != nil || c.tallies != nil }

@@ -3,10 +3,12 @@ package weir
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -110,9 +112,8 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 		return err
 	}
 	if err == nil {
-		le.countAdjusted(debits, out.At)
 		le.tellAdjusted(ctx, debits)
-		le.nearAdjusted(ctx, debits, out)
+		le.recordAdjusted(ctx, debits, out)
 	}
 	le.apply(debits, err == nil)
 	return err
@@ -242,4 +243,35 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		le.plan.space.queues.returned(debits)
 	}
 	return out, err
+}
+
+// recordAdjusted counts a change of what the lease holds, and reports the limits that it has brought near their end.
+func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out store.Outcome) {
+	m, p := le.lim.core.meter, le.plan
+	if m.WantsNear() && p.chain == nil { // a lease of a token has no plan
+		var err error
+		if _, p, err = le.lim.plan(context.WithoutCancel(ctx), p.entity, p.resource, !le.overrides()); err != nil {
+			p, out.Levels = le.plan, nil // the next decision reports them
+		}
+	}
+	d := meter.Decision{Namespace: le.lim.name, Thresholds: p.nearLimit, Debits: debits, Outcome: out}
+	m.Adjusted(ctx, &d, func(b store.Bucket, l *store.Limit) bool { return !l.Override && p.shadowed(b, l.Name) })
+}
+
+// overrides reports whether the request brought its own limits.
+func (le *Lease) overrides() bool {
+	return slices.ContainsFunc(le.debits, func(d store.Debit) bool {
+		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Limit.Override })
+	})
+}
+
+// shadowed reports whether a limit is in shadow for the bucket's entity.
+func (p *plan) shadowed(b store.Bucket, limit string) bool {
+	for i := range p.links {
+		if p.links[i].bucket == b {
+			at := slices.IndexFunc(p.links[i].limits, func(l store.Limit) bool { return l.Name == limit })
+			return at >= 0 && p.links[i].shadow.has(at)
+		}
+	}
+	return false
 }

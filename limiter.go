@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -132,10 +133,9 @@ type foundSpace struct {
 type core struct {
 	cfg       Config
 	store     store.Store
-	immediate store.Immediate  // the store, if it never waits
-	usage     store.Usage      // the store, if it keeps usage
-	tallies   *tallies         // what this process counts itself; nil if the store keeps no usage
-	near      *near            // nil without Observer.NearLimit
+	immediate store.Immediate // the store, if it never waits
+	usage     store.Usage     // the store, if it keeps usage
+	meter     *meter.Recorder
 	breaker   *breaker.Breaker // nil if the store is always called
 	local     *local           // nil for a store that never waits
 	coarse    coarseClock
@@ -173,17 +173,36 @@ func New(cfg Config) (*Limiter, error) {
 	c.guard()
 	if calls.usage != nil {
 		c.usage = calls
-		c.tallies = newTallies(c)
 	}
-	if tell := cfg.Observer.NearLimit; tell != nil {
-		c.near = newNear(tell)
-	}
+	c.meter = meter.New(cfg.meter(c.usage))
 	l := c.in(cfg.Namespace)
 	l.owner = true
 	if cfg.NamespaceID != "" {
 		l.pinned = c.space(cfg.NamespaceID)
 	}
 	return l, nil
+}
+
+// meter returns what to count and report.
+func (c *Config) meter(usage store.Usage) (m meter.Config) {
+	if usage != nil {
+		m.Count = usage.Count
+	}
+	if f := c.Observer.NearLimit; f != nil {
+		m.Near = func(ctx context.Context, e meter.Event) {
+			f(ctx, NearLimitEvent{
+				ID: e.ID, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit, Override: e.Override,
+				Shadow: e.Shadow, Kind: NearLimitKind(e.Kind), Percent: e.Percent, Used: e.Used, Of: e.Of,
+				WindowStart: e.WindowStart, WindowLength: e.WindowLength, At: e.At,
+			})
+		}
+	}
+	if f := c.Observer.WouldRefuse; f != nil {
+		m.Shadow = func(ctx context.Context, namespace string, b store.Bucket, c store.Charge, allowed bool) {
+			f(ctx, WouldRefuseEvent{namespace, b.Entity, b.Resource, c.Limit.Name, c.Amount / 1000, allowed})
+		}
+	}
+	return m
 }
 
 // In returns a limiter for another namespace of the same store. It is cheap, shares this limiter's caches, and need not
@@ -200,7 +219,7 @@ func (c *core) in(namespace string) *Limiter {
 	if namespace == DefaultNamespace {
 		l.pinned = c.space(DefaultNamespace)
 	}
-	l.handle = parts.Join(parts.Parts{Store: c.store, Usage: c.usage, Policies: policies{l}, Flush: c.tallies.flush})
+	l.handle = parts.Join(parts.Parts{Store: c.store, Usage: c.usage, Policies: policies{l}, Flush: c.meter.Flush})
 	return l
 }
 
@@ -245,7 +264,7 @@ func (l *Limiter) Close() error {
 		c.ended.Store(true)
 		c.views.Close()
 		c.local.close()
-		c.tallies.close()
+		c.meter.Close()
 		c.closed = c.store.Close()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -284,10 +303,9 @@ type CacheStats struct {
 // CacheStats returns statistics of the caches.
 func (l *Limiter) CacheStats() CacheStats {
 	c := l.core
-	c.tallies.collect()
 	s := CacheStats{TTL: c.cfg.CacheTTL}
 	s.Hits, s.Misses, s.Entries = c.views.Stats()
-	s.NearLimits, s.NearForgotten = c.near.stats()
+	s.NearLimits, s.NearForgotten = c.meter.Stats()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, sp := range c.spaces {

@@ -2,14 +2,12 @@ package weir
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/internal/meter"
 )
 
 // NearLimitEvent reports that an entity has used much of a limit, or that the limit refused it.
@@ -41,8 +39,8 @@ type NearLimitKind string
 
 // The kinds of NearLimitEvent.
 const (
-	NearThreshold NearLimitKind = "threshold" // usage of the burst has reached a threshold
-	NearRefused   NearLimitKind = "refused"   // the first refusal in an hour
+	NearThreshold NearLimitKind = meter.Threshold // usage of the burst has reached a threshold
+	NearRefused   NearLimitKind = meter.Refusal   // the first refusal in an hour
 )
 
 // Thresholds are the percentages of a limit's burst at which [Observer.NearLimit] is called: from 1 to 100, ascending,
@@ -50,9 +48,7 @@ const (
 type Thresholds []int
 
 // maxThresholds is the maximum number of thresholds.
-const maxThresholds = 8
-
-var defaultThresholds = Thresholds{80, 95, 100}
+const maxThresholds = meter.MaxThresholds
 
 // ParseThresholds parses percentages separated by commas, none (or "") for none, and default for the default.
 func ParseThresholds(text string) (Thresholds, error) {
@@ -118,94 +114,4 @@ func (l *Limiter) SetNearLimit(ctx context.Context, t Thresholds) error {
 		lr.NearLimit = slices.Clone(t)
 		return nil
 	})
-}
-
-// id returns the event's ID for receivers. Ids of entities and limits contain no zero byte.
-func (e *NearLimitEvent) id(space string) string {
-	percent := e.Percent
-	if e.Kind == NearRefused {
-		percent = 0
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{
-		space, e.Entity, e.Resource, e.Limit, strconv.FormatBool(e.Override), string(e.Kind), strconv.Itoa(percent),
-		strconv.FormatInt(e.WindowStart.UnixNano(), 10), strconv.FormatInt(int64(e.WindowLength), 10),
-	}, "\x00")))
-	return hex.EncodeToString(sum[:16])
-}
-
-// observeNear reports the limits that a decision has brought near their end, and those that refused.
-func (l *Limiter) observeNear(ctx context.Context, t Thresholds, debits []store.Debit, out store.Outcome) {
-	n := l.core.near
-	if n == nil {
-		return
-	}
-	o := nearLook{thresholds: t.orDefault(), at: out.At, now: nanosOf(out.At)}
-	at := 0
-	for i := range debits {
-		for j := range debits[i].Charges {
-			c, lv := &debits[i].Charges[j], &out.Levels[at]
-			at++
-			o.shadow, o.refused, o.moved = c.Shadow, lv.Refused && !c.Shadow && !out.Allowed, 0
-			if out.Allowed && !(c.Shadow && lv.Refused) {
-				o.moved = c.Amount
-			}
-			n.look(ctx, l, debits[i].Bucket, lv, &o)
-		}
-	}
-}
-
-// nearAdjusted is observeNear for a change of what the lease holds.
-func (le *Lease) nearAdjusted(ctx context.Context, debits []store.Debit, out store.Outcome) {
-	n := le.lim.core.near
-	if n == nil {
-		return
-	}
-	charges := 0
-	for i := range debits {
-		charges += len(debits[i].Charges)
-	}
-	if charges != len(out.Levels) {
-		return // tokens came back to a bucket that is gone: the next decision reports the others
-	}
-	p := le.plan
-	if p.chain == nil { // the plan of a lease that was held
-		var err error
-		if _, p, err = le.lim.plan(context.WithoutCancel(ctx), p.entity, p.resource, !le.overrides()); err != nil {
-			return // the next decision reports it
-		}
-	}
-	o := nearLook{thresholds: p.nearLimit.orDefault(), at: out.At, now: nanosOf(out.At)}
-	at := 0
-	for i := range debits {
-		for _, c := range debits[i].Charges {
-			o.shadow, o.moved = !c.Limit.Override && p.shadowed(debits[i].Bucket, c.Limit.Name), c.Amount
-			n.look(ctx, le.lim, debits[i].Bucket, &out.Levels[at], &o)
-			at++
-		}
-	}
-}
-
-func (t Thresholds) orDefault() Thresholds {
-	if t == nil {
-		return defaultThresholds
-	}
-	return t
-}
-
-// overrides reports whether the request brought its own limits.
-func (le *Lease) overrides() bool {
-	return slices.ContainsFunc(le.debits, func(d store.Debit) bool {
-		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Limit.Override })
-	})
-}
-
-// shadowed reports whether a limit is in shadow for the bucket's entity.
-func (p *plan) shadowed(b store.Bucket, limit string) bool {
-	for i := range p.links {
-		if p.links[i].bucket == b {
-			at := slices.IndexFunc(p.links[i].limits, func(l store.Limit) bool { return l.Name == limit })
-			return at >= 0 && p.links[i].shadow.has(at)
-		}
-	}
-	return false
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -28,8 +29,7 @@ type plan struct {
 	shadows       bool          // some limit is in shadow
 	share         Share         // the share that the limits are scaled by
 	forgotten     sync.Once     // for the cached records that it was made from
-	refusals      atomic.Int64  // by Allow, not yet handed to the tallies
-	quick         atomic.Int64  // refusals by the quick form of Allow, which are also hits of the space
+	refusals      atomic.Int64  // by Allow, not yet collected by the meter
 }
 
 // link is one bucket of a plan.
@@ -83,4 +83,9 @@ func (p *plan) prepareAllow() {
 	if len(p.links) == 1 && !p.shadows && p.share.Num > 0 {
 		p.one = p.links[0].one
 	}
+}
+
+// countRefusal counts a refusal of Allow.
+func (p *plan) countRefusal(m *meter.Recorder) {
+	m.RefusedOne(&p.refusals, store.Bucket{Namespace: p.space.id, Entity: p.entity, Resource: p.resource}, p.one)
 }

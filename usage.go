@@ -192,7 +192,7 @@ func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error
 		return UsagePage{}, err
 	}
 	if q.After == "" {
-		l.core.tallies.flush(ctx)
+		l.core.meter.Flush(ctx)
 	}
 	page, err := l.core.usagePage(ctx, q)
 	if err != nil {

@@ -33,7 +33,7 @@ func (l *Limiter) SummarizeUsage(ctx context.Context, query UsageQuery) (UsageSu
 	if err != nil {
 		return UsageSummary{}, err
 	}
-	l.core.tallies.flush(ctx)
+	l.core.meter.Flush(ctx)
 	var total []store.LimitFigures
 	var windows []store.UsageRecord
 	for {
@@ -98,7 +98,7 @@ func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error)
 	if err != nil {
 		return nil, err
 	}
-	l.core.tallies.flush(ctx)
+	l.core.meter.Flush(ctx)
 	var top []store.UsageRecord
 	err = l.core.call(ctx, "usage", func(ctx context.Context) (err error) {
 		top, err = l.core.usage.TopUsage(ctx, store.TopQuery{

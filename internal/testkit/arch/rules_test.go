@@ -16,7 +16,7 @@ type rule struct {
 
 // Groups of packages that several rules use. x/sync is allowed wherever the standard library is.
 var (
-	core      = []string{"store", "internal/clock", "internal/usage", "internal/varint", "internal/catalogcache", "internal/breaker", "internal/backstop", "internal/parts", "internal/policy/record", "golang.org/x/sync/..."}
+	core      = []string{"store", "internal/clock", "internal/usage", "internal/varint", "internal/catalogcache", "internal/breaker", "internal/backstop", "internal/meter", "internal/parts", "internal/policy/record", "golang.org/x/sync/..."}
 	embedded  = []string{"store", "internal/clock", "internal/usage", "internal/varint", "store/internal/catalog", "store/internal/inmem", "golang.org/x/sync/..."}
 	remote    = []string{"store", "internal/clock", "internal/coalesce", "internal/usage", "internal/varint", "store/internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
@@ -58,6 +58,10 @@ var rules = []rule{
 	},
 	{
 		room: "internal/policy/record", only: []string{"store", "internal/clock"}, catches: ".",
+		why: "the root links it",
+	},
+	{
+		room: "internal/meter", only: []string{"store", "internal/clock"}, catches: ".",
 		why: "the root links it",
 	},
 	{

@@ -1,4 +1,4 @@
-package weir
+package meter
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -15,12 +16,12 @@ import (
 // forgotten, reported again, and counted.
 func TestNearForgets(t *testing.T) {
 	t.Parallel()
-	n := newNear(func(context.Context, NearLimitEvent) {})
+	n := newNear(func(context.Context, Event) {})
 	const fit = nearShards * maxNear
 	const all = fit + fit/4
-	o := nearLook{thresholds: Thresholds{80}}
+	o := nearLook{thresholds: []int{80}}
 	tell := func(i int) bool {
-		window := told{start: int64(i), end: int64(i + 1)} // each window is later than those before
+		window := sent{start: int64(i), end: int64(i + 1)} // each window is later than those before
 		return n.see(nearKey{bucket: store.Bucket{Entity: fmt.Sprint(i)}, limit: "tpm"}, &o, window, 0, 90) != 0
 	}
 	for i := range all {
@@ -30,11 +31,11 @@ func TestNearForgets(t *testing.T) {
 	}
 	size, forgotten := n.stats()
 	if size > fit || size < fit*3/4 || size+int(forgotten) != all {
-		t.Errorf("%d are remembered and %d forgotten, of %d that fit and %d told", size, forgotten, fit, all)
+		t.Errorf("%d are remembered and %d forgotten, of %d that fit and %d sent", size, forgotten, fit, all)
 	}
 	for i := all - fit/2; i < all; i++ {
 		if tell(i) {
-			t.Fatalf("%d of %d is told again though older ones could have gone", i, all)
+			t.Fatalf("%d of %d is sent again though older ones could have gone", i, all)
 		}
 	}
 }
@@ -43,8 +44,8 @@ func TestNearForgets(t *testing.T) {
 func TestNearModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		n := newNear(func(context.Context, NearLimitEvent) {})
-		ts := Thresholds{rapid.IntRange(1, 50).Draw(rt, "low"), rapid.IntRange(51, 100).Draw(rt, "high")}
+		n := newNear(func(context.Context, Event) {})
+		ts := []int{rapid.IntRange(1, 50).Draw(rt, "low"), rapid.IntRange(51, 100).Draw(rt, "high")}
 		o := nearLook{thresholds: ts}
 		type look struct {
 			window    int64
@@ -61,8 +62,8 @@ func TestNearModel(t *testing.T) {
 			looks = append(looks, l)
 			var want due
 			for j, p := range ts {
-				last, told := fired[p]
-				armed := !told
+				last, sent := fired[p]
+				armed := !sent
 				for _, since := range looks[last:] {
 					armed = armed || since.window > looks[last].window && since.low < p
 				}
@@ -71,9 +72,9 @@ func TestNearModel(t *testing.T) {
 					fired[p] = i
 				}
 			}
-			got := n.see(nearKey{limit: "tpm"}, &o, told{start: l.window, end: l.window + 1}, l.low, l.high)
+			got := n.see(nearKey{limit: "tpm"}, &o, sent{start: l.window, end: l.window + 1}, l.low, l.high)
 			if got != want {
-				rt.Fatalf("thresholds %v, looks %v: told %b, want %b", ts, looks, got, want)
+				rt.Fatalf("thresholds %v, looks %v: sent %b, want %b", ts, looks, got, want)
 			}
 		}
 		if size, _ := n.stats(); size > 1 {
@@ -97,7 +98,7 @@ func TestWindowAt(t *testing.T) {
 	} {
 		at, _ := time.Parse(time.RFC3339, c.at)
 		want, _ := time.Parse(time.RFC3339, c.start)
-		if w := windowAt(nanosOf(at), c.length); w.start != nanosOf(want) || w.end != w.start+int64(c.length) {
+		if w := windowAt(clock.Nanos(at), c.length); w.start != clock.Nanos(want) || w.end != w.start+int64(c.length) {
 			t.Errorf("%s in windows of %s: %+v, want %s", c.at, c.length, w, c.start)
 		}
 	}

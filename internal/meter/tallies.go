@@ -1,4 +1,4 @@
-package weir
+package meter
 
 import (
 	"context"
@@ -26,12 +26,12 @@ const (
 )
 
 // otherEntity stands for entities that were refused when there was no room to count them individually.
-const otherEntity = DefaultResource
+const otherEntity = "_default_"
 
 // tallies counts what only this process knows: refusals, adjustments, degraded decisions. Like a bucket's, the counters
 // only grow under an id, so the store may receive them twice.
 type tallies struct {
-	core   *core
+	hand   func(context.Context, ...store.Reading) error
 	source string
 	births atomic.Uint64
 	armed  atomic.Bool
@@ -40,14 +40,21 @@ type tallies struct {
 	shards [tallyShards]tallyShard
 	order  sync.Mutex // of flushes
 
-	mu    sync.Mutex
-	plans []*plan // those with refusals
+	mu       sync.Mutex
+	refusals []refusals // by Allow
 }
 
 type tallyShard struct {
 	mu    sync.Mutex
 	m     map[store.Bucket]*tally
 	queue []store.Reading // of past hours
+}
+
+// refusals is a counter of requests that were refused without being asked for levels.
+type refusals struct {
+	n      *atomic.Int64
+	bucket store.Bucket
+	only   *store.Charge // what refused; nil if several limits may have
 }
 
 // tally holds the counts of one bucket. Its shard's lock guards it.
@@ -58,10 +65,10 @@ type tally struct {
 	dirty  bool
 }
 
-func newTallies(c *core) *tallies {
+func newTallies(hand func(context.Context, ...store.Reading) error) *tallies {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	t := &tallies{core: c, source: hex.EncodeToString(id[:]), seed: maphash.MakeSeed()}
+	t := &tallies{hand: hand, source: hex.EncodeToString(id[:]), seed: maphash.MakeSeed()}
 	for i := range t.shards {
 		t.shards[i].m = make(map[store.Bucket]*tally)
 	}
@@ -135,7 +142,7 @@ func (t *tallies) flush(ctx context.Context) {
 	}
 	for rest := slices.Concat(readings...); len(rest) > 0; { // a store may write everything it receives in one step
 		n := min(len(rest), tallyChunk)
-		if err := t.core.usage.Count(ctx, rest[:n]...); err != nil {
+		if err := t.hand(ctx, rest[:n]...); err != nil {
 			for i := range t.shards {
 				t.keep(&t.shards[i], overs[i], readings[i])
 			}
@@ -190,13 +197,13 @@ func (t *tallies) close() {
 	t.flush(context.Background())
 }
 
-// refused counts a refusal of Allow, for which no levels were requested, in one of its plan's counters.
-func (t *tallies) refused(p *plan, n *atomic.Int64) {
+// refused counts a refusal in the counter n, which is 0 again once it was collected.
+func (t *tallies) refused(n *atomic.Int64, b store.Bucket, only *store.Charge) {
 	if t == nil || n.Add(1) > 1 {
-		return // the plan is on the list already
+		return // the counter is on the list already
 	}
 	t.mu.Lock()
-	t.plans = append(t.plans, p)
+	t.refusals = append(t.refusals, refusals{n, b, only})
 	t.mu.Unlock()
 	t.arm()
 }
@@ -204,82 +211,19 @@ func (t *tallies) refused(p *plan, n *atomic.Int64) {
 // collect counts the refusals of Allow since the last time. Their store times are not known, so they are counted at the
 // current time of this process's clock.
 func (t *tallies) collect() {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
-	plans := t.plans
-	t.plans = nil
+	all := t.refusals
+	t.refusals = nil
 	t.mu.Unlock()
 	now := time.Now()
-	for _, p := range plans {
-		n := p.quick.Swap(0)
-		p.space.hits[0].n.Add(uint64(n))
-		if n += p.refusals.Swap(0); n == 0 {
-			continue // it was on the list twice, once for each counter
-		}
-		t.count(store.Bucket{Namespace: p.space.id, Entity: p.entity, Resource: p.resource}, now, func(ta *tally) {
+	for _, r := range all {
+		n := r.n.Swap(0)
+		t.count(r.bucket, now, func(ta *tally) {
 			ta.of("").Refused += n
-			if p.one != nil { // otherwise any of the limits may have refused
-				f := ta.of(p.one.Limit.Name)
+			if r.only != nil {
+				f := ta.of(r.only.Limit.Name)
 				f.Refused += n
-				f.RefusedTokens += n * p.one.Amount
-			}
-		})
-	}
-}
-
-// countWouldRefuse counts a request that a limit in shadow would have refused.
-func (t *tallies) countWouldRefuse(b store.Bucket, at time.Time, limit string, milli int64) {
-	t.count(b, at, func(ta *tally) {
-		f := ta.of(limit)
-		f.WouldRefuse++
-		f.WouldTokens += milli
-	})
-}
-
-// countRefused counts the requests of a decision that were refused together, and what refused them.
-func (d *decision) countRefused(parts []part) {
-	t := d.lim.core.tallies
-	if t == nil {
-		return
-	}
-	for i := range parts {
-		b := store.Bucket{Namespace: parts[i].plan.space.id, Entity: parts[i].req.Entity, Resource: parts[i].req.Resource}
-		t.count(b, d.out.At, func(ta *tally) { ta.of("").Refused++ })
-	}
-	n := 0
-	for i := range d.debits {
-		for _, c := range d.debits[i].Charges {
-			if d.out.Levels[n].Refused && !c.Shadow {
-				t.count(d.debits[i].Bucket, d.out.At, func(ta *tally) {
-					f := ta.of(c.Limit.Name)
-					f.Refused++
-					f.RefusedTokens += c.Amount
-				})
-			}
-			n++
-		}
-	}
-}
-
-// countDegraded counts a request that was admitted although the store did not answer.
-func (l *Limiter) countDegraded(entity, resource string) {
-	s := l.pinned
-	if f := l.found.Load(); s == nil && f != nil {
-		s = f.space
-	}
-	if s != nil { // otherwise the namespace is not known
-		l.core.tallies.count(store.Bucket{Namespace: s.id, Entity: entity, Resource: resource}, time.Now(), func(ta *tally) { ta.of("").Degraded++ })
-	}
-}
-
-// countAdjusted counts a change of what a lease holds.
-func (le *Lease) countAdjusted(debits []store.Debit, at time.Time) {
-	for i := range debits {
-		le.lim.core.tallies.count(debits[i].Bucket, at, func(ta *tally) {
-			for _, c := range debits[i].Charges {
-				ta.of(c.Limit.Name).Adjustments++
+				f.RefusedTokens += n * r.only.Amount
 			}
 		})
 	}
