@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 // TestCoalesceRoom checks that waiting takes ride together as far as they fit, in order, and that one that does not fit
@@ -108,47 +107,6 @@ func TestCoalesceAbandonedTake(t *testing.T) {
 			if n := st.outstanding(bkt(b), "rpm"); n != 0 {
 				t.Errorf("%s has %d outstanding", b, n)
 			}
-		}
-	})
-}
-
-// TestCoalesceReturns checks that returns ride on the next debit that is at least as large, or are written by themselves
-// after a while or when the store closes.
-func TestCoalesceReturns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		later := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
-		rpm, alice, full := per("rpm", 10, 24*time.Hour, 10), bkt("alice"), bkt("full")
-		st.want(st.open(), true, of(full, rpm, 10))
-		first := st.open(noGuard, st.flow(), later)
-		st.want(first, false, of(alice, rpm, 3), of(full, rpm, 1))
-		if n := st.spent(func() { st.want(first, true, of(alice, rpm, 4)) }); n != 1 {
-			t.Errorf("a debit with a return aboard took %d calls", n)
-		}
-		if r, _ := st.number(alice, "R_rpm"); r != "3000" {
-			t.Errorf("returned %s", r)
-		}
-
-		second := st.open(noGuard, st.flow(), later)
-		st.want(second, false, of(alice, rpm, 3), of(full, rpm, 1))
-		if n := st.spent(func() { time.Sleep(59 * time.Second) }); n != 0 {
-			t.Errorf("%d calls before their time", n)
-		}
-		if n := st.spent(func() { time.Sleep(2 * time.Second) }); n != 1 {
-			t.Errorf("%d calls at their time", n)
-		}
-
-		third := st.open(noGuard, st.flow(), later)
-		st.want(third, false, of(alice, rpm, 3), of(full, rpm, 1))
-		if err := third.Close(); err != nil {
-			t.Error(err)
-		}
-		if r, _ := st.number(alice, "R_rpm"); r < "8980" || r > "9000" { // except for what the clock passed meanwhile
-			t.Errorf("returned %s after the end", r)
-		}
-		if _, err := third.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}}); !errors.Is(err, store.ErrClosed) {
-			t.Error(err)
 		}
 	})
 }

@@ -23,19 +23,23 @@ func (sh *shard) count(n uncounted) {
 	sh.uncounted.undone += n.undone
 }
 
-// takeBack returns what a take was debited. The lane must be locked.
-func (sh *shard) takeBack(j *job) {
+// takeBack returns what a take was debited, by the job that it returns, if one is needed. The lane must be locked.
+func (sh *shard) takeBack(j *job) *job {
 	if !j.nothing() {
-		sh.add(sh.s.returning(j))
-	} else if j.counted {
+		u := sh.s.returning(j)
+		sh.add(u)
+		return u
+	}
+	if j.counted {
 		sh.count(uncounted{id: j.item.id, undone: 1})
 	}
+	return nil
 }
 
 // counting makes a batch count what waits to be counted, if the batch asserts the birth that this belongs to. The lane
 // must be locked.
 func (sh *shard) counting(b *batch) {
-	if b.seen == nil || b.seen.id != sh.uncounted.id || b.jobs[0].kind == give && b.latest == anyTime {
+	if b.seen == nil || b.seen.id != sh.uncounted.id || b.jobs[0].kind == settle && b.onlyGives() {
 		return
 	}
 	b.others, sh.uncounted = sh.uncounted, uncounted{}

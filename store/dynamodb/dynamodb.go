@@ -64,8 +64,6 @@ type Config struct {
 	CallTimeout time.Duration
 	// WriteTimeout bounds all attempts of one write. Defaults to 2 s.
 	WriteTimeout time.Duration
-	// ReturnDelay is how long a return that no caller waits for may wait for a write to ride on. Defaults to 20 ms.
-	ReturnDelay time.Duration
 
 	// Now returns the time, in place of the machine's clock corrected by the server's. It must not be far off.
 	Now func() time.Time
@@ -146,7 +144,6 @@ func (c *Config) fill() error {
 	or(&c.Prefetch.For, 100*time.Millisecond)
 	or(&c.CallTimeout, time.Second)
 	or(&c.WriteTimeout, 2*time.Second)
-	or(&c.ReturnDelay, 20*time.Millisecond)
 	if c.Guard == 0 {
 		c.Guard = 0.01
 	}

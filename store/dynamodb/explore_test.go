@@ -34,6 +34,7 @@ type play struct {
 // tell takes, and records what it was told.
 func (y *play) tell(i int, debits ...store.Debit) bool {
 	out, err := y.s[i].Take(y.Context(), store.Take{Debits: debits})
+	y.s[i].Flush() // makes the undos of what was refused
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if err != nil {
@@ -75,7 +76,6 @@ func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), c
 			y := &play{stage: newStage(t), b: bkt("a"), l: per("rpm", 60, time.Minute, 60)}
 			for range scripts {
 				s, p := y.join(func(c *dynamodb.Config) {
-					c.ReturnDelay = time.Hour // until they are flushed
 					if change != nil {
 						change(c)
 					}
@@ -323,10 +323,15 @@ func TestExploreAnswerLost(t *testing.T) {
 		d.Charges = append(d.Charges, store.Charge{Limit: y.l, Amount: -2000})
 		_, _ = y.s[i].Settle(y.Context(), store.Settle{Debits: []store.Debit{d}})
 	}
-	// A waiting return, of a chain whose second bucket refused, rides on a write whose answer is lost.
-	rides := func(y *play, i int) {
+	// The answer to the undo of a chain's first bucket, whose second bucket refused, is lost.
+	undone := func(y *play, i int) {
+		y.p[i].after = func(_ string, in any) error {
+			if isUndo(in) {
+				return &types.InternalServerError{}
+			}
+			return nil
+		}
 		y.tell(i, of(y.b, y.l, 5), of(bkt("full"), y.l, 60))
-		y.p[i].after = func(string, any) error { y.p[i].after = nil; return &types.InternalServerError{} }
 		y.tell(i, of(y.b, y.l, 6))
 	}
 	setup := func(y *play) {
@@ -346,7 +351,7 @@ func TestExploreAnswerLost(t *testing.T) {
 		}
 	}
 	explore(t, nil, setup, returned(2000), both, debits(10, 30))
-	explore(t, nil, setup, returned(5000), rides, debits(10, 30))
+	explore(t, nil, setup, returned(5000), undone, debits(10, 30))
 }
 
 // TestExplorePrefetch explores two processes that debit ahead and hand out their surpluses as time goes on.

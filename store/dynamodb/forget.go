@@ -81,7 +81,7 @@ func (f *forget) write(_ *shard, b *batch, u *update) {
 		u.op(remove, attr)
 	}
 	for i := range it.limits {
-		for _, prefix := range []string{prefixLevel, prefixDebited, prefixReturned, prefixGiven, prefixParams} {
+		for _, prefix := range []string{prefixLevel, prefixDebited, prefixReturned, prefixParams} {
 			u.op(remove, prefix+it.limits[i].name)
 		}
 	}

@@ -70,22 +70,54 @@ func TestReturnOnce(t *testing.T) {
 	}
 }
 
-// TestReturnAboardOnce checks the same for a return that rode with a debit. The debit is made again without it, although
-// the first attempt of both was applied and the second fails its condition.
+// queue makes calls that wait, one after another, while the process's next write to alice's bucket, a debit of tokens,
+// is held back. What happened to that write is what after returns.
+func (st *stage) queue(t *testing.T, s *dynamodb.Store, p *process, debit store.Debit, after func(), calls ...func()) {
+	held := make(chan struct{})
+	p.after = func(string, any) error {
+		p.after = nil
+		<-held
+		return nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() { st.want(s, true, debit) })
+	for _, call := range calls {
+		synctest.Wait()
+		all.Go(call)
+	}
+	synctest.Wait()
+	after()
+	close(held)
+	all.Wait()
+	s.Flush()
+}
+
+// TestReturnAboardOnce checks the same for a return that rides with a debit. The debit is made again without it.
 func TestReturnAboardOnce(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
-	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
-	st.want(st.open(), true, of(full, rpm, 10))
-	st.want(s, false, of(alice, rpm, 2), of(full, rpm, 1)) // alice's 2 wait
-	calls := st.losing("alice", 1)
-	st.want(s, true, of(alice, rpm, 2))
-	s.Flush()
-	r, _ := st.number(alice, "R_rpm")
-	if n := st.outstanding(alice, "rpm"); *calls < 2 || r != "2000" || n != 4000 {
-		t.Errorf("%d calls, returned %s, %d outstanding", *calls, r, n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join()
+		rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+		lose := func() {
+			p.after = func(string, any) error {
+				p.after = nil
+				return errLost
+			}
+		}
+		var err error
+		before := st.writes()
+		st.queue(t, s, p, of(alice, rpm, 5), func() {}, func() { lose(); st.want(s, true, of(alice, rpm, 2)) }, func() {
+			_, err = s.Settle(t.Context(), store.Settle{Debits: []store.Debit{of(alice, rpm, -2)}})
+		})
+		if !errors.Is(err, errLost) {
+			t.Error(err)
+		}
+		r, _ := st.number(alice, "R_rpm")
+		if n := st.outstanding(alice, "rpm"); st.writes()-before != 3 || r != "2000" || n != 7000 {
+			t.Errorf("%d writes, returned %s, %d outstanding", st.writes()-before, r, n)
+		}
+	})
 }
 
 // TestReturnRefusedRides checks that a return aboard a write that was certainly not applied is not lost.
@@ -108,22 +140,24 @@ func TestReturnRefusedRides(t *testing.T) {
 	}
 }
 
-// TestNetNotBelowZero checks that a write carries returns only up to the debits that it carries, and that a return that
-// makes room for a debit goes first.
+// TestNetNotBelowZero checks that a write carries returns only up to the debits that it carries.
 func TestNetNotBelowZero(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
-	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
-	st.want(st.open(), true, of(full, rpm, 10))
-	st.want(s, false, of(alice, rpm, 5), of(full, rpm, 1)) // alice's 5 wait
-	st.want(s, true, of(alice, rpm, 4))
-	if r, ok := st.number(alice, "R_rpm"); ok {
-		t.Errorf("%s returned beside a debit of 4", r)
-	}
-	st.want(s, true, of(alice, rpm, 1)) // fits without it
-	if n := st.spent(func() { st.want(s, true, of(alice, rpm, 5)) }); n != 2 {
-		t.Errorf("a return that made room and the debit took %d calls", n)
+	for _, tt := range []struct {
+		taken  int64
+		writes int
+	}{{1, 3}, {2, 2}, {3, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s, p := st.join()
+			rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+			before := st.writes()
+			st.queue(t, s, p, of(alice, rpm, 5), func() {},
+				func() { st.want(s, true, of(alice, rpm, tt.taken)) }, func() { st.settle(s, of(alice, rpm, -2)) })
+			if n, owed := st.writes()-before, st.outstanding(alice, "rpm"); n != tt.writes || owed != 1000*(3+tt.taken) {
+				t.Errorf("a return of 2 beside a debit of %d: %d writes, want %d, %d outstanding", tt.taken, n, tt.writes, owed)
+			}
+		})
 	}
 }
 
@@ -131,16 +165,31 @@ func TestNetNotBelowZero(t *testing.T) {
 // what the store thought was there.
 func TestDebitFirst(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
-	rpm, alice, full := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("full")
-	st.want(st.open(), true, of(full, rpm, 10))
-	st.want(s, true, of(alice, rpm, 1))
-	st.want(s, false, of(alice, rpm, 4), of(full, rpm, 1)) // alice's 4 wait
-	st.want(st.open(noGuard), true, of(alice, rpm, 4))
-	if n := st.spent(func() { st.want(s, true, of(alice, rpm, 5)) }); n != 3 {
-		t.Errorf("%d calls: want one that fails, the return, and the debit", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join()
+		rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+		st.queue(t, s, p, of(alice, rpm, 1), func() { st.want(st.open(noGuard), true, of(alice, rpm, 5)) },
+			func() { st.want(s, false, of(alice, rpm, 6)) }, func() { st.settle(s, of(alice, rpm, -3)) })
+		if n := st.outstanding(alice, "rpm"); n != 3000 {
+			t.Errorf("%d outstanding", n)
+		}
+	})
+}
+
+// TestTakeWaitsForReturn checks that a take that fits only after a return that was made before it waits for the return.
+func TestTakeWaitsForReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join()
+		rpm, alice := per("rpm", 10, time.Hour, 10), bkt("alice")
+		st.queue(t, s, p, of(alice, rpm, 9), func() {},
+			func() { st.settle(s, of(alice, rpm, -5)) }, func() { st.want(s, true, of(alice, rpm, 6)) })
+		if n := st.outstanding(alice, "rpm"); n != 10_000 {
+			t.Errorf("%d outstanding", n)
+		}
+	})
 }
 
 // TestLegUnknown checks that the debit of a bucket of a cascade is returned only if it is known to have been made.

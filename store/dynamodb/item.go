@@ -31,7 +31,6 @@ const (
 	prefixLevel    = "L_"
 	prefixDebited  = "D_"
 	prefixReturned = "R_"
-	prefixGiven    = "B_" // the part of R_ returned by lease holders, as opposed to debits that were undone
 	prefixParams   = "P_"
 )
 
@@ -57,7 +56,6 @@ type itemLimit struct {
 	name                     string // as in the names of attributes
 	has                      bool   // has a level; otherwise it is full
 	level, debited, returned int64
-	given                    int64 // the part of returned that was not an undo
 	params                   clock.Params
 }
 
@@ -151,8 +149,6 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 			it.limit(rest).debited, err = number(v)
 		case prefixReturned:
 			it.limit(rest).returned, err = number(v)
-		case prefixGiven:
-			it.limit(rest).given, err = number(v)
 		case prefixParams:
 			var s string
 			if s, err = text(v); err == nil {

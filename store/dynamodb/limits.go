@@ -23,7 +23,7 @@ type view struct {
 }
 
 // limitAttrs are the names of a limit's attributes that a debit writes.
-type limitAttrs struct{ level, debited, returned, given string }
+type limitAttrs struct{ level, debited, returned string }
 
 // newView returns the view of some charges, or an error if a limit exceeds the bounds of the arithmetic.
 func newView(charges []store.Charge) (*view, error) {
@@ -40,7 +40,7 @@ func newView(charges []store.Charge) (*view, error) {
 		}
 		name := limitName(l)
 		v.limits[i], v.names[i], v.params[i] = l, name, p
-		v.attrs[i] = limitAttrs{prefixLevel + name, prefixDebited + name, prefixReturned + name, prefixGiven + name}
+		v.attrs[i] = limitAttrs{prefixLevel + name, prefixDebited + name, prefixReturned + name}
 		if !l.Override {
 			v.own = true
 			own = append(own, v.names[i]+"="+formatParams(p))

@@ -16,13 +16,14 @@ type batch struct {
 	place  place
 	seen   *item // the sight that it was planned on; nil: no existing item
 	jobs   []*job
-	gives  []*job // returns that wait
 	parts  []part
 	own    bool   // it carries takes on the bucket's own limits
 	set    string // identifies these limits
 	epoch  uint64
 	alone  bool  // it carries one job, and no other may ride along
-	latest int64 // upper bound, which it asserts, for the time of the write before it: see undo.go
+	takers bool  // it carries takes
+	gives  bool  // a job that returns something is aboard, or waits: a take that does not fit waits for it
+	below  bool  // it returns more of a limit than it debits, so no take may ride
 	added  int   // number of overrides that the item does not have
 	extras int64 // number of other limits that the item does not have
 	takes  int64 // number of counted takes that it admits, and of takes that it undoes
@@ -47,9 +48,6 @@ type part struct {
 	sum     int64 // debited
 	bound   int64 // the part of sum that must fit: debits up to the last one that may be refused; -1: none
 	back    int64 // returned
-	given   int64 // the part of back that is not an undo
-	low     bool  // something is undone as if it were the lowest: see undo.go
-	room    int64 // how much may have been returned, by all processes, since the last sight: see undo.go
 	known   bool  // the last sight showed the limit
 	has     bool  // the last sight showed a level of it
 	level   int64
@@ -83,20 +81,24 @@ func (b *batch) spent(name string) int64 {
 	return 0
 }
 
+// last returns the sight that the batch was planned on, or an item that does not exist.
+func (b *batch) last() *item {
+	if b.seen == nil {
+		return missing
+	}
+	return b.seen
+}
+
 // Board implements coalesce.Driver: it plans the next write from the last sight.
 func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Duration) {
+	waiting = sh.dropLate(waiting, time.Now())
 	if len(waiting) == 0 {
 		return waiting, false, 0
 	}
-	b := &batch{now: sh.tick(), place: sh.place(), latest: anyTime}
+	b := &batch{now: sh.tick(), place: sh.place()}
 	b.jobs, b.parts = b.oneJob[:0], b.fewParts[:0]
 	if sh.seen != nil && sh.seen.exists {
 		b.seen = sh.seen
-	}
-	wall := time.Now()
-	waiting = sh.dropLate(waiting, wall)
-	if len(waiting) == 0 {
-		return waiting, false, 0
 	}
 	if i := slices.IndexFunc(waiting, func(j *job) bool { return j.kind == tend }); i >= 0 {
 		j := waiting[i]
@@ -112,35 +114,40 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 	if waiting = sh.awaiting(waiting, b.now); len(waiting) == 0 {
 		return waiting, false, 0
 	}
-	if u := sh.orphaned(waiting[0]); u != nil {
-		b.upkeep = u
-		sh.depart(b)
-		return waiting, true, 0
+	if b.upkeep = sh.orphaned(waiting[0]); b.upkeep == nil {
+		waiting = sh.board(b, waiting)
 	}
-	gives := false
-	for _, j := range waiting {
-		if j.kind == give {
-			b.gives = append(b.gives, j)
-			gives = gives || j.missed
-		}
-	}
-	if !gives {
-		waiting, gives = sh.boardDebits(b, waiting)
-		if b.upkeep != nil {
-			sh.depart(b)
-			return waiting, true, 0
-		}
-		gives = gives && len(b.jobs) == 0
-	}
-	waiting, after = sh.boardGives(b, waiting, gives, wall)
-	if len(b.jobs) == 0 {
-		if gives && len(waiting) > 0 { // every return was answered, so the takes that waited for them are judged now
-			return sh.Board(waiting)
-		}
-		return waiting, false, after
+	if b.upkeep == nil && len(b.jobs) == 0 {
+		return waiting, false, 0
 	}
 	sh.depart(b)
 	return waiting, true, 0
+}
+
+// board plans jobs in their order, and returns those that wait.
+func (sh *shard) board(b *batch, waiting []*job) (left []*job) {
+	left = waiting[:0]
+	for i, j := range waiting {
+		v := wait
+		switch {
+		case b.alone:
+		case j.kind == undo:
+			v = sh.judgeUndo(b, j)
+		case len(b.jobs) > 0 && b.jobs[0].kind == undo:
+		case j.kind == settle:
+			v = sh.judgeSettle(b, j)
+		default:
+			v = sh.judgeTake(b, j)
+		}
+		b.gives = b.gives || v <= wait && (j.kind == undo || j.returns())
+		switch v {
+		case wait:
+			left = append(left, j)
+		case first:
+			return append(left, waiting[i:]...)
+		}
+	}
+	return left
 }
 
 // depart makes a batch the next write.
@@ -151,7 +158,7 @@ func (sh *shard) depart(b *batch) {
 	if b.upkeep == nil {
 		sh.counting(b)
 	}
-	if b.upkeep == nil && b.jobs[0].kind != give { // done here because the lane is locked
+	if b.upkeep == nil && b.jobs[0].kind != undo { // done here because the lane is locked
 		sh.ahead(b)
 		for i := range b.parts {
 			sh.choose(b, &b.parts[i])
@@ -166,7 +173,7 @@ func (sh *shard) depart(b *batch) {
 func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
 	return slices.DeleteFunc(waiting, func(j *job) bool {
 		switch {
-		case j.Abandoned() && j.kind != give:
+		case j.Abandoned() && j.kind == take:
 			sh.answer(j, context.Canceled)
 		case wall.After(j.expires):
 			sh.answer(j, &store.Error{
@@ -184,86 +191,129 @@ func (sh *shard) dropLate(waiting []*job, wall time.Time) []*job {
 type verdict byte
 
 const (
-	board    verdict = iota // it rides
+	boarded  verdict = iota // it rides
 	wait                    // it rides on a later write
 	answered                // it needs no write
-	returns                 // it waits until the waiting returns are written
 	first                   // it waits until the batch's upkeep is written
 )
 
-// boardDebits plans takes and forced debits, in their order, and reports whether one of them would fit if the waiting
-// returns had been made.
-func (sh *shard) boardDebits(b *batch, waiting []*job) (left []*job, gives bool) {
-	left = waiting[:0]
-	for i, j := range waiting {
-		if j.kind == give {
-			left = append(left, j)
-			continue
-		}
-		v := wait
-		if !b.alone {
-			v = sh.judge(b, j)
-		}
-		switch v {
-		case board:
-			sh.carry(b, j)
-		case wait, returns:
-			gives = gives || v == returns
-			left = append(left, j)
-		case first:
-			return append(left, waiting[i:]...), false
-		case answered:
-		}
-	}
-	return left, gives
-}
-
-// judge decides about a take or forced debit in the batch being planned.
-func (sh *shard) judge(b *batch, j *job) verdict {
-	if j.back != nil {
-		if len(b.jobs) > 0 {
-			return wait
-		}
-		sh.returnable(j, j.back)
-	}
-	if len(b.jobs) > 0 && (j.kind == take && j.v.own && b.own && j.v.set != b.set || b.clashes(j)) {
-		return wait
-	}
-	it := sh.seen
-	if it != nil && it.exists && j.kind == take && j.v.own && j.v.set != it.set {
-		return sh.judgeOther(b, j)
-	}
-	if j.kind == take && sh.never(b, j) {
-		if it == nil {
-			it = missing
-		}
-		sh.decide(j, false, b.now, it)
+// judgeSettle adds a settle to a batch. Beside takes, no limit's net may fall below zero. What is returned to limits that
+// the item does not have is left out, because they are full.
+func (sh *shard) judgeSettle(b *batch, j *job) verdict {
+	if j.returns() && !sh.returnable(j) && j.nothing() {
+		sh.decide(j, true, b.now, b.last())
 		return answered
 	}
-	if it == nil || !it.exists {
+	below := false
+	for i, a := range j.amounts {
+		if a < 0 {
+			p := b.part(j.v.names[i])
+			below = below || p == nil || !p.has || p.sum-p.back < -a
+		}
+	}
+	if below && b.takers || b.clashes(j) {
+		return wait
+	}
+	if j.debits() {
+		if v := sh.judgeForced(b, j); v != boarded {
+			return v
+		}
+	}
+	b.below = b.below || below
+	sh.carry(b, j)
+	return boarded
+}
+
+// returnable leaves out what a settle returns to limits that the item is known not to have, and reports whether anything
+// remains to be returned.
+func (sh *shard) returnable(j *job) (some bool) {
+	if sh.seen == nil || !sh.sure(j) {
+		return true
+	}
+	for i, name := range j.v.names {
+		if l := sh.seen.find(name); j.amounts[i] < 0 && (!sh.seen.exists || l == nil || !l.has) {
+			j.amounts[i] = 0
+		}
+		some = some || j.amounts[i] < 0
+	}
+	return some
+}
+
+// judgeForced reports whether what a settle debits may be written.
+func (sh *shard) judgeForced(b *batch, j *job) verdict {
+	if b.seen == nil {
 		return sh.judgeUnseen(b, j)
 	}
-	if v := sh.judgeOverrides(b, j); v != board {
+	if v := sh.judgeOverrides(b, j); v != boarded {
 		return v
 	}
+	if overflows(b, j, b.seen) {
+		sh.answer(j, store.ErrOverflow)
+		return answered
+	}
+	return boarded
+}
+
+// judgeTake adds a take to a batch, or decides it by the last sight if that is good enough.
+func (sh *shard) judgeTake(b *batch, j *job) verdict {
+	if b.below || len(b.jobs) > 0 && (j.v.own && b.own && j.v.set != b.set || b.clashes(j)) {
+		return wait
+	}
+	it := b.seen
+	v := boarded
+	switch {
+	case it != nil && j.v.own && j.v.set != it.set:
+		v = sh.judgeOther(b, j)
+	case sh.never(b, j):
+		sh.decide(j, false, b.now, b.last())
+		return answered
+	case it == nil:
+		v = sh.judgeUnseen(b, j)
+	default:
+		if v = sh.judgeOverrides(b, j); v == boarded {
+			v = sh.judgeRoom(b, j)
+		}
+	}
+	if v == boarded {
+		sh.carry(b, j)
+	}
+	return v
+}
+
+// judgeRoom judges whether a take fits the item that was last seen. A take that waited while that item was shown is judged
+// at the time of the write that showed it. What the clock has issued since is for later takes. Otherwise, a crowd that
+// asks for more than the limit would wait for the same few tokens, because each of them alone would fit.
+func (sh *shard) judgeRoom(b *batch, j *job) verdict {
+	it := b.seen
 	if overflows(b, j, it) {
 		sh.answer(j, store.ErrOverflow)
 		return answered
 	}
-	if j.kind == force || fits(it, b.place, j, b.now, b.spent) {
-		return board
+	if now := sh.judgedAt(j); sh.shown > j.since && !b.gives && !fits(it, b.place, j, now, nobody) {
+		sh.decide(j, false, now, it)
+		return answered
 	}
-	if len(b.gives) > 0 && fits(it, b.place, j, b.now, returned(b.gives)) {
-		return returns
-	}
-	if !sh.sure(j) {
+	switch {
+	case fits(it, b.place, j, b.now, b.spent):
+		return boarded
+	case b.gives:
+		return wait
+	case !sh.sure(j):
 		return probe(b)
-	}
-	if len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) && !sh.crowded() {
+	case len(b.jobs) > 0 && fits(it, b.place, j, b.now, nobody) && !sh.crowded():
 		return wait // it fits alone, but not beside the jobs before it
 	}
 	sh.decide(j, false, b.now, it)
 	return answered
+}
+
+// judgedAt returns the time of the write that showed the last sight; or, if its condition failed, the time of the write
+// before it, provided that the job had arrived by then.
+func (sh *shard) judgedAt(j *job) int64 {
+	if at := min(sh.seen.at, sh.tick()); !sh.applied && at >= j.came {
+		return at
+	}
+	return sh.wrote
 }
 
 // crowded reports whether other processes take everything there is, so that this one's writes fail. A take that does not
@@ -287,7 +337,7 @@ func probe(b *batch) verdict {
 		return wait
 	}
 	b.alone = true
-	return board
+	return boarded
 }
 
 // never reports whether a take would not fit even a full shard.
@@ -320,7 +370,7 @@ func (sh *shard) judgeUnseen(b *batch, j *job) verdict {
 		return answered
 	}
 	if j.kind != take || fits(missing, b.place, j, b.now, b.spent) {
-		return board
+		return boarded
 	}
 	if len(b.jobs) > 0 {
 		return wait
@@ -356,7 +406,7 @@ func (sh *shard) judgeOverrides(b *batch, j *job) verdict {
 		}
 	}
 	if added == 0 || it.overrides+b.added+added <= store.MaxOverrides {
-		return board
+		return boarded
 	}
 	if len(b.jobs) > 0 {
 		return wait
@@ -385,66 +435,55 @@ func (it *item) fullOverrides(pl place, now int64, but *view) (names []string) {
 	return names
 }
 
-func nobody(string) int64 { return 0 }
-
-// fits reports whether a take's charges fit an item in addition to what others have been granted already.
-func fits(it *item, pl place, j *job, now int64, spent func(name string) int64) bool {
+// carry adds a take or settle to a batch.
+func (sh *shard) carry(b *batch, j *job) {
+	b.jobs = append(b.jobs, j)
+	if j.counted {
+		b.takes++
+	}
+	b.takers = b.takers || j.kind == take
+	if j.kind == take && j.v.own {
+		b.own, b.set, b.epoch = true, j.v.set, j.epoch
+	}
+	if j.shadow != nil {
+		b.leaveOut(j)
+	}
 	for i, a := range j.amounts {
-		if !j.unbound(i) && !j.inShadow(i) && !fitsOne(it, pl, j, i, a, now, spent) {
-			return false
+		if j.kind == settle && a == 0 {
+			continue
+		}
+		p := sh.partOf(b, j, i)
+		p.taken = p.taken || j.kind == take
+		switch {
+		case a < 0:
+			p.back -= a
+		case !j.leftOut(i):
+			p.sum += a
+			if !j.unbound(i) {
+				p.bound = p.sum
+			}
 		}
 	}
-	return true
 }
 
-// fitsOne is fits for a single charge.
-func fitsOne(it *item, pl place, j *job, i int, a, now int64, spent func(name string) int64) bool {
-	p, name := j.v.params[i], j.v.names[i]
-	reading := pl.clock(p, now)
-	level, ok := it.level(name)
-	if !ok {
-		level = reading
+// partOf returns the batch's part for a job's limit, and adds it if there is none.
+func (sh *shard) partOf(b *batch, j *job, i int) *part {
+	name := j.v.names[i]
+	if p := b.part(name); p != nil {
+		return p
 	}
-	if n := spent(name); n != 0 {
-		level = clock.Spend(level, reading, n)
-	}
-	return pl.fits(p, level, reading, a)
-}
-
-// leaveOut decides, by the last sight, which of a take's shadow charges fit and are debited.
-func (b *batch) leaveOut(j *job) {
-	it := missing
+	p := part{name: name, attrs: &j.v.attrs[i], limit: j.v.limits[i], params: j.v.params[i], bound: -1}
 	if b.seen != nil {
-		it = b.seen
-	}
-	for i, want := range j.shadow.wants {
-		if !j.shadow.is[i] {
-			continue
-		}
-		j.amounts[i] = want
-		if j.shadow.out[i] = !fitsOne(it, b.place, j, i, want, b.now, b.spent); j.shadow.out[i] {
-			j.amounts[i] = 0
+		if l := b.seen.find(name); l != nil {
+			p.known, p.has, p.level = true, l.has, l.level
+			if j.kind != take {
+				p.params = l.params // a settle means the bucket's own limit of that name
+			}
 		}
 	}
-}
-
-// overflows reports whether a forced amount would raise a level above the maximum.
-func overflows(b *batch, j *job, it *item) bool {
-	for i, a := range j.amounts {
-		if a == 0 || !j.unbound(i) {
-			continue
-		}
-		name, p := j.v.names[i], j.v.params[i]
-		level, ok := it.level(name)
-		if ok {
-			p = it.find(name).params
-		} else {
-			level = b.place.clock(p, b.now)
-		}
-		reading := b.place.clock(p, b.now)
-		if clock.Spend(clock.Spend(level, reading, b.spent(name)), reading, a) > clock.MaxLevel {
-			return true
-		}
+	if !p.known && p.limit.Override && (j.kind == take || j.amounts[i] > 0) {
+		b.added++
 	}
-	return false
+	b.parts = append(b.parts, p)
+	return &b.parts[len(b.parts)-1]
 }

@@ -9,13 +9,11 @@ import (
 // surplus is what a write debited ahead, for each limit of a view. It occupies the interval from its level down. The part
 // that the clock has passed would have been refilled by now, and is not handed out in addition.
 type surplus struct {
-	v      *view
-	left   []int64
-	levels []int64 // the levels after its write
-	place  place
-	item   *item
-	since  time.Time
-	timer  *time.Timer
+	v     *view
+	left  []int64
+	proof *proof
+	since time.Time
+	timer *time.Timer
 
 	asked []int64 // the amounts that takes asked for since the last write: the demand
 	from  int64   // when that write was
@@ -41,16 +39,16 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 		return false
 	}
 	for i, a := range j.amounts {
-		if a > min(su.left[i], clock.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) {
+		if a > min(su.left[i], sh.above(su.proof, su.v, i, now)) {
 			return false
 		}
 	}
 	for i, a := range j.amounts { // what has melted is neither handed out nor returned
-		su.left[i] = min(su.left[i], clock.Outstanding(su.levels[i], su.place.clock(su.v.params[i], now))) - a
+		su.left[i] = min(su.left[i], sh.above(su.proof, su.v, i, now)) - a
 	}
-	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.item, su.place
+	j.told, j.allowed, j.at, j.item, j.takenOn = true, true, now, su.proof.item, su.proof.place
 	if j.counted {
-		sh.count(uncounted{id: su.item.id, takes: 1})
+		sh.count(uncounted{id: su.proof.item.id, takes: 1})
 	}
 	j.later = append(j.space2[:0], su.left...) // what is left of the surplus lies above it
 	return true
@@ -109,14 +107,13 @@ func (sh *shard) keep(b *batch, it *item) {
 	}
 	sh.giveUp()
 	v := b.jobs[0].v
-	su.v, su.left, su.place, su.item, su.since = v, b.extra, b.place, it, b.sent
-	su.levels = make([]int64, len(v.names))
+	kept := &proof{b.place, it, make([]int64, len(v.names))}
+	su.v, su.left, su.proof, su.since = v, b.extra, kept, b.sent
 	for i, name := range v.names {
-		su.levels[i], _ = it.level(name)
+		kept.tops[i], _ = it.level(name)
 	}
 	clear(su.asked)
 	su.from = b.now
-	kept := su.item
 	if sh.s.closed.Load() {
 		su.timer = time.NewTimer(0)
 		sh.giveUp()
@@ -125,27 +122,10 @@ func (sh *shard) keep(b *batch, it *item) {
 	su.timer = time.AfterFunc(sh.s.cfg.Prefetch.For, func() {
 		sh.lane.Lock()
 		defer sh.lane.Unlock()
-		if su.item == kept {
+		if su.proof == kept {
 			sh.giveUp()
 		}
 	})
-}
-
-// forfeit drops a surplus whose interval of levels is no longer its own: other limits are in force, or a return of ours
-// has moved what lies above it. What is dropped is lost. The lane must be locked.
-func (sh *shard) forfeit(b *batch, it *item) {
-	su := &sh.surplus
-	if su.v == nil {
-		return
-	}
-	moved := it.set != su.v.set
-	for _, j := range b.jobs {
-		moved = moved || j.kind == give && j.undo == nil || j.back != nil
-	}
-	if moved {
-		su.timer.Stop()
-		su.v, su.left, su.item = nil, nil, nil
-	}
 }
 
 // giveUp returns what is left of a surplus. The lane must be locked.
@@ -155,12 +135,8 @@ func (sh *shard) giveUp() {
 		return
 	}
 	su.timer.Stop()
-	j := sh.s.newJob(give, su.v, 0)
-	copy(j.amounts, su.left)
-	j.undoes(su.place, su.item, nil, su.levels)
-	j.due = time.Now().Add(sh.s.cfg.ReturnDelay)
-	j.expires = j.due.Add(10 * sh.s.cfg.WriteTimeout)
-	su.v, su.left, su.item = nil, nil, nil
+	j := sh.s.undoing(su.v, su.left, su.proof)
+	su.v, su.left, su.proof = nil, nil, nil
 	if !j.nothing() {
 		sh.add(j)
 	}

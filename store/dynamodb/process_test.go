@@ -235,3 +235,29 @@ func (st *stage) must(err error) {
 }
 
 var _ testing.TB = (*stage)(nil)
+
+// isUndo reports whether a call is the write of an undo, which asserts the item's count of writes.
+func isUndo(in any) bool {
+	u, ok := in.(*sdk.UpdateItemInput)
+	if !ok {
+		return false
+	}
+	for alias, name := range u.ExpressionAttributeNames {
+		if name == "wc" && strings.Contains(*u.ConditionExpression, alias+" = ") {
+			return true
+		}
+	}
+	return false
+}
+
+// hold holds back the process's undos, which are planned already, until the returned function is called.
+func (p *process) hold() (release func()) {
+	held := make(chan struct{})
+	p.before = func(_ string, in any) error {
+		if isUndo(in) {
+			<-held
+		}
+		return nil
+	}
+	return sync.OnceFunc(func() { close(held) })
+}

@@ -3,8 +3,6 @@ package dynamodb_test
 import (
 	"testing"
 	"time"
-
-	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 // TestRejectionMemory checks that a refusal is repeated from memory for as long as configured, counted from the write
@@ -58,25 +56,6 @@ func TestRejectionForgotten(t *testing.T) {
 	more := of(alice, per("rpm", 10, time.Minute, 12), 2)
 	more.Epoch = 1
 	st.want(s, true, more)
-}
-
-// TestRejectionPendingReturns checks that what this process is about to return counts as room.
-func TestRejectionPendingReturns(t *testing.T) {
-	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Hour })
-	rpm, alice, parent := per("rpm", 10, time.Minute, 10), bkt("alice"), bkt("parent")
-	st.want(st.open(), true, of(parent, rpm, 8))
-	st.want(s, true, of(alice, rpm, 4))
-	st.want(s, false, of(alice, rpm, 6), of(parent, rpm, 5)) // and alice's 6 wait for their return
-	if _, returned := st.number(alice, "R_rpm"); returned {
-		t.Fatal("returned at once")
-	}
-	st.want(s, false, of(alice, rpm, 7)) // refused, and remembered
-	st.want(s, true, of(alice, rpm, 6))
-	if r, _ := st.number(alice, "R_rpm"); r != "6000" || st.outstanding(alice, "rpm") != 10_000 {
-		t.Errorf("returned %s, outstanding %d", r, st.outstanding(alice, "rpm"))
-	}
 }
 
 // TestNeverFits checks that a request for more than the burst costs nothing and has no finite retry time.

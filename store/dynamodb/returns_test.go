@@ -3,8 +3,6 @@ package dynamodb_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,25 +21,29 @@ func TestUndoMelts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
-		s, other := st.open(noGuard), st.open(noGuard)
+		s, p := st.join()
+		other := st.open(noGuard, noMemory)
 		rpm, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
 		st.want(other, true, of(bob, rpm, 10))
-		st.want(s, false, of(alice, rpm, 4), of(bob, rpm, 1)) // alice is debited, and the undo waits
+		release := p.hold()
+		st.want(s, false, of(alice, rpm, 4), of(bob, rpm, 1)) // alice is debited
 		if d, _ := st.number(alice, "D_rpm"); d != "4000" {
 			t.Fatalf("debited %s", d)
 		}
 		st.clock.Advance(time.Hour)
-		st.want(s, true, of(alice, rpm, 10))
+		st.want(other, true, of(alice, rpm, 10))
+		release()
 		s.Flush()
-		st.want(s, false, of(alice, rpm, 1))
+		st.want(other, false, of(alice, rpm, 1))
 
 		// Half of it is returned if half has been refilled.
 		st.clock.Advance(2 * time.Hour)
 		st.want(other, true, of(bob, rpm, 10))
-		st.clock.Advance(time.Hour / 2)
-		st.want(other, true, of(bob, rpm, 5))
+		release = p.hold()
 		st.want(s, false, of(alice, rpm, 4), of(bob, rpm, 1))
 		st.clock.Advance(time.Hour / 5)
+		st.want(other, true, of(alice, rpm, 0)) // what was planned no longer holds
+		release()
 		s.Flush()
 		if r, _ := st.number(alice, "R_rpm"); r != "2000" {
 			t.Errorf("returned %s", r)
@@ -53,7 +55,7 @@ func TestUndoMelts(t *testing.T) {
 }
 
 // TestUndoTwice checks that two takes that are undone in another order than they were made return no more than is still
-// spent, whether or not the second knows of the first.
+// spent.
 func TestUndoTwice(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -69,15 +71,19 @@ func TestUndoTwice(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := newStage(t)
-				late := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
-				s1, s2, other := st.open(noGuard, late), st.open(noGuard, late), st.open(noGuard, noMemory)
+				s1, p1 := st.join()
+				s2, p2 := st.join()
+				other := st.open(noGuard, noMemory)
 				l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
 				st.want(other, true, of(bob, l, 10))
+				first, second := p1.hold(), p2.hold()
 				st.want(s1, false, of(alice, l, 5), of(bob, l, 1))
 				st.want(s2, false, of(alice, l, 5), of(bob, l, 1))
+				first()
 				s1.Flush()
 				st.clock.Advance(tt.after)
 				st.want(other, true, of(alice, l, tt.taken))
+				second()
 				s2.Flush()
 				st.want(other, false, of(alice, l, tt.left+1))
 				if tt.left > 0 {
@@ -94,33 +100,69 @@ func TestUndoOfSpent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
-		late := func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }
-		s, other := st.open(noGuard, late), st.open(noGuard, noMemory)
+		s, p := st.join()
+		other := st.open(noGuard, noMemory)
 		l, alice, bob := per("rpm", 10, time.Second, 1000), bkt("alice"), bkt("bob")
 		st.want(other, true, of(bob, l, 1000))
 		st.want(other, true, of(alice, l, 900))
+		release := p.hold()
 		st.want(s, false, of(alice, l, 100), of(bob, l, 1))
 		st.clock.Advance(20 * time.Second)
+		st.want(other, true, of(alice, l, 0))
+		release()
 		s.Flush()
 		st.want(other, true, of(alice, l, 300))
 		st.want(other, false, of(alice, l, 1))
 	})
 }
 
-// TestUndoBehind checks that a process whose clock is behind returns no more than another one, whose clock is ahead, left
-// to be returned.
+// TestUndoContended checks that an undo gives up after three tries, and leaves the tokens debited: the item that it was
+// planned on was another one each time.
+func TestUndoContended(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ others, returned int64 }{{2, 4000}, {3, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s, p := st.join()
+			other := st.open(noGuard, noMemory)
+			l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+			st.want(other, true, of(bob, l, 10))
+			tries := int64(0)
+			p.before = func(_ string, in any) error {
+				if isUndo(in) {
+					if tries++; tries <= tt.others {
+						st.want(other, true, of(alice, l, 0))
+					}
+				}
+				return nil
+			}
+			st.want(s, false, of(alice, l, 4), of(bob, l, 1))
+			s.Flush()
+			if r := intOf(st.item(alice), "R_rpm"); r != tt.returned || tries != 3 {
+				t.Errorf("%d returned in %d tries, want %d in 3", r, tries, tt.returned)
+			}
+			st.want(s, true, of(alice, l, 1))
+			st.wantTakes(alice, tt.others+1) // the refused one is not counted in any case
+		})
+	}
+}
+
+// TestUndoBehind checks that a process whose clock is behind returns nothing once another one, whose clock is ahead, has
+// found the bucket full.
 func TestUndoBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
-		s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute })
+		s, p := st.join()
 		other := st.open(noGuard, noMemory, func(c *dynamodb.Config) {
 			c.Now = func() time.Time { return st.clock.Now().Add(900 * time.Millisecond) }
 		})
 		l, alice, bob := per("rps", 1000, time.Second, 1000), bkt("alice"), bkt("bob")
 		st.want(other, true, of(bob, l, 1000))
+		release := p.hold()
 		st.want(s, false, of(alice, l, 500), of(bob, l, 1000))
 		st.want(other, true, of(alice, l, 100))
+		release()
 		s.Flush()
 		st.want(other, true, of(alice, l, 900))
 		st.want(other, false, of(alice, l, 1))
@@ -151,14 +193,17 @@ func TestUndoOfOther(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := newStage(t)
-				s, other := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute }), st.open(noGuard, noMemory)
+				s, p := st.join()
+				other := st.open(noGuard, noMemory)
 				st.want(other, true, of(bob, slow, 10))
+				release := p.hold()
 				st.want(s, false, of(alice, slow, 5), of(bob, slow, 1))
 				tt.f(st, other)
 				take := func(allowed bool, n int64) {
 					st.want(other, allowed, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: tt.since, Amount: 1000 * n}}})
 				}
 				take(true, 10)
+				release()
 				s.Flush()
 				take(false, 1)
 			})
@@ -183,16 +228,18 @@ func TestUndoAndReturn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := newStage(t)
-				s := st.open(noGuard, func(c *dynamodb.Config) { c.ReturnDelay = time.Minute })
+				s, p := st.join()
 				other := st.open(noGuard, noMemory)
 				l, alice, bob := per("rpm", 10, tt.per, 10), bkt("alice"), bkt("bob")
 				st.want(other, true, of(alice, l, 5))
 				st.clock.Advance(tt.per)
 				st.want(other, true, of(bob, l, 10))
+				release := p.hold()
 				st.want(s, false, of(alice, l, 5), of(bob, l, 10))
 				st.settle(other, of(alice, l, -5))
 				st.want(other, true, of(alice, l, 10))
 				st.clock.Advance(tt.after)
+				release()
 				s.Flush()
 				st.want(other, false, of(alice, l, tt.left+1))
 				if tt.left > 0 {
@@ -251,59 +298,60 @@ func TestUndoOfSwept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
-		s, p := st.join(func(c *dynamodb.Config) { c.ReturnDelay = time.Minute })
+		s, p := st.join()
 		other := st.open(noGuard, noMemory)
 		l, once, alice, bob := per("rps", 1, time.Second, 10), per("rpm", 1, time.Hour, 1), bkt("alice"), bkt("bob")
 		l.Override = true
 		st.want(other, true, of(bob, once, 1))
 		st.want(other, true, of(alice, l, 10))
 		st.settle(other, of(alice, l, -10))
-		st.want(s, false, of(alice, l, 5), of(bob, once, 1))
-		p.before = func(string, any) error {
+		p.before = func(_ string, in any) error {
+			if !isUndo(in) {
+				return nil
+			}
 			p.before = nil
 			st.clock.Advance(10 * time.Second)
 			name := "rps!10/1/1s"
 			_, err := st.fake.UpdateItem(t.Context(), &sdk.UpdateItemInput{
 				TableName: new(stageTable), Key: map[string]types.AttributeValue{"PK": st.item(alice)["PK"], "SK": st.item(alice)["SK"]},
-				UpdateExpression:         new("REMOVE #l, #d, #r, #b"),
-				ExpressionAttributeNames: map[string]string{"#l": "L_" + name, "#d": "D_" + name, "#r": "R_" + name, "#b": "B_" + name},
+				UpdateExpression:         new("REMOVE #l, #d, #r"),
+				ExpressionAttributeNames: map[string]string{"#l": "L_" + name, "#d": "D_" + name, "#r": "R_" + name},
 			})
 			st.want(st.open(noGuard), true, of(alice, l, 10))
 			return err
 		}
-		st.want(s, true, of(alice, l, 0))
+		st.want(s, false, of(alice, l, 5), of(bob, once, 1))
 		s.Flush()
 		st.want(st.open(noGuard), false, of(alice, l, 1))
 	})
 }
 
-// TestFlushAsReturnIsPlanned: a return that is being planned while a flush begins is not left behind.
-func TestFlushAsReturnIsPlanned(t *testing.T) {
+// TestUndosShareWrites checks that undos that meet in the queue share a write, and that a take that fits only after them
+// waits for them.
+func TestUndosShareWrites(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard)
-	limit, alice, bob := per("rpd", 10, 24*time.Hour, 10), bkt("alice"), bkt("bob")
-	stop := make(chan struct{})
-	var flushes sync.WaitGroup
-	flushes.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				for n := rand.IntN(20_000); n > 0; n-- { // so that it begins at any time
-				}
-				s.Flush()
-			}
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s, p := st.join()
+		l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+		st.want(st.open(), true, of(bob, l, 10))
+		st.want(s, true, of(alice, l, 1))
+		release := p.hold()
+		for range 3 {
+			st.want(s, false, of(alice, l, 3), of(bob, l, 1)) // the second and third find the first one's undo under way
+			synctest.Wait()
+		}
+		done := make(chan struct{})
+		go func() {
+			st.want(s, true, of(alice, l, 9))
+			close(done)
+		}()
+		synctest.Wait()
+		if n := st.spent(func() { release(); <-done }); n > 4 {
+			t.Errorf("%d calls", n)
+		}
+		if d, r := intOf(st.item(alice), "D_rpm"), intOf(st.item(alice), "R_rpm"); d-r != 10_000 || st.outstanding(alice, "rpm") != 10_000 {
+			t.Errorf("%d debited, %d returned, %d outstanding", d, r, st.outstanding(alice, "rpm"))
 		}
 	})
-	defer flushes.Wait()
-	defer close(stop)
-	for range 3000 {
-		st.want(s, false, of(alice, limit, 7), of(bob, limit, 11)) // what alice was debited comes back
-		s.Flush()
-		if l := st.state(alice).Limits[0]; l.Debited != l.Returned {
-			t.Fatalf("%d debited, %d returned", l.Debited, l.Returned)
-		}
-	}
 }

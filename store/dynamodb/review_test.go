@@ -1,36 +1,11 @@
 package dynamodb_test
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb"
 )
-
-// TestMeltedReturnsStallNobody checks that takes that wait for returns continue if these turn out to return nothing.
-func TestMeltedReturnsStallNobody(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		s := st.open(noGuard, noMemory, func(c *dynamodb.Config) { c.ReturnDelay = 5 * time.Second })
-		other := st.open(noGuard, noMemory)
-		l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
-		st.want(other, true, of(bob, l, 10))
-		st.want(s, false, of(alice, l, 4), of(bob, l, 1))
-		st.want(other, true, of(alice, l, 5))
-		st.want(s, true, of(alice, l, 1))
-		st.clock.Advance(24 * time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		begun := time.Now()
-		if _, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(alice, l, 5)}}); err != nil || time.Since(begun) > 3*time.Second {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
-}
 
 // TestPrefetchMeltsOnce checks that however many takes a surplus serves, the part that the clock has passed is not handed
 // out.

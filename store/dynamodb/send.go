@@ -35,7 +35,6 @@ func (sh *shard) Carry(context.Context) (done bool, rest time.Duration) {
 		sh.misses = 0
 		sh.learn(b, it, true)
 		sh.landed(b, it)
-		sh.refuse(b, true)
 	default:
 		sh.misses++
 		sh.learn(b, it, false)

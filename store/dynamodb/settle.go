@@ -96,7 +96,6 @@ func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64
 	var errs []error
 	for _, round := range rounds {
 		for _, p := range round {
-			p.j.due = time.Time{} // its caller waits
 			p.sh.lane.Lock()
 			p.sh.add(p.j)
 			p.sh.lane.Unlock()
@@ -131,90 +130,83 @@ func (s *Store) rounds(t *store.Settle) (rounds [][]placed, err error) {
 		rounds = append(rounds, nil, nil)
 	}
 	for i := range t.Debits {
-		m := s.recall(t.Debits[i].Bucket, t.Debits[i].Ref)
+		d := &t.Debits[i]
+		m := s.recall(d.Bucket, d.Ref)
 		if t.ID != "" {
-			up, down, err := m.signed(&t.Debits[i], t.Debits[i].Charges)
+			j, err := m.settling(d, d.Charges)
 			if err != nil {
 				return nil, err
 			}
-			if !up.nothing() {
-				rounds[0] = append(rounds[0], m.placeForced(up)...)
-			}
-			if !down.nothing() {
-				rounds[1] = append(rounds[1], m.placeReturn(down)...)
-			}
+			rounds[0] = append(rounds[0], m.placeSettle(j.only(positive))...)
+			rounds[1] = append(rounds[1], m.placeSettle(j.only(negative))...)
 			continue
 		}
-		steps, err := m.steps(&t.Debits[i])
-		if err != nil {
-			return nil, err
-		}
-		for n, step := range steps {
+		for n, charges := range steps(d.Charges) {
+			j, err := m.settling(d, charges)
+			if err != nil {
+				return nil, err
+			}
 			if n == len(rounds) {
 				rounds = append(rounds, nil)
 			}
-			rounds[n] = append(rounds[n], step...)
+			rounds[n] = append(rounds[n], m.placeSettle(j)...)
 		}
 	}
 	return rounds, nil
 }
 
-// steps turns a debit's signed amounts into jobs. Forced debits and returns share a step, except that forcing a limit
-// after a return to it starts a new step, so that the forced debit finds what the return left.
-func (m *memory) steps(d *store.Debit) (steps [][]placed, err error) {
-	charges := d.Charges
-	for len(charges) > 0 {
-		n := 0
-		var back []*store.Limit
-		for n < len(charges) && !(charges[n].Amount > 0 && slices.ContainsFunc(back, func(l *store.Limit) bool { return limitName(l) == limitName(charges[n].Limit) })) {
-			if charges[n].Amount < 0 {
-				back = append(back, charges[n].Limit)
-			}
-			n++
+// steps divides charges into steps. Forced debits and returns share a step, except that forcing a limit after a return to
+// it starts a new step, so that the forced debit finds what the return left.
+func steps(charges []store.Charge) (steps [][]store.Charge) {
+	begin := 0
+	for n := range charges {
+		returned := func(c store.Charge) bool { return c.Amount < 0 && limitName(c.Limit) == limitName(charges[n].Limit) }
+		if charges[n].Amount > 0 && slices.ContainsFunc(charges[begin:n], returned) {
+			steps, begin = append(steps, charges[begin:n]), n
 		}
-		step, err := m.step(d, charges[:n])
-		if err != nil {
-			return nil, err
-		}
-		steps, charges = append(steps, step), charges[n:]
 	}
-	return steps, nil
+	return append(steps, charges[begin:])
 }
 
-// signed splits signed amounts into forced debits and returns.
-func (m *memory) signed(d *store.Debit, charges []store.Charge) (up, down *job, err error) {
+func (m *memory) settling(d *store.Debit, charges []store.Charge) (*job, error) {
 	v, err := m.view(charges)
-	if err != nil {
-		return nil, nil, err
-	}
-	up, down = m.s.newJob(force, v, d.Epoch), m.s.newJob(give, v, d.Epoch)
-	for i := range charges {
-		if a := charges[i].Amount; a >= 0 {
-			up.amounts[i] = a
-		} else {
-			down.amounts[i] = -a
-		}
-	}
-	return up, down, nil
-}
-
-func (m *memory) step(d *store.Debit, charges []store.Charge) (jobs []placed, err error) {
-	up, down, err := m.signed(d, charges)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case up.nothing() && down.nothing():
-		return nil, nil
-	case up.nothing():
-		return m.placeReturn(down), nil
-	case down.nothing():
-		return m.placeForced(up), nil
-	case len(m.usable()) > 1:
-		return append(m.placeForced(up), m.placeReturn(down)...), nil
+	j := m.s.newJob(settle, v, d.Epoch)
+	for i := range charges {
+		j.amounts[i] = charges[i].Amount
 	}
-	up.back = down.amounts
-	return []placed{{sh: m.root(), j: up}}, nil
+	return j, nil
+}
+
+// only returns a copy of a settle with some of its amounts.
+func (j *job) only(some func(int64) bool) *job {
+	c := new(job).init(settle, j.v, j.epoch)
+	for i, a := range j.amounts {
+		if some(a) {
+			c.amounts[i] = a
+		}
+	}
+	return c
+}
+
+// placeSettle places a settle: on shard 0, unless the bucket is split.
+func (m *memory) placeSettle(j *job) []placed {
+	switch {
+	case j.nothing():
+		return nil
+	case len(m.usable()) == 1:
+		return []placed{{sh: m.root(), j: j}}
+	}
+	var jobs []placed
+	if up := j.only(positive); !up.nothing() {
+		jobs = m.placeForced(up)
+	}
+	if down := j.only(negative); !down.nothing() {
+		jobs = append(jobs, m.placeReturn(down)...)
+	}
+	return jobs
 }
 
 // settled appends the levels of those of a debit's limits that the bucket has.

@@ -28,7 +28,9 @@ type shard struct {
 	latest int64     // the latest time at which it judged: it never judges at an earlier time
 	absent int64     // when its item was found missing; 0: it was not
 
-	lows    lows
+	lows    []low // of the item's present birth
+	wrote   int64 // when the write that showed it was planned
+	applied bool  // that write was applied
 	pace    pace
 	own     int64 // the item's count of writes after our last one
 	alone   int   // number of our writes in a row without a write by others in between
@@ -132,14 +134,13 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 		sh.meter.read(it.writes, b.now)
 		sh.pace.read(it)
 	}
-	sh.forfeit(b, it)
 	if sh.seen != nil && sh.seen.id != it.id {
-		sh.lows = lows{}
+		sh.lows = nil
 	}
 	if applied {
-		sh.lows.add(b, it)
+		sh.sank(b, it)
 	}
-	sh.seen, sh.shown = it, b.number
+	sh.seen, sh.shown, sh.wrote, sh.applied = it, b.number, b.now, applied
 	switch {
 	case sh.k == 0 || it.exists || it.shards > 1:
 		sh.absent = 0
@@ -170,20 +171,18 @@ type job struct {
 
 	kind    kind
 	v       *view
-	amounts []int64 // by limit of the view; never negative
+	amounts []int64 // by limit of the view; negative: returned by a settle
 	forced  []bool  // of a take: the amounts that cannot be refused; nil: none
 	shadow  *shadow // of a take: the amounts that are left out if they do not fit; nil: none
-	back    []int64 // of a force: what the same write returns; nil: nothing
 	epoch   uint64
 	since   uint64    // number of writes sent before it arrived
 	came    int64     // when it arrived, by the shard's time
 	expires time.Time // when to give up
-	due     time.Time // of a give: until when it may wait for a write to ride on
-	undo    *undo     // of a give that undoes a debit; nil: of any other
+	proof   *proof    // of an undo: of the debit
+	tries   int       // of an undo: number of writes whose condition failed
 	takenOn place     // the place of the shard when it was debited
 	roams   bool      // of a take: it is sent on to another shard if its own is throttled or missing
-	missed  bool      // of a give: it could not ride on the write before, and makes its own
-	counted bool      // of a take: it counts as a request, as one job per bucket does; of a give: it undoes such a take
+	counted bool      // of a take: it counts as a request, as one job per bucket does; of an undo: it undoes such a take
 	upkeep  upkeep
 
 	// The answer.
@@ -195,7 +194,6 @@ type job struct {
 	at      int64
 	item    *item
 	later   []int64 // what jobs after it in the write debited of its limits: the item's levels are this much too high for it
-	repaid  *repaid // what jobs after it in the write returned to them; nil: nothing
 
 	space, space2 [4]int64
 }
@@ -203,13 +201,13 @@ type job struct {
 type kind byte
 
 const (
-	take  kind = iota // debits that may be refused
-	force             // debits that cannot be refused
-	give              // returns
-	tend              // upkeep of the item, which rides alone
+	take   kind = iota // debits that may be refused
+	settle             // debits that cannot be refused, and returns
+	undo               // undoes a debit as if it had never been made
+	tend               // upkeep of the item, which rides alone
 )
 
-func (j *job) unbound(i int) bool { return j.kind == force || len(j.forced) > 0 && j.forced[i] }
+func (j *job) unbound(i int) bool { return j.kind == settle || len(j.forced) > 0 && j.forced[i] }
 
 // newJob returns a job without amounts.
 func (s *Store) newJob(k kind, v *view, epoch uint64) *job { return new(job).init(k, v, epoch) }
@@ -222,22 +220,6 @@ func (j *job) init(k kind, v *view, epoch uint64) *job {
 		j.amounts = make([]int64, n)
 	}
 	return j
-}
-
-// returning returns a job that undoes what another took, as if it never had. The job waits a little for a write to ride
-// on.
-func (s *Store) returning(j *job) *job {
-	b := s.newJob(give, j.v, j.epoch)
-	b.counted = j.counted
-	copy(b.amounts, j.amounts)
-	tops := make([]int64, len(j.amounts))
-	for i, name := range j.v.names {
-		tops[i], _ = j.level(name)
-	}
-	b.undoes(j.takenOn, j.item, j.repaid, tops)
-	b.due = time.Now().Add(s.cfg.ReturnDelay)
-	b.expires = b.due.Add(10 * s.cfg.WriteTimeout)
-	return b
 }
 
 // level returns a limit's level as it was when the job, and none after it, was decided.
@@ -270,8 +252,17 @@ func (j *job) nothing() bool {
 			return false
 		}
 	}
-	return j.back == nil
+	return true
 }
+
+// returns reports whether a settle returns something.
+func (j *job) returns() bool { return j.kind == settle && slices.ContainsFunc(j.amounts, negative) }
+
+// debits reports whether a settle debits something.
+func (j *job) debits() bool { return j.kind == settle && slices.ContainsFunc(j.amounts, positive) }
+
+func negative(a int64) bool { return a < 0 }
+func positive(a int64) bool { return a > 0 }
 
 // add queues a job for a write. The lane must be locked.
 func (sh *shard) add(j *job) {

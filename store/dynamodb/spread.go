@@ -62,8 +62,7 @@ func (sh *shard) splitTo() int {
 	return sh.seen.shards
 }
 
-// room returns how much of a limit is available on the shard, by the last sight and with the waiting returns counted as
-// made, and the shard's share of the burst.
+// room returns how much of a limit is available on the shard, by the last sight, and the shard's share of the burst.
 func (sh *shard) room(v *view, i int) (room, share int64) {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -75,9 +74,6 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 	level, ok := sh.seen.level(v.names[i])
 	if !ok {
 		return share, share
-	}
-	if gives := sh.gives(); len(gives) > 0 {
-		level += returned(gives)(v.names[i])
 	}
 	return share - clock.Outstanding(level, pl.clock(p, sh.tick())), share
 }
@@ -165,7 +161,7 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 	}
 	refused := l.jobs
 	if len(refused) > 1 {
-		l.undo()
+		_ = await(ctx, l.undo()) // so that their room is seen
 	} else {
 		others := l.byRoom(slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == refused[0].sh }))
 		for _, sh := range others[:min(2, len(others))] {
@@ -207,7 +203,7 @@ func (l *leg) try(ctx context.Context, jobs ...placed) bool {
 	}
 	l.await(ctx)
 	if !l.allowed {
-		l.undo()
+		_ = await(ctx, l.undo())
 	}
 	return l.allowed
 }
@@ -228,7 +224,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 	jobs := make([]placed, len(shards))
 	for n, sh := range shards {
 		part := sh.s.newJob(j.kind, j.v, j.epoch)
-		part.forced, part.due, part.expires = j.forced, j.due, j.expires
+		part.forced, part.expires = j.forced, j.expires
 		jobs[n] = placed{sh: sh, j: part, hoped: !beyond}
 	}
 	shares := make([]int64, len(shards))
@@ -272,31 +268,25 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 
 // placeForced places forced debits: on shard 0, or, if they exceed its room, on all shards.
 func (m *memory) placeForced(j *job) []placed {
-	shards := m.usable()
-	if len(shards) == 1 {
-		return []placed{{sh: shards[0], j: j}}
-	}
-	return spread(shards, j, true)
+	return spread(m.usable(), j, true)
 }
 
 // placeReturn places returns on the shards that paid, as far as that can be seen.
 func (m *memory) placeReturn(j *job) []placed {
 	shards := m.usable()
-	if len(shards) == 1 {
-		return []placed{{sh: shards[0], j: j}}
-	}
 	jobs := make([]placed, len(shards))
 	for n, sh := range shards {
-		jobs[n] = placed{sh: sh, j: m.s.newJob(give, j.v, j.epoch)}
+		jobs[n] = placed{sh: sh, j: m.s.newJob(settle, j.v, j.epoch)}
 	}
-	for i, left := range j.amounts {
+	for i, a := range j.amounts {
+		left := -a
 		for n, sh := range shards {
 			room, share := sh.room(j.v, i)
 			got := min(left, max(0, share-room))
-			jobs[n].j.amounts[i] = got
+			jobs[n].j.amounts[i] = -got
 			left -= got
 		}
-		jobs[0].j.amounts[i] += left
+		jobs[0].j.amounts[i] -= left
 	}
 	return slices.DeleteFunc(jobs, func(p placed) bool { return p.j.nothing() })
 }

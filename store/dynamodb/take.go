@@ -231,8 +231,8 @@ func (p *placed) await(ctx context.Context) error {
 }
 
 // undo returns what the leg was debited. Nothing is returned unless it is known to have been debited. What is debited
-// after the caller gave up is returned when that write lands.
-func (l *leg) undo() {
+// after the caller gave up is returned when that write lands. undo returns the jobs, which nobody needs to wait for.
+func (l *leg) undo() (undos []placed) {
 	for i := range l.jobs {
 		p := &l.jobs[i]
 		if !p.allowed() || p.j.undone {
@@ -240,9 +240,12 @@ func (l *leg) undo() {
 		}
 		p.j.undone = true
 		p.sh.lane.Lock()
-		p.sh.takeBack(p.j)
+		if u := p.sh.takeBack(p.j); u != nil {
+			undos = append(undos, placed{sh: p.sh, j: u})
+		}
 		p.sh.lane.Unlock()
 	}
+	return undos
 }
 
 // local answers a take from memory if possible: from what was debited ahead, or by a refusal. The lane must be locked.
@@ -253,7 +256,7 @@ func (sh *shard) local(j *job) bool {
 		return true
 	}
 	// Not while a write is under way: it may count as earlier than this refusal although it is applied later.
-	if sh.batch == nil && sh.freshAt(t) && sh.refuses(j, now) {
+	if sh.lane.Idle() && sh.freshAt(t) && sh.refuses(j, now) {
 		j.told = true
 		j.allowed, j.at, j.item = false, now, sh.seen
 		return true
@@ -261,35 +264,13 @@ func (sh *shard) local(j *job) bool {
 	return false
 }
 
-// refuses reports whether the last sight refuses a take, even with all waiting returns counted as made.
+// refuses reports whether the last sight refuses a take.
 func (sh *shard) refuses(j *job, now int64) bool {
 	it := sh.seen
 	if it == nil || !it.exists || j.v.own && j.v.set != it.set {
 		return false
 	}
-	if pl := sh.place(); fits(it, pl, j, now, nobody) {
-		return false
-	} else if gives := sh.gives(); len(gives) > 0 && fits(it, pl, j, now, returned(gives)) {
-		return false
-	}
-	return true
-}
-
-// gives returns the returns that are waiting or under way. The lane must be locked.
-func (sh *shard) gives() (gs []*job) {
-	for _, j := range sh.lane.Waiting() {
-		if j.kind == give {
-			gs = append(gs, j)
-		}
-	}
-	if sh.batch != nil {
-		for _, j := range sh.batch.jobs {
-			if j.kind == give {
-				gs = append(gs, j)
-			}
-		}
-	}
-	return gs
+	return !fits(it, sh.place(), j, now, nobody)
 }
 
 // refused reports whether memory refuses the job, and answers it in that case.
@@ -297,7 +278,7 @@ func (p *placed) refused() bool {
 	p.sh.lane.Lock()
 	defer p.sh.lane.Unlock()
 	now := p.sh.tick()
-	if p.sh.batch != nil || !p.sh.fresh() || !p.sh.refuses(p.j, now) {
+	if !p.sh.lane.Idle() || !p.sh.fresh() || !p.sh.refuses(p.j, now) {
 		return false
 	}
 	p.j.told, p.j.at, p.j.item = true, now, p.sh.seen

@@ -95,7 +95,6 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 		if swept || b.place.n == 1 { // even if absent: others may write it meanwhile
 			u.op(remove, prefixDebited+l.name)
 			u.op(remove, prefixReturned+l.name)
-			u.op(remove, prefixGiven+l.name)
 		}
 	}
 	u.op(setTo, attrOverrides, int64(s.from.overrides-len(s.names)))
@@ -134,7 +133,7 @@ func (sh *shard) awaiting(waiting []*job, now int64) []*job {
 
 // orphaned returns the upkeep that a shard without an item needs first, or nil.
 func (sh *shard) orphaned(j *job) upkeep {
-	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind == give {
+	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind != take && !j.debits() {
 		return nil
 	}
 	parent := sh.parent()

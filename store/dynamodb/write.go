@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
@@ -23,7 +24,9 @@ func (sh *shard) landed(b *batch, it *item) {
 	if b.upkeep != nil {
 		b.upkeep.landed(sh, b, it)
 	}
-	b.order()
+	if b.upkeep == nil && b.jobs[0].kind != undo {
+		b.order()
+	}
 	for _, j := range b.jobs {
 		j.takenOn = b.place
 		sh.decide(j, true, b.now, it)
@@ -47,20 +50,11 @@ func (b *batch) order() {
 			later[b.index(name)] = b.extra[i]
 		}
 	}
-	gave := b.jobs[len(b.jobs)-1].kind == give
 	for i := len(b.jobs) - 1; i >= 0; i-- {
 		j := b.jobs[i]
-		if gave && j.kind == take {
-			j.repaid = b.repays(j)
-		}
 		j.later = append(j.space2[:0], j.amounts...)
 		for n := len(j.amounts) - 1; n >= 0; n-- {
 			at, a := b.index(j.v.names[n]), j.amounts[n]
-			if j.kind == give {
-				a = -a
-			} else if j.back != nil {
-				a -= j.back[n]
-			}
 			if at >= 0 {
 				j.later[n] = later[at]
 				later[at] += a
@@ -76,38 +70,16 @@ func (sh *shard) again(b *batch, jobs []*job) (rest time.Duration) {
 	if b.upkeep != nil {
 		jobs = b.upkeep.again(sh, b)
 	}
+	for _, j := range jobs {
+		if j.kind == undo {
+			j.tries++
+		}
+	}
 	sh.lane.Back(jobs)
-	sh.refuse(b, false)
 	if sh.misses > 2 {
 		return jitter(min(time.Duration(sh.misses)*time.Millisecond, maxPause))
 	}
 	return 0
-}
-
-// refuse refuses the takes that waited while a write was made, or rode on it in vain, and do not fit what it showed. They
-// are judged at the time of the write, or, if its condition failed, at the time of the write before it, provided that
-// they had arrived by then. What the clock has issued since is for later takes. Otherwise, a crowd that asks for more
-// than the limit would wait for the same few tokens, because each of them alone would fit.
-func (sh *shard) refuse(b *batch, applied bool) {
-	it := sh.seen
-	if b.upkeep != nil || it == nil || !it.exists || b.place != sh.place() {
-		return
-	}
-	back, last := returned(sh.gives()), min(it.at, sh.tick())
-	sh.lane.Drop(func(j *job) bool {
-		if j.kind != take || j.since >= b.number || j.v.own && j.v.set != it.set {
-			return false
-		}
-		now := b.now
-		if !applied && last >= j.came {
-			now = last
-		}
-		if fits(it, b.place, j, now, back) {
-			return false
-		}
-		sh.decide(j, false, now, it)
-		return true
-	})
 }
 
 // failed handles a write without an answer: it answers the jobs or queues them again, and returns how long the lane
@@ -124,7 +96,7 @@ func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 	var back []*job
 	for _, j := range b.jobs {
 		switch {
-		case (j.kind == give || j.back != nil) && ambiguous(err), !repeat:
+		case (j.kind == undo || j.returns()) && ambiguous(err), !repeat:
 			sh.answer(j, trouble)
 		default:
 			j.err = trouble // reported if its time is up before the next try
@@ -134,10 +106,10 @@ func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 	if b.upkeep != nil && !repeat && len(b.jobs) == 0 {
 		// The jobs that needed the upkeep would only ask for it again.
 		sh.lane.Drop(func(j *job) bool {
-			if j.kind == take || j.kind == force {
+			if j.kind == take || j.debits() {
 				sh.answer(j, trouble)
 			}
-			return j.kind == take || j.kind == force
+			return j.kind == take || j.debits()
 		})
 	}
 	sh.lane.Back(back)
@@ -158,27 +130,30 @@ func (sh *shard) write(b *batch, u *update) {
 	switch {
 	case b.upkeep != nil:
 		b.upkeep.write(sh, b, u)
-	case len(b.jobs) > 0 && b.jobs[0].kind == give:
-		sh.giving(b, u)
+	case b.jobs[0].kind == undo:
+		b.undoing(u)
+	case b.onlyGives():
+		b.giving(u)
 	default:
 		sh.debiting(b, u)
 	}
-	b.undoing(u)
 	b.counted(u)
 	u.op(setTo, attrAt, b.now)
 	u.op(addTo, attrWrites, 1)
 }
 
-// giving writes a batch of returns. It asserts that each limit has a level, whatever it is.
-func (sh *shard) giving(b *batch, u *update) {
+// onlyGives reports whether the batch debits nothing.
+func (b *batch) onlyGives() bool {
+	return !b.takers && !slices.ContainsFunc(b.parts, func(p part) bool { return p.sum > 0 })
+}
+
+// giving writes returns. It asserts that each limit has a level, whatever it is.
+func (b *batch) giving(u *update) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		u.op(condExists, p.attrs.level)
 		u.op(addTo, p.attrs.level, -p.back)
 		u.op(addTo, p.attrs.returned, p.back)
-		if p.given > 0 {
-			u.op(addTo, p.attrs.given, p.given)
-		}
 	}
 }
 
@@ -311,9 +286,6 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	}
 	if p.back > 0 {
 		u.op(addTo, p.attrs.returned, p.back)
-	}
-	if p.given > 0 {
-		u.op(addTo, p.attrs.given, p.given)
 	}
 	if !p.known && !p.limit.Override {
 		u.opText(condAbsentEqual, prefixParams+p.name, formatParams(p.params))
