@@ -1,42 +1,72 @@
 package fleet
 
 import (
-	"cmp"
 	"math"
 	"math/bits"
-	"slices"
 )
 
-// idleParts is the fraction (one in idleParts) of an equal share that a worker keeps when it wants nothing, to begin
-// with.
-const idleParts = 10
+// Claim is what a party claims of a pool: a part in proportion to its weight, but at least Least and at most Want, which
+// is not less than Least.
+type Claim struct{ Weight, Least, Want int64 }
 
-// divide shares pool among those who want it: nobody gets more than it wants while another gets less than it wants.
-// What nobody wants is spread evenly, so that an idle fleet can begin at once. A want of -1 is unbounded.
-func divide(pool int64, wants []int64) []int64 {
-	n := int64(len(wants))
-	shares := make([]int64, n)
-	if n == 0 || pool <= 0 {
+// Unbounded is the Want of a party that can use everything.
+const Unbounded = math.MaxInt64
+
+// Divide divides a pool among claims. Nobody gets more than its part while another gets less than it claims; what nobody
+// wants is spread evenly. The shares add up to at most the pool, if the least ones do. If all weights are zero, they are
+// equal.
+func Divide(pool int64, claims []Claim) []int64 {
+	shares, parts, open := make([]int64, len(claims)), make([]int64, len(claims)), make([]int, len(claims))
+	if len(claims) == 0 || pool <= 0 {
 		return shares
 	}
-	order := make([]int, n)
-	least := pool / n / idleParts
-	want := make([]int64, n)
-	for i, w := range wants {
-		order[i] = i
-		if want[i] = max(w, least); w < 0 {
-			want[i] = math.MaxInt64
-		}
+	var weight int64
+	for i, c := range claims {
+		weight += c.Weight
+		open[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(want[a], want[b]) })
-	for k, i := range order {
-		shares[i] = min(want[i], pool/(n-int64(k)))
-		pool -= shares[i]
+	for len(open) > 0 {
+		var excess int64 // by which bounds change the sum of the parts
+		for _, i := range open {
+			if parts[i] = pool / int64(len(open)); weight > 0 {
+				parts[i] = scale(pool, claims[i].Weight, weight)
+			}
+			shares[i] = min(max(parts[i], claims[i].Least), claims[i].Want)
+			excess += shares[i] - parts[i]
+		}
+		// If bounds raise the sum, those that were raised are final, because the others' parts become smaller; if they
+		// lower it, those that were lowered.
+		var rest []int
+		for _, i := range open {
+			if excess > 0 && shares[i] <= parts[i] || excess < 0 && shares[i] >= parts[i] {
+				rest = append(rest, i)
+				continue
+			}
+			pool, weight = max(0, pool-shares[i]), weight-claims[i].Weight
+		}
+		open = rest
 	}
 	for i := range shares {
-		shares[i] += pool / n
+		shares[i] += pool / int64(len(claims))
 	}
 	return shares
+}
+
+// HandOut returns the next shares of parties that hold some and have targets: nobody keeps more than its target, and what
+// is free goes to those that lack something, in proportion.
+func HandOut(targets, held []int64, free int64) []int64 {
+	var lacking int64
+	for i, target := range targets {
+		lacking += max(0, target-held[i])
+	}
+	next := make([]int64, len(targets))
+	for i, target := range targets {
+		next[i] = min(target, held[i])
+		if lack := target - held[i]; lack > 0 && free > 0 {
+			next[i] += scale(lack, min(free, lacking), lacking)
+		}
+	}
+	return next
 }
 
 // scale returns floor(x * part / whole) for 0 <= part <= whole, whole > 0.

@@ -9,24 +9,6 @@ import (
 	"time"
 )
 
-// leads reports whether this worker must write the grants: it is the leader, there is none, or the leader has not
-// written for too long.
-func (m *Member) leads(rec Record, g *grants) bool {
-	now := time.Now()
-	switch {
-	case rec.Version == "" || g.Leader == "":
-		m.epoch = g.Epoch + 1
-	case g.Leader == m.id:
-		m.epoch = g.Epoch
-	case now.Sub(m.changed) >= m.patience:
-		m.epoch = g.Epoch + 1
-	default:
-		m.setLeads(false)
-		return false
-	}
-	return true
-}
-
 // lead writes the next grants, on condition that the record is still rec.
 func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	reports, err := readReports(ctx, m.cfg.Registry)
@@ -35,16 +17,16 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 	}
 	if rec.Version == "" {
 		for _, r := range reports { // if the grants were removed, the new ones must still be newer than any that were acknowledged
-			m.epoch = max(m.epoch, r.Ack.Epoch+1)
+			m.term.Epoch = max(m.term.Epoch, r.Ack.Epoch+1)
 		}
 	}
 	now := time.Now()
-	if m.ledger == nil || m.published != rec.Version {
+	if m.ledger == nil || m.term.Own() != rec.Version {
 		m.ledger = newLedger(g, leaseRefreshes*m.refresh, now)
 	}
 	m.ledger.lease, m.ledger.forget = leaseRefreshes*m.refresh, max(m.cfg.Forget, 8*m.refresh)
 	forgotten, newcomer := m.ledger.observe(reports, now)
-	next := m.ledger.issue(m.id, m.epoch, now)
+	next := m.ledger.issue(m.id, m.term.Epoch, now)
 	m.hurry = newcomer || m.ledger.starving(next, now)
 	version, err := m.cfg.Registry.Put(ctx, grantsName, encode(next), rec.Version)
 	if err != nil {
@@ -55,8 +37,7 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 		}
 		return &JoinError{"write grants", err}
 	}
-	m.published, m.last = version, version
-	m.bide(now)
+	m.term.Wrote(version, m.patience(), m.refresh)
 	m.ledger.commit(next)
 	m.setLeads(true)
 	m.adopt(next)
@@ -98,7 +79,7 @@ func (m *Member) resign(ctx context.Context) error {
 	g := m.ledger.last
 	g.Leader = ""
 	g.Seq++
-	if _, err := m.cfg.Registry.Put(ctx, grantsName, encode(&g), m.published); err != nil && !errors.Is(err, ErrConflict) {
+	if _, err := m.cfg.Registry.Put(ctx, grantsName, encode(&g), m.term.Own()); err != nil && !errors.Is(err, ErrConflict) {
 		return fmt.Errorf("leave fleet: resign: %w", err)
 	}
 	return nil

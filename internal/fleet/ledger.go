@@ -17,12 +17,11 @@ type ledger struct {
 type account struct {
 	seen   time.Time // when the report with this seq was first read
 	report report
-	issued []issue // those that the worker may be following, oldest first
+	issued Issues[granted]
 }
 
-// issue is a grant that was published.
-type issue struct {
-	version
+// granted is what a worker may use, and until when.
+type granted struct {
 	expires    time.Time
 	rate, safe []int64
 }
@@ -31,14 +30,14 @@ type issue struct {
 func newLedger(g *grants, lease time.Duration, now time.Time) *ledger {
 	l := &ledger{lease: lease, last: *g, looked: now, workers: make(map[string]*account, len(g.Workers))}
 	expires := now.Add(max(lease, time.Duration(g.LeaseMS)*time.Millisecond))
-	before := g.version
+	before := g.Version
 	before.Seq--
 	for id, w := range g.Workers {
 		if w == nil {
 			continue
 		}
-		l.workers[id] = &account{seen: now, report: report{Seq: w.Seq}, issued: []issue{
-			{before, expires, w.HeldRate, w.HeldSafe}, {g.version, expires, w.Rate, w.Safe},
+		l.workers[id] = &account{seen: now, report: report{Seq: w.Seq}, issued: Issues[granted]{
+			{before, granted{expires, w.HeldRate, w.HeldSafe}}, {g.Version, granted{expires, w.Rate, w.Safe}},
 		}}
 	}
 	return l
@@ -67,7 +66,7 @@ func (l *ledger) observe(reports map[string]*report, now time.Time) (forgotten [
 			a.seen = now
 		}
 		a.report = *r
-		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.compare(r.Ack) < 0 })
+		a.issued.Confirm(r.Ack)
 		if now.Sub(a.seen) >= l.forget {
 			delete(l.workers, id)
 			forgotten = append(forgotten, id)
@@ -81,9 +80,9 @@ func (l *ledger) missing(a *account, now time.Time) bool { return now.Sub(a.seen
 // outstanding returns the most that the worker may be using of a budget.
 func (a *account) outstanding(budget int, now time.Time) (most int64) {
 	for _, i := range a.issued {
-		most = max(most, at(i.safe, budget))
-		if now.Before(i.expires) {
-			most = max(most, at(i.rate, budget))
+		most = max(most, at(i.Grant.safe, budget))
+		if now.Before(i.Grant.expires) {
+			most = max(most, at(i.Grant.rate, budget))
 		}
 	}
 	return most
@@ -92,7 +91,7 @@ func (a *account) outstanding(budget int, now time.Time) (most int64) {
 // issue computes the next grants. They count once they are published: see commit.
 func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 	g := &grants{
-		version: version{epoch, l.last.Seq + 1}, Leader: leader, LeaseMS: l.lease.Milliseconds(),
+		Version: Version{epoch, l.last.Seq + 1}, Leader: leader, LeaseMS: l.lease.Milliseconds(),
 		Budgets: l.last.Budgets, Workers: make(map[string]*grant, len(l.workers)),
 	}
 	for _, a := range l.workers {
@@ -112,9 +111,9 @@ func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 		w := &grant{Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n), HeldSafe: make([]int64, n)}
 		for _, i := range a.issued {
 			for b := range n {
-				w.HeldSafe[b] = max(w.HeldSafe[b], at(i.safe, b))
-				if now.Before(i.expires) {
-					w.HeldRate[b] = max(w.HeldRate[b], at(i.rate, b))
+				w.HeldSafe[b] = max(w.HeldSafe[b], at(i.Grant.safe, b))
+				if now.Before(i.Grant.expires) {
+					w.HeldRate[b] = max(w.HeldRate[b], at(i.Grant.rate, b))
 				}
 			}
 		}
@@ -129,7 +128,8 @@ func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 // share divides one budget. The limit is the lowest that a worker states.
 func (l *ledger) share(g *grants, budget int, now time.Time) {
 	var living []*grant
-	var wants, has []int64
+	var claims []Claim
+	var has []int64
 	var limit, held, reserved, known int64
 	for id, a := range l.workers {
 		out := a.outstanding(budget, now)
@@ -143,31 +143,32 @@ func (l *ledger) share(g *grants, budget int, now time.Time) {
 			reserved += out
 			g.Workers[id].Safe[budget] = g.Workers[id].HeldSafe[budget]
 		default:
-			living, wants, has = append(living, g.Workers[id]), append(wants, d.Want), append(has, out)
+			living, claims, has = append(living, g.Workers[id]), append(claims, d.claim()), append(has, out)
 			if limit == 0 || d.Limit < limit {
 				limit = d.Limit
 			}
 		}
 	}
 	g.Limits[budget] = limit
-	targets := divide(limit-reserved, wants)
-	free, lacking, urgent := limit-held, int64(0), limit < held
+	pool := max(0, limit-reserved)
+	for i := range claims {
+		// Who wants nothing keeps a tenth of an equal share, to begin with.
+		claims[i].Want = max(claims[i].Want, pool/int64(len(claims))/10)
+	}
+	targets := Divide(pool, claims)
+	urgent := limit < held
 	for i := range living {
-		lacking += max(0, targets[i]-has[i])
 		urgent = urgent || has[i] == 0 && targets[i] > 0
 	}
+	next := HandOut(targets, has, limit-held)
 	for i, w := range living {
-		rate := min(targets[i], has[i])
-		if !urgent {
+		if lost := has[i] - next[i]; lost > 0 && !urgent {
 			// Reports arrive one after another: a worker that may yet report a higher demand keeps half of what it may
 			// lose.
-			rate += (has[i] - rate) / 2
+			next[i] += lost / 2
 		}
-		if lack := targets[i] - has[i]; lack > 0 && free > 0 {
-			rate += scale(lack, min(free, lacking), lacking)
-		}
-		w.Rate[budget] = rate
-		w.Safe[budget] = min(rate, limit/(2*known))
+		w.Rate[budget] = next[i]
+		w.Safe[budget] = min(next[i], limit/(2*known))
 	}
 }
 
@@ -189,20 +190,13 @@ func (l *ledger) commit(g *grants) {
 	l.last = *g
 	for id, w := range g.Workers {
 		a := l.workers[id]
-		a.issued = append(a.issued, issue{g.version, a.seen.Add(l.lease), w.Rate, w.Safe})
-		if len(a.issued) > maxIssued {
-			a.issued[1] = merged(a.issued[0], a.issued[1])
-			a.issued = slices.Delete(a.issued, 0, 1)
-		}
+		a.issued.Publish(g.Version, granted{a.seen.Add(l.lease), w.Rate, w.Safe}, merged)
 	}
 }
 
-// maxIssued bounds the issues kept for a worker that does not acknowledge any.
-const maxIssued = 8
-
-// merged combines two issues, of which b is the newer.
-func merged(a, b issue) issue {
-	m := issue{version: b.version, expires: b.expires}
+// merged returns a grant that covers both.
+func merged(a, b granted) granted {
+	m := granted{expires: b.expires}
 	if a.expires.After(m.expires) {
 		m.expires = a.expires
 	}

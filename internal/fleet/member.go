@@ -18,18 +18,14 @@ type Member struct {
 	id  string
 
 	// Used only by the running goroutine, by Join before it and by Close after it.
-	refresh   time.Duration // at present: it grows with the fleet
-	seq       uint64
-	sent      map[uint64]time.Time // when the reports were sent that grants may still answer
-	written   string               // version of the own report
-	changed   time.Time            // when the grants were last seen to change
-	patience  time.Duration        // how long the worker waits for unchanged grants to change
-	last      string               // version of the grants record, as last read
-	ledger    *ledger              // while leading
-	epoch     uint64
-	published string // version of the record that the ledger matches
-	hurry     bool   // new workers are waiting
-	lowered   bool   // others are waiting for this worker to confirm a lower share
+	refresh time.Duration // at present: it grows with the fleet
+	seq     uint64
+	sent    map[uint64]time.Time // when the reports were sent that grants may still answer
+	written string               // version of the own report
+	term    Term[string]
+	ledger  *ledger // while leading
+	hurry   bool    // new workers are waiting
+	lowered bool    // others are waiting for this worker to confirm a lower share
 
 	mu      sync.Mutex
 	status  Status
@@ -44,7 +40,7 @@ type Member struct {
 
 // share is what the worker may use.
 type share struct {
-	version
+	Version
 	rate, safe []int64 // in the order of the worker's budgets
 	expires    time.Time
 }
@@ -73,7 +69,7 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.status.Worker = m.id
 	m.share.rate, m.share.safe = make([]int64, len(cfg.Budgets)), make([]int64, len(cfg.Budgets))
-	m.bide(time.Now())
+	m.term.ID = m.id
 	m.expiry = time.AfterFunc(time.Hour, m.lapse)
 	m.apply(time.Now())
 	if err := m.cycle(ctx); err != nil {
@@ -164,13 +160,10 @@ func (m *Member) cycle(ctx context.Context) error {
 	if err != nil {
 		return &JoinError{"read grants", err}
 	}
-	if now := time.Now(); rec.Version != m.last {
-		m.last = rec.Version
-		m.bide(now)
-	}
 	m.adopt(g)
 	m.hurry = m.lowered || m.waits(g)
-	if !m.leads(rec, g) {
+	if !m.term.Read(rec.Version, g.Leader, g.Epoch, m.patience(), m.refresh) {
+		m.setLeads(false)
 		m.ledger = nil
 		return nil
 	}
@@ -192,10 +185,8 @@ const hurried = 5
 // minTimeout is for fleets that refresh faster than their coordinator's slowest answers.
 const minTimeout = time.Second
 
-// bide restarts the time after which a leader that does not write is replaced.
-func (m *Member) bide(now time.Time) {
-	m.changed, m.patience = now, m.refresh*5/2+mrand.N(m.refresh)
-}
+// patience is how long a leader may not write before it is replaced.
+func (m *Member) patience() time.Duration { return m.refresh * 5 / 2 }
 
 func (m *Member) report(ctx context.Context) error {
 	now := time.Now()
@@ -206,7 +197,7 @@ func (m *Member) report(ctx context.Context) error {
 		}
 	}
 	m.sent[m.seq] = now
-	r := report{Seq: m.seq, Ack: m.share.version, Budgets: make([]demand, len(m.cfg.Budgets))}
+	r := report{Seq: m.seq, Ack: m.share.Version, Budgets: make([]demand, len(m.cfg.Budgets))}
 	for i, b := range m.cfg.Budgets {
 		want, used := m.cfg.Demand(i)
 		r.Budgets[i] = demand{b.Name, b.Limit, want, used}
@@ -234,11 +225,11 @@ func (m *Member) adopt(g *grants) {
 	m.status.Contact, m.status.Workers, m.status.Epoch = now, g.workers(), g.Epoch
 	m.lowered = false
 	m.refresh = max(m.cfg.Refresh, time.Duration(g.workers())*m.cfg.Each)
-	if g.compare(m.share.version) <= 0 {
+	if g.Compare(m.share.Version) <= 0 {
 		return
 	}
 	before := m.share.rate
-	m.share = share{version: g.version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets))}
+	m.share = share{Version: g.Version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets))}
 	if w := g.Workers[m.id]; w != nil {
 		if sent, ok := m.sent[w.Seq]; ok {
 			lease := time.Duration(g.LeaseMS) * time.Millisecond

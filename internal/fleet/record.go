@@ -1,26 +1,15 @@
 package fleet
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 )
 
-// version orders grants: a later epoch is newer, and within an epoch a later seq.
-type version struct {
-	Epoch uint64 `json:"epoch"`
-	Seq   uint64 `json:"seq"`
-}
-
-func (v version) compare(o version) int {
-	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
-}
-
 // report is what a worker writes about itself. Rates are in thousandths of a unit per second.
 type report struct {
 	Seq     uint64   `json:"seq"`
-	Ack     version  `json:"ack"` // the grants that it follows
+	Ack     Version  `json:"ack"` // the grants that it follows
 	Budgets []demand `json:"budgets"`
 }
 
@@ -30,6 +19,14 @@ type demand struct {
 	Limit int64  `json:"limit"`
 	Want  int64  `json:"want"` // -1 means as much as possible
 	Used  int64  `json:"used"`
+}
+
+// claim returns what the worker claims, as one of equals.
+func (d *demand) claim() Claim {
+	if d.Want < 0 {
+		return Claim{Weight: 1, Want: Unbounded}
+	}
+	return Claim{Weight: 1, Want: d.Want}
 }
 
 func (r *report) demand(name string) *demand {
@@ -43,7 +40,7 @@ func (r *report) demand(name string) *demand {
 // grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0. Without budgets, there
 // is only the number of workers.
 type grants struct {
-	version
+	Version
 	Count   int               `json:"count,omitempty"`
 	Leader  string            `json:"leader"`   // "" if it has resigned
 	LeaseMS int64             `json:"lease_ms"` // how long shares are valid

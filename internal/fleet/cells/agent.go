@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/fleet"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -84,13 +85,9 @@ type Agent struct {
 	written  uint64 // version of the agent's own record
 	birth    string // of the cell, according to the registry
 	settings Settings
-	changed  time.Time // when the grants were last seen to change
-	patience time.Duration
-	last     uint64  // version of the grants' record when last read
+	term     fleet.Term[uint64]
 	known    *grants // the newest grants
-	ledger   *ledger
-	epoch    uint64
-	ours     uint64 // version of the grants' record that the ledger is based on
+	ledger   *ledger // while leading
 
 	reading sync.Mutex // guards the cell's record and what follows from it
 	ack     Version    // nothing older is in use in the cell
@@ -132,7 +129,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12]), settings: Settings{}.WithDefaults()}
 	a.registry = Registry{a.cfg.Registry}
-	a.status.Instance = a.id
+	a.status.Instance, a.term.ID = a.id, a.id
 	a.table.Store(&table{})
 	return a, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	mrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -55,11 +54,8 @@ func (a *Agent) beat(ctx context.Context) error {
 		return fmt.Errorf("write beat: %w", err)
 	}
 	rec := got.Records[0]
-	if now := time.Now(); rec.Version != a.last || a.patience == 0 {
-		a.last = rec.Version
-		a.bide(now)
-	}
-	if !a.leads(rec, g) {
+	if !a.term.Read(rec.Version, g.Leader, g.Epoch, 3*a.cfg.Beat, a.cfg.Beat) {
+		a.setLeads(false)
 		a.ledger = nil
 		return nil
 	}
@@ -164,28 +160,6 @@ func (a *Agent) leave(ctx context.Context) error {
 // forget is the time without beats after which the registry's store may drop an instance's record. It only tidies up.
 const forget = 24 * time.Hour
 
-// bide starts the time after which a controller that does not write counts as gone.
-func (a *Agent) bide(now time.Time) {
-	a.changed, a.patience = now, 3*a.cfg.Beat+mrand.N(a.cfg.Beat)
-}
-
-// leads reports whether this agent should write the grants: it leads, nobody leads, or the leader has not written for
-// too long.
-func (a *Agent) leads(rec store.Record, g *grants) bool {
-	switch {
-	case rec.Version == 0 || g.Leader == "":
-		a.epoch = g.Epoch + 1
-	case g.Leader == a.id:
-		a.epoch = g.Epoch
-	case time.Since(a.changed) >= a.patience:
-		a.epoch = g.Epoch + 1
-	default:
-		a.setLeads(false)
-		return false
-	}
-	return true
-}
-
 // lead writes the next grants, on condition that they are still those of rec.
 func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installation string) error {
 	cells, err := a.registry.cells(ctx)
@@ -195,16 +169,16 @@ func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installat
 	if rec.Version == 0 {
 		for _, c := range cells { // if the grants were removed, new ones must not look older than those
 			for _, r := range c.instances {
-				a.epoch = max(a.epoch, r.Ack.Epoch+1)
+				a.term.Epoch = max(a.term.Epoch, r.Ack.Epoch+1)
 			}
 		}
 	}
 	now := time.Now()
-	if a.ledger == nil || a.ours != rec.Version {
+	if a.ledger == nil || a.term.Own() != rec.Version {
 		a.ledger = newLedger(g, a.cfg.Expiry, now)
 	}
 	a.ledger.observe(cells, now)
-	next := a.ledger.issue(a.id, a.epoch, a.settings, now)
+	next := a.ledger.issue(a.id, a.term.Epoch, a.settings, now)
 	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, rec.Version, next)); err != nil {
 		a.ledger = nil // they may or may not have been written: the next read will show
 		a.setLeads(false)
@@ -213,8 +187,8 @@ func (a *Agent) lead(ctx context.Context, rec store.Record, g *grants, installat
 		}
 		return fmt.Errorf("write grants: %w", err)
 	}
-	a.ours, a.last, a.known = rec.Version+1, rec.Version+1, next
-	a.bide(now)
+	a.term.Wrote(rec.Version+1, 3*a.cfg.Beat, a.cfg.Beat)
+	a.known = next
 	a.ledger.commit(next)
 	a.setLeads(true)
 	a.see(next, now)
@@ -238,7 +212,7 @@ func (a *Agent) resign(ctx context.Context) error {
 	g := a.ledger.last
 	g.Leader = ""
 	g.Seq++
-	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, a.ours, &g)); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, a.term.Own(), &g)); err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("resign: %w", err)
 	}
 	return nil

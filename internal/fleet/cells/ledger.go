@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // ledger is a controller's account of the shares that may be in use in each cell. It is pure: the time is passed in.
@@ -24,7 +26,7 @@ type account struct {
 	draining  bool
 	seen      time.Time // when an instance was last seen to change; zero: not yet
 	instances map[string]*sighting
-	issued    []issue // those that may be in use in the cell, oldest first
+	issued    fleet.Issues[Shares] // those that may be in use in the cell
 }
 
 // sighting is an instance as last read.
@@ -34,12 +36,6 @@ type sighting struct {
 	heard  bool // it has beaten since it was first read, at seen
 	other  bool // it belongs to an installation that is not the cell, and has no share
 	since  time.Time
-}
-
-// issue is a published share.
-type issue struct {
-	Version
-	shares Shares
 }
 
 // target is how a namespace was last divided.
@@ -59,9 +55,9 @@ func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 		if len(c.Held) > 0 {
 			before := c.Version
 			before.Seq-- // so that only a confirmation of the shares themselves clears it
-			a.issued = append(a.issued, issue{before, c.Held})
+			a.issued = append(a.issued, fleet.Issue[Shares]{Version: before, Grant: c.Held})
 		}
-		a.issued = append(a.issued, issue{c.Version, c.Shares})
+		a.issued = append(a.issued, fleet.Issue[Shares]{Version: c.Version, Grant: c.Shares})
 		l.accounts[name] = a
 	}
 	return l
@@ -100,7 +96,7 @@ func (a *account) assume(instances map[string]instanceRecord) {
 		}
 	}
 	if (ack != Version{}) {
-		a.issued = []issue{{ack, Shares{Default: Whole}}}
+		a.issued = fleet.Issues[Shares]{{Version: ack, Grant: Shares{Default: Whole}}}
 	}
 }
 
@@ -122,7 +118,7 @@ func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) 
 // held returns the largest share that may be in use in a cell.
 func (a *account) held(namespace string) (most int64) {
 	for _, i := range a.issued {
-		most = max(most, i.shares.Of(namespace))
+		most = max(most, i.Grant.Of(namespace))
 	}
 	return most
 }
@@ -132,7 +128,7 @@ func (a *account) current() Shares {
 	if len(a.issued) == 0 {
 		return nil
 	}
-	return a.issued[len(a.issued)-1].shares
+	return a.issued[len(a.issued)-1].Grant
 }
 
 // learning reports whether the controller does not know yet which instances are alive.
@@ -142,7 +138,7 @@ func (l *ledger) learning(now time.Time) bool {
 
 // issue computes the next grants. They take effect once they are published: see commit.
 func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time) *grants {
-	g := &grants{Version: Version{epoch, l.last.Seq + 1}, Leader: leader, Settings: set, Cells: make(map[string]*cell, len(l.accounts))}
+	g := &grants{Version: Version{Epoch: epoch, Seq: l.last.Seq + 1}, Leader: leader, Settings: set, Cells: make(map[string]*cell, len(l.accounts))}
 	next := make(map[string]Shares, len(l.accounts))
 	for name := range l.accounts {
 		next[name] = make(Shares)
@@ -156,7 +152,7 @@ func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time)
 			Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.missing(a, now),
 			Store: a.store, Others: l.others(a, now),
 		}
-		if before := len(a.issued) - 1; before >= 0 && maps.Equal(a.issued[before].shares, c.Shares) {
+		if before := len(a.issued) - 1; before >= 0 && maps.Equal(a.issued[before].Grant, c.Shares) {
 			c.Version = a.issued[before].Version
 		}
 		for namespace := range c.Shares {
@@ -179,7 +175,7 @@ func (l *ledger) namespaces(set Settings, now time.Time) []string {
 	offered := make(map[string]int64)
 	for _, a := range l.accounts {
 		for _, i := range a.issued {
-			for namespace := range i.shares {
+			for namespace := range i.Grant {
 				held[namespace] = true
 			}
 		}
@@ -214,7 +210,7 @@ func (l *ledger) namespaces(set Settings, now time.Time) []string {
 func (l *ledger) likeDefault(namespace string) bool {
 	for _, a := range l.accounts {
 		for _, i := range a.issued {
-			if i.shares.Of(namespace) != i.shares[Default] {
+			if i.Grant.Of(namespace) != i.Grant[Default] {
 				return false
 			}
 		}
@@ -230,23 +226,16 @@ func (l *ledger) commit(g *grants) {
 		if n := len(a.issued); n > 0 && a.issued[n-1].Version == c.Version {
 			continue
 		}
-		a.issued = append(a.issued, issue{c.Version, c.Shares})
-		if len(a.issued) > maxIssued {
-			a.issued[1] = merged(a.issued[0], a.issued[1])
-			a.issued = slices.Delete(a.issued, 0, 1)
-		}
+		a.issued.Publish(c.Version, c.Shares, merged)
 	}
 }
 
-// maxIssued limits what a ledger keeps for a cell that does not confirm.
-const maxIssued = 8
-
-// merged combines two issues into one that covers both; b is the newer.
-func merged(a, b issue) issue {
-	m := issue{b.Version, make(Shares)}
-	for _, s := range []Shares{a.shares, b.shares} {
+// merged returns shares that cover both.
+func merged(a, b Shares) Shares {
+	m := make(Shares)
+	for _, s := range []Shares{a, b} {
 		for namespace := range s {
-			m.shares[namespace] = max(a.shares.Of(namespace), b.shares.Of(namespace))
+			m[namespace] = max(a.Of(namespace), b.Of(namespace))
 		}
 	}
 	return m

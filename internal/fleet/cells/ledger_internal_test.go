@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 func TestDivide(t *testing.T) {
@@ -53,7 +55,7 @@ func TestDivide(t *testing.T) {
 // model is a cell that uses grants, as late and as seldom as it likes.
 type model struct {
 	record seen
-	has    issue // the grant it uses
+	has    fleet.Issue[Shares] // the grant it uses
 	seq    uint64
 }
 
@@ -79,7 +81,7 @@ func TestLedger(t *testing.T) {
 				}
 			case 1, 2: // reads the published grants
 				if m != nil && published.Cells[name] != nil && published.Cells[name].Birth == m.record.Birth {
-					m.has = issue{published.Cells[name].Version, published.Cells[name].Shares}
+					m.has = fleet.Issue[Shares]{Version: published.Cells[name].Version, Grant: published.Cells[name].Shares}
 				}
 			case 3, 4: // reports its grant and its offered load
 				if m != nil {
@@ -111,7 +113,7 @@ func TestLedger(t *testing.T) {
 			for _, namespace := range []string{Default, "x", "y", "z"} {
 				var sum int64
 				for name, m := range cells {
-					most := m.has.shares.Of(namespace)
+					most := m.has.Grant.Of(namespace)
 					if c := published.Cells[name]; c != nil {
 						most = max(most, c.Shares.Of(namespace))
 					}
@@ -142,7 +144,7 @@ func TestLedgerManyIssues(t *testing.T) {
 		return g
 	}
 	publish()
-	for i := range 3 * maxIssued { // other cells come and go, and a, which has the whole, confirms nothing
+	for i := range 3 * fleet.MaxIssues { // other cells come and go, and a, which has the whole, confirms nothing
 		now = now.Add(time.Second)
 		if delete(records, "b"); i%2 == 0 {
 			records["b"] = record("b", uint64(i+1), Version{})
@@ -150,7 +152,7 @@ func TestLedgerManyIssues(t *testing.T) {
 		records["a"] = record("a", uint64(i+2), Version{})
 		publish()
 	}
-	if n := len(l.accounts["a"].issued); n > maxIssued {
+	if n := len(l.accounts["a"].issued); n > fleet.MaxIssues {
 		t.Errorf("%d issues are kept", n)
 	}
 	if held := l.accounts["a"].held(Default); held != Whole {

@@ -1,12 +1,12 @@
 package cells
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/fleet"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -43,16 +43,8 @@ func instanceKey(cell, id string) store.Key {
 	return store.Key{Namespace: space + "." + cell, Kind: kindInstance, ID: id}
 }
 
-// Version orders grants: a later epoch, and within it a later seq, is newer.
-type Version struct {
-	Epoch uint64 `json:"epoch"`
-	Seq   uint64 `json:"seq"`
-}
-
-// Compare orders versions.
-func (v Version) Compare(o Version) int {
-	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
-}
+// Version orders grants.
+type Version = fleet.Version
 
 // Shares are parts of [Whole] by namespace.
 type Shares map[string]int64

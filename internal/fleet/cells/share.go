@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 const (
@@ -33,20 +33,15 @@ func (l *ledger) share(next map[string]Shares, namespace string, set Settings, n
 		return
 	}
 	free := Whole
-	var lacking int64
 	for _, a := range l.accounts {
 		free -= a.held(namespace)
 	}
+	held := make([]int64, len(t.cells))
 	for i, name := range t.cells {
-		lacking += max(0, t.shares[i]-l.accounts[name].held(namespace))
+		held[i] = l.accounts[name].held(namespace)
 	}
-	for i, name := range t.cells {
-		held := l.accounts[name].held(namespace)
-		share := min(t.shares[i], held)
-		if lack := t.shares[i] - held; lack > 0 && free > 0 {
-			share += clock.MulDivFloor(lack, min(free, lacking), lacking)
-		}
-		next[name][namespace] = share
+	for i, share := range fleet.HandOut(t.shares, held, free) {
+		next[t.cells[i]][namespace] = share
 	}
 	l.rest(next, t, namespace, now)
 }
@@ -91,4 +86,24 @@ func (l *ledger) target(names []string, namespace string, set Settings, now time
 	}
 	l.targets[namespace] = t
 	return t
+}
+
+// divide divides a pool in proportion to weights; each cell gets at least an equal part of floor percent of it. If all
+// weights are zero, it divides equally.
+func divide(pool int64, weights []int64, floor int64) []int64 {
+	claims := make([]fleet.Claim, len(weights))
+	for i, w := range weights {
+		claims[i] = fleet.Claim{Weight: w, Least: pool * floor / 100 / int64(len(weights)), Want: fleet.Unbounded}
+	}
+	return fleet.Divide(pool, claims)
+}
+
+// differ reports whether any share has changed by more than 1/in.
+func differ(a, b []int64, in int64) bool {
+	for i := range a {
+		if d := a[i] - b[i]; max(d, -d) > max(a[i], b[i])/in {
+			return true
+		}
+	}
+	return false
 }

@@ -3,7 +3,6 @@ package cells
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"time"
 )
 
@@ -33,7 +32,7 @@ func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time
 		if s.seen.After(a.seen) {
 			a.seen = s.seen
 		}
-		a.issued = slices.DeleteFunc(a.issued, func(i issue) bool { return i.Compare(s.record.Ack) < 0 })
+		a.issued.Confirm(s.record.Ack)
 	}
 }
 

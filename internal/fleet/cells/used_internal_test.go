@@ -47,7 +47,7 @@ func TestUsed(t *testing.T) {
 		u.count("default", debit("much0", -40, &perMinute), half) // 10 s, at half a limit: 5
 	}
 	told := u.report(9)
-	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{1 << 20, 1 << 40}, Used: told})
+	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{Epoch: 1 << 20, Seq: 1 << 40}, Used: told})
 	if err != nil || len(text) > 900 {
 		t.Errorf("a beat has %d bytes, error %v", len(text), err)
 	}

@@ -215,7 +215,7 @@ var rules = []rule{
 		why:    "one room speaks Envoy's language",
 	},
 	{
-		room: "internal/fleet/cells", only: slices.Concat(core, []string{"."}), catches: "internal/serve/httpapi",
+		room: "internal/fleet/cells", only: slices.Concat(core, []string{".", "internal/fleet"}), catches: "internal/serve/httpapi",
 		why: "it is handed the stores and the limiter, and told by metrics",
 	},
 	{
