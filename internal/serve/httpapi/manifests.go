@@ -206,30 +206,6 @@ func (s *Server) exportManifest(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, map[string]any{"text": string(m.Text()), "left_out": elsewhere})
 }
 
-func (s *Server) listManifests(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, "after", "max")
-	if err != nil {
-		return err
-	}
-	return revisions(w, r, q, "")
-}
-
-func (s *Server) manifestHistory(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, "after", "max")
-	if err != nil {
-		return err
-	}
-	return revisions(w, r, q, pathID(r, "name"))
-}
-
-func revisions(w http.ResponseWriter, r *http.Request, q query, name string) error {
-	p, err := q.lim.Revisions(r.Context(), weir.RevisionQuery{Manifest: name, After: q.Get("after"), Max: q.max})
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, pageOf(p.Revisions, p.Next, same))
-}
-
 // revision parses a revision number, which starts at 1.
 func revision(text string) (int, error) {
 	n, err := strconv.Atoi(text)
@@ -237,25 +213,6 @@ func revision(text string) (int, error) {
 		return 0, badField("revision", "%q is not a number from 1", text)
 	}
 	return n, nil
-}
-
-func (s *Server) showRevision(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r)
-	if err != nil {
-		return err
-	}
-	n, err := revision(r.PathValue("revision"))
-	if err != nil {
-		return err
-	}
-	rev, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, struct {
-		weir.Revision
-		Text string `json:"text"`
-	}{rev, string(text)})
 }
 
 func (s *Server) rollbackManifest(w http.ResponseWriter, r *http.Request) error {

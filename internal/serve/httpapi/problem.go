@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer/problemjson"
 	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
@@ -62,9 +63,6 @@ var (
 	errForeign   = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
 	errCrowded   = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
-
-	errStale = &httpError{kind: kindStale, detail: "the limits are not those that If-Match names: read them again; nothing was changed"}
-	errTaken = &httpError{kind: kindStale, detail: "there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
 )
 
 // kinds are the kinds of problem of the errors that occur on every protocol.
@@ -89,6 +87,7 @@ func problemOf(err error) (p problem, known bool) {
 		common *decide.Error
 		over   *weir.ExceededError
 		config *weir.ConfigError
+		stale  *api.Changed
 		store  *weir.StoreError
 	)
 	p.detail = err.Error()
@@ -99,6 +98,8 @@ func problemOf(err error) (p problem, known bool) {
 		p.kind, p.detail = kinds[common.Code], common.Detail
 	case errors.Is(err, decide.ErrTooLong):
 		p.kind, p.detail = kindExceeded, "others came first: not admitted in the time given to wait"
+	case errors.As(err, &stale):
+		p.kind, p.detail = kindStale, stale.Detail
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
 		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)

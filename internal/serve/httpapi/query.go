@@ -77,23 +77,6 @@ func (s *Server) principal(r *http.Request) context.Context {
 	return weir.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }
 
-// page is one page of a list. Next, if set, is the after parameter for the next page.
-type page[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"`
-}
-
-// pageOf makes a page of what a limiter listed.
-func pageOf[T, U any](items []T, next string, convert func(T) U) page[U] {
-	p := page[U]{Items: make([]U, len(items)), Next: next}
-	for i := range items {
-		p.Items[i] = convert(items[i])
-	}
-	return p
-}
-
-func same[T any](v T) T { return v }
-
 // reply answers with any value as JSON.
 func reply(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer

@@ -26,7 +26,7 @@ type route struct {
 
 // routes is the API. A test checks that openapi.json matches it.
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.operations(), []route{
 		{"POST", "/v1/acquire", spends, s.acquire},
 		{"GET", "/v1/available", reads, s.available},
 		{"GET", "/v1/explain", reads, s.explain},
@@ -37,54 +37,22 @@ func (s *Server) routes() []route {
 		{"POST", "/v1/refresh", changesAll, s.refresh},
 		{"GET", "/v1/whoami", known, s.whoami},
 
-		{"GET", "/v1/entities", reads, s.listEntities},
-		{"POST", "/v1/entities", changes, s.createEntity},
-		{"GET", "/v1/entities/{id}", reads, s.showEntity},
-		{"PATCH", "/v1/entities/{id}", changes, s.updateEntity},
-		{"DELETE", "/v1/entities/{id}", changes, s.deleteEntity},
-		{"GET", "/v1/entities/{id}/children", reads, s.listChildren},
-
-		{"GET", "/v1/limits", reads, s.showLimits},
-		{"PUT", "/v1/limits", changes, s.setLimitsOf},
-		{"DELETE", "/v1/limits", changes, s.deleteLimits},
-		{"GET", "/v1/limits/list", reads, s.listLimits},
-		{"GET", "/v1/resources", reads, s.listResources},
-		{"GET", "/v1/system", reads, s.showSystem},
-		{"PUT", "/v1/system", changes, s.setSystem},
-
-		{"GET", "/v1/manifests", reads, s.listManifests},
 		{"GET", "/v1/manifests/schema", anyone, s.manifestSchema},
 		{"GET", "/v1/manifests/export", reads, s.exportManifest},
 		{"POST", "/v1/manifests/validate", reads, s.validateManifests},
 		{"POST", "/v1/manifests/plan", reads, s.planManifests},
 		{"POST", "/v1/manifests/diff", reads, s.diffManifests},
 		{"POST", "/v1/manifests/apply", changes, s.applyManifests},
-		{"GET", "/v1/manifests/{name}/history", reads, s.manifestHistory},
-		{"GET", "/v1/manifests/{name}/history/{revision}", reads, s.showRevision},
 		{"POST", "/v1/manifests/{name}/rollback", changes, s.rollbackManifest},
 
-		{"GET", "/v1/namespaces", readsAll, s.listNamespaces},
-		{"POST", "/v1/namespaces", changesAll, s.createNamespace},
-		{"GET", "/v1/namespaces/{name}", readsAll, s.showNamespace},
-		{"DELETE", "/v1/namespaces/{name}", changesAll, s.deleteNamespace},
-		{"POST", "/v1/namespaces/{name}/recover", changesAll, s.recoverNamespace},
-		{"POST", "/v1/namespaces/{name}/purge", changesAll, s.purgeNamespace},
-
-		{"GET", "/v1/usage", reads, s.listUsage},
-		{"GET", "/v1/usage/summary", reads, s.summarizeUsage},
-		{"GET", "/v1/usage/top", reads, s.topUsage},
 		{"GET", "/v1/usage/stream", reads, s.streamUsage},
 		{"GET", "/v1/overview", reads, s.overview},
-		{"GET", "/v1/audit", reads, s.listAudit},
-		{"GET", "/v1/buckets", reads, s.listBuckets},
-		{"GET", "/v1/buckets/{entity}/{resource}", reads, s.showBucket},
-		{"POST", "/v1/buckets/{entity}/{resource}/reset", changes, s.resetBucket},
 
 		{"GET", "/healthz", anyone, s.health},
 		{"GET", "/readyz", anyone, s.ready},
 		{"GET", "/metrics", scrapes, s.scrape},
 		{"GET", "/v1/openapi.json", anyone, s.openAPI},
-	}
+	}...)
 }
 
 // mux routes by path and then method. It answers all other requests with problems; those of ServeMux are plain text.

@@ -12,9 +12,6 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// usageNames are the parameters that select usage.
-var usageNames = []string{"by", "entity", "resource", "window", "from", "to"}
-
 // usageQuery reads the selection of usage. Usage by store covers all namespaces together.
 func (q query) usageQuery(r *http.Request) (weir.UsageQuery, error) {
 	u := weir.UsageQuery{
@@ -38,59 +35,6 @@ func (q query) time(name string) (t time.Time, err error) {
 		}
 	}
 	return t, nil
-}
-
-// listUsage lists windows, ordered by start.
-func (s *Server) listUsage(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, append([]string{"after", "max"}, usageNames...)...)
-	if err != nil {
-		return err
-	}
-	u, err := q.usageQuery(r)
-	if err != nil {
-		return err
-	}
-	p, err := q.lim.Usage(r.Context(), u)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, pageOf(p.Windows, p.Next, same))
-}
-
-// summarizeUsage sums up all selected windows.
-func (s *Server) summarizeUsage(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, usageNames...)
-	if err != nil {
-		return err
-	}
-	u, err := q.usageQuery(r)
-	if err != nil {
-		return err
-	}
-	sum, err := q.lim.SummarizeUsage(r.Context(), u)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, sum)
-}
-
-// topUsage ranks by who spent most.
-func (s *Server) topUsage(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, "by", "limit", "resource", "window", "from", "to", "max")
-	if err != nil {
-		return err
-	}
-	u, err := q.usageQuery(r)
-	if err != nil {
-		return err
-	}
-	top, err := q.lim.TopUsage(r.Context(), weir.TopQuery{
-		By: u.By, Limit: q.Get("limit"), Resource: u.Resource, Window: u.Window, From: u.From, To: u.To, Max: q.max,
-	})
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, pageOf(top, "", same))
 }
 
 // streamEvery is the interval between looks at the current window.

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/weirlimits/weir"
+)
+
+// NewEntity describes an entity to create.
+type NewEntity struct {
+	ID       string            `json:"id"`
+	Name     string            `json:"name" doc:"display {NAME}"`
+	Parent   string            `json:"parent" doc:"{ID} of the parent"`
+	Cascade  bool              `json:"cascade" doc:"also charge the parent"`
+	Metadata map[string]string `json:"metadata" doc:"metadata as {KEY=VALUE}; repeatable"`
+}
+
+// EntityKey names an entity.
+type EntityKey struct {
+	ID string `json:"id" in:"path"`
+}
+
+// EntityUpdate describes changes to an entity. What is nil stays as it is.
+type EntityUpdate struct {
+	ID       string            `json:"id" in:"path"`
+	Name     *string           `json:"name" doc:"display {NAME}"`
+	Parent   *string           `json:"parent" doc:"{ID} of the parent; empty removes it"`
+	Cascade  *bool             `json:"cascade" doc:"also charge the parent"`
+	Metadata map[string]string `json:"metadata" doc:"metadata as {KEY=VALUE}; repeatable; replaces all existing metadata"`
+}
+
+// EntityDeletion selects an entity to delete.
+type EntityDeletion struct {
+	ID       string `json:"id" in:"path"`
+	Children bool   `json:"children" in:"query" doc:"also delete its children and all other descendants"`
+}
+
+// EntityQuery selects entities.
+type EntityQuery struct {
+	Parent string `json:"parent" in:"query" doc:"list only the children of the entity with this {ID}"`
+	Prefix string `json:"prefix" in:"query" doc:"list only entities whose ids begin with {PREFIX}; no others are read"`
+	Page
+}
+
+// ChildrenQuery selects the children of an entity.
+type ChildrenQuery struct {
+	ID string `json:"id" in:"path"`
+	Page
+}
+
+// The operations on entities.
+var (
+	ListEntities = declare(Op{Name: "listEntities", Method: "GET", Path: "/v1/entities"},
+		func(ctx context.Context, lim *weir.Limiter, q *EntityQuery) (List[weir.Entity], error) {
+			p, err := lim.Entities(ctx, weir.EntityQuery{Parent: q.Parent, Prefix: q.Prefix, After: q.After, Max: q.Max})
+			return pageOf(p.Entities, p.Next, same), err
+		})
+	CreateEntity = declare(Op{
+		Name: "createEntity", Method: "POST", Path: "/v1/entities", Need: Admin, Creates: true,
+		Location: func(e any) string { return "/v1/entities/" + url.PathEscape(e.(weir.Entity).ID) },
+	}, createEntity)
+	ShowEntity = declare(Op{Name: "showEntity", Method: "GET", Path: "/v1/entities/{id}"},
+		func(ctx context.Context, lim *weir.Limiter, q *EntityKey) (weir.Entity, error) {
+			return lim.Entity(ctx, q.ID)
+		})
+	UpdateEntity = declare(Op{Name: "updateEntity", Method: "PATCH", Path: "/v1/entities/{id}", Need: Admin},
+		func(ctx context.Context, lim *weir.Limiter, q *EntityUpdate) (weir.Entity, error) {
+			return lim.UpdateEntity(ctx, q.ID, weir.EntityUpdate{
+				Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata,
+			})
+		})
+	DeleteEntity = declare(Op{Name: "deleteEntity", Method: "DELETE", Path: "/v1/entities/{id}", Need: Admin},
+		func(ctx context.Context, lim *weir.Limiter, q *EntityDeletion) (None, error) {
+			return None{}, lim.DeleteEntity(ctx, q.ID, weir.DeleteOptions{Children: q.Children})
+		})
+	ListChildren = declare(Op{Name: "listChildren", Method: "GET", Path: "/v1/entities/{id}/children"},
+		func(ctx context.Context, lim *weir.Limiter, q *ChildrenQuery) (List[weir.Entity], error) {
+			if _, err := lim.Entity(ctx, q.ID); err != nil { // a mistyped id is not found, not childless
+				return List[weir.Entity]{}, err
+			}
+			p, err := lim.Entities(ctx, weir.EntityQuery{Parent: q.ID, After: q.After, Max: q.Max})
+			return pageOf(p.Entities, p.Next, same), err
+		})
+)
+
+func createEntity(ctx context.Context, lim *weir.Limiter, q *NewEntity) (weir.Entity, error) {
+	err := lim.CreateEntity(ctx, weir.Entity{ID: q.ID, Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata})
+	var bad *weir.ConfigError
+	if errors.As(err, &bad) && bad.Field == "entity" {
+		return weir.Entity{}, &weir.ConfigError{Field: "id", Reason: bad.Reason} // the field's name in a request
+	}
+	if err != nil {
+		return weir.Entity{}, err
+	}
+	return lim.Entity(ctx, q.ID)
+}

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// AuditQuery selects changes.
+type AuditQuery struct {
+	Subject string `json:"subject" in:"query" doc:"list only changes of this {SUBJECT}, such as system"`
+	Page
+}
+
+// Event is a change of the catalog. Before is null for a creation, After for a deletion.
+type Event struct {
+	ID        string          `json:"id"`
+	At        time.Time       `json:"at"`
+	Principal string          `json:"principal"`
+	Action    string          `json:"action"`
+	Subject   string          `json:"subject"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+}
+
+// ListAudit lists changes, latest first. Changes of the registry of namespaces belong to no namespace.
+var ListAudit = declare(Op{Name: "listAudit", Method: "GET", Path: "/v1/audit", Wide: func(req any) bool {
+	subject := req.(*AuditQuery).Subject //nolint:forcetypeassert // the operation's own request
+	return strings.HasPrefix(subject, "namespace:") || strings.HasPrefix(subject, "secret:")
+}}, func(ctx context.Context, lim *weir.Limiter, q *AuditQuery) (List[Event], error) {
+	p, err := lim.Audit(ctx, weir.AuditQuery{Subject: q.Subject, After: q.After, Max: q.Max})
+	return pageOf(p.Events, p.Next, func(e weir.AuditEvent) Event { return Event(e) }), err
+})
+
+// BucketQuery selects buckets.
+type BucketQuery struct {
+	Entity   string `json:"entity" in:"query" doc:"list only the buckets of the entity with this {ID}"`
+	Resource string `json:"resource" in:"query" doc:"list only the buckets of the resource with this {NAME}, with totals"`
+	Page
+}
+
+// BucketKey names a bucket.
+type BucketKey struct {
+	Entity   string `json:"entity" in:"path"`
+	Resource string `json:"resource" in:"path"`
+}
+
+// Bucket is the state of an entity on a resource. The id is a string because it has more bits than a JSON number holds.
+type Bucket struct {
+	Entity   string        `json:"entity"`
+	Resource string        `json:"resource"`
+	ID       string        `json:"id"`
+	At       time.Time     `json:"at"`
+	Limits   []BucketLimit `json:"limits"`
+}
+
+// BucketLimit is one limit of a bucket.
+type BucketLimit struct {
+	Limit     weir.Limit `json:"limit"`
+	Override  bool       `json:"override,omitempty"`
+	Available int64      `json:"available"`
+	Debited   int64      `json:"debited"`
+	Returned  int64      `json:"returned"`
+}
+
+func bucketOf(b weir.Bucket) Bucket {
+	v := Bucket{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), make([]BucketLimit, len(b.Limits))}
+	for i, l := range b.Limits {
+		v.Limits[i] = BucketLimit(l)
+	}
+	return v
+}
+
+// The operations on buckets. A store may drop a bucket that is full again.
+var (
+	ListBuckets = declare(Op{Name: "listBuckets", Method: "GET", Path: "/v1/buckets"},
+		func(ctx context.Context, lim *weir.Limiter, q *BucketQuery) (List[Bucket], error) {
+			p, err := lim.Buckets(ctx, weir.BucketQuery{Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max})
+			return pageOf(p.Buckets, p.Next, bucketOf), err
+		})
+	ShowBucket = declare(Op{Name: "showBucket", Method: "GET", Path: "/v1/buckets/{entity}/{resource}"},
+		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (Bucket, error) {
+			b, err := lim.Bucket(ctx, q.Entity, q.Resource)
+			return bucketOf(b), err
+		})
+	ResetBucket = declare(Op{Name: "resetBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/reset", Need: Admin},
+		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (None, error) {
+			return None{}, lim.ResetBucket(ctx, q.Entity, q.Resource)
+		})
+)
+
+// RevisionQuery selects revisions of a manifest.
+type RevisionQuery struct {
+	Name string `json:"name" in:"path"`
+	Page
+}
+
+// RevisionKey names a revision.
+type RevisionKey struct {
+	Name     string `json:"name" in:"path"`
+	Revision int    `json:"revision" in:"path" range:"1.."`
+}
+
+// Revision is a revision of a manifest with its text.
+type Revision struct {
+	weir.Revision
+	Text string `json:"text"`
+}
+
+// The operations on the history of manifests.
+var (
+	ListManifests = declare(Op{Name: "listManifests", Method: "GET", Path: "/v1/manifests"},
+		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[weir.Revision], error) {
+			p, err := lim.Revisions(ctx, weir.RevisionQuery{After: q.After, Max: q.Max})
+			return pageOf(p.Revisions, p.Next, same), err
+		})
+	ListRevisions = declare(Op{Name: "manifestHistory", Method: "GET", Path: "/v1/manifests/{name}/history"},
+		func(ctx context.Context, lim *weir.Limiter, q *RevisionQuery) (List[weir.Revision], error) {
+			p, err := lim.Revisions(ctx, weir.RevisionQuery{Manifest: q.Name, After: q.After, Max: q.Max})
+			return pageOf(p.Revisions, p.Next, same), err
+		})
+	ShowRevision = declare(Op{Name: "showRevision", Method: "GET", Path: "/v1/manifests/{name}/history/{revision}"},
+		func(ctx context.Context, lim *weir.Limiter, q *RevisionKey) (Revision, error) {
+			r, text, err := lim.Revision(ctx, q.Name, q.Revision)
+			return Revision{r, string(text)}, err
+		})
+)

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirlimits/weir"
+)
+
+// Period is the part of a request that selects windows of usage.
+type Period struct {
+	Window weir.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily" doc:"{TYPE} of window: hourly, daily or monthly"`
+	From   time.Time   `json:"from" in:"query" doc:"start with the window that contains {TIME} (default a day, 30 days or 12 months ago)"`
+	To     time.Time   `json:"to" in:"query" doc:"end before {TIME} (default now)"`
+}
+
+// UsageSelection selects usage.
+type UsageSelection struct {
+	By       weir.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource, namespace or store (default entity)"`
+	Entity   string       `json:"entity" in:"query" doc:"show only the entity with this {ID}, or with --by parent, that parent"`
+	Resource string       `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	Period
+}
+
+// UsageQuery selects a page of windows.
+type UsageQuery struct {
+	UsageSelection
+	Page
+}
+
+// TopQuery selects a ranking.
+type TopQuery struct {
+	By       weir.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource or limit (default entity)"`
+	Limit    string       `json:"limit" in:"query" doc:"show only the limit with this {NAME}"`
+	Resource string       `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	Period
+	Max int `json:"max" in:"query" range:"0.." default:"10" doc:"show at most {N} rows"`
+}
+
+func (q *UsageSelection) query() weir.UsageQuery {
+	return weir.UsageQuery{By: q.By, Entity: q.Entity, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To}
+}
+
+// wideUsage reports whether usage covers all namespaces together.
+func wideUsage(req any) bool {
+	switch q := req.(type) {
+	case *UsageQuery:
+		return q.By == weir.ByStore
+	case *UsageSelection:
+		return q.By == weir.ByStore
+	case *TopQuery:
+		return q.By == weir.ByStore
+	}
+	return false
+}
+
+// The operations on usage.
+var (
+	ListUsage = declare(Op{Name: "listUsage", Method: "GET", Path: "/v1/usage", Wide: wideUsage},
+		func(ctx context.Context, lim *weir.Limiter, q *UsageQuery) (List[weir.Usage], error) {
+			u := q.query()
+			u.After, u.Max = q.After, q.Max
+			p, err := lim.Usage(ctx, u)
+			return pageOf(p.Windows, p.Next, same), err
+		})
+	SummarizeUsage = declare(Op{Name: "summarizeUsage", Method: "GET", Path: "/v1/usage/summary", Wide: wideUsage},
+		func(ctx context.Context, lim *weir.Limiter, q *UsageSelection) (weir.UsageSummary, error) {
+			return lim.SummarizeUsage(ctx, q.query())
+		})
+	TopUsage = declare(Op{Name: "topUsage", Method: "GET", Path: "/v1/usage/top", Wide: wideUsage},
+		func(ctx context.Context, lim *weir.Limiter, q *TopQuery) (List[weir.Usage], error) {
+			top, err := lim.TopUsage(ctx, weir.TopQuery{
+				By: q.By, Limit: q.Limit, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To, Max: q.Max,
+			})
+			return pageOf(top, "", same), err
+		})
+)

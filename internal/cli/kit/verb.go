@@ -1,0 +1,137 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/cli/stores"
+)
+
+// Spec describes a command.
+type Spec struct {
+	// Use is the name of the command and its arguments, which are members of the request in capitals: "show ID".
+	Use, Short, Long, Example string
+	// Omit are members of the request that the command does not set.
+	Omit []string
+	// Some is the error if no flag is given. "" permits that.
+	Some string
+	// Asks is what a user must confirm, and Done what the command reports if there is nothing else to show. They name
+	// members of the request: "delete entity {id}", or "{children? with its children}" for text that depends on one.
+	Asks, Done string
+}
+
+// Verb makes a command that calls an operation and shows its response.
+func Verb[Q, R any](r *Run, o api.Of[Q, R], s Spec, v View[R]) *cobra.Command {
+	return Func(r, s, func(ctx context.Context, q *Q) error {
+		return r.Call(o.Op, func(c api.Caller) error {
+			resp, found, err := o.Call(ctx, c, q)
+			if err != nil {
+				return err
+			}
+			if !found {
+				return r.Did("%s", fill(s.Done, q))
+			}
+			return Show(r, resp, v)
+		})
+	})
+}
+
+// Lists makes a command that calls an operation and shows all pages of its list, or --max items.
+func Lists[Q, T any](r *Run, o api.Of[Q, api.List[T]], s Spec, v View[T]) *cobra.Command {
+	return Func(r, s, func(ctx context.Context, q *Q) error { return List(ctx, r, o, q, v) })
+}
+
+// List shows all pages of a list, or as many items as the request wants.
+func List[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q, v View[T]) error {
+	all, next, err := Pages(ctx, r, o, q)
+	if err != nil {
+		return err
+	}
+	return PrintPage(r, all, next, func() { v(r, all, true) })
+}
+
+// Pages reads all pages of a list, or as many items as the request wants.
+func Pages[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q) (all []T, next string, err error) {
+	page := any(q).(interface{ Cursor() *api.Page }).Cursor() //nolint:forcetypeassert // all lists have pages
+	flags := PageFlags{page.Max, page.After}
+	err = r.Call(o.Op, func(c api.Caller) (err error) {
+		all, next, err = Collect(&flags, func(after string, size int) ([]T, string, error) {
+			page.After, page.Max = after, size
+			list, _, err := o.Call(ctx, c, q)
+			return list.Items, list.Next, err
+		})
+		return err
+	})
+	return all, next, err
+}
+
+// Func makes a command of a function. Q declares its arguments and flags.
+func Func[Q any](r *Run, s Spec, run func(ctx context.Context, q *Q) error) *cobra.Command {
+	q := new(Q)
+	cmd := &cobra.Command{Use: s.Use, Short: s.Short, Long: s.Long, Example: s.Example}
+	b := bind(cmd, q, s.Omit)
+	if s.Asks != "" {
+		cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := b.finish(args); err != nil {
+			return err
+		}
+		if s.Some != "" && !b.given() {
+			return Usagef("%s", s.Some)
+		}
+		if s.Asks != "" {
+			yes, _ := cmd.Flags().GetBool("yes")
+			if err := r.Confirm(cmd.Context(), yes, "%s", fill(s.Asks, q)); err != nil {
+				return err
+			}
+		}
+		return run(As(cmd.Context()), q)
+	}
+	return cmd
+}
+
+// Call opens the store for an operation and calls f.
+func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
+	how := stores.Existing
+	if o.Creates {
+		how = stores.Create
+	}
+	return a.With(how, func(lim *weir.Limiter) error { return f(api.Local{Limiter: lim}) })
+}
+
+// Show prints one value.
+func Show[T any](r *Run, v T, view View[T]) error {
+	return r.Print(v, func() { view(r, []T{v}, false) })
+}
+
+var blank = regexp.MustCompile(`\{(\w+)(\?[^}]*)?\}`)
+
+// fill replaces {name} by the quoted value of a member of a request, and {name?text} by the text if the member is set, in
+// which %q is its value.
+func fill(text string, q any) string {
+	fields := api.FieldsOf(typeOf(q))
+	return blank.ReplaceAllStringFunc(text, func(part string) string {
+		name, more, conditional := strings.Cut(strings.Trim(part, "{}"), "?")
+		for _, f := range fields {
+			switch {
+			case f.Name != name:
+			case !conditional:
+				return fmt.Sprintf("%q", valueOf(f.Ptr(q)))
+			case f.IsZero(q):
+				return ""
+			case strings.Contains(more, "%q"):
+				return fmt.Sprintf(more, valueOf(f.Ptr(q)))
+			default:
+				return more
+			}
+		}
+		return part
+	})
+}
