@@ -24,6 +24,13 @@ import (
 
 const root = "../api"
 
+// plugins are the generators, which are tools of go.mod, with their parameters.
+var plugins = map[string]string{
+	"protoc-gen-go":         "paths=source_relative",
+	"protoc-gen-go-grpc":    "paths=source_relative",
+	"protoc-gen-go-vtproto": "paths=source_relative,features=marshal+unmarshal+size",
+}
+
 func main() {
 	check := flag.Bool("check", false, "write nothing; fail if something would change")
 	flag.Parse()
@@ -55,12 +62,13 @@ func run(ctx context.Context, check bool) error {
 	if err := documented(files); err != nil {
 		return err
 	}
-	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths, Parameter: proto.String("paths=source_relative")}
+	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths}
 	seen := make(map[string]bool)
 	for _, f := range files {
 		req.ProtoFile = appendFile(req.ProtoFile, seen, f)
 	}
-	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+	for plugin, parameter := range plugins {
+		req.Parameter = proto.String(parameter)
 		generated, err := generate(ctx, plugin, req)
 		if err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)

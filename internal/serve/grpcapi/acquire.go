@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
@@ -31,8 +30,7 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 		return nil, s.fail(ctx, err)
 	}
 	lease, err := s.decide.Acquire(ctx, decide.CallerOf(ctx), lim, req, wait)
-	release(in)
-	out, f := s.answer(ctx, lim, lease, err, false, &hall{})
+	out, f := s.answer(ctx, lim, lease, err, false, &buffers{})
 	if f != nil {
 		return nil, f
 	}
@@ -40,21 +38,25 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 }
 
 // answer returns the response to a decision, or the reason why there is none.
-func (s *Server) answer(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, h *hall) (*weirv1.AcquireResponse, *failure) {
+func (s *Server) answer(
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, b *buffers,
+) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
 	switch {
 	case err == nil:
-		return s.admit(ctx, lim, lease, brief, h), nil
+		return s.admit(ctx, lim, lease, brief, b), nil
 	case errors.As(err, &over):
-		return refusal(over, brief, h), nil
+		return refusal(over, brief, b), nil
 	}
 	return nil, s.fail(ctx, err)
 }
 
 // admit returns the response to an admitted request.
-func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, h *hall) *weirv1.AcquireResponse {
+func (s *Server) admit(
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, b *buffers,
+) *weirv1.AcquireResponse {
 	d := lease.Decision()
-	a := h.admitted()
+	a := b.nextAdmitted()
 	out := &a.response
 	out.Allowed = true
 	if d.Degraded {
@@ -69,31 +71,20 @@ func (s *Server) admit(ctx context.Context, lim *weir.Limiter, lease *weir.Lease
 	expires := held.Expires()
 	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
 	out.Lease, out.Expires = idOf(&held), &a.expires
-	out.Limits = h.statusesOf(d.Statuses)
+	out.Limits = b.statusesOf(d.Statuses)
 	return out
 }
 
-// admitted holds a response and what it points to, as one allocation.
-type admitted struct {
-	response weirv1.AcquireResponse
-	expires  timestamppb.Timestamp
-}
-
-func idOf(lease *decide.Lease) string {
-	buf := buffers.Get(0)
-	defer buffers.Put(buf)
-	*buf = lease.AppendID(*buf)
-	return string(*buf)
-}
+func idOf(lease *decide.Lease) string { return string(lease.AppendID(nil)) }
 
 // refusal returns the response to a request that a limit refused.
-func refusal(over *weir.ExceededError, brief bool, h *hall) *weirv1.AcquireResponse {
+func refusal(over *weir.ExceededError, brief bool, b *buffers) *weirv1.AcquireResponse {
 	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
 	if over.Degraded {
 		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
 	}
 	if !brief {
-		out.Limits = h.statusesOf(over.Statuses)
+		out.Limits = b.statusesOf(over.Statuses)
 	}
 	return out
 }

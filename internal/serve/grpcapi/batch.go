@@ -47,25 +47,24 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
 	results := make([]weirv1.AcquireResult, len(checks))
-	decide := func(i int, h *hall) {
+	decide := func(i int, b *buffers) {
 		defer func() { // the decisions on the others must still be answered
 			if v := recover(); v != nil {
 				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v).proto()}
 			}
 		}()
 		lease, err := checks[i].lim.Acquire(ctx, checks[i].req)
-		release(in.GetRequests()[i])
 		var f *failure
-		if results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief(), h); f != nil {
+		if results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief(), b); f != nil {
 			results[i].Error = f.proto()
 		}
 		out.Results[i] = &results[i]
 	}
 	n, lately, began := 0, s.lately.Load(), time.Now()
-	h := &hall{}
+	b := &buffers{}
 	for ; n < len(checks) && lately < late; n++ {
-		h.left = len(checks) - n
-		decide(n, h)
+		b.left = len(checks) - n
+		decide(n, b)
 		now := time.Now()
 		lately, began = lateness(now.Sub(began), lately), now
 	}
@@ -74,7 +73,7 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	for i := n; i < len(checks); i++ {
 		wg.Go(func() {
 			began := time.Now()
-			decide(i, &hall{})
+			decide(i, &buffers{})
 			s.lately.Store(lateness(time.Since(began), late))
 		})
 	}
@@ -91,7 +90,7 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 	leases, err := lim.AcquireAll(ctx, reqs)
 	var over *weir.ExceededError
 	if errors.As(err, &over) {
-		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief, &hall{})}, nil
+		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief, &buffers{})}, nil
 	}
 	if err != nil {
 		f := *s.fail(ctx, err)
@@ -101,10 +100,10 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 		return nil, &f
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
-	h, results := &hall{}, make([]weirv1.AcquireResult, len(checks))
+	b, results := &buffers{}, make([]weirv1.AcquireResult, len(checks))
 	for i, lease := range leases {
-		h.left = len(leases) - i
-		results[i].Decision = s.admit(ctx, lim, lease, brief, h)
+		b.left = len(leases) - i
+		results[i].Decision = s.admit(ctx, lim, lease, brief, b)
 		out.Results[i] = &results[i]
 	}
 	return out, nil

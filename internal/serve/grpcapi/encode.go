@@ -4,47 +4,53 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 )
 
-// room holds a status and what it usually points to.
-type room struct {
+// statusBuffer holds a status and what it usually points to.
+type statusBuffer struct {
 	status weirv1.LimitStatus
 	full   durationpb.Duration
 }
 
-// hall allocates room for the responses to the remaining requests, several at a time, so that many responses share one
-// allocation. It is for use by one goroutine.
-type hall struct {
-	left      int
-	admitteds []admitted
-	statuses  []*weirv1.LimitStatus
-	rooms     []room
+// admittedBuffer holds a response and what it points to.
+type admittedBuffer struct {
+	response weirv1.AcquireResponse
+	expires  timestamppb.Timestamp
 }
 
-// atOnce is the number of responses for which room is allocated at once. They may have a different number of statuses.
+// buffers allocates memory for the responses to the remaining requests, several at a time, so that many responses share
+// one allocation. It is for use by one goroutine.
+type buffers struct {
+	left     int
+	admitted []admittedBuffer
+	pointers []*weirv1.LimitStatus
+	statuses []statusBuffer
+}
+
+// atOnce is the number of responses for which memory is allocated at once. They may have a different number of statuses.
 const atOnce = 16
 
-func (h *hall) admitted() *admitted {
-	if len(h.admitteds) == 0 {
-		h.admitteds = make([]admitted, max(1, min(h.left, atOnce)))
+func (b *buffers) nextAdmitted() *admittedBuffer {
+	if len(b.admitted) == 0 {
+		b.admitted = make([]admittedBuffer, max(1, min(b.left, atOnce)))
 	}
-	a := &h.admitteds[0]
-	h.admitteds = h.admitteds[1:]
+	a := &b.admitted[0]
+	b.admitted = b.admitted[1:]
 	return a
 }
 
-// room returns room for n statuses.
-func (h *hall) room(n int) ([]*weirv1.LimitStatus, []room) {
-	if len(h.rooms) < n {
-		all := n * max(1, min(h.left, atOnce))
-		h.statuses, h.rooms = make([]*weirv1.LimitStatus, all), make([]room, all)
+func (b *buffers) nextStatuses(n int) ([]*weirv1.LimitStatus, []statusBuffer) {
+	if len(b.statuses) < n {
+		all := n * max(1, min(b.left, atOnce))
+		b.pointers, b.statuses = make([]*weirv1.LimitStatus, all), make([]statusBuffer, all)
 	}
-	out, rooms := h.statuses[:n:n], h.rooms[:n]
-	h.statuses, h.rooms = h.statuses[n:], h.rooms[n:]
-	return out, rooms
+	pointers, statuses := b.pointers[:n:n], b.statuses[:n]
+	b.pointers, b.statuses = b.pointers[n:], b.statuses[n:]
+	return pointers, statuses
 }
 
 // Responses share these values. They must not be changed.
@@ -69,15 +75,15 @@ func periodOf(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus { return (&hall{}).statusesOf(ss) }
+func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus { return (&buffers{}).statusesOf(ss) }
 
-func (h *hall) statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
+func (b *buffers) statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
 	if len(ss) == 0 {
 		return nil
 	}
-	out, rooms := h.room(len(ss))
+	out, statuses := b.nextStatuses(len(ss))
 	for i := range ss {
-		s, r := &ss[i], &rooms[i]
+		s, r := &ss[i], &statuses[i]
 		st := &r.status
 		out[i] = st
 		st.Entity, st.Resource, st.Limit, st.Source = s.Entity, s.Resource, s.Limit, sourceOf(s.Source)

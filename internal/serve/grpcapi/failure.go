@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -111,7 +112,9 @@ func failureOf(err error) (f *failure, known bool) {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &failure{code: codes.Unavailable, message: "the store does not answer, or not in time", retryAfter: time.Second}, true
 	case errors.As(err, &config):
-		return &failure{code: codes.InvalidArgument, message: config.Error(), field: config.Field}, true
+		// Both may hold a name from the request, which generated code does not check.
+		message, field := strings.ToValidUTF8(config.Error(), "\uFFFD"), strings.ToValidUTF8(config.Field, "\uFFFD")
+		return &failure{code: codes.InvalidArgument, message: message, field: field}, true
 	case errors.Is(err, weir.ErrNotFound):
 		return &failure{code: codes.NotFound, message: err.Error()}, true
 	case errors.Is(err, weir.ErrConflict):
