@@ -15,11 +15,11 @@ func (s *Store) settleApart(ctx context.Context, t store.Settle) (store.Outcome,
 		err error
 	}
 	done := make(chan answer, 1)
-	if err := s.fly(func() {
+	if !s.group.Go(func() {
 		out, err := s.apart(context.WithoutCancel(ctx), t)
 		done <- answer{out, err}
-	}); err != nil {
-		return store.Outcome{}, err
+	}) {
+		return store.Outcome{}, store.ErrClosed
 	}
 	select {
 	case a := <-done:

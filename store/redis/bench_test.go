@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -52,7 +53,7 @@ return {cost, room / interval, '-1', tostring(reset)}`)
 func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 	s := start(b)
 	const connections = 2
-	st := open(b, redis.Config{Address: "redis://" + s.Addr, Connections: connections, CallTimeout: 10 * time.Second})
+	st := open(b, redis.Config{Address: "redis://" + s.Addr, Connections: connections, CallTimeout: 2 * time.Hour})
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, PipelineMultiplex: 1,
 	})
@@ -74,7 +75,8 @@ func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 			})
 		}
 	}
-	ctx := b.Context()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // the limiter's calls have a deadline, too
+	defer cancel()
 	ours := func(i int) {
 		if out, err := st.Take(ctx, takes[i]); err != nil || !out.Allowed {
 			b.Errorf("allowed %t, error %v", out.Allowed, err)

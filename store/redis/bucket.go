@@ -95,7 +95,7 @@ func find(st *store.State, l *store.Limit) *store.LimitState {
 type place struct {
 	key    string
 	base   int
-	lane   *lane
+	queue  *queue
 	limits []*store.Limit
 	text   unique.Handle[string]
 }
@@ -108,13 +108,13 @@ func (s *Store) at(d *store.Debit) (*place, error) {
 	}
 	p := &place{limits: make([]*store.Limit, len(d.Charges))}
 	if old != nil {
-		p.key, p.base, p.lane = old.key, old.base, old.lane
+		p.key, p.base, p.queue = old.key, old.base, old.queue
 	} else {
 		if err := checkBucket(d.Bucket); err != nil {
 			return nil, err
 		}
 		p.key, p.base = s.keys.bucket(d.Bucket)
-		p.lane = s.lane(d.Bucket.Namespace)
+		p.queue = s.queue(d.Bucket.Namespace)
 	}
 	var text []byte
 	for i := range d.Charges {

@@ -124,7 +124,7 @@ func TestTogetherMoved(t *testing.T) {
 	slot := from.do(t, "CLUSTER", "KEYSLOT", st.Index("n"))
 	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.do(t, "CLUSTER", "MYID"))
 	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.do(t, "CLUSTER", "MYID"))
-	outs, errs := st.Together(t.Context(), []store.Take{{Debits: []store.Debit{there}}, {Debits: []store.Debit{moved}}})
+	outs, errs := st.Together([]store.Take{{Debits: []store.Debit{there}}, {Debits: []store.Debit{moved}}})
 	for i, err := range errs {
 		if err != nil || !outs[i].Allowed {
 			t.Errorf("take %d: allowed %t, error %v", i, outs[i].Allowed, err)

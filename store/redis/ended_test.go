@@ -16,7 +16,7 @@ func swift(name string) *store.Limit {
 // together makes takes in one run, all of which must be allowed.
 func (b *books) together(takes ...store.Take) {
 	b.Helper()
-	outs, errs := b.s.Together(b.Context(), takes)
+	outs, errs := b.s.Together(takes)
 	for i := range takes {
 		if errs[i] != nil || !outs[i].Allowed {
 			b.Fatalf("take %d: allowed %t, error %v", i, outs[i].Allowed, errs[i])
@@ -121,7 +121,7 @@ func TestTogetherWrongHead(t *testing.T) {
 	b := bookkeeping(t, srv.Addr, store.Retention{})
 	b.take("a", still(100), 1)
 	srv.do(t, "SETRANGE", b.s.Key(one("a", nil, 0).Bucket), "35", "\xff\xff")
-	outs, errs := b.s.Together(t.Context(), []store.Take{{Debits: []store.Debit{one("a", still(100), 1)}}, {Debits: []store.Debit{one("b", still(100), 1)}}})
+	outs, errs := b.s.Together([]store.Take{{Debits: []store.Debit{one("a", still(100), 1)}}, {Debits: []store.Debit{one("b", still(100), 1)}}})
 	if errs[0] == nil || errs[1] != nil || !outs[1].Allowed {
 		t.Errorf("%+v, %v: want the first an error, the second allowed", outs, errs)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -68,12 +69,10 @@ func (l *Ledger) Pause(every, took time.Duration, now time.Time) time.Duration {
 }
 
 // Together makes takes in one run of the script.
-func (s *Store) Together(ctx context.Context, takes []store.Take) ([]store.Outcome, []error) {
-	var aboard []*ride
-	on := s.lane(takes[0].Debits[0].Bucket.Namespace)
-	for i := range takes {
-		r := s.ride()
-		r.brief = takes[i].Brief
+func (s *Store) Together(takes []store.Take) ([]store.Outcome, []error) {
+	var aboard []*waiter
+		for i := range takes {
+		r := &waiter{brief: takes[i].Brief}
 		for j := range takes[i].Debits {
 			p, err := s.at(&takes[i].Debits[j])
 			if err != nil {
@@ -83,23 +82,29 @@ func (s *Store) Together(ctx context.Context, takes []store.Take) ([]store.Outco
 		}
 		aboard = append(aboard, r)
 	}
-	on.carry(ctx, aboard)
+	w := &writer{s: s}
+	w.queue = batch.NewQueue(&s.group, w, func(int, int) bool { return false })
+	w.queue.Lock()
+	for _, r := range aboard {
+		w.queue.Add(r)
+	}
+	w.queue.Unlock()
+	w.Write(struct{}{}, aboard)
 	outs, errs := make([]store.Outcome, len(takes)), make([]error, len(takes))
 	for i, r := range aboard {
-		said := <-r.done
-		if errs[i] = said.err; said.err == nil {
-			outs[i], errs[i] = s.outcome(&takes[i], said.raw)
+		if errs[i] = r.err; r.err == nil {
+			outs[i], errs[i] = s.outcome(&takes[i], r.raw)
 		}
 	}
 	return outs, errs
 }
 
-// Lane returns how many runs are under way on a namespace's lane and how many callers wait, including those who have left.
-func (s *Store) Lane(namespace string) (runs, waiting int) {
-	l := s.lane(namespace)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.runs, len(l.waiting)
+// Queue returns how many runs are under way for a namespace, and how many takes wait.
+func (s *Store) Queue(namespace string) (runs, waiting int) {
+	q := s.queue(namespace)
+	q.Lock()
+	defer q.Unlock()
+	return q.Busy()
 }
 
 // Sweep removes the accounts of buckets that are gone.

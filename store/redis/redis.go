@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/weirlimits/weir/internal/batch"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -59,10 +60,9 @@ type Store struct {
 	client  atomic.Pointer[rueidis.Client]
 	again   atomic.Bool // a new client is being created
 	closed  atomic.Bool
-	gate    sync.Mutex // held to start a flight or to close: no flight starts once closed
-	flights sync.WaitGroup
-	lanes   sync.Map // by namespace in a cluster, otherwise a single one under ""
-	rides   sync.Pool
+	group   batch.Group
+	queues  sync.Map // by namespace in a cluster, otherwise a single one under ""
+	waiters sync.Pool
 }
 
 var _ store.Store = (*Store)(nil)
@@ -137,7 +137,7 @@ func (s *Store) renew(old *rueidis.Client) {
 	if s.cluster || !s.again.CompareAndSwap(false, true) {
 		return // a cluster's client follows on its own
 	}
-	_ = s.fly(func() {
+	s.group.Go(func() {
 		defer s.again.Store(false)
 		if s.client.Load() != old {
 			return
@@ -163,21 +163,8 @@ func (s *Store) ready(ctx context.Context) error {
 
 // Close implements [store.Store].
 func (s *Store) Close() error {
-	s.gate.Lock()
 	s.closed.Store(true)
-	s.gate.Unlock()
-	s.flights.Wait()
+	s.group.Close()
 	(*s.client.Load()).Close() // waits for calls in flight
-	return nil
-}
-
-// fly runs f in the background. Close waits for it.
-func (s *Store) fly(f func()) error {
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	s.flights.Go(f)
 	return nil
 }

@@ -22,26 +22,24 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 	if err := s.sameNode(take.Debits); err != nil {
 		return store.Outcome{}, err
 	}
-	r := s.ride()
-	r.brief = take.Brief
-	var on *lane
+	r := s.waiter(take.Brief)
+	var on *queue
 	for i := range take.Debits {
 		p, err := s.at(&take.Debits[i])
 		if err != nil {
-			s.recycle(r)
 			return store.Outcome{}, err
 		}
 		r.add(p, &take.Debits[i])
-		on = p.lane
+		on = p.queue
 	}
-	raw, err := on.ask(ctx, r)
+	raw, err := s.decide(ctx, on, r)
 	if err != nil {
 		return store.Outcome{}, s.trouble("take", take.Debits[0].Bucket.String(), err)
 	}
 	return s.outcome(&take, raw)
 }
 
-// outcome decodes the script's answer to a take: see ride.size.
+// outcome decodes the script's answer to a take: see waiter.size.
 func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err error) {
 	if raw[0] == 'E' {
 		return out, s.trouble("take", take.Debits[0].Bucket.String(), replyError(raw[3:]))

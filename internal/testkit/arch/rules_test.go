@@ -18,7 +18,7 @@ type rule struct {
 var (
 	core      = []string{"store", "internal/clock", "internal/usage", "internal/varint", "internal/catalogcache", "internal/breaker", "internal/backstop", "internal/meter", "internal/parts", "internal/policy/record", "golang.org/x/sync/..."}
 	embedded  = []string{"store", "internal/clock", "internal/usage", "internal/varint", "store/internal/catalog", "store/internal/inmem", "golang.org/x/sync/..."}
-	remote    = []string{"store", "internal/clock", "internal/coalesce", "internal/usage", "internal/varint", "store/internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
+	remote    = []string{"store", "internal/clock", "internal/batch", "internal/coalesce", "internal/usage", "internal/varint", "store/internal/cursor", "golang.org/x/sync/...", "golang.org/x/sys/..."}
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
 	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "internal/testkit/faultproxy", "internal/testkit/dynamotest", "internal/testkit/porttest", "internal/testkit/redistest", "internal/testkit/mototest", "internal/testkit/cloudtest"}
@@ -71,6 +71,10 @@ var rules = []rule{
 	{
 		room: "internal/fleet/instances", only: []string{"store", "internal/fleet", "internal/fleet/catalog"}, catches: ".",
 		why: "it needs a catalog, and nothing else",
+	},
+	{
+		room: "internal/batch", catches: "store",
+		why: "drivers stand on it",
 	},
 	{
 		room: "internal/coalesce", only: []string{"store", "internal/clock", "golang.org/x/sync/..."}, catches: "store/redis",

@@ -45,7 +45,7 @@ func TestTogether(t *testing.T) {
 			for i := range takes {
 				takes[i] = g.take()
 			}
-			got, errs := ours.Together(t.Context(), takes)
+			got, errs := ours.Together(takes)
 			for i, take := range takes {
 				want, werr := model.Take(t.Context(), take)
 				g.same(i, &take, got[i], want, errs[i], werr)
@@ -171,7 +171,7 @@ func TestTogetherDenied(t *testing.T) {
 	mine, other := one("alice", still(10), 1), one("alice", still(10), 1)
 	other.Bucket.Namespace = "m"
 	takes := []store.Take{{Debits: []store.Debit{mine}}, {Debits: []store.Debit{other}}, {Debits: []store.Debit{mine}}}
-	outs, errs := st.Together(t.Context(), takes)
+	outs, errs := st.Together(takes)
 	if !outs[0].Allowed || !outs[2].Allowed || errs[0] != nil || errs[2] != nil || errs[1] == nil {
 		t.Errorf("%+v, %v: want the second refused alone", outs, errs)
 	}
@@ -214,16 +214,16 @@ func (c *callers) cancel(from, to int) {
 	}
 }
 
-func lane(t *testing.T, st *redis.Store, runs, waiting int) {
+func queue(t *testing.T, st *redis.Store, runs, waiting int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d runs are under way, and %d wait", runs, waiting), func() bool {
-		r, w := st.Lane("n")
+		r, w := st.Queue("n")
 		return r == runs && w == waiting
 	})
 }
 
-// A caller that leaves while waiting is not debited. A caller that leaves during a run is, and the other callers of the
-// run get their answers.
+// A caller that leaves while waiting is not debited. A caller that leaves during a run is, and the takes that wait
+// for the run get their answers.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	if stopped == cont {
@@ -239,17 +239,14 @@ func TestCallersLeave(t *testing.T) {
 	}
 	var c callers
 	c.ask(t, st, 16)
-	lane(t, st, 16, 0)
+	queue(t, st, 16, 0)
 	c.ask(t, st, 24)
-	lane(t, st, 16, 24)
+	queue(t, st, 16, 24)
 	c.cancel(16, 20)
-	eventually(t, "four have left the lane", func() bool { return c.left.Load() == 4 })
+	queue(t, st, 16, 20)
 	c.cancel(0, 16)
-	// One of the runs has the connection to itself, and the client does not notice that its caller leaves.
-	eventually(t, "fifteen of the runs have left", func() bool { return c.left.Load() == 19 })
-	lane(t, st, 2, 0) // that run, and one with all twenty waiting callers
-	c.cancel(20, 30)
-	eventually(t, "ten have left the run", func() bool { return c.left.Load() == 29 })
+	eventually(t, "all callers of the runs have left", func() bool { return c.left.Load() == 20 })
+	queue(t, st, 16, 20) // the runs go on
 	if err := s.Signal(cont); err != nil {
 		t.Fatal(err)
 	}
@@ -257,18 +254,18 @@ func TestCallersLeave(t *testing.T) {
 	if err := c.other.Load(); err != nil {
 		t.Fatal(*err)
 	}
-	if n := c.allowed.Load(); n != 11 {
-		t.Errorf("%d were allowed, want 11", n)
+	if n := c.allowed.Load(); n != 20 {
+		t.Errorf("%d were allowed, want 20", n)
 	}
-	lane(t, st, 0, 0)
+	queue(t, st, 0, 0)
 	snap, err := st.Peek(t.Context(), one("alice", still(1000), 1).Bucket)
 	if err != nil || snap.States[0].Takes != 1+36 || snap.States[0].Limits[0].Debited != 36_000 {
-		t.Errorf("%+v, %v: want 36 takes: all but those who left the lane", snap, err)
+		t.Errorf("%+v, %v: want 36 takes: all but those who left the queue", snap, err)
 	}
 }
 
-// The time waited in the lane counts towards the call's timeout.
-func TestLaneInTime(t *testing.T) {
+// The time waited in the queue counts towards the call's timeout.
+func TestQueueInTime(t *testing.T) {
 	t.Parallel()
 	if stopped == cont {
 		t.Skip("processes cannot be stopped here")
@@ -292,7 +289,7 @@ func TestLaneInTime(t *testing.T) {
 	if err := s.Signal(cont); err != nil {
 		t.Fatal(err)
 	}
-	lane(t, st, 0, 0)
+	queue(t, st, 0, 0)
 	eventually(t, "it answers again", func() bool { _, err := take(t, st, one("bob", still(10), 1)); return err == nil })
 }
 

@@ -1,0 +1,219 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/store"
+)
+
+const (
+	// few is the number of takes under way up to which a take is sent at once, wherever the server is.
+	few = 16
+	// maxRuns is the number of runs under way beyond that: while the server executes one, the next is on its way.
+	maxRuns = 2
+	// maxDebits is the largest number of debits in one run, so that a run takes the server about half a millisecond.
+	maxDebits = 64
+)
+
+// queue holds takes that one run of the script can carry: all takes of a store or, in a cluster, those of one namespace.
+// A take is never delayed to fill a run: it waits only while enough runs are under way.
+type queue = batch.Queue[*waiter, struct{}]
+
+// waiter is a take in a queue. It holds nothing that belongs to its caller, which may leave at any time.
+type waiter struct {
+	batch.Waiter
+	places []*place
+	debits []byte // the script's arguments for each debit, concatenated
+	brief  bool
+	raw    string // the answer
+	err    error
+}
+
+// waiter returns a waiter for a take.
+func (s *Store) waiter(brief bool) *waiter {
+	r, ok := s.waiters.Get().(*waiter)
+	if !ok {
+		r = new(waiter)
+	}
+	r.brief = brief
+	return r
+}
+
+// release returns a waiter to the pool. Nobody else may hold a reference to it.
+func (s *Store) release(r *waiter) {
+	clear(r.places)
+	r.places, r.debits, r.raw, r.err = r.places[:0], r.debits[:0], "", nil
+	s.waiters.Put(r)
+}
+
+// add adds a debit to the take.
+func (r *waiter) add(p *place, d *store.Debit) {
+	r.places = append(r.places, p)
+	r.debits = binary.BigEndian.AppendUint64(r.debits, d.Epoch)
+	r.debits = binary.BigEndian.AppendUint16(r.debits, uint16(p.base))
+	r.debits = appendCharges(r.debits, d.Charges)
+}
+
+// queue returns the queue of a namespace.
+func (s *Store) queue(namespace string) *queue {
+	if !s.cluster {
+		namespace = ""
+	}
+	if q, ok := s.queues.Load(namespace); ok {
+		return q.(*queue)
+	}
+	w := &writer{s: s}
+	w.queue = batch.NewQueue(&s.group, w, func(runs, takes int) bool { return runs < maxRuns || takes < few })
+	q, _ := s.queues.LoadOrStore(namespace, w.queue)
+	return q.(*queue)
+}
+
+// decide returns the script's answer to a take, within the call timeout. The waiter must not be used afterwards.
+func (s *Store) decide(ctx context.Context, q *queue, r *waiter) (string, error) {
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.cfg.CallTimeout)
+		defer cancel()
+	}
+	q.Lock()
+	queued := q.Add(r)
+	q.Unlock()
+	if !queued {
+		return "", store.ErrClosed
+	}
+	if err := q.Wait(ctx, r); err != nil {
+		return "", err
+	}
+	raw, err := r.raw, r.err
+	s.release(r)
+	return raw, err
+}
+
+// writer runs the script for the takes of a queue.
+type writer struct {
+	s     *Store
+	queue *queue
+}
+
+// Prepare implements [batch.Writer].
+func (w *writer) Prepare(waiting []*waiter) (_ struct{}, aboard, later []*waiter, ok bool) {
+	n, debits := 0, 0
+	for _, r := range waiting {
+		if debits += len(r.places); n > 0 && debits > maxDebits {
+			break
+		}
+		n++
+	}
+	return struct{}{}, waiting[:n:n], waiting[n:], true
+}
+
+// Write implements [batch.Writer]: it runs the script for some takes and answers each of them.
+func (w *writer) Write(_ struct{}, aboard []*waiter) (again []*waiter, pause time.Duration) {
+	keys, args := w.s.request(aboard)
+	raw, err := w.s.run(context.Background(), takeScript, keys, args).ToString()
+	if len(aboard) > 1 && alone(err) {
+		for i := range aboard {
+			w.Write(struct{}{}, aboard[i:i+1])
+		}
+		return nil, 0
+	}
+	w.queue.Lock()
+	defer w.queue.Unlock()
+	for _, r := range aboard {
+		r.err = err
+		if err == nil {
+			n, bad := r.size(raw)
+			if r.err = bad; bad == nil {
+				r.raw, raw = raw[:n], raw[n:]
+			} else {
+				raw = "" // the answers after it cannot be read either
+			}
+		}
+		w.queue.Answer(r)
+	}
+	return nil, 0
+}
+
+// alone reports whether a run was refused before it changed anything, while some of its takes might succeed on their
+// own: the account may lack access to the keys of some, or a slot is being moved and some keys have moved already.
+func alone(err error) bool {
+	reply := answer(err)
+	return strings.HasPrefix(reply, "NOPERM") && !strings.Contains(reply, "in script") || strings.HasPrefix(reply, "TRYAGAIN")
+}
+
+func total(aboard []*waiter) (debits int) {
+	for _, r := range aboard {
+		debits += len(r.places)
+	}
+	return debits
+}
+
+// request returns the script's keys and arguments for takes.
+func (s *Store) request(aboard []*waiter) (keys, args []string) {
+	debits, size := total(aboard), 0
+	for _, r := range aboard {
+		size += len(r.debits)
+	}
+	keys = make([]string, 0, debits)
+	args = append(make([]string, 0, 8), s.now(), s.margin(), string(pair(nil, int64(rand.Uint64()|1<<32))), "")
+	all := make([]byte, 0, size+3*debits)
+	var last *place
+	number := 0
+	for _, r := range aboard {
+		rest := r.debits
+		for i, p := range r.places {
+			if last == nil || p.text != last.text {
+				if number = slices.Index(args[4:], p.text.Value()); number < 0 {
+					number = len(args) - 4
+					args = append(args, p.text.Value())
+				}
+			}
+			if last != nil {
+				all = binary.BigEndian.AppendUint16(all, uint16(number+1))
+			}
+			last = p
+			n := 10 + 9*len(p.limits)
+			all, rest = append(all, rest[:n]...), rest[n:]
+			follows := byte(0)
+			switch {
+			case i < len(r.places)-1:
+			case r.brief:
+				follows = 1
+			default:
+				follows = 2
+			}
+			all = append(all, follows)
+			keys = append(keys, p.key)
+		}
+	}
+	args[3] = string(binary.BigEndian.AppendUint16(all, 1))
+	return keys, args
+}
+
+// size returns the length of a take's answer, which comes first in raw.
+func (r *waiter) size(raw string) (int, error) {
+	n := 1
+	switch {
+	case raw == "":
+		return 0, errFormat
+	case raw[0] == 'E':
+		if n = 3; len(raw) >= n {
+			n += read16(raw[1:])
+		}
+	case raw[0] == 'A' || raw[0] == 'R':
+		n = 9
+		for i := 0; i < len(r.places) && !r.brief; i++ {
+			n += levelSize * len(r.places[i].limits)
+		}
+	}
+	if len(raw) < n {
+		return 0, errFormat
+	}
+	return n, nil
+}
