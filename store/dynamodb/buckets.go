@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
@@ -15,12 +16,12 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 		return store.BucketPage{}, err
 	}
 	if q.Namespace == "" {
-		return store.BucketPage{}, invalid("a list of buckets without a namespace")
+		return store.BucketPage{}, table.Invalid("a list of buckets without a namespace")
 	}
 	mark := cursor.Mark("bucket", q.Namespace, q.Entity, q.Resource)
 	lo, hi := "bucket\x00", "bucket\x01"
 	if q.Entity != "" {
-		lo = sortKey("bucket", q.Entity, "")
+		lo = table.SortKey("bucket", q.Entity, "")
 		hi = lo[:len(lo)-1] + "\x01"
 	}
 	after := ""
@@ -34,13 +35,13 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 		}
 		after = at
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := s.calls.Within(ctx)
 	defer cancel()
 	limit := store.PageSize(q.Max)
 	page := store.BucketPage{At: clock.Time(s.now())}
-	w := s.walk(allSpans(q.Namespace, lo, hi), false, after)
+	w := s.calls.Walk(table.AllSpans(q.Namespace, lo, hi), false, after)
 	for len(page.States) <= limit { // one more, to see whether there is a next page
-		entries, err := w.next(ctx, max(limit+1-len(page.States), 25))
+		entries, err := w.Next(ctx, max(limit+1-len(page.States), 25))
 		if err != nil {
 			return store.BucketPage{}, err
 		}
@@ -49,9 +50,9 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 		}
 		var keys []store.Bucket
 		for _, e := range entries {
-			b, _, ok := parseBucketKey(e.key.pk)
+			b, _, ok := table.ParseBucketKey(e.Key.PK)
 			if !ok {
-				return store.BucketPage{}, s.damaged(e.key, errMisplaced)
+				return store.BucketPage{}, s.calls.Damaged(e.Key, table.ErrMisplaced)
 			}
 			if q.Resource == "" || b.Resource == q.Resource {
 				keys = append(keys, b)
@@ -72,7 +73,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	}
 	if len(page.States) > limit {
 		page.States = page.States[:limit]
-		page.Next = cursor.Make(mark, bucketSort(page.States[limit-1].Bucket))
+		page.Next = cursor.Make(mark, table.BucketSort(page.States[limit-1].Bucket))
 	}
 	return page, nil
 }

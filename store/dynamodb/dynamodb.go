@@ -12,28 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/coalesce"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // API is the part of DynamoDB's client that the store calls.
-type API interface {
-	// UpdateItem makes the one conditional write of a decision.
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	// PutItem creates records that may be created only once.
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	// DeleteItem removes a bucket's item.
-	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
-	// BatchGetItem reads records and buckets.
-	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
-	// Query lists records and buckets.
-	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
-	// TransactWriteItems commits changes of the catalog.
-	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
-}
+type API = table.API
 
 // Config configures a [Store]. Client and Table are required.
 type Config struct {
@@ -83,16 +69,17 @@ type Prefetch struct {
 
 // Store is a store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
+	*table.Catalog
+	*table.Windows
+
+	calls       *table.Table
 	cfg         Config
 	births      atomic.Uint64
 	dice        func(n int) int
-	closed      atomic.Bool
 	fleet       coalesce.Fleet
 	memories    memories
 	expressions expressions
-	epochs      epochs
 	measures    measures
-	skew        skew
 	gate        sync.Mutex     // guards closed against work in finishing: none starts once it is set
 	finishing   sync.WaitGroup // work that continues after its caller has left
 }
@@ -107,7 +94,11 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, dice: rand.IntN}
+	calls := table.New(table.Config{Client: cfg.Client, Table: cfg.Table, WriteTimeout: cfg.WriteTimeout, Now: cfg.Now})
+	s := &Store{
+		Catalog: table.NewCatalog(calls), Windows: table.NewWindows(calls),
+		calls: calls, cfg: cfg, dice: rand.IntN,
+	}
 	s.memories.m = make(map[store.Bucket]*memory)
 	s.births.Store(rand.Uint64() >> 1)
 	return s, nil
@@ -115,7 +106,7 @@ func New(cfg Config) (*Store, error) {
 
 func (c *Config) fill() error {
 	bad := func(field, reason string) error {
-		return &store.Error{Op: "open", Key: c.Table, Err: invalid("Config.%s %s", field, reason)}
+		return &store.Error{Op: "open", Key: c.Table, Err: table.Invalid("Config.%s %s", field, reason)}
 	}
 	switch {
 	case c.Client == nil:
@@ -156,31 +147,20 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// clock returns the time: the machine's, corrected by the server's if they differ by more than a second.
-func (s *Store) clock() time.Time {
-	if s.cfg.Now != nil {
-		return s.cfg.Now()
-	}
-	return time.Now().Add(s.skew.offset())
-}
+func (s *Store) clock() time.Time { return s.calls.Clock() }
 
 func (s *Store) now() int64 { return clock.Nanos(s.clock()) }
 
 // Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for differences
 // up to a second.
-func (s *Store) Skew() time.Duration { return s.skew.offset() }
+func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	return ctx.Err()
-}
+func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }
 
 // Close implements [store.Store]. Pending returns are made first.
 func (s *Store) Close() error {
 	s.gate.Lock()
-	s.closed.Store(true)
+	s.calls.Close()
 	s.gate.Unlock()
 	s.finishing.Wait()
 	s.returnSurpluses()

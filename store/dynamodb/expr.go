@@ -7,6 +7,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // clause is a form of condition on, or change to, one attribute. Its values follow in the order in which its text uses
@@ -184,7 +186,7 @@ func (u *update) values() map[string]types.AttributeValue {
 	start := 0
 	for i, end := range u.ends {
 		if end == start {
-			m[valueName(i)] = str(u.texts[i])
+			m[valueName(i)] = table.Str(u.texts[i])
 			continue
 		}
 		ns = append(ns, types.AttributeValueMemberN{Value: all[start:end]})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Forget implements [store.Store].
@@ -66,7 +67,7 @@ func (f *forget) blanks(b *batch) bool { return b.place.n > 1 && b.seen != nil }
 
 func (f *forget) input(sh *shard) *dynamodb.DeleteItemInput {
 	return &dynamodb.DeleteItemInput{
-		TableName: &sh.s.cfg.Table, Key: sh.pk.item(),
+		TableName: &sh.s.cfg.Table, Key: sh.pk.Item(),
 		ConditionExpression: aws.String("attribute_not_exists(#s)"), ExpressionAttributeNames: map[string]string{"#s": attrShards},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
@@ -77,7 +78,7 @@ func (f *forget) write(_ *shard, b *batch, u *update) {
 	u.op(condEqual, attrID, int64(it.id))
 	u.op(condEqual, attrShards, int64(it.shards))
 	u.op(setTo, attrShards, int64(it.shards))
-	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrTakes, attrUndone, attrIndex, attrSort} {
+	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrTakes, attrUndone, table.AttrIndex, table.AttrSort} {
 		u.op(remove, attr)
 	}
 	for i := range it.limits {
@@ -104,12 +105,12 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	if err := s.ready(ctx); err != nil {
 		return store.Snapshot{}, err
 	}
-	items := make(map[primary]*item)
+	items := make(map[table.Key]*item)
 	depth := make([]int, len(buckets))
-	var keys []primary
+	var keys []table.Key
 	for i, b := range buckets {
 		depth[i] = 1
-		keys = append(keys, bucketKey(b, 0))
+		keys = append(keys, table.BucketKey(b, 0))
 	}
 	for len(keys) > 0 {
 		if err := s.readItems(ctx, keys, items); err != nil {
@@ -117,8 +118,8 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 		}
 		keys = nil
 		for i, b := range buckets {
-			for n := items[bucketKey(b, 0)].shards; depth[i] < n; depth[i]++ {
-				keys = append(keys, bucketKey(b, depth[i]))
+			for n := items[table.BucketKey(b, 0)].shards; depth[i] < n; depth[i]++ {
+				keys = append(keys, table.BucketKey(b, depth[i]))
 			}
 		}
 	}
@@ -130,21 +131,21 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	for i, b := range buckets {
 		shards := make([]*item, depth[i])
 		for k := range shards {
-			shards[k] = items[bucketKey(b, k)]
+			shards[k] = items[table.BucketKey(b, k)]
 		}
 		snap.States[i] = combine(b, shards, now)
 	}
 	return snap, nil
 }
 
-func (s *Store) readItems(ctx context.Context, keys []primary, items map[primary]*item) error {
-	got, err := s.batchGet(ctx, keys)
+func (s *Store) readItems(ctx context.Context, keys []table.Key, items map[table.Key]*item) error {
+	got, err := s.calls.BatchGet(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
 		if items[k], err = parseItem(got[k]); err != nil {
-			return s.damaged(k, err)
+			return s.calls.Damaged(k, err)
 		}
 	}
 	return nil

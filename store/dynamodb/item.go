@@ -2,17 +2,16 @@ package dynamodb
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and limitName.
@@ -114,27 +113,27 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 	switch name {
 	case attrID:
 		it.exists = true
-		it.id, err = unsigned(v)
+		it.id, err = table.Unsigned(v)
 	case attrAt:
-		it.at, err = number(v)
+		it.at, err = table.Number(v)
 	case attrEpoch:
-		it.epoch, err = unsigned(v)
+		it.epoch, err = table.Unsigned(v)
 	case attrSet:
-		it.set, err = text(v)
+		it.set, err = table.Text(v)
 	case attrShards:
-		it.shards, err = count(v)
+		it.shards, err = table.Count(v)
 	case attrWrites:
-		it.writes, err = number(v)
+		it.writes, err = table.Number(v)
 	case attrOverrides:
-		it.overrides, err = count(v)
+		it.overrides, err = table.Count(v)
 	case attrExtras:
-		it.extras, err = number(v)
+		it.extras, err = table.Number(v)
 	case attrTakes:
-		it.takes, err = number(v)
+		it.takes, err = table.Number(v)
 	case attrUndone:
-		it.undone, err = number(v)
-	case attrTTL:
-		it.ttl, err = number(v)
+		it.undone, err = table.Number(v)
+	case table.AttrTTL:
+		it.ttl, err = table.Number(v)
 	default:
 		if len(name) < 3 || name[1] != '_' {
 			return nil
@@ -144,14 +143,14 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 		case prefixLevel:
 			l := it.limit(rest)
 			l.has = true
-			l.level, err = number(v)
+			l.level, err = table.Number(v)
 		case prefixDebited:
-			it.limit(rest).debited, err = number(v)
+			it.limit(rest).debited, err = table.Number(v)
 		case prefixReturned:
-			it.limit(rest).returned, err = number(v)
+			it.limit(rest).returned, err = table.Number(v)
 		case prefixParams:
 			var s string
-			if s, err = text(v); err == nil {
+			if s, err = table.Text(v); err == nil {
 				var ok bool
 				if it.limit(rest).params, ok = parseParams(s); !ok {
 					err = fmt.Errorf("%q are not the parameters of a limit", s)
@@ -211,52 +210,4 @@ func combine(key store.Bucket, items []*item, now int64) store.State {
 	}
 	st.At = clock.Time(at)
 	return st
-}
-
-var (
-	errNotNumber = errors.New("is not a whole number")
-	errNotText   = errors.New("is not a string")
-)
-
-func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-
-func num[N int | int64 | uint64](n N) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
-}
-
-// number reads a whole number, saturating.
-func number(v types.AttributeValue) (int64, error) {
-	n, ok := v.(*types.AttributeValueMemberN)
-	if !ok {
-		return 0, errNotNumber
-	}
-	i, err := strconv.ParseInt(n.Value, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return i, nil // ParseInt saturates
-	}
-	return 0, errNotNumber
-}
-
-func unsigned(v types.AttributeValue) (uint64, error) {
-	n, err := number(v)
-	if err != nil || n < 0 {
-		return 0, errNotNumber
-	}
-	return uint64(n), nil
-}
-
-func count(v types.AttributeValue) (int, error) {
-	n, err := number(v)
-	if err != nil || n < 0 || n > math.MaxInt32 {
-		return 0, errNotNumber
-	}
-	return int(n), nil
-}
-
-func text(v types.AttributeValue) (string, error) {
-	s, ok := v.(*types.AttributeValueMemberS)
-	if !ok {
-		return "", errNotText
-	}
-	return s.Value, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 func drawParams(t *rapid.T) clock.Params {
@@ -117,12 +118,12 @@ func TestNumbers(t *testing.T) {
 		"0": 0, "-7": -7, "9223372036854775807": math.MaxInt64, "9223372036854775808": math.MaxInt64,
 		"-99999999999999999999999999999999999999": math.MinInt64,
 	} {
-		if n, err := number(&types.AttributeValueMemberN{Value: s}); err != nil || n != want {
+		if n, err := table.Number(&types.AttributeValueMemberN{Value: s}); err != nil || n != want {
 			t.Errorf("%s: %d, %v", s, n, err)
 		}
 	}
 	for _, s := range []string{"", "1.5", "1e3", "x"} {
-		if n, err := number(&types.AttributeValueMemberN{Value: s}); err == nil {
+		if n, err := table.Number(&types.AttributeValueMemberN{Value: s}); err == nil {
 			t.Errorf("%q: %d", s, n)
 		}
 	}
@@ -178,7 +179,7 @@ func TestExpressionText(t *testing.T) {
 	u.op(condEqual, attrID, 7)
 	u.opText(condAbsentEqual, attrSet, "s")
 	u.op(condAbsentBelow, "L_rpm", 10)
-	u.op(condAtLeast, attrTTL, 5)
+	u.op(condAtLeast, table.AttrTTL, 5)
 	u.op(setTo, "L_rpm", 11)
 	u.op(addTo, "D_rpm", 1)
 	u.op(setOnce, attrID, 8)

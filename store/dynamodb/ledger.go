@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // StreamRecord is one record of the table's stream.
@@ -35,13 +36,13 @@ type Ledger struct {
 	part      int // of the sums that many buckets share; ledgers on different parts do not contend
 	parents   parents
 	mu        sync.Mutex
-	meters    map[primary]*shardMeter
+	meters    map[table.Key]*shardMeter
 	since     int64 // the minute from which usage is kept; 0: not known yet
 }
 
 // Ledger returns a ledger whose windows live as long as retention says.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
-	return &Ledger{s: s, retention: retention, part: s.dice(usageParts), parents: parents{m: make(map[store.Key]parent)}}
+	return &Ledger{s: s, retention: retention, part: s.dice(table.UsageParts), parents: parents{m: make(map[store.Key]parent)}}
 }
 
 // Booked is the result of [Ledger.Book].
@@ -60,7 +61,7 @@ type Hot struct {
 
 // source is what a batch of records says about one shard of a bucket, or about one process.
 type source struct {
-	key     primary
+	key     table.Key
 	bucket  store.Bucket
 	sights  []usage.Sight
 	late    int64 // see [usage.Source.See]
@@ -88,7 +89,7 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 	if err != nil {
 		return Booked{}, err
 	}
-	f := fold{since: since, sources: make(map[primary]*source), failed: make(map[int]error)}
+	f := fold{since: since, sources: make(map[table.Key]*source), failed: make(map[int]error)}
 	i := 0
 	for r := range records {
 		if err := f.add(i, &r); err != nil {
@@ -97,7 +98,7 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 		i++
 	}
 	for sources := f.order; len(sources) > 0; {
-		n := min(len(sources), maxBatch)
+		n := min(len(sources), table.MaxBatch)
 		l.book(ctx, sources[:n], f.failed)
 		sources = sources[n:]
 	}
@@ -107,7 +108,7 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 // fold is a batch of records, grouped by source.
 type fold struct {
 	since   int64
-	sources map[primary]*source
+	sources map[table.Key]*source
 	order   []*source
 	failed  map[int]error
 }
@@ -116,14 +117,14 @@ func (f *fold) add(i int, r *StreamRecord) error {
 	if len(r.Keys) == 0 {
 		return nil
 	}
-	key, err := primaryOf(r.Keys)
+	key, err := table.KeyOf(r.Keys)
 	if err != nil {
 		return err
 	}
-	switch key.sk {
+	switch key.SK {
 	case "#STATE":
 		return f.shard(i, key, r)
-	case sortTally:
+	case table.SortTally:
 		return f.tally(i, key, r)
 	}
 	return nil
@@ -132,13 +133,13 @@ func (f *fold) add(i int, r *StreamRecord) error {
 // ErrPoison reports a record of the stream that can never be read. Usually, an item was edited by hand.
 var ErrPoison = errors.New("the record is damaged")
 
-func poison(key primary, err error) error {
+func poison(key table.Key, err error) error {
 	return &store.Error{Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err), Hint: "correct the item: its next record counts what this one would have"}
 }
 
 // shard adds what a record says about a bucket's shard.
-func (f *fold) shard(i int, key primary, r *StreamRecord) error {
-	b, k, ok := parseBucketKey(key.pk)
+func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
+	b, k, ok := table.ParseBucketKey(key.PK)
 	if !ok {
 		return poison(key, errors.New("is not the key of a bucket"))
 	}
@@ -150,7 +151,7 @@ func (f *fold) shard(i int, key primary, r *StreamRecord) error {
 		}
 		images[n] = it
 	}
-	src := f.source(i, accountKey(b, strconv.Itoa(k)), b)
+	src := f.source(i, table.AccountKey(b, strconv.Itoa(k)), b)
 	src.late, src.keep, src.shard = usage.Late, keepShard, k
 	was, is := images[0], images[1]
 	if was.exists && (src.seen == nil || src.seen.id != was.id || src.seen.writes != was.writes) {
@@ -207,15 +208,15 @@ func sightOf(it *item, created time.Time) usage.Sight {
 }
 
 // tally adds what a process has counted.
-func (f *fold) tally(i int, key primary, r *StreamRecord) error {
+func (f *fold) tally(i int, key table.Key, r *StreamRecord) error {
 	if r.New == nil {
 		return nil
 	}
-	ns, process, ok := parseTallyKey(key.pk)
+	ns, process, ok := table.ParseTallyKey(key.PK)
 	if !ok {
 		return poison(key, errors.New("is not the key of a process's counts"))
 	}
-	raw, err := field(r.New, attrValue, binary)
+	raw, err := table.Field(r.New, table.AttrValue, table.Binary)
 	if err != nil {
 		return poison(key, err)
 	}
@@ -231,7 +232,7 @@ func (f *fold) tally(i int, key primary, r *StreamRecord) error {
 	for n := range told {
 		b := told[n].Bucket
 		b.Namespace = ns
-		src := f.source(i, accountKey(b, "p"+process), b)
+		src := f.source(i, table.AccountKey(b, "p"+process), b)
 		src.late, src.keep = lateProcess, keepProcess
 		src.sights = usage.MergeSight(src.sights, usage.Sight{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts})
 	}
@@ -243,13 +244,13 @@ func countable(b store.Bucket, process string) error {
 	switch {
 	case !utf8.ValidString(b.Entity + b.Resource):
 		return fmt.Errorf("%q on %q is not valid UTF-8", b.Entity, b.Resource)
-	case len(accountKey(b, "p"+process).pk) > maxHash, len(usageSort(startLayouts[store.Hourly], b.Entity, b.Resource)) > maxRange:
+	case len(table.AccountKey(b, "p"+process).PK) > table.MaxHash, len(table.UsageSort(table.StartLayouts[store.Hourly], b.Entity, b.Resource)) > table.MaxRange:
 		return fmt.Errorf("the name %.40q on %.40q is too long", b.Entity, b.Resource)
 	}
 	return nil
 }
 
-func (f *fold) source(i int, key primary, b store.Bucket) *source {
+func (f *fold) source(i int, key table.Key, b store.Bucket) *source {
 	src := f.sources[key]
 	if src == nil {
 		src = &source{key: key, bucket: b}
@@ -270,7 +271,7 @@ func (l *Ledger) hot(sources []*source) []Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.meters == nil || len(l.meters) > maxMeters {
-		l.meters = make(map[primary]*shardMeter)
+		l.meters = make(map[table.Key]*shardMeter)
 	}
 	var hot []Hot
 	for _, src := range sources {
@@ -308,16 +309,16 @@ func (l *Ledger) metered(ctx context.Context) (int64, error) {
 	if l.since != 0 {
 		return l.since, nil
 	}
-	ctx, cancel := l.s.within(ctx)
+	ctx, cancel := l.s.calls.Within(ctx)
 	defer cancel()
-	it := meteredKey().item()
-	it[attrNumber] = num(usage.MinuteOf(l.s.clock()))
-	err := l.s.attempt(ctx, func(ctx context.Context) error {
+	it := table.MeteredKey().Item()
+	it[table.AttrNumber] = table.Num(usage.MinuteOf(l.s.clock()))
+	err := l.s.calls.Attempt(ctx, func(ctx context.Context) error {
 		_, err := l.s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &l.s.cfg.Table, Item: it,
-			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": attrPK},
+			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": table.AttrPK},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}, once...)
+		}, table.Once...)
 		return err
 	})
 	var there *types.ConditionalCheckFailedException
@@ -325,11 +326,11 @@ func (l *Ledger) metered(ctx context.Context) (int64, error) {
 	case errors.As(err, &there):
 		it = there.Item
 	case err != nil:
-		return 0, l.s.trouble("usage", meteredKey().String(), err)
+		return 0, l.s.calls.Trouble("usage", table.MeteredKey().String(), err)
 	}
-	n, err := field(it, attrNumber, number)
+	n, err := table.Field(it, table.AttrNumber, table.Number)
 	if err != nil {
-		return 0, l.s.damaged(meteredKey(), err)
+		return 0, l.s.calls.Damaged(table.MeteredKey(), err)
 	}
 	l.since = n
 	return n, nil
@@ -392,7 +393,7 @@ func (l *Ledger) above(ctx context.Context, buckets []store.Bucket) (map[store.K
 // learn reads the parents of entities that are not cached.
 func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error {
 	now := l.s.clock()
-	var keys []primary
+	var keys []table.Key
 	var asked []store.Key
 	l.parents.mu.Lock()
 	if len(l.parents.m) > maxParents {
@@ -400,14 +401,14 @@ func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error 
 	}
 	for k := range of {
 		if p, ok := l.parents.m[k]; !ok || now.After(p.until) {
-			keys, asked = append(keys, recordKey(k)), append(asked, k)
+			keys, asked = append(keys, table.RecordKey(k)), append(asked, k)
 		}
 	}
 	l.parents.mu.Unlock()
 	if len(keys) == 0 {
 		return nil
 	}
-	found, err := l.s.batchGet(ctx, keys)
+	found, err := l.s.calls.BatchGet(ctx, keys)
 	if err != nil {
 		return fmt.Errorf("read parents: %w", err)
 	}
@@ -415,8 +416,8 @@ func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error 
 	defer l.parents.mu.Unlock()
 	for i, k := range asked {
 		p := parent{until: now.Add(parentFor)}
-		if v, ok := found[keys[i]][attrParents]; ok {
-			p.id, _ = text(v)
+		if v, ok := found[keys[i]][table.AttrParents]; ok {
+			p.id, _ = table.Text(v)
 		}
 		l.parents.m[k] = p
 	}

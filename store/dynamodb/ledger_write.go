@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // maxTransact is the maximum number of items that a transaction may write.
@@ -111,7 +111,7 @@ func (l *Ledger) book(ctx context.Context, sources []*source, failed map[int]err
 			try = -1
 		}
 		if try >= maxRereads {
-			fail(sources, l.s.trouble("usage", "", errContended))
+			fail(sources, l.s.calls.Trouble("usage", "", errContended))
 			return
 		}
 	}
@@ -123,11 +123,11 @@ var errContended = errors.New("other processes keep counting the same records")
 
 // read reads the accounts of sources and makes them see what is new, up to the end of an hour.
 func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error) {
-	keys := make([]primary, len(sources))
+	keys := make([]table.Key, len(sources))
 	for i, src := range sources {
 		keys[i] = src.key
 	}
-	found, err := l.s.batchGet(ctx, keys)
+	found, err := l.s.calls.BatchGet(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +136,9 @@ func (l *Ledger) read(ctx context.Context, sources []*source) ([]account, error)
 		a := &accounts[i]
 		a.src = src
 		if attrs := found[src.key]; attrs != nil {
-			raw, err := field(attrs, attrValue, binary)
+			raw, err := table.Field(attrs, table.AttrValue, table.Binary)
 			if err == nil {
-				a.version, err = field(attrs, attrVersion, unsigned)
+				a.version, err = table.Field(attrs, table.AttrVersion, table.Unsigned)
 			}
 			if err == nil {
 				err = a.seen.Decode(raw)
@@ -205,7 +205,7 @@ func (l *Ledger) each(a *account, chain []string, f func(window, *usage.Delta)) 
 	b := a.src.bucket
 	for i := range a.deltas {
 		d := &a.deltas[i]
-		f(window{b.Namespace, d.Window, store.OfBucket, partOf(b.Entity), d.Start, b.Entity, b.Resource}, d)
+		f(window{b.Namespace, d.Window, store.OfBucket, table.PartOf(b.Entity), d.Start, b.Entity, b.Resource}, d)
 		if d.Figure == usage.Peak {
 			continue
 		}
@@ -216,13 +216,6 @@ func (l *Ledger) each(a *account, chain []string, f func(window, *usage.Delta)) 
 			f(window{b.Namespace, d.Window, store.OfChildren, l.part, d.Start, up, b.Resource}, d)
 		}
 	}
-}
-
-// partOf returns the part, of usageParts, in which an entity's windows lie.
-func partOf(entity string) int {
-	h := fnv.New32a()
-	h.Write([]byte(entity))
-	return int(h.Sum32() % usageParts)
 }
 
 // commit writes accounts and windows in one transaction, unless one of the accounts was changed in the meantime.
@@ -241,36 +234,36 @@ func (l *Ledger) commit(ctx context.Context, accounts []account, changed sums) e
 	if len(in.TransactItems) == 0 {
 		return nil // nothing new
 	}
-	ctx, cancel := l.s.within(ctx)
+	ctx, cancel := l.s.calls.Within(ctx)
 	defer cancel()
-	err := l.s.attempt(ctx, func(ctx context.Context) error {
-		_, err := l.s.cfg.Client.TransactWriteItems(ctx, in, once...)
+	err := l.s.calls.Attempt(ctx, func(ctx context.Context) error {
+		_, err := l.s.cfg.Client.TransactWriteItems(ctx, in, table.Once...)
 		return err
 	})
 	if err != nil && !reread(err) {
-		return l.s.trouble("usage", accounts[0].src.key.String(), err)
+		return l.s.calls.Trouble("usage", accounts[0].src.key.String(), err)
 	}
 	return err
 }
 
 func (l *Ledger) put(a *account) *types.Put {
-	it := a.src.key.item()
-	it[attrVersion] = num(a.version + 1)
-	it[attrValue] = &types.AttributeValueMemberB{Value: a.seen.Append(nil)}
-	it[attrTTL] = num(l.s.clock().Add(a.src.keep).Unix())
+	it := a.src.key.Item()
+	it[table.AttrVersion] = table.Num(a.version + 1)
+	it[table.AttrValue] = &types.AttributeValueMemberB{Value: a.seen.Append(nil)}
+	it[table.AttrTTL] = table.Num(l.s.clock().Add(a.src.keep).Unix())
 	p := &types.Put{TableName: &l.s.cfg.Table, Item: it}
 	if a.version == 0 {
-		p.ConditionExpression, p.ExpressionAttributeNames = aws.String("attribute_not_exists(#p)"), map[string]string{"#p": attrPK}
+		p.ConditionExpression, p.ExpressionAttributeNames = aws.String("attribute_not_exists(#p)"), map[string]string{"#p": table.AttrPK}
 		return p
 	}
-	p.ConditionExpression, p.ExpressionAttributeNames = aws.String("#v = :v"), map[string]string{"#v": attrVersion}
-	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": num(a.version)}
+	p.ConditionExpression, p.ExpressionAttributeNames = aws.String("#v = :v"), map[string]string{"#v": table.AttrVersion}
+	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": table.Num(a.version)}
 	return p
 }
 
 func (l *Ledger) update(w window, by map[string]int64) *types.Update {
 	u := &types.Update{
-		TableName: &l.s.cfg.Table, Key: w.key().item(),
+		TableName: &l.s.cfg.Table, Key: w.key().Item(),
 		ExpressionAttributeNames: make(map[string]string), ExpressionAttributeValues: make(map[string]types.AttributeValue),
 	}
 	var b strings.Builder
@@ -285,14 +278,14 @@ func (l *Ledger) update(w window, by map[string]int64) *types.Update {
 		}
 		n := strconv.Itoa(len(u.ExpressionAttributeNames))
 		b.WriteString("#" + n + " :" + n)
-		u.ExpressionAttributeNames["#"+n], u.ExpressionAttributeValues[":"+n] = name, num(by[name])
+		u.ExpressionAttributeNames["#"+n], u.ExpressionAttributeValues[":"+n] = name, table.Num(by[name])
 	}
 	if b.Len() == 0 {
 		return nil
 	}
 	if until := l.until(w); until > 0 {
 		b.WriteString(" SET #t = :t")
-		u.ExpressionAttributeNames["#t"], u.ExpressionAttributeValues[":t"] = attrTTL, num(until)
+		u.ExpressionAttributeNames["#t"], u.ExpressionAttributeValues[":t"] = table.AttrTTL, table.Num(until)
 	}
 	u.UpdateExpression = aws.String(b.String())
 	return u
@@ -314,24 +307,19 @@ func (l *Ledger) until(w window) int64 {
 	return usage.Next(w.window, time.Unix(w.start, 0).UTC()).Add(r).Unix()
 }
 
-func (w *window) key() primary {
-	return primary{usagePartition(w.namespace, w.window, w.of, w.part), usageSort(spellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub)}
+func (w *window) key() table.Key {
+	return table.Key{PK: table.UsagePartition(w.namespace, w.window, w.of, w.part), SK: table.UsageSort(table.SpellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub)}
 }
-
-// spellStart formats the start of a window such that the strings sort by time.
-func spellStart(w store.Window, t time.Time) string { return t.UTC().Format(startLayouts[w]) }
-
-var startLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
 
 // reread reports whether a transaction failed because an account has changed since it was read.
 func reread(err error) bool {
-	return slices.ContainsFunc(canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == reasonCondition })
+	return slices.ContainsFunc(table.Canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonCondition })
 }
 
 // unwritable reports whether DynamoDB will never accept a transaction as it is, for instance because a name that a
 // process reported makes a key too long, or because an account is too large.
 func unwritable(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == codeValidation ||
-		slices.ContainsFunc(canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == reasonValidation })
+	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation ||
+		slices.ContainsFunc(table.Canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonValidation })
 }

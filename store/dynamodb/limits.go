@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // view is a debit's limits as the table stores them. It is immutable.
@@ -36,7 +37,7 @@ func newView(charges []store.Charge) (*view, error) {
 		l := charges[i].Limit
 		p := paramsOf(l)
 		if err := p.Check(); err != nil {
-			return nil, invalid("limit %q: %s %s", l.Name, err.Field, err.Reason)
+			return nil, table.Invalid("limit %q: %s %s", l.Name, err.Field, err.Reason)
 		}
 		name := limitName(l)
 		v.limits[i], v.names[i], v.params[i] = l, name, p

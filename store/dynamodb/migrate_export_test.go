@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Item is an item as migrations see it.
@@ -16,10 +18,10 @@ type Step struct {
 }
 
 // MigrateBy is [Migrate] with other migrations, to the version that they lead to.
-func MigrateBy(ctx context.Context, client Migrator, table string, cfg MigrateConfig, target uint64, steps ...Step) (Migrated, error) {
-	var all []migration
+func MigrateBy(ctx context.Context, client Migrator, name string, cfg MigrateConfig, target uint64, steps ...Step) (Migrated, error) {
+	var all []table.Migration
 	for _, s := range steps {
-		all = append(all, migration{from: s.From, min: s.Min, what: "test", change: s.Change})
+		all = append(all, table.Migration{From: s.From, Min: s.Min, What: "test", Change: s.Change})
 	}
-	return migrate(ctx, client, table, cfg, all, target)
+	return table.Migrate(ctx, client, name, cfg, all, target)
 }

@@ -18,7 +18,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkVersion(ctx); err != nil {
+	if err := s.calls.CheckVersion(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -58,6 +58,3 @@ func (p plain) Do(req *http.Request) (*http.Response, error) {
 	}
 	return p.HTTPClient.Do(req)
 }
-
-// once makes the SDK attempt a call only once. The lanes repeat the writes that may be repeated.
-var once = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}

@@ -114,7 +114,7 @@ func (sh *shard) keep(b *batch, it *item) {
 	}
 	clear(su.asked)
 	su.from = b.now
-	if sh.s.closed.Load() {
+	if sh.s.calls.Closed() {
 		su.timer = time.NewTimer(0)
 		sh.giveUp()
 		return

@@ -2,122 +2,79 @@ package dynamodb
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
+// The versions of the table layout.
 const (
-	// SchemaVersion is the version of the table layout that this version of weir writes.
-	SchemaVersion = 1
-	// OldestSchema is the oldest layout that this version of weir can read and write. Older tables need [Migrate] first.
-	OldestSchema = 1
+	// SchemaVersion is the version that this version of weir writes.
+	SchemaVersion = table.SchemaVersion
+	// OldestSchema is the oldest version that this version of weir can read and write. Older tables need [Migrate] first.
+	OldestSchema = table.OldestSchema
 )
 
-// Attributes of the schema version's record, besides attrNumber.
-const (
-	attrClient = "min" // the lowest version that a client must know; absent: attrNumber
-	attrTarget = "to"  // the version that a migration under way leads to; absent: no migration
-	attrCursor = "cp"  // PK that the migration has reached
-	attrPlace  = "cs"  // and SK
+type (
+	// Admin is the part of DynamoDB's client that [Create] and [Check] call.
+	Admin = table.Admin
+	// CreateConfig describes the table to create. If the table exists, only PITR is changed.
+	CreateConfig = table.CreateConfig
+	// Report is the result of all checks of a table.
+	Report = table.Report
+	// Finding is the result of one check of a table.
+	Finding = table.Finding
+	// Schema is a table's statement about its layout.
+	Schema = table.Schema
+	// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run
+	// is enough.
+	Migrator = table.Migrator
+	// MigrateConfig configures [Migrate].
+	MigrateConfig = table.MigrateConfig
+	// Migrated is what [Migrate] did; with DryRun, what it would do.
+	Migrated = table.Migrated
+	// StreamLease is the reader of a shard of the table's stream, and how far it has come.
+	StreamLease = table.StreamLease
 )
 
-// Schema is a table's statement about its layout.
-type Schema struct {
-	Version uint64 // 0: none; the table is not weir's, or its creation is not complete
-	Client  uint64 // the lowest SchemaVersion of a client that may open it
-	Target  uint64 // the version that a migration under way leads to; 0: no migration
+// Create creates an on-demand table, or completes one of weir's: it may be called again after a failure. It waits until
+// the table can be used, and returns what [Check] finds then.
+//
+// A table that is not weir's is refused and left as it is, with an [*store.Error] that names what differs.
+func Create(ctx context.Context, admin Admin, name string, cfg CreateConfig) (Report, error) {
+	return table.Create(ctx, admin, name, cfg)
+}
 
-	after map[string]types.AttributeValue // the key that the migration has reached
+// Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
+// items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
+// table could not be inspected.
+func Check(ctx context.Context, admin Admin, name string) (Report, error) {
+	return table.Check(ctx, admin, name)
 }
 
 // ReadSchema returns a table's schema. It makes one read.
 func ReadSchema(ctx context.Context, client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-}, table string,
+}, name string,
 ) (Schema, error) {
-	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().item(), ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		return Schema{}, trouble("read", table, versionKey().String(), err)
-	}
-	if out.Item == nil {
-		return Schema{}, nil
-	}
-	return parseSchema(table, out.Item)
+	return table.ReadSchema(ctx, client, name)
 }
 
-func parseSchema(table string, attrs map[string]types.AttributeValue) (sc Schema, err error) {
-	or := func(name string, otherwise uint64) (n uint64) {
-		if n = otherwise; err == nil && attrs[name] != nil {
-			n, err = field(attrs, name, unsigned)
-		}
-		return n
-	}
-	if sc.Version, err = field(attrs, attrNumber, unsigned); err == nil && sc.Version == 0 {
-		err = fmt.Errorf("attribute %s: no schema has version 0", attrNumber)
-	}
-	sc.Client, sc.Target = or(attrClient, sc.Version), or(attrTarget, 0)
-	if attrs[attrCursor] != nil {
-		sc.after = map[string]types.AttributeValue{attrPK: attrs[attrCursor], attrSK: attrs[attrPlace]}
-	}
-	if err != nil {
-		return Schema{}, damaged(table, versionKey(), err)
-	}
-	return sc, nil
+// Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others may
+// use the table meanwhile. It saves its progress with each page. If it was stopped, call it again: it continues there.
+// Several concurrent runs are a waste, but do no harm.
+//
+// A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
+func Migrate(ctx context.Context, client Migrator, name string, cfg MigrateConfig) (Migrated, error) {
+	return table.Migrate(ctx, client, name, cfg, table.Migrations, SchemaVersion)
 }
 
-// refuse returns the reason why this version of weir must not use a table of this layout, or nil.
-func (sc Schema) refuse(table string) error {
-	err := &store.Error{Op: "open", Key: table}
-	switch {
-	case sc.Client > SchemaVersion && sc.Client == sc.Version:
-		err.Err, err.Hint = fmt.Errorf("the table's schema version is %d; this weir knows %d", sc.Version, SchemaVersion), hintUpgrade
-	case sc.Client > SchemaVersion:
-		err.Err = fmt.Errorf("the table requires clients that know schema version %d; this weir knows %d", sc.Client, SchemaVersion)
-		err.Hint = hintUpgrade
-	case sc.Version < OldestSchema:
-		err.Err = fmt.Errorf("the table's schema version is %d; this weir knows %d to %d", sc.Version, OldestSchema, SchemaVersion)
-		err.Hint = hintMigrate
-	default:
-		return nil
-	}
-	return err
-}
+// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's stream.
+// ok is false for any other item.
+func AuditKey(pk, sk string) (k store.Key, ok bool) { return table.AuditKey(pk, sk) }
 
-// String describes the version and any migration under way.
-func (sc Schema) String() string {
-	text := fmt.Sprintf("version %d", sc.Version)
-	if sc.Client != sc.Version {
-		text += fmt.Sprintf(", for clients that know %d", sc.Client)
-	}
-	if sc.Target != 0 {
-		text += fmt.Sprintf(", on its way to %d", sc.Target)
-	}
-	return text
-}
-
-// checkVersion refuses a table whose layout this version of weir does not know. It costs one read.
-func (s *Store) checkVersion(ctx context.Context) error {
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	found, err := s.batchGet(ctx, []primary{versionKey()})
-	if err != nil {
-		return err
-	}
-	attrs := found[versionKey()]
-	if attrs == nil {
-		return &store.Error{Op: "open", Key: s.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another table"}
-	}
-	sc, err := parseSchema(s.cfg.Table, attrs)
-	if err != nil {
-		return err
-	}
-	return sc.refuse(s.cfg.Table)
-}
-
-var errNoVersion = errors.New("the table has no schema version")
+// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record of
+// the table's stream. ok is false for any other item.
+func ConfigKey(pk, sk string) (k store.Key, ok bool) { return table.ConfigKey(pk, sk) }

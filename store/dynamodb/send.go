@@ -9,6 +9,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Carry implements coalesce.Driver: it makes the planned write and hands out the results.
@@ -27,7 +28,7 @@ func (sh *shard) Carry(context.Context) (done bool, rest time.Duration) {
 	sh.batch = nil
 	switch {
 	case err != nil:
-		if !ambiguous(err) {
+		if !table.Ambiguous(err) {
 			sh.count(b.others)
 		}
 		rest = sh.failed(b, err)
@@ -62,11 +63,11 @@ func (sh *shard) send(b *batch) (*item, bool, error) {
 			return nil, false, err
 		}
 		attrs = failed.Item
-		sh.s.skew.failed(err, sent)
+		sh.s.calls.Skew.Failed(err, sent)
 	}
 	it, perr := parseItem(attrs)
 	if perr != nil {
-		return nil, false, sh.s.damaged(sh.pk, perr)
+		return nil, false, sh.s.calls.Damaged(sh.pk, perr)
 	}
 	return it, err == nil, nil
 }
@@ -78,16 +79,16 @@ func (sh *shard) update(ctx context.Context, b *batch) (map[string]types.Attribu
 	u.reset()
 	sh.write(b, u)
 	sent := time.Now()
-	out, err := sh.s.cfg.Client.UpdateItem(ctx, u.input(&sh.s.cfg.Table, sh.keyItem(), sh.s.expressions.of(u)), once...)
+	out, err := sh.s.cfg.Client.UpdateItem(ctx, u.input(&sh.s.cfg.Table, sh.keyItem(), sh.s.expressions.of(u)), table.Once...)
 	if err != nil {
 		return nil, err
 	}
-	sh.s.skew.answered(out.ResultMetadata, sent)
+	sh.s.calls.Skew.Answered(out.ResultMetadata, sent)
 	return out.Attributes, nil
 }
 
 func (sh *shard) erase(ctx context.Context, f *forget) error {
-	_, err := sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), once...)
+	_, err := sh.s.cfg.Client.DeleteItem(ctx, f.input(sh), table.Once...)
 	return err
 }
 
@@ -100,7 +101,7 @@ func (b *batch) forgets() bool {
 // invalidWrite reports whether DynamoDB called a write invalid.
 func invalidWrite(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == codeValidation
+	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation
 }
 
 // diagnose determines why DynamoDB called a write invalid. Usually, the item was edited by hand.
@@ -108,7 +109,7 @@ func (sh *shard) diagnose(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
 	defer cancel()
 	var damaged *store.Error
-	cause := sh.s.readItems(ctx, []primary{sh.pk}, make(map[primary]*item))
+	cause := sh.s.readItems(ctx, []table.Key{sh.pk}, make(map[table.Key]*item))
 	if errors.As(cause, &damaged) && damaged.Op == "read" {
 		return cause
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Settle implements [store.Store]. With an ID, forced debits are written first, then a record that can be created only
@@ -49,8 +50,8 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 	if err != nil {
 		return now, err
 	}
-	return s.finish(ctx, markerKey(t.ID), now, func(ctx context.Context) (int64, error) {
-		if err := s.putMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
+	return s.finish(ctx, table.MarkerKey(t.ID), now, func(ctx context.Context) (int64, error) {
+		if err := s.calls.PutMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
 			if errors.Is(err, store.ErrSettled) {
 				var back []placed
 				for _, p := range rounds[0] {
@@ -67,14 +68,14 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 
 // finish runs f to its end even if the caller leaves earlier: once the ID is claimed, no other call can finish the
 // settle.
-func (s *Store) finish(ctx context.Context, id primary, now int64, f func(context.Context) (int64, error)) (int64, error) {
+func (s *Store) finish(ctx context.Context, id table.Key, now int64, f func(context.Context) (int64, error)) (int64, error) {
 	type result struct {
 		now int64
 		err error
 	}
 	done := make(chan result, 1)
 	s.gate.Lock()
-	if s.closed.Load() {
+	if s.calls.Closed() {
 		s.gate.Unlock()
 		return now, store.ErrClosed
 	}
@@ -87,7 +88,7 @@ func (s *Store) finish(ctx context.Context, id primary, now int64, f func(contex
 	case r := <-done:
 		return r.now, r.err
 	case <-ctx.Done():
-		return now, s.trouble("settle", id.String(), ctx.Err())
+		return now, s.calls.Trouble("settle", id.String(), ctx.Err())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/coalesce"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // shard makes the writes to one item, one at a time, and remembers what the last answer showed: the last sight. No debit
@@ -17,7 +18,7 @@ type shard struct {
 	s    *Store
 	m    *memory
 	k    int
-	pk   primary
+	pk   table.Key
 	key  map[string]types.AttributeValue // the same for the SDK; nil until it makes a write
 	lane *coalesce.Lane[*job]            // its lock guards all below
 
@@ -43,7 +44,7 @@ type shard struct {
 }
 
 func (s *Store) newShard(m *memory, k int) *shard {
-	sh := &shard{s: s, m: m, k: k, pk: bucketKey(m.key, k), latest: math.MinInt64}
+	sh := &shard{s: s, m: m, k: k, pk: table.BucketKey(m.key, k), latest: math.MinInt64}
 	sh.lane = coalesce.New(&s.fleet, sh)
 	return sh
 }
@@ -51,7 +52,7 @@ func (s *Store) newShard(m *memory, k int) *shard {
 // keyItem returns the key as the SDK has it. Only whoever moves the lane calls it.
 func (sh *shard) keyItem() map[string]types.AttributeValue {
 	if sh.key == nil {
-		sh.key = sh.pk.item()
+		sh.key = sh.pk.Item()
 	}
 	return sh.key
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // meter measures how often all processes together write an item, from its count of writes in two of our own answers.
@@ -128,14 +129,14 @@ func (s *split) write(sh *shard, b *batch, u *update) {
 	it := b.seen
 	parent, child := b.place.split()
 	s.from = it
-	s.child = bucketKey(sh.m.key, child.k).item()
-	s.child[attrID] = num(sh.s.births.Add(1) & math.MaxInt64)
-	s.child[attrShards] = num(child.n)
-	s.child[attrAt] = num(b.now)
-	s.child[attrWrites] = num(1)
-	s.child[attrEpoch] = num(it.epoch)
+	s.child = table.BucketKey(sh.m.key, child.k).Item()
+	s.child[attrID] = table.Num(sh.s.births.Add(1) & math.MaxInt64)
+	s.child[attrShards] = table.Num(child.n)
+	s.child[attrAt] = table.Num(b.now)
+	s.child[attrWrites] = table.Num(1)
+	s.child[attrEpoch] = table.Num(it.epoch)
 	if it.overrides > 0 {
-		s.child[attrOverrides] = num(it.overrides)
+		s.child[attrOverrides] = table.Num(it.overrides)
 	}
 
 	b.asItWas(u)
@@ -149,12 +150,12 @@ func (s *split) write(sh *shard, b *batch, u *update) {
 	same(attrOverrides, int64(it.overrides))
 	same(attrExtras, it.extras)
 	if it.set != "" {
-		s.child[attrSet] = str(it.set)
+		s.child[attrSet] = table.Str(it.set)
 	}
 	for i := range it.limits {
 		l := &it.limits[i]
 		if _, _, override := parseLimitName(l.name); !override {
-			s.child[prefixParams+l.name] = str(formatParams(l.params))
+			s.child[prefixParams+l.name] = table.Str(formatParams(l.params))
 		}
 		if !l.has {
 			continue
@@ -169,10 +170,10 @@ func (s *split) write(sh *shard, b *batch, u *update) {
 			u.op(condBetween, level, was+half, clock.Add(was+half, parent.burst(l.params)))
 			u.op(addTo, level, to-was-half)
 		}
-		s.child[prefixLevel+l.name] = num(over + half)
+		s.child[prefixLevel+l.name] = table.Num(over + half)
 	}
 	u.op(setTo, attrShards, int64(2*b.place.n))
-	u.op(remove, attrTTL)
+	u.op(remove, table.AttrTTL)
 }
 
 // due reports whether the item must still be split, and may be. It may not while it owes more than its halves can hold.
@@ -194,11 +195,11 @@ func (s *split) due(sh *shard, now int64) bool {
 func (s *split) after(sh *shard, b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
 	defer cancel()
-	err := sh.s.attempt(ctx, func(ctx context.Context) error {
+	err := sh.s.calls.Attempt(ctx, func(ctx context.Context) error {
 		_, err := sh.s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &sh.s.cfg.Table, Item: s.child,
-			ConditionExpression: aws.String("attribute_not_exists(#k)"), ExpressionAttributeNames: map[string]string{"#k": attrPK},
-		}, once...)
+			ConditionExpression: aws.String("attribute_not_exists(#k)"), ExpressionAttributeNames: map[string]string{"#k": table.AttrPK},
+		}, table.Once...)
 		return err
 	})
 	if err != nil {
@@ -235,8 +236,8 @@ func (s *Store) SplitShard(ctx context.Context, b store.Bucket, k, n int) (bool,
 		return false, nil
 	}
 	m := s.recall(b, nil)
-	keys := []primary{bucketKey(b, 0), bucketKey(b, k)}
-	items := make(map[primary]*item)
+	keys := []table.Key{table.BucketKey(b, 0), table.BucketKey(b, k)}
+	items := make(map[table.Key]*item)
 	if err := s.readItems(ctx, keys, items); err != nil {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Split splits shard k of a bucket, of which this store has seen shard 0, in two. It returns once that is done, or turns
@@ -20,8 +21,8 @@ func (s *Store) Split(b store.Bucket, k int) {
 	unseen := sh.seen == nil
 	sh.lane.Unlock()
 	if unseen {
-		items := make(map[primary]*item)
-		if err := s.readItems(ctx, []primary{sh.pk}, items); err != nil {
+		items := make(map[table.Key]*item)
+		if err := s.readItems(ctx, []table.Key{sh.pk}, items); err != nil {
 			return
 		}
 		sh.lane.Lock()

@@ -225,7 +225,7 @@ func (p *placed) await(ctx context.Context) error {
 	}
 	if err := p.sh.lane.Wait(ctx, p.j); err != nil {
 		p.lost = true
-		return p.sh.s.trouble("take", p.sh.describe(), err)
+		return p.sh.s.calls.Trouble("take", p.sh.describe(), err)
 	}
 	return p.j.err
 }

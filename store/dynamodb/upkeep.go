@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // upkeep is a write that maintains the item itself. It rides alone, and the jobs that need it keep waiting meanwhile.
@@ -161,7 +162,7 @@ func (sh *shard) parent() *item {
 }
 
 func (o *orphan) write(sh *shard, b *batch, u *update) {
-	u.op(condAbsent, attrPK)
+	u.op(condAbsent, table.AttrPK)
 	u.op(setTo, attrShards, int64(b.place.n))
 	u.op(setTo, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
 	limits := slices.Clone(o.parent.limits)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // form is the state in which a write expects a limit's level.
@@ -86,9 +87,9 @@ func (sh *shard) again(b *batch, jobs []*job) (rest time.Duration) {
 // rests. Debits may be repeated: at worst, tokens are spent twice and nobody has them. Returns are not, once they may
 // have been applied.
 func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
-	trouble := sh.s.trouble("write", sh.describe(), err)
+	trouble := sh.s.calls.Trouble("write", sh.describe(), err)
 	var damaged *store.Error
-	repeat := transient(err) && !errors.As(err, &damaged)
+	repeat := table.Transient(err) && !errors.As(err, &damaged)
 	if repeat {
 		sh.meter.throttled(err)
 		sh.divert(b, err)
@@ -96,7 +97,7 @@ func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 	var back []*job
 	for _, j := range b.jobs {
 		switch {
-		case (j.kind == undo || j.returns()) && ambiguous(err), !repeat:
+		case (j.kind == undo || j.returns()) && table.Ambiguous(err), !repeat:
 			sh.answer(j, trouble)
 		default:
 			j.err = trouble // reported if its time is up before the next try
@@ -215,8 +216,8 @@ func (b *batch) adding(u *update) {
 func (sh *shard) birth(u *update) {
 	u.op(setOnce, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
 	if sh.k == 0 {
-		u.opText(setOnce, attrIndex, indexPartition(sh.m.key.Namespace, sh.pk.pk))
-		u.opText(setOnce, attrSort, bucketSort(sh.m.key))
+		u.opText(setOnce, table.AttrIndex, table.IndexPartition(sh.m.key.Namespace, sh.pk.PK))
+		u.opText(setOnce, table.AttrSort, table.BucketSort(sh.m.key))
 	}
 }
 
@@ -233,7 +234,7 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	}
 	switch {
 	case p.bound > burst: // it cannot fit, and is sent only to see what the item is like now
-		u.op(condAbsent, attrPK) // fails for every item that meets the other conditions
+		u.op(condAbsent, table.AttrPK) // fails for every item that meets the other conditions
 	case p.sum == 0 && p.back > 0:
 		u.op(condExists, level)
 		u.op(addTo, level, -p.back)
@@ -302,11 +303,11 @@ func (s *Store) retain(b *batch, u *update, full int64) {
 	}
 	need := max(seconds(full), seconds(clock.Add(b.now, int64(s.cfg.Retention)))) + day
 	if b.seen != nil && b.seen.ttl >= need {
-		u.op(condAtLeast, attrTTL, need)
+		u.op(condAtLeast, table.AttrTTL, need)
 		return
 	}
-	u.op(condAbsentAtMost, attrTTL, need+day)
-	u.op(setTo, attrTTL, need+day)
+	u.op(condAbsentAtMost, table.AttrTTL, need+day)
+	u.op(setTo, table.AttrTTL, need+day)
 }
 
 const day = 24 * 60 * 60

@@ -141,8 +141,12 @@ var rules = []rule{
 		why: "drivers know neither the root nor each other",
 	},
 	{
-		room: "store/dynamodb", only: slices.Concat(remote, awsModule), catches: "store/redis",
+		room: "store/dynamodb", only: slices.Concat(remote, awsModule, []string{"store/dynamodb/internal/table"}), catches: "store/redis",
 		why: "drivers know neither the root nor each other",
+	},
+	{
+		room: "store/dynamodb/internal/table", only: slices.Concat(remote, awsModule), never: []string{"internal/coalesce"}, catches: "internal/coalesce",
+		why: "it makes calls and keeps records, and knows nothing of buckets",
 	},
 	{
 		room: "store/...", never: []string{".", "internal/cli/..."}, catches: ".",

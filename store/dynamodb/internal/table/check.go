@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (r *Report) wrong() string {
 }
 
 var tableIndexes = []struct{ name, hash, sort string }{
-	{indexAll, attrIndex, attrSort}, {indexParent, attrParent, attrChild}, {indexScope, attrScope, attrOwner},
+	{indexAll, AttrIndex, AttrSort}, {indexParent, attrParent, attrChild}, {indexScope, attrScope, attrOwner},
 }
 
 const (
@@ -112,7 +112,7 @@ func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	case name == "":
 		r.add("ttl", false, "is off: expired items are kept and billed", remedyCreate)
 	default:
-		r.add("ttl", name == attrTTL, "on attribute "+name, remedyOther)
+		r.add("ttl", name == AttrTTL, "on attribute "+name, remedyOther)
 	}
 	if desc.TableStatus == types.TableStatusCreating {
 		return r, nil
@@ -154,7 +154,7 @@ func (r *Report) shape(desc *types.TableDescription) {
 	for _, d := range desc.AttributeDefinitions {
 		kinds[aws.ToString(d.AttributeName)] = d.AttributeType
 	}
-	have, want := keyText(desc.KeySchema, kinds), keyText(keySchema(attrPK, attrSK), nil)
+	have, want := keyText(desc.KeySchema, kinds), keyText(keySchema(AttrPK, AttrSK), nil)
 	r.add("keys", have == want, differs(have, want), remedyOther)
 	for _, ix := range tableIndexes {
 		name := "index " + ix.name

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"errors"
@@ -11,21 +11,22 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// skew is how far the server's clock is ahead of ours. The server tells its time in whole seconds, so only a difference
+// Skew is how far the server's clock is ahead of ours. The server tells its time in whole seconds, so only a difference
 // that is certainly more than a second is corrected.
-type skew struct{ by atomic.Int64 }
+type Skew struct{ by atomic.Int64 }
 
-func (s *skew) offset() time.Duration { return time.Duration(s.by.Load()) }
+// Offset returns what to add to our clock: 0 for differences up to a second.
+func (s *Skew) Offset() time.Duration { return time.Duration(s.by.Load()) }
 
-// answered learns from a call's answer.
-func (s *skew) answered(meta middleware.Metadata, sent time.Time) {
+// Answered learns from a call's answer.
+func (s *Skew) Answered(meta middleware.Metadata, sent time.Time) {
 	if date, ok := awsmiddleware.GetServerTime(meta); ok {
 		s.saw(date, sent, time.Now())
 	}
 }
 
-// failed learns from a call's error.
-func (s *skew) failed(err error, sent time.Time) {
+// Failed learns from a call's error.
+func (s *Skew) Failed(err error, sent time.Time) {
 	var resp *awshttp.ResponseError
 	if !errors.As(err, &resp) || resp.Response == nil || resp.Response.Response == nil {
 		return
@@ -37,9 +38,9 @@ func (s *skew) failed(err error, sent time.Time) {
 
 // saw learns from the Date of an answer. When the server wrote it, its own clock was between date and a second later, and
 // ours between sent and received.
-func (s *skew) saw(date, sent, received time.Time) {
+func (s *Skew) saw(date, sent, received time.Time) {
 	low, high := date.Sub(received), date.Add(time.Second).Sub(sent)
-	was := s.offset()
+	was := s.Offset()
 	if was >= low-time.Second && was <= high+time.Second {
 		return
 	}

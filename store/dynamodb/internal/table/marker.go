@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -17,19 +17,19 @@ import (
 // own.
 const attrBy = "by"
 
-// putMarker claims an ID, which only one call can do.
-func (s *Store) putMarker(ctx context.Context, id string, forget time.Time) error {
-	ctx, cancel := s.within(ctx)
+// PutMarker claims an ID, which only one call can do.
+func (t *Table) PutMarker(ctx context.Context, id string, forget time.Time) error {
+	ctx, cancel := t.Within(ctx)
 	defer cancel()
 	by := rand.Text()
-	it := markerKey(id).item()
-	it[attrTTL], it[attrBy] = num(forget.Unix()), str(by)
-	err := s.attempt(ctx, func(ctx context.Context) error {
-		_, err := s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &s.cfg.Table, Item: it,
-			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": attrPK},
+	it := MarkerKey(id).Item()
+	it[AttrTTL], it[attrBy] = Num(forget.Unix()), Str(by)
+	err := t.Attempt(ctx, func(ctx context.Context) error {
+		_, err := t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &t.cfg.Table, Item: it,
+			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": AttrPK},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}, once...)
+		}, Once...)
 		return err
 	})
 	var failed *types.ConditionalCheckFailedException
@@ -39,5 +39,5 @@ func (s *Store) putMarker(ctx context.Context, id string, forget time.Time) erro
 		}
 		return store.ErrSettled
 	}
-	return s.trouble("settle", markerKey(id).String(), err)
+	return t.Trouble("settle", MarkerKey(id).String(), err)
 }

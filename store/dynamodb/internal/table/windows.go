@@ -1,7 +1,8 @@
-package dynamodb
+package table
 
 import (
 	"context"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
-var _ store.Usage = (*Store)(nil)
+var _ store.Usage = (*Windows)(nil)
 
 const (
 	// toldAtOnce is how many readings an item of a process's counts holds.
@@ -27,15 +28,15 @@ const (
 
 // Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, which the stream
 // carries to the ledger that books them. The windows contain them once that is done.
-func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
-	if err := s.ready(ctx); err != nil {
+func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
+	if err := ws.t.Ready(ctx); err != nil {
 		return err
 	}
 	obs, err := usage.Observations(readings)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := ws.t.Within(ctx)
 	defer cancel()
 	type owner struct{ namespace, source string }
 	by := make(map[owner][]usage.Observation)
@@ -46,7 +47,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	for w, told := range by {
 		n := 0
 		for part := range slices.Chunk(told, toldAtOnce) {
-			if err := s.tell(ctx, tallyKey(w.namespace, w.source, n), part); err != nil {
+			if err := ws.t.tell(ctx, TallyKey(w.namespace, w.source, n), part); err != nil {
 				return err
 			}
 			n++
@@ -55,20 +56,20 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	return nil
 }
 
-func (s *Store) tell(ctx context.Context, key primary, told []usage.Observation) error {
-	it := key.item()
-	it[attrValue] = &types.AttributeValueMemberB{Value: usage.AppendTold(nil, told)}
-	it[attrTTL] = num(s.clock().Add(keepTold).Unix())
-	err := s.attempt(ctx, func(ctx context.Context) error {
-		_, err := s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.cfg.Table, Item: it}, once...)
+func (t *Table) tell(ctx context.Context, key Key, told []usage.Observation) error {
+	it := key.Item()
+	it[AttrValue] = &types.AttributeValueMemberB{Value: usage.AppendTold(nil, told)}
+	it[AttrTTL] = Num(t.Clock().Add(keepTold).Unix())
+	err := t.Attempt(ctx, func(ctx context.Context) error {
+		_, err := t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.cfg.Table, Item: it}, Once...)
 		return err
 	})
-	return s.trouble("count", key.String(), err)
+	return t.Trouble("count", key.String(), err)
 }
 
 // Usage implements [store.Usage]. It returns what was booked from the stream.
-func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
-	if err := s.ready(ctx); err != nil {
+func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	if err := ws.t.Ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
 	if err := usage.Check(q.Window); err != nil {
@@ -88,7 +89,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	var page store.UsagePage
 	limit := store.PageSize(q.Max)
 	last := ""
-	err := s.windows(ctx, &q, after, func(at string, r store.UsageRecord) bool {
+	err := ws.t.windows(ctx, &q, after, func(at string, r store.UsageRecord) bool {
 		if q.Sub != "" && r.Sub != q.Sub {
 			return true
 		}
@@ -107,7 +108,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 }
 
 // windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns false.
-func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool) error {
+func (t *Table) windows(ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool) error {
 	first := usage.Start(q.Window, q.From)
 	if first.Before(q.From) {
 		first = usage.Next(q.Window, first)
@@ -116,23 +117,23 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, 
 		return nil
 	}
 	if q.ID == "" {
-		lo, hi := spellStart(q.Window, first), spellStart(q.Window, q.To.Add(-1))+"\x01"
-		_, err := s.merged(ctx, q, s.walk(usageSpans(q, lo, hi), false, after), f)
+		lo, hi := SpellStart(q.Window, first), SpellStart(q.Window, q.To.Add(-1))+"\x01"
+		_, err := t.merged(ctx, q, t.Walk(usageSpans(q, lo, hi), false, after), f)
 		return err
 	}
 	if r, ok := parseUsageSort(q.Window, after); ok && r.Start.After(first) {
 		first = r.Start
 	}
 	for first.Before(q.To) {
-		var spans []span
+		var spans []Span
 		for n := 0; n < startsAtOnce && first.Before(q.To); n++ {
-			lo := spellStart(q.Window, first) + "\x00" + orderer.Replace(q.ID)
+			lo := SpellStart(q.Window, first) + "\x00" + orderer.Replace(q.ID)
 			spans = append(spans, usageSpans(q, lo+"\x00", lo+"\x01")...)
 			first = usage.Next(q.Window, first)
 		}
-		w := s.walk(spans, false, "")
+		w := t.Walk(spans, false, "")
 		w.after = after
-		if more, err := s.merged(ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) }); err != nil || !more {
+		if more, err := t.merged(ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) }); err != nil || !more {
 			return err
 		}
 	}
@@ -140,45 +141,45 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, after string, 
 }
 
 // usageSpans are the spans that hold the windows of a subject.
-func usageSpans(q *store.UsageQuery, lo, hi string) []span {
+func usageSpans(q *store.UsageQuery, lo, hi string) []Span {
 	ns := q.Namespace
 	if q.Of == store.OfStore {
 		ns = store.Registry
 	}
 	if q.Of == store.OfBucket && q.ID != "" {
-		return []span{{"", attrPK, attrSK, usagePartition(ns, q.Window, q.Of, partOf(q.ID)), lo, hi}}
+		return []Span{{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, PartOf(q.ID)), lo, hi}}
 	}
-	spans := make([]span, usageParts)
+	spans := make([]Span, UsageParts)
 	for i := range spans {
-		spans[i] = span{"", attrPK, attrSK, usagePartition(ns, q.Window, q.Of, i), lo, hi}
+		spans[i] = Span{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, i), lo, hi}
 	}
 	return spans
 }
 
 // merged calls f with the windows that a walk finds, with the parts of each window added up. It reports whether f wants
 // more.
-func (s *Store) merged(ctx context.Context, q *store.UsageQuery, w *walk, f func(at string, r store.UsageRecord) bool) (bool, error) {
+func (t *Table) merged(ctx context.Context, q *store.UsageQuery, w *Walk, f func(at string, r store.UsageRecord) bool) (bool, error) {
 	var at string
 	var sum store.UsageRecord
 	for {
-		entries, err := w.next(ctx, store.PageSize(q.Max)+1)
+		entries, err := w.Next(ctx, store.PageSize(q.Max)+1)
 		if err != nil {
 			return false, err
 		}
 		for _, e := range entries {
-			if at != "" && e.at == at {
-				sum.Counts = usage.Merge(sum.Counts, countsOf(e.attrs))
+			if at != "" && e.At == at {
+				sum.Counts = usage.Merge(sum.Counts, countsOf(e.Attrs))
 				continue
 			}
 			if at != "" && !f(at, sum) {
 				return false, nil
 			}
-			r, ok := parseUsageSort(q.Window, e.at)
+			r, ok := parseUsageSort(q.Window, e.At)
 			if !ok {
-				return false, s.damaged(e.key, errMisplaced)
+				return false, t.Damaged(e.Key, ErrMisplaced)
 			}
-			at, sum = e.at, r
-			sum.Counts = countsOf(e.attrs)
+			at, sum = e.At, r
+			sum.Counts = countsOf(e.Attrs)
 		}
 		if len(entries) == 0 {
 			return at == "" || f(at, sum), nil
@@ -186,10 +187,10 @@ func (s *Store) merged(ctx context.Context, q *store.UsageQuery, w *walk, f func
 	}
 }
 
-// parseUsageSort is the inverse of usageSort.
+// parseUsageSort is the inverse of UsageSort.
 func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
 	start, id, sub, ok := parseSort(at)
-	t, err := time.Parse(startLayouts[w], start)
+	t, err := time.Parse(StartLayouts[w], start)
 	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: t}, ok && err == nil
 }
 
@@ -201,7 +202,7 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 			continue
 		}
 		f, ok := usage.FigureOf(name[0])
-		n, err := number(v)
+		n, err := Number(v)
 		if !ok || err != nil {
 			continue
 		}
@@ -215,34 +216,34 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 }
 
 // TopUsage implements [store.Usage]. It walks over all windows of the period side by side, in the order of IDs.
-func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
-	if err := s.ready(ctx); err != nil {
+func (ws *Windows) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
+	if err := ws.t.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := usage.Check(q.Window); err != nil {
 		return nil, err
 	}
 	uq := store.UsageQuery{Namespace: q.Namespace, Of: q.Of, Window: q.Window}
-	var spans []span
+	var spans []Span
 	for start := usage.Start(q.Window, q.From); start.Before(q.To); start = usage.Next(q.Window, start) {
 		if !start.Before(q.From) {
-			lo := spellStart(q.Window, start)
+			lo := SpellStart(q.Window, start)
 			spans = append(spans, usageSpans(&uq, lo, lo+"\x01")...)
 		}
 	}
-	w := s.walk(spans, false, "")
-	w.skip = len(startLayouts[q.Window])
+	w := ws.t.Walk(spans, false, "")
+	w.skip = len(StartLayouts[q.Window])
 	ranking := usage.NewRanked(q.Limit, store.PageSize(q.Max))
 	var sum *store.UsageRecord
 	for {
-		entries, err := w.next(ctx, 100)
+		entries, err := w.Next(ctx, 100)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {
-			r, ok := parseUsageSort(q.Window, e.at)
+			r, ok := parseUsageSort(q.Window, e.At)
 			if !ok {
-				return nil, s.damaged(e.key, errMisplaced)
+				return nil, ws.t.Damaged(e.Key, ErrMisplaced)
 			}
 			if sum != nil && sum.ID != r.ID {
 				ranking.Offer(*sum)
@@ -252,7 +253,7 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 				sum = &store.UsageRecord{ID: r.ID, Window: q.Window, Start: q.From}
 			}
 			if q.Sub == "" || q.Sub == r.Sub {
-				sum.Counts = usage.Merge(sum.Counts, countsOf(e.attrs))
+				sum.Counts = usage.Merge(sum.Counts, countsOf(e.Attrs))
 			}
 		}
 		if len(entries) == 0 {
@@ -266,16 +267,16 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 
 // ForgetUsage implements [store.Usage]. The accounts stay until they expire. Otherwise, what they have counted would be
 // counted again.
-func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
-	if err := s.ready(ctx); err != nil {
+func (ws *Windows) ForgetUsage(ctx context.Context, namespace string) error {
+	if err := ws.t.Ready(ctx); err != nil {
 		return err
 	}
 	for _, w := range store.Windows {
 		for _, of := range []store.UsageOf{store.OfBucket, store.OfChildren, store.OfResource, store.OfNamespace} {
 			q := store.UsageQuery{Namespace: namespace, Of: of, Window: w}
-			walked := s.walk(usageSpans(&q, "0", ":"), false, "")
+			walked := ws.t.Walk(usageSpans(&q, "0", ":"), false, "")
 			for {
-				entries, err := walked.next(ctx, 100)
+				entries, err := walked.Next(ctx, 100)
 				if err != nil || len(entries) == 0 {
 					if err != nil {
 						return err
@@ -283,7 +284,7 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 					break
 				}
 				for _, e := range entries {
-					if err := s.drop(ctx, e.key); err != nil {
+					if err := ws.t.drop(ctx, e.Key); err != nil {
 						return err
 					}
 				}
@@ -293,10 +294,22 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	return nil
 }
 
-func (s *Store) drop(ctx context.Context, key primary) error {
-	err := s.attempt(ctx, func(ctx context.Context) error {
-		_, err := s.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &s.cfg.Table, Key: key.item()}, once...)
+func (t *Table) drop(ctx context.Context, key Key) error {
+	err := t.Attempt(ctx, func(ctx context.Context) error {
+		_, err := t.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.cfg.Table, Key: key.Item()}, Once...)
 		return err
 	})
-	return s.trouble("usage", key.String(), err)
+	return t.Trouble("usage", key.String(), err)
+}
+
+// SpellStart formats the start of a window such that the strings sort by time.
+func SpellStart(w store.Window, t time.Time) string { return t.UTC().Format(StartLayouts[w]) }
+
+var StartLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
+
+// PartOf returns the part, of UsageParts, in which an entity's windows lie.
+func PartOf(entity string) int {
+	h := fnv.New32a()
+	h.Write([]byte(entity))
+	return int(h.Sum32() % UsageParts)
 }

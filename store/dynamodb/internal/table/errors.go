@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
-func (s *Store) trouble(op, key string, err error) error { return trouble(op, s.cfg.Table, key, err) }
+// Trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
+func (t *Table) Trouble(op, key string, err error) error { return trouble(op, t.cfg.Table, key, err) }
 
 func trouble(op, table, key string, err error) error {
 	if err == nil {
@@ -59,10 +59,10 @@ func (e *briefError) Error() string { return e.text }
 
 func (e *briefError) Unwrap() error { return e.err }
 
-// damaged is the error for an item that is not in weir's format.
-func (s *Store) damaged(key primary, err error) error { return damaged(s.cfg.Table, key, err) }
+// Damaged is the error for an item that is not in weir's format.
+func (t *Table) Damaged(key Key, err error) error { return damaged(t.cfg.Table, key, err) }
 
-func damaged(table string, key primary, err error) error {
+func damaged(table string, key Key, err error) error {
 	return &store.Error{
 		Op: "read", Key: table + " " + key.String(), Err: err,
 		Hint: "the item was not written by weir: correct or delete it",
@@ -75,12 +75,12 @@ const (
 	codeThroughput  = "ProvisionedThroughputExceededException"
 	codeTooMany     = "RequestLimitExceeded"
 	codeDenied      = "AccessDeniedException"
-	codeValidation  = "ValidationException"
+	CodeValidation  = "ValidationException"
 	codeNoTable     = "ResourceNotFoundException"
 	codeUnavailable = "ServiceUnavailable"
 
-	reasonCondition  = "ConditionalCheckFailed"
-	reasonValidation = "ValidationError"
+	ReasonCondition  = "ConditionalCheckFailed"
+	ReasonValidation = "ValidationError"
 )
 
 var (
@@ -94,10 +94,10 @@ var (
 	retriedReasons = []string{"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
 
-// ambiguous reports whether a write that failed with err may have been applied after all, because no response arrived or
-// the server was in trouble. Any other error without a code counts as ambiguous unless it is known that the request was
+// Ambiguous reports whether a write that failed with err may have been applied after all, because no response arrived or
+// the server was in trouble. Any other error without a code counts as Ambiguous unless it is known that the request was
 // not sent.
-func ambiguous(err error) bool {
+func Ambiguous(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -143,8 +143,8 @@ func noEndpoint(err error) bool {
 
 func says(err error, words string) bool { return strings.Contains(err.Error(), words) }
 
-// transient reports whether the same call may succeed a little later.
-func transient(err error) bool {
+// Transient reports whether the same call may succeed a little later.
+func Transient(err error) bool {
 	var (
 		api  smithy.APIError
 		cert *tls.CertificateVerificationError
@@ -155,11 +155,11 @@ func transient(err error) bool {
 	case err == nil || errors.Is(err, context.Canceled):
 		return false
 	case errors.As(err, &api):
-		reasons := canceled(err)
+		reasons := Canceled(err)
 		if len(reasons) > 0 {
 			return retry(reasons)
 		}
-		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) || ambiguous(err)
+		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) || Ambiguous(err)
 	case errors.As(err, &cert):
 		return false
 	case errors.As(err, &dns):
@@ -167,7 +167,7 @@ func transient(err error) bool {
 	case errors.As(err, &op):
 		return true
 	}
-	return ambiguous(err)
+	return Ambiguous(err)
 }
 
 // retry reports whether a transaction was cancelled only for temporary reasons.
@@ -184,8 +184,8 @@ func retry(reasons []types.CancellationReason) bool {
 	return passing
 }
 
-// canceled returns the reasons for which a transaction was cancelled.
-func canceled(err error) []types.CancellationReason {
+// Canceled returns the reasons for which a transaction was cancelled.
+func Canceled(err error) []types.CancellationReason {
 	var c *types.TransactionCanceledException
 	if errors.As(err, &c) {
 		return c.CancellationReasons

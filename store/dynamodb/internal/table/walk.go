@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// span is a range of range keys under one hash key, in the table or in an index.
-type span struct {
+// Span is a range of range keys under one hash key, in the table or in an index.
+type Span struct {
 	index   string // "": the table itself, which is read consistently
 	hashKey string // names of the key attributes
 	sortKey string
@@ -19,41 +19,42 @@ type span struct {
 	lo, hi  string // inclusive
 }
 
-// allSpans are the spans of indexAll that hold the range keys from lo to hi.
-func allSpans(namespace, lo, hi string) []span {
-	spans := make([]span, partitions)
+// AllSpans are the spans of indexAll that hold the range keys from lo to hi.
+func AllSpans(namespace, lo, hi string) []Span {
+	spans := make([]Span, partitions)
 	for i := range spans {
-		spans[i] = span{indexAll, attrIndex, attrSort, partitionName(namespace, i), lo, hi}
+		spans[i] = Span{indexAll, AttrIndex, AttrSort, partitionName(namespace, i), lo, hi}
 	}
 	return spans
 }
 
-// entry is an item that a walk found. Entries of an index have only keys.
-type entry struct {
-	at    string // its range key in the walked table or index
-	key   primary
-	attrs map[string]types.AttributeValue
+// Entry is an item that a walk found. Entries of an index have only keys.
+type Entry struct {
+	At    string // its range key in the walked table or index
+	Key   Key
+	Attrs map[string]types.AttributeValue
 }
 
-// walk goes through several spans at once, in the order of range keys, and reads no further than it is asked to.
-type walk struct {
-	s       *Store
+// Walk goes through several spans at once, in the order of range keys, and reads no further than it is asked to.
+type Walk struct {
+	t       *Table
 	reverse bool
 	after   string // where to begin, exclusive; "": at the start
 	skip    int    // number of leading bytes of a range key that are ignored in the order
 	lines   []*line
 }
 
-// line is one span of a walk.
+// line is one Span of a walk.
 type line struct {
-	span
-	read  []entry // read ahead
+	Span
+	read  []Entry // read ahead
 	start map[string]types.AttributeValue
 	done  bool
 }
 
-func (s *Store) walk(spans []span, reverse bool, after string) *walk {
-	w := &walk{s: s, reverse: reverse, after: after}
+// Walk returns a walk through spans, after a range key or from the start.
+func (t *Table) Walk(spans []Span, reverse bool, after string) *Walk {
+	w := &Walk{t: t, reverse: reverse, after: after}
 	for _, sp := range spans {
 		switch {
 		case after == "":
@@ -62,21 +63,21 @@ func (s *Store) walk(spans []span, reverse bool, after string) *walk {
 		default:
 			sp.lo = after
 		}
-		w.lines = append(w.lines, &line{span: sp})
+		w.lines = append(w.lines, &line{Span: sp})
 	}
 	return w
 }
 
-// next returns up to n entries, or fewer if there are no more.
-func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
-	var out []entry
+// Next returns up to n entries, or fewer if there are no more.
+func (w *Walk) Next(ctx context.Context, n int) ([]Entry, error) {
+	var out []Entry
 	for len(out) < n {
 		if err := w.fill(ctx, n-len(out)); err != nil {
 			return nil, err
 		}
 		var first *line
 		for _, l := range w.lines {
-			if len(l.read) > 0 && (first == nil || (l.read[0].at[w.skip:] < first.read[0].at[w.skip:]) != w.reverse) {
+			if len(l.read) > 0 && (first == nil || (l.read[0].At[w.skip:] < first.read[0].At[w.skip:]) != w.reverse) {
 				first = l
 			}
 		}
@@ -85,7 +86,7 @@ func (w *walk) next(ctx context.Context, n int) ([]entry, error) {
 		}
 		e := first.read[0]
 		first.read = first.read[1:]
-		if w.after == "" || e.at != w.after {
+		if w.after == "" || e.At != w.after {
 			out = append(out, e)
 		}
 	}
@@ -97,11 +98,11 @@ const maxQueries = 64
 
 // fill reads on, concurrently, in all lines that have nothing read ahead. Each line reads as much of n as it is likely to
 // contribute.
-func (w *walk) fill(ctx context.Context, n int) error {
+func (w *Walk) fill(ctx context.Context, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.lines))
 	turns := make(chan struct{}, maxQueries)
-	each := n + 1 // the first may be the entry at which the previous page ended
+	each := n + 1 // the first may be the Entry at which the previous page ended
 	if len(w.lines) > 1 {
 		each = each*3/2/len(w.lines) + 4
 	}
@@ -109,7 +110,7 @@ func (w *walk) fill(ctx context.Context, n int) error {
 		if len(l.read) == 0 && !l.done {
 			wg.Go(func() {
 				turns <- struct{}{}
-				errs[i] = w.s.readLine(ctx, l, w.reverse, int32(each))
+				errs[i] = w.t.readLine(ctx, l, w.reverse, int32(each))
 				<-turns
 			})
 		}
@@ -123,34 +124,34 @@ func (w *walk) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// readLine reads on in a line until it has an entry or reaches its end.
-func (s *Store) readLine(ctx context.Context, l *line, reverse bool, most int32) error {
+// readLine reads on in a line until it has an Entry or reaches its end.
+func (t *Table) readLine(ctx context.Context, l *line, reverse bool, most int32) error {
 	for len(l.read) == 0 && !l.done {
 		in := &dynamodb.QueryInput{
-			TableName: &s.cfg.Table, ExclusiveStartKey: l.start, Limit: &most,
+			TableName: &t.cfg.Table, ExclusiveStartKey: l.start, Limit: &most,
 			ConsistentRead: aws.Bool(l.index == ""), ScanIndexForward: aws.Bool(!reverse),
 			KeyConditionExpression:    aws.String("#h = :h AND #r BETWEEN :lo AND :hi"),
 			ExpressionAttributeNames:  map[string]string{"#h": l.hashKey, "#r": l.sortKey},
-			ExpressionAttributeValues: map[string]types.AttributeValue{":h": str(l.hash), ":lo": str(l.lo), ":hi": str(l.hi)},
+			ExpressionAttributeValues: map[string]types.AttributeValue{":h": Str(l.hash), ":lo": Str(l.lo), ":hi": Str(l.hi)},
 		}
 		if l.index != "" {
 			in.IndexName = &l.index
 		}
 		var out *dynamodb.QueryOutput
-		err := s.attempt(ctx, func(ctx context.Context) (err error) {
-			out, err = s.cfg.Client.Query(ctx, in)
+		err := t.Attempt(ctx, func(ctx context.Context) (err error) {
+			out, err = t.cfg.Client.Query(ctx, in)
 			return err
 		})
 		if err != nil {
-			return s.trouble("list", l.hash, err)
+			return t.Trouble("list", l.hash, err)
 		}
 		for _, attrs := range out.Items {
-			key, err := primaryOf(attrs)
-			at, err2 := field(attrs, l.sortKey, text)
+			key, err := KeyOf(attrs)
+			at, err2 := Field(attrs, l.sortKey, Text)
 			if err := errors.Join(err, err2); err != nil {
-				return s.damaged(key, err)
+				return t.Damaged(key, err)
 			}
-			l.read = append(l.read, entry{at, key, attrs})
+			l.read = append(l.read, Entry{at, key, attrs})
 		}
 		l.start = out.LastEvaluatedKey
 		l.done = len(l.start) == 0

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -62,54 +62,54 @@ func (e *epochs) put(namespace string, v epoch) {
 
 // stamp returns the epoch that records read from now on may carry. It reads the table only if no epoch is known: once per
 // namespace, and after our own commits.
-func (s *Store) stamp(ctx context.Context, namespace string) (epoch, error) {
-	e := s.epochs.of(namespace)
+func (t *Table) stamp(ctx context.Context, namespace string) (epoch, error) {
+	e := t.epochs.of(namespace)
 	if e.known {
 		return e, nil
 	}
 	key := epochKey(namespace)
-	got, err := s.batchGet(ctx, []primary{key})
+	got, err := t.BatchGet(ctx, []Key{key})
 	if err != nil {
 		return e, err
 	}
-	e.value, err = s.sawEpoch(namespace, e, got[key])
+	e.value, err = t.sawEpoch(namespace, e, got[key])
 	return e, err
 }
 
 // sawEpoch remembers the epoch that a read returned, and returns it. It is 0 before the first commit.
-func (s *Store) sawEpoch(namespace string, before epoch, attrs map[string]types.AttributeValue) (n uint64, err error) {
+func (t *Table) sawEpoch(namespace string, before epoch, attrs map[string]types.AttributeValue) (n uint64, err error) {
 	if attrs != nil {
-		if n, err = field(attrs, attrNumber, unsigned); err != nil {
-			return 0, s.damaged(epochKey(namespace), err)
+		if n, err = Field(attrs, AttrNumber, Unsigned); err != nil {
+			return 0, t.Damaged(epochKey(namespace), err)
 		}
 	}
-	s.epochs.saw(namespace, before, n)
+	t.epochs.saw(namespace, before, n)
 	return n, nil
 }
 
-var _ store.Epochs = (*Store)(nil)
+var _ store.Epochs = (*Catalog)(nil)
 
 // Epochs implements [store.Epochs]. It costs one read unit per namespace.
-func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
-	if err := s.ready(ctx); err != nil || len(namespaces) == 0 {
+func (c *Catalog) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
+	if err := c.t.Ready(ctx); err != nil || len(namespaces) == 0 {
 		return nil, err
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := c.t.Within(ctx)
 	defer cancel()
-	keys, before := make([]primary, len(namespaces)), make([]epoch, len(namespaces))
+	keys, before := make([]Key, len(namespaces)), make([]epoch, len(namespaces))
 	for i, ns := range namespaces {
 		if err := checkKey("get", store.Key{Namespace: ns, Kind: store.KindSystem}, ""); err != nil {
 			return nil, err
 		}
-		keys[i], before[i] = epochKey(ns), s.epochs.of(ns)
+		keys[i], before[i] = epochKey(ns), c.t.epochs.of(ns)
 	}
-	found, err := s.batchGet(ctx, keys)
+	found, err := c.t.BatchGet(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	ns := make([]uint64, len(namespaces))
 	for i, k := range keys {
-		if ns[i], err = s.sawEpoch(namespaces[i], before[i], found[k]); err != nil {
+		if ns[i], err = c.t.sawEpoch(namespaces[i], before[i], found[k]); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -79,8 +79,8 @@ func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConf
 		return err
 	}
 	in := &dynamodb.CreateTableInput{
-		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keySchema(attrPK, attrSK),
-		AttributeDefinitions: []types.AttributeDefinition{textAttribute(attrPK), textAttribute(attrSK)},
+		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keySchema(AttrPK, AttrSK),
+		AttributeDefinitions: []types.AttributeDefinition{textAttribute(AttrPK), textAttribute(AttrSK)},
 	}
 	if cfg.DeletionProtection {
 		in.DeletionProtectionEnabled = aws.Bool(true)
@@ -152,8 +152,8 @@ func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.T
 	if err != nil {
 		return err
 	}
-	if name != "" && name != attrTTL {
-		return refuse("its items expire by attribute " + name + ", not " + attrTTL)
+	if name != "" && name != AttrTTL {
+		return refuse("its items expire by attribute " + name + ", not " + AttrTTL)
 	}
 	sc, err := ReadSchema(ctx, admin, table)
 	if err != nil || sc.Version > 0 && sc.Client <= SchemaVersion {
@@ -181,7 +181,7 @@ func enableTTL(ctx context.Context, admin Admin, table string) error {
 	}
 	_, err = admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName:               &table,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true)},
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(AttrTTL), Enabled: aws.Bool(true)},
 	})
 	return trouble("create", table, "ttl", err)
 }
@@ -205,11 +205,11 @@ func enableBackups(ctx context.Context, admin Admin, table string, days int) err
 }
 
 func putVersion(ctx context.Context, admin Admin, table string) error {
-	it := versionKey().item()
-	it[attrNumber] = num(SchemaVersion)
+	it := versionKey().Item()
+	it[AttrNumber] = Num(SchemaVersion)
 	_, err := admin.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &table, Item: it,
-		ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": attrPK},
+		ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": AttrPK},
 	})
 	var there *types.ConditionalCheckFailedException
 	if errors.As(err, &there) {

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -25,21 +25,21 @@ const (
 // attempts carry the same token, so that an attempt whose response was lost is not taken for another commit. A commit of
 // more than 4 MB is an error, and so is one with more than 100 writes and changed namespaces together: [store.MaxWrites]
 // writes may change at most 4 namespaces.
-func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
-	if err := s.ready(ctx); err != nil {
+func (c *Catalog) Commit(ctx context.Context, writes ...store.Write) error {
+	if err := c.t.Ready(ctx); err != nil {
 		return err
 	}
 	raised, err := checkWrites(writes)
 	if err != nil {
 		return err
 	}
-	now := s.clock()
+	now := c.t.Clock()
 	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: aws.String(rand.Text())}
 	for i := range writes {
-		in.TransactItems = append(in.TransactItems, s.writeItem(&writes[i], now))
+		in.TransactItems = append(in.TransactItems, c.t.writeItem(&writes[i], now))
 	}
 	for _, ns := range raised {
-		in.TransactItems = append(in.TransactItems, s.raiseEpoch(ns))
+		in.TransactItems = append(in.TransactItems, c.t.raiseEpoch(ns))
 	}
 	about := writes[0].Record.Key.String()
 	if n := transactionSize(in.TransactItems); n > maxTransactionSize {
@@ -48,21 +48,21 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 			Err: fmt.Errorf("the transaction has %d bytes; DynamoDB allows %d", n, maxTransactionSize),
 		}
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := c.t.Within(ctx)
 	defer cancel()
-	err = s.attempt(ctx, func(ctx context.Context) error {
-		_, err := s.cfg.Client.TransactWriteItems(ctx, in)
+	err = c.t.Attempt(ctx, func(ctx context.Context) error {
+		_, err := c.t.cfg.Client.TransactWriteItems(ctx, in)
 		return err
 	})
-	for i, reason := range canceled(err) {
-		if i < len(writes) && aws.ToString(reason.Code) == reasonCondition {
-			return s.conflict(&writes[i], reason.Item, now)
+	for i, reason := range Canceled(err) {
+		if i < len(writes) && aws.ToString(reason.Code) == ReasonCondition {
+			return c.t.conflict(&writes[i], reason.Item, now)
 		}
 	}
 	for _, ns := range raised { // also after an error: the commit may have been applied
-		s.epochs.raised(ns)
+		c.t.epochs.raised(ns)
 	}
-	return s.trouble("commit", about, err)
+	return c.t.Trouble("commit", about, err)
 }
 
 // checkWrites returns the namespaces in which a record changes.
@@ -87,21 +87,21 @@ func checkWrites(writes []store.Write) ([]string, error) {
 		}
 	}
 	if n := len(writes) + len(raised); n > maxTransaction {
-		return nil, invalid("%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction)
+		return nil, Invalid("%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction)
 	}
 	return slices.Sorted(maps.Keys(raised)), nil
 }
 
 // writeItem is one write of a commit. An expired record counts as missing, even if it is still in the table.
-func (s *Store) writeItem(w *store.Write, now time.Time) types.TransactWriteItem {
-	key := recordKey(w.Record.Key).item()
-	names := map[string]string{"#v": attrVersion, "#x": attrExpires}
-	values := map[string]types.AttributeValue{":now": num(unixNano(now))}
+func (t *Table) writeItem(w *store.Write, now time.Time) types.TransactWriteItem {
+	key := RecordKey(w.Record.Key).Item()
+	names := map[string]string{"#v": AttrVersion, "#x": attrExpires}
+	values := map[string]types.AttributeValue{":now": Num(unixNano(now))}
 	cond := "(attribute_not_exists(#v) OR #x <= :now)"
 	switch version := w.Record.Version; {
 	case version > 0:
 		cond = "#v = :v AND (attribute_not_exists(#x) OR #x > :now)"
-		values[":v"] = num(version)
+		values[":v"] = Num(version)
 	case w.Delete: // deleting a record that must not exist always fails
 		cond = "attribute_exists(#v) AND attribute_not_exists(#v)"
 		delete(names, "#x")
@@ -111,28 +111,28 @@ func (s *Store) writeItem(w *store.Write, now time.Time) types.TransactWriteItem
 	switch {
 	case w.Check:
 		return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
-			TableName: &s.cfg.Table, Key: key, ConditionExpression: &cond,
+			TableName: &t.cfg.Table, Key: key, ConditionExpression: &cond,
 			ExpressionAttributeNames: names, ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old,
 		}}
 	case w.Delete:
 		return types.TransactWriteItem{Delete: &types.Delete{
-			TableName: &s.cfg.Table, Key: key, ConditionExpression: &cond,
+			TableName: &t.cfg.Table, Key: key, ConditionExpression: &cond,
 			ExpressionAttributeNames: names, ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old,
 		}}
 	}
 	r := w.Record
 	r.Version++
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: &s.cfg.Table, Item: recordItem(&r), ConditionExpression: &cond,
+		TableName: &t.cfg.Table, Item: recordItem(&r), ConditionExpression: &cond,
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old,
 	}}
 }
 
-func (s *Store) raiseEpoch(namespace string) types.TransactWriteItem {
+func (t *Table) raiseEpoch(namespace string) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: &s.cfg.Table, Key: epochKey(namespace).item(),
+		TableName: &t.cfg.Table, Key: epochKey(namespace).Item(),
 		UpdateExpression:         aws.String("ADD #n :one"),
-		ExpressionAttributeNames: map[string]string{"#n": attrNumber}, ExpressionAttributeValues: map[string]types.AttributeValue{":one": num(1)},
+		ExpressionAttributeNames: map[string]string{"#n": AttrNumber}, ExpressionAttributeValues: map[string]types.AttributeValue{":one": Num(1)},
 	}}
 }
 
@@ -154,8 +154,8 @@ func transactionSize(writes []types.TransactWriteItem) int {
 }
 
 // conflict returns the error of a write whose condition failed, given the item found instead.
-func (s *Store) conflict(w *store.Write, attrs map[string]types.AttributeValue, now time.Time) error {
-	r, err := s.parseRecord(w.Record.Key, attrs, now)
+func (t *Table) conflict(w *store.Write, attrs map[string]types.AttributeValue, now time.Time) error {
+	r, err := t.parseRecord(w.Record.Key, attrs, now)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -13,23 +13,23 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// maxBatch is the largest number of items that a BatchGetItem may read.
-const maxBatch = 100
+// MaxBatch is the largest number of items that a BatchGetItem may read.
+const MaxBatch = 100
 
 // items are what a read found, by primary key.
-type items map[primary]map[string]types.AttributeValue
+type items map[Key]map[string]types.AttributeValue
 
 // Get implements [store.Catalog]. Each record is as it was at one moment of the call. The epoch is one that was read
 // before all of them.
-func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
-	if err := s.ready(ctx); err != nil {
+func (c *Catalog) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	if err := c.t.Ready(ctx); err != nil {
 		return store.Got{}, err
 	}
 	if len(keys) == 0 {
 		return store.Got{}, nil
 	}
 	ns := keys[0].Namespace
-	wanted := make([]primary, 0, len(keys)+1)
+	wanted := make([]Key, 0, len(keys)+1)
 	for _, k := range keys {
 		if k.Namespace != ns {
 			return store.Got{}, store.ErrInvalid
@@ -37,25 +37,25 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 		if err := checkKey("get", k, ""); err != nil {
 			return store.Got{}, err
 		}
-		wanted = append(wanted, recordKey(k))
+		wanted = append(wanted, RecordKey(k))
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := c.t.Within(ctx)
 	defer cancel()
-	stamp, err := s.stamp(ctx, ns)
+	stamp, err := c.t.stamp(ctx, ns)
 	if err != nil {
 		return store.Got{}, err
 	}
-	found, err := s.batchGet(ctx, append(wanted, epochKey(ns)))
+	found, err := c.t.BatchGet(ctx, append(wanted, epochKey(ns)))
 	if err != nil {
 		return store.Got{}, err
 	}
-	if _, err := s.sawEpoch(ns, stamp, found[epochKey(ns)]); err != nil {
+	if _, err := c.t.sawEpoch(ns, stamp, found[epochKey(ns)]); err != nil {
 		return store.Got{}, err
 	}
 	got := store.Got{Records: make([]store.Record, len(keys)), Epoch: stamp.value}
-	now := s.clock()
+	now := c.t.Clock()
 	for i, k := range keys {
-		if got.Records[i], err = s.parseRecord(k, found[wanted[i]], now); err != nil {
+		if got.Records[i], err = c.t.parseRecord(k, found[wanted[i]], now); err != nil {
 			return store.Got{}, err
 		}
 	}
@@ -65,37 +65,37 @@ func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 // errUnprocessed reports that DynamoDB left keys of a batch unread for too long.
 var errUnprocessed = errors.New("the table is throttled")
 
-// batchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves unprocessed.
-func (s *Store) batchGet(ctx context.Context, keys []primary) (items, error) {
+// BatchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves unprocessed.
+func (t *Table) BatchGet(ctx context.Context, keys []Key) (items, error) {
 	found := make(items, len(keys))
-	seen := make(map[primary]bool, len(keys))
+	seen := make(map[Key]bool, len(keys))
 	todo := make([]map[string]types.AttributeValue, 0, len(keys))
 	for _, k := range keys {
 		if !seen[k] {
 			seen[k] = true
-			todo = append(todo, k.item())
+			todo = append(todo, k.Item())
 		}
 	}
 	for stalled := 0; len(todo) > 0; {
-		n := min(len(todo), maxBatch)
+		n := min(len(todo), MaxBatch)
 		in := &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
-			s.cfg.Table: {Keys: todo[:n], ConsistentRead: aws.Bool(true)},
+			t.cfg.Table: {Keys: todo[:n], ConsistentRead: aws.Bool(true)},
 		}}
 		var out *dynamodb.BatchGetItemOutput
-		err := s.attempt(ctx, func(ctx context.Context) (err error) {
+		err := t.Attempt(ctx, func(ctx context.Context) (err error) {
 			sent := time.Now()
-			if out, err = s.cfg.Client.BatchGetItem(ctx, in); err == nil {
-				s.skew.answered(out.ResultMetadata, sent)
+			if out, err = t.cfg.Client.BatchGetItem(ctx, in); err == nil {
+				t.Skew.Answered(out.ResultMetadata, sent)
 			}
 			return err
 		})
 		if err != nil {
-			return nil, s.trouble("get", keys[0].String(), err)
+			return nil, t.Trouble("get", keys[0].String(), err)
 		}
-		for _, attrs := range out.Responses[s.cfg.Table] {
-			k, err := primaryOf(attrs)
+		for _, attrs := range out.Responses[t.cfg.Table] {
+			k, err := KeyOf(attrs)
 			if err != nil {
-				return nil, s.trouble("get", keys[0].String(), err)
+				return nil, t.Trouble("get", keys[0].String(), err)
 			}
 			found[k] = attrs
 		}
@@ -108,7 +108,7 @@ func (s *Store) batchGet(ctx context.Context, keys []primary) (items, error) {
 		}
 		if len(left) > 0 {
 			if err := sleep(ctx, backoff(stalled)); err != nil {
-				return nil, s.trouble("get", keys[0].String(), fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)))
+				return nil, t.Trouble("get", keys[0].String(), fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)))
 			}
 		}
 		todo = append(left, todo[n:]...)
@@ -116,12 +116,12 @@ func (s *Store) batchGet(ctx context.Context, keys []primary) (items, error) {
 	return found, nil
 }
 
-// primaryOf returns the primary key of an item.
-func primaryOf(attrs map[string]types.AttributeValue) (primary, error) {
-	pk, err := field(attrs, attrPK, text)
+// KeyOf returns the primary key of an item.
+func KeyOf(attrs map[string]types.AttributeValue) (Key, error) {
+	pk, err := Field(attrs, AttrPK, Text)
 	if err != nil {
-		return primary{}, err
+		return Key{}, err
 	}
-	sk, err := field(attrs, attrSK, text)
-	return primary{pk, sk}, err
+	sk, err := Field(attrs, AttrSK, Text)
+	return Key{pk, sk}, err
 }

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"hash/fnv"
@@ -13,15 +13,15 @@ import (
 
 // The names of the table's keys and indexes. All keys are formatted in this file.
 const (
-	attrPK     = "PK"
-	attrSK     = "SK"
-	attrIndex  = "GP" // hash key of indexAll
-	attrSort   = "GS" // range key of indexAll
+	AttrPK     = "PK"
+	AttrSK     = "SK"
+	AttrIndex  = "GP" // hash key of indexAll
+	AttrSort   = "GS" // range key of indexAll
 	attrParent = "PP" // hash key of indexParent, only on records with a parent
 	attrChild  = "PC" // range key of indexParent
 	attrScope  = "RP" // hash key of indexScope, only on entities' own limits
 	attrOwner  = "RO" // range key of indexScope
-	attrTTL    = "ttl"
+	AttrTTL    = "ttl"
 
 	indexAll    = "all"    // every record and bucket of a namespace
 	indexParent = "parent" // records by parent
@@ -31,8 +31,8 @@ const (
 	partitions = 16
 
 	// DynamoDB's limits on the length of keys, in bytes.
-	maxHash  = 2048
-	maxRange = 1024
+	MaxHash  = 2048
+	MaxRange = 1024
 )
 
 // A hash key escapes its parts. A range key keeps their order: NUL separates the parts, and a NUL within a part is
@@ -44,26 +44,27 @@ var (
 	disorder  = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
 )
 
-// primary is an item's primary key.
-type primary struct{ pk, sk string }
+// Key is an item's primary key.
+type Key struct{ PK, SK string }
 
 // String returns the key for messages.
-func (p primary) String() string { return strconv.Quote(p.pk) + " " + strconv.Quote(p.sk) }
+func (p Key) String() string { return strconv.Quote(p.PK) + " " + strconv.Quote(p.SK) }
 
-func (p primary) item() map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{attrPK: str(p.pk), attrSK: str(p.sk)}
+// Item returns a new item that has the key's attributes and no other.
+func (p Key) Item() map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{AttrPK: Str(p.PK), AttrSK: Str(p.SK)}
 }
 
-// bucketKey is the primary key of a bucket's shard.
-func bucketKey(b store.Bucket, shard int) primary {
-	return primary{
+// BucketKey is the primary key of a bucket's shard.
+func BucketKey(b store.Bucket, shard int) Key {
+	return Key{
 		escaper.Replace(b.Namespace) + "/BUCKET#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + strconv.Itoa(shard),
 		"#STATE",
 	}
 }
 
-// parseBucketKey is the inverse of bucketKey.
-func parseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
+// ParseBucketKey is the inverse of BucketKey.
+func ParseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
 	ns, rest, ok := strings.Cut(pk, "/BUCKET#")
 	parts := strings.Split(rest, "#")
 	if !ok || len(parts) != 3 {
@@ -104,20 +105,20 @@ func systemWord(kind store.Kind) string {
 	return "#KIND#" + escaper.Replace(string(kind))
 }
 
-// recordKey is the primary key of a record. Records of one kind and hash key are ordered by ID, then Sub.
-func recordKey(k store.Key) primary {
+// RecordKey is the primary key of a record. Records of one kind and hash key are ordered by ID, then Sub.
+func RecordKey(k store.Key) Key {
 	ns, sub := escaper.Replace(k.Namespace), orderer.Replace(k.Sub)
 	if l, ok := layouts[k.Kind]; ok {
-		return primary{ns + "/" + l.noun + "#" + escaper.Replace(k.ID), l.word + optional(sub)}
+		return Key{ns + "/" + l.noun + "#" + escaper.Replace(k.ID), l.word + optional(sub)}
 	}
 	rest := orderer.Replace(k.ID)
 	if k.Kind == store.KindAudit {
-		return primary{ns + "/AUDIT#" + escaper.Replace(k.Sub), auditWord + optional(rest)}
+		return Key{ns + "/AUDIT#" + escaper.Replace(k.Sub), auditWord + optional(rest)}
 	}
 	if sub != "" {
 		rest += "\x00" + sub
 	}
-	return primary{ns + "/SYSTEM#", systemWord(k.Kind) + optional(rest)}
+	return Key{ns + "/SYSTEM#", systemWord(k.Kind) + optional(rest)}
 }
 
 func optional(part string) string {
@@ -127,15 +128,16 @@ func optional(part string) string {
 	return "#" + part
 }
 
-func epochKey(namespace string) primary {
-	return primary{escaper.Replace(namespace) + "/SYSTEM#", "#EPOCH"}
+func epochKey(namespace string) Key {
+	return Key{escaper.Replace(namespace) + "/SYSTEM#", "#EPOCH"}
 }
 
 // versionKey is the primary key of the table's schema version.
-func versionKey() primary { return primary{store.Registry + "/SYSTEM#", "#VERSION"} }
+func versionKey() Key { return Key{store.Registry + "/SYSTEM#", "#VERSION"} }
 
-func markerKey(id string) primary {
-	return primary{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
+// MarkerKey is the primary key of the marker of a settle's ID.
+func MarkerKey(id string) Key {
+	return Key{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
 }
 
 // AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's stream.
@@ -181,8 +183,8 @@ func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	return k, false
 }
 
-// indexPartition is the hash key of indexAll under which a record or bucket is listed.
-func indexPartition(namespace, spread string) string {
+// IndexPartition is the hash key of indexAll under which a record or bucket is listed.
+func IndexPartition(namespace, spread string) string {
 	h := fnv.New32a()
 	h.Write([]byte(spread))
 	return partitionName(namespace, int(h.Sum32()%partitions))
@@ -192,12 +194,12 @@ func partitionName(namespace string, n int) string {
 	return escaper.Replace(namespace) + "/IDX#" + strconv.Itoa(n)
 }
 
-// sortKey is a range key of an index. It sorts by its parts, in order.
-func sortKey(kind, id, sub string) string {
+// SortKey is a range key of an index. It sorts by its parts, in order.
+func SortKey(kind, id, sub string) string {
 	return kind + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
 }
 
-// parseSort is the inverse of sortKey.
+// parseSort is the inverse of SortKey.
 func parseSort(s string) (kind, id, sub string, ok bool) {
 	parts := strings.Split(s, "\x00")
 	if len(parts) != 3 {
@@ -206,9 +208,10 @@ func parseSort(s string) (kind, id, sub string, ok bool) {
 	return parts[0], disorder.Replace(parts[1]), disorder.Replace(parts[2]), true
 }
 
-func recordSort(k store.Key) string { return sortKey(string(k.Kind), k.ID, k.Sub) }
+func recordSort(k store.Key) string { return SortKey(string(k.Kind), k.ID, k.Sub) }
 
-func bucketSort(b store.Bucket) string { return sortKey("bucket", b.Entity, b.Resource) }
+// BucketSort is the range key of a bucket in the index of everything.
+func BucketSort(b store.Bucket) string { return SortKey("bucket", b.Entity, b.Resource) }
 
 func parentPartition(namespace, parent string) string {
 	return escaper.Replace(namespace) + "/PARENT#" + escaper.Replace(parent)
@@ -221,19 +224,19 @@ func scopePartition(namespace, resource string) string {
 // checkKey refuses keys that DynamoDB cannot store unchanged. The product's IDs, of at most 256 bytes, always fit.
 func checkKey(op string, k store.Key, parent string) error {
 	bad := func(format string, args ...any) error {
-		return &store.Error{Op: op, Key: k.String(), Err: invalid(format, args...), Hint: "use another id"}
+		return &store.Error{Op: op, Key: k.String(), Err: Invalid(format, args...), Hint: "use another id"}
 	}
 	for _, part := range []string{k.Namespace, string(k.Kind), k.ID, k.Sub, parent} {
 		if !utf8.ValidString(part) {
 			return bad("%q is not valid UTF-8", part)
 		}
 	}
-	p := recordKey(k)
-	if n := max(len(p.pk), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub))); n > maxHash {
-		return bad("the hash key has %d bytes; DynamoDB allows %d", n, maxHash)
+	p := RecordKey(k)
+	if n := max(len(p.PK), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub))); n > MaxHash {
+		return bad("the hash key has %d bytes; DynamoDB allows %d", n, MaxHash)
 	}
-	if n := max(len(p.sk), len(recordSort(k))); n > maxRange {
-		return bad("the range key has %d bytes; DynamoDB allows %d", n, maxRange)
+	if n := max(len(p.SK), len(recordSort(k))); n > MaxRange {
+		return bad("the range key has %d bytes; DynamoDB allows %d", n, MaxRange)
 	}
 	if strings.ContainsRune(string(k.Kind), 0) {
 		return bad("the kind contains NUL")
@@ -241,45 +244,46 @@ func checkKey(op string, k store.Key, parent string) error {
 	return nil
 }
 
-// usageParts is the number of hash keys that windows of the same kind are spread over.
-const usageParts = 8
+// UsageParts is the number of hash keys that windows of the same kind are spread over.
+const UsageParts = 8
 
-// accountKey is the primary key of the account of a source of usage: a shard of a bucket, or a process.
-func accountKey(b store.Bucket, source string) primary {
-	return primary{
+// AccountKey is the primary key of the account of a source of usage: a shard of a bucket, or a process.
+func AccountKey(b store.Bucket, source string) Key {
+	return Key{
 		escaper.Replace(b.Namespace) + "/ACCOUNT#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + escaper.Replace(source),
 		"#ACCOUNT",
 	}
 }
 
-// tallyKey is the primary key of a process's counts in a namespace.
-func tallyKey(namespace, source string, n int) primary {
-	return primary{escaper.Replace(namespace) + "/TALLY#" + escaper.Replace(source) + "#" + strconv.Itoa(n), sortTally}
+// TallyKey is the primary key of a process's counts in a namespace.
+func TallyKey(namespace, source string, n int) Key {
+	return Key{escaper.Replace(namespace) + "/TALLY#" + escaper.Replace(source) + "#" + strconv.Itoa(n), SortTally}
 }
 
-const sortTally = "#COUNTS"
+// SortTally is the range key of a process's counts.
+const SortTally = "#COUNTS"
 
-// parseTallyKey is the inverse of tallyKey.
-func parseTallyKey(pk string) (namespace, source string, ok bool) {
+// ParseTallyKey is the inverse of TallyKey.
+func ParseTallyKey(pk string) (namespace, source string, ok bool) {
 	ns, rest, ok := strings.Cut(pk, "/TALLY#")
 	source, _, ok2 := strings.Cut(rest, "#")
 	return unescaper.Replace(ns), unescaper.Replace(source), ok && ok2
 }
 
-// usagePartition is a hash key of windows of one kind.
-func usagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
+// UsagePartition is a hash key of windows of one kind.
+func UsagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
 	return escaper.Replace(namespace) + "/USAGE#" + string(w[:1]) + string(rune(of)) + "#" + strconv.Itoa(part)
 }
 
-// usageSort is the range key of a window: its start, then its subject.
-func usageSort(start, id, sub string) string {
+// UsageSort is the range key of a window: its start, then its subject.
+func UsageSort(start, id, sub string) string {
 	return start + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
 }
 
-// meteredKey is the primary key of the time from which usage is kept.
-func meteredKey() primary { return primary{store.Registry + "/SYSTEM#", "#METERED"} }
+// MeteredKey is the primary key of the time from which usage is kept.
+func MeteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
 
 // streamKey is the primary key of the item that says which reader reads a shard of the stream, and how far it has come.
-func streamKey(shard string) primary {
-	return primary{store.Registry + "/STREAM#", "#SHARD#" + shard}
+func streamKey(shard string) Key {
+	return Key{store.Registry + "/STREAM#", "#SHARD#" + shard}
 }

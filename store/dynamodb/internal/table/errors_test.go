@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -52,8 +52,8 @@ func TestErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server    http.HandlerFunc
 		client    func(*dynamodb.Options)
-		ambiguous bool
-		transient bool
+		Ambiguous bool
+		Transient bool
 		hint      string
 	}{
 		"throttled": {answer(400, namespace+"ThrottlingException", message("Rate exceeded")), nil, false, true, "throttled"},
@@ -137,21 +137,21 @@ func TestErrors(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond) // real time: the SDK has sockets
 				defer cancel()
 			}
-			judge(t, ctx, dynamodb.New(o), tt.ambiguous, tt.transient, tt.hint)
+			judge(t, ctx, dynamodb.New(o), tt.Ambiguous, tt.Transient, tt.hint)
 		})
 	}
 }
 
 func judge(t *testing.T, ctx context.Context, client *dynamodb.Client, wantAmbiguous, wantTransient bool, wantHint string) {
 	t.Helper()
-	_, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String("weir"), Key: primary{"a", "b"}.item()})
+	_, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String("weir"), Key: Key{"a", "b"}.Item()})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	if got := ambiguous(err); got != wantAmbiguous {
+	if got := Ambiguous(err); got != wantAmbiguous {
 		t.Errorf("ambiguous %t: %v", got, err)
 	}
-	if got := transient(err); got != wantTransient {
+	if got := Transient(err); got != wantTransient {
 		t.Errorf("transient %t: %v", got, err)
 	}
 	if got := hint(err); !strings.Contains(got, wantHint) || (got == "") != (wantHint == "") {
@@ -211,7 +211,7 @@ func TestErrorsOfTransactions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		codes     []string
-		transient bool
+		Transient bool
 		hint      string
 	}{
 		{[]string{"None", "ConditionalCheckFailed"}, false, ""},
@@ -231,7 +231,7 @@ func TestErrorsOfTransactions(t *testing.T) {
 		client := dynamodb.New(dynamodb.Options{
 			Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
 		})
-		judge(t, t.Context(), client, false, tt.transient, tt.hint)
+		judge(t, t.Context(), client, false, tt.Transient, tt.hint)
 	}
 }
 
@@ -247,9 +247,9 @@ func TestErrorsCancelled(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
 		Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
 	})
-	_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String("weir"), Item: primary{"a", "b"}.item()})
-	if !errors.Is(err, context.Canceled) || !ambiguous(err) || transient(err) {
-		t.Errorf("ambiguous %t, transient %t: %v", ambiguous(err), transient(err), err)
+	_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String("weir"), Item: Key{"a", "b"}.Item()})
+	if !errors.Is(err, context.Canceled) || !Ambiguous(err) || Transient(err) {
+		t.Errorf("ambiguous %t, Transient %t: %v", Ambiguous(err), Transient(err), err)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestErrorsOfFakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err                  error
-		ambiguous, transient bool
+		Ambiguous, Transient bool
 	}{
 		{nil, false, false},
 		{&types.InternalServerError{}, true, true},
@@ -275,11 +275,11 @@ func TestErrorsOfFakes(t *testing.T) {
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, true, true},
 		{&net.OpError{Op: "dial", Err: errors.New("network is unreachable")}, false, true},
 	} {
-		if got := ambiguous(tt.err); got != tt.ambiguous {
-			t.Errorf("%T %v: ambiguous %t", tt.err, tt.err, got)
+		if got := Ambiguous(tt.err); got != tt.Ambiguous {
+			t.Errorf("%T %v: Ambiguous %t", tt.err, tt.err, got)
 		}
-		if got := transient(tt.err); got != tt.transient {
-			t.Errorf("%T %v: transient %t", tt.err, tt.err, got)
+		if got := Transient(tt.err); got != tt.Transient {
+			t.Errorf("%T %v: Transient %t", tt.err, tt.err, got)
 		}
 	}
 }

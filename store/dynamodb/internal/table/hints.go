@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func apiHint(err error, api smithy.APIError) string {
 		return hintCreate
 	case code == codeDenied:
 		return deniedHint(message)
-	case code == codeValidation && (strings.Contains(message, "does not match the schema") || strings.Contains(message, "does not have the specified index")):
+	case code == CodeValidation && (strings.Contains(message, "does not match the schema") || strings.Contains(message, "does not have the specified index")):
 		return "the table does not have weir's keys or indexes: see weir doctor"
 	case code == "InvalidSignatureException" && (strings.Contains(message, "expired") || strings.Contains(message, "not yet current")):
 		return "set the machine's clock"
@@ -74,11 +74,11 @@ func apiHint(err error, api smithy.APIError) string {
 	case "ExpiredTokenException", "ExpiredToken":
 		return "the credentials have expired: renew them"
 	case "TransactionCanceledException":
-		return canceledHint(canceled(err))
+		return canceledHint(Canceled(err))
 	case "TransactionConflictException", "TransactionInProgressException":
 		return "others are writing the same items: retry"
 	}
-	if ambiguous(err) {
+	if Ambiguous(err) {
 		return hintTrouble
 	}
 	return ""

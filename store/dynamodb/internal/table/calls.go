@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// within bounds an operation on the catalog if its caller does not, to a few times what one write may take.
-func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 5*s.cfg.WriteTimeout)
+// Within bounds an operation on the catalog if its caller does not, to a few times what one write may take.
+func (t *Table) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 5*t.cfg.WriteTimeout)
 }
 
-// attempt makes a call, and repeats it while that may help, until ctx ends. The call must be safe to repeat.
-func (s *Store) attempt(ctx context.Context, call func(context.Context) error) error {
+// Attempt makes a call, and repeats it while that may help, until ctx ends. The call must be safe to repeat.
+func (t *Table) Attempt(ctx context.Context, call func(context.Context) error) error {
 	for try := 1; ; try++ {
-		err := s.attemptOnce(ctx, call)
-		if err == nil || ctx.Err() != nil || !transient(err) {
+		err := t.attemptOnce(ctx, call)
+		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
 		if cause := sleep(ctx, backoff(try)); cause != nil {
@@ -25,8 +25,8 @@ func (s *Store) attempt(ctx context.Context, call func(context.Context) error) e
 	}
 }
 
-func (s *Store) attemptOnce(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
+func (t *Table) attemptOnce(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.WriteTimeout)
 	defer cancel()
 	return call(ctx)
 }

@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 // the registry. All others are found through an index, which usually follows the table within moments: a record that was
 // created, or given another parent, just before the call may not be listed yet. Listed records are always as the table
 // has them.
-func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	if err := s.ready(ctx); err != nil {
+func (c *Catalog) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := c.t.Ready(ctx); err != nil {
 		return store.Page{}, err
 	}
 	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent); err != nil {
@@ -33,26 +33,26 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		}
 		kind, id, sub, ok := parseSort(at)
 		if after = at; spans[0].index == "" {
-			after = recordKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: id, Sub: sub}).sk
+			after = RecordKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: id, Sub: sub}).SK
 		}
 		if !ok || kind != string(q.Kind) || after < spans[0].lo || after > spans[0].hi {
 			return store.Page{}, store.ErrBadCursor
 		}
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := c.t.Within(ctx)
 	defer cancel()
 	limit := store.PageSize(q.Max)
-	w := s.walk(spans, q.Reverse, after)
+	w := c.t.Walk(spans, q.Reverse, after)
 	var page store.Page
 	for len(page.Records) <= limit { // one more, to see whether there is a next page
-		entries, err := w.next(ctx, max(limit+1-len(page.Records), 25))
+		entries, err := w.Next(ctx, max(limit+1-len(page.Records), 25))
 		if err != nil {
 			return store.Page{}, err
 		}
 		if len(entries) == 0 {
 			break
 		}
-		records, err := s.fetch(ctx, q, entries)
+		records, err := c.t.fetch(ctx, q, entries)
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -66,34 +66,34 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 }
 
 // spansOf returns the spans in which the records of a query are found. Not everything in them matches.
-func spansOf(q store.Query) []span {
+func spansOf(q store.Query) []Span {
 	k := store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: q.ID, Sub: q.Sub}
 	_, byID := layouts[q.Kind]
 	switch {
 	case byID && q.ID != "" && q.Sub != "":
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, recordKey(k).sk, recordKey(k).sk}}
+		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, RecordKey(k).SK, RecordKey(k).SK}}
 	case byID && q.ID != "":
 		word := layouts[q.Kind].word
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, word, word + "$"}} // "$" follows "#"
+		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, word, word + "$"}} // "$" follows "#"
 	case q.Kind == store.KindAudit && q.Sub != "":
 		lo, hi := begins(auditWord, "#", q.Prefix)
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, lo, hi}}
+		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, lo, hi}}
 	case !byID && q.Kind != store.KindAudit:
 		lo, hi := begins(systemWord(q.Kind), "#", q.Prefix)
-		return []span{{"", attrPK, attrSK, recordKey(k).pk, lo, hi}}
+		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, lo, hi}}
 	}
 	lo, hi := begins(string(q.Kind), "\x00", q.Prefix)
 	if q.ID != "" {
-		id := sortKey(string(q.Kind), q.ID, "")
+		id := SortKey(string(q.Kind), q.ID, "")
 		lo, hi = id, id[:len(id)-1]+"\x01"
 	}
 	switch {
 	case q.Parent != "":
-		return []span{{indexParent, attrParent, attrChild, parentPartition(q.Namespace, q.Parent), lo, hi}}
+		return []Span{{indexParent, attrParent, attrChild, parentPartition(q.Namespace, q.Parent), lo, hi}}
 	case q.Kind == store.KindEntityLimits && q.Sub != "":
-		return []span{{indexScope, attrScope, attrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
+		return []Span{{indexScope, attrScope, attrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
 	}
-	return allSpans(q.Namespace, lo, hi)
+	return AllSpans(q.Namespace, lo, hi)
 }
 
 // begins returns the bounds of the range keys that consist of a word, a separator and a text that begins with prefix. If
@@ -119,40 +119,40 @@ func begins(word, separator, prefix string) (lo, hi string) {
 }
 
 // fetch returns the records of entries that still exist and match.
-func (s *Store) fetch(ctx context.Context, q store.Query, entries []entry) ([]store.Record, error) {
-	var absent []primary
+func (t *Table) fetch(ctx context.Context, q store.Query, entries []Entry) ([]store.Record, error) {
+	var absent []Key
 	for _, e := range entries {
-		if _, whole := e.attrs[attrVersion]; !whole {
-			absent = append(absent, e.key)
+		if _, whole := e.Attrs[AttrVersion]; !whole {
+			absent = append(absent, e.Key)
 		}
 	}
 	found := items{}
 	if len(absent) > 0 {
 		var err error
-		if found, err = s.batchGet(ctx, absent); err != nil {
+		if found, err = t.BatchGet(ctx, absent); err != nil {
 			return nil, err
 		}
 	}
-	now := s.clock()
+	now := t.Clock()
 	var records []store.Record
 	for _, e := range entries {
-		attrs := e.attrs
-		if _, whole := attrs[attrVersion]; !whole {
-			attrs = found[e.key]
+		attrs := e.Attrs
+		if _, whole := attrs[AttrVersion]; !whole {
+			attrs = found[e.Key]
 		}
 		if attrs == nil {
 			continue
 		}
-		at, err := field(attrs, attrSort, text)
+		at, err := Field(attrs, AttrSort, Text)
 		kind, id, sub, ok := parseSort(at)
 		k := store.Key{Namespace: q.Namespace, Kind: store.Kind(kind), ID: id, Sub: sub}
-		if err == nil && (!ok || recordKey(k) != e.key) {
-			err = errMisplaced
+		if err == nil && (!ok || RecordKey(k) != e.Key) {
+			err = ErrMisplaced
 		}
 		if err != nil {
-			return nil, s.damaged(e.key, err)
+			return nil, t.Damaged(e.Key, err)
 		}
-		r, err := s.parseRecord(k, attrs, now)
+		r, err := t.parseRecord(k, attrs, now)
 		if err != nil {
 			return nil, err
 		}
@@ -164,4 +164,4 @@ func (s *Store) fetch(ctx context.Context, q store.Query, entries []entry) ([]st
 	return records, nil
 }
 
-var errMisplaced = errors.New("attribute " + attrSort + ": names another item")
+var ErrMisplaced = errors.New("attribute " + AttrSort + ": names another item")

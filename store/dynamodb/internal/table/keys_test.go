@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"cmp"
@@ -29,19 +29,19 @@ func anyKey(t *rapid.T) store.Key {
 	}
 }
 
-// parsePrimary is the inverse of recordKey.
-func parsePrimary(p primary) (k store.Key, ok bool) {
-	ns, noun, _ := strings.Cut(p.pk, "/")
+// parsePrimary is the inverse of RecordKey.
+func parsePrimary(p Key) (k store.Key, ok bool) {
+	ns, noun, _ := strings.Cut(p.PK, "/")
 	noun, of, ok := strings.Cut(noun, "#")
 	if !ok || strings.ContainsAny(of, "#/") {
 		return k, false
 	}
 	k.Namespace, of = unescaper.Replace(ns), unescaper.Replace(of)
 	rest := func(word string) (string, bool) {
-		if p.sk == word {
+		if p.SK == word {
 			return "", true
 		}
-		return strings.CutPrefix(p.sk, word+"#")
+		return strings.CutPrefix(p.SK, word+"#")
 	}
 	if noun == "AUDIT" {
 		id, ok := rest(auditWord)
@@ -65,7 +65,7 @@ func parsePrimary(p primary) (k store.Key, ok bool) {
 			return k, true
 		}
 	}
-	s, ok := strings.CutPrefix(p.sk, "#KIND#")
+	s, ok := strings.CutPrefix(p.SK, "#KIND#")
 	kind, s, _ := strings.Cut(s, "#")
 	k.Kind = store.Kind(unescaper.Replace(kind))
 	parts(s)
@@ -78,8 +78,8 @@ func TestKeysInvertible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		k := anyKey(t)
-		if got, ok := parsePrimary(recordKey(k)); !ok || got != k {
-			t.Errorf("%+v at %v reads as %+v", k, recordKey(k), got)
+		if got, ok := parsePrimary(RecordKey(k)); !ok || got != k {
+			t.Errorf("%+v at %v reads as %+v", k, RecordKey(k), got)
 		}
 		kind, id, sub, ok := parseSort(recordSort(k))
 		if got := (store.Key{Namespace: k.Namespace, Kind: store.Kind(kind), ID: id, Sub: sub}); !ok || got != k {
@@ -87,8 +87,8 @@ func TestKeysInvertible(t *testing.T) {
 		}
 		b := store.Bucket{Namespace: k.Namespace, Entity: k.ID, Resource: k.Sub}
 		n := rapid.IntRange(0, 63).Draw(t, "shard")
-		if got, shard, ok := parseBucketKey(bucketKey(b, n).pk); !ok || got != b || shard != n {
-			t.Errorf("%+v at %q reads as %+v", b, bucketKey(b, n), got)
+		if got, shard, ok := ParseBucketKey(BucketKey(b, n).PK); !ok || got != b || shard != n {
+			t.Errorf("%+v at %q reads as %+v", b, BucketKey(b, n), got)
 		}
 	})
 }
@@ -99,17 +99,17 @@ func TestKeysApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := anyKey(t)
 		id := anyPart(t, "other")
-		for what, other := range map[string]primary{
-			"epoch": epochKey(k.Namespace), "version": versionKey(), "marker": markerKey(id),
-			"bucket": bucketKey(store.Bucket{Namespace: k.Namespace, Entity: id, Resource: k.Sub}, 0),
+		for what, other := range map[string]Key{
+			"epoch": epochKey(k.Namespace), "version": versionKey(), "marker": MarkerKey(id),
+			"bucket": BucketKey(store.Bucket{Namespace: k.Namespace, Entity: id, Resource: k.Sub}, 0),
 		} {
-			if recordKey(k) == other {
+			if RecordKey(k) == other {
 				t.Errorf("%+v has the place of a %s", k, what)
 			}
 		}
 		if id != k.Namespace {
 			for i := range partitions {
-				if indexPartition(k.Namespace, id) == partitionName(id, i) {
+				if IndexPartition(k.Namespace, id) == partitionName(id, i) {
 					t.Errorf("namespaces %q and %q share %q", k.Namespace, id, partitionName(id, i))
 				}
 			}
@@ -134,14 +134,14 @@ func TestKeysOrdered(t *testing.T) {
 		if got := cmp.Compare(recordSort(a), recordSort(b)); got != want {
 			t.Errorf("%q %d %q", recordSort(a), got, recordSort(b))
 		}
-		p, q := recordKey(a), recordKey(b)
-		if got := cmp.Compare(p.sk, q.sk); p.pk == q.pk && got != want {
+		p, q := RecordKey(a), RecordKey(b)
+		if got := cmp.Compare(p.SK, q.SK); p.PK == q.PK && got != want {
 			t.Errorf("%v %d %v", p, got, q)
 		}
 	})
 }
 
-// TestSpans checks that a query's span contains what it asks for, and nothing of another kind.
+// TestSpans checks that a query's Span contains what it asks for, and nothing of another kind.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,8 +153,8 @@ func TestSpans(t *testing.T) {
 		within := func(k store.Key) bool {
 			it := recordItem(&store.Record{Key: k, Version: 1})
 			for _, sp := range spansOf(q) {
-				hash, _ := text(it[sp.hashKey])
-				at, _ := text(it[sp.sortKey])
+				hash, _ := Text(it[sp.hashKey])
+				at, _ := Text(it[sp.sortKey])
 				if hash == sp.hash && at >= sp.lo && at <= sp.hi {
 					return true
 				}
@@ -183,7 +183,7 @@ func TestKeysFit(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if pk := bucketKey(store.Bucket{Namespace: "01234567890", Entity: id, Resource: id}, 63).pk; len(pk) > maxHash {
+		if pk := BucketKey(store.Bucket{Namespace: "01234567890", Entity: id, Resource: id}, 63).PK; len(pk) > MaxHash {
 			t.Errorf("a bucket's key of %d bytes", len(pk))
 		}
 	}
@@ -224,14 +224,14 @@ func TestConfigKey(t *testing.T) {
 		if (k.Kind == store.KindNamespace || k.Kind == store.KindNamespaceID || k.Kind == store.KindEntityLimits) && (k.ID == "" || k.Kind == store.KindEntityLimits && k.Sub == "") {
 			return // there are no such keys
 		}
-		p := recordKey(k)
-		got, ok := ConfigKey(p.pk, p.sk)
+		p := RecordKey(k)
+		got, ok := ConfigKey(p.PK, p.SK)
 		if ok != wanted[k.Kind] || ok && got != k {
 			t.Fatalf("%s is %v, %v, want %v", p, got, ok, k)
 		}
 	})
-	for _, p := range []primary{epochKey("default"), versionKey(), bucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0), markerKey("x"), {}, {"x", "#META"}} {
-		if k, ok := ConfigKey(p.pk, p.sk); ok {
+	for _, p := range []Key{epochKey("default"), versionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0), MarkerKey("x"), {}, {"x", "#META"}} {
+		if k, ok := ConfigKey(p.PK, p.SK); ok {
 			t.Errorf("%s is %v", p, k)
 		}
 	}
@@ -243,13 +243,13 @@ func TestAuditKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		part := rapid.StringMatching(`[a#%/\x00\x01~]{0,6}`)
 		k := store.Key{Namespace: part.Draw(t, "namespace"), Kind: store.KindAudit, ID: part.Draw(t, "id") + "1", Sub: part.Draw(t, "subject")}
-		p := recordKey(k)
-		if got, ok := AuditKey(p.pk, p.sk); !ok || got != k {
+		p := RecordKey(k)
+		if got, ok := AuditKey(p.PK, p.SK); !ok || got != k {
 			t.Fatalf("%s is read as %s", k, got)
 		}
 		k.Kind = rapid.SampledFrom([]store.Kind{store.KindEntity, store.KindSystem, store.KindSecret, store.KindRevision, "other"}).Draw(t, "kind")
-		p = recordKey(k)
-		if got, ok := AuditKey(p.pk, p.sk); ok {
+		p = RecordKey(k)
+		if got, ok := AuditKey(p.PK, p.SK); ok {
 			t.Fatalf("%s is read as %s", k, got)
 		}
 	})

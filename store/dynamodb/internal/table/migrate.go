@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -42,32 +42,27 @@ type Migrated struct {
 	Changed  int64  // number of items changed
 }
 
-// migration brings a table from one version to the next, while clients of both read it. Changed items must be right for
+// Migration brings a table from one version to the next, while clients of both read it. Changed items must be right for
 // every client that may still have the table open. If that is impossible, min must be raised, and the operator told to
 // stop the others first.
-type migration struct {
-	from uint64
-	min  uint64 // from its start, the lowest version that a client must know; 0: as before
-	what string
-	// change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays as
+type Migration struct {
+	From uint64
+	Min  uint64 // from its start, the lowest version that a client must know; 0: as before
+	What string
+	// Change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays as
 	// it is. The write asserts what change depends on: all that it changes, and what is named in by. If that has changed,
-	// change is called again.
-	change func(it map[string]types.AttributeValue) (to map[string]types.AttributeValue, by []string, err error)
+	// Change is called again.
+	Change func(it map[string]types.AttributeValue) (to map[string]types.AttributeValue, by []string, err error)
 }
 
-// migrations are in the order of from. There have been none: everything that any version of weir wrote is read as it is.
-var migrations []migration
+// Migrations are in the order of From. There have been none: everything that any version of weir wrote is read as it is.
+var Migrations []Migration
 
-// Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others may
-// use the table meanwhile. It saves its progress with each page. If it was stopped, call it again: it continues there.
-// Several concurrent runs are a waste, but do no harm.
+// Migrate brings a table's layout to a target version, item by item. Its writes assert what they depend on, so others may
+// use the table meanwhile. It saves its progress with each page, and continues there if it is called again.
 //
 // A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
-func Migrate(ctx context.Context, client Migrator, table string, cfg MigrateConfig) (Migrated, error) {
-	return migrate(ctx, client, table, cfg, migrations, SchemaVersion)
-}
-
-func migrate(ctx context.Context, client Migrator, table string, cfg MigrateConfig, steps []migration, target uint64) (done Migrated, err error) {
+func Migrate(ctx context.Context, client Migrator, table string, cfg MigrateConfig, steps []Migration, target uint64) (done Migrated, err error) {
 	sc, err := ReadSchema(ctx, client, table)
 	if err != nil {
 		return done, err
@@ -82,12 +77,12 @@ func migrate(ctx context.Context, client Migrator, table string, cfg MigrateConf
 	}
 	run := migrating{client: client, table: table, cfg: cfg, done: &done}
 	for done.To < target {
-		i := slices.IndexFunc(steps, func(m migration) bool { return m.from == done.To })
+		i := slices.IndexFunc(steps, func(m Migration) bool { return m.From == done.To })
 		if i < 0 {
 			err := fmt.Errorf("no migration leads from schema version %d to %d", done.To, target)
 			return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: "use a version of weir in between"}
 		}
-		run.m, done.Step = &steps[i], steps[i].what
+		run.m, done.Step = &steps[i], steps[i].What
 		if err := run.step(ctx, sc); err != nil {
 			return done, err
 		}
@@ -105,18 +100,18 @@ type migrating struct {
 	table  string
 	cfg    MigrateConfig
 	done   *Migrated
-	m      *migration
+	m      *Migration
 }
 
 // step makes one migration, or the rest of it.
 func (r *migrating) step(ctx context.Context, sc Schema) error {
-	next := num(r.m.from + 1)
-	begin := map[string]types.AttributeValue{attrTarget: next, attrClient: num(max(r.m.min, sc.Client))}
+	next := Num(r.m.From + 1)
+	begin := map[string]types.AttributeValue{attrTarget: next, attrClient: Num(max(r.m.Min, sc.Client))}
 	if err := r.mark(ctx, begin); err != nil {
 		return err
 	}
 	in := &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)}
-	if sc.Target == r.m.from+1 {
+	if sc.Target == r.m.From+1 {
 		in.ExclusiveStartKey = sc.after
 	}
 	for {
@@ -134,9 +129,9 @@ func (r *migrating) step(ctx context.Context, sc Schema) error {
 		}
 		at := page.LastEvaluatedKey
 		if in.ExclusiveStartKey = at; len(at) == 0 {
-			return r.mark(ctx, map[string]types.AttributeValue{attrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil})
+			return r.mark(ctx, map[string]types.AttributeValue{AttrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil})
 		}
-		if err := r.mark(ctx, map[string]types.AttributeValue{attrCursor: at[attrPK], attrPlace: at[attrSK]}); err != nil {
+		if err := r.mark(ctx, map[string]types.AttributeValue{attrCursor: at[AttrPK], attrPlace: at[AttrSK]}); err != nil {
 			return err
 		}
 	}
@@ -147,8 +142,8 @@ func (r *migrating) mark(ctx context.Context, to map[string]types.AttributeValue
 	if r.cfg.DryRun {
 		return nil
 	}
-	at := map[string]types.AttributeValue{attrNumber: num(r.m.from)}
-	_, err := r.client.UpdateItem(ctx, r.update(versionKey(), at, to, []string{attrNumber}))
+	at := map[string]types.AttributeValue{AttrNumber: Num(r.m.From)}
+	_, err := r.client.UpdateItem(ctx, r.update(versionKey(), at, to, []string{AttrNumber}))
 	var ended *types.ConditionalCheckFailedException
 	if errors.As(err, &ended) {
 		return nil
@@ -162,12 +157,12 @@ const itemTries = 20
 // item changes one item, unless it stays as it is.
 func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue) error {
 	r.done.Read++
-	key, err := primaryOf(it)
+	key, err := KeyOf(it)
 	if err != nil || key == versionKey() {
 		return err
 	}
 	for try := 0; ; try++ {
-		to, by, err := r.m.change(it)
+		to, by, err := r.m.Change(it)
 		switch {
 		case err != nil:
 			return damaged(r.table, key, err)
@@ -186,7 +181,7 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 		case !errors.As(err, &changed) || try == itemTries:
 			return trouble("migrate", r.table, key.String(), err)
 		}
-		out, err := r.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: key.item(), ConsistentRead: aws.Bool(true)})
+		out, err := r.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: key.Item(), ConsistentRead: aws.Bool(true)})
 		if err != nil {
 			return trouble("migrate", r.table, key.String(), err)
 		}
@@ -197,10 +192,10 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 }
 
 // update changes an item if what is asserted is still as it was.
-func (r *migrating) update(key primary, was, to map[string]types.AttributeValue, asserted []string) *dynamodb.UpdateItemInput {
+func (r *migrating) update(key Key, was, to map[string]types.AttributeValue, asserted []string) *dynamodb.UpdateItemInput {
 	in := &dynamodb.UpdateItemInput{
-		TableName: &r.table, Key: key.item(),
-		ExpressionAttributeNames: map[string]string{"#pk": attrPK}, ExpressionAttributeValues: map[string]types.AttributeValue{},
+		TableName: &r.table, Key: key.Item(),
+		ExpressionAttributeNames: map[string]string{"#pk": AttrPK}, ExpressionAttributeValues: map[string]types.AttributeValue{},
 	}
 	var set, remove []string
 	where := []string{"attribute_exists(#pk)"}

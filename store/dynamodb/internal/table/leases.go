@@ -1,4 +1,4 @@
-package dynamodb
+package table
 
 import (
 	"context"
@@ -32,22 +32,22 @@ type StreamLease struct {
 }
 
 // StreamLeases returns the leases of the table's stream, by shard.
-func (s *Store) StreamLeases(ctx context.Context) (map[string]StreamLease, error) {
-	if err := s.ready(ctx); err != nil {
+func (ws *Windows) StreamLeases(ctx context.Context) (map[string]StreamLease, error) {
+	if err := ws.t.Ready(ctx); err != nil {
 		return nil, err
 	}
 	key := streamKey("")
-	w := s.walk([]span{{"", attrPK, attrSK, key.pk, key.sk, key.sk[:len(key.sk)-1] + "$"}}, false, "")
+	w := ws.t.Walk([]Span{{"", AttrPK, AttrSK, key.PK, key.SK, key.SK[:len(key.SK)-1] + "$"}}, false, "")
 	leases := make(map[string]StreamLease)
 	for {
-		entries, err := w.next(ctx, 100)
+		entries, err := w.Next(ctx, 100)
 		if err != nil || len(entries) == 0 {
 			return leases, err
 		}
 		for _, e := range entries {
-			l, err := parseLease(strings.TrimPrefix(e.key.sk, key.sk), e.attrs)
+			l, err := parseLease(strings.TrimPrefix(e.Key.SK, key.SK), e.Attrs)
 			if err != nil {
-				return nil, s.damaged(e.key, err)
+				return nil, ws.t.Damaged(e.Key, err)
 			}
 			leases[l.Shard] = l
 		}
@@ -56,16 +56,16 @@ func (s *Store) StreamLeases(ctx context.Context) (map[string]StreamLease, error
 
 func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLease, err error) {
 	l.Shard = shard
-	if l.Owner, err = field(attrs, attrBy, text); err != nil {
+	if l.Owner, err = Field(attrs, attrBy, Text); err != nil {
 		return l, err
 	}
-	n, err := field(attrs, attrUntil, number)
+	n, err := Field(attrs, attrUntil, Number)
 	if err != nil {
 		return l, err
 	}
 	l.Until = time.Unix(0, n)
 	if _, ok := attrs[attrAtSeq]; ok {
-		l.After, err = field(attrs, attrAtSeq, text)
+		l.After, err = Field(attrs, attrAtSeq, Text)
 	}
 	_, l.Done = attrs[attrDone]
 	return l, err
@@ -73,53 +73,53 @@ func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLe
 
 // LeaseStream claims a shard of the stream that has no reader, whose reader's time is up, or whose reader is from, and
 // returns how far it was read. It reports whether the shard could be claimed.
-func (s *Store) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
-	now := s.clock()
+func (ws *Windows) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
+	now := ws.t.Clock()
 	until := now.Add(d)
-	return s.lease(ctx, shard, &dynamodb.UpdateItemInput{
+	return ws.t.lease(ctx, shard, &dynamodb.UpdateItemInput{
 		UpdateExpression:         aws.String("SET #b = :b, #u = :u, #t = :t"),
 		ConditionExpression:      aws.String("attribute_not_exists(#d) AND (attribute_not_exists(#b) OR #u < :n OR #b = :f)"),
-		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": attrTTL, "#d": attrDone},
+		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": AttrTTL, "#d": attrDone},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":b": str(owner), ":u": num(until.UnixNano()), ":t": num(until.Add(keepLease).Unix()), ":n": num(now.UnixNano()), ":f": str(from),
+			":b": Str(owner), ":u": Num(until.UnixNano()), ":t": Num(until.Add(keepLease).Unix()), ":n": Num(now.UnixNano()), ":f": Str(from),
 		},
 	})
 }
 
 // KeepStream records how far the owner of a lease has come, and extends the lease to d from now; 0 gives it up. It
 // reports whether the lease was still the owner's.
-func (s *Store) KeepStream(ctx context.Context, l StreamLease, d time.Duration) (StreamLease, bool, error) {
-	until := s.clock().Add(d)
+func (ws *Windows) KeepStream(ctx context.Context, l StreamLease, d time.Duration) (StreamLease, bool, error) {
+	until := ws.t.Clock().Add(d)
 	in := &dynamodb.UpdateItemInput{
 		UpdateExpression:         aws.String("SET #u = :u, #t = :t"),
 		ConditionExpression:      aws.String("#b = :b"),
-		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": attrTTL},
+		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": AttrTTL},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":b": str(l.Owner), ":u": num(until.UnixNano()), ":t": num(until.Add(keepLease).Unix()),
+			":b": Str(l.Owner), ":u": Num(until.UnixNano()), ":t": Num(until.Add(keepLease).Unix()),
 		},
 	}
 	if l.After != "" {
 		*in.UpdateExpression += ", #s = :s"
-		in.ExpressionAttributeNames["#s"], in.ExpressionAttributeValues[":s"] = attrAtSeq, str(l.After)
+		in.ExpressionAttributeNames["#s"], in.ExpressionAttributeValues[":s"] = attrAtSeq, Str(l.After)
 	}
 	if l.Done {
 		*in.UpdateExpression += ", #d = :d"
-		in.ExpressionAttributeNames["#d"], in.ExpressionAttributeValues[":d"] = attrDone, num(1)
+		in.ExpressionAttributeNames["#d"], in.ExpressionAttributeValues[":d"] = attrDone, Num(1)
 	}
-	return s.lease(ctx, l.Shard, in)
+	return ws.t.lease(ctx, l.Shard, in)
 }
 
-func (s *Store) lease(ctx context.Context, shard string, in *dynamodb.UpdateItemInput) (StreamLease, bool, error) {
-	if err := s.ready(ctx); err != nil {
+func (t *Table) lease(ctx context.Context, shard string, in *dynamodb.UpdateItemInput) (StreamLease, bool, error) {
+	if err := t.Ready(ctx); err != nil {
 		return StreamLease{}, false, err
 	}
-	ctx, cancel := s.within(ctx)
+	ctx, cancel := t.Within(ctx)
 	defer cancel()
 	key := streamKey(shard)
-	in.TableName, in.Key, in.ReturnValues = &s.cfg.Table, key.item(), types.ReturnValueAllNew
+	in.TableName, in.Key, in.ReturnValues = &t.cfg.Table, key.Item(), types.ReturnValueAllNew
 	var out *dynamodb.UpdateItemOutput
-	err := s.attempt(ctx, func(ctx context.Context) (err error) {
-		out, err = s.cfg.Client.UpdateItem(ctx, in, once...)
+	err := t.Attempt(ctx, func(ctx context.Context) (err error) {
+		out, err = t.cfg.Client.UpdateItem(ctx, in, Once...)
 		return err
 	})
 	var failed *types.ConditionalCheckFailedException
@@ -127,11 +127,11 @@ func (s *Store) lease(ctx context.Context, shard string, in *dynamodb.UpdateItem
 	case errors.As(err, &failed):
 		return StreamLease{}, false, nil
 	case err != nil:
-		return StreamLease{}, false, s.trouble("stream", key.String(), err)
+		return StreamLease{}, false, t.Trouble("stream", key.String(), err)
 	}
 	l, err := parseLease(shard, out.Attributes)
 	if err != nil {
-		return l, false, s.damaged(key, err)
+		return l, false, t.Damaged(key, err)
 	}
 	return l, true, nil
 }

@@ -1,0 +1,90 @@
+// Package table makes the calls to a table, spells its keys, and keeps everything in it that is not a bucket: records,
+// usage windows, leases on the stream, and the schema.
+package table
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// API is the part of DynamoDB's client that the store calls.
+type API interface {
+	// UpdateItem makes the one conditional write of a decision.
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	// PutItem creates records that may be created only once.
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	// DeleteItem removes a bucket's item.
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	// BatchGetItem reads records and buckets.
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	// Query lists records and buckets.
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+	// TransactWriteItems commits changes of the catalog.
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+}
+
+// Config says how calls are made.
+type Config struct {
+	Client API
+	Table  string
+	// WriteTimeout bounds one attempt of a call.
+	WriteTimeout time.Duration
+	// Now returns the time. Nil means the machine's clock, corrected by the server's.
+	Now func() time.Time
+}
+
+// Table makes calls to one table. It is safe for concurrent use.
+type Table struct {
+	cfg    Config
+	closed atomic.Bool
+	epochs epochs
+
+	// Skew is how far the server's clock is ahead of the machine's.
+	Skew Skew
+}
+
+// New returns a table. It makes no call.
+func New(cfg Config) *Table { return &Table{cfg: cfg} }
+
+// Catalog keeps records in a table.
+type Catalog struct{ t *Table }
+
+// NewCatalog returns the catalog of a table.
+func NewCatalog(t *Table) *Catalog { return &Catalog{t} }
+
+// Windows keeps usage windows in a table, and who reads the stream from which they are booked.
+type Windows struct{ t *Table }
+
+// NewWindows returns the usage windows of a table.
+func NewWindows(t *Table) *Windows { return &Windows{t} }
+
+// Clock returns the time: the machine's, corrected by the server's if they differ by more than a second.
+func (t *Table) Clock() time.Time {
+	if t.cfg.Now != nil {
+		return t.cfg.Now()
+	}
+	return time.Now().Add(t.Skew.Offset())
+}
+
+// Ready returns an error if the store is closed or ctx has ended.
+func (t *Table) Ready(ctx context.Context) error {
+	if t.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Closed reports whether the store is closed.
+func (t *Table) Closed() bool { return t.closed.Load() }
+
+// Close makes Ready fail from now on.
+func (t *Table) Close() { t.closed.Store(true) }
+
+// Once makes the SDK attempt a call only once.
+var Once = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}
