@@ -42,7 +42,9 @@ type Ledger struct {
 
 // Ledger returns a ledger whose windows live as long as retention says.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
-	return &Ledger{s: s, retention: retention, part: s.dice(table.UsageParts), parents: parents{m: make(map[store.Key]parent)}}
+	return &Ledger{
+		s: s, retention: retention, part: s.dice(table.UsageParts), parents: parents{m: make(map[store.Key]parent)},
+	}
 }
 
 // Booked is the result of [Ledger.Book].
@@ -73,8 +75,8 @@ type source struct {
 }
 
 const (
-	// keepShard and keepProcess are how long an account outlives its last write. An item that was not written for longer
-	// than resting starts from its current counts, all of which are booked already.
+	// keepShard and keepProcess are how long an account outlives its last write. An item that was not written for
+	// longer than resting starts from its current counts, all of which are booked already.
 	keepShard, keepProcess = 100 * 24 * time.Hour, 3 * 24 * time.Hour
 	resting                = 90 * 24 * 60 // minutes
 	lateProcess            = 60           // minutes
@@ -82,8 +84,9 @@ const (
 	ahead = 5 * time.Minute
 )
 
-// Book counts what records say. All records of one bucket are counted together, however many there are. Records of other
-// items are ignored. Book iterates over the records once, and keeps none. An error means that nothing could be counted.
+// Book counts what records say. All records of one bucket are counted together, however many there are. Records of
+// other items are ignored. Book iterates over the records once, and keeps none. An error means that nothing could be
+// counted.
 func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Booked, error) {
 	since, err := l.metered(ctx)
 	if err != nil {
@@ -134,7 +137,10 @@ func (f *fold) add(i int, r *StreamRecord) error {
 var ErrPoison = errors.New("the record is damaged")
 
 func poison(key table.Key, err error) error {
-	return &store.Error{Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err), Hint: "correct the item: its next record counts what this one would have"}
+	return &store.Error{
+		Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err),
+		Hint: "correct the item: its next record counts what this one would have",
+	}
 }
 
 // shard adds what a record says about a bucket's shard.
@@ -225,7 +231,8 @@ func (f *fold) tally(i int, key table.Key, r *StreamRecord) error {
 		return poison(key, err)
 	}
 	for n := range told { // before any of it is added: one impossible key would fail the calls for all
-		if err := countable(store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}, process); err != nil {
+		b := store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}
+		if err := countable(b, process); err != nil {
 			return poison(key, err)
 		}
 	}
@@ -234,7 +241,10 @@ func (f *fold) tally(i int, key table.Key, r *StreamRecord) error {
 		b.Namespace = ns
 		src := f.source(i, table.AccountKey(b, "p"+process), b)
 		src.late, src.keep = lateProcess, keepProcess
-		src.sights = usage.MergeSight(src.sights, usage.Sight{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts})
+		src.sights = usage.MergeSight(
+			src.sights,
+			usage.Sight{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts},
+		)
 	}
 	return nil
 }
@@ -244,7 +254,8 @@ func countable(b store.Bucket, process string) error {
 	switch {
 	case !utf8.ValidString(b.Entity + b.Resource):
 		return fmt.Errorf("%q on %q is not valid UTF-8", b.Entity, b.Resource)
-	case len(table.AccountKey(b, "p"+process).PK) > table.MaxHash, len(table.UsageSort(table.StartLayouts[store.Hourly], b.Entity, b.Resource)) > table.MaxRange:
+	case len(table.AccountKey(b, "p"+process).PK) > table.MaxHash,
+		len(table.UsageSort(table.StartLayouts[store.Hourly], b.Entity, b.Resource)) > table.MaxRange:
 		return fmt.Errorf("the name %.40q on %.40q is too long", b.Entity, b.Resource)
 	}
 	return nil
@@ -316,7 +327,8 @@ func (l *Ledger) metered(ctx context.Context) (int64, error) {
 	err := l.s.calls.Attempt(ctx, func(ctx context.Context) error {
 		_, err := l.s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &l.s.cfg.Table, Item: it,
-			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": table.AttrPK},
+			ConditionExpression:                 aws.String("attribute_not_exists(#p)"),
+			ExpressionAttributeNames:            map[string]string{"#p": table.AttrPK},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}, table.Once...)
 		return err

@@ -253,10 +253,12 @@ func (l *Ledger) put(a *account) *types.Put {
 	it[table.AttrTTL] = table.Num(l.s.clock().Add(a.src.keep).Unix())
 	p := &types.Put{TableName: &l.s.cfg.Table, Item: it}
 	if a.version == 0 {
-		p.ConditionExpression, p.ExpressionAttributeNames = aws.String("attribute_not_exists(#p)"), map[string]string{"#p": table.AttrPK}
+		p.ConditionExpression = aws.String("attribute_not_exists(#p)")
+		p.ExpressionAttributeNames = map[string]string{"#p": table.AttrPK}
 		return p
 	}
-	p.ConditionExpression, p.ExpressionAttributeNames = aws.String("#v = :v"), map[string]string{"#v": table.AttrVersion}
+	p.ConditionExpression = aws.String("#v = :v")
+	p.ExpressionAttributeNames = map[string]string{"#v": table.AttrVersion}
 	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": table.Num(a.version)}
 	return p
 }
@@ -264,7 +266,8 @@ func (l *Ledger) put(a *account) *types.Put {
 func (l *Ledger) update(w window, by map[string]int64) *types.Update {
 	u := &types.Update{
 		TableName: &l.s.cfg.Table, Key: w.key().Item(),
-		ExpressionAttributeNames: make(map[string]string), ExpressionAttributeValues: make(map[string]types.AttributeValue),
+		ExpressionAttributeNames:  make(map[string]string),
+		ExpressionAttributeValues: make(map[string]types.AttributeValue),
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(by)) {
@@ -308,12 +311,18 @@ func (l *Ledger) until(w window) int64 {
 }
 
 func (w *window) key() table.Key {
-	return table.Key{PK: table.UsagePartition(w.namespace, w.window, w.of, w.part), SK: table.UsageSort(table.SpellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub)}
+	return table.Key{
+		PK: table.UsagePartition(w.namespace, w.window, w.of, w.part),
+		SK: table.UsageSort(table.SpellStart(w.window, time.Unix(w.start, 0)), w.id, w.sub),
+	}
 }
 
 // reread reports whether a transaction failed because an account has changed since it was read.
 func reread(err error) bool {
-	return slices.ContainsFunc(table.Canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonCondition })
+	return slices.ContainsFunc(
+		table.Canceled(err),
+		func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonCondition },
+	)
 }
 
 // unwritable reports whether DynamoDB will never accept a transaction as it is, for instance because a name that a
@@ -321,5 +330,8 @@ func reread(err error) bool {
 func unwritable(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation ||
-		slices.ContainsFunc(table.Canceled(err), func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonValidation })
+		slices.ContainsFunc(
+			table.Canceled(err),
+			func(r types.CancellationReason) bool { return aws.ToString(r.Code) == table.ReasonValidation },
+		)
 }

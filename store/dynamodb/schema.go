@@ -13,7 +13,8 @@ import (
 const (
 	// SchemaVersion is the version that this version of weir writes.
 	SchemaVersion = table.SchemaVersion
-	// OldestSchema is the oldest version that this version of weir can read and write. Older tables need [Migrate] first.
+	// OldestSchema is the oldest version that this version of weir can read and write. Older tables need [Migrate]
+	// first.
 	OldestSchema = table.OldestSchema
 )
 
@@ -28,8 +29,8 @@ type (
 	Finding = table.Finding
 	// Schema is a table's statement about its layout.
 	Schema = table.Schema
-	// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run
-	// is enough.
+	// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one
+	// run is enough.
 	Migrator = table.Migrator
 	// MigrateConfig configures [Migrate].
 	MigrateConfig = table.MigrateConfig
@@ -62,19 +63,19 @@ func ReadSchema(ctx context.Context, client interface {
 	return table.ReadSchema(ctx, client, name)
 }
 
-// Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others may
-// use the table meanwhile. It saves its progress with each page. If it was stopped, call it again: it continues there.
-// Several concurrent runs are a waste, but do no harm.
+// Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others
+// may use the table meanwhile. It saves its progress with each page. If it was stopped, call it again: it continues
+// there. Several concurrent runs are a waste, but do no harm.
 //
 // A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
 func Migrate(ctx context.Context, client Migrator, name string, cfg MigrateConfig) (Migrated, error) {
 	return table.Migrate(ctx, client, name, cfg, table.Migrations, SchemaVersion)
 }
 
-// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's stream.
-// ok is false for any other item.
+// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's
+// stream. ok is false for any other item.
 func AuditKey(pk, sk string) (k store.Key, ok bool) { return table.AuditKey(pk, sk) }
 
-// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record of
-// the table's stream. ok is false for any other item.
+// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record
+// of the table's stream. ok is false for any other item.
 func ConfigKey(pk, sk string) (k store.Key, ok bool) { return table.ConfigKey(pk, sk) }

@@ -75,7 +75,9 @@ func Binary(v types.AttributeValue) ([]byte, error) {
 }
 
 // Field decodes an attribute. Its errors name the attribute.
-func Field[T any](attrs map[string]types.AttributeValue, name string, decode func(types.AttributeValue) (T, error)) (T, error) {
+func Field[T any](
+	attrs map[string]types.AttributeValue, name string, decode func(types.AttributeValue) (T, error),
+) (T, error) {
 	v, err := decode(attrs[name])
 	if err != nil {
 		return v, fmt.Errorf("attribute %s: %w", name, err)

@@ -42,8 +42,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try, up
-// to 200 ms. It is spread over the whole range so that callers that collided do not meet again.
+// backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try,
+// up to 200 ms. It is spread over the whole range so that callers that collided do not meet again.
 func backoff(try int) time.Duration {
 	return rand.N(25 * time.Millisecond << min(max(try-1, 0), 3))
 }

@@ -65,7 +65,8 @@ func (c *Catalog) Get(ctx context.Context, keys ...store.Key) (store.Got, error)
 // errUnprocessed reports that DynamoDB left keys of a batch unread for too long.
 var errUnprocessed = errors.New("the table is throttled")
 
-// BatchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves unprocessed.
+// BatchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves
+// unprocessed.
 func (t *Table) BatchGet(ctx context.Context, keys []Key) (items, error) {
 	found := make(items, len(keys))
 	seen := make(map[Key]bool, len(keys))
@@ -108,7 +109,10 @@ func (t *Table) BatchGet(ctx context.Context, keys []Key) (items, error) {
 		}
 		if len(left) > 0 {
 			if err := sleep(ctx, backoff(stalled)); err != nil {
-				return nil, t.Trouble("get", keys[0].String(), fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)))
+				return nil, t.Trouble(
+					"get", keys[0].String(),
+					fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)),
+				)
 			}
 		}
 		todo = append(left, todo[n:]...)

@@ -16,15 +16,25 @@ import (
 // Admin is the part of DynamoDB's client that [Create] and [Check] call.
 type Admin interface {
 	// CreateTable creates a table.
-	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
+	CreateTable(
+		context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options),
+	) (*dynamodb.CreateTableOutput, error)
 	// DescribeTable returns a table's keys, indexes and status.
-	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+	DescribeTable(
+		context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DescribeTableOutput, error)
 	// DescribeTimeToLive returns the attribute by which items expire.
-	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
+	DescribeTimeToLive(
+		context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DescribeTimeToLiveOutput, error)
 	// UpdateTimeToLive makes items expire.
-	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
+	UpdateTimeToLive(
+		context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateTimeToLiveOutput, error)
 	// UpdateContinuousBackups turns on point-in-time recovery.
-	UpdateContinuousBackups(context.Context, *dynamodb.UpdateContinuousBackupsInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error)
+	UpdateContinuousBackups(
+		context.Context, *dynamodb.UpdateContinuousBackupsInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateContinuousBackupsOutput, error)
 	// GetItem reads the schema version.
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	// PutItem writes the schema version.
@@ -174,14 +184,16 @@ func (r *Report) shape(desc *types.TableDescription) {
 			r.add(name, false, differs(have, want), remedyOther)
 			continue
 		}
-		ok := d.IndexStatus == types.IndexStatusActive || d.IndexStatus == types.IndexStatusUpdating || d.IndexStatus == ""
+		ok := d.IndexStatus == types.IndexStatusActive || d.IndexStatus == types.IndexStatusUpdating ||
+			d.IndexStatus == ""
 		r.add(name, ok, have+", "+strings.ToLower(string(d.IndexStatus)), remedyWait)
 	}
 }
 
 func keySchema(hash, sort string) []types.KeySchemaElement {
 	return []types.KeySchemaElement{
-		{AttributeName: aws.String(hash), KeyType: types.KeyTypeHash}, {AttributeName: aws.String(sort), KeyType: types.KeyTypeRange},
+		{AttributeName: aws.String(hash), KeyType: types.KeyTypeHash},
+		{AttributeName: aws.String(sort), KeyType: types.KeyTypeRange},
 	}
 }
 
@@ -193,7 +205,9 @@ func keyText(schema []types.KeySchemaElement, kinds map[string]types.ScalarAttri
 		if k, ok := kinds[aws.ToString(e.AttributeName)]; ok {
 			kind = k
 		}
-		parts = append(parts, strings.ToLower(string(e.KeyType))+" "+aws.ToString(e.AttributeName)+" ("+string(kind)+")")
+		parts = append(
+			parts, strings.ToLower(string(e.KeyType))+" "+aws.ToString(e.AttributeName)+" ("+string(kind)+")",
+		)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -22,9 +22,9 @@ const (
 )
 
 // Commit implements [store.Catalog] as one transaction, together with the epochs of the namespaces that change. All
-// attempts carry the same token, so that an attempt whose response was lost is not taken for another commit. A commit of
-// more than 4 MB is an error, and so is one with more than 100 writes and changed namespaces together: [store.MaxWrites]
-// writes may change at most 4 namespaces.
+// attempts carry the same token, so that an attempt whose response was lost is not taken for another commit. A commit
+// of more than 4 MB is an error, and so is one with more than 100 writes and changed namespaces together:
+// [store.MaxWrites] writes may change at most 4 namespaces.
 func (c *Catalog) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := c.t.Ready(ctx); err != nil {
 		return err
@@ -87,7 +87,9 @@ func checkWrites(writes []store.Write) ([]string, error) {
 		}
 	}
 	if n := len(writes) + len(raised); n > maxTransaction {
-		return nil, Invalid("%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction)
+		return nil, Invalid(
+			"%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction,
+		)
 	}
 	return slices.Sorted(maps.Keys(raised)), nil
 }
@@ -112,12 +114,14 @@ func (t *Table) writeItem(w *store.Write, now time.Time) types.TransactWriteItem
 	case w.Check:
 		return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 			TableName: &t.cfg.Table, Key: key, ConditionExpression: &cond,
-			ExpressionAttributeNames: names, ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old,
+			ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: old,
 		}}
 	case w.Delete:
 		return types.TransactWriteItem{Delete: &types.Delete{
 			TableName: &t.cfg.Table, Key: key, ConditionExpression: &cond,
-			ExpressionAttributeNames: names, ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old,
+			ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: old,
 		}}
 	}
 	r := w.Record
@@ -131,8 +135,9 @@ func (t *Table) writeItem(w *store.Write, now time.Time) types.TransactWriteItem
 func (t *Table) raiseEpoch(namespace string) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: &t.cfg.Table, Key: epochKey(namespace).Item(),
-		UpdateExpression:         aws.String("ADD #n :one"),
-		ExpressionAttributeNames: map[string]string{"#n": AttrNumber}, ExpressionAttributeValues: map[string]types.AttributeValue{":one": Num(1)},
+		UpdateExpression:          aws.String("ADD #n :one"),
+		ExpressionAttributeNames:  map[string]string{"#n": AttrNumber},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":one": Num(1)},
 	}}
 }
 

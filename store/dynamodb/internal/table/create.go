@@ -86,10 +86,14 @@ func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConf
 		in.DeletionProtectionEnabled = aws.Bool(true)
 	}
 	if cfg.Stream {
-		in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages}
+		in.StreamSpecification = &types.StreamSpecification{
+			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
+		}
 	}
 	if cfg.KMSKey != "" {
-		in.SSESpecification = &types.SSESpecification{Enabled: aws.Bool(true), SSEType: types.SSETypeKms, KMSMasterKeyId: &cfg.KMSKey}
+		in.SSESpecification = &types.SSESpecification{
+			Enabled: aws.Bool(true), SSEType: types.SSETypeKms, KMSMasterKeyId: &cfg.KMSKey,
+		}
 	}
 	for _, ix := range tableIndexes {
 		in.AttributeDefinitions = append(in.AttributeDefinitions, textAttribute(ix.hash), textAttribute(ix.sort))
@@ -162,7 +166,9 @@ func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.T
 	if sc.Version > 0 {
 		return sc.refuse(table)
 	}
-	out, err := admin.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)})
+	out, err := admin.Scan(
+		ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)},
+	)
 	if err != nil {
 		return trouble("create", table, "", err)
 	}
@@ -180,14 +186,16 @@ func enableTTL(ctx context.Context, admin Admin, table string) error {
 		return err
 	}
 	_, err = admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName:               &table,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(AttrTTL), Enabled: aws.Bool(true)},
+		TableName: &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{
+			AttributeName: aws.String(AttrTTL), Enabled: aws.Bool(true),
+		},
 	})
 	return trouble("create", table, "ttl", err)
 }
 
-// backupTries is how often the request for backups is repeated for a table that is too young for them: over about half a
-// minute.
+// backupTries is how often the request for backups is repeated for a table that is too young for them: over about half
+// a minute.
 const backupTries = 20
 
 func enableBackups(ctx context.Context, admin Admin, table string, days int) error {
@@ -196,7 +204,9 @@ func enableBackups(ctx context.Context, admin Admin, table string, days int) err
 		spec.RecoveryPeriodInDays = aws.Int32(int32(days))
 	}
 	for try := 0; ; try++ {
-		_, err := admin.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{TableName: &table, PointInTimeRecoverySpecification: spec})
+		_, err := admin.UpdateContinuousBackups(
+			ctx, &dynamodb.UpdateContinuousBackupsInput{TableName: &table, PointInTimeRecoverySpecification: spec},
+		)
 		var early *types.ContinuousBackupsUnavailableException
 		if !errors.As(err, &early) || try == backupTries || pause(ctx, try) != nil {
 			return err
@@ -209,7 +219,8 @@ func putVersion(ctx context.Context, admin Admin, table string) error {
 	it[AttrNumber] = Num(SchemaVersion)
 	_, err := admin.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &table, Item: it,
-		ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": AttrPK},
+		ConditionExpression:      aws.String("attribute_not_exists(#p)"),
+		ExpressionAttributeNames: map[string]string{"#p": AttrPK},
 	})
 	var there *types.ConditionalCheckFailedException
 	if errors.As(err, &there) {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// epochs remembers the namespaces' epochs as last read. A batch is not a snapshot. Records are therefore stamped with the
-// epoch that an earlier read saw, and the batch that reads them refreshes it for the next read.
+// epochs remembers the namespaces' epochs as last read. A batch is not a snapshot. Records are therefore stamped with
+// the epoch that an earlier read saw, and the batch that reads them refreshes it for the next read.
 type epochs struct {
 	mu sync.Mutex
 	m  map[string]epoch
@@ -41,8 +41,8 @@ func (e *epochs) saw(namespace string, before epoch, value uint64) {
 	}
 }
 
-// raised records that a commit of ours may have raised a namespace's epoch. It must be read again before it is used as a
-// stamp.
+// raised records that a commit of ours may have raised a namespace's epoch. It must be read again before it is used as
+// a stamp.
 func (e *epochs) raised(namespace string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,8 +60,8 @@ func (e *epochs) put(namespace string, v epoch) {
 	e.m[namespace] = v
 }
 
-// stamp returns the epoch that records read from now on may carry. It reads the table only if no epoch is known: once per
-// namespace, and after our own commits.
+// stamp returns the epoch that records read from now on may carry. It reads the table only if no epoch is known: once
+// per namespace, and after our own commits.
 func (t *Table) stamp(ctx context.Context, namespace string) (epoch, error) {
 	e := t.epochs.of(namespace)
 	if e.known {

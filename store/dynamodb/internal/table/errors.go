@@ -31,8 +31,8 @@ func trouble(op, table, key string, err error) error {
 	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: hint(err)}
 }
 
-// brief removes from an error's text what the SDK wraps around it: the service, the operation's name, the status. All of
-// it can still be unwrapped.
+// brief removes from an error's text what the SDK wraps around it: the service, the operation's name, the status. All
+// of it can still be unwrapped.
 func brief(err error) error {
 	var (
 		api  smithy.APIError
@@ -94,9 +94,9 @@ var (
 	retriedReasons = []string{"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
 
-// Ambiguous reports whether a write that failed with err may have been applied after all, because no response arrived or
-// the server was in trouble. Any other error without a code counts as Ambiguous unless it is known that the request was
-// not sent.
+// Ambiguous reports whether a write that failed with err may have been applied after all, because no response arrived
+// or the server was in trouble. Any other error without a code counts as Ambiguous unless it is known that the request
+// was not sent.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false
@@ -138,7 +138,8 @@ func noIdentity(err error) bool {
 
 // noEndpoint reports whether no endpoint was found to send a request to. The SDK has no error type for this either.
 func noEndpoint(err error) bool {
-	return errors.As(err, new(*aws.EndpointNotFoundError)) || says(err, "resolve service endpoint") || says(err, "failed to parse endpoint URL")
+	return errors.As(err, new(*aws.EndpointNotFoundError)) || says(err, "resolve service endpoint") ||
+		says(err, "failed to parse endpoint URL")
 }
 
 func says(err error, words string) bool { return strings.Contains(err.Error(), words) }
@@ -159,7 +160,8 @@ func Transient(err error) bool {
 		if len(reasons) > 0 {
 			return retry(reasons)
 		}
-		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) || Ambiguous(err)
+		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) ||
+			Ambiguous(err)
 	case errors.As(err, &cert):
 		return false
 	case errors.As(err, &dns):

@@ -41,7 +41,8 @@ func message(text string) string { return fmt.Sprintf(`,"message":%q`, text) }
 
 func throttled(reason, resource string) string {
 	reasons := fmt.Sprintf(`[{"reason":%q,"resource":%q}]`, reason, resource)
-	return message("slow down") + `,"throttlingReasons":` + reasons + `,"ThrottlingReasons":` + reasons // either, by the type
+	// either, by the type
+	return message("slow down") + `,"throttlingReasons":` + reasons + `,"ThrottlingReasons":` + reasons
 }
 
 // TestErrors checks how the SDK's errors for whatever can happen to a call are judged, over a real connection where
@@ -56,49 +57,106 @@ func TestErrors(t *testing.T) {
 		Transient bool
 		hint      string
 	}{
-		"throttled": {answer(400, namespace+"ThrottlingException", message("Rate exceeded")), nil, false, true, "throttled"},
+		"throttled": {answer(
+			400, namespace+"ThrottlingException", message("Rate exceeded"),
+		), nil, false, true, "throttled"},
 		"key range throttled": {
-			answer(400, namespace+"ThrottlingException", throttled("TableWriteKeyRangeThroughputExceeded", arn)), nil, false, true, "one key range of the table",
+			answer(400, namespace+"ThrottlingException", throttled("TableWriteKeyRangeThroughputExceeded", arn)), nil,
+			false, true, "one key range of the table",
 		},
 		"index throttled": {
-			answer(400, namespace+"ThrottlingException", throttled("IndexWriteProvisionedThroughputExceeded", arn+"/index/all")), nil, false, true, "provisioned capacity of index all",
+			answer(
+				400, namespace+"ThrottlingException",
+				throttled("IndexWriteProvisionedThroughputExceeded", arn+"/index/all"),
+			), nil, false, true, "provisioned capacity of index all",
 		},
 		"capacity": {
-			answer(400, namespace+"ProvisionedThroughputExceededException", throttled("TableWriteProvisionedThroughputExceeded", arn)), nil, false, true, "provisioned capacity of the table",
+			answer(
+				400, namespace+"ProvisionedThroughputExceededException",
+				throttled("TableWriteProvisionedThroughputExceeded", arn),
+			), nil, false, true, "provisioned capacity of the table",
 		},
 		"maximum": {
-			answer(400, namespace+"ThrottlingException", throttled("TableReadMaxOnDemandThroughputExceeded", arn)), nil, false, true, "maximum on-demand throughput",
+			answer(400, namespace+"ThrottlingException", throttled("TableReadMaxOnDemandThroughputExceeded", arn)), nil,
+			false, true, "maximum on-demand throughput",
 		},
-		"account": {answer(400, namespace+"RequestLimitExceeded", throttled("TableWriteAccountLimitExceeded", arn)), nil, false, true, "quota"},
+		"account": {answer(
+			400, namespace+"RequestLimitExceeded", throttled("TableWriteAccountLimitExceeded", arn),
+		), nil, false, true, "quota"},
 		"denied": {
-			answer(400, coral+"AccessDeniedException", message("User: arn:aws:iam::1:user/u is not authorized to perform: dynamodb:UpdateItem on resource: "+arn+" because no identity-based policy allows the dynamodb:UpdateItem action")),
+			answer(
+				400, coral+"AccessDeniedException",
+				message(
+					"User: arn:aws:iam::1:user/u is not authorized to perform: dynamodb:UpdateItem on resource: "+arn+" because no identity-based policy allows the dynamodb:UpdateItem action",
+				),
+			),
 			nil, false, false, "grant the credentials dynamodb:UpdateItem on " + arn,
 		},
 		"denied without a resource": {
-			answer(400, coral+"AccessDeniedException", message("User: u is not authorized to perform: dynamodb:Query")), nil, false, false, "grant the credentials dynamodb:Query",
+			answer(400, coral+"AccessDeniedException", message("User: u is not authorized to perform: dynamodb:Query")),
+			nil, false, false, "grant the credentials dynamodb:Query",
 		},
 		"denied explicitly": {
-			answer(400, coral+"AccessDeniedException", message("User: u is not authorized to perform: dynamodb:Scan on resource: x with an explicit deny in an identity-based policy")),
+			answer(
+				400, coral+"AccessDeniedException",
+				message(
+					"User: u is not authorized to perform: dynamodb:Scan on resource: x with an explicit deny in an identity-based policy",
+				),
+			),
 			nil, false, false, "denies dynamodb:Scan explicitly",
 		},
-		"denied in other words": {answer(400, coral+"AccessDeniedException", message("no")), nil, false, false, "lack a permission"},
-		"no table":              {answer(400, namespace+"ResourceNotFoundException", message("Requested resource not found")), nil, false, false, "--create-table"},
+		"denied in other words": {answer(
+			400, coral+"AccessDeniedException", message("no"),
+		), nil, false, false, "lack a permission"},
+		"no table": {answer(
+			400, namespace+"ResourceNotFoundException", message("Requested resource not found"),
+		), nil, false, false, "--create-table"},
 		"other keys": {
-			answer(400, coral+"ValidationException", message("The provided key element does not match the schema")), nil, false, false, "weir doctor",
+			answer(400, coral+"ValidationException", message("The provided key element does not match the schema")),
+			nil, false, false, "weir doctor",
 		},
-		"no index":           {answer(400, coral+"ValidationException", message("The table does not have the specified index: all")), nil, false, false, "weir doctor"},
-		"mistake":            {answer(400, coral+"ValidationException", message("Invalid UpdateExpression")), nil, false, false, ""},
-		"condition":          {answer(400, namespace+"ConditionalCheckFailedException", message("The conditional request failed")), nil, false, false, ""},
-		"conflict":           {answer(400, namespace+"TransactionConflictException", message("ongoing")), nil, false, true, "retry"},
-		"bad credentials":    {answer(400, coral+"UnrecognizedClientException", message("The security token included in the request is invalid.")), nil, false, false, "not valid"},
-		"bad signature":      {answer(400, coral+"InvalidSignatureException", message("The request signature we calculated does not match")), nil, false, false, "not valid"},
-		"clock off":          {answer(400, coral+"InvalidSignatureException", message("Signature expired: 20260301T120000Z is now earlier than 20260301T121000Z")), nil, false, false, "clock"},
-		"expired":            {answer(400, coral+"ExpiredTokenException", message("The security token included in the request is expired")), nil, false, false, "have expired"},
-		"internal error":     {answer(500, namespace+"InternalServerError", message("Internal server error")), nil, true, true, "in trouble"},
-		"unavailable":        {answer(503, coral+"ServiceUnavailableException", message("busy")), nil, true, true, "in trouble"},
-		"unknown 500":        {answer(500, "", ""), nil, true, true, "in trouble"},
-		"bad gateway":        {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, nil, true, true, "in trouble"},
-		"unreadable answer":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"Attributes":{"a":`) }, nil, true, true, ""},
+		"no index": {answer(
+			400, coral+"ValidationException", message("The table does not have the specified index: all"),
+		), nil, false, false, "weir doctor"},
+		"mistake": {answer(
+			400, coral+"ValidationException", message("Invalid UpdateExpression"),
+		), nil, false, false, ""},
+		"condition": {answer(
+			400, namespace+"ConditionalCheckFailedException", message("The conditional request failed"),
+		), nil, false, false, ""},
+		"conflict": {answer(
+			400, namespace+"TransactionConflictException", message("ongoing"),
+		), nil, false, true, "retry"},
+		"bad credentials": {answer(
+			400, coral+"UnrecognizedClientException", message("The security token included in the request is invalid."),
+		), nil, false, false, "not valid"},
+		"bad signature": {answer(
+			400, coral+"InvalidSignatureException", message("The request signature we calculated does not match"),
+		), nil, false, false, "not valid"},
+		"clock off": {answer(
+			400, coral+"InvalidSignatureException",
+			message("Signature expired: 20260301T120000Z is now earlier than 20260301T121000Z"),
+		), nil, false, false, "clock"},
+		"expired": {answer(
+			400, coral+"ExpiredTokenException", message("The security token included in the request is expired"),
+		), nil, false, false, "have expired"},
+		"internal error": {answer(
+			500, namespace+"InternalServerError", message("Internal server error"),
+		), nil, true, true, "in trouble"},
+		"unavailable": {answer(
+			503, coral+"ServiceUnavailableException", message("busy"),
+		), nil, true, true, "in trouble"},
+		"unknown 500": {answer(500, "", ""), nil, true, true, "in trouble"},
+		"bad gateway": {func(
+			w http.ResponseWriter, _ *http.Request,
+		) {
+			http.Error(w, "<html>", http.StatusBadGateway)
+		}, nil, true, true, "in trouble"},
+		"unreadable answer": {func(
+			w http.ResponseWriter, _ *http.Request,
+		) {
+			_, _ = io.WriteString(w, `{"Attributes":{"a":`)
+		}, nil, true, true, ""},
 		"connection dropped": {drop, nil, true, true, ""},
 		"no answer in time": {
 			func(_ http.ResponseWriter, r *http.Request) {
@@ -106,9 +164,17 @@ func TestErrors(t *testing.T) {
 				<-r.Context().Done()
 			}, nil, true, true, "no answer in time",
 		},
-		"refused":        {nil, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String("http://127.0.0.1:" + porttest.Free(t)) }, false, true, "nothing listens"},
-		"name not found": {nil, dialer(&net.DNSError{Err: "no such host", Name: "dynamodb.nowhere", IsNotFound: true}), false, false, "name was not found"},
-		"name service":   {nil, dialer(&net.DNSError{Err: "timeout", Name: "dynamodb.eu-west-1.amazonaws.com", IsTimeout: true}), false, true, "DNS"},
+		"refused": {nil, func(o *dynamodb.Options) {
+			o.BaseEndpoint = aws.String(
+				"http://127.0.0.1:" + porttest.Free(t),
+			)
+		}, false, true, "nothing listens"},
+		"name not found": {nil, dialer(
+			&net.DNSError{Err: "no such host", Name: "dynamodb.nowhere", IsNotFound: true},
+		), false, false, "name was not found"},
+		"name service": {nil, dialer(
+			&net.DNSError{Err: "timeout", Name: "dynamodb.eu-west-1.amazonaws.com", IsTimeout: true},
+		), false, true, "DNS"},
 		"no credentials": {nil, func(o *dynamodb.Options) {
 			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 				return aws.Credentials{}, errors.New("no EC2 IMDS role found")
@@ -123,7 +189,8 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
 			o := dynamodb.Options{
-				Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""),
+				Region: "eu-west-1", Retryer: aws.NopRetryer{},
+				Credentials:  credentials.NewStaticCredentialsProvider("id", "key", ""),
 				BaseEndpoint: aws.String("http://127.0.0.1:1"), // no server is called, unless the case has one
 			}
 			if tt.server != nil {
@@ -142,9 +209,13 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, ctx context.Context, client *dynamodb.Client, wantAmbiguous, wantTransient bool, wantHint string) {
+func judge(
+	t *testing.T, ctx context.Context, client *dynamodb.Client, wantAmbiguous, wantTransient bool, wantHint string,
+) {
 	t.Helper()
-	_, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String("weir"), Key: Key{"a", "b"}.Item()})
+	_, err := client.UpdateItem(
+		ctx, &dynamodb.UpdateItemInput{TableName: aws.String("weir"), Key: Key{"a", "b"}.Item()},
+	)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -159,7 +230,8 @@ func judge(t *testing.T, ctx context.Context, client *dynamodb.Client, wantAmbig
 	}
 	known := trouble("take", "weir", "a bucket", err)
 	var e *store.Error
-	if !errors.As(known, &e) || !errors.Is(known, err) || e.Op != "take" || e.Key != "weir a bucket" || strings.Contains(known.Error(), "\n") {
+	if !errors.As(known, &e) || !errors.Is(known, err) || e.Op != "take" || e.Key != "weir a bucket" ||
+		strings.Contains(known.Error(), "\n") {
 		t.Errorf("told as %v", known)
 	}
 	if again := trouble("other", "weir", "", known); !errors.Is(again, known) || again.Error() != known.Error() {
@@ -187,7 +259,9 @@ func drop(w http.ResponseWriter, r *http.Request) {
 // dialer returns options with which connecting fails.
 func dialer(fails error) func(*dynamodb.Options) {
 	return func(o *dynamodb.Options) {
-		o.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		o.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: func(
+			context.Context, string, string,
+		) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fails}
 		}}}
 	}
@@ -201,7 +275,8 @@ func TestErrorsTLS(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	client := dynamodb.New(dynamodb.Options{
-		Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &s.URL,
+		Region: "eu-west-1", Retryer: aws.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &s.URL,
 	})
 	judge(t, t.Context(), client, false, false, "certificate is not trusted")
 }
@@ -227,15 +302,23 @@ func TestErrorsOfTransactions(t *testing.T) {
 		for _, c := range tt.codes {
 			reasons = append(reasons, fmt.Sprintf(`{"Code":%q}`, c))
 		}
-		url := serve(t, answer(400, namespace+"TransactionCanceledException", message("Transaction cancelled")+`,"CancellationReasons":[`+strings.Join(reasons, ",")+"]"))
+		url := serve(
+			t,
+			answer(
+				400, namespace+"TransactionCanceledException",
+				message("Transaction cancelled")+`,"CancellationReasons":[`+strings.Join(reasons, ",")+"]",
+			),
+		)
 		client := dynamodb.New(dynamodb.Options{
-			Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
+			Region: "eu-west-1", Retryer: aws.NopRetryer{},
+			Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
 		})
 		judge(t, t.Context(), client, false, tt.Transient, tt.hint)
 	}
 }
 
-// TestErrorsCancelled checks that a call whose caller gave up is not repeated, and that its write may have been applied.
+// TestErrorsCancelled checks that a call whose caller gave up is not repeated, and that its write may have been
+// applied.
 func TestErrorsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -245,7 +328,8 @@ func TestErrorsCancelled(t *testing.T) {
 		<-r.Context().Done()
 	})
 	client := dynamodb.New(dynamodb.Options{
-		Region: "eu-west-1", Retryer: aws.NopRetryer{}, Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
+		Region: "eu-west-1", Retryer: aws.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider("id", "key", ""), BaseEndpoint: &url,
 	})
 	_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String("weir"), Item: Key{"a", "b"}.Item()})
 	if !errors.Is(err, context.Canceled) || !Ambiguous(err) || Transient(err) {

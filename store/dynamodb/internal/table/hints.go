@@ -62,13 +62,16 @@ func apiHint(err error, api smithy.APIError) string {
 		return hintCreate
 	case code == codeDenied:
 		return deniedHint(message)
-	case code == CodeValidation && (strings.Contains(message, "does not match the schema") || strings.Contains(message, "does not have the specified index")):
+	case code == CodeValidation && strings.Contains(message, "does not match the schema"),
+		code == CodeValidation && strings.Contains(message, "does not have the specified index"):
 		return "the table does not have weir's keys or indexes: see weir doctor"
-	case code == "InvalidSignatureException" && (strings.Contains(message, "expired") || strings.Contains(message, "not yet current")):
+	case code == "InvalidSignatureException" &&
+		(strings.Contains(message, "expired") || strings.Contains(message, "not yet current")):
 		return "set the machine's clock"
 	}
 	switch code {
-	case "UnrecognizedClientException", "InvalidSignatureException", "InvalidClientTokenId", "IncompleteSignatureException",
+	case "UnrecognizedClientException", "InvalidSignatureException", "InvalidClientTokenId",
+		"IncompleteSignatureException",
 		"MissingAuthenticationTokenException", "MissingAuthenticationToken":
 		return "the credentials are not valid: check them, and that they are of this region's account"
 	case "ExpiredTokenException", "ExpiredToken":
@@ -129,8 +132,8 @@ func throttlingReasons(err error) []types.ThrottlingReason {
 	return nil
 }
 
-// throttleHint uses the first reason. Its text is one word that names the resource, the operation and the kind of limit,
-// for instance TableWriteKeyRangeThroughputExceeded.
+// throttleHint uses the first reason. Its text is one word that names the resource, the operation and the kind of
+// limit, for instance TableWriteKeyRangeThroughputExceeded.
 func throttleHint(reasons []types.ThrottlingReason) string {
 	if len(reasons) == 0 {
 		return "the table is throttled: raise its capacity, or use on-demand capacity"
@@ -141,7 +144,8 @@ func throttleHint(reasons []types.ThrottlingReason) string {
 	}
 	switch reason := aws.ToString(reasons[0].Reason); {
 	case strings.Contains(reason, "KeyRange"):
-		return "one key range of " + what + " gets more load than DynamoDB serves per range: spread the load over more buckets"
+		return "one key range of " + what +
+			" gets more load than DynamoDB serves per range: spread the load over more buckets"
 	case strings.Contains(reason, "MaxOnDemand"):
 		return "raise the maximum on-demand throughput of " + what
 	case strings.Contains(reason, "AccountLimit"):

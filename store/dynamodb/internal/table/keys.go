@@ -58,7 +58,8 @@ func (p Key) Item() map[string]types.AttributeValue {
 // BucketKey is the primary key of a bucket's shard.
 func BucketKey(b store.Bucket, shard int) Key {
 	return Key{
-		escaper.Replace(b.Namespace) + "/BUCKET#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + strconv.Itoa(shard),
+		escaper.Replace(b.Namespace) + "/BUCKET#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) +
+			"#" + strconv.Itoa(shard),
 		"#STATE",
 	}
 }
@@ -76,8 +77,8 @@ func ParseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
 	}, shard, err == nil
 }
 
-// layouts defines the primary keys of the kinds whose records share a hash key per ID. The hash key consists of the noun
-// and the ID, the range key of the word and Sub.
+// layouts defines the primary keys of the kinds whose records share a hash key per ID. The hash key consists of the
+// noun and the ID, the range key of the word and Sub.
 var layouts = map[store.Kind]struct{ noun, word string }{
 	store.KindEntity:         {"ENTITY", "#META"},
 	store.KindEntityLimits:   {"ENTITY", "#CONFIG"},
@@ -140,8 +141,8 @@ func MarkerKey(id string) Key {
 	return Key{store.Registry + "/LEASE#" + escaper.Replace(id), "#RETURNED"}
 }
 
-// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's stream.
-// ok is false for any other item.
+// AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's
+// stream. ok is false for any other item.
 func AuditKey(pk, sk string) (k store.Key, ok bool) {
 	ns, subject, isAudit := strings.Cut(pk, "/AUDIT#")
 	id, isEvent := strings.CutPrefix(sk, auditWord+"#")
@@ -149,12 +150,13 @@ func AuditKey(pk, sk string) (k store.Key, ok bool) {
 		return k, false
 	}
 	return store.Key{
-		Namespace: unescaper.Replace(ns), Kind: store.KindAudit, ID: disorder.Replace(id), Sub: unescaper.Replace(subject),
+		Namespace: unescaper.Replace(ns), Kind: store.KindAudit, ID: disorder.Replace(id),
+		Sub: unescaper.Replace(subject),
 	}, true
 }
 
-// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record of
-// the table's stream. ok is false for any other item.
+// ConfigKey returns the key of an entity, limits or a namespace, given the keys of its item, for instance in a record
+// of the table's stream. ok is false for any other item.
 func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	ns, rest, ok := strings.Cut(pk, "/")
 	noun, id, is := strings.Cut(rest, "#")
@@ -163,7 +165,8 @@ func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	}
 	k.Namespace, k.ID = unescaper.Replace(ns), unescaper.Replace(id)
 	for kind, l := range layouts {
-		if l.noun != noun || kind != store.KindEntity && kind != store.KindEntityLimits && kind != store.KindResourceLimits {
+		if l.noun != noun || kind != store.KindEntity && kind != store.KindEntityLimits &&
+			kind != store.KindResourceLimits {
 			continue
 		}
 		if sub, of := strings.CutPrefix(sk, l.word); of && (sub == "" || sub[0] == '#') {
@@ -232,7 +235,8 @@ func checkKey(op string, k store.Key, parent string) error {
 		}
 	}
 	p := RecordKey(k)
-	if n := max(len(p.PK), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub))); n > MaxHash {
+	n := max(len(p.PK), len(parentPartition(k.Namespace, parent)), len(scopePartition(k.Namespace, k.Sub)))
+	if n > MaxHash {
 		return bad("the hash key has %d bytes; DynamoDB allows %d", n, MaxHash)
 	}
 	if n := max(len(p.SK), len(recordSort(k))); n > MaxRange {
@@ -250,7 +254,8 @@ const UsageParts = 8
 // AccountKey is the primary key of the account of a source of usage: a shard of a bucket, or a process.
 func AccountKey(b store.Bucket, source string) Key {
 	return Key{
-		escaper.Replace(b.Namespace) + "/ACCOUNT#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) + "#" + escaper.Replace(source),
+		escaper.Replace(b.Namespace) + "/ACCOUNT#" + escaper.Replace(b.Entity) + "#" + escaper.Replace(b.Resource) +
+			"#" + escaper.Replace(source),
 		"#ACCOUNT",
 	}
 }

@@ -16,13 +16,21 @@ import (
 func anyPart(t *rapid.T, label string) string {
 	return rapid.OneOf(
 		rapid.StringMatching("[\x00-\x03a$#%/|0-9]{0,6}"),
-		rapid.SampledFrom([]string{"", "#", "%23", "META", "#META", "#CONFIG#", "\x00", "\x01", "\x01\x01", "é", "日本", "\U0010ffff", "a/b", "a#b"}),
+		rapid.SampledFrom(
+			[]string{
+				"", "#", "%23", "META", "#META", "#CONFIG#",
+				"\x00", "\x01", "\x01\x01", "é", "日本", "\U0010ffff", "a/b", "a#b",
+			},
+		),
 		rapid.String(),
 	).Filter(utf8.ValidString).Draw(t, label)
 }
 
 func anyKey(t *rapid.T) store.Key {
-	kinds := append([]store.Kind{store.KindNamespace, store.KindNamespaceID, store.KindSecret, "new", "new#x", "META", "NAMESPACE"}, store.Kinds...)
+	kinds := append(
+		[]store.Kind{store.KindNamespace, store.KindNamespaceID, store.KindSecret, "new", "new#x", "META", "NAMESPACE"},
+		store.Kinds...,
+	)
 	return store.Key{
 		Namespace: anyPart(t, "namespace"), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
 		ID: anyPart(t, "id"), Sub: anyPart(t, "sub"),
@@ -72,8 +80,8 @@ func parsePrimary(p Key) (k store.Key, ok bool) {
 	return k, ok && noun == "SYSTEM"
 }
 
-// TestKeysInvertible checks that keys have an inverse, and so are injective: no two records share a place in the table or
-// in an index.
+// TestKeysInvertible checks that keys have an inverse, and so are injective: no two records share a place in the table
+// or in an index.
 func TestKeysInvertible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,7 +156,8 @@ func TestSpans(t *testing.T) {
 		k := anyKey(t)
 		q := store.Query{
 			Namespace: k.Namespace, Kind: k.Kind,
-			ID: rapid.SampledFrom([]string{"", k.ID}).Draw(t, "of id"), Sub: rapid.SampledFrom([]string{"", k.Sub}).Draw(t, "of sub"),
+			ID:  rapid.SampledFrom([]string{"", k.ID}).Draw(t, "of id"),
+			Sub: rapid.SampledFrom([]string{"", k.Sub}).Draw(t, "of sub"),
 		}
 		within := func(k store.Key) bool {
 			it := recordItem(&store.Record{Key: k, Version: 1})
@@ -177,7 +186,9 @@ func TestKeysFit(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{"x", "/", "%", "é", "🙂", "#"} {
 		id := strings.Repeat(unit, 256/len(unit))
-		for _, kind := range append([]store.Kind{store.KindNamespace, store.KindNamespaceID, store.KindSecret}, store.Kinds...) {
+		for _, kind := range append(
+			[]store.Kind{store.KindNamespace, store.KindNamespaceID, store.KindSecret}, store.Kinds...,
+		) {
 			k := store.Key{Namespace: "01234567890", Kind: kind, ID: id, Sub: "resource-limits:" + id}
 			if err := checkKey("get", k, id); err != nil {
 				t.Error(err)
@@ -195,11 +206,14 @@ func TestKeysFit(t *testing.T) {
 		{Namespace: "n", Kind: "a\x00b", ID: "a"},
 	} {
 		var known *store.Error
-		if err := checkKey("get", k, ""); !errors.As(err, &known) || !errors.Is(err, store.ErrInvalid) || known.Hint == "" {
+		if err := checkKey("get", k, ""); !errors.As(err, &known) || !errors.Is(err, store.ErrInvalid) ||
+			known.Hint == "" {
 			t.Errorf("%.40v: error %v", k, err)
 		}
 	}
-	if err := checkKey("commit", store.Key{Namespace: "n", Kind: store.KindEntity, ID: "a"}, strings.Repeat("/", 700)); !errors.Is(err, store.ErrInvalid) {
+	if err := checkKey(
+		"commit", store.Key{Namespace: "n", Kind: store.KindEntity, ID: "a"}, strings.Repeat("/", 700),
+	); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a parent of 2,100 bytes: error %v", err)
 	}
 }
@@ -221,7 +235,8 @@ func TestConfigKey(t *testing.T) {
 			k.Sub = ""
 		default:
 		}
-		if (k.Kind == store.KindNamespace || k.Kind == store.KindNamespaceID || k.Kind == store.KindEntityLimits) && (k.ID == "" || k.Kind == store.KindEntityLimits && k.Sub == "") {
+		if (k.Kind == store.KindNamespace || k.Kind == store.KindNamespaceID || k.Kind == store.KindEntityLimits) &&
+			(k.ID == "" || k.Kind == store.KindEntityLimits && k.Sub == "") {
 			return // there are no such keys
 		}
 		p := RecordKey(k)
@@ -230,24 +245,33 @@ func TestConfigKey(t *testing.T) {
 			t.Fatalf("%s is %v, %v, want %v", p, got, ok, k)
 		}
 	})
-	for _, p := range []Key{epochKey("default"), versionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0), MarkerKey("x"), {}, {"x", "#META"}} {
+	for _, p := range []Key{
+		epochKey("default"), versionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0),
+		MarkerKey("x"), {}, {"x", "#META"},
+	} {
 		if k, ok := ConfigKey(p.PK, p.SK); ok {
 			t.Errorf("%s is %v", p, k)
 		}
 	}
 }
 
-// TestAuditKey checks that an event's key can be read from its item's key, and that no other item is taken for an event.
+// TestAuditKey checks that an event's key can be read from its item's key, and that no other item is taken for an
+// event.
 func TestAuditKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		part := rapid.StringMatching(`[a#%/\x00\x01~]{0,6}`)
-		k := store.Key{Namespace: part.Draw(t, "namespace"), Kind: store.KindAudit, ID: part.Draw(t, "id") + "1", Sub: part.Draw(t, "subject")}
+		k := store.Key{
+			Namespace: part.Draw(t, "namespace"), Kind: store.KindAudit, ID: part.Draw(t, "id") + "1",
+			Sub: part.Draw(t, "subject"),
+		}
 		p := RecordKey(k)
 		if got, ok := AuditKey(p.PK, p.SK); !ok || got != k {
 			t.Fatalf("%s is read as %s", k, got)
 		}
-		k.Kind = rapid.SampledFrom([]store.Kind{store.KindEntity, store.KindSystem, store.KindSecret, store.KindRevision, "other"}).Draw(t, "kind")
+		k.Kind = rapid.SampledFrom(
+			[]store.Kind{store.KindEntity, store.KindSystem, store.KindSecret, store.KindRevision, "other"},
+		).Draw(t, "kind")
 		p = RecordKey(k)
 		if got, ok := AuditKey(p.PK, p.SK); ok {
 			t.Fatalf("%s is read as %s", k, got)

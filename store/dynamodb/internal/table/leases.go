@@ -18,8 +18,8 @@ const (
 	attrDone  = "done"
 )
 
-// keepLease is how long a shard that is no longer read, to its end or not, is remembered: longer than the stream lists it
-// or keeps any of its records.
+// keepLease is how long a shard that is no longer read, to its end or not, is remembered: longer than the stream lists
+// it or keeps any of its records.
 const keepLease = 3 * 24 * time.Hour
 
 // StreamLease is the reader of a shard of the table's stream, and how far it has come.
@@ -73,15 +73,20 @@ func parseLease(shard string, attrs map[string]types.AttributeValue) (l StreamLe
 
 // LeaseStream claims a shard of the stream that has no reader, whose reader's time is up, or whose reader is from, and
 // returns how far it was read. It reports whether the shard could be claimed.
-func (ws *Windows) LeaseStream(ctx context.Context, shard, owner, from string, d time.Duration) (StreamLease, bool, error) {
+func (ws *Windows) LeaseStream(
+	ctx context.Context, shard, owner, from string, d time.Duration,
+) (StreamLease, bool, error) {
 	now := ws.t.Clock()
 	until := now.Add(d)
 	return ws.t.lease(ctx, shard, &dynamodb.UpdateItemInput{
-		UpdateExpression:         aws.String("SET #b = :b, #u = :u, #t = :t"),
-		ConditionExpression:      aws.String("attribute_not_exists(#d) AND (attribute_not_exists(#b) OR #u < :n OR #b = :f)"),
+		UpdateExpression: aws.String("SET #b = :b, #u = :u, #t = :t"),
+		ConditionExpression: aws.String(
+			"attribute_not_exists(#d) AND (attribute_not_exists(#b) OR #u < :n OR #b = :f)",
+		),
 		ExpressionAttributeNames: map[string]string{"#b": attrBy, "#u": attrUntil, "#t": AttrTTL, "#d": attrDone},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":b": Str(owner), ":u": Num(until.UnixNano()), ":t": Num(until.Add(keepLease).Unix()), ":n": Num(now.UnixNano()), ":f": Str(from),
+			":b": Str(owner), ":u": Num(until.UnixNano()), ":t": Num(until.Add(keepLease).Unix()),
+			":n": Num(now.UnixNano()), ":f": Str(from),
 		},
 	})
 }

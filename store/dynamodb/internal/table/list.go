@@ -12,15 +12,16 @@ import (
 )
 
 // List implements [store.Catalog]. If the records of a query lie side by side in the table, the list shows everything
-// that was committed before the call. That holds for the records of one ID, those of one audit subject, and the kinds of
-// the registry. All others are found through an index, which usually follows the table within moments: a record that was
-// created, or given another parent, just before the call may not be listed yet. Listed records are always as the table
-// has them.
+// that was committed before the call. That holds for the records of one ID, those of one audit subject, and the kinds
+// of the registry. All others are found through an index, which usually follows the table within moments: a record that
+// was created, or given another parent, just before the call may not be listed yet. Listed records are always as the
+// table has them.
 func (c *Catalog) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := c.t.Ready(ctx); err != nil {
 		return store.Page{}, err
 	}
-	if err := checkKey("list", store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent); err != nil {
+	about := store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}
+	if err := checkKey("list", about, q.Parent); err != nil {
 		return store.Page{}, err
 	}
 	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
@@ -96,8 +97,8 @@ func spansOf(q store.Query) []Span {
 	return AllSpans(q.Namespace, lo, hi)
 }
 
-// begins returns the bounds of the range keys that consist of a word, a separator and a text that begins with prefix. If
-// the ID is empty, the separator may be missing.
+// begins returns the bounds of the range keys that consist of a word, a separator and a text that begins with prefix.
+// If the ID is empty, the separator may be missing.
 func begins(word, separator, prefix string) (lo, hi string) {
 	end := word + string(separator[0]+1)
 	if prefix == "" {
@@ -156,7 +157,8 @@ func (t *Table) fetch(ctx context.Context, q store.Query, entries []Entry) ([]st
 		if err != nil {
 			return nil, err
 		}
-		if r.Version > 0 && k.Kind == q.Kind && (q.ID == "" && strings.HasPrefix(k.ID, q.Prefix) || k.ID == q.ID) && (q.Sub == "" || k.Sub == q.Sub) &&
+		if r.Version > 0 && k.Kind == q.Kind && (q.ID == "" && strings.HasPrefix(k.ID, q.Prefix) || k.ID == q.ID) &&
+			(q.Sub == "" || k.Sub == q.Sub) &&
 			(q.Parent == "" || r.Parent == q.Parent) {
 			records = append(records, r)
 		}

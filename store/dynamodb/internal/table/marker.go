@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// attrBy identifies the call that made a marker, so that a call that is repeated because it got no answer recognizes its
-// own.
+// attrBy identifies the call that made a marker, so that a call that is repeated because it got no answer recognizes
+// its own.
 const attrBy = "by"
 
 // PutMarker claims an ID, which only one call can do.
@@ -27,7 +27,8 @@ func (t *Table) PutMarker(ctx context.Context, id string, forget time.Time) erro
 	err := t.Attempt(ctx, func(ctx context.Context) error {
 		_, err := t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &t.cfg.Table, Item: it,
-			ConditionExpression: aws.String("attribute_not_exists(#p)"), ExpressionAttributeNames: map[string]string{"#p": AttrPK},
+			ConditionExpression:                 aws.String("attribute_not_exists(#p)"),
+			ExpressionAttributeNames:            map[string]string{"#p": AttrPK},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}, Once...)
 		return err

@@ -15,15 +15,17 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run is
-// enough.
+// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run
+// is enough.
 type Migrator interface {
 	// GetItem reads the schema version, and items that another client has just changed.
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	// Scan reads the table.
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 	// UpdateItem changes items, and the schema version.
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	UpdateItem(
+		context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateItemOutput, error)
 }
 
 // MigrateConfig configures [Migrate].
@@ -49,20 +51,23 @@ type Migration struct {
 	From uint64
 	Min  uint64 // from its start, the lowest version that a client must know; 0: as before
 	What string
-	// Change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays as
-	// it is. The write asserts what change depends on: all that it changes, and what is named in by. If that has changed,
-	// Change is called again.
+	// Change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays
+	// as it is. The write asserts what change depends on: all that it changes, and what is named in by. If that has
+	// changed, Change is called again.
 	Change func(it map[string]types.AttributeValue) (to map[string]types.AttributeValue, by []string, err error)
 }
 
-// Migrations are in the order of From. There have been none: everything that any version of weir wrote is read as it is.
+// Migrations are in the order of From. There have been none: everything that any version of weir wrote is read as it
+// is.
 var Migrations []Migration
 
-// Migrate brings a table's layout to a target version, item by item. Its writes assert what they depend on, so others may
-// use the table meanwhile. It saves its progress with each page, and continues there if it is called again.
+// Migrate brings a table's layout to a target version, item by item. Its writes assert what they depend on, so others
+// may use the table meanwhile. It saves its progress with each page, and continues there if it is called again.
 //
 // A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
-func Migrate(ctx context.Context, client Migrator, table string, cfg MigrateConfig, steps []Migration, target uint64) (done Migrated, err error) {
+func Migrate(
+	ctx context.Context, client Migrator, table string, cfg MigrateConfig, steps []Migration, target uint64,
+) (done Migrated, err error) {
 	sc, err := ReadSchema(ctx, client, table)
 	if err != nil {
 		return done, err
@@ -129,9 +134,13 @@ func (r *migrating) step(ctx context.Context, sc Schema) error {
 		}
 		at := page.LastEvaluatedKey
 		if in.ExclusiveStartKey = at; len(at) == 0 {
-			return r.mark(ctx, map[string]types.AttributeValue{AttrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil})
+			return r.mark(
+				ctx,
+				map[string]types.AttributeValue{AttrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil},
+			)
 		}
-		if err := r.mark(ctx, map[string]types.AttributeValue{attrCursor: at[AttrPK], attrPlace: at[AttrSK]}); err != nil {
+		reached := map[string]types.AttributeValue{attrCursor: at[AttrPK], attrPlace: at[AttrSK]}
+		if err := r.mark(ctx, reached); err != nil {
 			return err
 		}
 	}
@@ -181,7 +190,9 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 		case !errors.As(err, &changed) || try == itemTries:
 			return trouble("migrate", r.table, key.String(), err)
 		}
-		out, err := r.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: key.Item(), ConsistentRead: aws.Bool(true)})
+		out, err := r.client.GetItem(
+			ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: key.Item(), ConsistentRead: aws.Bool(true)},
+		)
 		if err != nil {
 			return trouble("migrate", r.table, key.String(), err)
 		}
@@ -192,10 +203,13 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 }
 
 // update changes an item if what is asserted is still as it was.
-func (r *migrating) update(key Key, was, to map[string]types.AttributeValue, asserted []string) *dynamodb.UpdateItemInput {
+func (r *migrating) update(
+	key Key, was, to map[string]types.AttributeValue, asserted []string,
+) *dynamodb.UpdateItemInput {
 	in := &dynamodb.UpdateItemInput{
 		TableName: &r.table, Key: key.Item(),
-		ExpressionAttributeNames: map[string]string{"#pk": AttrPK}, ExpressionAttributeValues: map[string]types.AttributeValue{},
+		ExpressionAttributeNames:  map[string]string{"#pk": AttrPK},
+		ExpressionAttributeValues: map[string]types.AttributeValue{},
 	}
 	var set, remove []string
 	where := []string{"attribute_exists(#pk)"}
@@ -231,6 +245,7 @@ func (r *migrating) update(key Key, was, to map[string]types.AttributeValue, ass
 	if len(in.ExpressionAttributeValues) == 0 {
 		in.ExpressionAttributeValues = nil // an empty one is refused
 	}
-	in.UpdateExpression, in.ConditionExpression = aws.String(strings.Join(changes, " ")), aws.String(strings.Join(where, " AND "))
+	in.UpdateExpression = aws.String(strings.Join(changes, " "))
+	in.ConditionExpression = aws.String(strings.Join(where, " AND "))
 	return in
 }

@@ -15,7 +15,8 @@ import (
 const (
 	// SchemaVersion is the version of the table layout that this version of weir writes.
 	SchemaVersion = 1
-	// OldestSchema is the oldest layout that this version of weir can read and write. Older tables need [Migrate] first.
+	// OldestSchema is the oldest layout that this version of weir can read and write. Older tables need [Migrate]
+	// first.
 	OldestSchema = 1
 )
 
@@ -41,7 +42,9 @@ func ReadSchema(ctx context.Context, client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 }, table string,
 ) (Schema, error) {
-	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().Item(), ConsistentRead: aws.Bool(true)})
+	out, err := client.GetItem(
+		ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().Item(), ConsistentRead: aws.Bool(true)},
+	)
 	if err != nil {
 		return Schema{}, trouble("read", table, versionKey().String(), err)
 	}
@@ -76,12 +79,17 @@ func (sc Schema) refuse(table string) error {
 	err := &store.Error{Op: "open", Key: table}
 	switch {
 	case sc.Client > SchemaVersion && sc.Client == sc.Version:
-		err.Err, err.Hint = fmt.Errorf("the table's schema version is %d; this weir knows %d", sc.Version, SchemaVersion), hintUpgrade
+		err.Err = fmt.Errorf("the table's schema version is %d; this weir knows %d", sc.Version, SchemaVersion)
+		err.Hint = hintUpgrade
 	case sc.Client > SchemaVersion:
-		err.Err = fmt.Errorf("the table requires clients that know schema version %d; this weir knows %d", sc.Client, SchemaVersion)
+		err.Err = fmt.Errorf(
+			"the table requires clients that know schema version %d; this weir knows %d", sc.Client, SchemaVersion,
+		)
 		err.Hint = hintUpgrade
 	case sc.Version < OldestSchema:
-		err.Err = fmt.Errorf("the table's schema version is %d; this weir knows %d to %d", sc.Version, OldestSchema, SchemaVersion)
+		err.Err = fmt.Errorf(
+			"the table's schema version is %d; this weir knows %d to %d", sc.Version, OldestSchema, SchemaVersion,
+		)
 		err.Hint = hintMigrate
 	default:
 		return nil
@@ -111,7 +119,10 @@ func (t *Table) CheckVersion(ctx context.Context) error {
 	}
 	attrs := found[versionKey()]
 	if attrs == nil {
-		return &store.Error{Op: "open", Key: t.cfg.Table, Err: errNoVersion, Hint: remedyCreate + " completes a table of weir's; or name another table"}
+		return &store.Error{
+			Op: "open", Key: t.cfg.Table, Err: errNoVersion,
+			Hint: remedyCreate + " completes a table of weir's; or name another table",
+		}
 	}
 	sc, err := parseSchema(t.cfg.Table, attrs)
 	if err != nil {

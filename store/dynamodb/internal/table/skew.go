@@ -36,8 +36,8 @@ func (s *Skew) Failed(err error, sent time.Time) {
 	}
 }
 
-// saw learns from the Date of an answer. When the server wrote it, its own clock was between date and a second later, and
-// ours between sent and received.
+// saw learns from the Date of an answer. When the server wrote it, its own clock was between date and a second later,
+// and ours between sent and received.
 func (s *Skew) saw(date, sent, received time.Time) {
 	low, high := date.Sub(received), date.Add(time.Second).Sub(sent)
 	was := s.Offset()

@@ -16,17 +16,25 @@ import (
 // API is the part of DynamoDB's client that the store calls.
 type API interface {
 	// UpdateItem makes the one conditional write of a decision.
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	UpdateItem(
+		context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateItemOutput, error)
 	// PutItem creates records that may be created only once.
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	// DeleteItem removes a bucket's item.
-	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	DeleteItem(
+		context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DeleteItemOutput, error)
 	// BatchGetItem reads records and buckets.
-	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	BatchGetItem(
+		context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.BatchGetItemOutput, error)
 	// Query lists records and buckets.
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 	// TransactWriteItems commits changes of the catalog.
-	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+	TransactWriteItems(
+		context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options),
+	) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
 // Config says how calls are made.

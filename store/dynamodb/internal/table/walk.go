@@ -96,8 +96,8 @@ func (w *Walk) Next(ctx context.Context, n int) ([]Entry, error) {
 // maxQueries is how many spans are read concurrently.
 const maxQueries = 64
 
-// fill reads on, concurrently, in all lines that have nothing read ahead. Each line reads as much of n as it is likely to
-// contribute.
+// fill reads on, concurrently, in all lines that have nothing read ahead. Each line reads as much of n as it is likely
+// to contribute.
 func (w *Walk) fill(ctx context.Context, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.lines))
@@ -130,9 +130,11 @@ func (t *Table) readLine(ctx context.Context, l *line, reverse bool, most int32)
 		in := &dynamodb.QueryInput{
 			TableName: &t.cfg.Table, ExclusiveStartKey: l.start, Limit: &most,
 			ConsistentRead: aws.Bool(l.index == ""), ScanIndexForward: aws.Bool(!reverse),
-			KeyConditionExpression:    aws.String("#h = :h AND #r BETWEEN :lo AND :hi"),
-			ExpressionAttributeNames:  map[string]string{"#h": l.hashKey, "#r": l.sortKey},
-			ExpressionAttributeValues: map[string]types.AttributeValue{":h": Str(l.hash), ":lo": Str(l.lo), ":hi": Str(l.hi)},
+			KeyConditionExpression:   aws.String("#h = :h AND #r BETWEEN :lo AND :hi"),
+			ExpressionAttributeNames: map[string]string{"#h": l.hashKey, "#r": l.sortKey},
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":h": Str(l.hash), ":lo": Str(l.lo), ":hi": Str(l.hi),
+			},
 		}
 		if l.index != "" {
 			in.IndexName = &l.index

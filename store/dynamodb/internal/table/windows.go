@@ -26,8 +26,8 @@ const (
 	startsAtOnce = 32
 )
 
-// Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, which the stream
-// carries to the ledger that books them. The windows contain them once that is done.
+// Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, which the
+// stream carries to the ledger that books them. The windows contain them once that is done.
 func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := ws.t.Ready(ctx); err != nil {
 		return err
@@ -107,8 +107,11 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 	return page, nil
 }
 
-// windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns false.
-func (t *Table) windows(ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool) error {
+// windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns
+// false.
+func (t *Table) windows(
+	ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool,
+) error {
 	first := usage.Start(q.Window, q.From)
 	if first.Before(q.From) {
 		first = usage.Next(q.Window, first)
@@ -133,7 +136,9 @@ func (t *Table) windows(ctx context.Context, q *store.UsageQuery, after string, 
 		}
 		w := t.Walk(spans, false, "")
 		w.after = after
-		if more, err := t.merged(ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) }); err != nil || !more {
+		if more, err := t.merged(
+			ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) },
+		); err != nil || !more {
 			return err
 		}
 	}
@@ -158,7 +163,9 @@ func usageSpans(q *store.UsageQuery, lo, hi string) []Span {
 
 // merged calls f with the windows that a walk finds, with the parts of each window added up. It reports whether f wants
 // more.
-func (t *Table) merged(ctx context.Context, q *store.UsageQuery, w *Walk, f func(at string, r store.UsageRecord) bool) (bool, error) {
+func (t *Table) merged(
+	ctx context.Context, q *store.UsageQuery, w *Walk, f func(at string, r store.UsageRecord) bool,
+) (bool, error) {
 	var at string
 	var sum store.UsageRecord
 	for {
@@ -206,7 +213,9 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 		if !ok || err != nil {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(counts, name[2:], func(c store.LimitFigures, l string) int { return strings.Compare(c.Limit, l) })
+		i, found := slices.BinarySearchFunc(
+			counts, name[2:], func(c store.LimitFigures, l string) int { return strings.Compare(c.Limit, l) },
+		)
 		if !found {
 			counts = slices.Insert(counts, i, store.LimitFigures{Limit: name[2:]})
 		}
@@ -296,7 +305,9 @@ func (ws *Windows) ForgetUsage(ctx context.Context, namespace string) error {
 
 func (t *Table) drop(ctx context.Context, key Key) error {
 	err := t.Attempt(ctx, func(ctx context.Context) error {
-		_, err := t.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.cfg.Table, Key: key.Item()}, Once...)
+		_, err := t.cfg.Client.DeleteItem(
+			ctx, &dynamodb.DeleteItemInput{TableName: &t.cfg.Table, Key: key.Item()}, Once...,
+		)
 		return err
 	})
 	return t.Trouble("usage", key.String(), err)
