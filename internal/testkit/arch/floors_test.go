@@ -1,0 +1,141 @@
+package arch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors are the floors of the house, the lowest first. A floor has rooms; a room is a pattern of packages, as in matches.
+// A package imports packages of its own room and of lower floors, never of a higher one, nor of another room beside it.
+// Tests are exempt.
+var floors = [][]string{
+	{"internal/clock", "internal/varint", "api/..."}, // arithmetic and bytes; the generated gRPC API
+	{"store"}, // the seam
+	{"store/internal/...", "store/storetest/...", "internal/batch", "internal/coalesce", "internal/usage"}, // what drivers share
+	{"store/memory", "store/disk", "store/dynamodb/...", "store/redis/..."},
+	{"internal/policy/...", "internal/meter/...", "internal/catalogcache", "internal/breaker", "internal/backstop"},
+	{"internal/parts"},
+	{"."}, // decides
+	{"internal/answer/..."},
+	{"httplimit", "grpclimit", "weirtest", "internal/manifest", "internal/fleet/..."},
+	{"governor/...", "internal/demo", "internal/api"},
+	{"internal/serve/...", "internal/aws/...", "internal/lab/..."},
+	{"internal/cli/...", "cmd/weir-lambda"},
+	{"cmd/weir"},
+}
+
+// kit is the room that tests alone import.
+const kit = "internal/testkit/..."
+
+// upward lists the arrows that do not fit the floors yet, "from → to", each with the reason.
+var upward = map[string]string{
+	"store/internal/inmem → internal/usage": "until one ledger keeps usage for all stores",
+}
+
+// place returns a package's floor and room. Packages of the test kit and of nested modules have none.
+func place(pkg string) (floor int, room string) {
+	for i, rooms := range floors {
+		for _, room := range rooms {
+			if matches(room, pkg) {
+				return i, room
+			}
+		}
+	}
+	return -1, ""
+}
+
+// climbs returns the arrows that break the floors, apart from those that are excused, and excuses that are not needed.
+func (g graph) climbs(excused map[string]string) []string {
+	var found []string
+	arrows := make(map[string]bool)
+	for _, from := range g.own("...") {
+		if matches(kit, from) {
+			continue
+		}
+		floor, room := place(from)
+		if floor < 0 {
+			found = append(found, from+" is on no floor: give it a room in floors")
+			continue
+		}
+		for _, to := range g[from] {
+			below, other := place(to)
+			if g.std(to) || below < 0 && !matches(kit, to) && !strings.HasPrefix(to, "internal/") {
+				continue // of another module
+			}
+			arrow := from + " → " + to
+			switch {
+			case other == room || below >= 0 && below < floor:
+			case excused[arrow] != "":
+				arrows[arrow] = true
+			case matches(kit, to):
+				found = append(found, arrow+": the test kit is for tests")
+			default:
+				found = append(found, fmt.Sprintf("%s: floor %d does not import floor %d", arrow, floor, below))
+			}
+		}
+	}
+	for arrow := range excused {
+		if !arrows[arrow] {
+			found = append(found, arrow+": strike it from upward, there is no such arrow")
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	g := load(t)
+	for _, found := range g.climbs(upward) {
+		t.Error(found)
+	}
+	for _, rooms := range floors {
+		for _, room := range rooms {
+			if len(g.own(room)) == 0 {
+				t.Errorf("no package is %q: strike the room from floors", room)
+			}
+		}
+	}
+}
+
+func TestFloorsCaught(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from, to string
+		want     int
+	}{
+		{".", "store", 0},
+		{".", "governor", 1},
+		{"store", ".", 1},
+		{"store/disk", "store/redis", 1},
+		{"store/dynamodb", "store/dynamodb/internal/table", 0},
+		{"store/dynamodb", "internal/meter", 1},
+		{"internal/meter", "internal/policy/record", 1},
+		{"internal/policy/a", "internal/policy/record", 0},
+		{"internal/serve/httpapi", "internal/lab/load", 1},
+		{"internal/lab/load", "internal/cli/kit", 1},
+		{"internal/cli/lab", "internal/lab/load", 0},
+		{"cmd/weir", "internal/cli", 0},
+		{"internal/cli", "internal/testkit/redistest", 1},
+		{"internal/cellar", "store", 1},
+		{"internal/testkit/redistest", "internal/cli", 0},
+	} {
+		g := graph{tt.from: {tt.to}, tt.to: {}}
+		if matches(kit, tt.from) || matches(kit, tt.to) {
+			g[tt.to] = []string{}
+		}
+		if got := g.climbs(nil); len(got) != tt.want {
+			t.Errorf("%s → %s: %q", tt.from, tt.to, got)
+		}
+		if arrow := tt.from + " → " + tt.to; tt.want == 1 && tt.from != "internal/cellar" {
+			if got := g.climbs(map[string]string{arrow: "why"}); len(got) != 0 {
+				t.Errorf("excused: %q", got)
+			}
+		}
+	}
+	if got := (graph{"store": {}}).climbs(map[string]string{"store → .": "why"}); len(got) != 1 {
+		t.Errorf("an excuse that is not needed: %q", got)
+	}
+}
