@@ -166,7 +166,7 @@ func TestAcquireAllWithOverrides(t *testing.T) {
 // resolved again, so that the store never receives a take that contradicts itself.
 func TestAcquireAllDuringAChange(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.Allow })
+	b := setup(t, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.OnUnavailableAllow })
 	b.set("", "", weir.PerHour("rpm", 100))
 	b.set("parent", "", weir.PerHour("rpm", 10), weir.PerHour("tpm", 10))
 	b.child("parent", "")

@@ -79,10 +79,10 @@ func TestAudit(t *testing.T) {
 	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key"}, weir.PerDay("rpd", 7)))
 	must(t, lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerHour("rph", 1)))
 	must(t, lim.DeleteLimits(ctx, weir.Scope{Resource: "gpt-4"}))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow))
 	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 3)))
 	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.UnavailableDefault))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
 	_, err = lim.Acquire(ctx, weir.Request{Entity: "key", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 2}})
 	must(t, err)
 	must(t, lim.ResetBucket(ctx, "key", "gpt-4"))
@@ -168,13 +168,13 @@ func TestNoChangeNoEvent(t *testing.T) {
 		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "e"}, rpm))
 		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, rpm, weir.PerDay("rpd", 1)))
 		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.Limit{Name: "rpm", Amount: 10, Period: time.Minute}))
-		must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Deny))
+		must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDeny))
 		_, err := lim.RecoverNamespace(ctx, "n")
 		must(t, err)
 	}
 	_, err := lim.CreateNamespace(ctx, "n")
 	must(t, err)
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.UnavailableDefault))
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
 	if got := events(t, lim, ""); got != nil {
 		t.Errorf("taking away what is not there: %v", got)
 	}
@@ -205,7 +205,7 @@ func TestPrincipal(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			lim := memoryLimiter(t)
-			must(t, lim.SetOnUnavailable(weir.WithPrincipal(t.Context(), tt.principal), weir.Scope{}, weir.Allow))
+			must(t, lim.SetOnUnavailable(weir.WithPrincipal(t.Context(), tt.principal), weir.Scope{}, weir.OnUnavailableAllow))
 			if got := events(t, lim, "")[0].principal; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -218,9 +218,9 @@ func TestAuditExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim, err := weir.New(weir.Config{Store: memory.New(nil), AuditRetention: time.Hour})
 		must(t, err)
-		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow))
+		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow))
 		time.Sleep(time.Hour - time.Second)
-		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Deny))
+		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableDeny))
 		if got := len(events(t, lim, "")); got != 2 {
 			t.Errorf("%d events before the hour is over", got)
 		}
@@ -250,7 +250,7 @@ func TestAuditErrors(t *testing.T) {
 	if _, err = lim.Audit(ctx, weir.AuditQuery{}); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if err := lim.SetOnUnavailable(context.Background(), weir.Scope{}, weir.Allow); !errors.Is(err, weir.ErrClosed) {
+	if err := lim.SetOnUnavailable(context.Background(), weir.Scope{}, weir.OnUnavailableAllow); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -134,7 +134,7 @@ func TestAvailableIsTrue(t *testing.T) {
 
 func TestAvailableReportsTrouble(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	b.set("", "", weir.PerMinute("rpm", 1))
 	b.fake.does(func(f *fakeStore) {
 		f.peek = func(context.Context, ...store.Bucket) (store.Snapshot, error) { return store.Snapshot{}, errDown }

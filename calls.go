@@ -22,7 +22,7 @@ type calls struct {
 func newCalls(cfg *Config) *calls {
 	c := &calls{Store: cfg.Store, timeout: cfg.StoreTimeout, called: cfg.Observer.Called}
 	c.usage, _ = cfg.Store.(store.Usage)
-	_, c.inProcess = cfg.Store.(store.Immediate)
+	_, c.inProcess = cfg.Store.(store.InProcess)
 	return c
 }
 

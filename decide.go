@@ -80,7 +80,7 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 		if err := pt.req.OnUnavailable.validate("on_unavailable"); err != nil {
 			return nil, pt.wrap(err)
 		}
-		if pt.req.OnUnavailable == Local {
+		if pt.req.OnUnavailable == OnUnavailableLocal {
 			d.lim.core.local.want()
 		}
 	}
@@ -181,9 +181,9 @@ func (d *decision) without(parts []part, cause error) error {
 		}
 		pt.debits = nil
 		switch d.lim.policy(&pt.req, pt.plan) {
-		case Allow:
+		case OnUnavailableAllow:
 			pt.admit(d.lim, cause)
-		case Local:
+		case OnUnavailableLocal:
 			sharing = true
 			err := shared(pt.req.Entity, pt.req.Resource, pt.plan, cause)
 			if err == nil {

@@ -58,7 +58,7 @@ func (b *bundle) deciders(entity string) map[string]func() (bool, error) {
 }
 
 func tight(c *weir.Config) {
-	c.StoreTimeout, c.DecideWithin, c.OnUnavailable = time.Second, 12*time.Millisecond, weir.Allow
+	c.StoreTimeout, c.DecideWithin, c.OnUnavailable = time.Second, 12*time.Millisecond, weir.OnUnavailableAllow
 }
 
 // The bound applies to the decision, not to each store call: a chain of four needs four reads and one take.
@@ -142,7 +142,7 @@ func TestDecideWithinLateTake(t *testing.T) {
 		synctest.Wait()
 		b.fake.does(recovers)
 		b.wantLeft("alice", weir.Tokens{"rpm": 95}) // AcquireAll takes two
-	}, tight, func(c *weir.Config) { c.OnUnavailable = weir.Deny })
+	}, tight, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableDeny })
 }
 
 // Wait, lease changes and reads are not decisions: they get the store's full timeout.

@@ -10,7 +10,7 @@
 // issued in between: exactly, under concurrency, crashes and faults. There is no tolerance, and no window whose edge
 // admits twice. Tokens that are given back can be spent from the moment they come back. Tokens that are added
 // afterwards ([Lease.Adjust]) are never refused; they hold later requests back instead. weir admits more only where the
-// operator chose to admit requests while the store does not answer (see [Unavailable]), and it marks those decisions.
+// operator chose to admit requests while the store does not answer (see [OnUnavailable]), and it marks those decisions.
 //
 // # Usage
 //

@@ -110,9 +110,9 @@ func TestShadowLease(t *testing.T) {
 					if !carried {
 						return le
 					}
-					text, err := json.Marshal(le.Hold(le.Held().Entity, b.clock.Now().Add(time.Minute)))
+					text, err := json.Marshal(le.Token(le.Token("", time.Time{}).Entity, b.clock.Now().Add(time.Minute)))
 					must(t, err)
-					var h weir.Held
+					var h weir.LeaseToken
 					must(t, json.Unmarshal(text, &h))
 					return b.peer().resume(h)
 				}

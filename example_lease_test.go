@@ -90,7 +90,7 @@ func ExampleLease_Decision() {
 }
 
 // A server hands out a lease, and takes it back in any process.
-func ExampleLimiter_Resume() {
+func ExampleLimiter_LeaseFromToken() {
 	ctx := context.Background()
 	lim := exampleLimiter()
 	defer lim.Close()
@@ -100,19 +100,19 @@ func ExampleLimiter_Resume() {
 		return
 	}
 	expires := lease.Decision().At.Add(5 * time.Minute)
-	ticket, err := json.Marshal(lease.Hold("a-unique-id", expires)) // sign it before handing it out
+	ticket, err := json.Marshal(lease.Token("a-unique-id", expires)) // sign it before handing it out
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 
 	for range 2 { // it arrives twice
-		var held weir.Held
+		var held weir.LeaseToken
 		if err := json.Unmarshal(ticket, &held); err != nil {
 			fmt.Println(err)
 			return
 		}
-		resumed, err := lim.Resume(ctx, held)
+		resumed, err := lim.LeaseFromToken(ctx, held)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -67,7 +67,7 @@ func ExampleNew() {
 	lim, err := weir.New(weir.Config{
 		Store:         memory.New(nil),
 		CacheTTL:      30 * time.Second,
-		OnUnavailable: weir.Deny,
+		OnUnavailable: weir.OnUnavailableDeny,
 	})
 	if err != nil {
 		fmt.Println(err)

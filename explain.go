@@ -23,7 +23,7 @@ type Explanation struct {
 	// OnUnavailable is how the request would be decided if the store did not answer. OnUnavailableFrom is where that is
 	// set: "request", the [Source] of the level, or "config" ([Config.OnUnavailable]). In a chain, the strictest
 	// counts.
-	OnUnavailable     Unavailable
+	OnUnavailable     OnUnavailable
 	OnUnavailableFrom string
 	// Cached is how long entities and limits are cached ([Config.CacheTTL]): the explanation may lag behind changes
 	// made by other processes by that much. It is 0 if nothing is cached.
@@ -53,7 +53,7 @@ type ExplainedLevel struct {
 	Set     bool // it has limits
 	Applies bool // it is the first that has limits
 	// OnUnavailable is the setting of this level for when the store does not answer, whichever level's limits apply.
-	OnUnavailable Unavailable
+	OnUnavailable OnUnavailable
 }
 
 // ExplainedLimit is a limit that applies.

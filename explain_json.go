@@ -30,8 +30,8 @@ type bindingJSON struct {
 }
 
 type onUnavailableJSON struct {
-	Value Unavailable `json:"value"`
-	From  string      `json:"from"`
+	Value OnUnavailable `json:"value"`
+	From  string        `json:"from"`
 }
 
 type explainedJSON struct {
@@ -50,7 +50,7 @@ type explainedLevelJSON struct {
 	Set     bool   `json:"set"`
 	Applies bool   `json:"applies"`
 	// If set at this level.
-	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
+	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
 }
 
 // explainedLimitJSON uses the names of a status in other answers, and adds to them.

@@ -92,7 +92,7 @@ func TestExplainChain(t *testing.T) {
 	if n, l := x.Binding(); n == nil || n.ID != "alice" || l.Limit.Name != "tpm" || l.Used() != 0.5 {
 		t.Errorf("binds: %+v of %+v", l, n)
 	}
-	if x.Err != nil || x.RetryAfter() != 0 || x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "config" || !x.At.Equal(noon) {
+	if x.Err != nil || x.RetryAfter() != 0 || x.OnUnavailable != weir.OnUnavailableDeny || x.OnUnavailableFrom != "config" || !x.At.Equal(noon) {
 		t.Errorf("%+v", x)
 	}
 
@@ -208,15 +208,15 @@ func TestExplainStale(t *testing.T) {
 func TestExplainUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow))
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.OnUnavailableAllow))
 	b.set("", "", weir.PerMinute("rpm", 5))
 	x := b.explained("alice", nil)
-	if x.OnUnavailable != weir.Allow || x.OnUnavailableFrom != "system" {
+	if x.OnUnavailable != weir.OnUnavailableAllow || x.OnUnavailableFrom != "system" {
 		t.Errorf("%s from %s", x.OnUnavailable, x.OnUnavailableFrom)
 	}
-	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Deny})
+	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableDeny})
 	must(t, err)
-	if x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "request" {
+	if x.OnUnavailable != weir.OnUnavailableDeny || x.OnUnavailableFrom != "request" {
 		t.Errorf("%s from %s", x.OnUnavailable, x.OnUnavailableFrom)
 	}
 }

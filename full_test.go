@@ -12,7 +12,7 @@ import (
 // Otherwise a caller that invents IDs could fill the table and then be admitted without any limit.
 func TestFullStoreAdmitsNobody(t *testing.T) {
 	t.Parallel()
-	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{MaxBuckets: 3}), OnUnavailable: weir.Allow})
+	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{MaxBuckets: 3}), OnUnavailable: weir.OnUnavailableAllow})
 	if err != nil {
 		t.Fatal(err)
 	}

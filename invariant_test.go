@@ -55,9 +55,9 @@ func TestNeverOverAdmits(t *testing.T) {
 					must(t, lease.Adjust(b.ctx, weir.Tokens{"n": -down}))
 					n -= down
 				case 2:
-					h := lease.Hold(fmt.Sprint(g, "/", r.Uint64()), noon.Add(time.Hour))
+					h := lease.Token(fmt.Sprint(g, "/", r.Uint64()), noon.Add(time.Hour))
 					for _, x := range peers { // one of them is first
-						l, err := x.Resume(b.ctx, h)
+						l, err := x.LeaseFromToken(b.ctx, h)
 						must(t, err)
 						if err := l.Rollback(b.ctx); err != nil {
 							wantErr(t, err, weir.ErrSettled)
@@ -173,7 +173,7 @@ func life(t *testing.T, r *rand.Rand) {
 	elapsed := time.Duration(0)
 	type open struct {
 		lease        *weir.Lease
-		holds        []weir.Held
+		holds        []weir.LeaseToken
 		taken, given int64
 	}
 	var leases []*open
@@ -221,19 +221,19 @@ func life(t *testing.T, r *rand.Rand) {
 			o := leases[r.IntN(len(leases))]
 			l := o.lease
 			if len(o.holds) > 0 && r.IntN(2) == 0 {
-				resumed, err := x.Resume(b.ctx, o.holds[r.IntN(len(o.holds))])
+				resumed, err := x.LeaseFromToken(b.ctx, o.holds[r.IntN(len(o.holds))])
 				must(t, err)
 				l = resumed
 			}
 			before := counters(t, b)
 			switch op {
 			case 8:
-				if h := l.Hold(fmt.Sprint("lease", step), noon.Add(24*time.Hour)); h.ID != "" {
+				if h := l.Token(fmt.Sprint("lease", step), noon.Add(24*time.Hour)); h.ID != "" {
 					o.holds = append(o.holds, h)
 				}
 			case 9:
 				_ = l.Adjust(b.ctx, weir.Tokens{"n": r.Int64N(41) - 20})
-				if h := l.Held(); h.ID != "" {
+				if h := l.Token("", time.Time{}); h.ID != "" {
 					o.holds = append(o.holds, h)
 				}
 			case 10:

@@ -20,12 +20,12 @@ type Lease struct {
 	degraded *degradation // nil if the store decided
 
 	mu      sync.Mutex
-	ended   error         // ErrCommitted or ErrRolledBack; for a held lease also ErrSettled or ErrExpired
+	ended   error         // ErrCommitted or ErrRolledBack; for a lease with a token also ErrSettled or ErrExpired
 	debits  []store.Debit // with the amounts held now; see leaveOut
 	at      time.Time
 	levels  []store.Level // after the decision, by charge
 	decided *Decision     // set when first asked for, or on an adjustment
-	held    *heldLease    // carried by a caller outside the process
+	token   *issuedToken  // carried by a caller outside the process
 
 	room struct { // room for the usual size, to save allocations
 		debits  [2]store.Debit
@@ -107,7 +107,7 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 	}
 	le.decisionLocked() // from what was held until now
 	out, err := le.settle(ctx, debits)
-	if heldElsewhere(err) {
+	if tokenUsedElsewhere(err) {
 		le.ended = err // another holder has changed the lease, or it expired: nothing is left to give back
 		return err
 	}
@@ -205,11 +205,11 @@ func (le *Lease) Rollback(ctx context.Context) error {
 			debits = append(debits, d)
 		}
 	}
-	if le.degraded.free() || len(debits) == 0 && le.held == nil {
+	if le.degraded.free() || len(debits) == 0 && le.token == nil {
 		return nil
 	}
 	_, err := le.settle(ctx, debits)
-	if heldElsewhere(err) {
+	if tokenUsedElsewhere(err) {
 		le.ended = err
 	}
 	if err == nil {
@@ -224,17 +224,17 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		return le.settleLocal(debits), nil
 	}
 	s := store.Settle{Debits: debits}
-	if le.held != nil {
-		s.ID, s.Expires = le.held.change(), le.held.expires
+	if le.token != nil {
+		s.ID, s.Expires = le.token.change(), le.token.expires
 	}
 	out, err := le.lim.core.store.Settle(context.WithoutCancel(ctx), s)
 	if errors.Is(err, store.ErrOverflow) {
 		err = configErr("tokens", "%v", err)
 	}
-	if err == nil && le.held != nil {
+	if err == nil && le.token != nil {
 		// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
 		// old state and one that continues from here from giving the same tokens back.
-		le.held.seq++
+		le.token.seq++
 	}
 	if err == nil {
 		le.lim.core.local.warm(debits, &out)

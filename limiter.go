@@ -39,14 +39,14 @@ type Config struct {
 	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
 	DecideWithin time.Duration
 	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
-	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to Deny.
-	OnUnavailable Unavailable
+	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to [OnUnavailableDeny].
+	OnUnavailable OnUnavailable
 	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or more
 	// calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During the
 	// cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative, the
 	// store is always called. Defaults to 1 s.
 	Cooldown time.Duration
-	// Instances returns how many processes share the limits, this one included, as far as is known. A Local decision
+	// Instances returns how many processes share the limits, this one included, as far as is known. A local decision
 	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's
 	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
 	// less. Defaults to 1.
@@ -71,7 +71,7 @@ func (c Config) withDefaults() Config {
 	c.CacheEntries = cmp.Or(c.CacheEntries, 200_000)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, time.Second)
 	c.DecideWithin = cmp.Or(c.DecideWithin, c.StoreTimeout)
-	c.OnUnavailable = cmp.Or(c.OnUnavailable, Deny)
+	c.OnUnavailable = cmp.Or(c.OnUnavailable, OnUnavailableDeny)
 	c.Cooldown = cmp.Or(c.Cooldown, time.Second)
 	if c.Instances == nil {
 		c.Instances = func() int { return 1 }
@@ -133,7 +133,7 @@ type foundSpace struct {
 type core struct {
 	cfg       Config
 	store     store.Store
-	immediate store.Immediate // the store, if it never waits
+	immediate store.InProcess // the store, if it never waits
 	usage     store.Usage     // the store, if it keeps usage
 	meter     *meter.Recorder
 	breaker   *breaker.Breaker // nil if the store is always called
@@ -161,7 +161,7 @@ func New(cfg Config) (*Limiter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	immediate, _ := cfg.Store.(store.Immediate)
+	immediate, _ := cfg.Store.(store.InProcess)
 	c := &core{
 		cfg: cfg, immediate: immediate, start: time.Now(), spaces: make(map[string]*space),
 	}

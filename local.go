@@ -127,7 +127,7 @@ func (c *core) guard() {
 	c.local.shares.Begin(c.start)
 	c.local.begins.Store(true)
 	c.local.owed.debts = make(map[store.Bucket]*debt)
-	c.local.wanted.Store(c.cfg.OnUnavailable == Local)
+	c.local.wanted.Store(c.cfg.OnUnavailable == OnUnavailableLocal)
 	if c.cfg.Cooldown < 0 {
 		return
 	}

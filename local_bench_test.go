@@ -13,7 +13,7 @@ type remote struct{ store.Store }
 
 // BenchmarkRemote measures the cost of a decision apart from the store's answer.
 func BenchmarkRemote(b *testing.B) {
-	for _, how := range []weir.Unavailable{weir.Deny, weir.Local} {
+	for _, how := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableLocal} {
 		lim, err := weir.New(weir.Config{Store: remote{memory.New(nil)}, OnUnavailable: how})
 		if err != nil {
 			b.Fatal(err)

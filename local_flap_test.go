@@ -56,7 +56,7 @@ func fleetOfTwo(t *testing.T, o *outage, ttl time.Duration) (fleet []*weir.Limit
 	t.Helper()
 	for range 2 {
 		lim, err := weir.New(weir.Config{
-			Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: ttl,
+			Store: o, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: 10 * time.Millisecond, StoreTimeout: 50 * time.Millisecond, CacheTTL: ttl,
 			Cooldown: 100 * time.Millisecond, Instances: func() int { return 2 },
 		})
 		must(t, err)

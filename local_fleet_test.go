@@ -63,7 +63,7 @@ func TestFleetOutage(t *testing.T) {
 		var fleet []*weir.Limiter
 		for range instances {
 			lim, err := weir.New(weir.Config{
-				Store: o, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, CacheTTL: time.Hour,
+				Store: o, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: 10 * time.Millisecond, CacheTTL: time.Hour,
 				Cooldown: cooldown, Instances: func() int { return instances },
 			})
 			must(t, err)
@@ -174,7 +174,7 @@ func TestFleetRestarts(t *testing.T) {
 		o := &outage{Store: memory.New(nil)}
 		begin := func() *weir.Limiter {
 			lim, err := weir.New(weir.Config{
-				Store: lasting{o}, OnUnavailable: weir.Local, DecideWithin: 10 * time.Millisecond, StoreTimeout: 20 * time.Millisecond, CacheTTL: time.Hour,
+				Store: lasting{o}, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: 10 * time.Millisecond, StoreTimeout: 20 * time.Millisecond, CacheTTL: time.Hour,
 				Instances: func() int { return instances },
 			})
 			must(t, err)

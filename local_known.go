@@ -12,7 +12,7 @@ import (
 
 // readUnavailable remembers the on_unavailable of the system's record as read at a generation, unless it may have
 // changed since.
-func (s *space) readUnavailable(u Unavailable, generation uint64) {
+func (s *space) readUnavailable(u OnUnavailable, generation uint64) {
 	if have := s.unavailable.Load(); have != nil && *have == u {
 		return
 	}
@@ -101,11 +101,11 @@ func (c *core) viewsKnown(keys []viewKey) (vs []view, unknown map[viewKind]bool)
 
 // knownPolicy returns the on_unavailable of requests whose limits are not known, as far as it is known: the strictest
 // of the chain.
-func (l *Limiter) knownPolicy(entity, resource string, own bool) Unavailable {
+func (l *Limiter) knownPolicy(entity, resource string, own bool) OnUnavailable {
 	s, gone := l.knownSpace()
 	switch {
 	case gone:
-		return Deny
+		return OnUnavailableDeny
 	case s == nil:
 		return l.core.cfg.OnUnavailable
 	}

@@ -140,7 +140,7 @@ func TestLocalBegins(t *testing.T) {
 // from Acquire.
 func TestLocalStrangerWaits(t *testing.T) {
 	t.Parallel()
-	for _, u := range []weir.Unavailable{weir.Local, weir.Allow} {
+	for _, u := range []weir.OnUnavailable{weir.OnUnavailableLocal, weir.OnUnavailableAllow} {
 		bubble(t, func(b *bundle) {
 			b.set("", "", weir.PerHour("rpm", 40))
 			b.says("", "api", u)
@@ -153,7 +153,7 @@ func TestLocalStrangerWaits(t *testing.T) {
 			})
 			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": 300}}
 			_, err := b.Acquire(b.ctx, req)
-			if _, waited := b.Wait(b.ctx, req); (waited == nil) != (err == nil) || (err == nil) != (u == weir.Allow) {
+			if _, waited := b.Wait(b.ctx, req); (waited == nil) != (err == nil) || (err == nil) != (u == weir.OnUnavailableAllow) {
 				t.Errorf("%s: %v, but Acquire says %v", u, waited, err)
 			}
 			b.fake.does(recovers)

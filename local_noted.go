@@ -118,7 +118,7 @@ func (v view) or(o *view, kind viewKind) view {
 	default:
 		both.exists = v.exists || o.exists
 		both.onUnavailable = stricter(v.onUnavailable, o.onUnavailable)
-		both.doubt.policy = v.doubt.policy || o.doubt.policy || (v.onUnavailable == UnavailableDefault) != (o.onUnavailable == UnavailableDefault)
+		both.doubt.policy = v.doubt.policy || o.doubt.policy || (v.onUnavailable == OnUnavailableDefault) != (o.onUnavailable == OnUnavailableDefault)
 		strict := v.stricter(o)
 		both.limits, both.enforce, both.former, both.one = strict.limits, strict.enforce, strict.former, strict.one
 		both.source = strict.source

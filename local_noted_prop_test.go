@@ -17,20 +17,20 @@ import (
 // answers by the strictest value that may be set, or by the actual value once it could read it.
 func TestNotedAnyhow(t *testing.T) {
 	t.Parallel()
-	unset := weir.UnavailableDefault
-	policies := []weir.Unavailable{unset, weir.Allow, weir.Local, weir.Deny}
+	unset := weir.OnUnavailableDefault
+	policies := []weir.OnUnavailable{unset, weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableDeny}
 	rapid.Check(t, func(r *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 4*4*3*3-1), 1, 8).Draw(r, "steps")
 		config := rapid.SampledFrom(policies[1:]).Draw(r, "config")
 		changing(t, func(b *bundle, w *writes) {
 			b.set("", "", weir.PerSecond("rps", 1000))
 			b.take("bob", nil)
-			may := make([]map[weir.Unavailable]bool, len(scopes)) // from the most general scope to the most specific
+			may := make([]map[weir.OnUnavailable]bool, len(scopes)) // from the most general scope to the most specific
 			for i := range may {
-				may[i] = map[weir.Unavailable]bool{unset: true}
+				may[i] = map[weir.OnUnavailable]bool{unset: true}
 			}
-			order, vague := map[weir.Unavailable]int{weir.Allow: 1, weir.Local: 2, weir.Deny: 3}, false
-			strictest := func() weir.Unavailable {
+			order, vague := map[weir.OnUnavailable]int{weir.OnUnavailableAllow: 1, weir.OnUnavailableLocal: 2, weir.OnUnavailableDeny: 3}, false
+			strictest := func() weir.OnUnavailable {
 				best := unset
 				for i := len(may) - 1; i >= 0; i-- {
 					for u := range may[i] {
@@ -47,8 +47,8 @@ func TestNotedAnyhow(t *testing.T) {
 				}
 				return best
 			}
-			made := make(map[int]weir.Unavailable) // by level: applied, although the change reported an error
-			gone := make([]bool, len(scopes))      // a record existed once: if one is re-created in doubt, versions cannot tell, and the stricter value counts
+			made := make(map[int]weir.OnUnavailable) // by level: applied, although the change reported an error
+			gone := make([]bool, len(scopes))        // a record existed once: if one is re-created in doubt, versions cannot tell, and the stricter value counts
 			read := func() {
 				clear(made)
 				b.eventually("it is asked", func() bool { // calls that hang have ended
@@ -60,7 +60,7 @@ func TestNotedAnyhow(t *testing.T) {
 					if err != nil && !errors.Is(err, weir.ErrNotFound) {
 						r.Error(err)
 					}
-					may[i] = map[weir.Unavailable]bool{now.OnUnavailable: true}
+					may[i] = map[weir.OnUnavailable]bool{now.OnUnavailable: true}
 				}
 			}
 			for _, s := range steps {
@@ -75,7 +75,7 @@ func TestNotedAnyhow(t *testing.T) {
 					w.fails.Store(&fails)
 				}
 				if u, ok := made[level]; ok { // the change finds out, because it reads first
-					may[level] = map[weir.Unavailable]bool{u: true}
+					may[level] = map[weir.OnUnavailable]bool{u: true}
 					delete(made, level)
 				}
 				before := w.commits.Load()
@@ -97,7 +97,7 @@ func TestNotedAnyhow(t *testing.T) {
 					if now, err := b.Limits(b.ctx, scopes[level]); err == nil && now.OnUnavailable != policy {
 						r.Errorf("set %q, and it is %q", policy, now.OnUnavailable)
 					}
-					may[level] = map[weir.Unavailable]bool{policy: true}
+					may[level] = map[weir.OnUnavailable]bool{policy: true}
 					gone[level] = gone[level] || policy == unset
 				}
 				if then == 0 {

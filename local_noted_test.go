@@ -57,7 +57,7 @@ func TestNotedPolicy(t *testing.T) {
 	t.Parallel()
 	for _, scope := range scopes {
 		for _, seen := range []bool{false, true} {
-			for _, u := range []weir.Unavailable{weir.Deny, weir.Allow} {
+			for _, u := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
 				changing(t, func(b *bundle, _ *writes) {
 					b.set("", "", weir.PerMinute("rpm", 1000))
 					b.set("", "api", weir.PerMinute("rpm", 1000))
@@ -100,13 +100,13 @@ func TestNotedLimits(t *testing.T) {
 			must(t, err)
 			must(t, b.ReplaceLimits(b.ctx, was, weir.PerHour("rpm", 9)))
 			burst(9)
-			b.says(scope.Entity, scope.Resource, weir.Local) // the record itself stays
+			b.says(scope.Entity, scope.Resource, weir.OnUnavailableLocal) // the record itself stays
 			if scope == (weir.Scope{}) {
 				return
 			}
 			must(t, b.DeleteLimits(b.ctx, scope))
 			burst(100)
-			b.says(scope.Entity, scope.Resource, weir.UnavailableDefault)
+			b.says(scope.Entity, scope.Resource, weir.OnUnavailableDefault)
 			burst(100)
 			b.set(scope.Entity, scope.Resource, weir.PerHour("rpm", 5))
 			burst(5)
@@ -115,7 +115,7 @@ func TestNotedLimits(t *testing.T) {
 }
 
 // declare sets one record, as a manifest does.
-func declare(b *bundle, scope weir.Scope, u weir.Unavailable, limits ...weir.Limit) error {
+func declare(b *bundle, scope weir.Scope, u weir.OnUnavailable, limits ...weir.Limit) error {
 	b.t.Helper()
 	before, err := b.Declared(b.ctx, scope)
 	must(b.t, err)
@@ -130,15 +130,15 @@ func TestNotedManifest(t *testing.T) {
 		changing(t, func(b *bundle, _ *writes) {
 			b.set("", "", weir.PerHour("rpm", 100))
 			b.take("alice", nil)
-			must(t, declare(b, scope, weir.Local, weir.PerHour("rpm", 7)))
+			must(t, declare(b, scope, weir.OnUnavailableLocal, weir.PerHour("rpm", 7)))
 			b.fake.does(dark)
 			if d := b.take("alice", nil).Decision(); d.Statuses[0].Burst != 7 || d.Statuses[0].Manifest != "m" {
 				t.Errorf("%+v: %+v", scope, d)
 			}
 			b.fake.does(recovers)
-			must(t, declare(b, scope, weir.Deny, weir.PerHour("rpm", 7)))
+			must(t, declare(b, scope, weir.OnUnavailableDeny, weir.PerHour("rpm", 7)))
 			b.fake.does(dark)
-			if got := b.answer("alice"); got != weir.Deny {
+			if got := b.answer("alice"); got != weir.OnUnavailableDeny {
 				t.Errorf("%+v: %s", scope, got)
 			}
 		}, func(c *weir.Config) { c.Cooldown = -1 })
@@ -154,21 +154,21 @@ func TestNotedInDoubt(t *testing.T) {
 	}
 	applied := func(apply func() error) error { return errors.Join(context.DeadlineExceeded, apply()) }
 	lost := func(func() error) error { return context.DeadlineExceeded }
-	all := []weir.Unavailable{weir.Allow, weir.Local, weir.Deny} // strictest last
-	strictness := func(u weir.Unavailable) int {
-		return slices.Index(all, cmp.Or(u, weir.Local)) // unset means the configured default: a share
+	all := []weir.OnUnavailable{weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableDeny} // strictest last
+	strictness := func(u weir.OnUnavailable) int {
+		return slices.Index(all, cmp.Or(u, weir.OnUnavailableLocal)) // unset means the configured default: a share
 	}
 	for name, fails := range map[string]func(func() error) error{"conflicts": conflicts, "applied": applied, "lost": lost} {
 		for _, scope := range scopes {
 			for _, manifest := range []bool{false, true} {
-				for _, was := range append(all, weir.UnavailableDefault) {
-					for _, is := range append(all, weir.UnavailableDefault) {
+				for _, was := range append(all, weir.OnUnavailableDefault) {
+					for _, is := range append(all, weir.OnUnavailableDefault) {
 						changing(t, func(b *bundle, w *writes) {
 							what := fmt.Sprintf("%s, %+v, by manifest %v, from %q to %q", name, scope, manifest, was, is)
 							otherwise(b, func(other *bundle) { // this process has not seen it
 								other.set("", "", weir.PerHour("rpm", 1000))
 								other.set("", "api", weir.PerHour("rpm", 1000))
-								if was != weir.UnavailableDefault {
+								if was != weir.OnUnavailableDefault {
 									other.says(scope.Entity, scope.Resource, was)
 								}
 							})
@@ -354,17 +354,17 @@ func TestNotedNamespace(t *testing.T) {
 			wantErr(t, ask(), weir.ErrUnavailable)
 			time.Sleep(time.Hour) // real time: none; this is a bubble
 			wantErr(t, ask(), weir.ErrUnavailable)
-		}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+		}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	}
 }
 
 // The same if only the system's record is cached.
 func TestNotedInDoubtUncached(t *testing.T) {
 	t.Parallel()
-	for _, after := range []weir.Unavailable{weir.Allow, weir.UnavailableDefault} { // the latter removes the record
+	for _, after := range []weir.OnUnavailable{weir.OnUnavailableAllow, weir.OnUnavailableDefault} { // the latter removes the record
 		changing(t, func(b *bundle, w *writes) {
 			b.set("", "api", weir.PerMinute("rpm", 1000))
-			b.says("", "", weir.Deny)
+			b.says("", "", weir.OnUnavailableDeny)
 			b.take("alice", nil)
 			fail := func(func() error) error { return errDown }
 			w.fails.Store(&fail)
@@ -372,9 +372,9 @@ func TestNotedInDoubtUncached(t *testing.T) {
 				t.Fatal("it was set")
 			}
 			b.fake.does(dark)
-			if got := b.answer("alice"); got != weir.Deny {
+			if got := b.answer("alice"); got != weir.OnUnavailableDeny {
 				t.Errorf("%q after a change to %q that may not have been made", got, after)
 			}
-		}, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.Allow })
+		}, func(c *weir.Config) { c.CacheTTL, c.OnUnavailable = -1, weir.OnUnavailableAllow })
 	}
 }

@@ -195,7 +195,7 @@ func TestLocalAfterClose(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}}
-		for _, on := range []weir.Unavailable{weir.Local, weir.Allow, weir.Deny} {
+		for _, on := range []weir.OnUnavailable{weir.OnUnavailableLocal, weir.OnUnavailableAllow, weir.OnUnavailableDeny} {
 			req.OnUnavailable = on
 			_, err := b.Acquire(b.ctx, req)
 			wantErr(t, err, weir.ErrClosed)

@@ -27,7 +27,7 @@ func TestRedisOutage(t *testing.T) {
 	srv := redistest.Start(t)
 	st, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + srv.Addr})
 	must(t, err)
-	lim, err := weir.New(weir.Config{Store: st, OnUnavailable: weir.Local, DecideWithin: 12 * time.Millisecond})
+	lim, err := weir.New(weir.Config{Store: st, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: 12 * time.Millisecond})
 	must(t, err)
 	defer func() { must(t, lim.Close()) }()
 	const rate = 1000 // per second, and the burst

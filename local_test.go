@@ -27,7 +27,7 @@ func dark(f *fakeStore) {
 // backstopped configures a fleet of n, with 10 ms for the store.
 func backstopped(n int) func(*weir.Config) {
 	return func(c *weir.Config) {
-		c.OnUnavailable, c.DecideWithin = weir.Local, 10*time.Millisecond
+		c.OnUnavailable, c.DecideWithin = weir.OnUnavailableLocal, 10*time.Millisecond
 		c.Instances = func() int { return n }
 	}
 }
@@ -246,11 +246,11 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it was waited for %v", took)
 		}
-		for _, deny := range []weir.Unavailable{weir.Deny, weir.Allow} {
+		for _, deny := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
 			r := req("a", 100)
 			r.OnUnavailable = deny
 			lease, err := b.Acquire(b.ctx, r)
-			if deny == weir.Deny {
+			if deny == weir.OnUnavailableDeny {
 				wantErr(t, err, weir.ErrUnavailable)
 			} else if err != nil || lease.Decision().Over != -1 {
 				t.Error(err)
@@ -266,7 +266,7 @@ func TestLocalHeld(t *testing.T) {
 		b.set("", "", weir.PerHour("rpm", 12))
 		b.take("alice", nil)
 		b.fake.does(dark)
-		h := b.take("alice", weir.Tokens{"rpm": 6}).Hold("x", time.Now().Add(time.Hour))
+		h := b.take("alice", weir.Tokens{"rpm": 6}).Token("x", time.Now().Add(time.Hour))
 		must(t, b.resume(h).Rollback(b.ctx))
 		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": -1}))
 		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": 2}))

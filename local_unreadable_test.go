@@ -12,7 +12,7 @@ import (
 // An entity's default limits, read for one resource, are known for the others.
 func TestKnownByDefault(t *testing.T) {
 	t.Parallel()
-	for _, u := range []weir.Unavailable{weir.Deny, weir.Local, weir.Allow} {
+	for _, u := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableLocal, weir.OnUnavailableAllow} {
 		changing(t, func(b *bundle, _ *writes) {
 			otherwise(b, func(other *bundle) {
 				other.set("", "", weir.PerHour("rpm", 100))
@@ -25,7 +25,7 @@ func TestKnownByDefault(t *testing.T) {
 			if got := b.answer("alice"); got != u {
 				t.Errorf("%s, want %s", got, u)
 			}
-			if u != weir.Local {
+			if u != weir.OnUnavailableLocal {
 				return
 			}
 			if d := b.take("alice", nil).Decision(); d.Over != -1 || d.Statuses[0].Burst != 7 || d.Statuses[0].Source != weir.SourceEntityDefault {
@@ -59,7 +59,7 @@ func TestUnreadableByDefault(t *testing.T) {
 			t.Error(err)
 		}
 		b.fake.does(dark)
-		if got := b.answer("alice"); got != weir.Deny {
+		if got := b.answer("alice"); got != weir.OnUnavailableDeny {
 			t.Error(got)
 		}
 		b.fake.does(recovers)
@@ -67,9 +67,9 @@ func TestUnreadableByDefault(t *testing.T) {
 			lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 			return err == nil && !lease.Decision().Degraded
 		})
-		b.says("alice", "api", weir.Allow)
+		b.says("alice", "api", weir.OnUnavailableAllow)
 		b.fake.does(dark)
-		if got := b.answer("alice"); got != weir.Allow {
+		if got := b.answer("alice"); got != weir.OnUnavailableAllow {
 			t.Error(got)
 		}
 	})
@@ -112,16 +112,16 @@ func TestUnreadableDenies(t *testing.T) {
 					}
 				}
 				b.fake.does(dark)
-				if got := b.answer("alice"); got != weir.Deny {
+				if got := b.answer("alice"); got != weir.OnUnavailableDeny {
 					t.Errorf("%s, from %s: %s", k, name, got)
 				}
-				req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Local}
+				req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableLocal}
 				_, err := b.Acquire(b.ctx, req)
 				wantErr(t, err, weir.ErrUnavailable)
-				req.OnUnavailable = weir.Allow
+				req.OnUnavailable = weir.OnUnavailableAllow
 				_, err = b.Acquire(b.ctx, req)
 				must(t, err) // the request itself sets on_unavailable
-			}, func(c *weir.Config) { c.OnUnavailable = weir.Allow }, from)
+			}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow }, from)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestNamespaceRefuses(t *testing.T) {
 			for _, err := range []error{err, err2, err3, lim.DeleteNamespace(ctx, id), lim.PurgeNamespace(ctx, id)} {
 				wantConfigError(t, err, "namespace")
 			}
-			wantConfigError(t, lim.In(id).SetOnUnavailable(ctx, weir.Scope{}, weir.Allow), "namespace")
+			wantConfigError(t, lim.In(id).SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow), "namespace")
 		})
 	}
 	_, err := lim.NamespaceByName(ctx, "nowhere")

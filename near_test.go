@@ -203,7 +203,7 @@ func TestNearLimitAdjust(t *testing.T) {
 	near.want(t, "another in the window")
 
 	// A held lease is adjusted by a process that has no history of it.
-	held := lease.Hold("id", noon.Add(time.Hour))
+	held := lease.Token("id", noon.Add(time.Hour))
 	peer := b.peer(near.observe)
 	must(t, peer.resume(held).Adjust(b.ctx, weir.Tokens{"tpm": 1}))
 	near.want(t, "an adjust of a held lease",
@@ -316,7 +316,7 @@ func TestNearLimitSettings(t *testing.T) {
 	if got := get(); !slices.Equal(got, weir.Thresholds{80, 95}) {
 		t.Errorf("80, 95 is read as %v", got)
 	}
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.Allow)) // no change
+	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.OnUnavailableAllow)) // no change
 	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{80, 95}))
 	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, ""))
 	must(t, b.SetNearLimit(b.ctx, nil))

@@ -111,7 +111,7 @@ func TestTooManyOverrides(t *testing.T) {
 	_, err = b.Wait(b.ctx, req(16))
 	wantConfigError(t, err, "limits")
 	r := req(16)
-	r.OnUnavailable = weir.Allow // a caller's mistake is not a store failure
+	r.OnUnavailable = weir.OnUnavailableAllow // a caller's mistake is not a store failure
 	_, err = b.Acquire(b.ctx, r)
 	wantConfigError(t, err, "limits")
 	b.take("alice", weir.Tokens{"rpm": 1})

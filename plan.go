@@ -22,7 +22,7 @@ type plan struct {
 	allow         []store.Debit // the debits of Allow; nil if no limit counts requests
 	one           *store.Charge // what Allow charges, if it is one limit of one bucket
 	node          *planNode     // where the plan is kept; its Ref is the first link's
-	onUnavailable Unavailable   // unless the request sets it
+	onUnavailable OnUnavailable // unless the request sets it
 	guessed       bool          // it uses more general limits, because an entity's own are not known
 	doubted       bool          // its records may have been changed; the stricter version counts
 	nearLimit     Thresholds    // from the system's record; nil for the default

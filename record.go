@@ -21,10 +21,10 @@ type entityRecord struct {
 }
 
 type limitsRecord struct {
-	Limits        []Limit     `json:"limits,omitempty"`
-	OnUnavailable Unavailable `json:"on_unavailable,omitempty"`
-	NearLimit     Thresholds  `json:"near_limit,omitzero"` // only in the system's record; [] is off
-	Managed       *Managed    `json:"managed,omitempty"`
+	Limits        []Limit       `json:"limits,omitempty"`
+	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
+	NearLimit     Thresholds    `json:"near_limit,omitzero"` // only in the system's record; [] is off
+	Managed       *Managed      `json:"managed,omitempty"`
 }
 
 type (

@@ -27,7 +27,7 @@ type Request struct {
 	Limits []Limit
 	// OnUnavailable says how to decide when the store does not answer. Defaults to the setting stored with the limits
 	// (see [Limiter.SetOnUnavailable]), then to [Config.OnUnavailable].
-	OnUnavailable Unavailable
+	OnUnavailable OnUnavailable
 }
 
 // Decision is the result of a request.
@@ -104,36 +104,36 @@ type origin struct {
 	manifest string
 }
 
-// Unavailable says how to decide when the store does not answer.
-type Unavailable string
+// OnUnavailable determines how a request is decided when the store does not answer.
+type OnUnavailable string
 
 // The ways to decide when the store does not answer.
 const (
-	UnavailableDefault Unavailable = ""      // the next more general setting
-	Deny               Unavailable = "deny"  // refuse with ErrUnavailable
-	Allow              Unavailable = "allow" // admit, marked degraded
-	// Local admits from this process's share of the limits, marked degraded, and charges the admitted tokens to the
-	// store once it answers again; see [Config.Instances]. If nothing is known of an entity, the limits of the resource
-	// or the system apply. If those are not known either, Local is Deny.
-	Local Unavailable = "local"
+	OnUnavailableDefault OnUnavailable = ""      // the next more general setting
+	OnUnavailableDeny    OnUnavailable = "deny"  // refuse with ErrUnavailable
+	OnUnavailableAllow   OnUnavailable = "allow" // admit, marked degraded
+	// OnUnavailableLocal admits from this process's share of the limits, marked degraded, and charges the admitted
+	// tokens to the store once it answers again; see [Config.Instances]. If nothing is known of an entity, the limits of
+	// the resource or the system apply. If those are not known either, the request is refused.
+	OnUnavailableLocal OnUnavailable = "local"
 )
 
 // stricter returns the one of the two that admits less, or the one that is set.
-func stricter(a, b Unavailable) Unavailable {
+func stricter(a, b OnUnavailable) OnUnavailable {
 	switch {
-	case a == UnavailableDefault || b == UnavailableDefault:
+	case a == OnUnavailableDefault || b == OnUnavailableDefault:
 		return cmp.Or(a, b)
-	case a == Allow:
+	case a == OnUnavailableAllow:
 		return b
-	case b == Allow || a != Local: // a value that a newer weir may have set counts as Deny
+	case b == OnUnavailableAllow || a != OnUnavailableLocal: // a value that a newer weir may have set counts as Deny
 		return a
 	}
 	return b
 }
 
-func (u Unavailable) validate(field string) error {
+func (u OnUnavailable) validate(field string) error {
 	switch u {
-	case UnavailableDefault, Deny, Allow, Local:
+	case OnUnavailableDefault, OnUnavailableDeny, OnUnavailableAllow, OnUnavailableLocal:
 		return nil
 	}
 	return configErr(field, "must be deny, allow or local: %q", string(u))

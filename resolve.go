@@ -106,7 +106,7 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 		p.links[0].ref = &p.node.ref
 	}
 	p.prepareAllow()
-	if p.onUnavailable == Local {
+	if p.onUnavailable == OnUnavailableLocal {
 		c.local.want()
 	}
 	return p, nil

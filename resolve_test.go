@@ -251,7 +251,7 @@ func TestInUnknown(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 1))
 	ghost := b.In("ghost")
-	req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}
+	req := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}
 	calls := map[string]func() error{
 		"Acquire":    func() error { _, err := ghost.Acquire(b.ctx, req); return err },
 		"AcquireAll": func() error { _, err := ghost.AcquireAll(b.ctx, []weir.Request{req}); return err },
@@ -260,7 +260,7 @@ func TestInUnknown(t *testing.T) {
 		"Available":  func() error { _, err := ghost.Available(b.ctx, "alice", "api"); return err },
 		"SetLimits":  func() error { return ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)) },
 		"Resume": func() error {
-			_, err := ghost.Resume(b.ctx, weir.Held{ID: "x", Expires: noon})
+			_, err := ghost.LeaseFromToken(b.ctx, weir.LeaseToken{ID: "x", Expires: noon})
 			return err
 		},
 	}

@@ -20,11 +20,11 @@ type Scope struct {
 // ScopedLimits are the limits of one scope. They are not merged with those of any other scope.
 type ScopedLimits struct {
 	Scope
-	Source        Source      `json:"source"`
-	Limits        []Limit     `json:"limits,omitempty"`
-	OnUnavailable Unavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
-	NearLimit     Thresholds  `json:"near_limit,omitzero"`      // only in the namespace's scope; see SetNearLimit
-	Managed       *Managed    `json:"managed,omitempty"`        // set only by Declare
+	Source        Source        `json:"source"`
+	Limits        []Limit       `json:"limits,omitempty"`
+	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
+	NearLimit     Thresholds    `json:"near_limit,omitzero"`      // only in the namespace's scope; see SetNearLimit
+	Managed       *Managed      `json:"managed,omitempty"`        // set only by Declare
 }
 
 // LimitsQuery selects limits: with Entity set, those of the entity; with Resource set, those that entities have of
@@ -188,12 +188,12 @@ func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ..
 
 // SetOnUnavailable sets how requests of a scope are decided when the store does not answer, unless a request says so
 // itself. Of the scopes in which limits are looked up, the first that sets it counts, whichever has the limits; if none
-// does, [Config.OnUnavailable] counts. In a chain of entities with different settings, the strictest counts: [Deny],
-// then [Local], then [Allow]. A request that brings its own limits ignores the settings of its entity.
-// [UnavailableDefault] leaves the decision to the next more general scope.
+// does, [Config.OnUnavailable] counts. In a chain of entities with different settings, the strictest counts:
+// [OnUnavailableDeny], then [OnUnavailableLocal], then [OnUnavailableAllow]. A request that brings its own limits ignores
+// the settings of its entity. [OnUnavailableDefault] leaves the decision to the next more general scope.
 //
 // Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
-func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u Unavailable) error {
+func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u OnUnavailable) error {
 	if err := u.validate("on_unavailable"); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestLimitsOfEachScope(t *testing.T) {
 func TestSystemKeepsBoth(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	check := func(step string, limits int, u weir.Unavailable) {
+	check := func(step string, limits int, u weir.OnUnavailable) {
 		t.Helper()
 		got, err := lim.Limits(ctx, weir.Scope{})
 		must(t, err)
@@ -65,27 +65,27 @@ func TestSystemKeepsBoth(t *testing.T) {
 			t.Errorf("%s: got %+v, want %d limits and %q", step, got, limits, u)
 		}
 	}
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow))
-	check("on_unavailable", 0, weir.Allow)
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow))
+	check("on_unavailable", 0, weir.OnUnavailableAllow)
 	if err := lim.DeleteLimits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no limits to delete: %v", err)
 	}
 	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
-	check("limits", 1, weir.Allow)
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Deny))
-	check("on_unavailable again", 1, weir.Deny)
+	check("limits", 1, weir.OnUnavailableAllow)
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDeny))
+	check("on_unavailable again", 1, weir.OnUnavailableDeny)
 	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
-	check("limits deleted", 0, weir.Deny)
+	check("limits deleted", 0, weir.OnUnavailableDeny)
 	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.UnavailableDefault))
-	check("on_unavailable cleared", 1, weir.UnavailableDefault)
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
+	check("on_unavailable cleared", 1, weir.OnUnavailableDefault)
 	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
 	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	wantConfigError(t, lim.SetOnUnavailable(ctx, weir.Scope{}, "maybe"), "on_unavailable")
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Local))
-	check("local", 0, weir.Local)
+	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableLocal))
+	check("local", 0, weir.OnUnavailableLocal)
 }
 
 // A change takes effect on the next request, on live buckets, at every level.

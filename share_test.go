@@ -135,7 +135,7 @@ func TestNoShare(t *testing.T) {
 		lim := sharing(t, f, weir.PerHour("rph", 100))
 		defer lim.Close()
 		ask := func() (*weir.Lease, error) {
-			return lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}, OnUnavailable: weir.Allow})
+			return lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}, OnUnavailable: weir.OnUnavailableAllow})
 		}
 		if _, err := ask(); !errors.Is(err, weir.ErrUnavailable) {
 			t.Errorf("without a share: %v", err)

@@ -15,7 +15,7 @@ type space struct {
 	hits   counter
 	queues queues
 	// unavailable is the on_unavailable of the system's record, as last read.
-	unavailable atomic.Pointer[Unavailable]
+	unavailable atomic.Pointer[OnUnavailable]
 
 	generation atomic.Uint64 // number of changes made through this process
 	mu         sync.Mutex

@@ -66,7 +66,7 @@ func TestSpent(t *testing.T) {
 	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 9}})
 	wantErr(t, err, weir.ErrExceeded)
 	b.fake.does(takeFails(errDown))
-	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}, OnUnavailable: weir.Allow})
+	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}, OnUnavailable: weir.OnUnavailableAllow})
 	must(t, err)
 	s.want(t, "bob 0 map[]", "bob 0 map[]") // refused, then admitted without the store
 }
@@ -98,8 +98,8 @@ func TestSpentElsewhere(t *testing.T) {
 	var s spending
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10))
-	held := b.take("alice", weir.Tokens{"rpm": 2}).Hold("x", noon.Add(time.Hour))
-	lease, err := b.peer(s.observe).Resume(b.ctx, held)
+	held := b.take("alice", weir.Tokens{"rpm": 2}).Token("x", noon.Add(time.Hour))
+	lease, err := b.peer(s.observe).LeaseFromToken(b.ctx, held)
 	must(t, err)
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 3}))
 	s.want(t, "default alice api map[rpm:3]")

@@ -9,9 +9,9 @@ import (
 )
 
 // policy returns how to decide a request without the store.
-func (l *Limiter) policy(req *Request, p *plan) Unavailable {
+func (l *Limiter) policy(req *Request, p *plan) OnUnavailable {
 	switch {
-	case req.OnUnavailable != UnavailableDefault:
+	case req.OnUnavailable != OnUnavailableDefault:
 		return req.OnUnavailable
 	case p != nil:
 		return p.onUnavailable
@@ -21,7 +21,7 @@ func (l *Limiter) policy(req *Request, p *plan) Unavailable {
 
 // said is an on_unavailable setting, and where it comes from.
 type said struct {
-	value Unavailable
+	value OnUnavailable
 	from  string
 }
 
@@ -29,9 +29,9 @@ type said struct {
 // known what a level has, the stricter setting counts; a level that cannot be read means Deny.
 func (c *core) onUnavailable(vs []view) (s said) {
 	if vs[0].unreadable {
-		return said{Deny, string(SourceEntity)}
+		return said{OnUnavailableDeny, string(SourceEntity)}
 	}
-	add := func(u Unavailable, from string) {
+	add := func(u OnUnavailable, from string) {
 		if strict := stricter(s.value, u); strict != s.value {
 			s = said{strict, from}
 		}
@@ -45,11 +45,11 @@ func (c *core) onUnavailable(vs []view) (s said) {
 		}
 		v := &vs[level.at]
 		if v.unreadable {
-			add(Deny, string(level.from))
+			add(OnUnavailableDeny, string(level.from))
 			return s
 		}
 		add(v.onUnavailable, string(level.from))
-		if v.onUnavailable != UnavailableDefault && !v.doubt.policy {
+		if v.onUnavailable != OnUnavailableDefault && !v.doubt.policy {
 			return s
 		}
 	}

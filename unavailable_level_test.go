@@ -11,23 +11,23 @@ import (
 )
 
 // says sets on_unavailable of a scope.
-func (b *bundle) says(entity, resource string, u weir.Unavailable) {
+func (b *bundle) says(entity, resource string, u weir.OnUnavailable) {
 	b.t.Helper()
 	must(b.t, b.SetOnUnavailable(b.ctx, weir.Scope{Entity: entity, Resource: resource}, u))
 }
 
 // answer returns the outcome of requests of an entity on "api" under the current settings, and fails the test unless
 // every kind of call agrees.
-func (b *bundle) answer(entity string) weir.Unavailable {
+func (b *bundle) answer(entity string) weir.OnUnavailable {
 	b.t.Helper()
 	req := weir.Request{Entity: entity, Resource: "api"}
 	lease, err := b.Acquire(b.ctx, req)
-	got := weir.Deny
+	got := weir.OnUnavailableDeny
 	switch {
 	case err == nil && lease.Decision().Over < 0 && len(lease.Decision().Statuses) == 0:
-		got = weir.Allow
+		got = weir.OnUnavailableAllow
 	case err == nil && lease.Decision().Degraded:
-		got = weir.Local
+		got = weir.OnUnavailableLocal
 	case !errors.Is(err, weir.ErrUnavailable):
 		b.t.Errorf("%s: %v", entity, err)
 	}
@@ -35,7 +35,7 @@ func (b *bundle) answer(entity string) weir.Unavailable {
 	_, waited := b.Wait(b.ctx, req)
 	_, allowed := b.Allow(b.ctx, entity, "api")
 	for _, err := range []error{err, waited, allowed} {
-		if errors.Is(err, weir.ErrUnavailable) != (got == weir.Deny) {
+		if errors.Is(err, weir.ErrUnavailable) != (got == weir.OnUnavailableDeny) {
 			b.t.Errorf("%s: %v, but Acquire says %s", entity, err, got)
 		}
 	}
@@ -45,14 +45,14 @@ func (b *bundle) answer(entity string) weir.Unavailable {
 // Of the levels at which limits are looked up, the first that sets on_unavailable counts, whichever has the limits.
 func TestOnUnavailableLevels(t *testing.T) {
 	t.Parallel()
-	const unset = weir.UnavailableDefault
-	for _, tt := range []struct{ entity, general, resource, system, config, want weir.Unavailable }{
-		{unset, unset, unset, unset, weir.Local, weir.Local},
-		{unset, unset, unset, weir.Allow, weir.Local, weir.Allow},
-		{unset, unset, weir.Deny, weir.Allow, weir.Local, weir.Deny},
-		{unset, weir.Local, weir.Deny, weir.Allow, weir.Deny, weir.Local},
-		{weir.Allow, weir.Local, weir.Deny, weir.Deny, weir.Deny, weir.Allow},
-		{weir.Local, unset, unset, weir.Deny, weir.Allow, weir.Local},
+	const unset = weir.OnUnavailableDefault
+	for _, tt := range []struct{ entity, general, resource, system, config, want weir.OnUnavailable }{
+		{unset, unset, unset, unset, weir.OnUnavailableLocal, weir.OnUnavailableLocal},
+		{unset, unset, unset, weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableAllow},
+		{unset, unset, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableDeny},
+		{unset, weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableDeny, weir.OnUnavailableLocal},
+		{weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableDeny, weir.OnUnavailableDeny, weir.OnUnavailableAllow},
+		{weir.OnUnavailableLocal, unset, unset, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal},
 	} {
 		for _, limited := range []weir.Scope{{}, {Entity: "alice", Resource: "api"}, {Entity: "alice"}} {
 			bubble(t, func(b *bundle) {
@@ -82,7 +82,7 @@ func TestOnUnavailableOfChain(t *testing.T) {
 		b.chain("child", "team", "org")
 		b.set("child", "", weir.PerMinute("rpm", 1000))
 		b.set("org", "", weir.PerMinute("rpm", 1000))
-		want := func(u weir.Unavailable, from string) {
+		want := func(u weir.OnUnavailable, from string) {
 			t.Helper()
 			b.fake.does(recovers)
 			if x := b.explained("child", nil); x.OnUnavailable != u || x.OnUnavailableFrom != from {
@@ -94,18 +94,18 @@ func TestOnUnavailableOfChain(t *testing.T) {
 				t.Errorf("%s, want %s", got, u)
 			}
 		}
-		want(weir.Allow, "config")
-		b.says("team", "", weir.Deny) // it has no limits, so it is not charged
-		want(weir.Allow, "config")
-		b.says("org", "", weir.Local)
-		want(weir.Local, "entity-default")
-		b.says("child", "api", weir.Deny)
-		want(weir.Deny, "entity")
-		b.says("child", "api", weir.Allow)
-		want(weir.Local, "entity-default")
-		b.says("org", "", weir.Deny)
-		want(weir.Deny, "entity-default")
-	}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.Allow, -1 })
+		want(weir.OnUnavailableAllow, "config")
+		b.says("team", "", weir.OnUnavailableDeny) // it has no limits, so it is not charged
+		want(weir.OnUnavailableAllow, "config")
+		b.says("org", "", weir.OnUnavailableLocal)
+		want(weir.OnUnavailableLocal, "entity-default")
+		b.says("child", "api", weir.OnUnavailableDeny)
+		want(weir.OnUnavailableDeny, "entity")
+		b.says("child", "api", weir.OnUnavailableAllow)
+		want(weir.OnUnavailableLocal, "entity-default")
+		b.says("org", "", weir.OnUnavailableDeny)
+		want(weir.OnUnavailableDeny, "entity-default")
+	}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.OnUnavailableAllow, -1 })
 }
 
 // A request with its own limits uses the resource's setting; the entity's records are skipped, and not read.
@@ -113,18 +113,18 @@ func TestOnUnavailableOfOverride(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		req := with(weir.PerMinute("rpm", 10))(one)
-		b.says("alice", "api", weir.Allow)
-		b.says("", "api", weir.Deny)
+		b.says("alice", "api", weir.OnUnavailableAllow)
+		b.says("", "api", weir.OnUnavailableDeny)
 		b.takeFor(req)
 		b.fake.does(takeFails(errDown))
 		_, err := b.Acquire(b.ctx, req)
 		wantErr(t, err, weir.ErrUnavailable)
 		x, err := b.Explain(b.ctx, req)
 		must(t, err)
-		if x.OnUnavailable != weir.Deny || x.OnUnavailableFrom != "resource" {
+		if x.OnUnavailable != weir.OnUnavailableDeny || x.OnUnavailableFrom != "resource" {
 			t.Errorf("explained as %s from %s", x.OnUnavailable, x.OnUnavailableFrom)
 		}
-	}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+	}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 }
 
 // A cached setting stays in use after it expires; for an entity that was never seen, the resource's setting applies.
@@ -132,24 +132,24 @@ func TestOnUnavailableIsRemembered(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerMinute("rpm", 10))
-		b.says("", "api", weir.Deny)
-		b.says("vip", "", weir.Allow)
+		b.says("", "api", weir.OnUnavailableDeny)
+		b.says("vip", "", weir.OnUnavailableAllow)
 		b.take("alice", nil)
 		b.take("vip", nil)
 		time.Sleep(time.Hour)
 		b.fake.does(dark)
 		for _, entity := range []string{"alice", "stranger"} {
-			if got := b.answer(entity); got != weir.Deny {
+			if got := b.answer(entity); got != weir.OnUnavailableDeny {
 				t.Errorf("%s: %s", entity, got)
 			}
 		}
-		if got := b.answer("vip"); got != weir.Allow {
+		if got := b.answer("vip"); got != weir.OnUnavailableAllow {
 			t.Errorf("vip: %s", got)
 		}
 		if _, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other"}); err != nil { // as configured
 			t.Error(err)
 		}
-	}, func(c *weir.Config) { c.OnUnavailable, c.DecideWithin = weir.Allow, 10*time.Millisecond })
+	}, func(c *weir.Config) { c.OnUnavailable, c.DecideWithin = weir.OnUnavailableAllow, 10*time.Millisecond })
 }
 
 // A file with the last known configuration counts from the start.
@@ -173,7 +173,7 @@ func TestOnUnavailableFromLastGood(t *testing.T) {
 			}
 		}
 	}, func(c *weir.Config) {
-		c.OnUnavailable, c.DecideWithin, c.Cooldown = weir.Local, 10*time.Millisecond, time.Hour
+		c.OnUnavailable, c.DecideWithin, c.Cooldown = weir.OnUnavailableLocal, 10*time.Millisecond, time.Hour
 		c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
 			for _, k := range keys {
 				text := map[store.Key]string{
@@ -197,7 +197,7 @@ func TestOnUnavailableLocalIsWarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerHour("rpm", 10))
-		b.says("", "api", weir.Local)
+		b.says("", "api", weir.OnUnavailableLocal)
 		b.take("alice", weir.Tokens{"rpm": 10})
 		b.fake.does(dark)
 		b.refused("alice", one)
@@ -209,7 +209,7 @@ func TestOnUnavailableAndLimits(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []weir.Scope{{Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}} {
 		lim, ctx := memoryLimiter(t), t.Context()
-		check := func(limits int, u weir.Unavailable) {
+		check := func(limits int, u weir.OnUnavailable) {
 			t.Helper()
 			got, err := lim.Limits(ctx, scope)
 			must(t, err)
@@ -217,16 +217,16 @@ func TestOnUnavailableAndLimits(t *testing.T) {
 				t.Errorf("%+v: got %+v, want %d limits and %q", scope, got, limits, u)
 			}
 		}
-		must(t, lim.SetOnUnavailable(ctx, scope, weir.Deny))
-		check(0, weir.Deny)
+		must(t, lim.SetOnUnavailable(ctx, scope, weir.OnUnavailableDeny))
+		check(0, weir.OnUnavailableDeny)
 		_, err := lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api"})
 		wantErr(t, err, weir.ErrNoLimits)
 		wantErr(t, lim.DeleteLimits(ctx, scope), weir.ErrNotFound)
 		must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 1)))
-		check(1, weir.Deny)
+		check(1, weir.OnUnavailableDeny)
 		must(t, lim.DeleteLimits(ctx, scope))
-		check(0, weir.Deny)
-		must(t, lim.SetOnUnavailable(ctx, scope, weir.UnavailableDefault))
+		check(0, weir.OnUnavailableDeny)
+		must(t, lim.SetOnUnavailable(ctx, scope, weir.OnUnavailableDefault))
 		_, err = lim.Limits(ctx, scope)
 		wantErr(t, err, weir.ErrNotFound)
 		wantConfigError(t, lim.SetOnUnavailable(ctx, scope, "maybe"), "on_unavailable")
@@ -247,8 +247,8 @@ func TestOnUnavailableOfNewerWeir(t *testing.T) {
 		must(t, b.fake.Commit(context.Background(), store.Write{Record: store.Record{Key: key, Value: []byte(`{"on_unavailable":"queue"}`)}}))
 		b.take("alice", nil)
 		b.fake.does(takeFails(errDown))
-		if got := b.answer("alice"); got != weir.Deny {
+		if got := b.answer("alice"); got != weir.OnUnavailableDeny {
 			t.Error(got)
 		}
-	}, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+	}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 }

@@ -59,17 +59,17 @@ func (e *witness) drain() ([]weir.DecidedEvent, []weir.CalledEvent) {
 // The request's setting comes first, then the system's record, then the limiter's configuration.
 func TestOnUnavailable(t *testing.T) {
 	t.Parallel()
-	const unset = weir.UnavailableDefault
+	const unset = weir.OnUnavailableDefault
 	for _, tt := range []struct {
-		request, system, config weir.Unavailable
+		request, system, config weir.OnUnavailable
 		allowed                 bool
 	}{
 		{unset, unset, unset, false},
-		{unset, unset, weir.Allow, true},
-		{unset, weir.Deny, weir.Allow, false},
-		{unset, weir.Allow, weir.Deny, true},
-		{weir.Allow, weir.Deny, weir.Deny, true},
-		{weir.Deny, weir.Allow, weir.Allow, false},
+		{unset, unset, weir.OnUnavailableAllow, true},
+		{unset, weir.OnUnavailableDeny, weir.OnUnavailableAllow, false},
+		{unset, weir.OnUnavailableAllow, weir.OnUnavailableDeny, true},
+		{weir.OnUnavailableAllow, weir.OnUnavailableDeny, weir.OnUnavailableDeny, true},
+		{weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableAllow, false},
 	} {
 		name := fmt.Sprintf("request %q, system %q, config %q", tt.request, tt.system, tt.config)
 		b := setup(t, func(c *weir.Config) { c.OnUnavailable = tt.config })
@@ -110,7 +110,7 @@ func TestAcquireAllUnavailable(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(takeFails(errDown))
-	allow := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}
+	allow := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}
 	deny := weir.Request{Entity: "bob", Resource: "api"}
 	_, err := b.AcquireAll(b.ctx, []weir.Request{allow, deny})
 	wantErr(t, err, weir.ErrUnavailable)
@@ -139,7 +139,7 @@ func TestDegradedLease(t *testing.T) {
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(takeFails(errDown))
 	seen.drain()
-	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 4}, OnUnavailable: weir.Allow}
+	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 4}, OnUnavailable: weir.OnUnavailableAllow}
 	lease := b.takeFor(req)
 	d := lease.Decision()
 	if !d.Allowed || !d.Degraded || !strings.Contains(d.Reason, errDown.Error()) || d.At.IsZero() || len(d.Statuses) != 0 {
@@ -160,7 +160,7 @@ func TestDegradedLease(t *testing.T) {
 	// Nothing was spent, so nothing is returned, now or later, here or by a process that holds the lease.
 	b.fake.does(recovers)
 	b.take("alice", weir.Tokens{"rpm": 10})
-	h := lease.Hold("x", noon.Add(time.Hour))
+	h := lease.Token("x", noon.Add(time.Hour))
 	must(t, b.resume(h).Rollback(b.ctx))
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": -4}))
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 4, "whatever": 1}))
@@ -188,7 +188,7 @@ func TestDegradedLease(t *testing.T) {
 // Only store failures admit, not other errors.
 func TestAllowIsNotForMistakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	b.set("", "", weir.PerMinute("rpm", 10))
 	for name, err := range map[string]error{
 		"invalid":   fmt.Errorf("%w: limit twice", store.ErrInvalid),
@@ -217,7 +217,7 @@ func TestBadRecord(t *testing.T) {
 		"period 0":        `{"limits":[{"name":"rpm","amount":1,"period":"0s","burst":1}]}`,
 		"huge burst":      `{"limits":[{"name":"rpm","amount":1,"period":"min","burst":9223372036854775807}]}`,
 	} {
-		b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.Allow })
+		b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 		key := store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "api"}
 		must(t, b.fake.Commit(b.ctx, store.Write{Record: store.Record{Key: key, Value: []byte(value)}}))
 		calls := map[string]func() error{
@@ -294,7 +294,7 @@ func TestStoreTimeout(t *testing.T) {
 					return errors.Join(err, fmt.Errorf("allowed: %v", ok))
 				})
 				// If the caller's own context ends, that is not a store failure, and nothing is admitted.
-				req.OnUnavailable = weir.Allow
+				req.OnUnavailable = weir.OnUnavailableAllow
 				within(3*time.Second, "Acquire, allowed", func() error {
 					lease, err := b.Acquire(b.ctx, req)
 					if err != nil || !lease.Decision().Degraded {
@@ -389,7 +389,7 @@ func TestLostTakes(t *testing.T) {
 				return f.Store.Take(ctx, take)
 			}
 		})
-		req := weir.Request{Entity: "child", Resource: "api", Tokens: two, OnUnavailable: weir.Allow}
+		req := weir.Request{Entity: "child", Resource: "api", Tokens: two, OnUnavailable: weir.OnUnavailableAllow}
 		lease, err := b.Acquire(b.ctx, req)
 		switch {
 		case errors.Is(err, weir.ErrExceeded):

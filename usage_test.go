@@ -221,7 +221,7 @@ func (silent) Take(context.Context, store.Take) (store.Outcome, error) {
 func TestUsageDegraded(t *testing.T) {
 	t.Parallel()
 	m := memory.New(nil)
-	lim, err := weir.New(weir.Config{Store: silent{m, m}, OnUnavailable: weir.Allow})
+	lim, err := weir.New(weir.Config{Store: silent{m, m}, OnUnavailable: weir.OnUnavailableAllow})
 	must(t, err)
 	defer lim.Close()
 	ctx := t.Context()
@@ -245,7 +245,7 @@ func TestUsageDegradedWait(t *testing.T) {
 	lim, err := weir.New(weir.Config{Store: struct {
 		*fakeStore
 		keeper
-	}{fake, m}, OnUnavailable: weir.Allow})
+	}{fake, m}, OnUnavailable: weir.OnUnavailableAllow})
 	must(t, err)
 	defer lim.Close()
 	ctx := t.Context()

@@ -37,7 +37,7 @@ type view struct {
 	one           *store.Charge // see oneCharge
 	source        Source
 	manifest      string // the manifest that declares the limits
-	onUnavailable Unavailable
+	onUnavailable OnUnavailable
 	nearLimit     Thresholds
 	namespace     namespaceRecord
 	epoch         uint64
@@ -137,7 +137,7 @@ func (v *view) decodeLimits(k viewKey, r store.Record) error {
 	if err := decodeRecord(r, &lr); err != nil {
 		return err
 	}
-	v.onUnavailable, v.nearLimit = Unavailable(lr.OnUnavailable), lr.NearLimit
+	v.onUnavailable, v.nearLimit = OnUnavailable(lr.OnUnavailable), lr.NearLimit
 	for _, l := range lr.Limits {
 		valid, bad := l.Validate()
 		if bad != nil {

@@ -270,7 +270,7 @@ func TestWaitIsWoken(t *testing.T) {
 		"rollback": func(b *bundle, spent *weir.Lease) error { return spent.Rollback(b.ctx) },
 		"adjust":   func(b *bundle, spent *weir.Lease) error { return spent.Adjust(b.ctx, weir.Tokens{"rpm": -5}) },
 		"resumed": func(b *bundle, spent *weir.Lease) error {
-			return b.resume(spent.Hold("x", time.Now().Add(time.Hour))).Rollback(b.ctx)
+			return b.resume(spent.Token("x", time.Now().Add(time.Hour))).Rollback(b.ctx)
 		},
 		"own limit raised": func(b *bundle, _ *weir.Lease) error {
 			return b.SetLimits(b.ctx, weir.Scope{Entity: "alice"}, weir.PerHour("rpm", 30))
@@ -307,7 +307,7 @@ func TestWaitNoticesOthers(t *testing.T) {
 		l.wait(b.ctx, "a", "alice", one)
 		l.wait(b.ctx, "b", "alice", three)
 		time.Sleep(time.Second)
-		must(t, b.peer().resume(spent.Hold("x", time.Now().Add(time.Hour))).Rollback(b.ctx))
+		must(t, b.peer().resume(spent.Token("x", time.Now().Add(time.Hour))).Rollback(b.ctx))
 		l.wg.Wait()
 		l.want("a 10s", "b 10s")
 	}, func(c *weir.Config) { c.CacheTTL = 10 * time.Second })

@@ -141,7 +141,7 @@ var changes = map[string]func(context.Context, *weir.Limiter) error{
 		return l.DeleteLimits(ctx, weir.Scope{Resource: "r"})
 	},
 	"set on_unavailable": func(ctx context.Context, l *weir.Limiter) error {
-		return l.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow)
+		return l.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow)
 	},
 	"create namespace": func(ctx context.Context, l *weir.Limiter) error { _, err := l.CreateNamespace(ctx, "new"); return err },
 	"delete namespace": func(ctx context.Context, l *weir.Limiter) error { return l.DeleteNamespace(ctx, "live") },
@@ -302,7 +302,7 @@ func TestConflicts(t *testing.T) {
 			}
 			return nil
 		}}
-		err := limiterOn(t, h).SetOnUnavailable(ctx, weir.Scope{}, weir.Allow)
+		err := limiterOn(t, h).SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want the context's", err)
 		}
@@ -327,7 +327,7 @@ func TestCallsAreBoundedAndObserved(t *testing.T) {
 			},
 		}})
 		must(t, err)
-		err = lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow)
+		err = lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow)
 		var se *weir.StoreError
 		if !errors.As(err, &se) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(se.Hint, "StoreTimeout") {
 			t.Errorf("got error %v, want a StoreError with a hint", err)

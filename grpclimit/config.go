@@ -47,10 +47,10 @@ type Config struct {
 	// AdmitUnlimited handles calls to which no limits apply. Without it, they end with INTERNAL, so that a mistyped
 	// resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable says how to decide when the store does not answer: [weir.Deny] ends the call with UNAVAILABLE;
-	// [weir.Allow] handles it, with weir-degraded in its header, or in its trailer if it concerns a message. Defaults
-	// to the limiter's setting.
-	OnUnavailable weir.Unavailable
+	// OnUnavailable determines what happens when the store does not answer: [weir.OnUnavailableDeny] ends the call with
+	// UNAVAILABLE; [weir.OnUnavailableAllow] handles it, with weir-degraded in its header, or in its trailer if it
+	// concerns a message. Defaults to the limiter's setting.
+	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in metadata and details. Clients see the ids of entities and
 	// resources, including those of parents; if these are confidential, leave such limits out. Defaults to all limits.
@@ -106,7 +106,7 @@ func (c *Config) validate() error {
 	need("Resource", c.Resource != nil, ", such as ByMethod")
 	need("Tokens", c.Tokens != nil, `, such as Each("rpm")`)
 	switch c.OnUnavailable {
-	case weir.UnavailableDefault, weir.Deny, weir.Allow, weir.Local:
+	case weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 	default:
 		errs = append(errs, &weir.ConfigError{Field: "grpclimit: Config.OnUnavailable", Reason: "must be deny, allow or local"})
 	}

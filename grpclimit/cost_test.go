@@ -212,7 +212,7 @@ func TestMessagesDegraded(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 10), weir.PerMinute("bytes", 10))
 	conn, log := setup(t, l, &echo{chat: repeat}, func(c *grpclimit.Config) {
-		c.OnUnavailable = weir.Allow
+		c.OnUnavailable = weir.OnUnavailableAllow
 		c.MessageTokens = func(_ context.Context, _ *grpclimit.Call, msg any) (weir.Tokens, error) {
 			l.Fail(errors.New("cable cut"))
 			if msg.(*wrapperspb.StringValue).GetValue() == "end" {

@@ -329,7 +329,7 @@ func TestPasses(t *testing.T) {
 			c.Limiter, c.AdmitUnlimited = weirtest.New(t).Limiter, true
 		}, "", false},
 		"degraded": {func(c *grpclimit.Config, l *weirtest.Limiter) {
-			c.OnUnavailable = weir.Allow
+			c.OnUnavailable = weir.OnUnavailableAllow
 			l.Fail(errors.New("cable cut"))
 		}, "store-unavailable", true},
 	} {

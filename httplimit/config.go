@@ -37,9 +37,10 @@ type Config struct {
 	// AdmitUnlimited handles requests to which no limits apply. Without it, they are answered with 500, so that a
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable says how to decide when the store does not answer: [weir.Deny] answers with 503, [weir.Allow]
-	// handles the request, with a Weir-Degraded field in the answer. Defaults to the limiter's setting.
-	OnUnavailable weir.Unavailable
+	// OnUnavailable determines what happens when the store does not answer: [weir.OnUnavailableDeny] answers with 503,
+	// [weir.OnUnavailableAllow] handles the request, with a Weir-Degraded field in the answer. Defaults to the limiter's
+	// setting.
+	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in fields and bodies. Clients see the ids of entities and
 	// resources, including those of parents; if these are confidential, leave such limits out. Defaults to all limits.
@@ -107,7 +108,7 @@ func (c *Config) validate() error {
 	need("Resource", c.Resource != nil, ", such as ByPattern")
 	need("Tokens", c.Tokens != nil, `, such as Each("rpm")`)
 	switch c.OnUnavailable {
-	case weir.UnavailableDefault, weir.Deny, weir.Allow, weir.Local:
+	case weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 	default:
 		errs = append(errs, &weir.ConfigError{Field: "httplimit: Config.OnUnavailable", Reason: "must be deny, allow or local"})
 	}

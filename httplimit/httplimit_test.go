@@ -254,7 +254,7 @@ func TestDegraded(t *testing.T) {
 	l := weirtest.New(t, weir.PerMinute("rpm", 1))
 	var log strings.Builder
 	cfg := config(l, &log)
-	cfg.OnUnavailable = weir.Allow
+	cfg.OnUnavailable = weir.OnUnavailableAllow
 	cfg.After = func(*http.Request, *httplimit.Result) weir.Tokens { return weir.Tokens{"rpm": 5} }
 	h := wrap(t, cfg, ok)
 	wantField(t, do(t, h, "bob"), "Weir-Degraded", "")

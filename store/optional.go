@@ -2,9 +2,12 @@ package store
 
 import "context"
 
-// Immediate is implemented by stores whose Take, Settle and Peek never wait for anything outside the process. The
+// Immediate is the former name of [InProcess].
+type Immediate = InProcess
+
+// InProcess is implemented by stores whose Take, Settle and Peek never wait for anything outside the process. The
 // limiter then does not arm a deadline for each call.
-type Immediate interface {
+type InProcess interface {
 	// TakeOne is a brief Take of one charge, neither forced nor in shadow, on the bucket that ref remembers from an
 	// earlier Take. If the bucket no longer exists, or its own limits are not the charge's, ok is false and nothing was
 	// decided: the caller must then use Take.

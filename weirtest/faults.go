@@ -43,7 +43,7 @@ func (c *clock) run() {
 // ledger is an alias under which the usage store can be embedded: its own name is that of a method.
 type ledger = store.Usage
 
-// faults is a store that fails or is slow on demand. It hides that a store in memory is a store.Immediate.
+// faults is a store that fails or is slow on demand. It hides that a store in memory is a store.InProcess.
 type faults struct {
 	store.Store
 	ledger

@@ -98,7 +98,7 @@ func TestFail(t *testing.T) {
 		t.Errorf("adjusted: %v", err)
 	}
 	req := one("alice")
-	req.OnUnavailable = weir.Allow
+	req.OnUnavailable = weir.OnUnavailableAllow
 	if d := acquire(t, l, req).Decision(); !d.Degraded {
 		t.Error("not degraded")
 	}

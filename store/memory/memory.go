@@ -49,7 +49,7 @@ type Store struct {
 
 var (
 	_ store.Store     = (*Store)(nil)
-	_ store.Immediate = (*Store)(nil)
+	_ store.InProcess = (*Store)(nil)
 	_ store.Usage     = (*Store)(nil)
 	_ store.Measured  = (*Store)(nil)
 )
@@ -73,7 +73,7 @@ func New(cfg *Config) *Store {
 	return s
 }
 
-// TakeOne implements [store.Immediate]: no call waits for anything outside the process.
+// TakeOne implements [store.InProcess]: no call waits for anything outside the process.
 func (s *Store) TakeOne(ref *store.Ref, charge *store.Charge) (allowed, ok bool) {
 	if s.closed.Load() {
 		return false, false

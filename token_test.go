@@ -16,12 +16,12 @@ import (
 )
 
 // heldChain returns a bundle with a chain, and a held lease of 10 of 100 tokens.
-func heldChain(t *testing.T) (*bundle, weir.Held) {
+func heldChain(t *testing.T) (*bundle, weir.LeaseToken) {
 	t.Helper()
 	b := setup(t)
 	b.chain("child", "parent")
 	b.set("", "", weir.PerHour("tpm", 100), weir.PerHour("rpm", 100))
-	return b, b.take("child", weir.Tokens{"tpm": 10}).Hold("lease-1", noon.Add(time.Minute))
+	return b, b.take("child", weir.Tokens{"tpm": 10}).Token("lease-1", noon.Add(time.Minute))
 }
 
 func (b *bundle) wantChain(tpm int64) {
@@ -30,9 +30,9 @@ func (b *bundle) wantChain(tpm int64) {
 	b.wantLeft("parent", weir.Tokens{"tpm": tpm, "rpm": 100})
 }
 
-func (b *bundle) resume(h weir.Held) *weir.Lease {
+func (b *bundle) resume(h weir.LeaseToken) *weir.Lease {
 	b.t.Helper()
-	lease, err := b.Resume(b.ctx, h)
+	lease, err := b.LeaseFromToken(b.ctx, h)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -47,19 +47,19 @@ func TestHeldJSON(t *testing.T) {
 	lease := b.takeFor(weir.Request{
 		Entity: "child", Resource: "api", Tokens: weir.Tokens{"a b": 2, "x": 1}, Limits: []weir.Limit{weir.PerDay("x", 5)},
 	})
-	h := lease.Hold("id", noon.Add(time.Second))
+	h := lease.Token("id", noon.Add(time.Second))
 	text, err := json.Marshal(h)
 	must(t, err)
-	var back weir.Held
+	var back weir.LeaseToken
 	must(t, json.Unmarshal(text, &back))
 	if diff := cmp.Diff(h, back); diff != "" {
 		t.Fatal(diff)
 	}
-	if diff := cmp.Diff(h, lease.Held()); diff != "" {
+	if diff := cmp.Diff(h, lease.Token("", time.Time{})); diff != "" {
 		t.Error(diff)
 	}
 	resumed := b.peer().resume(back)
-	if diff := cmp.Diff(h, resumed.Held()); diff != "" {
+	if diff := cmp.Diff(h, resumed.Token("", time.Time{})); diff != "" {
 		t.Error(diff)
 	}
 	must(t, resumed.Rollback(b.ctx))
@@ -81,7 +81,7 @@ func TestHeldOnce(t *testing.T) {
 	wantErr(t, third.Rollback(b.ctx), weir.ErrSettled)
 	b.wantChain(60)
 
-	next := first.Held()
+	next := first.Token("", time.Time{})
 	if next.Seq != 1 || next.ID != h.ID || next.Charges[0].Tokens != 40 {
 		t.Errorf("after the adjustment %+v", next)
 	}
@@ -104,7 +104,7 @@ func TestHeldLoserIsOut(t *testing.T) {
 		winner, loser := b.resume(h), b.peer().resume(h)
 		must(t, winner.Adjust(b.ctx, weir.Tokens{"tpm": -5}))
 		wantErr(t, change(b.ctx, loser), weir.ErrSettled)
-		if lost := loser.Held(); lost.ID != "" {
+		if lost := loser.Token("", time.Time{}); lost.ID != "" {
 			t.Errorf("%s: the loser can still be held: %+v", name, lost)
 		}
 		wantErr(t, loser.Rollback(b.ctx), weir.ErrSettled)
@@ -140,7 +140,7 @@ func TestHeldLostAnswer(t *testing.T) {
 		wantErr(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -6}), lost)
 		b.fake.does(func(f *fakeStore) { f.settle = nil })
 		// Both together return 10 at most, in either order.
-		afterwards := lease.Held()
+		afterwards := lease.Token("", time.Time{})
 		for _, l := range []*weir.Lease{lease, b.resume(h), b.resume(afterwards)} {
 			if err := l.Rollback(b.ctx); err != nil && !errors.Is(err, weir.ErrSettled) {
 				t.Fatal(err)
@@ -162,7 +162,7 @@ func TestHeldConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 60 {
 		wg.Go(func() {
-			lease, err := peers[i%3].Resume(b.ctx, h)
+			lease, err := peers[i%3].LeaseFromToken(b.ctx, h)
 			if err != nil {
 				t.Error(err)
 				return
@@ -207,7 +207,7 @@ func TestHeldBadAdjust(t *testing.T) {
 	wantConfigError(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -11}), "tokens.tpm")
 	wantConfigError(t, lease.Adjust(b.ctx, weir.Tokens{"rps": 1}), "tokens.rps")
 	must(t, lease.Adjust(b.ctx, nil))
-	if diff := cmp.Diff(h, lease.Held()); diff != "" {
+	if diff := cmp.Diff(h, lease.Token("", time.Time{})); diff != "" {
 		t.Error(diff)
 	}
 	must(t, lease.Rollback(b.ctx))
@@ -219,14 +219,14 @@ func TestHoldTwice(t *testing.T) {
 	t.Parallel()
 	b, _ := heldChain(t) // the tokens stay spent
 	lease := b.take("child", weir.Tokens{"tpm": 10})
-	a, c := lease.Hold("a", noon.Add(time.Minute)), lease.Hold("c", noon.Add(time.Hour))
+	a, c := lease.Token("a", noon.Add(time.Minute)), lease.Token("c", noon.Add(time.Hour))
 	if diff := cmp.Diff(a, c); diff != "" {
 		t.Error(diff)
 	}
 	must(t, b.resume(a).Rollback(b.ctx))
 	wantErr(t, b.resume(c).Rollback(b.ctx), weir.ErrSettled)
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrSettled)
-	again := b.resume(a).Hold("d", noon.Add(time.Hour))
+	again := b.resume(a).Token("d", noon.Add(time.Hour))
 	wantErr(t, b.resume(again).Rollback(b.ctx), weir.ErrSettled)
 	b.wantChain(90)
 
@@ -235,7 +235,7 @@ func TestHoldTwice(t *testing.T) {
 	} {
 		l := b.take("child", weir.Tokens{"tpm": 10})
 		must(t, end(l))
-		_, err := b.Resume(b.ctx, l.Hold("e", noon.Add(time.Hour)))
+		_, err := b.LeaseFromToken(b.ctx, l.Token("e", noon.Add(time.Hour)))
 		wantConfigError(t, err, "lease")
 	}
 	b.wantChain(80)
@@ -244,25 +244,25 @@ func TestHoldTwice(t *testing.T) {
 func TestResumeBad(t *testing.T) {
 	t.Parallel()
 	b, h := heldChain(t)
-	for name, spoil := range map[string]func(*weir.Held){
-		"no id":                func(h *weir.Held) { h.ID = "" },
-		"no expiry":            func(h *weir.Held) { h.Expires = time.Time{} },
-		"another namespace":    func(h *weir.Held) { h.Namespace = "n1" },
-		"negative seq":         func(h *weir.Held) { h.Seq = -1 },
-		"negative amount":      func(h *weir.Held) { h.Charges[0].Tokens = -1 },
-		"an amount that wraps": func(h *weir.Held) { h.Charges[0].Tokens = 18446744073709552 },
+	for name, spoil := range map[string]func(*weir.LeaseToken){
+		"no id":                func(h *weir.LeaseToken) { h.ID = "" },
+		"no expiry":            func(h *weir.LeaseToken) { h.Expires = time.Time{} },
+		"another namespace":    func(h *weir.LeaseToken) { h.Namespace = "n1" },
+		"negative seq":         func(h *weir.LeaseToken) { h.Seq = -1 },
+		"negative amount":      func(h *weir.LeaseToken) { h.Charges[0].Tokens = -1 },
+		"an amount that wraps": func(h *weir.LeaseToken) { h.Charges[0].Tokens = 18446744073709552 },
 	} {
 		bad := h
-		bad.Charges = append([]weir.HeldCharge(nil), h.Charges...)
+		bad.Charges = append([]weir.TokenCharge(nil), h.Charges...)
 		spoil(&bad)
-		_, err := b.Resume(b.ctx, bad)
+		_, err := b.LeaseFromToken(b.ctx, bad)
 		if t.Run(name, func(t *testing.T) { t.Parallel(); wantConfigError(t, err, "lease") }); err == nil {
 			break
 		}
 	}
 	bad := h
-	bad.Charges = []weir.HeldCharge{{Entity: "child", Limit: weir.Limit{Name: "tpm"}, Tokens: 1}}
-	_, err := b.Resume(b.ctx, bad)
+	bad.Charges = []weir.TokenCharge{{Entity: "child", Limit: weir.Limit{Name: "tpm"}, Tokens: 1}}
+	_, err := b.LeaseFromToken(b.ctx, bad)
 	wantConfigError(t, err, "limit tpm: amount")
 	b.wantChain(90)
 }
