@@ -103,7 +103,17 @@ func (f *Field) Set(req any, text string) error {
 		}
 		*p = int(n)
 	case *time.Time:
-		return f.setTime(p, text)
+		t, err := ParseTime(f.Name, text)
+		*p = t
+		return err
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return f.bad("%q is not a duration such as 30s", text)
+		}
+		*p = d
+	case *weir.Tokens:
+		return f.setTokens(p, text)
 	case *[]weir.Limit:
 		l, err := weir.ParseLimit(text)
 		if err != nil {
@@ -155,14 +165,36 @@ func (f *Field) setPair(to *map[string]string, text string) error {
 	return nil
 }
 
-func (f *Field) setTime(to *time.Time, text string) error {
+// setTokens adds an amount such as rpm=1.
+func (f *Field) setTokens(to *weir.Tokens, text string) error {
+	name, amount, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return f.bad("%q is not LIMIT=AMOUNT, such as rpm=1", text)
+	}
+	n, err := strconv.ParseInt(amount, 10, 64)
+	if err != nil || n < 0 {
+		return f.bad("%q is not a whole number of tokens, 0 or more", text)
+	}
+	if _, twice := (*to)[name]; twice {
+		return f.bad("%s is given twice", name)
+	}
+	if *to == nil {
+		*to = make(weir.Tokens)
+	}
+	(*to)[name] = n
+	return nil
+}
+
+// ParseTime parses a time in UTC, as precise as it is given. The name is that of the parameter, for the error.
+func ParseTime(name, text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15", time.DateOnly, "2006-01"} {
 		if t, err := time.Parse(layout, text); err == nil {
-			*to = t
-			return nil
+			return t, nil
 		}
 	}
-	return f.bad("%q is not a time such as 2026-11-21, 2026-11-21T13 or 2026-11-21T13:00:00Z", text)
+	return time.Time{}, &weir.ConfigError{
+		Field: name, Reason: fmt.Sprintf("%q is not a time such as 2026-11-21, 2026-11-21T13 or 2026-11-21T13:00:00Z", text),
+	}
 }
 
 // alternatives writes a list as "a, b or c".

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -12,6 +13,25 @@ type Period struct {
 	Window weir.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily" doc:"{TYPE} of window: hourly, daily or monthly"`
 	From   time.Time   `json:"from" in:"query" doc:"start with the window that contains {TIME} (default a day, 30 days or 12 months ago)"`
 	To     time.Time   `json:"to" in:"query" doc:"end before {TIME} (default now)"`
+}
+
+// ParsePeriod parses the members of a period. Without an end, it ends with the current window.
+func ParsePeriod(window, from, to string) (p Period, err error) {
+	texts := map[string]string{"window": window, "from": from, "to": to}
+	for _, f := range FieldsOf(reflect.TypeFor[Period]()) {
+		if text := texts[f.Name]; text != "" && err == nil {
+			err = f.Set(&p, text)
+		}
+	}
+	p.Close()
+	return p, err
+}
+
+// Close ends a period without an end with the current window, so that all pages cover the same time.
+func (p *Period) Close() {
+	if p.To.IsZero() && p.Window != "" {
+		p.To = p.Window.Next(p.Window.Start(time.Now()))
+	}
 }
 
 // UsageSelection selects usage.

@@ -1,80 +1,45 @@
 package admin
 
 import (
-	"encoding/json"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-// eventView is an audit event as printed.
-type eventView struct {
-	ID        string          `json:"id"`
-	At        time.Time       `json:"at"`
-	Principal string          `json:"principal"`
-	Action    string          `json:"action"`
-	Subject   string          `json:"subject"`
-	Before    json.RawMessage `json:"before"`
-	After     json.RawMessage `json:"after"`
+var event = kit.Columns(
+	kit.Column[api.Event]{Name: "at", Of: func(e *api.Event) any { return e.At }},
+	kit.Column[api.Event]{Name: "principal", Of: func(e *api.Event) any { return e.Principal }},
+	kit.Column[api.Event]{Name: "action", Of: func(e *api.Event) any { return e.Action }},
+	kit.Column[api.Event]{Name: "subject", Of: func(e *api.Event) any { return e.Subject }},
+	kit.Column[api.Event]{Name: "before", Of: func(e *api.Event) any { return e.Before }, Cut: true},
+	kit.Column[api.Event]{Name: "after", Of: func(e *api.Event) any { return e.After }, Cut: true},
+)
+
+// auditQuery selects changes in the store or in an archive.
+type auditQuery struct {
+	api.AuditQuery
+	Archive string    `json:"archive" doc:"list an {ARCHIVE} instead of the store: s3://BUCKET/PREFIX or a folder; --namespace is then the namespace's id"`
+	From    time.Time `json:"from" doc:"with --archive: list only changes at or after {TIME}, such as 2026-08-01"`
+	To      time.Time `json:"to" doc:"with --archive: list only changes before {TIME}"`
 }
 
-func AuditCmd(a *kit.Run) *cobra.Command {
-	return kit.Group(&cobra.Command{Use: "audit", Short: "Show who changed what and when, and archive it"}, auditListCmd(a), auditArchiveCmd(a))
-}
-
-func auditListCmd(a *kit.Run) *cobra.Command {
-	var query weir.AuditQuery
-	var page kit.PageFlags
-	var old archivedFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List changes, latest first",
-		Long: `Lists the changes in the namespace, latest first: those still in the store or, with --archive,
+// AuditCmd returns the commands that show and archive changes.
+func AuditCmd(r *kit.Run) *cobra.Command {
+	return kit.Group(&cobra.Command{Use: "audit", Short: "Show who changed what and when, and archive it"},
+		kit.Func(r, kit.Spec{
+			Use: "list", Short: "List changes, latest first",
+			Long: `Lists the changes in the namespace, latest first: those still in the store or, with --archive,
 those in an archive. Reading an archive needs no store.`,
-		Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from 2026-08-01 --to 2026-09-01",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if old.from != "" || old.to != "" || old.archive != "" {
-				return listArchived(cmd.Context(), a, &old, &page, query.Subject)
+			Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from 2026-08-01 --to 2026-09-01",
+		}, func(ctx context.Context, q *auditQuery) error {
+			if !q.From.IsZero() || !q.To.IsZero() || q.Archive != "" {
+				return listArchived(ctx, r, q)
 			}
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				found, next, err := kit.Collect(&page, func(after string, size int) ([]eventView, string, error) {
-					query.After, query.Max = after, size
-					page, err := lim.Audit(cmd.Context(), query)
-					views := make([]eventView, len(page.Events))
-					for i, e := range page.Events {
-						views[i] = eventView(e)
-					}
-					return views, page.Next, err
-				})
-				if err != nil {
-					return err
-				}
-				return kit.PrintPage(a, found, next, func() { printEvents(a, found) })
-			})
-		},
-	}
-	old.add(cmd)
-	cmd.Flags().StringVar(&query.Subject, "subject", "", "list only changes of this `SUBJECT`, such as system")
-	return page.Add(cmd)
-}
-
-func printEvents(a *kit.Run, events []eventView) {
-	t := &term.Table{Header: []string{"AT", "PRINCIPAL", "ACTION", "SUBJECT", "BEFORE", "AFTER"}, Cut: []int{4, 5}}
-	for _, e := range events {
-		t.Row(kit.Instant(e.At), e.Principal, e.Action, e.Subject, orNone(e.Before), orNone(e.After))
-	}
-	a.Out.Table(t)
-}
-
-func orNone(record json.RawMessage) string {
-	if text := string(record); text != "" && text != "null" {
-		return text
-	}
-	return "-"
+			return kit.List(ctx, r, api.ListAudit, &q.AuditQuery, event)
+		}),
+		auditArchiveCmd(r))
 }

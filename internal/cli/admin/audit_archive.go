@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 
@@ -50,49 +51,48 @@ func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 	return archive.Dir(address), nil
 }
 
-func auditArchiveCmd(a *kit.Run) *cobra.Command {
-	var to, since string
-	cmd := &cobra.Command{
-		Use:   "archive",
-		Short: "Write audit events to an archive before they expire from the store",
+// auditArchive configures the archiving of events.
+type auditArchive struct {
+	To    string `json:"to" doc:"{ARCHIVE} to write to: s3://BUCKET/PREFIX or a folder"`
+	Since string `json:"since" doc:"archive only events since {TIME}: 48h for 48 hours ago, or a date such as 2026-11-21"`
+}
+
+func auditArchiveCmd(r *kit.Run) *cobra.Command {
+	cmd := kit.Func(r, kit.Spec{
+		Use: "archive", Short: "Write audit events to an archive before they expire from the store",
 		Long: `Writes the audit events of all namespaces, including deleted ones, as gzipped JSON lines: one or
 more objects for each namespace and day. The events stay in the store until they expire. A
 repeated run writes the same objects; use --since to skip older days.
 
 If the table has an aggregator function, the function archives events as they expire.`,
 		Example: "  weir audit archive --to s3://weir-archive --since 48h\n  weir audit archive --to ./archive",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			b, err := openArchive(ctx, to)
+	}, func(ctx context.Context, q *auditArchive) error {
+		b, err := openArchive(ctx, q.To)
+		if err != nil {
+			return err
+		}
+		from, err := sinceWhen(q.Since)
+		if err != nil {
+			return err
+		}
+		return r.With(stores.Existing, func(lim *weir.Limiter) error {
+			ids, err := everyNamespace(ctx, lim)
 			if err != nil {
 				return err
 			}
-			from, err := sinceWhen(since)
-			if err != nil {
-				return err
-			}
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				ids, err := everyNamespace(ctx, lim)
+			events := 0
+			for _, id := range ids {
+				n, err := archive.Live(ctx, r.Opened, b, id, from)
 				if err != nil {
 					return err
 				}
-				total := 0
-				for _, id := range ids {
-					n, err := archive.Live(ctx, a.Opened, b, id, from)
-					if err != nil {
-						return err
-					}
-					total += n
-				}
-				return a.Print(map[string]any{"events": total, "namespaces": len(ids), "to": to}, func() {
-					a.Out.Println(fmt.Sprintf("archived %s of %s to %s", kit.Plural(total, "event"), kit.Plural(len(ids), "namespace"), to))
-				})
+				events += n
+			}
+			return r.Print(map[string]any{"events": events, "namespaces": len(ids), "to": q.To}, func() {
+				r.Out.Printf("archived %s of %s to %s\n", kit.Plural(events, "event"), kit.Plural(len(ids), "namespace"), q.To)
 			})
-		},
-	}
-	cmd.Flags().StringVar(&to, "to", "", "`ARCHIVE` to write to: s3://BUCKET/PREFIX or a folder")
-	cmd.Flags().StringVar(&since, "since", "", "archive only events since `TIME`: 48h for 48 hours ago, or a date such as 2026-11-21")
+		})
+	})
 	_ = cmd.MarkFlagRequired("to") // fails only for unknown flags
 	return cmd
 }
@@ -102,7 +102,10 @@ func sinceWhen(text string) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return time.Now().Add(-ago), nil
 	}
-	return moment("since", text)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return api.ParseTime("since", text)
 }
 
 // everyNamespace returns the opaque ids of all namespaces, including the registry's.
@@ -126,50 +129,37 @@ func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// archivedFlags select the part of an archive to list.
-type archivedFlags struct{ archive, from, to string }
-
-func (f *archivedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.archive, "archive", "", "list an `ARCHIVE` instead of the store: s3://BUCKET/PREFIX or a folder; --namespace is then the namespace's id")
-	cmd.Flags().StringVar(&f.from, "from", "", "with --archive: list only changes at or after `TIME`, such as 2026-08-01")
-	cmd.Flags().StringVar(&f.to, "to", "", "with --archive: list only changes before `TIME`")
-}
-
 // listArchived lists the events in an archive.
-func listArchived(ctx context.Context, a *kit.Run, flags *archivedFlags, page *kit.PageFlags, subject string) error {
-	if flags.archive == "" {
+func listArchived(ctx context.Context, a *kit.Run, flags *auditQuery) error {
+	if flags.Archive == "" {
 		return kit.Usage(errors.New("--from and --to are only for an archive: add --archive"))
 	}
-	b, err := openArchive(ctx, flags.archive)
+	b, err := openArchive(ctx, flags.Archive)
 	if err != nil {
 		return err
 	}
-	q := archive.Query{Namespace: a.Namespace, Subject: subject, After: page.After, Max: page.Max}
-	if q.From, err = moment("from", flags.from); err == nil {
-		q.To, err = moment("to", flags.to)
-	}
-	if err != nil {
-		return err
+	q := archive.Query{
+		Namespace: a.Namespace, Subject: flags.Subject, After: flags.After, Max: flags.Max, From: flags.From, To: flags.To,
 	}
 	found, err := archive.Read(ctx, b, q)
 	if err == nil && len(found) == 0 {
-		err = checkArchived(ctx, a, b, flags.archive)
+		err = checkArchived(ctx, a, b, flags.Archive)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("archive %s: %w", flags.archive, weir.ErrNotFound)
+		return fmt.Errorf("archive %s: %w", flags.Archive, weir.ErrNotFound)
 	}
 	if err != nil {
 		return err
 	}
-	views := make([]eventView, len(found))
+	views := make([]api.Event, len(found))
 	for i, e := range found {
-		views[i] = eventView(e.AuditEvent)
+		views[i] = api.Event(e.AuditEvent)
 	}
 	next := ""
-	if page.Max > 0 && len(found) == page.Max {
+	if flags.Max > 0 && len(found) == flags.Max {
 		next = found[len(found)-1].ID
 	}
-	return kit.PrintPage(a, views, next, func() { printEvents(a, views) })
+	return kit.PrintPage(a, views, next, func() { event(a, views, true) })
 }
 
 // checkArchived returns an error that names the archive's namespaces if the requested one is not among them.

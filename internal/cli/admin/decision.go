@@ -2,11 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -115,62 +110,4 @@ func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
 		t.Row(row...)
 	}
 	a.Out.Table(t)
-}
-
-// parseTokens parses arguments such as rpm=1 tpm=500.
-func parseTokens(args []string) (weir.Tokens, error) {
-	tokens := make(weir.Tokens, len(args))
-	for _, arg := range args {
-		name, text, ok := strings.Cut(arg, "=")
-		if !ok || name == "" {
-			return nil, kit.Usagef("%q is not LIMIT=AMOUNT, such as rpm=1", arg)
-		}
-		if _, twice := tokens[name]; twice {
-			return nil, kit.Usagef("%s is given twice", name)
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 {
-			return nil, kit.Usagef("%q is not a whole number of tokens, 0 or more", arg)
-		}
-		tokens[name] = n
-	}
-	return tokens, nil
-}
-
-// requestFlags are the flags of commands that spend.
-type requestFlags struct {
-	limits        []string
-	onUnavailable string
-}
-
-func (f *requestFlags) add(cmd *cobra.Command) {
-	kit.LimitFlag(cmd, &f.limits, "to use for this request instead of the configured limits")
-	cmd.Flags().StringVar(&f.onUnavailable, "on-unavailable", "", "`ANSWER` while the store does not answer: deny or allow (default as configured)")
-}
-
-// request parses the arguments ENTITY RESOURCE LIMIT=AMOUNT….
-func (f *requestFlags) request(args []string) (weir.Request, error) {
-	tokens, err := parseTokens(args[2:])
-	if err != nil {
-		return weir.Request{}, err
-	}
-	limits, err := kit.ParseLimits(f.limits)
-	if err != nil {
-		return weir.Request{}, err
-	}
-	return weir.Request{
-		Entity: args[0], Resource: args[1], Tokens: tokens, Limits: limits, OnUnavailable: weir.Unavailable(f.onUnavailable),
-	}, nil
-}
-
-// spending requires ENTITY, RESOURCE and at least the given number of amounts.
-func spending(least int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		for i, name := range []string{"ENTITY", "RESOURCE", "LIMIT=AMOUNT"}[:2+least] {
-			if len(args) <= i {
-				return fmt.Errorf("%s is missing: %s", name, cmd.UseLine())
-			}
-		}
-		return nil
-	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,11 +20,10 @@ import (
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-func ExplainCmd(a *kit.Run) *cobra.Command {
-	var flags requestFlags
-	cmd := &cobra.Command{
-		Use:   "explain ENTITY RESOURCE [LIMIT=AMOUNT...]",
-		Short: "Show which limits apply, where they come from and which one binds",
+// ExplainCmd returns the command that shows how a request would be decided, and why.
+func ExplainCmd(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "explain ENTITY RESOURCE [LIMIT=AMOUNT...]", Short: "Show which limits apply, where they come from and which one binds",
 		Long: `Shows how a request would be decided now, and why: every limit that applies to the entity and
 to the parents that are charged with it, the level and manifest that the limit comes from, what
 is left of it, and which limit binds. Without amounts, the request asks for no tokens. The
@@ -32,23 +32,15 @@ command spends and writes nothing.
 The exit code is 0 even if the request would be refused. To branch in a script, use
 weir available, which then exits with 3.`,
 		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain key-alice gpt-4 tpm=5000 -o json",
-		Args:    spending(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := flags.request(args)
+	}, func(ctx context.Context, q *spending) error {
+		return r.With(stores.Existing, func(lim *weir.Limiter) error {
+			x, err := lim.Explain(ctx, q.request())
 			if err != nil {
 				return err
 			}
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				x, err := lim.Explain(cmd.Context(), req)
-				if err != nil {
-					return err
-				}
-				return a.Print(x, func() { printExplanation(a, &x) })
-			})
-		},
-	}
-	flags.add(cmd)
-	return cmd
+			return r.Print(x, func() { printExplanation(r, &x) })
+		})
+	})
 }
 
 func printExplanation(a *kit.Run, x *weir.Explanation) {

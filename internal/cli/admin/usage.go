@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/csv"
 	"strconv"
 	"time"
@@ -8,102 +9,55 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-func UsageCmd(a *kit.Run) *cobra.Command {
+// figures is what the usage commands show of windows.
+type figures struct {
+	Limit string `json:"limit" doc:"show only the limit with this {NAME}"`
+	CSV   bool   `json:"csv" doc:"write comma-separated values"`
+}
+
+type usageList struct {
+	api.UsageQuery
+	figures
+}
+
+type usageSummary struct {
+	api.UsageSelection
+	figures
+}
+
+type usageTop struct {
+	api.TopQuery
+	CSV bool `json:"csv" doc:"write comma-separated values"`
+}
+
+// UsageCmd returns the commands that show usage.
+func UsageCmd(r *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "usage",
 		Short: "Show recorded usage: what was spent and refused, by entity, resource and time",
 		Long: `Usage is recorded by hour, day and month, in UTC. Consumed tokens are those debited minus
 those returned. --from and --to accept 2026-11-21T13, 2026-11-21, 2026-11 or an RFC 3339
 time. The range starts with the window that contains --from and ends before --to.`,
-	}, usageListCmd(a), usageSummaryCmd(a), usageTopCmd(a))
-}
-
-// UsageFlags are the flags that the usage commands share.
-type UsageFlags struct {
-	by, Window, From, To, limit string
-	csv                         bool
-}
-
-func (f *UsageFlags) add(cmd *cobra.Command, by string) *cobra.Command {
-	if by != "" {
-		cmd.Flags().StringVar(&f.by, "by", "", "group usage by "+by)
-	}
-	cmd.Flags().StringVar(&f.Window, "window", "daily", "`TYPE` of window: hourly, daily or monthly")
-	cmd.Flags().StringVar(&f.From, "from", "", "start with the window that contains `TIME` (default a day, 30 days or 12 months ago)")
-	cmd.Flags().StringVar(&f.To, "to", "", "end before `TIME` (default now)")
-	cmd.Flags().StringVar(&f.limit, "limit", "", "show only the limit with this `NAME`")
-	cmd.Flags().BoolVar(&f.csv, "csv", false, "write comma-separated values")
-	return cmd
-}
-
-// Period parses the window type and the times. It sets an end, so that all pages cover the same time.
-func (f *UsageFlags) Period() (w weir.Window, from, to time.Time, err error) {
-	w = weir.Window(f.Window)
-	switch w {
-	case weir.Hourly, weir.Daily, weir.Monthly:
-	default:
-		return w, from, to, kit.Usagef("--window %q must be hourly, daily or monthly", f.Window)
-	}
-	if from, err = moment("from", f.From); err == nil {
-		to, err = moment("to", f.To)
-	}
-	if to.IsZero() {
-		to = w.Next(w.Start(time.Now()))
-	}
-	return w, from, to, err
-}
-
-// moment parses a time.
-func moment(flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15", time.DateOnly, "2006-01"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, kit.Usagef("--%s %q is not a time such as 2026-11-21 or 2026-11-21T13", flag, text)
-}
-
-func usageListCmd(a *kit.Run) *cobra.Command {
-	var flags UsageFlags
-	var page kit.PageFlags
-	var query weir.UsageQuery
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List windows, ordered by start",
-		Args:  kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if query.Window, query.From, query.To, err = flags.Period(); err != nil {
+	},
+		kit.Func(r, kit.Spec{Use: "list", Short: "List windows, ordered by start"}, func(ctx context.Context, q *usageList) error {
+			q.Close()
+			found, next, err := kit.Pages(ctx, r, api.ListUsage, &q.UsageQuery)
+			if err != nil {
 				return err
 			}
-			query.By = weir.UsageBy(flags.by)
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				found, next, err := kit.Collect(&page, func(after string, size int) ([]weir.Usage, string, error) {
-					query.After, query.Max = after, size
-					page, err := lim.Usage(cmd.Context(), query)
-					return only(page.Windows, flags.limit), page.Next, err
-				})
-				if err != nil {
-					return err
-				}
-				if flags.csv {
-					return a.More(usageCSV(a, found), next)
-				}
-				return kit.PrintPage(a, found, next, func() { usageTable(a, found) })
-			})
-		},
-	}
-	cmd.Flags().StringVar(&query.Entity, "entity", "", "show only the entity with this `ID`, or with --by parent, that parent")
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
-	return page.Add(flags.add(cmd, "`KEY`: entity, parent, resource, namespace or store (default entity)"))
+			found = only(found, q.Limit)
+			if q.CSV {
+				return r.More(usageCSV(r, found), next)
+			}
+			return kit.PrintPage(r, found, next, func() { usageTable(r, found) })
+		}),
+		kit.Func(r, kit.Spec{Use: "summary", Short: "Sum up usage, with a chart on a terminal"}, summarize(r)),
+		kit.Func(r, kit.Spec{Use: "top", Short: "Rank by what was spent most, in requests or in tokens of a limit"}, topUsage(r)))
 }
 
 // only keeps the figures of one limit in windows, and drops windows without it.
@@ -131,7 +85,7 @@ var usageHeader = []string{
 // usageRows returns a row for each limit of each window.
 func usageRows(windows []weir.Usage, format func(int64) string) (rows [][]string) {
 	for _, u := range windows {
-		head := []string{StartText(u.Window, u.Start), dash(u.Entity), dash(u.Resource), format(u.Requests), format(u.Refused)}
+		head := []string{StartText(u.Window, u.Start), kit.OrDash(u.Entity), kit.OrDash(u.Resource), format(u.Requests), format(u.Refused)}
 		if len(u.Limits) == 0 {
 			rows = append(rows, append(head, "-", "-", "-", "-", "-", "-", "-"))
 		}
@@ -170,13 +124,6 @@ func usageCSV(a *kit.Run, windows []weir.Usage) error {
 }
 
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
 
 // StartText formats a window's start in a form that also shows the window's type.
 func StartText(w weir.Window, t time.Time) string {

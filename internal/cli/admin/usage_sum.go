@@ -2,52 +2,36 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-func usageSummaryCmd(a *kit.Run) *cobra.Command {
-	var flags UsageFlags
-	var query weir.UsageQuery
-	cmd := &cobra.Command{
-		Use:   "summary",
-		Short: "Sum up usage, with a chart on a terminal",
-		Args:  kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if query.Window, query.From, query.To, err = flags.Period(); err != nil {
+func summarize(r *kit.Run) func(ctx context.Context, q *usageSummary) error {
+	return func(ctx context.Context, q *usageSummary) error {
+		return r.Call(api.SummarizeUsage.Op, func(c api.Caller) error {
+			s, _, err := api.SummarizeUsage.Call(ctx, c, &q.UsageSelection)
+			if err != nil {
 				return err
 			}
-			query.By = weir.UsageBy(flags.by)
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				s, err := lim.SummarizeUsage(cmd.Context(), query)
-				if err != nil {
-					return err
+			if q.Limit != "" {
+				s.Windows = only(s.Windows, q.Limit)
+				if total := only([]weir.Usage{s.Total}, q.Limit); len(total) > 0 {
+					s.Total = total[0]
+				} else {
+					s.Total.Limits = []weir.LimitUsage{}
 				}
-				if flags.limit != "" {
-					s.Windows = only(s.Windows, flags.limit)
-					if total := only([]weir.Usage{s.Total}, flags.limit); len(total) > 0 {
-						s.Total = total[0]
-					} else {
-						s.Total.Limits = []weir.LimitUsage{}
-					}
-				}
-				if flags.csv {
-					return usageCSV(a, s.Windows)
-				}
-				return a.Print(s, func() { printSummary(a, &s) })
-			})
-		},
+			}
+			if q.CSV {
+				return usageCSV(r, s.Windows)
+			}
+			return r.Print(s, func() { printSummary(r, &s) })
+		})
 	}
-	cmd.Flags().StringVar(&query.Entity, "entity", "", "show only the entity with this `ID`")
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
-	return flags.add(cmd, "`KEY`: entity, parent, resource, namespace or store")
 }
 
 func printSummary(a *kit.Run, s *weir.UsageSummary) {
@@ -105,40 +89,27 @@ func chart(a *kit.Run, s *weir.UsageSummary, limit string) {
 	a.Out.Chart(values, StartText(s.Total.Window, first), StartText(s.Total.Window, last))
 }
 
-func usageTopCmd(a *kit.Run) *cobra.Command {
-	var flags UsageFlags
-	var query weir.TopQuery
-	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Rank who spent most, in requests or in tokens of a limit",
-		Args:  kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if query.Window, query.From, query.To, err = flags.Period(); err != nil {
+func topUsage(r *kit.Run) func(ctx context.Context, q *usageTop) error {
+	return func(ctx context.Context, q *usageTop) error {
+		q.By = cmp.Or(q.By, weir.ByEntity)
+		return r.Call(api.TopUsage.Op, func(c api.Caller) error {
+			list, _, err := api.TopUsage.Call(ctx, c, &q.TopQuery)
+			if err != nil {
 				return err
 			}
-			query.By = cmp.Or(weir.UsageBy(flags.by), weir.ByEntity)
-			query.Limit = flags.limit
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				top, err := lim.TopUsage(cmd.Context(), query)
-				if err != nil {
-					return err
+			top := list.Items
+			if q.CSV {
+				return usageCSV(r, only(top, q.Limit))
+			}
+			return kit.PrintPage(r, top, "", func() {
+				printTop(r, top, &q.TopQuery)
+				counted := slices.ContainsFunc(top, func(u weir.Usage) bool { return u.Requests > 0 })
+				if q.Limit == "" && !counted && slices.ContainsFunc(top, Spent) {
+					r.Err.Println("the store does not count requests, so this list is not ranked: rank it by a limit with --limit")
 				}
-				if flags.csv {
-					return usageCSV(a, only(top, flags.limit))
-				}
-				return kit.PrintPage(a, top, "", func() {
-					printTop(a, top, &query)
-					if query.Limit == "" && !slices.ContainsFunc(top, func(u weir.Usage) bool { return u.Requests > 0 }) && slices.ContainsFunc(top, Spent) {
-						a.Err.Println("the store does not count requests, so this list is not ranked: rank it by a limit with --limit")
-					}
-				})
 			})
-		},
+		})
 	}
-	cmd.Flags().StringVar(&query.Resource, "resource", "", "show only the resource with this `NAME`")
-	cmd.Flags().IntVar(&query.Max, "max", 10, "show at most `N` rows")
-	return flags.add(cmd, "`KEY`: entity, parent, resource or limit (default entity)")
 }
 
 // Spent reports whether anything was debited.
@@ -146,7 +117,7 @@ func Spent(u weir.Usage) bool {
 	return slices.ContainsFunc(u.Limits, func(l weir.LimitUsage) bool { return l.Debited > 0 })
 }
 
-func printTop(a *kit.Run, top []weir.Usage, q *weir.TopQuery) {
+func printTop(a *kit.Run, top []weir.Usage, q *api.TopQuery) {
 	t := term.Table{Header: []string{"#", "ENTITY", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED"}, Right: []int{0, 2, 3, 5, 6, 7}, Cut: []int{1, 4}}
 	switch q.By {
 	case weir.ByResource:

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -134,7 +135,7 @@ func (v *value) Set(text string) error {
 		v.texts, v.late = nil, nil
 	}
 	v.texts = append(v.texts, text)
-	if t := v.Type(); t == "bool" || t == "int" {
+	if t := v.Type(); t != "string" {
 		return v.field.Set(v.q, text)
 	}
 	v.late = append(v.late, text)
@@ -152,6 +153,9 @@ func (v *value) Type() string {
 	t := reflect.TypeOf(v.field.Ptr(v.q)).Elem()
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if t == reflect.TypeFor[time.Duration]() {
+		return "duration"
 	}
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int:

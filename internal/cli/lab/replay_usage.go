@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
@@ -89,13 +90,12 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 		}
 		return show(windows)
 	}
-	period := admin.UsageFlags{Window: flags.used.window, From: flags.used.from, To: flags.used.to}
-	w, from, to, err := period.Period()
+	period, err := api.ParsePeriod(flags.used.window, flags.used.from, flags.used.to)
 	if err != nil {
-		return err
+		return kit.Usage(err)
 	}
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: w, From: from, To: to})
+		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: period.Window, From: period.From, To: period.To})
 		if err != nil {
 			return err
 		}
