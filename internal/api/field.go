@@ -20,11 +20,14 @@ import (
 //	flag    the letter of its flag, or "-" if it has none
 //	arg     its name as an argument, if it is no flag
 //	doc     what it is; a word in braces names its value
+//	required  set if its flag must be given
 //	values  what it may be, separated by commas
 //	range   the least and the most of a number, such as 1..1000; either may be missing
 //	default the value of a flag that is not given
 type Field struct {
 	Name, In, Flag, Arg, Doc, Default string
+
+	Required bool // as a flag
 
 	index       []int
 	values      []string
@@ -46,7 +49,7 @@ func FieldsOf(t reflect.Type) []Field {
 		}
 		field := Field{
 			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"), Doc: f.Tag.Get("doc"), Default: f.Tag.Get("default"),
-			index: f.Index, least: math.MinInt64, most: math.MaxInt64,
+			Required: f.Tag.Get("required") != "", index: f.Index, least: math.MinInt64, most: math.MaxInt64,
 		}
 		if values := f.Tag.Get("values"); values != "" {
 			field.values = strings.Split(values, ",")
@@ -90,12 +93,17 @@ func (f *Field) Set(req any, text string) error {
 	if f.values != nil && !slices.Contains(f.values, text) {
 		return f.bad("must be %s: %q", alternatives(f.values), text)
 	}
-	switch p := f.Ptr(req).(type) {
+	return f.set(f.Ptr(req), text)
+}
+
+// set parses a text into what to points to.
+func (f *Field) set(to any, text string) error {
+	switch p := to.(type) {
 	case *bool:
-		return f.setBool(p, text)
-	case **bool:
-		*p = new(bool)
-		return f.setBool(*p, text)
+		if text != "true" && text != "false" {
+			return f.bad("must be true or false")
+		}
+		*p = text == "true"
 	case *int:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < f.least || n > f.most {
@@ -122,9 +130,9 @@ func (f *Field) Set(req any, text string) error {
 		*p = append(*p, l)
 	case *map[string]string:
 		return f.setPair(p, text)
-	case **weir.Thresholds:
+	case *weir.Thresholds:
 		t, err := weir.ParseThresholds(text)
-		*p = &t
+		*p = t
 		return err
 	case **weir.Unavailable:
 		u := weir.Unavailable(text)
@@ -138,18 +146,10 @@ func (f *Field) Set(req any, text string) error {
 		v := reflect.ValueOf(p).Elem()
 		if v.Kind() == reflect.Pointer {
 			v.Set(reflect.New(v.Type().Elem()))
-			v = v.Elem()
+			return f.set(v.Interface(), text)
 		}
 		v.SetString(text)
 	}
-	return nil
-}
-
-func (f *Field) setBool(to *bool, text string) error {
-	if text != "true" && text != "false" {
-		return f.bad("must be true or false")
-	}
-	*to = text == "true"
 	return nil
 }
 

@@ -13,18 +13,21 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
+// aggregateFlags configure how usage is booked.
 type aggregateFlags struct {
-	enable, noSplit        bool
-	hourly, daily, monthly string
-	every                  time.Duration
-	once                   bool
+	EnableStream bool           `json:"enable_stream" doc:"turn on the table's stream if it is off"`
+	NoSplit      bool           `json:"no_split" doc:"warn about hot buckets, but do not split them"`
+	Hours        string         `json:"keep_hours" doc:"how long to keep hours of usage: a {DURATION} or forever (default 2160h; in Redis 168h)"`
+	Days         string         `json:"keep_days" doc:"how long to keep days of usage: a {DURATION} or forever (default 17520h; in Redis 2160h)"`
+	Months       string         `json:"keep_months" doc:"how long to keep months of usage: a {DURATION} or forever (default forever)"`
+	Every        *time.Duration `json:"every" doc:"minimum {DURATION} between two scans of the buckets in Redis (default 10s)"`
+	Once         bool           `json:"once" doc:"scan the buckets in Redis once and exit, for jobs that run at least every half hour"`
 }
 
-func AggregateCmd(a *kit.Run) *cobra.Command {
-	var flags aggregateFlags
-	cmd := &cobra.Command{
-		Use:   "aggregate",
-		Short: "Book usage of a DynamoDB table or a Redis store until interrupted",
+// AggregateCmd returns the command that books usage.
+func AggregateCmd(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "aggregate", Short: "Book usage of a DynamoDB table or a Redis store until interrupted",
 		Long: `Books usage by hour, day and month. Any number of processes can run at the same time: if one
 dies, the others count what it has not, and nothing is counted twice.
 
@@ -35,36 +38,38 @@ For a Redis store it scans all buckets about every ten seconds.`,
 		Example: `  weir aggregate --store 'dynamodb://weir?region=eu-central-1' --enable-stream
   weir aggregate --store 'dynamodb://weir?region=eu-central-1' --keep-hours 720h --keep-days forever
   weir aggregate --store redis://redis.internal:6379/0 --keep-hours 48h`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if stores.IsRedis(a.Store) {
-				for _, name := range []string{"enable-stream", "no-split"} {
-					if cmd.Flags().Changed(name) {
-						return kit.Usagef("--%s is only for a DynamoDB table, not for Redis", name)
-					}
-				}
-			} else if cmd.Flags().Changed("every") || flags.once {
-				return kit.Usage(errors.New("--every and --once are only for a Redis store"))
-			}
-			return aggregate(cmd.Context(), a, &flags)
-		},
+	}, func(ctx context.Context, q *aggregateFlags) error { return aggregate(ctx, r, q) })
+}
+
+func aggregate(ctx context.Context, a *kit.Run, q *aggregateFlags) error {
+	every := 10 * time.Second
+	switch redis := stores.IsRedis(a.Store); {
+	case redis && q.EnableStream:
+		return kit.Usage(errors.New("--enable-stream is only for a DynamoDB table, not for Redis"))
+	case redis && q.NoSplit:
+		return kit.Usage(errors.New("--no-split is only for a DynamoDB table, not for Redis"))
+	case !redis && (q.Every != nil || q.Once):
+		return kit.Usage(errors.New("--every and --once are only for a Redis store"))
+	case q.Every != nil && *q.Every <= 0:
+		return kit.Usagef("--every %s is not positive", *q.Every)
+	case q.Every != nil:
+		every = *q.Every
 	}
-	f := cmd.Flags()
-	f.BoolVar(&flags.enable, "enable-stream", false, "turn on the table's stream if it is off")
-	f.BoolVar(&flags.noSplit, "no-split", false, "warn about hot buckets, but do not split them")
-	f.StringVar(&flags.hourly, "keep-hours", "", "how long to keep hours of usage: a `DURATION` or forever (default 2160h; in Redis 168h)")
-	f.StringVar(&flags.daily, "keep-days", "", "how long to keep days of usage: a `DURATION` or forever (default 17520h; in Redis 2160h)")
-	f.StringVar(&flags.monthly, "keep-months", "", "how long to keep months of usage: a `DURATION` or forever (default forever)")
-	f.DurationVar(&flags.every, "every", 10*time.Second, "minimum `DURATION` between two scans of the buckets in Redis")
-	f.BoolVar(&flags.once, "once", false, "scan the buckets in Redis once and exit, for jobs that run at least every half hour")
-	return cmd
+	retention, err := q.retention()
+	if err != nil {
+		return err
+	}
+	return stores.Book(ctx, a.Store, stores.Booking{
+		Retention: retention, Log: slog.New(slog.NewTextHandler(a.Err.W, nil)), Started: func(what string) { a.Err.Println(what) },
+		EnableStream: q.EnableStream, NoSplit: q.NoSplit, Every: every, Once: q.Once,
+	})
 }
 
 func (f *aggregateFlags) retention() (r store.Retention, err error) {
 	for _, p := range []struct {
 		flag, value string
 		to          *time.Duration
-	}{{"keep-hours", f.hourly, &r.Hourly}, {"keep-days", f.daily, &r.Daily}, {"keep-months", f.monthly, &r.Monthly}} {
+	}{{"keep-hours", f.Hours, &r.Hourly}, {"keep-days", f.Days, &r.Daily}, {"keep-months", f.Months, &r.Monthly}} {
 		switch p.value {
 		case "": // the store's default
 		case "forever":
@@ -76,18 +81,4 @@ func (f *aggregateFlags) retention() (r store.Retention, err error) {
 		}
 	}
 	return r, nil
-}
-
-func aggregate(ctx context.Context, a *kit.Run, flags *aggregateFlags) error {
-	retention, err := flags.retention()
-	if err != nil {
-		return err
-	}
-	if flags.every <= 0 {
-		return kit.Usagef("--every %s is not positive", flags.every)
-	}
-	return stores.Book(ctx, a.Store, stores.Booking{
-		Retention: retention, Log: slog.New(slog.NewTextHandler(a.Err.W, nil)), Started: func(what string) { a.Err.Println(what) },
-		EnableStream: flags.enable, NoSplit: flags.noSplit, Every: flags.every, Once: flags.once,
-	})
 }

@@ -53,12 +53,12 @@ func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 
 // auditArchive configures the archiving of events.
 type auditArchive struct {
-	To    string `json:"to" doc:"{ARCHIVE} to write to: s3://BUCKET/PREFIX or a folder"`
+	To    string `json:"to" required:"true" doc:"{ARCHIVE} to write to: s3://BUCKET/PREFIX or a folder"`
 	Since string `json:"since" doc:"archive only events since {TIME}: 48h for 48 hours ago, or a date such as 2026-11-21"`
 }
 
 func auditArchiveCmd(r *kit.Run) *cobra.Command {
-	cmd := kit.Func(r, kit.Spec{
+	return kit.Func(r, kit.Spec{
 		Use: "archive", Short: "Write audit events to an archive before they expire from the store",
 		Long: `Writes the audit events of all namespaces, including deleted ones, as gzipped JSON lines: one or
 more objects for each namespace and day. The events stay in the store until they expire. A
@@ -93,8 +93,6 @@ If the table has an aggregator function, the function archives events as they ex
 			})
 		})
 	})
-	_ = cmd.MarkFlagRequired("to") // fails only for unknown flags
-	return cmd
 }
 
 // sinceWhen parses a time, or a duration before now.

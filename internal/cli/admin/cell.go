@@ -28,7 +28,7 @@ weir serve --cell NAME --cells URL.`,
 }
 
 // registry opens the cells' registry, which is kept in the store, and runs f on it.
-func registry(a *kit.Run, how stores.Access, f func(cells.Registry) error) (err error) {
+func registry(ctx context.Context, a *kit.Run, how stores.Access, f func(context.Context, cells.Registry) error) (err error) {
 	st, err := stores.Open(a.Store, how)
 	if err != nil {
 		return err
@@ -38,146 +38,137 @@ func registry(a *kit.Run, how stores.Access, f func(cells.Registry) error) (err 
 			err = closed
 		}
 	}()
-	return f(cells.Registry{Catalog: st})
+	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
+	defer cancel()
+	return f(ctx, cells.Registry{Catalog: st})
 }
 
 func cellJoinCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:   "join CELL",
-		Short: "Register a cell; it gets a share once one of its processes runs",
+	return kit.Func(a, kit.Spec{
+		Use: "join CELL", Short: "Register a cell; it gets a share once one of its processes runs",
 		Example: `  weir --store dynamodb://weir-cells?region=eu-west-1 cell join eu-1
   weir serve --store redis://10.0.0.5 --cell eu-1 --cells dynamodb://weir-cells?region=eu-west-1`,
-		Args: kit.Args("CELL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cells.CheckName(args[0]); err != nil {
-				return kit.Usage(err)
+	}, func(ctx context.Context, q *cellKey) error {
+		if err := cells.CheckName(q.Cell); err != nil {
+			return kit.Usage(err)
+		}
+		return registry(ctx, a, stores.Create, func(ctx context.Context, r cells.Registry) error {
+			if err := r.Join(ctx, q.Cell); err != nil {
+				return err
 			}
-			return registry(a, stores.Create, func(r cells.Registry) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
-				defer cancel()
-				if err := r.Join(ctx, args[0]); err != nil {
-					return err
-				}
-				return printCells(ctx, a, r)
-			})
-		},
-	}
+			return printCells(ctx, a, r)
+		})
+	})
 }
 
 func cellListCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the cells and the share that each may be using",
-		Args:  kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return registry(a, stores.Existing, func(r cells.Registry) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
-				defer cancel()
-				return printCells(ctx, a, r)
-			})
-		},
-	}
+	return kit.Func(a, kit.Spec{Use: "list", Short: "List the cells and the share that each may be using"},
+		func(ctx context.Context, _ *struct{}) error {
+			return registry(ctx, a, stores.Existing, func(ctx context.Context, r cells.Registry) error { return printCells(ctx, a, r) })
+		})
+}
+
+// cellKey names a cell.
+type cellKey struct {
+	Cell string `json:"cell" arg:"CELL"`
+}
+
+// cellDrain is what to do with a cell.
+type cellDrain struct {
+	cellKey
+	Back   bool `json:"back" doc:"give the cell a share again"`
+	Remove bool `json:"remove" doc:"remove the cell, if it no longer uses a share"`
+	Gone   bool `json:"gone" doc:"remove the cell at once, because none of its processes runs any more"`
+	Yes    bool `json:"yes" flag:"yes,y" doc:"do not ask for confirmation"`
 }
 
 func cellDrainCmd(a *kit.Run) *cobra.Command {
-	var back, remove, gone, yes bool
-	cmd := &cobra.Command{
-		Use:   "drain CELL",
-		Short: "Take away a cell's share, and then remove the cell",
+	return kit.Func(a, kit.Spec{
+		Use: "drain CELL", Short: "Take away a cell's share, and then remove the cell",
 		Long: `Takes away a cell's share and gives it to the other cells; send its requests elsewhere first.
 --back gives the cell a share again. --remove removes the cell, provided that it has confirmed
 that it no longer uses a share. --gone removes it at once, without waiting for confirmation: if
 one of its processes is still running, cut off from the registry, the cells together admit more
 than the limits.`,
 		Example: "  weir cell drain eu-1\n  weir cell drain eu-1 --remove",
-		Args:    kit.Args("CELL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if back && (remove || gone) || remove && gone {
-				return kit.Usage(errors.New("use only one of --back, --remove and --gone"))
+	}, func(ctx context.Context, q *cellDrain) error {
+		if q.Back && (q.Remove || q.Gone) || q.Remove && q.Gone {
+			return kit.Usage(errors.New("use only one of --back, --remove and --gone"))
+		}
+		if q.Gone {
+			err := a.Confirm(ctx, q.Yes, "remove cell %s at once, assuming that none of its processes is running", q.Cell)
+			if err != nil {
+				return err
 			}
-			if gone {
-				if err := a.Confirm(cmd.Context(), yes, "remove cell %s at once, assuming that none of its processes is running", args[0]); err != nil {
-					return err
-				}
+		}
+		return registry(ctx, a, stores.Existing, func(ctx context.Context, r cells.Registry) error {
+			var err error
+			if q.Remove || q.Gone {
+				err = r.Remove(ctx, q.Cell, q.Gone)
+			} else {
+				err = r.Drain(ctx, q.Cell, q.Back)
 			}
-			return registry(a, stores.Existing, func(r cells.Registry) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
-				defer cancel()
-				var err error
-				if remove || gone {
-					err = r.Remove(ctx, args[0], gone)
-				} else {
-					err = r.Drain(ctx, args[0], back)
-				}
-				if err != nil {
-					return err
-				}
-				return printCells(ctx, a, r)
-			})
-		},
+			if err != nil {
+				return err
+			}
+			return printCells(ctx, a, r)
+		})
+	})
+}
+
+// cellShares says how the limits are divided. What is nil stays as it is.
+type cellShares struct {
+	Mode     *cells.Mode    `json:"mode" doc:"{MODE}: strict never admits more than the limits; available lets raised shares count at once (default strict)"`
+	Weights  *cells.Weights `json:"weights" doc:"how to divide: {WEIGHTS} are equal, or offered for parts that follow the load (default equal)"`
+	Floor    *string        `json:"floor" doc:"with --weights offered: {PERCENTAGE} that is still divided equally (default 10%)"`
+	HalfLife *time.Duration `json:"half_life" doc:"with --weights offered: {DURATION} after which a change in load counts for half (default 30s)"`
+}
+
+// apply changes settings.
+func (q *cellShares) apply(s *cells.Settings) error {
+	if q.Mode != nil {
+		s.Mode = *q.Mode
 	}
-	cmd.Flags().BoolVar(&back, "back", false, "give the cell a share again")
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the cell, if it no longer uses a share")
-	cmd.Flags().BoolVar(&gone, "gone", false, "remove the cell at once, because none of its processes runs any more")
-	return kit.YesFlag(cmd, &yes)
+	if q.Weights != nil {
+		s.Weights = *q.Weights
+	}
+	if q.Floor != nil {
+		percent, err := strconv.ParseInt(strings.TrimSuffix(*q.Floor, "%"), 10, 64)
+		if err != nil {
+			return fmt.Errorf("floor %q is not a percentage such as 10%%", *q.Floor)
+		}
+		s.Floor = percent
+	}
+	if q.HalfLife != nil {
+		s.HalfLife = *q.HalfLife
+	}
+	return nil
 }
 
 func cellSharesCmd(a *kit.Run) *cobra.Command {
-	var mode, weights, floor string
-	var halfLife time.Duration
-	cmd := &cobra.Command{
-		Use:   "shares",
-		Short: "Show or set how the limits are divided",
+	return kit.Func(a, kit.Spec{
+		Use: "shares", Short: "Show or set how the limits are divided",
 		Long: `Shows how the limits are divided among the cells: for all namespaces, and for each namespace
 that has its own shares. With flags, sets how they are divided, for all cells.`,
 		Example: "  weir cell shares\n  weir cell shares --weights offered --floor 10%",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			changed := cmd.Flags().Changed
-			how := stores.Existing
-			set := func(*cells.Settings) {}
-			if changed("mode") || changed("weights") || changed("floor") || changed("half-life") {
-				percent, err := strconv.ParseInt(strings.TrimSuffix(floor, "%"), 10, 64)
-				if err != nil {
-					return kit.Usagef("floor %q is not a percentage such as 10%%", floor)
-				}
-				how = stores.Create
-				set = func(s *cells.Settings) {
-					if changed("mode") {
-						s.Mode = cells.Mode(mode)
-					}
-					if changed("weights") {
-						s.Weights = cells.Weights(weights)
-					}
-					if changed("floor") {
-						s.Floor = percent
-					}
-					if changed("half-life") {
-						s.HalfLife = halfLife
-					}
-				}
-				given := cells.Settings{}.WithDefaults()
-				if set(&given); given.Check() != nil {
-					return kit.Usage(given.Check())
+	}, func(ctx context.Context, q *cellShares) error {
+		how := stores.Existing
+		if *q != (cellShares{}) {
+			how = stores.Create
+		}
+		given := cells.Settings{}.WithDefaults()
+		if err := errors.Join(q.apply(&given), given.Check()); err != nil {
+			return kit.Usage(err)
+		}
+		return registry(ctx, a, how, func(ctx context.Context, r cells.Registry) error {
+			if how == stores.Create {
+				if err := r.Set(ctx, func(s *cells.Settings) { _ = q.apply(s) }); err != nil { // it was applied above
+					return err
 				}
 			}
-			return registry(a, how, func(r cells.Registry) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), kit.Patience)
-				defer cancel()
-				if how == stores.Create {
-					if err := r.Set(ctx, set); err != nil {
-						return err
-					}
-				}
-				return printShares(ctx, a, r)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&mode, "mode", "strict", "`MODE`: strict never admits more than the limits; available lets raised shares count at once")
-	cmd.Flags().StringVar(&weights, "weights", "equal", "how to divide: `WEIGHTS` are equal, or offered for parts that follow the load")
-	cmd.Flags().StringVar(&floor, "floor", "10%", "with --weights offered: `PERCENTAGE` that is still divided equally")
-	cmd.Flags().DurationVar(&halfLife, "half-life", 30*time.Second, "with --weights offered: `DURATION` after which a change in load counts for half")
-	return cmd
+			return printShares(ctx, a, r)
+		})
+	})
 }
 
 // cellView is a cell as printed. Shares are fractions of 1.

@@ -70,6 +70,9 @@ func bind(cmd *cobra.Command, q any, omit []string) *binding {
 			flag.NoOptDefVal = "true"
 		}
 		v.flag = flag
+		if f.Required {
+			_ = cmd.MarkFlagRequired(name) // fails only for unknown flags
+		}
 		b.flags = append(b.flags, v)
 	}
 	return b
