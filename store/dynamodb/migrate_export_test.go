@@ -5,7 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/store/dynamodb/internal/table"
+	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 )
 
 // Item is an item as migrations see it.
@@ -19,9 +19,9 @@ type Step struct {
 
 // MigrateBy is [Migrate] with other migrations, to the version that they lead to.
 func MigrateBy(ctx context.Context, client Migrator, name string, cfg MigrateConfig, target uint64, steps ...Step) (Migrated, error) {
-	var all []table.Migration
+	var all []schema.Migration
 	for _, s := range steps {
-		all = append(all, table.Migration{From: s.From, Min: s.Min, What: "test", Change: s.Change})
+		all = append(all, schema.Migration{From: s.From, Min: s.Min, What: "test", Change: s.Change})
 	}
-	return table.Migrate(ctx, client, name, cfg, all, target)
+	return schema.Migrate(ctx, client, name, cfg, all, target)
 }

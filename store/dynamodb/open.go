@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 )
 
 // Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read also
@@ -18,7 +20,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.calls.CheckVersion(ctx); err != nil {
+	if err := schema.CheckVersion(ctx, s.calls); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -6,36 +6,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // The versions of the table layout.
 const (
 	// SchemaVersion is the version that this version of weir writes.
-	SchemaVersion = table.SchemaVersion
+	SchemaVersion = schema.SchemaVersion
 	// OldestSchema is the oldest version that this version of weir can read and write. Older tables need [Migrate]
 	// first.
-	OldestSchema = table.OldestSchema
+	OldestSchema = schema.OldestSchema
 )
 
 type (
 	// Admin is the part of DynamoDB's client that [Create] and [Check] call.
-	Admin = table.Admin
+	Admin = schema.Admin
 	// CreateConfig describes the table to create. If the table exists, only PITR is changed.
-	CreateConfig = table.CreateConfig
+	CreateConfig = schema.CreateConfig
 	// Report is the result of all checks of a table.
-	Report = table.Report
+	Report = schema.Report
 	// Finding is the result of one check of a table.
-	Finding = table.Finding
+	Finding = schema.Finding
 	// Schema is a table's statement about its layout.
-	Schema = table.Schema
+	Schema = schema.Schema
 	// Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one
 	// run is enough.
-	Migrator = table.Migrator
+	Migrator = schema.Migrator
 	// MigrateConfig configures [Migrate].
-	MigrateConfig = table.MigrateConfig
+	MigrateConfig = schema.MigrateConfig
 	// Migrated is what [Migrate] did; with DryRun, what it would do.
-	Migrated = table.Migrated
+	Migrated = schema.Migrated
 	// StreamLease is the reader of a shard of the table's stream, and how far it has come.
 	StreamLease = table.StreamLease
 )
@@ -45,14 +46,14 @@ type (
 //
 // A table that is not weir's is refused and left as it is, with an [*store.Error] that names what differs.
 func Create(ctx context.Context, admin Admin, name string, cfg CreateConfig) (Report, error) {
-	return table.Create(ctx, admin, name, cfg)
+	return schema.Create(ctx, admin, name, cfg)
 }
 
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
 // items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
 // table could not be inspected.
 func Check(ctx context.Context, admin Admin, name string) (Report, error) {
-	return table.Check(ctx, admin, name)
+	return schema.Check(ctx, admin, name)
 }
 
 // ReadSchema returns a table's schema. It makes one read.
@@ -60,7 +61,7 @@ func ReadSchema(ctx context.Context, client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 }, name string,
 ) (Schema, error) {
-	return table.ReadSchema(ctx, client, name)
+	return schema.ReadSchema(ctx, client, name)
 }
 
 // Migrate brings a table's layout to [SchemaVersion], item by item. Its writes assert what they depend on, so others
@@ -69,7 +70,7 @@ func ReadSchema(ctx context.Context, client interface {
 //
 // A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
 func Migrate(ctx context.Context, client Migrator, name string, cfg MigrateConfig) (Migrated, error) {
-	return table.Migrate(ctx, client, name, cfg, table.Migrations, SchemaVersion)
+	return schema.Migrate(ctx, client, name, cfg, schema.Migrations, SchemaVersion)
 }
 
 // AuditKey returns the key of an audit event, given the keys of its item, for instance in a record of the table's

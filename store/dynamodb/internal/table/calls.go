@@ -19,7 +19,7 @@ func (t *Table) Attempt(ctx context.Context, call func(context.Context) error) e
 		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
-		if cause := sleep(ctx, backoff(try)); cause != nil {
+		if cause := Sleep(ctx, Backoff(try)); cause != nil {
 			return fmt.Errorf("%w after %d tries: %w", cause, try, err)
 		}
 	}
@@ -31,7 +31,8 @@ func (t *Table) attemptOnce(ctx context.Context, call func(context.Context) erro
 	return call(ctx)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits, or returns the context's error if that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -42,8 +43,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try,
+// Backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try,
 // up to 200 ms. It is spread over the whole range so that callers that collided do not meet again.
-func backoff(try int) time.Duration {
+func Backoff(try int) time.Duration {
 	return rand.N(25 * time.Millisecond << min(max(try-1, 0), 3))
 }

@@ -108,7 +108,7 @@ func (t *Table) BatchGet(ctx context.Context, keys []Key) (items, error) {
 			stalled = 1
 		}
 		if len(left) > 0 {
-			if err := sleep(ctx, backoff(stalled)); err != nil {
+			if err := Sleep(ctx, Backoff(stalled)); err != nil {
 				return nil, t.Trouble(
 					"get", keys[0].String(),
 					fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)),

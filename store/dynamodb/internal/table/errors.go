@@ -18,9 +18,10 @@ import (
 )
 
 // Trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
-func (t *Table) Trouble(op, key string, err error) error { return trouble(op, t.cfg.Table, key, err) }
+func (t *Table) Trouble(op, key string, err error) error { return Trouble(op, t.cfg.Table, key, err) }
 
-func trouble(op, table, key string, err error) error {
+// Trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
+func Trouble(op, table, key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -28,7 +29,7 @@ func trouble(op, table, key string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: hint(err)}
+	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: Hint(err)}
 }
 
 // brief removes from an error's text what the SDK wraps around it: the service, the operation's name, the status. All
@@ -60,9 +61,10 @@ func (e *briefError) Error() string { return e.text }
 func (e *briefError) Unwrap() error { return e.err }
 
 // Damaged is the error for an item that is not in weir's format.
-func (t *Table) Damaged(key Key, err error) error { return damaged(t.cfg.Table, key, err) }
+func (t *Table) Damaged(key Key, err error) error { return Damaged(t.cfg.Table, key, err) }
 
-func damaged(table string, key Key, err error) error {
+// Damaged is the error for an item that is not in weir's format.
+func Damaged(table string, key Key, err error) error {
 	return &store.Error{
 		Op: "read", Key: table + " " + key.String(), Err: err,
 		Hint: "the item was not written by weir: correct or delete it",

@@ -225,16 +225,16 @@ func judge(
 	if got := Transient(err); got != wantTransient {
 		t.Errorf("transient %t: %v", got, err)
 	}
-	if got := hint(err); !strings.Contains(got, wantHint) || (got == "") != (wantHint == "") {
+	if got := Hint(err); !strings.Contains(got, wantHint) || (got == "") != (wantHint == "") {
 		t.Errorf("hint %q: %v", got, err)
 	}
-	known := trouble("take", "weir", "a bucket", err)
+	known := Trouble("take", "weir", "a bucket", err)
 	var e *store.Error
 	if !errors.As(known, &e) || !errors.Is(known, err) || e.Op != "take" || e.Key != "weir a bucket" ||
 		strings.Contains(known.Error(), "\n") {
 		t.Errorf("told as %v", known)
 	}
-	if again := trouble("other", "weir", "", known); !errors.Is(again, known) || again.Error() != known.Error() {
+	if again := Trouble("other", "weir", "", known); !errors.Is(again, known) || again.Error() != known.Error() {
 		t.Errorf("told twice as %v", again)
 	}
 }

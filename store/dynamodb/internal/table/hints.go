@@ -16,15 +16,13 @@ import (
 )
 
 const (
-	hintCreate  = "weir doctor --create-table creates it; or check its name, the region and the endpoint"
-	hintUpgrade = "upgrade weir"
-	hintMigrate = "weir upgrade brings the table to this weir's version"
+	// HintCreate is for a table that does not exist.
+	HintCreate  = "weir doctor --create-table creates it; or check its name, the region and the endpoint"
 	hintTrouble = "DynamoDB is in trouble: retry, and check the service's status"
-	hintNotOurs = "name another table: this one is not weir's"
 )
 
-// hint returns what to do about an error of DynamoDB or of the way to it, or "".
-func hint(err error) string {
+// Hint returns what to do about an error of DynamoDB or of the way to it, or "".
+func Hint(err error) string {
 	var (
 		api  smithy.APIError
 		cert *tls.CertificateVerificationError
@@ -59,7 +57,7 @@ func apiHint(err error, api smithy.APIError) string {
 	case slices.Contains(throttles, code):
 		return throttleHint(throttlingReasons(err))
 	case code == codeNoTable:
-		return hintCreate
+		return HintCreate
 	case code == codeDenied:
 		return deniedHint(message)
 	case code == CodeValidation && strings.Contains(message, "does not match the schema"),

@@ -17,15 +17,15 @@ const (
 	AttrSK     = "SK"
 	AttrIndex  = "GP" // hash key of indexAll
 	AttrSort   = "GS" // range key of indexAll
-	attrParent = "PP" // hash key of indexParent, only on records with a parent
-	attrChild  = "PC" // range key of indexParent
-	attrScope  = "RP" // hash key of indexScope, only on entities' own limits
-	attrOwner  = "RO" // range key of indexScope
+	AttrParent = "PP" // hash key of indexParent, only on records with a parent
+	AttrChild  = "PC" // range key of indexParent
+	AttrScope  = "RP" // hash key of indexScope, only on entities' own limits
+	AttrOwner  = "RO" // range key of indexScope
 	AttrTTL    = "ttl"
 
-	indexAll    = "all"    // every record and bucket of a namespace
-	indexParent = "parent" // records by parent
-	indexScope  = "scope"  // entities with limits of their own by resource
+	IndexAll    = "all"    // every record and bucket of a namespace
+	IndexParent = "parent" // records by parent
+	IndexScope  = "scope"  // entities with limits of their own by resource
 
 	// partitions is the number of hash keys of indexAll that a namespace's records are spread over.
 	partitions = 16
@@ -133,8 +133,8 @@ func epochKey(namespace string) Key {
 	return Key{escaper.Replace(namespace) + "/SYSTEM#", "#EPOCH"}
 }
 
-// versionKey is the primary key of the table's schema version.
-func versionKey() Key { return Key{store.Registry + "/SYSTEM#", "#VERSION"} }
+// VersionKey is the primary key of the table's schema version.
+func VersionKey() Key { return Key{store.Registry + "/SYSTEM#", "#VERSION"} }
 
 // MarkerKey is the primary key of the marker of a settle's ID.
 func MarkerKey(id string) Key {

@@ -108,7 +108,7 @@ func TestKeysApart(t *testing.T) {
 		k := anyKey(t)
 		id := anyPart(t, "other")
 		for what, other := range map[string]Key{
-			"epoch": epochKey(k.Namespace), "version": versionKey(), "marker": MarkerKey(id),
+			"epoch": epochKey(k.Namespace), "version": VersionKey(), "marker": MarkerKey(id),
 			"bucket": BucketKey(store.Bucket{Namespace: k.Namespace, Entity: id, Resource: k.Sub}, 0),
 		} {
 			if RecordKey(k) == other {
@@ -246,7 +246,7 @@ func TestConfigKey(t *testing.T) {
 		}
 	})
 	for _, p := range []Key{
-		epochKey("default"), versionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0),
+		epochKey("default"), VersionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0),
 		MarkerKey("x"), {}, {"x", "#META"},
 	} {
 		if k, ok := ConfigKey(p.PK, p.SK); ok {

@@ -90,9 +90,9 @@ func spansOf(q store.Query) []Span {
 	}
 	switch {
 	case q.Parent != "":
-		return []Span{{indexParent, attrParent, attrChild, parentPartition(q.Namespace, q.Parent), lo, hi}}
+		return []Span{{IndexParent, AttrParent, AttrChild, parentPartition(q.Namespace, q.Parent), lo, hi}}
 	case q.Kind == store.KindEntityLimits && q.Sub != "":
-		return []Span{{indexScope, attrScope, attrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
+		return []Span{{IndexScope, AttrScope, AttrOwner, scopePartition(q.Namespace, q.Sub), lo, hi}}
 	}
 	return AllSpans(q.Namespace, lo, hi)
 }

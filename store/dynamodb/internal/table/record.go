@@ -28,10 +28,10 @@ func recordItem(r *store.Record) map[string]types.AttributeValue {
 	it[AttrValue] = &types.AttributeValueMemberB{Value: append([]byte{}, r.Value...)} // DynamoDB does not accept nil
 	if r.Parent != "" {
 		it[AttrParents] = Str(r.Parent)
-		it[attrParent], it[attrChild] = Str(parentPartition(r.Key.Namespace, r.Parent)), at
+		it[AttrParent], it[AttrChild] = Str(parentPartition(r.Key.Namespace, r.Parent)), at
 	}
 	if r.Key.Kind == store.KindEntityLimits {
-		it[attrScope], it[attrOwner] = Str(scopePartition(r.Key.Namespace, r.Key.Sub)), at
+		it[AttrScope], it[AttrOwner] = Str(scopePartition(r.Key.Namespace, r.Key.Sub)), at
 	}
 	if !r.Expires.IsZero() {
 		it[AttrTTL] = Num(r.Expires.Unix() + 1)

@@ -1,5 +1,5 @@
 // Package table makes the calls to a table, spells its keys, and keeps everything in it that is not a bucket: records,
-// usage windows, leases on the stream, and the schema.
+// usage windows and leases on the stream.
 package table
 
 import (
@@ -71,6 +71,9 @@ type Windows struct{ t *Table }
 
 // NewWindows returns the usage windows of a table.
 func NewWindows(t *Table) *Windows { return &Windows{t} }
+
+// Name returns the table's name.
+func (t *Table) Name() string { return t.cfg.Table }
 
 // Clock returns the time: the machine's, corrected by the server's if they differ by more than a second.
 func (t *Table) Clock() time.Time {

@@ -23,7 +23,7 @@ type Span struct {
 func AllSpans(namespace, lo, hi string) []Span {
 	spans := make([]Span, partitions)
 	for i := range spans {
-		spans[i] = Span{indexAll, AttrIndex, AttrSort, partitionName(namespace, i), lo, hi}
+		spans[i] = Span{IndexAll, AttrIndex, AttrSort, partitionName(namespace, i), lo, hi}
 	}
 	return spans
 }

@@ -1,4 +1,4 @@
-package table
+package schema
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Admin is the part of DynamoDB's client that [Create] and [Check] call.
@@ -76,7 +77,7 @@ func (r *Report) fail(name string, err error) {
 		r.add(name, false, known.Err.Error(), known.Hint)
 		return
 	}
-	r.add(name, false, err.Error(), hint(err))
+	r.add(name, false, err.Error(), table.Hint(err))
 }
 
 // wrong returns the findings that are not OK, on one line.
@@ -91,7 +92,8 @@ func (r *Report) wrong() string {
 }
 
 var tableIndexes = []struct{ name, hash, sort string }{
-	{indexAll, AttrIndex, AttrSort}, {indexParent, attrParent, attrChild}, {indexScope, attrScope, attrOwner},
+	{table.IndexAll, table.AttrIndex, table.AttrSort}, {table.IndexParent, table.AttrParent, table.AttrChild},
+	{table.IndexScope, table.AttrScope, table.AttrOwner},
 }
 
 const (
@@ -103,9 +105,9 @@ const (
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
 // items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
 // table could not be inspected.
-func Check(ctx context.Context, admin Admin, table string) (Report, error) {
-	r := Report{Table: table}
-	desc, err := describe(ctx, admin, table)
+func Check(ctx context.Context, admin Admin, tableName string) (Report, error) {
+	r := Report{Table: tableName}
+	desc, err := describe(ctx, admin, tableName)
 	if err != nil {
 		return r, err
 	}
@@ -115,19 +117,19 @@ func Check(ctx context.Context, admin Admin, table string) (Report, error) {
 	}
 	r.add("table", active(desc.TableStatus), string(desc.TableStatus), remedyWait)
 	r.shape(desc)
-	name, err := ttlOf(ctx, admin, table)
+	name, err := ttlOf(ctx, admin, tableName)
 	switch {
 	case err != nil:
 		r.fail("ttl", err)
 	case name == "":
 		r.add("ttl", false, "is off: expired items are kept and billed", remedyCreate)
 	default:
-		r.add("ttl", name == AttrTTL, "on attribute "+name, remedyOther)
+		r.add("ttl", name == table.AttrTTL, "on attribute "+name, remedyOther)
 	}
 	if desc.TableStatus == types.TableStatusCreating {
 		return r, nil
 	}
-	sc, err := ReadSchema(ctx, admin, table)
+	sc, err := ReadSchema(ctx, admin, tableName)
 	switch {
 	case err != nil:
 		r.fail("schema", err)
@@ -146,14 +148,14 @@ func active(status types.TableStatus) bool {
 	return status == types.TableStatusActive || status == types.TableStatusUpdating
 }
 
-func describe(ctx context.Context, admin Admin, table string) (*types.TableDescription, error) {
-	out, err := admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+func describe(ctx context.Context, admin Admin, tableName string) (*types.TableDescription, error) {
+	out, err := admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &tableName})
 	var none *types.ResourceNotFoundException
 	if errors.As(err, &none) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return nil, trouble("describe", table, "", err)
+		return nil, table.Trouble("describe", tableName, "", err)
 	}
 	return out.Table, nil
 }
@@ -164,7 +166,7 @@ func (r *Report) shape(desc *types.TableDescription) {
 	for _, d := range desc.AttributeDefinitions {
 		kinds[aws.ToString(d.AttributeName)] = d.AttributeType
 	}
-	have, want := keyText(desc.KeySchema, kinds), keyText(keySchema(AttrPK, AttrSK), nil)
+	have, want := keyText(desc.KeySchema, kinds), keyText(keySchema(table.AttrPK, table.AttrSK), nil)
 	r.add("keys", have == want, differs(have, want), remedyOther)
 	for _, ix := range tableIndexes {
 		name := "index " + ix.name
@@ -220,10 +222,10 @@ func differs(have, want string) string {
 }
 
 // ttlOf returns the attribute by which a table's items expire, or "".
-func ttlOf(ctx context.Context, admin Admin, table string) (string, error) {
-	out, err := admin.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+func ttlOf(ctx context.Context, admin Admin, tableName string) (string, error) {
+	out, err := admin.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &tableName})
 	if err != nil {
-		return "", trouble("describe", table, "ttl", err)
+		return "", table.Trouble("describe", tableName, "ttl", err)
 	}
 	if d := out.TimeToLiveDescription; d != nil &&
 		(d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {

@@ -1,4 +1,5 @@
-package table
+// Package schema creates, checks and migrates the table.
+package schema
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 const (
@@ -18,6 +20,12 @@ const (
 	// OldestSchema is the oldest layout that this version of weir can read and write. Older tables need [Migrate]
 	// first.
 	OldestSchema = 1
+)
+
+const (
+	hintUpgrade = "upgrade weir"
+	hintMigrate = "weir upgrade brings the table to this weir's version"
+	hintNotOurs = "name another table: this one is not weir's"
 )
 
 // Attributes of the schema version's record, besides AttrNumber.
@@ -40,43 +48,44 @@ type Schema struct {
 // ReadSchema returns a table's schema. It makes one read.
 func ReadSchema(ctx context.Context, client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-}, table string,
+}, tableName string,
 ) (Schema, error) {
 	out, err := client.GetItem(
-		ctx, &dynamodb.GetItemInput{TableName: &table, Key: versionKey().Item(), ConsistentRead: aws.Bool(true)},
+		ctx,
+		&dynamodb.GetItemInput{TableName: &tableName, Key: table.VersionKey().Item(), ConsistentRead: aws.Bool(true)},
 	)
 	if err != nil {
-		return Schema{}, trouble("read", table, versionKey().String(), err)
+		return Schema{}, table.Trouble("read", tableName, table.VersionKey().String(), err)
 	}
 	if out.Item == nil {
 		return Schema{}, nil
 	}
-	return parseSchema(table, out.Item)
+	return parseSchema(tableName, out.Item)
 }
 
-func parseSchema(table string, attrs map[string]types.AttributeValue) (sc Schema, err error) {
+func parseSchema(tableName string, attrs map[string]types.AttributeValue) (sc Schema, err error) {
 	or := func(name string, otherwise uint64) (n uint64) {
 		if n = otherwise; err == nil && attrs[name] != nil {
-			n, err = Field(attrs, name, Unsigned)
+			n, err = table.Field(attrs, name, table.Unsigned)
 		}
 		return n
 	}
-	if sc.Version, err = Field(attrs, AttrNumber, Unsigned); err == nil && sc.Version == 0 {
-		err = fmt.Errorf("attribute %s: no schema has version 0", AttrNumber)
+	if sc.Version, err = table.Field(attrs, table.AttrNumber, table.Unsigned); err == nil && sc.Version == 0 {
+		err = fmt.Errorf("attribute %s: no schema has version 0", table.AttrNumber)
 	}
 	sc.Client, sc.Target = or(attrClient, sc.Version), or(attrTarget, 0)
 	if attrs[attrCursor] != nil {
-		sc.after = map[string]types.AttributeValue{AttrPK: attrs[attrCursor], AttrSK: attrs[attrPlace]}
+		sc.after = map[string]types.AttributeValue{table.AttrPK: attrs[attrCursor], table.AttrSK: attrs[attrPlace]}
 	}
 	if err != nil {
-		return Schema{}, damaged(table, versionKey(), err)
+		return Schema{}, table.Damaged(tableName, table.VersionKey(), err)
 	}
 	return sc, nil
 }
 
 // refuse returns the reason why this version of weir must not use a table of this layout, or nil.
-func (sc Schema) refuse(table string) error {
-	err := &store.Error{Op: "open", Key: table}
+func (sc Schema) refuse(tableName string) error {
+	err := &store.Error{Op: "open", Key: tableName}
 	switch {
 	case sc.Client > SchemaVersion && sc.Client == sc.Version:
 		err.Err = fmt.Errorf("the table's schema version is %d; this weir knows %d", sc.Version, SchemaVersion)
@@ -110,25 +119,25 @@ func (sc Schema) String() string {
 }
 
 // CheckVersion refuses a table whose layout this version of weir does not know. It costs one read.
-func (t *Table) CheckVersion(ctx context.Context) error {
+func CheckVersion(ctx context.Context, t *table.Table) error {
 	ctx, cancel := t.Within(ctx)
 	defer cancel()
-	found, err := t.BatchGet(ctx, []Key{versionKey()})
+	found, err := t.BatchGet(ctx, []table.Key{table.VersionKey()})
 	if err != nil {
 		return err
 	}
-	attrs := found[versionKey()]
+	attrs := found[table.VersionKey()]
 	if attrs == nil {
 		return &store.Error{
-			Op: "open", Key: t.cfg.Table, Err: errNoVersion,
+			Op: "open", Key: t.Name(), Err: errNoVersion,
 			Hint: remedyCreate + " completes a table of weir's; or name another table",
 		}
 	}
-	sc, err := parseSchema(t.cfg.Table, attrs)
+	sc, err := parseSchema(t.Name(), attrs)
 	if err != nil {
 		return err
 	}
-	return sc.refuse(t.cfg.Table)
+	return sc.refuse(t.Name())
 }
 
 var errNoVersion = errors.New("the table has no schema version")

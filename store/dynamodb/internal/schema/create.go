@@ -1,4 +1,4 @@
-package table
+package schema
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // CreateConfig describes the table to create. If the table exists, only PITR is changed.
@@ -37,31 +38,31 @@ const createTimeout = 5 * time.Minute
 // the table can be used, and returns what [Check] finds then.
 //
 // A table that is not weir's is refused and left as it is, with an [*store.Error] that says what differs.
-func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (Report, error) {
+func Create(ctx context.Context, admin Admin, tableName string, cfg CreateConfig) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	if err := createTable(ctx, admin, table, &cfg); err != nil {
-		return Report{Table: table}, err
+	if err := createTable(ctx, admin, tableName, &cfg); err != nil {
+		return Report{Table: tableName}, err
 	}
-	desc, err := awaitActive(ctx, admin, table)
+	desc, err := awaitActive(ctx, admin, tableName)
 	if err != nil {
-		return Report{Table: table}, err
+		return Report{Table: tableName}, err
 	}
-	if err := refuseForeign(ctx, admin, table, desc); err != nil {
-		return Report{Table: table}, err
+	if err := refuseForeign(ctx, admin, tableName, desc); err != nil {
+		return Report{Table: tableName}, err
 	}
-	if err := enableTTL(ctx, admin, table); err != nil {
-		return Report{Table: table}, err
+	if err := enableTTL(ctx, admin, tableName); err != nil {
+		return Report{Table: tableName}, err
 	}
 	var backups error
 	if cfg.PITR {
-		backups = enableBackups(ctx, admin, table, cfg.PITRDays)
+		backups = enableBackups(ctx, admin, tableName, cfg.PITRDays)
 	}
 	// Last, because it is what lets a store open the table.
-	if err := putVersion(ctx, admin, table); err != nil {
-		return Report{Table: table}, err
+	if err := putVersion(ctx, admin, tableName); err != nil {
+		return Report{Table: tableName}, err
 	}
-	r, err := Check(ctx, admin, table)
+	r, err := Check(ctx, admin, tableName)
 	switch {
 	case !cfg.PITR:
 	case backups == nil:
@@ -73,14 +74,15 @@ func Create(ctx context.Context, admin Admin, table string, cfg CreateConfig) (R
 }
 
 // createTable creates the table unless there is one of this name.
-func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConfig) error {
-	desc, err := describe(ctx, admin, table)
+func createTable(ctx context.Context, admin Admin, tableName string, cfg *CreateConfig) error {
+	desc, err := describe(ctx, admin, tableName)
 	if err != nil || desc != nil {
 		return err
 	}
 	in := &dynamodb.CreateTableInput{
-		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keySchema(AttrPK, AttrSK),
-		AttributeDefinitions: []types.AttributeDefinition{textAttribute(AttrPK), textAttribute(AttrSK)},
+		TableName: &tableName, BillingMode: types.BillingModePayPerRequest,
+		KeySchema:            keySchema(table.AttrPK, table.AttrSK),
+		AttributeDefinitions: []types.AttributeDefinition{textAttribute(table.AttrPK), textAttribute(table.AttrSK)},
 	}
 	if cfg.DeletionProtection {
 		in.DeletionProtectionEnabled = aws.Bool(true)
@@ -110,7 +112,7 @@ func createTable(ctx context.Context, admin Admin, table string, cfg *CreateConf
 	if errors.As(err, &other) { // another process was first
 		return nil
 	}
-	return trouble("create", table, "", err)
+	return table.Trouble("create", tableName, "", err)
 }
 
 func textAttribute(name string) types.AttributeDefinition {
@@ -118,9 +120,9 @@ func textAttribute(name string) types.AttributeDefinition {
 }
 
 // awaitActive waits until the table and its indexes can be used.
-func awaitActive(ctx context.Context, admin Admin, table string) (*types.TableDescription, error) {
+func awaitActive(ctx context.Context, admin Admin, tableName string) (*types.TableDescription, error) {
 	for try := 0; ; try++ {
-		desc, err := describe(ctx, admin, table)
+		desc, err := describe(ctx, admin, tableName)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +130,7 @@ func awaitActive(ctx context.Context, admin Admin, table string) (*types.TableDe
 			return desc, nil
 		}
 		if err := pause(ctx, try); err != nil {
-			return nil, trouble("create", table, "", fmt.Errorf("not active yet: %w", err))
+			return nil, table.Trouble("create", tableName, "", fmt.Errorf("not active yet: %w", err))
 		}
 	}
 }
@@ -139,38 +141,38 @@ func creating(d types.GlobalSecondaryIndexDescription) bool {
 
 // pause waits between two checks of something that takes seconds.
 func pause(ctx context.Context, try int) error {
-	return sleep(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
+	return table.Sleep(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
 }
 
 // refuseForeign refuses a table that weir did not create.
-func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.TableDescription) error {
+func refuseForeign(ctx context.Context, admin Admin, tableName string, desc *types.TableDescription) error {
 	refuse := func(why string) error {
-		return &store.Error{Op: "create", Key: table, Err: fmt.Errorf("%w: %s", errNotOurs, why), Hint: hintNotOurs}
+		return &store.Error{Op: "create", Key: tableName, Err: fmt.Errorf("%w: %s", errNotOurs, why), Hint: hintNotOurs}
 	}
 	var r Report
 	r.shape(desc)
 	if !r.OK() {
 		return refuse(r.wrong())
 	}
-	name, err := ttlOf(ctx, admin, table)
+	name, err := ttlOf(ctx, admin, tableName)
 	if err != nil {
 		return err
 	}
-	if name != "" && name != AttrTTL {
-		return refuse("its items expire by attribute " + name + ", not " + AttrTTL)
+	if name != "" && name != table.AttrTTL {
+		return refuse("its items expire by attribute " + name + ", not " + table.AttrTTL)
 	}
-	sc, err := ReadSchema(ctx, admin, table)
+	sc, err := ReadSchema(ctx, admin, tableName)
 	if err != nil || sc.Version > 0 && sc.Client <= SchemaVersion {
 		return err
 	}
 	if sc.Version > 0 {
-		return sc.refuse(table)
+		return sc.refuse(tableName)
 	}
 	out, err := admin.Scan(
-		ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)},
+		ctx, &dynamodb.ScanInput{TableName: &tableName, Limit: aws.Int32(1), ConsistentRead: aws.Bool(true)},
 	)
 	if err != nil {
-		return trouble("create", table, "", err)
+		return table.Trouble("create", tableName, "", err)
 	}
 	if len(out.Items) > 0 {
 		return refuse("it holds items, but no schema version")
@@ -180,32 +182,32 @@ func refuseForeign(ctx context.Context, admin Admin, table string, desc *types.T
 
 var errNotOurs = errors.New("the table exists and is not weir's")
 
-func enableTTL(ctx context.Context, admin Admin, table string) error {
-	name, err := ttlOf(ctx, admin, table)
+func enableTTL(ctx context.Context, admin Admin, tableName string) error {
+	name, err := ttlOf(ctx, admin, tableName)
 	if err != nil || name != "" {
 		return err
 	}
 	_, err = admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table,
+		TableName: &tableName,
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{
-			AttributeName: aws.String(AttrTTL), Enabled: aws.Bool(true),
+			AttributeName: aws.String(table.AttrTTL), Enabled: aws.Bool(true),
 		},
 	})
-	return trouble("create", table, "ttl", err)
+	return table.Trouble("create", tableName, "ttl", err)
 }
 
 // backupTries is how often the request for backups is repeated for a table that is too young for them: over about half
 // a minute.
 const backupTries = 20
 
-func enableBackups(ctx context.Context, admin Admin, table string, days int) error {
+func enableBackups(ctx context.Context, admin Admin, tableName string, days int) error {
 	spec := &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)}
 	if days > 0 {
 		spec.RecoveryPeriodInDays = aws.Int32(int32(days))
 	}
 	for try := 0; ; try++ {
 		_, err := admin.UpdateContinuousBackups(
-			ctx, &dynamodb.UpdateContinuousBackupsInput{TableName: &table, PointInTimeRecoverySpecification: spec},
+			ctx, &dynamodb.UpdateContinuousBackupsInput{TableName: &tableName, PointInTimeRecoverySpecification: spec},
 		)
 		var early *types.ContinuousBackupsUnavailableException
 		if !errors.As(err, &early) || try == backupTries || pause(ctx, try) != nil {
@@ -214,17 +216,17 @@ func enableBackups(ctx context.Context, admin Admin, table string, days int) err
 	}
 }
 
-func putVersion(ctx context.Context, admin Admin, table string) error {
-	it := versionKey().Item()
-	it[AttrNumber] = Num(SchemaVersion)
+func putVersion(ctx context.Context, admin Admin, tableName string) error {
+	it := table.VersionKey().Item()
+	it[table.AttrNumber] = table.Num(SchemaVersion)
 	_, err := admin.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &table, Item: it,
+		TableName: &tableName, Item: it,
 		ConditionExpression:      aws.String("attribute_not_exists(#p)"),
-		ExpressionAttributeNames: map[string]string{"#p": AttrPK},
+		ExpressionAttributeNames: map[string]string{"#p": table.AttrPK},
 	})
 	var there *types.ConditionalCheckFailedException
 	if errors.As(err, &there) {
 		return nil
 	}
-	return trouble("create", table, versionKey().String(), err)
+	return table.Trouble("create", tableName, table.VersionKey().String(), err)
 }

@@ -1,4 +1,4 @@
-package table
+package schema
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // Migrator is the part of DynamoDB's client that [Migrate] calls. With a client that repeats throttled calls, one run
@@ -66,33 +67,33 @@ var Migrations []Migration
 //
 // A table of a later version is left as it is, and so is one without a version: the error is a [*store.Error].
 func Migrate(
-	ctx context.Context, client Migrator, table string, cfg MigrateConfig, steps []Migration, target uint64,
+	ctx context.Context, client Migrator, tableName string, cfg MigrateConfig, steps []Migration, target uint64,
 ) (done Migrated, err error) {
-	sc, err := ReadSchema(ctx, client, table)
+	sc, err := ReadSchema(ctx, client, tableName)
 	if err != nil {
 		return done, err
 	}
 	done = Migrated{From: sc.Version, To: sc.Version}
 	switch {
 	case sc.Version == 0:
-		return done, &store.Error{Op: "migrate", Key: table, Err: errNoVersion, Hint: hintCreate}
+		return done, &store.Error{Op: "migrate", Key: tableName, Err: errNoVersion, Hint: table.HintCreate}
 	case max(sc.Version, sc.Client, sc.Target) > target:
 		err := fmt.Errorf("the table's schema is %s; this weir knows %d", sc, target)
-		return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: hintUpgrade}
+		return done, &store.Error{Op: "migrate", Key: tableName, Err: err, Hint: hintUpgrade}
 	}
-	run := migrating{client: client, table: table, cfg: cfg, done: &done}
+	run := migrating{client: client, tableName: tableName, cfg: cfg, done: &done}
 	for done.To < target {
 		i := slices.IndexFunc(steps, func(m Migration) bool { return m.From == done.To })
 		if i < 0 {
 			err := fmt.Errorf("no migration leads from schema version %d to %d", done.To, target)
-			return done, &store.Error{Op: "migrate", Key: table, Err: err, Hint: "use a version of weir in between"}
+			return done, &store.Error{Op: "migrate", Key: tableName, Err: err, Hint: "use a version of weir in between"}
 		}
 		run.m, done.Step = &steps[i], steps[i].What
 		if err := run.step(ctx, sc); err != nil {
 			return done, err
 		}
 		done.To++
-		if sc, err = ReadSchema(ctx, client, table); err != nil {
+		if sc, err = ReadSchema(ctx, client, tableName); err != nil {
 			return done, err
 		}
 	}
@@ -101,28 +102,28 @@ func Migrate(
 
 // migrating is one run of [Migrate].
 type migrating struct {
-	client Migrator
-	table  string
-	cfg    MigrateConfig
-	done   *Migrated
-	m      *Migration
+	client    Migrator
+	tableName string
+	cfg       MigrateConfig
+	done      *Migrated
+	m         *Migration
 }
 
 // step makes one migration, or the rest of it.
 func (r *migrating) step(ctx context.Context, sc Schema) error {
-	next := Num(r.m.From + 1)
-	begin := map[string]types.AttributeValue{attrTarget: next, attrClient: Num(max(r.m.Min, sc.Client))}
+	next := table.Num(r.m.From + 1)
+	begin := map[string]types.AttributeValue{attrTarget: next, attrClient: table.Num(max(r.m.Min, sc.Client))}
 	if err := r.mark(ctx, begin); err != nil {
 		return err
 	}
-	in := &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)}
+	in := &dynamodb.ScanInput{TableName: &r.tableName, ConsistentRead: aws.Bool(true)}
 	if sc.Target == r.m.From+1 {
 		in.ExclusiveStartKey = sc.after
 	}
 	for {
 		page, err := r.client.Scan(ctx, in)
 		if err != nil {
-			return trouble("migrate", r.table, "", err)
+			return table.Trouble("migrate", r.tableName, "", err)
 		}
 		for _, it := range page.Items {
 			if err := r.item(ctx, it); err != nil {
@@ -136,10 +137,12 @@ func (r *migrating) step(ctx context.Context, sc Schema) error {
 		if in.ExclusiveStartKey = at; len(at) == 0 {
 			return r.mark(
 				ctx,
-				map[string]types.AttributeValue{AttrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil},
+				map[string]types.AttributeValue{
+					table.AttrNumber: next, attrTarget: nil, attrCursor: nil, attrPlace: nil,
+				},
 			)
 		}
-		reached := map[string]types.AttributeValue{attrCursor: at[AttrPK], attrPlace: at[AttrSK]}
+		reached := map[string]types.AttributeValue{attrCursor: at[table.AttrPK], attrPlace: at[table.AttrSK]}
 		if err := r.mark(ctx, reached); err != nil {
 			return err
 		}
@@ -151,13 +154,13 @@ func (r *migrating) mark(ctx context.Context, to map[string]types.AttributeValue
 	if r.cfg.DryRun {
 		return nil
 	}
-	at := map[string]types.AttributeValue{AttrNumber: Num(r.m.From)}
-	_, err := r.client.UpdateItem(ctx, r.update(versionKey(), at, to, []string{AttrNumber}))
+	at := map[string]types.AttributeValue{table.AttrNumber: table.Num(r.m.From)}
+	_, err := r.client.UpdateItem(ctx, r.update(table.VersionKey(), at, to, []string{table.AttrNumber}))
 	var ended *types.ConditionalCheckFailedException
 	if errors.As(err, &ended) {
 		return nil
 	}
-	return trouble("migrate", r.table, versionKey().String(), err)
+	return table.Trouble("migrate", r.tableName, table.VersionKey().String(), err)
 }
 
 // itemTries is how often the change of an item is repeated if others keep changing that item.
@@ -166,15 +169,15 @@ const itemTries = 20
 // item changes one item, unless it stays as it is.
 func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue) error {
 	r.done.Read++
-	key, err := KeyOf(it)
-	if err != nil || key == versionKey() {
+	key, err := table.KeyOf(it)
+	if err != nil || key == table.VersionKey() {
 		return err
 	}
 	for try := 0; ; try++ {
 		to, by, err := r.m.Change(it)
 		switch {
 		case err != nil:
-			return damaged(r.table, key, err)
+			return table.Damaged(r.tableName, key, err)
 		case len(to) == 0:
 			return nil
 		case r.cfg.DryRun:
@@ -188,13 +191,13 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 			r.done.Changed++
 			return nil
 		case !errors.As(err, &changed) || try == itemTries:
-			return trouble("migrate", r.table, key.String(), err)
+			return table.Trouble("migrate", r.tableName, key.String(), err)
 		}
 		out, err := r.client.GetItem(
-			ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: key.Item(), ConsistentRead: aws.Bool(true)},
+			ctx, &dynamodb.GetItemInput{TableName: &r.tableName, Key: key.Item(), ConsistentRead: aws.Bool(true)},
 		)
 		if err != nil {
-			return trouble("migrate", r.table, key.String(), err)
+			return table.Trouble("migrate", r.tableName, key.String(), err)
 		}
 		if it = out.Item; it == nil { // deleted meanwhile
 			return nil
@@ -204,11 +207,11 @@ func (r *migrating) item(ctx context.Context, it map[string]types.AttributeValue
 
 // update changes an item if what is asserted is still as it was.
 func (r *migrating) update(
-	key Key, was, to map[string]types.AttributeValue, asserted []string,
+	key table.Key, was, to map[string]types.AttributeValue, asserted []string,
 ) *dynamodb.UpdateItemInput {
 	in := &dynamodb.UpdateItemInput{
-		TableName: &r.table, Key: key.Item(),
-		ExpressionAttributeNames:  map[string]string{"#pk": AttrPK},
+		TableName: &r.tableName, Key: key.Item(),
+		ExpressionAttributeNames:  map[string]string{"#pk": table.AttrPK},
 		ExpressionAttributeValues: map[string]types.AttributeValue{},
 	}
 	var set, remove []string
