@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -63,7 +64,7 @@ func (l *Limiter) decide(ctx context.Context, parts []part) error {
 	case cause != nil:
 		err = d.without(parts, cause)
 	default:
-		l.core.local.warm(d.debits, &d.out)
+		l.core.outage.Warm(d.debits, &d.out)
 		d.record(ctx, parts)
 	}
 	if err == nil {
@@ -81,7 +82,7 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 			return nil, pt.wrap(err)
 		}
 		if pt.req.OnUnavailable == OnUnavailableLocal {
-			d.lim.core.local.want()
+			d.lim.core.outage.Want()
 		}
 	}
 	if failed := parts[0].failed; failed != nil {
@@ -93,7 +94,7 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 // ask makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
 func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
 	c := d.lim.core
-	call, ok := c.begin()
+	call, ok := c.outage.Begin()
 	if !ok {
 		return errOpen, nil
 	}
@@ -175,7 +176,7 @@ func (d *decision) without(parts []part, cause error) error {
 	var mistake error
 	for i := range parts {
 		pt := &parts[i]
-		c.countCause(cause)
+		c.outage.Without(outage.Cause(causeOf(cause)))
 		if pt.plan == nil {
 			pt.plan = d.lim.known(pt.req.Entity, pt.req.Resource, len(pt.req.Limits) == 0)
 		}
@@ -225,10 +226,13 @@ func (d *decision) share(parts []part, cause error) error {
 		}
 		return err
 	}
-	out, by, err := d.lim.takeShare(d.debits, cause)
-	if err != nil {
-		return err
+	out, n, ok := d.lim.core.outage.Take(d.debits)
+	if !ok {
+		return &unavailableError{&StoreError{
+			Op: "take", Err: cause, Hint: "there is no room for more local shares: raise Config.CacheEntries",
+		}}
 	}
+	by := &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause), local: true, n: n}
 	for i := range parts {
 		if pt := &parts[i]; pt.by == nil {
 			pt.by = by
@@ -259,17 +263,8 @@ func (d *decision) judge(parts []part) error {
 	}
 	for i := range parts {
 		pt := &parts[i]
-		if pt.allow {
-			if pt.by != nil && pt.by.local {
-				d.lim.core.local.owe(taken(pt.debits, pt.levels))
-			}
-			continue
-		}
-		if pt.plan.shadows {
+		if !pt.allow && pt.plan.shadows {
 			pt.lease.leaveOut()
-		}
-		if pt.by != nil && pt.by.local {
-			d.lim.core.local.owe(pt.lease.debits)
 		}
 	}
 	return nil
@@ -461,24 +456,6 @@ func (le *Lease) unknown(limit string) error {
 	}
 	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
 		le.plan.entity, le.plan.resource, have)
-}
-
-// taken returns the debits without what was left out because a limit is in shadow.
-func taken(debits []store.Debit, levels []store.Level) []store.Debit {
-	if !slices.ContainsFunc(levels, func(lv store.Level) bool { return lv.Refused }) {
-		return debits
-	}
-	debits, n := slices.Clone(debits), 0
-	for i := range debits {
-		debits[i].Charges = slices.Clone(debits[i].Charges)
-		for j := range debits[i].Charges {
-			if levels[n].Refused {
-				debits[i].Charges[j].Amount = 0
-			}
-			n++
-		}
-	}
-	return debits
 }
 
 // countDegraded counts a request that was admitted without the store.

@@ -221,7 +221,8 @@ func (le *Lease) Rollback(ctx context.Context) error {
 // settle changes what the lease holds.
 func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
 	if le.degraded != nil {
-		return le.settleLocal(debits), nil
+		defer le.wake(debits)
+		return le.lim.core.outage.Settle(debits, le.degraded.elsewhere), nil
 	}
 	s := store.Settle{Debits: debits}
 	if le.token != nil {
@@ -237,12 +238,17 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		le.token.seq++
 	}
 	if err == nil {
-		le.lim.core.local.warm(debits, &out)
+		le.lim.core.outage.Warm(debits, &out)
 	}
+	le.wake(debits)
+	return out, err
+}
+
+// wake wakes waiters to which tokens were given back.
+func (le *Lease) wake(debits []store.Debit) {
 	if le.plan.space != nil {
 		le.plan.space.queues.returned(debits)
 	}
-	return out, err
 }
 
 // recordAdjusted counts a change of what the lease holds, and reports the limits that it has brought near their end.

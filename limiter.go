@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/catalogcache"
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -136,8 +136,7 @@ type core struct {
 	immediate store.InProcess // the store, if it never waits
 	usage     store.Usage     // the store, if it keeps usage
 	meter     *meter.Recorder
-	breaker   *breaker.Breaker // nil if the store is always called
-	local     *local           // nil for a store that never waits
+	outage    *outage.Fallback // nil for a store that never waits
 	coarse    coarseClock
 	start     time.Time
 	views     *catalogcache.Cache[viewKey, view]
@@ -170,7 +169,7 @@ func New(cfg Config) (*Limiter, error) {
 	c.views = catalogcache.New(catalogcache.Config[viewKey, view]{
 		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood, Good: view.good,
 	})
-	c.guard()
+	c.outage = c.newOutage()
 	if calls.usage != nil {
 		c.usage = calls
 	}
@@ -244,9 +243,6 @@ func (p policies) Commit(ctx context.Context, namespaceID string, events []recor
 	return p.lim.core.commit(ctx, namespaceID, all, writes...)
 }
 
-// Offer implements [parts.Policies].
-func (p policies) Offer(r store.Record) { p.lim.core.offer(r) }
-
 // Changed implements [parts.Policies].
 func (p policies) Changed(keys ...store.Key) { p.lim.Changed(keys...) }
 
@@ -263,7 +259,7 @@ func (l *Limiter) Close() error {
 	c.close.Do(func() {
 		c.ended.Store(true)
 		c.views.Close()
-		c.local.close()
+		c.outage.Close()
 		c.meter.Close()
 		c.closed = c.store.Close()
 		c.mu.Lock()

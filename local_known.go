@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/weirlimits/weir/internal/breaker"
 )
 
 // readUnavailable remembers the on_unavailable of the system's record as read at a generation, unless it may have
@@ -109,7 +107,7 @@ func (l *Limiter) knownPolicy(entity, resource string, own bool) OnUnavailable {
 	case s == nil:
 		return l.core.cfg.OnUnavailable
 	}
-	p, more := plan{}, []string(nil)
+	p := plan{}
 	for id := entity; id != "" && len(p.chain) < MaxDepth; {
 		keys := viewsOf(s, id, resource)
 		if id == entity && !own {
@@ -121,14 +119,14 @@ func (l *Limiter) knownPolicy(entity, resource string, own bool) OnUnavailable {
 		}
 		p.onUnavailable = stricter(p.onUnavailable, l.core.onUnavailable(vs).value)
 		p.chain = append(p.chain, id)
-		id = p.above(&vs[0], &more)
+		id = vs[0].charged()
 	}
 	return p.onUnavailable
 }
 
 // mistake returns the error in a request, unless the limits are guessed: then nobody knows whether it is one.
 func (p *plan) mistake(err, cause error) error {
-	if err == nil || !p.guessed && !p.doubted {
+	if err == nil || !p.guessed {
 		return err
 	}
 	return unknownLimits(p.entity, p.resource, cause)
@@ -144,7 +142,7 @@ func unknownLimits(entity, resource string, cause error) error {
 // resolveKnown finds a part's plan, without asking a store that does not answer. It returns the space.
 func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (s *space, err error) {
 	own := len(pt.req.Limits) == 0
-	if b := l.core.breaker; b != nil && b.State() != breaker.Closed {
+	if l.core.outage.Down() {
 		if p := l.known(pt.req.Entity, pt.req.Resource, own); p != nil {
 			pt.plan = p
 			return p.space, nil

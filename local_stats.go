@@ -23,27 +23,10 @@ type BackstopStats struct {
 
 // BackstopStats returns statistics of what happens while the store does not answer.
 func (l *Limiter) BackstopStats() BackstopStats {
-	lo := l.core.local
-	if lo == nil {
-		return BackstopStats{Instances: 1}
+	s := l.core.outage.Stats()
+	return BackstopStats{
+		Breaker: s.Breaker, Openings: s.Openings, TimedOut: s.TimedOut, Failed: s.Failed, NotAsked: s.NotCalled,
+		Shares: s.Shares, Instances: s.Instances, Admitted: s.Admitted, Refused: s.Refused,
+		Owing: s.Owing, Charged: s.Charged, Lost: s.Lost,
 	}
-	st := BackstopStats{
-		Openings: lo.openings.Load(),
-		TimedOut: lo.causes[0].Load(), Failed: lo.causes[1].Load(), NotAsked: lo.causes[2].Load(),
-		Shares: lo.shares.Len(), Instances: l.core.instances(),
-		Admitted: lo.admitted.Load() / 1000, Refused: lo.refused.Load(),
-	}
-	if b := l.core.breaker; b != nil {
-		st.Breaker = b.State().String()
-	}
-	o := &lo.owed
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	st.Charged, st.Lost = o.paid/1000, o.lost/1000
-	for _, d := range o.debts {
-		if d.queued || d.paying {
-			st.Owing++
-		}
-	}
-	return st
 }

@@ -24,7 +24,6 @@ type plan struct {
 	node          *planNode     // where the plan is kept; its Ref is the first link's
 	onUnavailable OnUnavailable // unless the request sets it
 	guessed       bool          // it uses more general limits, because an entity's own are not known
-	doubted       bool          // its records may have been changed; the stricter version counts
 	nearLimit     Thresholds    // from the system's record; nil for the default
 	shadows       bool          // some limit is in shadow
 	share         Share         // the share that the limits are scaled by

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -62,7 +61,6 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 	p.generation.Store(s.generation.Load()) // before anything is read
 	p.share = from.share()
 	until := c.start.Add(1<<62 - 1)
-	var more []string // parents in doubt
 	for id := entity; id != ""; {
 		if len(p.chain) == MaxDepth {
 			return nil, configErr("entity", "%q has a chain of more than %d entities", entity, MaxDepth)
@@ -95,7 +93,7 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 		if id == entity && own && len(p.links) == 0 {
 			return nil, &NoLimitsError{entity, resource}
 		}
-		id = p.above(&vs[0], &more)
+		id = vs[0].charged()
 	}
 	p.expires = int64(until.Sub(c.start))
 	if !p.share.Until.IsZero() {
@@ -107,7 +105,7 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 	}
 	p.prepareAllow()
 	if p.onUnavailable == OnUnavailableLocal {
-		c.local.want()
+		c.outage.Want()
 	}
 	return p, nil
 }
@@ -128,10 +126,8 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	for _, level := range []*view{&vs[3], &vs[4], &vs[2], &vs[1]} {
 		lk.epoch = min(lk.epoch, level.epoch) // including levels without limits: they may have some by now
 		if len(level.limits) > 0 {
-			p.doubted = p.doubted || level.doubt.others
-			if v = v.stricter(level); !level.doubt.limits {
-				break
-			}
+			v = level
+			break
 		}
 	}
 	if len(v.limits) == 0 {
@@ -147,6 +143,14 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	p.onUnavailable = stricter(p.onUnavailable, c.onUnavailable(vs).value)
 }
 
+// charged returns the parent that is charged, too, or "".
+func (v *view) charged() string {
+	if !v.entity.Cascade {
+		return ""
+	}
+	return v.entity.Parent
+}
+
 // viewsOf returns the views that concern an entity on a resource: the entity, the system, the resource, and the
 // entity's own limits, first on the resource, then the default ones.
 func viewsOf(s *space, entity, resource string) []viewKey {
@@ -157,27 +161,6 @@ func viewsOf(s *space, entity, resource string) []viewKey {
 		{s.id, limitsView, entity, resource},
 		{s.id, limitsView, entity, DefaultResource},
 	}
-}
-
-// above returns the entity that is charged next: the parent, or, if it is not known which of two it is, both in turn.
-func (p *plan) above(v *view, more *[]string) (id string) {
-	if v.entity.Cascade {
-		id = v.entity.Parent
-	}
-	if p.doubted = p.doubted || v.doubt.parent != ""; !p.doubted {
-		return id
-	}
-	for _, parent := range []string{v.doubt.parent, id} {
-		if parent != "" {
-			*more = append(*more, parent)
-		}
-	}
-	for n := len(*more); n > 0; n = len(*more) {
-		if id, *more = (*more)[n-1], (*more)[:n-1]; !slices.Contains(p.chain, id) {
-			return id
-		}
-	}
-	return ""
 }
 
 // forget expires the cached records of a plan, because a bucket follows newer ones. If many callers find this out at

@@ -25,16 +25,11 @@ type said struct {
 	from  string
 }
 
-// onUnavailable returns the setting for an entity with these views: that of the first level that has one. If it is not
-// known what a level has, the stricter setting counts; a level that cannot be read means Deny.
-func (c *core) onUnavailable(vs []view) (s said) {
+// onUnavailable returns the setting for an entity with these views: that of the first level that has one. A level that
+// cannot be read means Deny.
+func (c *core) onUnavailable(vs []view) said {
 	if vs[0].unreadable {
 		return said{OnUnavailableDeny, string(SourceEntity)}
-	}
-	add := func(u OnUnavailable, from string) {
-		if strict := stricter(s.value, u); strict != s.value {
-			s = said{strict, from}
-		}
 	}
 	for _, level := range []struct {
 		at   int // index of the view; an entity whose limits are ignored has none
@@ -43,18 +38,14 @@ func (c *core) onUnavailable(vs []view) (s said) {
 		if level.at >= len(vs) {
 			continue
 		}
-		v := &vs[level.at]
-		if v.unreadable {
-			add(OnUnavailableDeny, string(level.from))
-			return s
-		}
-		add(v.onUnavailable, string(level.from))
-		if v.onUnavailable != OnUnavailableDefault && !v.doubt.policy {
-			return s
+		switch v := &vs[level.at]; {
+		case v.unreadable:
+			return said{OnUnavailableDeny, string(level.from)}
+		case v.onUnavailable != OnUnavailableDefault:
+			return said{v.onUnavailable, string(level.from)}
 		}
 	}
-	add(c.cfg.OnUnavailable, "config")
-	return s
+	return said{c.cfg.OnUnavailable, "config"}
 }
 
 // storeFailure sorts an error: cause is the store's failure, for which on_unavailable decides; err is returned to the

@@ -43,9 +43,8 @@ type view struct {
 	epoch         uint64
 
 	// While the store answers, decisions use no view for which one of these is set.
-	noted      bool  // made from what was written through this process, or read for a write
-	unreadable bool  // not written by weir, or written by a newer version
-	doubt      doubt // whether the record was changed
+	noted      bool // made from what was written through this process
+	unreadable bool // not written by weir, or written by a newer version
 }
 
 // key returns the key of the record that a view is made from.

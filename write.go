@@ -64,7 +64,6 @@ func (c *core) get(ctx context.Context, key store.Key) (store.Record, error) {
 	if err != nil {
 		return store.Record{}, err
 	}
-	c.offer(rs[0])
 	return rs[0], nil
 }
 

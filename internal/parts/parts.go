@@ -24,8 +24,6 @@ type Policies interface {
 	// write to the catalog. Decisions of this process follow the change when Commit returns, also after an error,
 	// because the step may have been made.
 	Commit(ctx context.Context, namespaceID string, events []record.Event, writes ...store.Write) error
-	// Offer makes a record that was read known to decisions made without the store.
-	Offer(r store.Record)
 	// Changed makes decisions read records again that were changed elsewhere.
 	Changed(keys ...store.Key)
 }

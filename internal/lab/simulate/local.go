@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/backstop"
-	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/outage/breaker"
+	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -40,10 +40,10 @@ func (p *process) degrade(j *job) {
 }
 
 // own returns the process's shares. A process that the store has never answered has shares of its own, which begin when
-// it does: see [backstop.Shares.Begin].
-func (p *process) own() *backstop.Shares {
+// it does: see [share.Shares.Begin].
+func (p *process) own() *share.Shares {
 	if p.shares == nil && !p.known {
-		p.shares = backstop.New(math.MaxInt)
+		p.shares = share.New(math.MaxInt)
 		p.shares.Begin(clock.Time(begin + p.s.joinedAt(p.number) + p.skew))
 	}
 	return cmp.Or(p.shares, p.s.shares)

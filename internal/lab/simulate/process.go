@@ -3,8 +3,8 @@ package simulate
 import (
 	"strconv"
 
-	"github.com/weirlimits/weir/internal/backstop"
-	"github.com/weirlimits/weir/internal/breaker"
+	"github.com/weirlimits/weir/internal/outage/breaker"
+	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -16,8 +16,8 @@ type process struct {
 	skew    int64
 	breaker *breaker.Breaker
 	buckets map[int]*memory
-	known   bool             // the store has answered it
-	shares  *backstop.Shares // of a process that began without the store; nil: those shared by all others
+	known   bool          // the store has answered it
+	shares  *share.Shares // of a process that began without the store; nil: those shared by all others
 
 	due    []*memory // buckets that owe the store what was admitted from shares
 	paying bool      // a payment is scheduled

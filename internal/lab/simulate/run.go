@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/weirlimits/weir/internal/backstop"
-	"github.com/weirlimits/weir/internal/breaker"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/outage/breaker"
+	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -28,9 +28,9 @@ type sim struct {
 
 	cells     []*cell
 	processes []*process
-	shares    *backstop.Shares // for outages; each process has its own buckets in it: see process.own
-	rate      float64          // decisions per second
-	truth     clock.Params     // the limit of an entity, over all cells
+	shares    *share.Shares // for outages; each process has its own buckets in it: see process.own
+	rate      float64       // decisions per second
+	truth     clock.Params  // the limit of an entity, over all cells
 	entities  []entity
 
 	count counts
@@ -114,7 +114,7 @@ func newSim(cfg Config) *sim {
 	s.truth = clock.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
 	s.trouble = cfg.trouble()
 	s.rate = cfg.Rate / float64(cfg.Sample)
-	s.shares = backstop.New(math.MaxInt) // never out of room
+	s.shares = share.New(math.MaxInt) // never out of room
 	for _, o := range cfg.Outages {
 		if o.To < cfg.For {
 			s.outage = max(s.outage, int64(o.To))

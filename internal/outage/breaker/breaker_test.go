@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/internal/breaker"
+	"github.com/weirlimits/weir/internal/outage/breaker"
 )
 
 const cooldown = time.Second

@@ -1,4 +1,4 @@
-// Package backstop decides over this process's share of each limit while the store does not answer.
+// Package share decides over this process's share of each limit while the store does not answer.
 //
 // If h processes share a limit, each has its own token clock: the limit's amount per h of its periods, and 1/h of its
 // burst, but at least one token. While the store is healthy, the shares are kept warm: the store's decisions are charged to
@@ -6,7 +6,7 @@
 // hands out no fresh burst: together, the shares begin with at most one burst, or with one token each if that is more.
 //
 // A request for more than a share's burst is admitted while the share is full; the share then owes the rest.
-package backstop
+package share
 
 import (
 	"hash/maphash"

@@ -1,4 +1,4 @@
-package backstop
+package share
 
 import (
 	"math"

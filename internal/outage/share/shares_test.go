@@ -1,4 +1,4 @@
-package backstop_test
+package share_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/backstop"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -23,7 +23,7 @@ func debit(entity string, l *store.Limit, tokens int64) store.Debit {
 	return store.Debit{Bucket: store.Bucket{Entity: entity}, Charges: []store.Charge{{Limit: l, Amount: tokens * 1000}}}
 }
 
-func take(t *testing.T, s *backstop.Shares, n int, at time.Time, ds ...store.Debit) bool {
+func take(t *testing.T, s *share.Shares, n int, at time.Time, ds ...store.Debit) bool {
 	t.Helper()
 	out, ok := s.Take(ds, n, at)
 	if !ok {
@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 			Burst: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "burst"),
 		}
 		n := rapid.IntRange(1, 100_000).Draw(t, "n")
-		p := backstop.Of(l, n)
+		p := share.Of(l, n)
 		if p.Burst > l.Burst || p.Burst < 1 || p.Amount < 1 || p.Period < int64(l.Period) {
 			t.Fatalf("%+v", p)
 		}
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 // All or nothing, across the buckets of a chain.
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
-	s := backstop.New(1000)
+	s := share.New(1000)
 	child, parent := limit("rpm", 10, time.Minute), limit("rpm", 4, time.Minute)
 	both := func(n int64) bool { return take(t, s, 2, noon, debit("child", child, n), debit("parent", parent, n)) }
 	if !both(2) || both(1) || !take(t, s, 2, noon, debit("child", child, 3)) || take(t, s, 2, noon, debit("child", child, 1)) {
@@ -72,7 +72,7 @@ func TestAllOrNone(t *testing.T) {
 // A warm share is never below empty, whatever the store admitted to the process.
 func TestWarmIsNotInDebt(t *testing.T) {
 	t.Parallel()
-	s, l := backstop.New(1000), limit("rpm", 60, time.Minute)
+	s, l := share.New(1000), limit("rpm", 60, time.Minute)
 	for range 50 {
 		s.Warm([]store.Debit{debit("a", l, 1)}, &store.Outcome{Allowed: true, At: noon}, 10, noon)
 	}
@@ -88,17 +88,17 @@ func TestWarmFollowsTheStore(t *testing.T) {
 	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 	theirs := noon.Add(time.Hour)
 	for left, want := range map[int64]int64{60: 6, 30: 3, 10: 1, 9: 0, 0: 0, -60: -6} {
-		s := backstop.New(1000)
+		s := share.New(1000)
 		level := p.Clock(clock.Nanos(theirs)) + l.Burst - left*1000
 		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs, Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
 		out, _ := s.Take([]store.Debit{debit("a", l, 0)}, 10, noon)
-		share := backstop.Of(l, 10)
+		share := share.Of(l, 10)
 		got := share.Available(out.Levels[0].Level, share.Clock(clock.Nanos(noon)))
 		if math.Floor(float64(got)/1000) != float64(want) {
 			t.Errorf("%d are left in the store: %d in the share, want %d", left, got, want)
 		}
 	}
-	s := backstop.New(1000)
+	s := share.New(1000)
 	s.Warm([]store.Debit{debit("a", l, 3)}, &store.Outcome{At: noon}, 10, noon) // refused, with a brief answer
 	if take(t, s, 10, noon, debit("a", l, 3)) || !take(t, s, 10, noon, debit("a", l, 2)) {
 		t.Error("a refusal is not known")
@@ -109,7 +109,7 @@ func TestWarmFollowsTheStore(t *testing.T) {
 func TestChange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := backstop.New(1000)
+		s := share.New(1000)
 		tokens := rapid.Int64Range(1, 1000)
 		l := limit("rpm", tokens.Draw(t, "limit"), time.Hour)
 		if out, _ := s.Take([]store.Debit{debit("a", l, l.Burst/1000)}, 3, noon); !out.Allowed {
@@ -128,7 +128,7 @@ func TestChange(t *testing.T) {
 // There is room for a fixed number of buckets, and a bucket is evicted only if it is full.
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	s, l := backstop.New(64), limit("rpm", 10, time.Minute)
+	s, l := share.New(64), limit("rpm", 10, time.Minute)
 	admitted, full := 0, 0
 	for round := range 3 {
 		for i := range 2000 {
@@ -157,7 +157,7 @@ func TestRoom(t *testing.T) {
 // Limits given with requests are bounded in number, as in a store.
 func TestOverrides(t *testing.T) {
 	t.Parallel()
-	s := backstop.New(1000)
+	s := share.New(1000)
 	over := func(tokens int64) store.Debit {
 		l := limit("rpm", tokens, time.Minute)
 		l.Override = true
@@ -182,8 +182,8 @@ func TestOverrides(t *testing.T) {
 func TestSettleAndBill(t *testing.T) {
 	t.Parallel()
 	b, l := store.Bucket{Entity: "a"}, limit("rpm", 60, time.Minute)
-	spent := func() *backstop.Shares {
-		s := backstop.New(1000)
+	spent := func() *share.Shares {
+		s := share.New(1000)
 		take(t, s, 2, noon, debit("a", l, 20))
 		s.Settle([]store.Debit{debit("a", l, -5)}, 2, noon)
 		s.Settle([]store.Debit{debit("a", l, 25)}, 2, noon)
@@ -219,7 +219,7 @@ func TestSettleAndBill(t *testing.T) {
 // In a process that began without a store no share is full, not even one that arrives with another process's lease.
 func TestBeginThenSettle(t *testing.T) {
 	t.Parallel()
-	s, rpm, tpm := backstop.New(1000), limit("rpm", 60, time.Minute), limit("tpm", 60, time.Minute)
+	s, rpm, tpm := share.New(1000), limit("rpm", 60, time.Minute), limit("tpm", 60, time.Minute)
 	s.Begin(noon)
 	if !take(t, s, 2, noon, debit("a", rpm, 1)) || take(t, s, 2, noon, debit("a", rpm, 1)) {
 		t.Error("not a token")
@@ -231,7 +231,7 @@ func TestBeginThenSettle(t *testing.T) {
 }
 
 func BenchmarkWarm(b *testing.B) {
-	s := backstop.New(1000)
+	s := share.New(1000)
 	l := limit("rpm", 1_000_000, time.Minute)
 	m := limit("tpm", 1_000_000, time.Minute)
 	d := debit("a", l, 1)
