@@ -17,37 +17,45 @@ type acquireBody struct {
 	wait      time.Duration
 }
 
-var acquireFields = []string{"entity", "resource", "tokens", "namespace", "limits", "on_unavailable", "wait"}
-
-func parseAcquire(data []byte) (acquireBody, error) {
-	var a acquireBody
-	s := scanner{data: data}
-	err := s.document(func() error {
-		return s.object("body", acquireFields, func(name string) (err error) {
-			switch name {
-			case "entity":
-				a.request.Entity, err = s.text(name)
-			case "resource":
-				a.request.Resource, err = s.text(name)
-			case "tokens":
-				a.request.Tokens, err = s.tokens(name)
-			case "namespace":
-				if a.namespace, err = s.text(name); err == nil && a.namespace == "" {
-					err = badField(name, "must not be empty: leave it out")
-				}
-			case "limits":
-				if a.request.Limits, err = s.limits(name); err == nil && len(a.request.Limits) == 0 {
-					err = badField(name, "must name at least one limit, or be left out")
-				}
-			case "on_unavailable":
-				a.request.OnUnavailable, err = s.unavailable(name)
-			case "wait":
-				a.wait, err = s.duration(name, decide.MaxWait)
-			}
-			return err
-		})
+func parseAcquire(data []byte) (a acquireBody, err error) {
+	var namespace, unavailable, wait *string
+	req := &a.request
+	err = unmarshal(data, members{
+		{"entity", &req.Entity}, {"resource", &req.Resource}, {"tokens", &req.Tokens}, {"namespace", &namespace},
+		{"limits", &req.Limits}, {"on_unavailable", &unavailable}, {"wait", &wait},
 	})
+	if err != nil {
+		return a, err
+	}
+	if req.Limits != nil && len(req.Limits) == 0 {
+		return a, badField("limits", "must name at least one limit, or be left out")
+	}
+	if namespace != nil {
+		if a.namespace = *namespace; a.namespace == "" {
+			return a, badField("namespace", "must not be empty: leave it out")
+		}
+	}
+	if unavailable != nil {
+		if req.OnUnavailable, err = unavailableOf("on_unavailable", *unavailable); err != nil {
+			return a, err
+		}
+	}
+	if wait != nil {
+		a.wait, err = parseWait(*wait)
+	}
 	return a, err
+}
+
+// parseWait parses a duration such as "1.5s".
+func parseWait(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, badField("wait", `is not a duration such as "500ms" or "2s"`)
+	case d < 0 || d > decide.MaxWait:
+		return 0, badField("wait", "must be between 0s and %s", decide.MaxWait)
+	}
+	return d, nil
 }
 
 func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {

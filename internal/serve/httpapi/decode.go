@@ -1,314 +1,265 @@
 package httpapi
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"math"
+	"io"
+	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weirlimits/weir"
 )
 
-// scanner reads a JSON text more strictly than encoding/json does. It reports unknown members, duplicate members, members
-// that differ in case, nulls, fractions in place of whole numbers, and invalid UTF-8 as errors that name the field. A
-// misspelt member must not be mistaken for one that the client left out.
-type scanner struct {
-	data    []byte
-	pos     int
-	scratch []byte // for strings with escapes
+// Bodies are decoded more strictly than encoding/json does: unknown members, duplicate members, members that differ in
+// case, nulls, fractions in place of whole numbers and invalid UTF-8 are errors that name the field. A misspelt member
+// must not be mistaken for one that the client left out.
+
+// member is a member of an object, and a pointer to the value that it goes into.
+type member struct {
+	name string
+	to   any
+}
+
+// members are all members that an object may have.
+type members []member
+
+var decodeOptions = json.JoinOptions(
+	json.RejectUnknownMembers(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(unmarshalLimit),
+		json.UnmarshalFromFunc(unmarshalUnavailable),
+		json.UnmarshalFromFunc(unmarshalThresholds),
+	)),
+)
+
+// unmarshal reads an object.
+func unmarshal(data []byte, into members) error {
+	err := json.Unmarshal(data, &into, decodeOptions)
+	if err == nil && bytes.Contains(data, []byte("null")) {
+		err = noNull(data)
+	}
+	return fieldError(err)
+}
+
+// noNull refuses null, which would otherwise leave a member as it is.
+func noNull(data []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	for {
+		switch tok, err := dec.ReadToken(); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case tok.Kind() == 'n':
+			return badField(fieldOf(dec.StackPointer()), "must not be null: leave it out")
+		}
+	}
+}
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (ms *members) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '{' {
+		if _, err := dec.ReadToken(); err != nil {
+			return err
+		}
+		return badField("body", "must be an object")
+	}
+	_, _ = dec.ReadToken()
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		to, err := ms.find(name.String())
+		if err != nil {
+			return err
+		}
+		if err := json.UnmarshalDecode(dec, to); err != nil {
+			return err
+		}
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+func (ms *members) find(name string) (to any, err error) {
+	for _, m := range *ms {
+		if m.name == name {
+			return m.to, nil
+		}
+	}
+	if len(*ms) == 0 {
+		return nil, badField("body", "must be empty")
+	}
+	known := make([]string, len(*ms))
+	for i, m := range *ms {
+		known[i] = m.name
+	}
+	return nil, badField(within("body", []byte(name)), "is unknown; known are %s", strings.Join(known, ", "))
+}
+
+// unmarshalLimit reads a limit as an object or in text form.
+func unmarshalLimit(dec *jsontext.Decoder, l *weir.Limit) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	at := fieldOf(dec.StackPointer())
+	switch value.Kind() {
+	case '"':
+	case '{':
+		if err := checkLimit(value, at); err != nil {
+			return err
+		}
+	default:
+		return badField(at, `must be a limit: {"name":"rpm","amount":100,"period":"min"} or "rpm:100/min"`)
+	}
+	if err := l.UnmarshalJSON(value); err != nil {
+		return badField(at, "%s", err)
+	}
+	return nil
+}
+
+// checkLimit checks the names and types of a limit's members. [weir.Limit] then decodes the values.
+func checkLimit(value jsontext.Value, at string) error {
+	var l struct {
+		Name    *string `json:"name"`
+		Amount  *int64  `json:"amount"`
+		Period  *string `json:"period"`
+		Burst   *int64  `json:"burst"`
+		Enforce *string `json:"enforce"`
+	}
+	if err := fieldError(json.Unmarshal(value, &l, json.RejectUnknownMembers(true))); err != nil {
+		var bad *weir.ConfigError
+		if errors.As(err, &bad) {
+			bad.Field = at + "." + bad.Field
+		}
+		return err
+	}
+	switch {
+	case l.Name == nil || l.Amount == nil || l.Period == nil:
+		return badField(at, "needs a name, an amount and a period")
+	case *l.Amount < 1:
+		return badField(at+".amount", "must be at least 1")
+	case l.Burst != nil && *l.Burst < 1:
+		return badField(at+".burst", "must be at least 1")
+	case l.Enforce != nil:
+		if _, err := weir.ParseEnforce(*l.Enforce); err != nil {
+			var bad *weir.ConfigError
+			if errors.As(err, &bad) {
+				bad.Field = at + ".enforce"
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// unmarshalUnavailable reads what to do while the store does not answer, or "default".
+func unmarshalUnavailable(dec *jsontext.Decoder, u *weir.Unavailable) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	at, text := fieldOf(dec.StackPointer()), strings.Trim(string(value), `"`)
+	if text == "default" {
+		*u = weir.UnavailableDefault
+		return nil
+	}
+	*u, err = unavailableOf(at, text)
+	return err
+}
+
+func unavailableOf(field, text string) (weir.Unavailable, error) {
+	switch u := weir.Unavailable(text); u {
+	case weir.Deny, weir.Allow, weir.Local:
+		return u, nil
+	}
+	return "", badField(field, "must be deny, allow or local")
+}
+
+// unmarshalThresholds reads an array of percentages, or "default". Values out of range are refused later.
+func unmarshalThresholds(dec *jsontext.Decoder, t *weir.Thresholds) error {
+	if dec.PeekKind() == '"' {
+		value, err := dec.ReadValue()
+		if err == nil && string(value) != `"default"` {
+			err = badField(fieldOf(dec.StackPointer()), `must be an array of percentages, or "default"`)
+		}
+		*t = nil
+		return err
+	}
+	percentages := []int{}
+	err := json.UnmarshalDecode(dec, &percentages)
+	*t = percentages
+	return err
 }
 
 func badField(field, format string, args ...any) error {
 	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// document calls read and checks that it has read the whole text.
-func (s *scanner) document(read func() error) error {
-	if err := read(); err != nil {
-		return err
-	}
-	if s.peek(); s.pos < len(s.data) {
-		return badField("body", "has text after the JSON value, at byte %d", s.pos)
-	}
-	return nil
-}
-
-// peek skips white space and returns the next byte, or 0 at the end.
-func (s *scanner) peek() byte {
-	for ; s.pos < len(s.data); s.pos++ {
-		switch c := s.data[s.pos]; c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c
-		}
-	}
-	return 0
-}
-
-// want returns the error for a value that is not of the expected kind.
-func (s *scanner) want(field, what string) error {
-	switch c := s.peek(); {
-	case s.pos >= len(s.data):
-		return badField(field, "must be %s, but the text ends", what)
-	case c == 'n' && strings.HasPrefix(string(s.data[s.pos:min(s.pos+4, len(s.data))]), "null"):
-		return badField(field, "must be %s, is null: leave it out", what)
-	case c >= utf8.RuneSelf || c < ' ':
-		return badField(field, "must be %s, byte %d is %#x", what, s.pos, c)
-	default:
-		return badField(field, "must be %s, byte %d is %q", what, s.pos, c)
-	}
-}
-
-// members reads an object and calls member before each value. The key is valid until the next string is read.
-func (s *scanner) members(field string, member func(key []byte) error) error {
-	if s.peek() != '{' {
-		return s.want(field, "an object")
-	}
-	s.pos++
-	if s.peek() == '}' {
-		s.pos++
-		return nil
-	}
-	for {
-		if s.peek() != '"' {
-			return s.want(field, "an object with quoted names")
-		}
-		key, err := s.bytes(field)
-		if err != nil {
-			return err
-		}
-		if s.peek() != ':' {
-			return s.want(within(field, key), "followed by a colon")
-		}
-		s.pos++
-		if err := member(key); err != nil {
-			return err
-		}
-		switch s.peek() {
-		case ',':
-			s.pos++
-		case '}':
-			s.pos++
-			return nil
-		default:
-			return s.want(field, "an object: a comma or brace belongs here")
-		}
-	}
-}
-
-// object reads an object whose members are all among names, each at most once.
-func (s *scanner) object(field string, names []string, member func(name string) error) error {
-	var seen uint64
-	return s.members(field, func(key []byte) error {
-		for i, name := range names {
-			if string(key) != name {
-				continue
-			}
-			if seen&(1<<i) != 0 {
-				return badField(within(field, key), "is a duplicate")
-			}
-			seen |= 1 << i
-			return member(name)
-		}
-		if len(names) == 0 {
-			return badField(field, "must be empty")
-		}
-		return badField(within(field, key), "is unknown; known are %s", strings.Join(names, ", "))
-	})
-}
-
-// list reads an array and calls item before each value.
-func (s *scanner) list(field string, item func(i int) error) error {
-	if s.peek() != '[' {
-		return s.want(field, "an array")
-	}
-	s.pos++
-	if s.peek() == ']' {
-		s.pos++
-		return nil
-	}
-	for i := 0; ; i++ {
-		if err := item(i); err != nil {
-			return err
-		}
-		switch s.peek() {
-		case ',':
-			s.pos++
-		case ']':
-			s.pos++
-			return nil
-		default:
-			return s.want(field, "an array: a comma or bracket belongs here")
-		}
-	}
-}
-
-// text reads a string.
-func (s *scanner) text(field string) (string, error) {
-	b, err := s.bytes(field)
-	return string(b), err
-}
-
-// bytes reads a string. The result is valid until the next string is read.
-func (s *scanner) bytes(field string) ([]byte, error) {
-	if s.peek() != '"' {
-		return nil, s.want(field, "a string")
-	}
-	s.pos++
-	start, ascii := s.pos, true
-	for ; s.pos < len(s.data); s.pos++ {
-		switch c := s.data[s.pos]; {
-		case c == '"':
-			b := s.data[start:s.pos]
-			if !ascii && !utf8.Valid(b) {
-				return nil, badField(field, "is not valid UTF-8")
-			}
-			s.pos++
-			return b, nil
-		case c == '\\':
-			return s.escaped(field, start)
-		case c < ' ':
-			return nil, badField(field, "holds a control character, byte %d is %#x", s.pos, c)
-		case c >= utf8.RuneSelf:
-			ascii = false
-		}
-	}
-	return nil, badField(field, "has no closing quote")
-}
-
-// escaped reads the rest of a string that began at start, from its first backslash on.
-func (s *scanner) escaped(field string, start int) ([]byte, error) {
-	out := s.scratch[:0]
-	out = append(out, s.data[start:s.pos]...)
-	for s.pos < len(s.data) {
-		c := s.data[s.pos]
-		s.pos++
-		switch {
-		case c == '"':
-			s.scratch = out
-			if !utf8.Valid(out) {
-				return nil, badField(field, "is not valid UTF-8")
-			}
-			return out, nil
-		case c < ' ':
-			return nil, badField(field, "holds a control character, byte %d is %#x", s.pos-1, c)
-		case c != '\\':
-			out = append(out, c)
-			continue
-		}
-		r, ok := s.escape()
-		if !ok {
-			return nil, badField(field, "has a bad escape before byte %d", s.pos)
-		}
-		out = utf8.AppendRune(out, r)
-	}
-	return nil, badField(field, "has no closing quote")
-}
-
-// escape reads the escape after a backslash. It returns false for half a surrogate pair.
-func (s *scanner) escape() (rune, bool) {
-	if s.pos >= len(s.data) {
-		return 0, false
-	}
-	c := s.data[s.pos]
-	s.pos++
-	switch c {
-	case '"', '\\', '/':
-		return rune(c), true
-	case 'b':
-		return '\b', true
-	case 'f':
-		return '\f', true
-	case 'n':
-		return '\n', true
-	case 'r':
-		return '\r', true
-	case 't':
-		return '\t', true
-	case 'u':
-	default:
-		return 0, false
-	}
-	r, ok := s.hex()
-	if !ok || !utf16.IsSurrogate(r) {
-		return r, ok
-	}
-	if s.pos+2 > len(s.data) || s.data[s.pos] != '\\' || s.data[s.pos+1] != 'u' {
-		return 0, false
-	}
-	s.pos += 2
-	low, ok := s.hex()
-	pair := utf16.DecodeRune(r, low)
-	return pair, ok && pair != utf8.RuneError
-}
-
-func (s *scanner) hex() (rune, bool) {
-	if s.pos+4 > len(s.data) {
-		return 0, false
-	}
-	var r rune
-	for _, c := range s.data[s.pos : s.pos+4] {
-		switch {
-		case '0' <= c && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			r = r<<4 | rune(c|0x20-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	s.pos += 4
-	return r, true
-}
-
-// integer reads a whole number: no fraction, no exponent.
-func (s *scanner) integer(field string) (int64, error) {
-	c := s.peek()
-	start := s.pos
-	if c == '-' {
-		s.pos++
-	}
-	digits := s.pos
-	var n uint64 // saturates
-	for ; s.pos < len(s.data) && '0' <= s.data[s.pos] && s.data[s.pos] <= '9'; s.pos++ {
-		if n > math.MaxInt64/10 {
-			n = math.MaxUint64
-			continue
-		}
-		n = n*10 + uint64(s.data[s.pos]-'0')
-	}
+// fieldError turns an error of the decoder into one that names the field.
+func fieldError(err error) error {
+	var (
+		config *weir.ConfigError
+		syntax *jsontext.SyntacticError
+		value  *json.SemanticError
+	)
 	switch {
-	case s.pos == digits:
-		s.pos = start
-		return 0, s.want(field, "a whole number")
-	case s.pos > digits+1 && s.data[digits] == '0':
-		return 0, badField(field, "must not begin with a 0")
-	case s.pos < len(s.data) && strings.IndexByte(".eE", s.data[s.pos]) >= 0:
-		return 0, badField(field, "must be a whole number, without fraction or exponent")
-	case c == '-' && n <= math.MaxInt64+1:
-		return -int64(n), nil
-	case c == '-':
-		return 0, badField(field, "is too small")
-	case n > math.MaxInt64:
-		return 0, badField(field, "is too large")
+	case errors.As(err, &config):
+		return config
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
+		return badField(fieldOf(syntax.JSONPointer), "is a duplicate")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return badField("body", "ends early")
+	case errors.As(err, &syntax):
+		return badField(fieldOf(syntax.JSONPointer), "is not valid: %s, at byte %d", syntax.Err, syntax.ByteOffset)
+	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &value):
+		return badField(fieldOf(value.JSONPointer), "is unknown")
+	case errors.Is(err, strconv.ErrRange) && errors.As(err, &value):
+		return badField(fieldOf(value.JSONPointer), "is too large or too small")
+	case errors.As(err, &value):
+		return badField(fieldOf(value.JSONPointer), "must be %s", expected(value.GoType))
 	}
-	return int64(n), nil
+	return err
 }
 
-// boolean reads true or false.
-func (s *scanner) boolean(field string) (bool, error) {
-	s.peek()
-	switch rest := string(s.data[s.pos:min(s.pos+5, len(s.data))]); {
-	case strings.HasPrefix(rest, "true"):
-		s.pos += 4
-		return true, nil
-	case rest == "false":
-		s.pos += 5
-		return false, nil
+// expected describes the values of a type.
+func expected(t reflect.Type) string {
+	if t == nil {
+		return "another value"
 	}
-	return false, s.want(field, "true or false")
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	default:
+		return "a whole number, without fraction or exponent"
+	}
+}
+
+// fieldOf returns the name of a field, such as tokens.tpm or limits[0].amount.
+func fieldOf(pointer jsontext.Pointer) string {
+	field, last := "body", ""
+	for token := range pointer.Tokens() {
+		if _, err := strconv.Atoi(token); err == nil && last == "limits" {
+			field += "[" + token + "]"
+		} else {
+			field = within(field, []byte(token))
+		}
+		last = token
+	}
+	return field
 }
 
 // within returns the name of a member of a field. It quotes and shortens arbitrary keys.

@@ -24,10 +24,7 @@ func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var delta weir.Tokens
-	err = decode(r, []string{"tokens"}, func(sc *scanner, name string) (err error) {
-		delta, err = sc.tokens(name)
-		return err
-	})
+	err = decode(r, member{"tokens", &delta})
 	switch {
 	case err != nil:
 		return err

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
@@ -96,65 +95,19 @@ func (s *Server) operand(o *api.Op, r *http.Request, req any) (*weir.Limiter, er
 
 // operationBody reads the members of a request that are in its body.
 func operationBody(o *api.Op, r *http.Request, req any) error {
-	members := make(map[string]*api.Field)
-	var names []string
+	var body members
 	for _, f := range o.Fields() {
 		if f.In == "" {
-			members[f.Name] = &f
-			names = append(names, f.Name)
+			body = append(body, member{f.Name, f.Ptr(req)})
 		}
 	}
 	switch {
-	case len(names) > 0:
-		return decode(r, names, func(s *scanner, name string) error { return s.member(name, members[name].Ptr(req)) })
+	case len(body) > 0:
+		return decode(r, body...)
 	case o.Method == http.MethodPost:
 		return noBody(r)
 	}
 	return nil
-}
-
-// member reads a value of the type that to points to.
-func (s *scanner) member(name string, to any) (err error) {
-	switch p := to.(type) {
-	case *string:
-		*p, err = s.text(name)
-	case **string:
-		*p, err = pointer(s.text(name))
-	case *bool:
-		*p, err = s.boolean(name)
-	case **bool:
-		*p, err = pointer(s.boolean(name))
-	case *map[string]string:
-		*p, err = s.metadata(name)
-	case *[]weir.Limit:
-		*p, err = s.limits(name)
-	case **weir.Unavailable:
-		*p, err = pointer(s.unavailableOrDefault(name))
-	case **weir.Thresholds:
-		*p, err = pointer(s.thresholds(name))
-	default:
-		panic("no way to read " + name + " " + strconv.Quote(name)) // a test calls every operation
-	}
-	return err
-}
-
-func pointer[T any](v T, err error) (*T, error) { return &v, err }
-
-// thresholds reads an array of percentages, or "default".
-func (s *scanner) thresholds(field string) (weir.Thresholds, error) {
-	if s.peek() == '"' {
-		if t, err := s.text(field); err != nil || t != "default" {
-			return nil, badField(field, "must be an array of percentages, or \"default\"")
-		}
-		return nil, nil
-	}
-	t := weir.Thresholds{}
-	err := s.list(field, func(int) error {
-		n, err := s.integer(field)
-		t = append(t, int(max(0, min(n, 1000)))) // values out of range are refused later, whatever they are
-		return err
-	})
-	return t, err
 }
 
 func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {

@@ -54,6 +54,8 @@ var reserved = []rule{
 		except: []string{"internal/serve/metrics"}},
 	{room: "...", never: []string{"github.com/envoyproxy/..."}, direct: true, catches: "github.com/envoyproxy/go-control-plane", why: "one package converts Envoy's messages",
 		except: []string{"internal/serve/envoy"}},
+	{room: "...", never: []string{"github.com/go-json-experiment/..."}, direct: true, catches: "github.com/go-json-experiment/json", why: "bodies need its strictness; what is stored is encoding/json's",
+		except: []string{"internal/serve/httpapi"}},
 	{room: "...", never: []string{"github.com/anishathalye/porcupine/..."}, direct: true, catches: "github.com/anishathalye/porcupine", why: "weir torture and the drivers' tests look for an order; nobody else links it",
 		except: []string{"internal/lab/torture", "store/storetest/..."}},
 	{room: "...", never: []string{"internal/parts"}, direct: true, catches: "internal/parts", why: "it reaches into a limiter",
