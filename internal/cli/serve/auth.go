@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"log/slog"
 	"net"
 
@@ -10,7 +11,11 @@ import (
 )
 
 // authFlags configure authentication.
-type authFlags struct{ file string }
+type authFlags struct {
+	file string
+
+	book *auth.Book // nil: requests are not authenticated
+}
 
 func (f *authFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "auth", "", "`FILE` with the tokens that requests must present; see weir token")
@@ -20,12 +25,18 @@ func (f *authFlags) check() error { return nil }
 
 func (f *authFlags) given() bool { return f.file != "" }
 
-// open returns the book of tokens, or nil if requests are not authenticated.
-func (f *authFlags) open(log *slog.Logger) (*auth.Book, error) {
+// open reads the tokens. It comes after the listeners.
+func (f *authFlags) open(_ context.Context, s *serving) (err error) {
 	if !f.given() {
-		return nil, nil //nolint:nilnil // a nil book lets everyone in
+		return nil
 	}
-	return auth.Open(f.file, log)
+	if f.book, err = auth.Open(f.file, s.log); err != nil {
+		return err
+	}
+	if s.tls.opened == nil {
+		warnClear(s.log, s.http.ln, s.grpc.ln)
+	}
+	return nil
 }
 
 // warnClear warns, once, that tokens are sent unencrypted to an address that others can reach.

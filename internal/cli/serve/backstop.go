@@ -71,8 +71,20 @@ func (f *backstopFlags) count() int {
 	return 1 // not counted yet, or nothing to count
 }
 
-// part returns the part that counts the servers on a store, or nil if there is nothing to count.
-func (f *backstopFlags) part(address string, st store.Store, log *slog.Logger) part {
+func (f *backstopFlags) open(_ context.Context, s *serving) error {
+	s.run.Config.OnUnavailable, s.run.Config.Instances = weir.Unavailable(f.onUnavailable), f.count
+	return nil
+}
+
+func (f *backstopFlags) start(_ context.Context, s *serving) error {
+	if t := f.task(s.run.Store, s.run.Opened, s.log); t != nil {
+		s.tasks = append(s.tasks, t)
+	}
+	return nil
+}
+
+// task returns the task that counts the servers on a store, or nil if there is nothing to count.
+func (f *backstopFlags) task(address string, st store.Store, log *slog.Logger) task {
 	scheme, _, _ := strings.Cut(address, ":")
 	if f.instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // used by one process only
 		return nil

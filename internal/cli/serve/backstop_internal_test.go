@@ -27,7 +27,7 @@ func TestInstances(t *testing.T) {
 		if err := f.check(); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.instances, err)
 		}
-		if p := f.part(tt.store, nil, slog.New(slog.DiscardHandler)); tt.ok && (p != nil) != tt.counts {
+		if p := f.task(tt.store, nil, slog.New(slog.DiscardHandler)); tt.ok && (p != nil) != tt.counts {
 			t.Errorf("%s on %s: counts %v", tt.instances, tt.store, p != nil)
 		}
 		if n := f.count(); n != tt.before {

@@ -52,11 +52,18 @@ func (f *cellFlags) check() error {
 	return nil
 }
 
-// shares creates the cell's agent on the limiter's store. Without a cell it does nothing.
-func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
+func (f *cellFlags) open(_ context.Context, s *serving) error {
 	if f.name == "" {
-		return nil, nil
+		return nil
 	}
+	s.atEnd(func() { f.close(s.log) })
+	s.observers = append(s.observers, f.observer())
+	s.run.Shares = func(st store.Store) (weir.Shares, error) { return f.shares(st, s.log) }
+	return nil
+}
+
+// shares creates the cell's agent on the limiter's store.
+func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
 	var err error
 	if f.opened, err = stores.Open(f.registry, stores.Existing); err != nil {
 		return nil, fmt.Errorf("--cells: %w", err)
@@ -75,26 +82,24 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error
 
 // observer counts the tokens offered to the cell and those that it admits.
 func (f *cellFlags) observer() *weir.Observer {
-	if f.name == "" {
-		return nil
-	}
 	return &weir.Observer{
 		Decided:  func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) },
 		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { f.agent.CountAdjusted(e) },
 	}
 }
 
-// start starts the agent's heartbeats. Call close to end them.
-func (f *cellFlags) start(ctx context.Context, lim *weir.Limiter, m *metrics.Metrics) error {
+// start starts the agent's heartbeats.
+func (f *cellFlags) start(ctx context.Context, s *serving) error {
 	if f.agent == nil {
 		return nil
 	}
-	f.lim.Store(lim)
+	f.lim.Store(s.lim)
+	s.atEnd(func() { f.close(s.log) })
 	if err := f.agent.Start(ctx); err != nil {
 		return err
 	}
-	lim.SharesChanged()
-	m.WatchCell(f.figures)
+	s.lim.SharesChanged()
+	s.metrics.counts.Register(func(to *metrics.Scrape) { f.figures().Report(to) })
 	return nil
 }
 

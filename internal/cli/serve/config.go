@@ -55,16 +55,18 @@ func (f *configFlags) check() error {
 	return nil
 }
 
-// open reads --config-file, before the store is opened.
-func (f *configFlags) open(address string, log *slog.Logger) {
-	if f.file == "" {
-		return
+// open reads --config-file.
+func (f *configFlags) open(_ context.Context, s *serving) error {
+	if f.file != "" {
+		known, err := configflow.Open(f.file, nameOf(s.run.Store))
+		if err != nil {
+			s.log.Warn("the last known limits cannot be read", slog.Any("error", err))
+		}
+		f.known = known
 	}
-	known, err := configflow.Open(f.file, nameOf(address))
-	if err != nil {
-		log.Warn("the last known limits cannot be read", slog.Any("error", err))
-	}
-	f.known = known
+	s.run.Config.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.leaseKey != "", s.log)
+	s.observers = append(s.observers, f.observer(s.log))
+	return nil
 }
 
 // nameOf returns the part of a store's address that identifies the store, without credentials and endpoint.
@@ -110,38 +112,39 @@ func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
 	}}
 }
 
-// parts returns what runs alongside the server, and a function to call at the end.
-func (f *configFlags) parts(ctx context.Context, lim *weir.Limiter, st store.Store, m *metrics.Metrics, log *slog.Logger) (parts []part, done func(), err error) {
-	done = func() {}
+func (f *configFlags) start(ctx context.Context, s *serving) error {
+	st := s.run.Opened
 	if _, embedded := st.(store.Immediate); f.poll > 0 && !embedded { // no other process writes to an embedded store
-		f.flow = configflow.New(configflow.Config{Limiter: lim, Store: st, Known: f.known, Poll: f.poll, Log: log})
-		m.WatchConfig(func() metrics.ConfigFlow {
-			s := f.flow.Status()
-			return metrics.ConfigFlow{Age: s.Age, FromFile: s.FromFile, Polled: s.Polled, Told: s.Told, Unreadable: s.Unreadable}
+		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.poll, Log: s.log})
+		s.metrics.counts.Register(func(to *metrics.Scrape) {
+			st := f.flow.Status()
+			metrics.ConfigFlow{
+				Age: st.Age, FromFile: st.FromFile, Polled: st.Polled, Told: st.Told, Unreadable: st.Unreadable,
+			}.Report(to)
 		})
-		parts = append(parts, f.flow.Run)
+		s.tasks = append(s.tasks, f.flow.Run)
 	}
 	if f.from == "" {
-		return parts, done, nil
+		return nil
 	}
 	source, err := stores.Open(f.from, stores.Existing)
 	if err != nil {
-		return nil, done, fmt.Errorf("--config-from: %w", err)
+		return fmt.Errorf("--config-from: %w", err)
 	}
-	done = func() { _ = source.Close() } // it was only read from
-	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: log})
-	m.WatchMirror(func() (age time.Duration) { return mirror.Status().Age })
-	parts = append(parts, mirror.Run)
+	s.atEnd(func() { _ = source.Close() }) // it was only read from
+	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: s.log})
+	s.metrics.counts.Register(func(to *metrics.Scrape) { metrics.MirrorAge(mirror.Status().Age).Report(to) })
+	s.tasks = append(s.tasks, mirror.Run)
 	if f.queue == "" {
-		return parts, done, nil
+		return nil
 	}
 	client, err := queueClient(ctx, f.queue)
 	if err != nil {
-		done()
-		return nil, func() {}, err
+		return err
 	}
-	consumer := &snssqs.Consumer{Client: client, URL: f.queue, Apply: mirror.Apply, Log: log}
-	return append(parts, consumer.Run), done, nil
+	consumer := &snssqs.Consumer{Client: client, URL: f.queue, Apply: mirror.Apply, Log: s.log}
+	s.tasks = append(s.tasks, consumer.Run)
+	return nil
 }
 
 // queueClient returns a client for the region in the queue's URL, or else the environment's region.

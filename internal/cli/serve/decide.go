@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -30,6 +31,11 @@ func (f *decideFlags) check() error {
 	if f.within < 0 || f.within > storeTimeout {
 		return kit.Usagef("--decide-within %s must be positive and at most %s", f.within, storeTimeout)
 	}
+	return nil
+}
+
+func (f *decideFlags) open(_ context.Context, s *serving) error {
+	s.run.Config.DecideWithin = f.on(s.run.Store)
 	return nil
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
@@ -22,6 +20,9 @@ type envoyFlags struct {
 	on      bool
 	mapping string
 	body    string
+
+	get     func() *envoy.Mapping
+	service *envoy.Service // nil: off
 }
 
 func (f *envoyFlags) bind(flags *pflag.FlagSet) {
@@ -38,21 +39,24 @@ func (f *envoyFlags) check() error {
 }
 
 // open reads the mapping and then follows its file. If the file becomes invalid, the last valid mapping stays in use.
-func (f *envoyFlags) open(log *slog.Logger) (func() *envoy.Mapping, error) {
+func (f *envoyFlags) open(_ context.Context, s *serving) error {
+	f.get = func() *envoy.Mapping { return nil }
 	if !f.on || f.mapping == "" {
-		return func() *envoy.Mapping { return nil }, nil
+		return nil
 	}
 	v, err := reload.Open(
 		func() (*envoy.Mapping, error) { return readMapping(f.mapping) },
 		func(err error) {
-			log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use", slog.String("file", f.mapping), slog.Any("error", err))
+			s.log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use",
+				slog.String("file", f.mapping), slog.Any("error", err))
 		},
 		f.mapping,
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return v.Get, nil
+	f.get = v.Get
+	return nil
 }
 
 func readMapping(path string) (*envoy.Mapping, error) {
@@ -67,15 +71,17 @@ func readMapping(path string) (*envoy.Mapping, error) {
 	return m, err
 }
 
-// service returns the service for Envoy, or nil if it is off.
-func (f *envoyFlags) service(lim *weir.Limiter, mapping func() *envoy.Mapping, within time.Duration, log *slog.Logger) (*envoy.Service, error) {
-	if !f.on {
-		return nil, nil //nolint:nilnil // a nil service is none
+// start makes the service, which grpcFlags serves.
+func (f *envoyFlags) start(_ context.Context, s *serving) (err error) {
+	if !f.on || s.grpc.ln == nil {
+		return nil
 	}
-	return envoy.New(envoy.Config{
-		Limiter: lim, Mapping: mapping, Within: within, Body: []byte(f.body), Log: log,
+	f.service, err = envoy.New(envoy.Config{
+		Limiter: s.lim, Mapping: f.get, Within: s.run.Config.DecideWithin, Body: []byte(f.body), Log: s.log,
 		May: func(ctx context.Context, namespace string) bool {
 			return decide.CallerOf(ctx).May(auth.Acquire, namespace)
 		},
 	})
+	s.atEnd(func() { f.service.Close() })
+	return err
 }

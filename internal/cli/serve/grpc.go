@@ -10,14 +10,16 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
-	"github.com/weirlimits/weir/internal/serve/metrics"
 )
 
 // grpcFlags configure where gRPC is served.
-type grpcFlags struct{ address string }
+type grpcFlags struct {
+	address string
+
+	ln net.Listener // nil: off
+}
 
 func (f *grpcFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081", "`HOST:PORT` to serve gRPC on; port 0 picks a free port; off turns gRPC off")
@@ -40,23 +42,28 @@ func (f *grpcFlags) checkListen(safe bool) error {
 	return err
 }
 
-// listen opens the address at once. It returns nil if gRPC is off.
-func (f *grpcFlags) listen(ctx context.Context) (net.Listener, error) {
+func (f *grpcFlags) open(ctx context.Context, s *serving) (err error) {
 	if f.off() {
-		return nil, nil //nolint:nilnil // nil is no listener
+		return nil
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
-	if err != nil {
-		return nil, fmt.Errorf("%w: choose another address with --grpc, or --grpc off", err)
+	if f.ln, err = s.listen(ctx, f.address); err != nil {
+		return fmt.Errorf("%w: choose another address with --grpc, or --grpc off", err)
 	}
-	return ln, nil
+	return nil
 }
 
-// part returns the part that serves gRPC, configured like HTTP, with services beside the native one.
-func (f *grpcFlags) part(ln net.Listener, cfg decide.Config, measured *metrics.Metrics, services ...func(grpc.ServiceRegistrar)) (part, error) {
-	srv, err := grpcapi.New(grpcapi.Config{Config: cfg, Services: services, Unary: measured.Unary, Stream: measured.Stream})
-	if err != nil {
-		return nil, err
+// start serves gRPC, configured like HTTP.
+func (f *grpcFlags) start(_ context.Context, s *serving) error {
+	if f.ln == nil {
+		return nil
 	}
-	return func(ctx context.Context) error { return srv.Serve(ctx, ln) }, nil
+	srv, err := grpcapi.New(grpcapi.Config{
+		Config: s.http.cfg, Services: []func(grpc.ServiceRegistrar){s.envoy.service.Register},
+		Unary: s.metrics.counts.Unary, Stream: s.metrics.counts.Stream,
+	})
+	if err != nil {
+		return err
+	}
+	s.tasks = append(s.tasks, func(ctx context.Context) error { return srv.Serve(ctx, f.ln) })
+	return nil
 }

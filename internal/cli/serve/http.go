@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
+	"github.com/weirlimits/weir/internal/serve/watch"
 )
 
 // httpFlags configure where HTTP is served, and the leases.
@@ -22,6 +24,9 @@ type httpFlags struct {
 	leaseKey      string
 	leaseTTL      time.Duration
 	legacyHeaders bool
+
+	ln  net.Listener
+	cfg decide.Config // of gRPC, too
 }
 
 func (f *httpFlags) bind(flags *pflag.FlagSet) {
@@ -43,29 +48,48 @@ func (f *httpFlags) check() error {
 	return nil
 }
 
-func (f *httpFlags) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
-	if err != nil {
-		return nil, fmt.Errorf("%w: choose another address with --http", err)
+// checkListen refuses an address that others can reach, unless that is safe.
+func (f *httpFlags) checkListen(safe bool) error { return httpapi.CheckListen(f.address, safe) }
+
+func (f *httpFlags) open(ctx context.Context, s *serving) (err error) {
+	if f.ln, err = s.listen(ctx, f.address); err != nil {
+		return fmt.Errorf("%w: choose another address with --http", err)
 	}
-	return ln, nil
+	return nil
+}
+
+func (f *httpFlags) start(_ context.Context, s *serving) error {
+	poller := watch.New(s.lim, 0)
+	s.atEnd(poller.Close)
+	f.cfg = decide.Config{
+		Limiter: s.lim, Book: s.auth.book, TLS: s.tls.opened, Watch: poller, Log: s.log, LeaseTTL: f.leaseTTL,
+		MaxConnections: s.limit.connections, MaxInflight: s.limit.inflight,
+	}
+	if f.leaseKey != "" {
+		f.cfg.LeaseKey = []byte(f.leaseKey)
+	}
+	srv, err := httpapi.New(httpapi.Config{
+		Config: f.cfg, LegacyHeaders: f.legacyHeaders, AllowedHosts: f.allowed(s.auth.given()), Metrics: s.metrics.counts,
+		LogRequests: s.parts.log.requests, Version: kit.Build().Version,
+	})
+	if err != nil {
+		return err
+	}
+	s.tasks = append(s.tasks, func(ctx context.Context) error { return srv.Serve(ctx, f.ln) })
+	return nil
 }
 
 // thisMachine are the names that always refer to this machine.
 var thisMachine = []string{"localhost", "127.0.0.1", "::1"}
 
-// apply sets the topic's part of a server's configuration. Without authentication, the server answers only requests for
-// names of this machine, which stops DNS rebinding: a malicious page's requests carry another host name.
-func (f *httpFlags) apply(cfg *httpapi.Config, at net.Addr, authenticated bool) {
-	cfg.LeaseTTL, cfg.LegacyHeaders = f.leaseTTL, f.legacyHeaders
-	if f.leaseKey != "" {
-		cfg.LeaseKey = []byte(f.leaseKey)
+// allowed returns the hosts that requests may name; nil means all. Without authentication, they are the names of this
+// machine, which stops DNS rebinding: a malicious page's requests carry another host name.
+func (f *httpFlags) allowed(authenticated bool) []string {
+	if authenticated || !loopback(f.ln.Addr()) {
+		return f.hosts
 	}
-	cfg.AllowedHosts = f.hosts
-	if !authenticated && loopback(at) {
-		host, _, _ := net.SplitHostPort(f.address)
-		cfg.AllowedHosts = slices.Concat(thisMachine, []string{host}, f.hosts)
-	}
+	host, _, _ := net.SplitHostPort(f.address)
+	return slices.Concat(thisMachine, []string{host}, f.hosts)
 }
 
 // loopback reports whether an address can be reached only from this machine.
@@ -74,9 +98,9 @@ func loopback(at net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-func (f *httpFlags) url(at net.Addr, secure bool) string {
+func (f *httpFlags) url(secure bool) string {
 	if secure {
-		return "https://" + at.String()
+		return "https://" + f.ln.Addr().String()
 	}
-	return "http://" + at.String()
+	return "http://" + f.ln.Addr().String()
 }

@@ -26,7 +26,3 @@ func (f *limitFlags) check() error {
 	}
 	return nil
 }
-
-func (f *limitFlags) apply(cfg *decide.Config) {
-	cfg.MaxConnections, cfg.MaxInflight = f.connections, f.inflight
-}

@@ -28,6 +28,7 @@ type metricsFlags struct {
 
 	flags   *pflag.FlagSet
 	tracing *metrics.Tracing
+	counts  *metrics.Metrics
 }
 
 func (f *metricsFlags) bind(flags *pflag.FlagSet) {
@@ -58,26 +59,40 @@ func (f *metricsFlags) check() error {
 	return nil
 }
 
-// open starts measuring. Call close to end it.
-func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (*metrics.Metrics, error) {
+// open starts measuring, and opens the address for scrapes.
+func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
 	if f.otlp != "" || metrics.TracingWanted() {
-		cfg := metrics.TracingConfig{Endpoint: f.otlp, Ratio: f.ratio, Version: kit.Build().Version, Log: log}
+		cfg := metrics.TracingConfig{Endpoint: f.otlp, Ratio: f.ratio, Version: kit.Build().Version, Log: s.log}
 		if f.otlp == "" && !f.flags.Changed("trace-ratio") && metrics.SamplerWanted() {
 			cfg.Ratio = -1
 		}
-		var err error
 		if f.tracing, err = metrics.NewTracing(ctx, cfg); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return metrics.New(metrics.Config{
-		Version: kit.Build().Version, Resources: f.resources, Namespaces: f.namespaces, Log: log, Tracing: f.tracing,
+	f.counts, err = metrics.New(metrics.Config{
+		Version: kit.Build().Version, Resources: f.resources, Namespaces: f.namespaces, Log: s.log, Tracing: f.tracing,
 	})
+	if err != nil {
+		return err
+	}
+	s.atEnd(func() { f.close(s.log) })
+	s.observers = append(s.observers, f.counts.Observer())
+	scrapes, err := f.listen(ctx, f.counts)
+	if scrapes != nil {
+		s.tasks = append(s.tasks, scrapes)
+	}
+	return err
+}
+
+func (f *metricsFlags) start(_ context.Context, s *serving) error {
+	f.counts.Watch(s.lim, s.run.Opened)
+	return nil
 }
 
 // close sends the remaining spans, unless that takes too long.
-func (f *metricsFlags) close(m *metrics.Metrics, log *slog.Logger) {
-	m.Close()
+func (f *metricsFlags) close(log *slog.Logger) {
+	f.counts.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	if err := f.tracing.Close(ctx); err != nil {
@@ -86,7 +101,7 @@ func (f *metricsFlags) close(m *metrics.Metrics, log *slog.Logger) {
 }
 
 // listen opens the address for scrapes at once. It returns nil if there is none.
-func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (part, error) {
+func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, error) {
 	if f.address == "" {
 		return nil, nil
 	}

@@ -23,6 +23,8 @@ type notifyFlags struct {
 	secretFile string
 	insecure   bool
 	log        bool
+
+	hook *notify.Webhook // nil: none
 }
 
 func (f *notifyFlags) bind(flags *pflag.FlagSet) {
@@ -45,8 +47,17 @@ func (f *notifyFlags) check() error {
 	return nil
 }
 
-// open returns the webhook, or nil if there is none. Call close to end it.
-func (f *notifyFlags) open(log *slog.Logger) (*notify.Webhook, error) {
+func (f *notifyFlags) open(_ context.Context, s *serving) (err error) {
+	if f.hook, err = f.webhook(s.log); err != nil {
+		return err
+	}
+	s.atEnd(func() { f.close(s.log) })
+	s.observers = append(s.observers, f.observer(s.log))
+	return nil
+}
+
+// webhook returns the webhook, or nil if there is none.
+func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
 	if f.url == "" {
 		return nil, nil //nolint:nilnil // a nil webhook is none
 	}
@@ -62,10 +73,10 @@ func (f *notifyFlags) open(log *slog.Logger) (*notify.Webhook, error) {
 }
 
 // observer passes near-limit events to the webhook and the log, if there are any.
-func (f *notifyFlags) observer(hook *notify.Webhook, log *slog.Logger) *weir.Observer {
+func (f *notifyFlags) observer(log *slog.Logger) *weir.Observer {
 	var sent, logged *weir.Observer
-	if hook != nil {
-		sent = &weir.Observer{NearLimit: hook.NearLimit}
+	if f.hook != nil {
+		sent = &weir.Observer{NearLimit: f.hook.NearLimit}
 	}
 	if f.log {
 		logged = &weir.Observer{NearLimit: notify.Logged(log)}
@@ -74,13 +85,13 @@ func (f *notifyFlags) observer(hook *notify.Webhook, log *slog.Logger) *weir.Obs
 }
 
 // close sends the waiting events, unless that takes too long.
-func (f *notifyFlags) close(hook *notify.Webhook, log *slog.Logger) {
-	if hook == nil {
+func (f *notifyFlags) close(log *slog.Logger) {
+	if f.hook == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := hook.Close(ctx); err != nil {
+	if err := f.hook.Close(ctx); err != nil {
 		log.Warn("near-limit events were lost", slog.Any("error", err))
 	}
 }

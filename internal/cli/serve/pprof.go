@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -32,14 +31,13 @@ func (f *pprofFlags) check() error {
 	return nil
 }
 
-// listen opens the address at once. It returns nil if there is none.
-func (f *pprofFlags) listen(ctx context.Context) (part, error) {
+func (f *pprofFlags) open(ctx context.Context, s *serving) error {
 	if f.address == "" {
-		return nil, nil
+		return nil
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
+	ln, err := s.listen(ctx, f.address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: choose another address with --pprof", err)
+		return fmt.Errorf("%w: choose another address with --pprof", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -47,7 +45,7 @@ func (f *pprofFlags) listen(ctx context.Context) (part, error) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return func(ctx context.Context) error {
+	s.tasks = append(s.tasks, func(ctx context.Context) error {
 		hs := &http.Server{Handler: httpapi.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
 		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // do not wait for a profile in progress
 		defer stop()
@@ -55,5 +53,6 @@ func (f *pprofFlags) listen(ctx context.Context) (part, error) {
 			return err
 		}
 		return nil
-	}, nil
+	})
+	return nil
 }

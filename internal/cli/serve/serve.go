@@ -1,8 +1,10 @@
-// Package serve has weir serve, one file for each topic of its flags, and weir envoy.
+// Package serve has weir serve, one file for each part of a server, and weir envoy.
 package serve
 
 import (
 	"context"
+	"log/slog"
+	"net"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,62 +13,94 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/serve/decide"
-	"github.com/weirlimits/weir/internal/serve/httpapi"
-
-	live "github.com/weirlimits/weir/internal/serve/watch"
-	"github.com/weirlimits/weir/store"
 )
 
-// serveFlags are the flags of serve, grouped by topic. Each topic is in serve_TOPIC.go.
-type serveFlags struct {
-	http  httpFlags
-	grpc  grpcFlags
-	auth  authFlags
-	tls   tlsFlags
-	limit limitFlags
-	envoy envoyFlags
-	pprof pprofFlags
-
+// parts are the parts of a server, with their flags. Each is in a file of its own.
+type parts struct {
+	log      logFlags
 	decide   decideFlags
-	cell     cellFlags
 	backstop backstopFlags
+	limit    limitFlags
+	tls      tlsFlags
+	metrics  metricsFlags
+	notify   notifyFlags
+	cell     cellFlags
 	config   configFlags
-
-	metrics metricsFlags
-	log     logFlags
-	notify  notifyFlags
+	pprof    pprofFlags
+	envoy    envoyFlags
+	http     httpFlags
+	grpc     grpcFlags
+	auth     authFlags
 }
 
-// topic is a part of serve's flags.
-type topic interface {
+// part is a part of a server. It may also be an opener, a starter, or both.
+type part interface {
 	bind(flags *pflag.FlagSet)
 	check() error // refuses invalid flags before anything is opened
 }
 
-func (f *serveFlags) topics() []topic {
-	return []topic{&f.http, &f.grpc, &f.auth, &f.tls, &f.limit, &f.decide, &f.cell, &f.backstop, &f.config, &f.envoy, &f.pprof, &f.metrics, &f.log, &f.notify}
+// opener is a part that opens something before the store is opened: if a port is in use, no new store should be left
+// behind.
+type opener interface {
+	open(ctx context.Context, s *serving) error
+}
+
+// starter is a part that needs the limiter.
+type starter interface {
+	start(ctx context.Context, s *serving) error
+}
+
+// list returns the parts in the order in which they are opened and started.
+func (p *parts) list() []part {
+	return []part{
+		&p.log, &p.decide, &p.backstop, &p.limit, &p.tls, &p.metrics, &p.notify, &p.cell, &p.config, &p.pprof, &p.envoy,
+		&p.http, &p.grpc, &p.auth,
+	}
 }
 
 // check refuses flags that are invalid on their own or in combination.
-func (f *serveFlags) check() error {
-	for _, t := range f.topics() {
-		if err := t.check(); err != nil {
+func (p *parts) check() error {
+	for _, part := range p.list() {
+		if err := part.check(); err != nil {
 			return err
 		}
 	}
-	safe := f.auth.given() || f.http.insecure
-	if err := httpapi.CheckListen(f.http.address, safe); err != nil {
+	safe := p.auth.given() || p.http.insecure
+	if err := p.http.checkListen(safe); err != nil {
 		return err
 	}
-	return f.grpc.checkListen(safe)
+	return p.grpc.checkListen(safe)
 }
 
-// part is a task that serve runs alongside the others until ctx ends. If one part fails, all end.
-type part func(ctx context.Context) error
+// serving is a server while it is put together and runs.
+type serving struct {
+	*parts
+	run       *kit.Run
+	log       *slog.Logger
+	observers []*weir.Observer
+	lim       *weir.Limiter // set when parts are started
+	tasks     []task
+	ends      []func()
+}
 
+// task runs alongside the others until ctx ends. If one fails, all end.
+type task func(ctx context.Context) error
+
+// atEnd calls end when the server has ended. What is opened last ends first.
+func (s *serving) atEnd(end func()) { s.ends = append(s.ends, end) }
+
+// end calls the ends, except the first n.
+func (s *serving) end(n int) {
+	for len(s.ends) > n {
+		last := len(s.ends) - 1
+		s.ends[last]()
+		s.ends = s.ends[:last]
+	}
+}
+
+// ServeCmd returns weir serve.
 func ServeCmd(a *kit.Run) *cobra.Command {
-	var flags serveFlags
+	var p parts
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over HTTP and gRPC",
@@ -80,140 +114,44 @@ unless you pass --insecure.`,
   weir serve --http :8080 --auth tokens.yaml --tls-cert cert.pem --tls-key key.pem`,
 		Args: kit.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.check(); err != nil {
+			if err := p.check(); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), a, &flags)
+			return p.serve(cmd.Context(), a)
 		},
 	}
-	for _, t := range flags.topics() {
-		t.bind(cmd.Flags())
+	for _, part := range p.list() {
+		part.bind(cmd.Flags())
 	}
 	return cmd
 }
 
-func serve(ctx context.Context, a *kit.Run, flags *serveFlags) error {
-	log := flags.log.logger(a.Err.W)
-	book, err := flags.auth.open(log)
-	if err != nil {
-		return err
+func (p *parts) serve(ctx context.Context, a *kit.Run) error {
+	s := &serving{parts: p, run: a, log: p.log.logger(a.Err.W)}
+	defer s.end(0)
+	for _, part := range p.list() {
+		if o, ok := part.(opener); ok {
+			if err := o.open(ctx, s); err != nil {
+				return err
+			}
+		}
 	}
-	secure, err := flags.tls.config(log)
-	if err != nil {
-		return err
-	}
-	// Listen before opening the store: if a port is in use, no new store should be left behind.
-	ln, err := flags.http.listen(ctx)
-	if err != nil {
-		return err
-	}
-	defer ln.Close()
-	rpcs, err := flags.grpc.listen(ctx)
-	if err != nil {
-		return err
-	}
-	if rpcs != nil {
-		defer rpcs.Close()
-	}
-	profiles, err := flags.pprof.listen(ctx)
-	if err != nil {
-		return err
-	}
-	mapping, err := flags.envoy.open(log)
-	if err != nil {
-		return err
-	}
-	measured, err := flags.metrics.open(ctx, log)
-	if err != nil {
-		return err
-	}
-	defer flags.metrics.close(measured, log)
-	scrapes, err := flags.metrics.listen(ctx, measured)
-	if err != nil {
-		return err
-	}
-	hook, err := flags.notify.open(log)
-	if err != nil {
-		return err
-	}
-	defer flags.notify.close(hook, log)
-	flags.config.open(a.Store, log)
-	a.Config.LastGood, a.Late = flags.config.lastGood(), flags.config.late(a.Store, flags.http.leaseKey != "", log)
-	a.Config.Observer = weir.JoinObservers(measured.Observer(), flags.notify.observer(hook, log), flags.cell.observer(), flags.config.observer(log))
-	if book != nil && secure == nil {
-		warnClear(log, ln, rpcs)
-	}
-
 	a.Config.StoreTimeout = 0 // the limiter's default, because callers wait for the answer
-	a.Config.DecideWithin = flags.decide.on(a.Store)
-	a.Config.OnUnavailable, a.Config.Instances = weir.Unavailable(flags.backstop.onUnavailable), flags.backstop.count
-	if flags.cell.name != "" {
-		defer flags.cell.close(log)
-		a.Shares = func(st store.Store) (weir.Shares, error) { return flags.cell.shares(st, log) }
-	}
+	a.Config.Observer = weir.JoinObservers(s.observers...)
 	return a.With(stores.Create, func(lim *weir.Limiter) error {
-		measured.Watch(lim, a.Opened)
-		if err := flags.cell.start(ctx, lim, measured); err != nil {
-			return err
-		}
-		defer flags.cell.close(log)
-		flowing, done, err := flags.config.parts(ctx, lim, a.Opened, measured, log)
-		if err != nil {
-			return err
-		}
-		defer done()
-		poller := live.New(lim, 0)
-		defer poller.Close()
-		cfg := httpapi.Config{
-			Config:  decide.Config{Limiter: lim, Book: book, TLS: secure, Watch: poller, Log: log},
-			Metrics: measured, LogRequests: flags.log.requests, Version: kit.Build().Version,
-		}
-		flags.http.apply(&cfg, ln.Addr(), book != nil)
-		flags.limit.apply(&cfg.Config)
-		srv, err := httpapi.New(cfg)
-		if err != nil {
-			return err
-		}
-		parts := []part{func(ctx context.Context) error { return srv.Serve(ctx, ln) }}
-		if rpcs != nil {
-			envoy, err := flags.envoy.service(lim, mapping, a.Config.DecideWithin, log)
-			if err != nil {
-				return err
+		s.lim = lim
+		defer s.end(len(s.ends)) // before the limiter is closed
+		for _, part := range p.list() {
+			if st, ok := part.(starter); ok {
+				if err := st.start(ctx, s); err != nil {
+					return err
+				}
 			}
-			defer envoy.Close()
-			part, err := flags.grpc.part(rpcs, cfg.Config, measured, envoy.Register)
-			if err != nil {
-				return err
-			}
-			parts = append(parts, part)
 		}
-		parts = append(parts, flowing...)
-		if profiles != nil {
-			parts = append(parts, profiles)
-		}
-		if count := flags.backstop.part(a.Store, a.Opened, log); count != nil {
-			parts = append(parts, count)
-		}
-		if scrapes != nil {
-			parts = append(parts, scrapes)
-		}
-
-		address := flags.http.url(ln.Addr(), secure != nil)
-		start := map[string]string{"http": address, "store": a.Store}
-		if rpcs != nil {
-			start["grpc"] = rpcs.Addr().String()
-		}
-		err = a.Print(start, func() {
-			a.Out.Printf("serving %s ", a.Out.Bold(address))
-			if rpcs != nil {
-				a.Out.Printf("and gRPC on %s ", a.Out.Bold(start["grpc"]))
-			}
-			a.Out.Printf("from %s\n", a.Store)
-		})
-		if err != nil {
+		if err := s.announce(); err != nil {
 			return err
 		}
-		if err := together(ctx, parts); err != nil {
+		if err := together(ctx, s.tasks); err != nil {
 			return err
 		}
 		a.Err.Println("stopped")
@@ -221,11 +159,36 @@ func serve(ctx context.Context, a *kit.Run, flags *serveFlags) error {
 	})
 }
 
-// together runs parts until ctx ends or one fails, and returns when all have ended.
-func together(ctx context.Context, parts []part) error {
+// announce prints the addresses. Tests and scripts wait for this line.
+func (s *serving) announce() error {
+	a, address := s.run, s.http.url(s.tls.cert != "")
+	start := map[string]string{"http": address, "store": a.Store}
+	if s.grpc.ln != nil {
+		start["grpc"] = s.grpc.ln.Addr().String()
+	}
+	return a.Print(start, func() {
+		a.Out.Printf("serving %s ", a.Out.Bold(address))
+		if s.grpc.ln != nil {
+			a.Out.Printf("and gRPC on %s ", a.Out.Bold(start["grpc"]))
+		}
+		a.Out.Printf("from %s\n", a.Store)
+	})
+}
+
+// together runs tasks until ctx ends or one fails, and returns when all have ended.
+func together(ctx context.Context, tasks []task) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, p := range parts {
-		g.Go(func() error { return p(ctx) })
+	for _, t := range tasks {
+		g.Go(func() error { return t(ctx) })
 	}
 	return g.Wait()
+}
+
+// listen opens an address, and closes it at the end.
+func (s *serving) listen(ctx context.Context, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		s.atEnd(func() { _ = ln.Close() })
+	}
+	return ln, err
 }

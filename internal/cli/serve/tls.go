@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -15,7 +16,11 @@ import (
 )
 
 // tlsFlags configure TLS, for HTTP and gRPC alike.
-type tlsFlags struct{ cert, key, clientCA string }
+type tlsFlags struct {
+	cert, key, clientCA string
+
+	opened *tls.Config // nil: no TLS
+}
 
 func (f *tlsFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cert, "tls-cert", "", "PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
@@ -31,6 +36,11 @@ func (f *tlsFlags) check() error {
 		return kit.Usage(errors.New("--tls-client-ca needs --tls-cert and --tls-key"))
 	}
 	return nil
+}
+
+func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
+	f.opened, err = f.config(s.log)
+	return err
 }
 
 // config returns the TLS configuration, or nil for no TLS. Changed files take effect within a second. If they become

@@ -101,8 +101,10 @@ func newTLS(t *testing.T) *tlsFixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &tlsFixture{
-		tlsFlags: tlsFlags{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")},
-		server:   newAuthority(t), clients: newAuthority(t),
+		tlsFlags: tlsFlags{
+			cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), clientCA: filepath.Join(dir, "ca.pem"),
+		},
+		server: newAuthority(t), clients: newAuthority(t),
 	}
 	f.renew(t, "one")
 	writeFile(t, f.clientCA, f.clients.text)

@@ -3,7 +3,7 @@ package metrics
 import "github.com/weirlimits/weir"
 
 // backstop adds the metrics of decisions made while the store does not answer.
-func (s *scrape) backstop(st weir.BackstopStats) {
+func (s *Scrape) backstop(st weir.BackstopStats) {
 	var states []point[float64]
 	for _, state := range []string{"closed", "open", "half-open"} {
 		p := point[float64]{labels: []string{"state", state}}

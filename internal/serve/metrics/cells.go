@@ -25,16 +25,8 @@ type CellShare struct {
 	Admitted  float64 // the largest part of a limit recently admitted by all cells together; at least 1
 }
 
-// WatchCell adds the metrics of a cell. f is called at each scrape.
-func (m *Metrics) WatchCell(f func() Cell) { m.cell.Store(&f) }
-
-// cells adds the metrics of the cell.
-func (m *Metrics) cells(s *scrape) {
-	f := m.cell.Load()
-	if f == nil {
-		return
-	}
-	c := (*f)()
+// Report adds the metrics of the cell.
+func (c Cell) Report(s *Scrape) {
 	cell := []string{"cell", c.Name}
 	var leads float64
 	if c.Leads {
@@ -47,9 +39,9 @@ func (m *Metrics) cells(s *scrape) {
 		s.gauge("weir.cell.contact.age.seconds", "Time since the registry of cells was last read.", point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
 	}
 	var shares, ratios, admitted []point[float64]
-	for _, sh := range m.toldApart(c.Shares) {
+	for _, sh := range labeled(c.Shares, s.namespaces) {
 		labels := cell
-		if m.cfg.Namespaces > 0 {
+		if s.namespaces > 0 {
 			labels = []string{"cell", c.Name, "namespace", sh.Namespace}
 		}
 		shares = append(shares, point[float64]{sh.Share, labels})
@@ -61,21 +53,21 @@ func (m *Metrics) cells(s *scrape) {
 	s.gauge("weir.cell.admitted.ratio", "How much of a limit all cells together have recently admitted, for the bucket with the most; 1 is the limit, or less. The highest of several namespaces.", admitted...)
 }
 
-// toldApart returns the namespaces that get a label value of their own, those with the highest ratios, and the rest
-// as one.
-func (m *Metrics) toldApart(all []CellShare) []CellShare {
+// labeled returns the given number of namespaces, those with the highest ratios, which get a label value of their own, and
+// the rest as one.
+func labeled(all []CellShare, most int) []CellShare {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b CellShare) int {
 		return cmp.Or(cmp.Compare(max(b.Ratio, b.Admitted), max(a.Ratio, a.Admitted)), cmp.Compare(a.Namespace, b.Namespace))
 	})
-	var told []CellShare
+	var own []CellShare
 	rest := CellShare{Namespace: other}
 	for i, sh := range all {
-		if sh.Namespace != "" && len(told) < m.cfg.Namespaces {
-			told = append(told, sh)
+		if sh.Namespace != "" && len(own) < most {
+			own = append(own, sh)
 			continue
 		}
 		rest.Share, rest.Ratio, rest.Admitted = max(rest.Share, all[i].Share), max(rest.Ratio, all[i].Ratio), max(rest.Admitted, all[i].Admitted)
 	}
-	return append(told, rest)
+	return append(own, rest)
 }

@@ -22,7 +22,7 @@ func TestCells(t *testing.T) {
 		2: {`weir_cell_admitted_ratio{cell="eu",namespace="x"} 2.5`, `weir_cell_admitted_ratio{cell="eu",namespace="other"} 1`},
 	} {
 		r := setup(t, metrics.Config{Namespaces: namespaces})
-		r.m.WatchCell(cell)
+		r.m.Register(func(s *metrics.Scrape) { cell().Report(s) })
 		lines := r.scrape()
 		for _, w := range want {
 			if !slices.Contains(lines, w) {

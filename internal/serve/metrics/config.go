@@ -11,27 +11,27 @@ type ConfigFlow struct {
 	Unreadable uint64        // times that a record could not be used
 }
 
-// WatchConfig adds the metrics of how the process learns of changes.
-func (m *Metrics) WatchConfig(f func() ConfigFlow) { m.config.Store(&f) }
-
-// WatchMirror adds the age of a cell's configuration: the time since it was last known to equal its source.
-func (m *Metrics) WatchMirror(f func() time.Duration) { m.mirror.Store(&f) }
-
-// configuration adds the metrics of how the process learns of changes.
-func (m *Metrics) configuration(s *scrape) {
-	if f := m.config.Load(); f != nil {
-		c := (*f)()
-		var file float64
-		if c.FromFile {
-			file = 1
-		}
-		s.gauge("weir.config.age.seconds", "For how long a change of limits may have gone unnoticed.", point[float64]{v: c.Age.Seconds()})
-		s.gauge("weir.config.from.file", "1 while limits come from a file because the store has not answered yet.", point[float64]{v: file})
-		s.count("weir.config.changes", "Changes by other processes that were noticed, by how.",
-			point[int64]{int64(c.Polled), []string{"by", "poll"}}, point[int64]{int64(c.Told), []string{"by", "store"}})
-		s.count("weir.config.unreadable", "Times that a record could not be used, so that the last known version stayed in force.", point[int64]{v: int64(c.Unreadable)})
+// Report adds the metrics of how the process learns of changes.
+func (c ConfigFlow) Report(s *Scrape) {
+	var file float64
+	if c.FromFile {
+		file = 1
 	}
-	if f := m.mirror.Load(); f != nil {
-		s.gauge("weir.config.mirror.age.seconds", "For how long the cell's configuration may have differed from its source.", point[float64]{v: (*f)().Seconds()})
-	}
+	s.gauge("weir.config.age.seconds", "For how long a change of limits may have gone unnoticed.",
+		point[float64]{v: c.Age.Seconds()})
+	s.gauge("weir.config.from.file", "1 while limits come from a file because the store has not answered yet.",
+		point[float64]{v: file})
+	s.count("weir.config.changes", "Changes by other processes that were noticed, by how.",
+		point[int64]{int64(c.Polled), []string{"by", "poll"}}, point[int64]{int64(c.Told), []string{"by", "store"}})
+	s.count("weir.config.unreadable", "Times that a record could not be used, so that the last known version stayed in force.",
+		point[int64]{v: int64(c.Unreadable)})
+}
+
+// MirrorAge is the age of a cell's configuration: the time since it was last known to equal its source.
+type MirrorAge time.Duration
+
+// Report adds the metric of the age.
+func (a MirrorAge) Report(s *Scrape) {
+	s.gauge("weir.config.mirror.age.seconds", "For how long the cell's configuration may have differed from its source.",
+		point[float64]{v: time.Duration(a).Seconds()})
 }

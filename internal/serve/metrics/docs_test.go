@@ -56,12 +56,10 @@ func scraped(t *testing.T) map[string]map[string]bool {
 	}
 	r.m.Watch(r.lim, every{r.store, []store.Measured{r.store, onDisk, onDynamo}})
 
-	r.m.WatchCell(func() metrics.Cell {
-		return metrics.Cell{Name: "a", Contact: time.Now(), Shares: []metrics.CellShare{{Share: 1, Ratio: 1}}}
-	})
-
-	r.m.WatchConfig(func() metrics.ConfigFlow { return metrics.ConfigFlow{} })
-	r.m.WatchMirror(func() time.Duration { return time.Second })
+	cell := metrics.Cell{Name: "a", Contact: time.Now(), Shares: []metrics.CellShare{{Share: 1, Ratio: 1}}}
+	r.m.Register(cell.Report)
+	r.m.Register(metrics.ConfigFlow{}.Report)
+	r.m.Register(metrics.MirrorAge(time.Second).Report)
 
 	shadow := weir.PerHour("sph", 1)
 	shadow.Enforce = weir.EnforceShadow

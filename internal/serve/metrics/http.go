@@ -75,7 +75,7 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // traffic adds the request metrics.
-func (m *Metrics) traffic(s *scrape) {
+func (m *Metrics) traffic(s *Scrape) {
 	for _, p := range []struct {
 		name, route, status string
 		*requests

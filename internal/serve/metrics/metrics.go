@@ -43,27 +43,65 @@ type Metrics struct {
 	seed    maphash.Seed
 	handler http.Handler
 
-	resources, limits labels
-
-	mu     sync.Mutex // held to add a namespace
-	spaces atomic.Pointer[map[string]*space]
-	rest   *space // namespaces beyond maxSpaces, and requests without one
+	names
+	namespaces
 
 	calls   timings[callKey]
 	http    requests
 	rpc     requests
 	sources atomic.Pointer[sources]
-	config  atomic.Pointer[func() ConfigFlow]
-	mirror  atomic.Pointer[func() time.Duration]
-	cell    atomic.Pointer[func() Cell] // nil: there are no cells
+	reports reports
 
+	recently
+	streams streams
+	loop
+}
+
+// names are the label values of limits and what they apply to.
+type names struct{ resources, limits labels }
+
+// namespaces holds the counts of each namespace.
+type namespaces struct {
+	mu     sync.Mutex // held to add a namespace
+	spaces atomic.Pointer[map[string]*space]
+	rest   *space // namespaces beyond maxSpaces, and requests without one
+}
+
+// recently describes the last seconds.
+type recently struct {
 	window   window // of all namespaces
 	episode  episode
 	degraded atomic.Bool // an episode is in progress
-	streams  streams
-	stop     chan struct{}
-	stopped  sync.WaitGroup
-	close    sync.Once
+}
+
+// loop is the once-a-second goroutine.
+type loop struct {
+	stop    chan struct{}
+	stopped sync.WaitGroup
+	close   sync.Once
+}
+
+// reports are the metrics that others keep.
+type reports struct {
+	mu  sync.Mutex
+	all []func(*Scrape)
+}
+
+// Register adds metrics that others keep: report is called at each scrape, for example with [Cell.Report].
+func (m *Metrics) Register(report func(*Scrape)) {
+	m.reports.mu.Lock()
+	defer m.reports.mu.Unlock()
+	m.reports.all = append(m.reports.all, report)
+}
+
+// reported adds the registered metrics.
+func (m *Metrics) reported(s *Scrape) {
+	m.reports.mu.Lock()
+	all := m.reports.all
+	m.reports.mu.Unlock()
+	for _, report := range all {
+		report(s)
+	}
 }
 
 // sources are queried at a scrape.
@@ -90,7 +128,8 @@ func New(cfg Config) (*Metrics, error) {
 	case cfg.Streams < 0:
 		return nil, &weir.ConfigError{Field: "Config.Streams", Reason: "must not be negative"}
 	}
-	m := &Metrics{cfg: cfg, started: time.Now(), seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	m := &Metrics{cfg: cfg, started: time.Now(), seed: maphash.MakeSeed()}
+	m.stop = make(chan struct{})
 	m.resources.max, m.limits.max = cfg.Resources, cfg.Resources
 	m.rest = newSpace(0)
 	m.spaces.Store(&map[string]*space{})

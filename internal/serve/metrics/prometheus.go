@@ -33,20 +33,19 @@ func (m *Metrics) exporter() (http.Handler, error) {
 
 // Produce implements the Producer of the OpenTelemetry SDK. It returns the current values of all metrics.
 func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
-	s := &scrape{start: m.started, now: time.Now()}
+	s := &Scrape{start: m.started, now: time.Now(), namespaces: m.cfg.Namespaces}
 	s.gauge("weir.build.info", "Always 1; the labels hold the versions.", point[float64]{
 		v: 1, labels: []string{"version", m.cfg.Version, "go", runtime.Version()},
 	})
 	m.decisions(s)
 	m.stores(s)
-	m.configuration(s)
-	m.cells(s)
+	m.reported(s)
 	m.traffic(s)
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"}, Metrics: s.metrics}}, nil
 }
 
 // decisions adds the metrics of the limiter's decisions.
-func (m *Metrics) decisions(s *scrape) {
+func (m *Metrics) decisions(s *Scrape) {
 	var all tally
 	byLabel := make(map[string]*tally)
 	label := func(sp *space, name string) string {
@@ -106,7 +105,7 @@ func (m *Metrics) decisions(s *scrape) {
 }
 
 // stores adds the metrics of the store.
-func (m *Metrics) stores(s *scrape) {
+func (m *Metrics) stores(s *Scrape) {
 	var took []timed
 	errs := make(map[string]int64)
 	m.calls.all(func(k callKey, h *histogram) {
@@ -140,7 +139,7 @@ func (m *Metrics) stores(s *scrape) {
 	}
 }
 
-func (s *scrape) measure(me store.Measure) {
+func (s *Scrape) measure(me store.Measure) {
 	if me.Total {
 		s.add("weir.store."+me.Name, me.Help, "", metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: dataPoints(s, point[float64]{v: me.Value}),
@@ -150,9 +149,10 @@ func (s *scrape) measure(me store.Measure) {
 	s.gauge("weir.store."+me.Name, me.Help, point[float64]{v: me.Value})
 }
 
-// scrape collects the metrics of one scrape.
-type scrape struct {
+// Scrape collects the metrics of one scrape. See [Metrics.Register].
+type Scrape struct {
 	start, now time.Time
+	namespaces int // with a label value of their own
 	metrics    []metricdata.Metrics
 }
 
@@ -168,21 +168,21 @@ type timed struct {
 	labels []string
 }
 
-func (s *scrape) add(name, help, unit string, data metricdata.Aggregation) {
+func (s *Scrape) add(name, help, unit string, data metricdata.Aggregation) {
 	s.metrics = append(s.metrics, metricdata.Metrics{Name: name, Description: help, Unit: unit, Data: data})
 }
 
-func (s *scrape) count(name, help string, ps ...point[int64]) {
+func (s *Scrape) count(name, help string, ps ...point[int64]) {
 	s.add(name, help, "", metricdata.Sum[int64]{
 		Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: dataPoints(s, ps...),
 	})
 }
 
-func (s *scrape) gauge(name, help string, ps ...point[float64]) {
+func (s *Scrape) gauge(name, help string, ps ...point[float64]) {
 	s.add(name, help, "", metricdata.Gauge[float64]{DataPoints: dataPoints(s, ps...)})
 }
 
-func (s *scrape) histogram(name, help string, ts ...timed) {
+func (s *Scrape) histogram(name, help string, ts ...timed) {
 	points := make([]metricdata.HistogramDataPoint[float64], 0, len(ts))
 	for _, t := range ts {
 		p := metricdata.HistogramDataPoint[float64]{
@@ -194,7 +194,7 @@ func (s *scrape) histogram(name, help string, ts ...timed) {
 	s.add(name, help, "s", metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality, DataPoints: points})
 }
 
-func dataPoints[N int64 | float64](s *scrape, ps ...point[N]) []metricdata.DataPoint[N] {
+func dataPoints[N int64 | float64](s *Scrape, ps ...point[N]) []metricdata.DataPoint[N] {
 	points := make([]metricdata.DataPoint[N], len(ps))
 	for i, p := range ps {
 		points[i] = metricdata.DataPoint[N]{Attributes: attributes(p.labels), StartTime: s.start, Time: s.now, Value: p.v}
