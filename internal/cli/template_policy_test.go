@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/cli"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -62,7 +62,11 @@ func TestPolicies(t *testing.T) {
 		"resource delete gpt --yes", "entity delete org --children --yes", "entity delete key --yes", "namespace delete blue --yes",
 		"namespace recover blue", "namespace delete blue --yes", "namespace purge blue --yes",
 	)...)
-	text, err := cloud.Template(cloud.Defaults())
+	tmpl, err := stack.Load(stack.Weir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cloudtest.Resolve(tmpl.Plain(), map[string]string{"CodeBucket": "code", "CodeKey": "a.zip"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +74,7 @@ func TestPolicies(t *testing.T) {
 	covers(t, text, "FullPolicy", slices.Concat(looked, configured))
 }
 
-func covers(t *testing.T, template []byte, id string, calls []cloudtest.Call) {
+func covers(t *testing.T, template cloudtest.Resolved, id string, calls []cloudtest.Call) {
 	t.Helper()
 	p, err := cloudtest.PolicyOf(template, id)
 	if err != nil {
@@ -125,7 +129,7 @@ func TestParametersDocumented(t *testing.T) {
 	standard := regexp.MustCompile(`\(default "?([^")]*)"?\)$`)
 	for line := range strings.Lines(help) {
 		m := flag.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "gate", "help"}, m[1]) {
+		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "gate", "help", "tag"}, m[1]) {
 			continue
 		}
 		want := ""

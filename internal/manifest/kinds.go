@@ -42,7 +42,7 @@ var kinds = struct{ system, resource, entity, entityLimits kind }{
 	resource: kind{
 		section: "resources", rank: 1, name: func(k Key) string { return "resource " + quote(k.Resource) },
 		members: []member{limitsMember, onUnavailableMember},
-		empty: "limits is missing", hint: limitsHint,
+		empty:   "limits is missing", hint: limitsHint,
 	},
 	entity: kind{
 		section: "entities", rank: 2, name: func(k Key) string { return "entity " + quote(k.Entity) },
@@ -51,7 +51,7 @@ var kinds = struct{ system, resource, entity, entityLimits kind }{
 	entityLimits: kind{
 		section: "entities", rank: 2, name: entityLimitsName,
 		members: []member{limitsMember, onUnavailableMember},
-		empty: "limits is missing", hint: limitsHint,
+		empty:   "limits is missing", hint: limitsHint,
 	},
 }
 

@@ -30,27 +30,21 @@ func TestAWS(t *testing.T) {
 		Tell:    func(e deploy.Event) { t.Log(e.At.Format("15:04:05"), e.State, e.Resource, e.Reason) },
 		Planned: func(all []deploy.Change) { t.Log(all) },
 	})
-	p := params("weir-test-" + name())
+	p := request("weir-test-" + name())
 	t.Logf("stack %s in %s", p.Stack, cfg.Region)
-	if res, err := d.Deploy(ctx, deploy.Request{Params: p, DryRun: true}); err != nil || len(res.Changes) == 0 {
+	if res, err := d.Deploy(ctx, dry(p)); err != nil || len(res.Changes) == 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if _, err := d.Stack(ctx, p.Stack); err == nil {
 		t.Error("a dry run leaves a stack")
 	}
-	if _, err := d.Deploy(ctx, deploy.Request{Params: p}); err != nil {
+	if _, err := d.Deploy(ctx, p); err != nil {
 		t.Fatal(err)
 	}
-	st, err := d.Stack(ctx, p.Stack)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := st.Base()
-	if res, err := d.Deploy(ctx, deploy.Request{Params: again}); err != nil || len(res.Changes) > 0 {
+	if res, err := d.Deploy(ctx, p); err != nil || len(res.Changes) > 0 {
 		t.Errorf("the same again: %+v, %v", res, err)
 	}
-	again.Memory = 512
-	if _, err := d.Deploy(ctx, deploy.Request{Params: again}); err != nil {
+	if _, err := d.Deploy(ctx, request(p.Stack, "Memory", "512")); err != nil {
 		t.Error(err)
 	}
 	if s, err := d.Status(ctx, p.Stack); err != nil || len(s.Problems) > 0 || s.Schema.Version != driver.SchemaVersion || len(s.Functions) != 2 {
@@ -64,7 +58,7 @@ func TestAWS(t *testing.T) {
 	if err := d.Destroy(ctx, doomed, false); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := d.Deploy(ctx, deploy.Request{Params: p}); err != nil || !res.Created {
+	if res, err := d.Deploy(ctx, p); err != nil || !res.Created {
 		t.Errorf("again: %+v, %v", res, err)
 	}
 	if doomed, err = d.Doomed(ctx, p.Stack); err != nil {

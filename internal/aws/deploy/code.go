@@ -3,8 +3,6 @@ package deploy
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +13,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
-
-	"github.com/weirlimits/weir/internal/aws/cloud"
 )
 
-// Uploads are named by their hash: equal content is the same object, and deployed code is never overwritten.
+// Packages are named by their hash: equal content is the same object, and deployed code is never overwritten.
 const (
-	codePrefix     = "weir-lambda/"
-	templatePrefix = "weir-template/"
-	bucketPrefix   = "weir-code-" // of the bucket that weir creates; account and region follow
+	codePrefix   = "weir-lambda/"
+	bucketPrefix = "weir-code-" // of the bucket that weir creates; account and region follow
 )
 
-// place is where code and large templates are uploaded.
+// place is where code is uploaded.
 type place struct {
 	bucket  string
 	account string
@@ -69,7 +64,9 @@ func (d *Deployer) ensure(ctx context.Context, pl place) error {
 func (d *Deployer) makeBucket(ctx context.Context, pl place) error {
 	in := &s3.CreateBucketInput{Bucket: &pl.bucket}
 	if d.cfg.Region != "us-east-1" {
-		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(d.cfg.Region)}
+		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{
+			LocationConstraint: types.BucketLocationConstraint(d.cfg.Region),
+		}
 	}
 	_, err := d.cfg.Objects.CreateBucket(ctx, in)
 	var ours *types.BucketAlreadyOwnedByYou
@@ -85,7 +82,9 @@ func (d *Deployer) secure(ctx context.Context, pl place) error {
 	yes := aws.Bool(true)
 	_, err := d.cfg.Objects.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
 		Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account,
-		PublicAccessBlockConfiguration: &types.PublicAccessBlockConfiguration{BlockPublicAcls: yes, BlockPublicPolicy: yes, IgnorePublicAcls: yes, RestrictPublicBuckets: yes},
+		PublicAccessBlockConfiguration: &types.PublicAccessBlockConfiguration{
+			BlockPublicAcls: yes, BlockPublicPolicy: yes, IgnorePublicAcls: yes, RestrictPublicBuckets: yes,
+		},
 	})
 	if err != nil {
 		return err
@@ -105,7 +104,9 @@ func (d *Deployer) secure(ctx context.Context, pl place) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.cfg.Objects.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account, Policy: aws.String(string(policy))})
+	_, err = d.cfg.Objects.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{
+		Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account, Policy: aws.String(string(policy)),
+	})
 	return err
 }
 
@@ -119,76 +120,29 @@ func partition(region string) string {
 	return "aws"
 }
 
-// upload puts an object unless it exists, and returns the version that it put.
-func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte) (version string, err error) {
-	_, err = d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account})
-	if err == nil || code(err) != "NotFound" && code(err) != "Forbidden" { // without permission to list, a missing object is Forbidden
-		return "", err
+// upload puts an object unless it exists.
+func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte) error {
+	_, err := d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account})
+	if c := code(err); err == nil || c != "NotFound" && c != "Forbidden" { // Forbidden: missing, without permission to list
+		return err
 	}
-	out, err := d.cfg.Objects.PutObject(ctx, &s3.PutObjectInput{
+	_, err = d.cfg.Objects.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &pl.bucket, Key: &key, Body: bytes.NewReader(body), ExpectedBucketOwner: &pl.account,
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
 	})
-	if err != nil {
-		return "", err
-	}
-	return aws.ToString(out.VersionId), nil
-}
-
-// uploadTemplate uploads a template that is too large for a request. A dry run uploads only to an existing bucket,
-// and must erase the object.
-func (d *Deployer) uploadTemplate(ctx context.Context, pl place, bucket, key string, body []byte, dry bool) (_ place, version string, err error) {
-	if pl.bucket == "" { // the functions' package is the user's own, or there is none
-		if pl, err = d.place(ctx, bucket); err != nil {
-			return pl, "", err
-		}
-	}
-	if !dry {
-		err = d.ensure(ctx, pl)
-	} else if _, err = d.cfg.Objects.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account}); err != nil {
-		err = fmt.Errorf("the template is too large for a request and has to go through bucket %s, which a dry run does not create: name one with --code-bucket: %w", pl.bucket, brief(err))
-	}
-	if err != nil {
-		return pl, "", err
-	}
-	version, err = d.upload(ctx, pl, key, body)
-	return pl, version, err
-}
-
-// erase deletes a version of an object permanently, even if ctx is done.
-func (d *Deployer) erase(ctx context.Context, pl place, key, version string) error {
-	return d.deleteObjects(context.WithoutCancel(ctx), pl.bucket, []types.ObjectIdentifier{{Key: &key, VersionId: &version}})
-}
-
-func (d *Deployer) deleteObjects(ctx context.Context, bucket string, objects []types.ObjectIdentifier) error {
-	out, err := d.cfg.Objects.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)}})
-	if err == nil && len(out.Errors) > 0 {
-		e := out.Errors[0]
-		err = fmt.Errorf("delete %s from bucket %s: %s: %s", aws.ToString(e.Key), bucket, aws.ToString(e.Code), aws.ToString(e.Message))
-	}
 	return err
 }
 
-// url returns the URL at which CloudFormation finds an object.
-func (d *Deployer) url(pl place, key string) string {
-	domain := "amazonaws.com"
-	if partition(d.cfg.Region) == "aws-cn" {
-		domain += ".cn"
+func (d *Deployer) deleteObjects(ctx context.Context, bucket string, objects []types.ObjectIdentifier) error {
+	out, err := d.cfg.Objects.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+		Bucket: &bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)},
+	})
+	if err == nil && len(out.Errors) > 0 {
+		e := out.Errors[0]
+		err = fmt.Errorf("delete %s from bucket %s: %s: %s",
+			aws.ToString(e.Key), bucket, aws.ToString(e.Code), aws.ToString(e.Message))
 	}
-	return "https://" + pl.bucket + ".s3." + d.cfg.Region + "." + domain + "/" + key
-}
-
-// hasCode reports whether the deployment has functions.
-func hasCode(p *cloud.Params) bool { return !p.NoAggregator || !p.NoProvisioner || p.ConfigFlow }
-
-// foreign reports whether the user named the functions' package, instead of having weir build it.
-func foreign(p *cloud.Params) bool {
-	return p.CodeKey != "" && !strings.HasPrefix(p.CodeKey, codePrefix)
-}
-
-func hashOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:16])
+	return err
 }
 
 func code(err error) string {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
 // Request is a deployment to make.
 type Request struct {
-	Params cloud.Params
+	// Stack is the stack's name.
+	Stack string
+	// Values are the parameters to set. All others stay as they are, or get their defaults in a new stack.
+	Values stack.Values
+	// Tags are the user's own tags of the stack. Nil leaves them as they are.
+	Tags map[string]string
 	// DryRun computes what would change and leaves nothing behind.
 	DryRun bool
 	// Replace allows the table or the archive to be replaced or removed.
@@ -37,57 +43,121 @@ type Result struct {
 	Outputs map[string]string
 }
 
-// Deploy creates a stack or updates it to the requested parameters, and completes its table so that a store can be
-// opened on it. If a weir table of the stack's name exists without the stack, Deploy adopts it.
+// Deploy creates a stack or updates it as requested, and completes its table so that a store can be opened on it. If a
+// weir table of the stack's name exists without the stack, Deploy adopts it.
 //
 // Deploy refuses to replace the table or the archive unless Replace is set. If CloudFormation fails, the error is an
 // [*Error] with the first resource that failed and why. A stack that was being created is then gone; one that was
-// being changed is as it was before.
+// being changed is as it was before. Values that AWS would refuse are a [*stack.ValueError].
 func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err error) {
-	p := req.Params
-	res = Result{Stack: p.Stack, Region: d.cfg.Region}
-	if p.Version = d.cfg.Version; p.CodeKey == "" && p.CodeBucket != "" {
-		p.CodeKey = codePrefix // a placeholder: Check requires both or neither
-	}
-	if err := p.Check(); err != nil {
+	name := req.Stack
+	res = Result{Stack: name, Region: d.cfg.Region}
+	t, err := stack.Load(stack.Weir)
+	if err != nil {
 		return res, err
 	}
-	var fresh bool
-	res.Created, fresh, err = d.startable(ctx, p.Stack)
-	if err != nil {
-		return res, trouble("deploy", p.Stack, err)
+	// Values are checked before any call, and combinations with those of the stack.
+	if err := cmp.Or(t.CheckEach(stack.Values{"Stack": name}), t.CheckEach(req.Values)); err != nil {
+		return res, err
 	}
-	cs, err := d.prepare(ctx, p, res.Created, fresh, req.DryRun)
+	old, fresh, err := d.startable(ctx, name)
+	if err != nil {
+		return res, trouble("deploy", name, err)
+	}
+	res.Created = old.Template == nil
+	p, err := d.plan(t, req, &old)
+	if err != nil {
+		return res, err
+	}
+	cs, err := d.prepare(ctx, p, fresh, req.DryRun)
 	executed := false
 	defer func() {
 		if !executed {
-			err = errors.Join(err, trouble("clean up after", p.Stack, d.forget(ctx, cs)))
+			err = errors.Join(err, trouble("clean up after", name, d.forget(ctx, cs)))
 		}
 	}()
 	if err != nil && !errors.Is(err, errNothing) {
-		return res, trouble("deploy", p.Stack, err)
+		return res, trouble("deploy", name, err)
 	}
 	res.Changes = cs.changes
 	if d.cfg.Planned != nil {
 		d.cfg.Planned(cs.changes)
 	}
 	if lost := slices.IndexFunc(cs.changes, Change.loses); lost >= 0 && !req.Replace {
-		return res, refusal(p.Stack, cs.changes[lost])
+		return res, refusal(name, cs.changes[lost])
 	}
 	if req.DryRun {
 		return res, nil
 	}
 	if err == nil {
 		executed = true
-		if err := d.execute(ctx, p.Stack, cs); err != nil {
+		if err := d.execute(ctx, name, cs); err != nil {
 			return res, err
 		}
 	}
-	return res, d.finish(ctx, p.Stack, &res)
+	return res, d.finish(ctx, name, &res)
+}
+
+// plan is what a deployment sends to CloudFormation.
+type plan struct {
+	name     string
+	template *stack.Template
+	old      *Stack
+	given    stack.Values // to set
+	full     stack.Values // as they will be
+	tags     map[string]string
+}
+
+// plan overrides the settings of a stack by those of a request, and checks the result.
+func (d *Deployer) plan(t *stack.Template, req Request, old *Stack) (*plan, error) {
+	p := &plan{name: req.Stack, template: t, old: old, given: make(stack.Values)}
+	if !old.stored {
+		maps.Copy(p.given, old.Values)
+	}
+	maps.Copy(p.given, req.Values)
+	p.given["Stack"] = req.Stack
+	p.full = make(stack.Values)
+	maps.Copy(p.full, old.Values)
+	maps.Copy(p.full, p.given)
+	p.full = t.Full(p.full)
+	own := req.Tags
+	if own == nil {
+		own = old.Tags
+	}
+	if err := stack.CheckTags(own); err != nil {
+		return nil, err
+	}
+	p.tags = stack.AllTags(req.Stack, d.cfg.Version, own)
+	return p, t.Check(p.full)
+}
+
+// set sets a parameter.
+func (p *plan) set(name, value string) { p.given[name], p.full[name] = value, value }
+
+// functions reports whether the deployment has functions.
+func (p *plan) functions() bool {
+	return p.full["NoAggregator"] != "true" || p.full["NoProvisioner"] != "true" || p.full["ConfigFlow"] == "true"
+}
+
+// parameters returns the parameters to send. Those that are not given stay as they are in the stack.
+func (p *plan) parameters() (all []types.Parameter) {
+	for _, one := range p.template.Parameters {
+		v, given := p.given[one.Name]
+		_, had := p.old.Values[one.Name]
+		switch {
+		case given:
+			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), ParameterValue: aws.String(v)})
+		case had && p.old.stored:
+			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), UsePreviousValue: aws.Bool(true)})
+		}
+	}
+	return all
 }
 
 func refusal(stack string, c Change) error {
-	verb := map[string]string{"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one", "remove": "leave the stack"}[c.Action]
+	verb := map[string]string{
+		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one", "remove": "leave the stack",
+	}[c.Action]
 	because := ""
 	if len(c.What) > 0 {
 		because = ", because of " + strings.Join(c.What, ", ")
@@ -98,42 +168,50 @@ func refusal(stack string, c Change) error {
 	}
 }
 
-// startable returns whether the stack must be created and whether nothing of it exists yet, or why it cannot be
-// deployed to.
-func (d *Deployer) startable(ctx context.Context, name string) (create, fresh bool, err error) {
+// startable returns the stack as it is, without a template if it must be created, and whether nothing of it exists yet;
+// or why it cannot be deployed to.
+func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh bool, err error) {
 	st, err := d.find(ctx, name)
 	switch {
 	case err != nil:
-		return false, false, err
+		return old, false, err
 	case st == nil, st.StackStatus == types.StackStatusReviewInProgress: // somebody's review, or an interrupted one
-		return true, st == nil, d.adoptable(ctx, name)
-	case tagOf(st, cloud.TagStack) == "":
-		return false, false, &Error{Op: "deploy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
+		return old, st == nil, d.adoptable(ctx, name)
+	case tagOf(st, stack.TagStack) == "":
+		return old, false, &Error{Op: "deploy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
 	}
 	state := string(st.StackStatus)
-	refuse := func(text, hint string) error {
+	refuse := func(text, hint string) (Stack, bool, error) {
 		all, _, err := d.events(ctx, aws.ToString(st.StackId), "")
 		if err != nil {
-			return err
+			return old, false, err
 		}
 		if e := firstFailure(all); e != nil {
 			text += "; the first failure was " + e.Resource + ": " + e.Reason
 		}
-		return &Error{Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: %s", state, text), Hint: hint}
+		return old, false, &Error{
+			Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: %s", state, text), Hint: hint,
+		}
 	}
 	switch st.StackStatus {
 	case types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusCreateFailed:
-		return false, false, refuse("its creation failed, and CloudFormation can only delete such a stack", "run weir destroy "+name+", then deploy again")
+		return refuse("its creation failed, and CloudFormation can only delete such a stack",
+			"run weir destroy "+name+", then deploy again")
 	case types.StackStatusDeleteFailed:
-		return false, false, refuse("its deletion failed", "run weir destroy "+name+" again once the cause is fixed")
+		return refuse("its deletion failed", "run weir destroy "+name+" again once the cause is fixed")
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
-		return false, false, refuse("a change failed, and so did its rollback", "fix the cause, then run aws cloudformation continue-update-rollback --stack-name "+name)
+		return refuse("a change failed, and so did its rollback",
+			"fix the cause, then run aws cloudformation continue-update-rollback --stack-name "+name)
 	default:
 	}
 	if !resting(state) {
-		return false, false, &Error{Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", state), Hint: "wait until weir status " + name + " says that it is done"}
+		return old, false, &Error{
+			Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", state),
+			Hint: "wait until weir status " + name + " says that it is done",
+		}
 	}
-	return false, false, nil
+	old, err = d.read(ctx, st)
+	return old, false, err
 }
 
 // adoptable rejects a table of the stack's name that is not weir's.
@@ -153,69 +231,57 @@ func (d *Deployer) adoptable(ctx context.Context, table string) error {
 	return &Error{Op: "deploy", Stack: table, Err: fmt.Errorf("table %s exists and is not weir's", table), Hint: "name another stack"}
 }
 
-// prepare uploads what the template needs and creates the change set. A dry run leaves no uploads behind.
-func (d *Deployer) prepare(ctx context.Context, p cloud.Params, create, fresh, dry bool) (cs changeSet, err error) {
-	var pl place
-	if hasCode(&p) && !foreign(&p) {
-		if pl, err = d.place(ctx, p.CodeBucket); err != nil {
+// prepare uploads the functions' package and creates the change set. A dry run uploads nothing.
+func (d *Deployer) prepare(ctx context.Context, p *plan, fresh, dry bool) (cs changeSet, err error) {
+	switch {
+	case !p.functions(): // the parameters must have values
+		p.set("CodeBucket", cmp.Or(p.full["CodeBucket"], "none"))
+		p.set("CodeKey", cmp.Or(p.full["CodeKey"], "none"))
+	case p.full["CodeKey"] == "" || strings.HasPrefix(p.full["CodeKey"], codePrefix) || p.full["CodeKey"] == "none":
+		if err := d.code(ctx, p, dry); err != nil {
 			return cs, err
 		}
-		zip, hash, err := d.cfg.Zip(ctx)
-		if err != nil {
-			return cs, fmt.Errorf("make the functions' package: %w", err)
-		}
-		p.CodeBucket, p.CodeKey = pl.bucket, codePrefix+hash+".zip"
-		if !dry {
-			if err := d.ensure(ctx, pl); err != nil {
-				return cs, err
-			}
-			if _, err := d.upload(ctx, pl, p.CodeKey, zip); err != nil {
-				return cs, err
-			}
-		}
-	}
-	body, err := template(p)
-	if err != nil {
-		return cs, err
 	}
 	in := &cloudformation.CreateChangeSetInput{
-		StackName: &p.Stack, ChangeSetType: types.ChangeSetTypeUpdate, Capabilities: []types.Capability{types.CapabilityCapabilityNamedIam},
-		Description: aws.String("weir " + d.cfg.Version), Parameters: parameters(&p),
+		StackName: &p.name, ChangeSetType: types.ChangeSetTypeUpdate,
+		Capabilities: []types.Capability{types.CapabilityCapabilityNamedIam},
+		Description:  aws.String("weir " + d.cfg.Version), Parameters: p.parameters(),
+		TemplateBody: aws.String(string(p.template.CloudFormation(nil))),
 		// Adopt a table that outlived its stack.
 		ImportExistingResources: aws.Bool(true),
 	}
-	if create {
+	if p.old.Template == nil {
 		in.ChangeSetType, in.OnStackFailure = types.ChangeSetTypeCreate, types.OnStackFailureDelete
 	}
-	tags := p.AllTags()
-	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
+	for _, k := range slices.Sorted(maps.Keys(p.tags)) {
+		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(p.tags[k])})
 	}
-	if len(body) <= cloud.MaxInline {
-		in.TemplateBody = aws.String(string(body))
-		return d.reckon(ctx, in, fresh)
-	}
-	key := templatePrefix + hashOf(body) + ".json"
-	pl, version, err := d.uploadTemplate(ctx, pl, p.CodeBucket, key, body, dry)
-	if err != nil {
-		return cs, err
-	}
-	if dry && version != "" {
-		defer func() { err = errors.Join(err, d.erase(ctx, pl, key, version)) }()
-	}
-	in.TemplateURL = aws.String(d.url(pl, key))
 	return d.reckon(ctx, in, fresh)
 }
 
-// parameters returns the template's parameters. All are passed, because an omitted one would revert to its default.
-func parameters(p *cloud.Params) []types.Parameter {
-	if !hasCode(p) {
+// code makes the functions' package and uploads it, unless the run is dry.
+func (d *Deployer) code(ctx context.Context, p *plan, dry bool) error {
+	bucket := p.full["CodeBucket"]
+	if strings.HasPrefix(bucket, bucketPrefix) || bucket == "none" {
+		bucket = ""
+	}
+	pl, err := d.place(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	zip, hash, err := d.cfg.Zip(ctx)
+	if err != nil {
+		return fmt.Errorf("make the functions' package: %w", err)
+	}
+	p.set("CodeBucket", pl.bucket)
+	p.set("CodeKey", codePrefix+hash+".zip")
+	if dry {
 		return nil
 	}
-	return []types.Parameter{
-		{ParameterKey: aws.String("CodeBucket"), ParameterValue: &p.CodeBucket},
-		{ParameterKey: aws.String("CodeKey"), ParameterValue: &p.CodeKey},
+	if err := d.ensure(ctx, pl); err != nil {
+		return err
 	}
+	return d.upload(ctx, pl, p.full["CodeKey"], zip)
 }
 
 // execute executes a change set, and reports progress until it is done.

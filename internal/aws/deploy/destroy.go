@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/weirlimits/weir/internal/aws/stack"
 )
 
 // Data is a table or a bucket of a stack: its content cannot be recreated.
@@ -57,7 +58,7 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	if !resting(st.State) && st.State != "REVIEW_IN_PROGRESS" {
 		return doomed, &Error{Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State), Hint: "wait until weir status " + name + " says that it is done"}
 	}
-	if tagOf(found, "weir:stack") == "" {
+	if tagOf(found, stack.TagStack) == "" {
 		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
 	}
 	if st.State == "REVIEW_IN_PROGRESS" { // nothing was ever created
@@ -67,12 +68,11 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	if err != nil {
 		return doomed, trouble("inspect", name, err)
 	}
-	var doc struct {
-		Resources map[string]struct{ DeletionPolicy string }
+	doc, err := stack.Parse([]byte(aws.ToString(template.TemplateBody)))
+	if err != nil {
+		return doomed, trouble("inspect", name, err)
 	}
-	if err := json.Unmarshal([]byte(aws.ToString(template.TemplateBody)), &doc); err != nil {
-		return doomed, trouble("inspect", name, fmt.Errorf("the stack's template: %w", err))
-	}
+	resources, _ := doc["Resources"].(map[string]any)
 	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})
 	if err != nil {
 		return doomed, trouble("inspect", name, err)
@@ -81,15 +81,17 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
 			continue
 		}
-		if id := aws.ToString(r.LogicalResourceId); slices.Contains(dataTypes, aws.ToString(r.ResourceType)) && aws.ToString(r.PhysicalResourceId) != "" {
-			doomed.Data = append(doomed.Data, Data{id, aws.ToString(r.ResourceType), aws.ToString(r.PhysicalResourceId), doc.Resources[id].DeletionPolicy == "Retain"})
+		id, typ, physical := aws.ToString(r.LogicalResourceId), aws.ToString(r.ResourceType), aws.ToString(r.PhysicalResourceId)
+		if slices.Contains(dataTypes, typ) && physical != "" {
+			one, _ := resources[id].(map[string]any)
+			doomed.Data = append(doomed.Data, Data{id, typ, physical, one["DeletionPolicy"] == "Retain"})
 		}
 	}
 	return doomed, nil
 }
 
-// Destroy deletes a stack as [Deployer.Doomed] saw it. The table and the archive are kept, unless deleteData is set or the
-// stack was deployed so that they do not outlive it. If anything is protected, Destroy refuses before it does anything.
+// Destroy deletes a stack as [Deployer.Doomed] saw it. The table and the archive are kept, unless deleteData is set or an older
+// weir deployed the stack so that they do not outlive it. If anything is protected, Destroy refuses before it does anything.
 func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) error {
 	st := &doomed.Stack
 	if st.Protected {
@@ -123,13 +125,13 @@ func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) 
 		}
 		if err := d.deleteData(ctx, x); err != nil {
 			err := trouble("destroy", st.Name, err)
-			return fmt.Errorf("%w; the stack is gone, but these remain: %s", err, names(gone[i:]))
+			return fmt.Errorf("%w; the stack is gone, but these remain: %s", err, listed(gone[i:]))
 		}
 	}
 	return nil
 }
 
-func names(all []Data) (text string) {
+func listed(all []Data) (text string) {
 	for i, x := range all {
 		if i > 0 {
 			text += " and "

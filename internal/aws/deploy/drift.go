@@ -1,70 +1,58 @@
 package deploy
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 )
 
-// Drift returns how a stack's template differs from the one that this version of weir makes of the same parameters, by
-// value, one line for each resource, output or parameter. It ignores the version in tags, which is reported separately.
+// Drift returns how a stack's template differs from this weir's, by value, one line for each resource, output or
+// parameter. The values of parameters are no part of it.
 func (d *Deployer) Drift(st *Stack) ([]string, error) {
-	p := st.Params
-	p.Version = st.Version
-	ours, err := template(p)
+	was, err := stack.Parse(st.Template)
 	if err != nil {
-		return nil, fmt.Errorf("this weir cannot make a template from the stack's parameters: %w", err)
-	}
-	var was, is map[string]map[string]any
-	if err := unmarshalSections(st.Template, &was); err != nil {
 		return nil, err
 	}
-	if err := unmarshalSections(ours, &is); err != nil {
+	t, err := stack.Load(stack.Weir)
+	if err != nil {
+		return nil, err
+	}
+	if !st.stored {
+		return []string{"an older weir made it, without parameters: weir upgrade " + st.Name + " replaces it"}, nil
+	}
+	is, err := stack.Parse(t.CloudFormation(nil))
+	if err != nil {
 		return nil, err
 	}
 	var lines []string
-	for _, section := range []string{"Parameters", "Resources", "Outputs"} {
+	for _, section := range []string{"Parameters", "Conditions", "Resources", "Outputs"} {
 		noun := strings.ToLower(strings.TrimSuffix(section, "s"))
-		names := slices.Collect(maps.Keys(was[section]))
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(is[section]))))) {
-			before, had := was[section][name]
-			after, has := is[section][name]
+		before, _ := was[section].(map[string]any)
+		after, _ := is[section].(map[string]any)
+		for _, name := range names(before, after) {
+			b, had := before[name]
+			a, has := after[name]
 			switch {
 			case !had:
 				lines = append(lines, noun+" "+name+" is new")
 			case !has:
 				lines = append(lines, noun+" "+name+" is gone")
-			case !reflect.DeepEqual(before, after):
-				lines = append(lines, noun+" "+name+" differs"+where(before, after))
+			case !reflect.DeepEqual(b, a):
+				lines = append(lines, noun+" "+name+" differs"+where(b, a))
 			}
 		}
 	}
 	return lines, nil
 }
 
-// unmarshalSections reads the sections of a template that are objects of objects.
-func unmarshalSections(text []byte, to *map[string]map[string]any) error {
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return err
-	}
-	*to = make(map[string]map[string]any)
-	for _, section := range []string{"Parameters", "Resources", "Outputs"} {
-		if len(doc[section]) == 0 {
-			continue
-		}
-		one := make(map[string]any)
-		if err := json.Unmarshal(doc[section], &one); err != nil {
-			return err
-		}
-		(*to)[section] = one
-	}
-	return nil
+// names returns the keys of either, in order.
+func names(a, b map[string]any) []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // where names the properties that differ.
@@ -76,9 +64,8 @@ func where(before, after any) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	names := slices.Collect(maps.Keys(bp))
 	var differ []string
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(ap))))) {
+	for _, name := range names(bp, ap) {
 		if !reflect.DeepEqual(bp[name], ap[name]) {
 			differ = append(differ, name)
 		}
@@ -87,17 +74,4 @@ func where(before, after any) string {
 		return ""
 	}
 	return " in " + strings.Join(differ, ", ")
-}
-
-// Base returns the parameters for deploying the stack again: everything stays as it is unless changed. The functions'
-// package is built anew, unless the user named one.
-func (st *Stack) Base() cloud.Params {
-	p := st.Params
-	if p.Stack = st.Name; foreign(&p) {
-		return p
-	}
-	if p.CodeKey = ""; strings.HasPrefix(p.CodeBucket, bucketPrefix) {
-		p.CodeBucket = ""
-	}
-	return p
 }

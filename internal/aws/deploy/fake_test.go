@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
@@ -76,6 +76,12 @@ func (f *fake) DescribeStackEvents(context.Context, *cloudformation.DescribeStac
 		out.StackEvents = append(out.StackEvents, f.events[i])
 	}
 	return out, nil
+}
+
+func (f *fake) GetTemplate(
+	context.Context, *cloudformation.GetTemplateInput, ...func(*cloudformation.Options),
+) (*cloudformation.GetTemplateOutput, error) {
+	return &cloudformation.GetTemplateOutput{TemplateBody: aws.String("Resources: {}")}, nil
 }
 
 func (f *fake) CreateChangeSet(_ context.Context, in *cloudformation.CreateChangeSetInput, _ ...func(*cloudformation.Options)) (*cloudformation.CreateChangeSetOutput, error) {
@@ -138,7 +144,8 @@ func (tables) DeleteTable(context.Context, *dynamodb.DeleteTableInput, ...func(*
 func ours(name, state string) *types.Stack {
 	return &types.Stack{
 		StackName: &name, StackId: aws.String("arn:" + name), StackStatus: types.StackStatus(state),
-		Tags: []types.Tag{{Key: aws.String(cloud.TagStack), Value: &name}},
+		Tags:       []types.Tag{{Key: aws.String(stack.TagStack), Value: &name}},
+		Parameters: []types.Parameter{{ParameterKey: aws.String("Stack"), ParameterValue: &name}},
 	}
 }
 
@@ -248,9 +255,9 @@ func TestDeployOutcomes(t *testing.T) {
 					}
 				},
 			})
-			p := params("limits")
-			p.CodeBucket, p.CodeKey = "code", "weir/mine.zip"
-			_, err := d.Deploy(t.Context(), deploy.Request{Params: p, DryRun: tt.dry, Replace: tt.replace})
+			req := request("limits", "CodeBucket", "code", "CodeKey", "weir/mine.zip")
+			req.DryRun, req.Replace = tt.dry, tt.replace
+			_, err := d.Deploy(t.Context(), req)
 			if tt.want == "" && err != nil || err != nil && tt.want == "" || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
@@ -283,16 +290,14 @@ func TestInterrupted(t *testing.T) {
 		Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
 		Poll:    time.Millisecond, Tell: func(deploy.Event) { cancel() },
 	}
-	p := params("limits")
-	p.NoAggregator, p.NoProvisioner = true, true
-	_, err := deploy.New(cfg).Deploy(ctx, deploy.Request{Params: p})
+	_, err := deploy.New(cfg).Deploy(ctx, bare("limits"))
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "CloudFormation continues") || f.deleted != nil {
 		t.Errorf("%v, deleted %v", err, f.deleted)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	f = &fake{changes: f.changes}
 	cfg.Stacks, cfg.Planned = f, func([]deploy.Change) { cancel() }
-	if _, err := deploy.New(cfg).Deploy(ctx, deploy.Request{Params: p, DryRun: true}); err != nil || strings.Join(f.deleted, ", ") != "change, arn:limits" {
+	if _, err := deploy.New(cfg).Deploy(ctx, dry(bare("limits"))); err != nil || strings.Join(f.deleted, ", ") != "change, arn:limits" {
 		t.Errorf("%v, deleted %v", err, f.deleted)
 	}
 }

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/porttest"
@@ -48,13 +48,11 @@ func deployedAs(t *testing.T, version string) (*templated, deploy.Config) {
 		Version: version, Poll: time.Nanosecond, Zip: func(context.Context) ([]byte, string, error) { return zip, "abc", nil },
 	}
 	f.changes = []types.Change{change("Add", "Table", tableType, "")}
-	p := params("limits")
-	p.Memory = 512
-	if _, err := deploy.New(cfg).Deploy(t.Context(), deploy.Request{Params: p, DryRun: true}); err != nil {
+	if _, err := deploy.New(cfg).Deploy(t.Context(), dry(request("limits", "Memory", "512"))); err != nil {
 		t.Fatal(err)
 	}
 	f.body, f.stack, f.deleted = *f.created.TemplateBody, ours("limits", "CREATE_COMPLETE"), nil
-	f.stack.Tags = f.created.Tags
+	f.stack.Tags, f.stack.Parameters = f.created.Tags, f.created.Parameters
 	return f, cfg
 }
 
@@ -71,11 +69,11 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || up.From != "v1.2.0" || up.Migrated.To != driver.SchemaVersion {
 		t.Fatalf("%+v, %v", up, err)
 	}
-	if body := *f.created.TemplateBody; !strings.Contains(body, `"MemorySize":512`) || !strings.Contains(body, "v1.10.0") || strings.Contains(body, "v1.2.0") {
-		t.Error("the template is not the stack's in this version")
-	}
-	if i := slices.IndexFunc(f.created.Parameters, func(p types.Parameter) bool { return *p.ParameterKey == "CodeKey" }); i < 0 || *f.created.Parameters[i].ParameterValue != "weir-lambda/def.zip" {
+	if parameter(f.created, "Memory") != "kept" || parameter(f.created, "CodeKey") != "weir-lambda/def.zip" {
 		t.Errorf("parameters %+v", f.created.Parameters)
+	}
+	if !slices.ContainsFunc(f.created.Tags, func(t types.Tag) bool { return *t.Key == "weir:version" && *t.Value == "v1.10.0" }) {
+		t.Errorf("tags %v", f.created.Tags)
 	}
 	f.created = nil
 	cfg.Version = "v1.1.9"
@@ -103,10 +101,13 @@ func TestDrift(t *testing.T) {
 	cfg.Version = "v1.3.0"
 	d := deploy.New(cfg)
 	for _, tt := range []struct{ old, by, want string }{
-		{`{"AWSTemplateFormatVersion":`, "{\n  \"AWSTemplateFormatVersion\" : ", ""},
-		{`"MemorySize":512`, `"MemorySize":128`, "resource Aggregator differs in MemorySize resource Provisioner differs in MemorySize"},
-		{`"Dashboard":`, `"Board":`, "resource Board is gone resource Dashboard is new"},
-		{`"TableName":{"Description"`, `"TableNom":{"Description"`, "output TableName is new output TableNom is gone"},
+		{"\n  ", "\n    ", ""},
+		{
+			"Timeout: !Ref Timeout", "Timeout: 60",
+			"resource Aggregator differs in Timeout resource Config differs in Timeout resource Provisioner differs in Timeout",
+		},
+		{"  Dashboard: {Type", "  Board: {Type", "resource Board is gone resource Dashboard is new"},
+		{"  TableName: {Description", "  TableNom: {Description", "output TableName is new output TableNom is gone"},
 	} {
 		st, err := d.Stack(t.Context(), "limits")
 		if err != nil {
@@ -160,12 +161,13 @@ func TestDestroyFails(t *testing.T) {
 type bucket struct {
 	deploy.Objects
 
-	theirs  bool
-	puts    []string
-	deletes int
+	theirs bool
+	puts   []string
 }
 
-func (b *bucket) HeadBucket(_ context.Context, in *s3.HeadBucketInput, _ ...func(*s3.Options)) (*s3.HeadBucketOutput, error) {
+func (b *bucket) HeadBucket(
+	_ context.Context, in *s3.HeadBucketInput, _ ...func(*s3.Options),
+) (*s3.HeadBucketOutput, error) {
 	if b.theirs && *in.ExpectedBucketOwner == "123456789012" {
 		return nil, &smithy.GenericAPIError{Code: "Forbidden"}
 	}
@@ -178,39 +180,90 @@ func (b *bucket) HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Op
 
 func (b *bucket) PutObject(_ context.Context, in *s3.PutObjectInput, _ ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
 	b.puts = append(b.puts, *in.Key)
-	return &s3.PutObjectOutput{VersionId: aws.String("v1")}, nil
+	return new(s3.PutObjectOutput), nil
 }
 
-func (b *bucket) DeleteObjects(_ context.Context, in *s3.DeleteObjectsInput, _ ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error) {
-	b.deletes += len(in.Delete.Objects)
-	return new(s3.DeleteObjectsOutput), nil
-}
-
-// TestLargeTemplate: a template too large for a request goes through the bucket, and a dry run removes it afterwards. A
-// foreign bucket receives nothing.
-func TestLargeTemplate(t *testing.T) {
+// TestCode: the package goes to the named bucket, under its hash. A dry run uploads nothing, and a foreign bucket
+// receives nothing.
+func TestCode(t *testing.T) {
 	t.Parallel()
-	p := params("limits")
-	p.CodeBucket, p.CodeKey, p.Tags = "code", "mine.zip", make(map[string]string)
-	for i := range 40 {
-		p.Tags[strings.Repeat("k", i+1)] = strings.Repeat("v", 200)
-	}
-	for _, theirs := range []bool{false, true} {
-		b, f := &bucket{theirs: theirs}, &fake{changes: []types.Change{change("Add", "Table", tableType, "")}}
-		d := deploy.New(deploy.Config{Clients: deploy.Clients{Region: "cn-north-1", Stacks: f, Objects: b, Tables: tables{new(dynamotest.Fake)}, Identity: who{}}, Poll: time.Nanosecond})
-		_, err := d.Deploy(t.Context(), deploy.Request{Params: p, DryRun: true})
-		if theirs {
+	for _, tt := range []struct{ dry, theirs bool }{{false, false}, {true, false}, {false, true}} {
+		b, f := &bucket{theirs: tt.theirs}, &fake{
+			changes: []types.Change{change("Add", "Table", tableType, "")}, refused: "enough",
+		}
+		d := deploy.New(deploy.Config{
+			Clients: deploy.Clients{
+				Region: "cn-north-1", Stacks: f, Objects: b, Tables: tables{new(dynamotest.Fake)}, Identity: who{},
+			},
+			Poll: time.Nanosecond, Zip: func(context.Context) ([]byte, string, error) { return zip, "abc", nil },
+		})
+		req := request("limits", "CodeBucket", "code")
+		req.DryRun = tt.dry
+		_, err := d.Deploy(t.Context(), req)
+		if tt.theirs {
 			if err == nil || len(b.puts) > 0 || f.created != nil {
 				t.Errorf("into another's bucket: %v, %v", b.puts, err)
 			}
 			continue
 		}
-		if err != nil || len(b.puts) != 1 || b.deletes != 1 || f.created.TemplateBody != nil || *f.created.TemplateURL != "https://code.s3.cn-north-1.amazonaws.com.cn/"+b.puts[0] {
-			t.Errorf("%v: puts %v, deletes %d, %+v", err, b.puts, b.deletes, f.created)
+		if got := parameter(f.created, "CodeKey") + " in " + parameter(f.created, "CodeBucket"); got != "weir-lambda/abc.zip in code" {
+			t.Errorf("%s, %v", got, err)
+		}
+		if (len(b.puts) == 1) == tt.dry {
+			t.Errorf("dry %t puts %v", tt.dry, b.puts)
 		}
 	}
-	if small, err := cloud.Template(params("limits")); err != nil || len(small) > cloud.MaxInline {
-		t.Errorf("by default it is %d bytes: %v", len(small), err)
+}
+
+// parameter returns the value that a change set gives a parameter, or "kept".
+func parameter(in *cloudformation.CreateChangeSetInput, name string) string {
+	for _, p := range in.Parameters {
+		if *p.ParameterKey == name {
+			if aws.ToBool(p.UsePreviousValue) {
+				return "kept"
+			}
+			return *p.ParameterValue
+		}
+	}
+	return ""
+}
+
+// TestOldStack: a stack that was deployed before templates had parameters keeps its settings as parameters.
+func TestOldStack(t *testing.T) {
+	t.Parallel()
+	old, err := os.ReadFile("../stack/testdata/before-parameters.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &templated{fake: new(fake), body: string(old)}
+	f.stack = ours("weir", "CREATE_COMPLETE")
+	f.stack.StackId = aws.String("arn:aws:cloudformation:eu-central-1:123456789012:stack/weir/1")
+	f.stack.Parameters = []types.Parameter{{ParameterKey: aws.String("CodeBucket"), ParameterValue: aws.String("x")}}
+	f.changes = []types.Change{change("Modify", "Fn", lambdaType, "False")}
+	d := deploy.New(deploy.Config{
+		Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
+		Version: "v2.0.0", Poll: time.Nanosecond, Zip: func(context.Context) ([]byte, string, error) { return zip, "abc", nil },
+	})
+	if _, err := d.Deploy(t.Context(), dry(request("weir", "Memory", "512"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Stack": "weir", "Billing": "provisioned", "Memory": "512", "ReadMax": "1000", "NamePrefix": "acme-", "CodeKey": "weir-lambda/abc.zip",
+		"PermissionBoundary": "arn:aws:iam::123456789012:policy/edge",
+	} {
+		if got := parameter(f.created, name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if !slices.ContainsFunc(f.created.Tags, func(t types.Tag) bool { return *t.Key == "team" && *t.Value == "gateway" }) {
+		t.Errorf("tags %v", f.created.Tags)
+	}
+	st, err := d.Stack(t.Context(), "weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drift, err := d.Drift(&st); err != nil || len(drift) != 1 {
+		t.Errorf("drift %v, %v", drift, err)
 	}
 }
 
@@ -222,7 +275,7 @@ func TestZipFails(t *testing.T) {
 		Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
 		Zip:     func(context.Context) ([]byte, string, error) { return nil, "", errors.New("no go command") },
 	})
-	if _, err := d.Deploy(t.Context(), deploy.Request{Params: params("limits")}); err == nil || err.Error() != "deploy limits: make the functions' package: no go command" || f.created != nil {
+	if _, err := d.Deploy(t.Context(), request("limits")); err == nil || err.Error() != "deploy limits: make the functions' package: no go command" || f.created != nil {
 		t.Error(err)
 	}
 }

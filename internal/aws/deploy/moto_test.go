@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/mototest"
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
@@ -79,10 +79,23 @@ func (a *account) written() (out []string) {
 
 func name() string { return "s" + strings.ToLower(rand.Text()[:12]) }
 
-func params(stack string) cloud.Params {
-	p := cloud.Defaults()
-	p.Stack = stack
-	return p
+// request is a deployment of a stack with parameters, as name and value in turn.
+func request(name string, values ...string) deploy.Request {
+	req := deploy.Request{Stack: name, Values: make(stack.Values)}
+	for i := 0; i < len(values); i += 2 {
+		req.Values[values[i]] = values[i+1]
+	}
+	return req
+}
+
+// bare is a deployment of a table without functions.
+func bare(name string) deploy.Request {
+	return request(name, "NoAggregator", "true", "NoProvisioner", "true")
+}
+
+func dry(req deploy.Request) deploy.Request {
+	req.DryRun = true
+	return req
 }
 
 // TestMistyped: commands that only read, and commands that need an existing stack, write nothing if there is no stack.
@@ -90,9 +103,7 @@ func TestMistyped(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	d, stack := deploy.New(a.Config), name()
-	p := params(stack)
-	p.NoAggregator, p.NoProvisioner = true, true
-	if _, err := d.Deploy(t.Context(), deploy.Request{Params: p}); err != nil {
+	if _, err := d.Deploy(t.Context(), bare(stack)); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.written()) == 0 {
@@ -132,7 +143,7 @@ func TestLife(t *testing.T) {
 	d, stack := deploy.New(a.Config), name()
 	ctx := t.Context()
 
-	res, err := d.Deploy(ctx, deploy.Request{Params: params(stack), DryRun: true})
+	res, err := d.Deploy(ctx, dry(request(stack)))
 	if err != nil || !res.Created || !slices.ContainsFunc(res.Changes, func(c deploy.Change) bool { return c.Action == "add" && c.Type == "AWS::DynamoDB::Table" }) {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -144,7 +155,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("a dry run calls %s", op)
 		}
 	}
-	if _, err := d.Deploy(ctx, deploy.Request{Params: params(stack)}); err != nil {
+	if _, err := d.Deploy(ctx, request(stack)); err != nil {
 		t.Fatal(err)
 	}
 	tables := dynamodb.NewFromConfig(a.cfg)
@@ -155,7 +166,7 @@ func TestLife(t *testing.T) {
 	}
 
 	a.ops = nil
-	if res, err = d.Deploy(ctx, deploy.Request{Params: params(stack)}); err != nil || res.Created || len(res.Changes) != 0 {
+	if res, err = d.Deploy(ctx, request(stack)); err != nil || res.Created || len(res.Changes) != 0 {
 		t.Errorf("the same again: %+v, %v", res, err)
 	}
 	if slices.Contains(a.ops, "S3 PutObject") || slices.Contains(a.ops, "CloudFormation ExecuteChangeSet") {
@@ -165,16 +176,16 @@ func TestLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := st.Base()
-	p.NoDashboard = true
-	if res, err = d.Deploy(ctx, deploy.Request{Params: p}); err != nil || len(res.Changes) != 1 || res.Changes[0].String() != "remove Dashboard (AWS::CloudWatch::Dashboard)" {
+	if st.Values["PitrDays"] != "35" || st.Values["Stack"] != stack {
+		t.Errorf("%+v", st.Values)
+	}
+	if res, err = d.Deploy(ctx, request(stack, "NoDashboard", "true")); err != nil || len(res.Changes) != 1 || res.Changes[0].String() != "remove Dashboard (AWS::CloudWatch::Dashboard)" {
 		t.Errorf("%+v, %v", res.Changes, err)
 	}
-	if st, err = d.Stack(ctx, stack); err != nil || !st.Params.NoDashboard || st.Params.PITRDays != 35 {
-		t.Errorf("%+v, %v", st.Params, err)
+	if st, err = d.Stack(ctx, stack); err != nil || st.Values["NoDashboard"] != "true" || st.Values["PitrDays"] != "35" {
+		t.Errorf("%+v, %v", st.Values, err)
 	}
-	p.NoAggregator = true
-	if _, err = d.Deploy(ctx, deploy.Request{Params: p}); err == nil || !strings.Contains(err.Error(), "ArchiveBucket (AWS::S3::Bucket): would leave the stack") {
+	if _, err = d.Deploy(ctx, request(stack, "NoAggregator", "true")); err == nil || !strings.Contains(err.Error(), "ArchiveBucket (AWS::S3::Bucket): would leave the stack") {
 		t.Errorf("the archive is removed: %v", err)
 	}
 
@@ -205,9 +216,9 @@ func TestKept(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	d, stack := deploy.New(a.Config), name()
-	p := params(stack)
-	p.NoAggregator, p.NoProvisioner, p.DeletionProtection = true, true, true
-	if _, err := d.Deploy(t.Context(), deploy.Request{Params: p}); err != nil {
+	p := bare(stack)
+	p.Values["DeletionProtection"] = "true"
+	if _, err := d.Deploy(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	doomed, err := d.Doomed(t.Context(), stack)
@@ -228,7 +239,7 @@ func TestKept(t *testing.T) {
 	if err != nil || sc.Version != driver.SchemaVersion {
 		t.Errorf("the table has not been kept: %+v, %v", sc, err)
 	}
-	if res, err := d.Deploy(t.Context(), deploy.Request{Params: p, DryRun: true}); err != nil || !res.Created {
+	if res, err := d.Deploy(t.Context(), dry(p)); err != nil || !res.Created {
 		t.Errorf("again: %+v, %v", res, err)
 	}
 
@@ -239,7 +250,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Stack, a.ops = other, nil
-	if _, err := d.Deploy(t.Context(), deploy.Request{Params: p}); err == nil || !strings.Contains(err.Error(), "exists and is not weir's") || len(a.written()) > 0 {
+	if _, err := d.Deploy(t.Context(), p); err == nil || !strings.Contains(err.Error(), "exists and is not weir's") || len(a.written()) > 0 {
 		t.Errorf("another's table: %v, %v", err, a.written())
 	}
 }
@@ -249,16 +260,16 @@ func TestTableOnly(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	d, plain, stack := deploy.New(a.Config), name(), name()
-	p := params(plain)
-	p.NoAggregator, p.NoProvisioner, p.DeletionProtection = true, true, true
-	if r, err := d.Table(t.Context(), p, true); err != nil || r.OK() || len(a.written()) > 0 {
+	p := bare(plain)
+	p.Values["DeletionProtection"] = "true"
+	if r, err := d.Table(t.Context(), dry(p)); err != nil || r.OK() || len(a.written()) > 0 {
 		t.Errorf("dry: %+v, %v, %v", r, err, a.written())
 	}
-	if r, err := d.Table(t.Context(), p, false); err != nil || !r.OK() {
+	if r, err := d.Table(t.Context(), p); err != nil || !r.OK() {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	p.Stack = stack
-	if _, err := d.Deploy(t.Context(), deploy.Request{Params: p}); err != nil {
+	if _, err := d.Deploy(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	var got [2]string
@@ -287,8 +298,8 @@ func TestForeignStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.ops = nil
-	p := params(stack)
-	_, err1 := d.Deploy(t.Context(), deploy.Request{Params: p})
+	p := request(stack)
+	_, err1 := d.Deploy(t.Context(), p)
 	_, err2 := d.Doomed(t.Context(), stack)
 	_, err3 := d.Status(t.Context(), stack)
 	for _, err := range []error{err1, err2, err3} {

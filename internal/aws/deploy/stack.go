@@ -3,7 +3,6 @@ package deploy
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 )
 
 // Config configures a [Deployer]. Clients are required.
@@ -49,8 +48,11 @@ type Stack struct {
 	Created, Updated time.Time
 	Protected        bool // from deletion
 	Outputs          map[string]string
-	Params           cloud.Params // what it was deployed with, without the version
+	Tags             map[string]string // the user's own
 	Template         []byte
+	Values           stack.Values // of its parameters
+
+	stored bool // the values are the stack's own, and can stay
 }
 
 // Stack returns a stack of weir's. The error is a [*NotFoundError] if there is none.
@@ -62,17 +64,34 @@ func (d *Deployer) Stack(ctx context.Context, name string) (Stack, error) {
 	if found == nil {
 		return Stack{}, d.missing(ctx, name)
 	}
-	st := stackOf(found)
-	if st.State == string(types.StackStatusReviewInProgress) {
-		return st, nil
+	if found.StackStatus == types.StackStatusReviewInProgress {
+		return stackOf(found), nil
 	}
+	st, err := d.read(ctx, found)
+	return st, trouble("inspect", name, err)
+}
+
+// read returns a stack with its template and settings.
+func (d *Deployer) read(ctx context.Context, found *types.Stack) (Stack, error) {
+	st := stackOf(found)
 	out, err := d.cfg.Stacks.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &st.ID})
 	if err != nil {
-		return st, trouble("inspect", name, err)
+		return st, err
 	}
 	st.Template = []byte(aws.ToString(out.TemplateBody))
-	st.Params, err = paramsOf(st.Template)
-	return st, trouble("inspect", name, err)
+	if st.stored = st.Values["Stack"] != ""; st.stored {
+		return st, nil
+	}
+	doc, err := stack.Parse(st.Template)
+	if err != nil {
+		return st, err
+	}
+	values, tags, err := stack.Legacy(doc, st.ID)
+	if err == nil && values == nil {
+		err = fmt.Errorf("%w: its template has no parameters of weir's", errNotOurs)
+	}
+	st.Values, st.Tags = values, tags
+	return st, err
 }
 
 // find returns a stack, whether weir's or not, or nil.
@@ -89,9 +108,19 @@ func (d *Deployer) find(ctx context.Context, name string) (*types.Stack, error) 
 
 func stackOf(s *types.Stack) Stack {
 	st := Stack{
-		Name: aws.ToString(s.StackName), ID: aws.ToString(s.StackId), State: string(s.StackStatus), Reason: reasonText(aws.ToString(s.StackStatusReason)),
-		Version: tagOf(s, cloud.TagVersion), Created: aws.ToTime(s.CreationTime), Updated: aws.ToTime(s.LastUpdatedTime),
+		Name: aws.ToString(s.StackName), ID: aws.ToString(s.StackId),
+		State: string(s.StackStatus), Reason: reasonText(aws.ToString(s.StackStatusReason)),
+		Version: tagOf(s, stack.TagVersion), Created: aws.ToTime(s.CreationTime), Updated: aws.ToTime(s.LastUpdatedTime),
 		Protected: aws.ToBool(s.EnableTerminationProtection), Outputs: make(map[string]string),
+		Tags: make(map[string]string), Values: make(stack.Values),
+	}
+	for _, p := range s.Parameters {
+		st.Values[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
+	}
+	for _, t := range s.Tags {
+		if k := aws.ToString(t.Key); !strings.HasPrefix(k, "weir:") && !strings.HasPrefix(k, "aws:") {
+			st.Tags[k] = aws.ToString(t.Value)
+		}
 	}
 	for _, o := range s.Outputs {
 		st.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
@@ -136,7 +165,7 @@ func (d *Deployer) List(ctx context.Context) ([]Stack, error) {
 			return nil, brief(err)
 		}
 		for i := range page.Stacks {
-			if tagOf(&page.Stacks[i], cloud.TagStack) != "" {
+			if tagOf(&page.Stacks[i], stack.TagStack) != "" {
 				all = append(all, stackOf(&page.Stacks[i]))
 			}
 		}
@@ -170,39 +199,4 @@ func near(a, b string) bool {
 	return row[len(b)] <= 2 && row[len(b)] < len(a)
 }
 
-// metadata is what weir stores in a template.
-type metadata struct{ Params cloud.Params }
-
-// template returns the template of p with p in its metadata, as compactly as possible.
-func template(p cloud.Params) ([]byte, error) {
-	text, err := cloud.Template(p)
-	if err != nil {
-		return nil, err
-	}
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, err
-	}
-	p.Version = "" // the version is a tag; here it would count as another change
-	note, err := json.Marshal(map[string]metadata{"Weir": {p}})
-	if err != nil {
-		return nil, err
-	}
-	doc["Metadata"] = note
-	return json.Marshal(doc)
-}
-
 var errNotOurs = errors.New("the stack was not deployed by weir")
-
-// paramsOf returns the parameters from which a template was made.
-func paramsOf(template []byte) (cloud.Params, error) {
-	var doc struct{ Metadata struct{ Weir *metadata } }
-	if err := json.Unmarshal(template, &doc); err != nil || doc.Metadata.Weir == nil {
-		return cloud.Params{}, fmt.Errorf("%w: its template has no weir metadata", errNotOurs)
-	}
-	// Parameters unknown to the older weir get their defaults.
-	full := struct{ Metadata struct{ Weir metadata } }{}
-	full.Metadata.Weir.Params = cloud.Defaults()
-	err := json.Unmarshal(template, &full)
-	return full.Metadata.Weir.Params, err
-}

@@ -59,7 +59,7 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 			return up, &Error{Op: "upgrade", Stack: st.Name, Err: err, Hint: "upgrade weir"}
 		}
 	}
-	if up.Result, err = d.Deploy(ctx, Request{Params: st.Base(), DryRun: req.DryRun, Replace: req.Replace}); err != nil {
+	if up.Result, err = d.Deploy(ctx, Request{Stack: st.Name, DryRun: req.DryRun, Replace: req.Replace}); err != nil {
 		return up, err
 	}
 	up.Migrated, err = d.Migrate(ctx, st.Name, req.DryRun, req.Progress)

@@ -3,6 +3,7 @@ package stack
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,20 +12,46 @@ import (
 // maxName is IAM's maximum length of a role's name.
 const maxName = 64
 
-// Check rejects values that AWS would refuse, or that would not do what they appear to. The error names the flag. The
-// values are those of all parameters; the location of the code may be missing.
+// ValueError reports a value that AWS would refuse, or that would not do what it appears to. It names the flag.
+type ValueError struct{ Err error }
+
+// Error is the text of Err.
+func (e *ValueError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ValueError) Unwrap() error { return e.Err }
+
+// Check rejects wrong values, and combinations that would fail. The values are those of all parameters; the location of
+// the code may be missing. The error is a [*ValueError].
 func (t *Template) Check(all Values) error {
+	if err := t.CheckEach(all); err != nil {
+		return err
+	}
 	for _, p := range t.Parameters {
-		v, ok := all[p.Name]
-		switch {
-		case ok:
-			if err := p.check(v); err != nil {
-				return err
-			}
-		case p.Required && !strings.HasPrefix(p.Name, "Code"):
-			return fmt.Errorf("--%s: is required", p.Flag())
+		if _, ok := all[p.Name]; !ok && p.Required && !strings.HasPrefix(p.Name, "Code") {
+			return &ValueError{fmt.Errorf("--%s: is required", p.Flag())}
 		}
 	}
+	if err := t.together(all); err != nil {
+		return &ValueError{err}
+	}
+	return nil
+}
+
+// CheckEach rejects wrong values, whatever the others are. The error is a [*ValueError].
+func (t *Template) CheckEach(values Values) error {
+	for _, p := range t.Parameters {
+		if v, ok := values[p.Name]; ok {
+			if err := p.check(v); err != nil {
+				return &ValueError{err}
+			}
+		}
+	}
+	return nil
+}
+
+// together compares parameters with each other, which CloudFormation cannot.
+func (t *Template) together(all Values) error {
 	switch t.Kind {
 	case Weir:
 		return checkWeir(all)
@@ -33,8 +60,11 @@ func (t *Template) Check(all Values) error {
 			return fmt.Errorf("--replicas %s: needs a --subnet in another zone", all["Replicas"])
 		}
 	case Edge:
-		if (all["Api"] == "") != (all["Stage"] == "") {
+		switch {
+		case (all["Api"] == "") != (all["Stage"] == ""):
 			return errors.New("--api and --stage must be used together")
+		case all["Api"] != "" && all["NoPlan"] == "true":
+			return errors.New("--api: there is no usage plan with --no-plan: omit one of them")
 		}
 	case Gate:
 		return checkGate(all)
@@ -55,23 +85,18 @@ func (p *Parameter) check(v string) error {
 		}
 		return nil
 	}
-	parts := []string{v}
-	if p.Type == "CommaDelimitedList" {
-		parts = strings.Split(v, ",")
+	pattern, err := regexp.Compile(p.Pattern)
+	switch {
+	case err != nil:
+		return err
+	case pattern.MatchString(v):
+		return nil
+	case p.Must != "":
+		return bad(p.Must)
 	}
-	for _, part := range parts {
-		switch {
-		case p.Pattern == nil || p.Pattern.MatchString(part):
-		case p.Must != "":
-			return bad(p.Must)
-		default:
-			return bad("does not match " + p.Pattern.String())
-		}
-	}
-	return nil
+	return bad("must match " + p.Pattern)
 }
 
-// checkWeir compares parameters with each other, which CloudFormation cannot.
 func checkWeir(all Values) error {
 	n := func(name string) int {
 		i, _ := strconv.Atoi(all[name]) // checked before
@@ -87,7 +112,8 @@ func checkWeir(all Values) error {
 	case n("Batch") > 10 && n("BatchWindow") == 0:
 		return fmt.Errorf("--batch %d: needs --batch-window, at least 1 second", n("Batch"))
 	case n("ArchiveDays") != 0 && n("ArchiveDays") <= n("ArchiveColdDays"):
-		return fmt.Errorf("--archive-days %d: must be more than --archive-cold-days %d", n("ArchiveDays"), n("ArchiveColdDays"))
+		return fmt.Errorf("--archive-days %d: must be more than --archive-cold-days %d",
+			n("ArchiveDays"), n("ArchiveColdDays"))
 	case longest > maxName:
 		return fmt.Errorf("--name-prefix, --name-suffix: make names of %d characters, IAM allows %d", longest, maxName)
 	case given("AlarmTopic") && is("NoAlarms"):

@@ -34,8 +34,8 @@ func SizeEdge(given Values, rates []Rate, headroom int) error {
 	case len(rates) == 0:
 		return errors.New("--limit: the manifests declare no such limit on requests")
 	case headroom < 100 || headroom > 10_000:
-		return fmt.Errorf("--headroom %d: must be from 100 to 10000 percent: below 100, the floor would refuse what the limit allows",
-			headroom)
+		return fmt.Errorf("--headroom %d: must be from 100 to 10000 percent: below 100, "+
+			"the floor would refuse what the limit allows", headroom)
 	}
 	window, second, burst := 0.0, 0.0, 1.0
 	for _, r := range rates {

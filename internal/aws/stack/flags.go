@@ -3,6 +3,7 @@ package stack
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,7 @@ func (t *Template) Flags(flags *pflag.FlagSet) {
 		case name == "" || flags.Lookup(name) != nil:
 		case p.truth():
 			flags.Bool(name, p.Default == "true", p.Description)
-		case p.Type == "CommaDelimitedList" || digits.MatchString(p.Name):
+		case strings.HasSuffix(p.Description, "; repeatable"):
 			flags.StringArray(name, nil, p.Description)
 		case p.Type == "Number":
 			n, _ := strconv.Atoi(p.Default) // tests check the templates
@@ -43,6 +44,11 @@ func (t *Template) Flags(flags *pflag.FlagSet) {
 			flags.String(name, p.Default, p.Description)
 		}
 	}
+}
+
+// HasFlag reports whether a parameter has that flag.
+func (t *Template) HasFlag(name string) bool {
+	return slices.ContainsFunc(t.Parameters, func(p Parameter) bool { return p.Flag() == name })
 }
 
 // usage is the description of a number with its range.

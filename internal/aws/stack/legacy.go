@@ -3,8 +3,6 @@ package stack
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -25,8 +23,8 @@ func Legacy(template map[string]any, id string) (Values, map[string]string, erro
 	for _, p := range t.Parameters {
 		for _, name := range []string{p.Name, strings.TrimSuffix(p.Name, "Days"), strings.TrimSuffix(p.Name, "Arn")} {
 			for key, v := range old {
-				if v != nil && strings.EqualFold(key, name) {
-					values[p.Name] = legacyText(v)
+				if text := legacyText(v); strings.EqualFold(key, name) && (text != "" || !p.Required) {
+					values[p.Name] = text
 				}
 			}
 		}
@@ -66,8 +64,8 @@ func legacyText(v any) string {
 			all = append(all, legacyText(one))
 		}
 		return strings.Join(all, ",")
-	case map[string]any:
-		return strings.Join(slices.Sorted(maps.Keys(v)), ",")
+	case nil:
+		return ""
 	}
 	text, _ := json.Marshal(v) //nolint:errchkjson // numbers and booleans always encode
 	return string(text)

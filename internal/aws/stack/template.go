@@ -3,7 +3,6 @@ package stack
 import (
 	"bytes"
 	"embed"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,67 +30,84 @@ type Template struct {
 	Kind       string
 	Parameters []Parameter
 
-	root *yaml.Node
+	text []byte
 }
 
 // Parameter is a parameter of a template.
 type Parameter struct {
 	Name        string
-	Type        string // String, Number or CommaDelimitedList
+	Type        string // String or Number
 	Default     string
 	Required    bool // it has no default
 	Description string
-	Values      []string       // the allowed ones; none: any
-	Least, Most float64        // of a number; both 0: any
-	Pattern     *regexp.Regexp // of each value; nil: any
-	Must        string         // what a value that does not match lacks, such as "must be the ARN of a key"
+	Values      []string // the allowed ones; none: any
+	Least, Most float64  // of a number; both 0: any
+	Pattern     string   // of each value; "": any
+	Must        string   // what a value that does not match lacks, such as "must be the ARN of a key"
 }
 
-// Values are values of parameters by name. Those of a list are joined by commas.
+// Values are values of parameters by name. Those of a repeatable flag are joined by commas.
 type Values map[string]string
 
-// Load returns a template of weir's.
+// Load returns a template of weir's. It reads only the parameters, line by line, since they are flags that every start
+// of the command needs; parsing a whole template takes tens of milliseconds.
 func Load(kind string) (*Template, error) {
 	text, err := files.ReadFile("templates/" + kind + ".yaml")
 	if err != nil {
 		return nil, err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("template %s: %w", kind, err)
-	}
-	t := &Template{Kind: kind, root: doc.Content[0]}
-	for name, n := range members(member(t.root, "Parameters")) {
-		p := Parameter{Name: name, Required: true}
-		for key, v := range members(n) {
-			p.set(key, v)
+	t := &Template{Kind: kind, text: text}
+	_, section, _ := strings.Cut(string(text), "\nParameters:\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	for line := range strings.Lines(section) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(line, "    ") {
+			t.Parameters = append(t.Parameters, Parameter{Name: key, Required: true})
+			continue
 		}
-		t.Parameters = append(t.Parameters, p)
+		t.Parameters[len(t.Parameters)-1].set(key, strings.TrimSpace(value))
 	}
 	return t, nil
 }
 
-func (p *Parameter) set(key string, v *yaml.Node) {
+// set sets a property of the parameter, as it is written in YAML.
+func (p *Parameter) set(key, value string) {
 	switch key {
 	case "Type":
-		p.Type = v.Value
+		p.Type = value
 	case "Default":
-		p.Default, p.Required = v.Value, false
+		p.Default, p.Required = unquoted(value), false
 	case "Description":
-		p.Description = v.Value
+		p.Description = unquoted(value)
 	case "AllowedValues":
-		for _, one := range v.Content {
-			p.Values = append(p.Values, one.Value)
+		for one := range strings.SplitSeq(strings.Trim(value, "[]"), ",") {
+			p.Values = append(p.Values, unquoted(strings.TrimSpace(one)))
 		}
 	case "MinValue":
-		p.Least, _ = strconv.ParseFloat(v.Value, 64) // tests check the templates
+		p.Least, _ = strconv.ParseFloat(value, 64) // tests check the templates
 	case "MaxValue":
-		p.Most, _ = strconv.ParseFloat(v.Value, 64)
+		p.Most, _ = strconv.ParseFloat(value, 64)
 	case "AllowedPattern":
-		p.Pattern = regexp.MustCompile(v.Value)
+		p.Pattern = unquoted(value)
 	case "ConstraintDescription":
-		p.Must = v.Value
+		p.Must = unquoted(value)
 	}
+}
+
+func unquoted(value string) string {
+	if text, err := strconv.Unquote(value); err == nil {
+		return text
+	}
+	return value
+}
+
+// doc returns the whole template.
+func (t *Template) doc() *yaml.Node {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(t.text, &doc); err != nil {
+		panic(err) // it is part of the program
+	}
+	return doc.Content[0]
 }
 
 // Parameter returns the parameter of that name, or nil.
@@ -119,7 +135,7 @@ func (t *Template) Full(given Values) Values {
 // given values are the defaults of their parameters. The same values produce the same bytes.
 func (t *Template) CloudFormation(given Values) []byte {
 	var b []byte
-	for section, v := range members(t.root) {
+	for section, v := range members(t.doc()) {
 		if v.Kind == yaml.ScalarNode {
 			b = append(b, section+": "+text(v)+"\n"...)
 			continue

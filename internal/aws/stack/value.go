@@ -23,7 +23,7 @@ func Parse(text []byte) (map[string]any, error) {
 }
 
 // Plain returns the template as [Parse] does.
-func (t *Template) Plain() map[string]any { return value(t.root).(map[string]any) }
+func (t *Template) Plain() map[string]any { return value(t.doc()).(map[string]any) }
 
 func value(n *yaml.Node) any {
 	name := function(n)
@@ -82,13 +82,4 @@ func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 			}
 		}
 	}
-}
-
-func member(n *yaml.Node, key string) *yaml.Node {
-	for k, v := range members(n) {
-		if k == key {
-			return v
-		}
-	}
-	return nil
 }

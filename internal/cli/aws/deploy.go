@@ -2,7 +2,6 @@
 package aws
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/aws/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -79,13 +78,30 @@ func stackArg(args []string) string {
 
 type deployFlags struct {
 	awsFlags
-	cloudFlags
 
+	template                *stack.Template
+	name                    string // of the stack
+	tags                    []string
 	dry, tableOnly, replace bool
 }
 
+// request returns what the flags ask for. Settings without a flag stay as they are.
+func (f *deployFlags) request(flags *pflag.FlagSet) (deploy.Request, error) {
+	req := deploy.Request{Stack: f.name, DryRun: f.dry, Replace: f.replace}
+	var err error
+	if req.Values, err = f.template.Given(flags); err != nil {
+		return req, kit.Usage(err)
+	}
+	if flags.Changed("tag") {
+		if req.Tags, err = tagsOf(f.tags); err != nil {
+			return req, kit.Usage(err)
+		}
+	}
+	return req, nil
+}
+
 func DeployCmd(a *kit.Run) *cobra.Command {
-	var flags deployFlags
+	flags := deployFlags{template: mustLoad(stack.Weir)}
 	cmd := &cobra.Command{
 		Use:   "deploy [NAME]",
 		Short: "Create or change a stack on AWS: the table and everything around it",
@@ -102,14 +118,15 @@ names one. With --table-only, weir creates only the table, without a stack.`,
   weir deploy limits --table-only --deletion-protection`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if flags.Stack = stackArg(args); flags.tableOnly {
+			if flags.name = stackArg(args); flags.tableOnly {
 				return deployTable(a, cmd, &flags)
 			}
 			return runDeploy(a, cmd, &flags)
 		},
 	}
 	flags.awsFlags.add(cmd.Flags())
-	flags.cloudFlags.add(cmd.Flags())
+	flags.template.Flags(cmd.Flags())
+	cmd.Flags().StringArrayVar(&flags.tags, "tag", nil, "tag for all resources, as `KEY=VALUE`; repeatable")
 	hide(cmd, "stack")
 	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, without changing anything")
 	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "create only the table, without a stack")
@@ -129,81 +146,31 @@ func runDeploy(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
 	if err != nil {
 		return err
 	}
-	p := cloud.Defaults()
-	st, err := d.Stack(ctx, flags.Stack)
-	var none *deploy.NotFoundError
-	switch {
-	case errors.As(err, &none):
-	case err != nil:
-		return err
-	case st.Template != nil:
-		p = st.Base()
-	}
-	if p, err = over(p, flags.Stack, cmd.Flags()); err != nil {
-		return err
-	}
-	res, err := d.Deploy(ctx, deploy.Request{Params: p, DryRun: flags.dry, Replace: flags.replace})
+	req, err := flags.request(cmd.Flags())
 	if err != nil {
 		return err
+	}
+	res, err := d.Deploy(ctx, req)
+	if err != nil {
+		return stackError(err)
 	}
 	return a.Print(deployViewOf(&res, flags.dry), func() { deployed(a, &res, flags.dry) })
 }
 
-// over returns a stack's parameters, overridden by the flags that were given. Invalid parameters are wrong usage.
-func over(p cloud.Params, stack string, given *pflag.FlagSet) (cloud.Params, error) {
-	var full cloudFlags
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	full.add(flags)
-	full.Params = p
-	var err error
-	given.Visit(func(f *pflag.Flag) {
-		to := flags.Lookup(f.Name)
-		if to == nil {
-			return
-		}
-		from, many := f.Value.(pflag.SliceValue)
-		if !many {
-			err = cmp.Or(err, to.Value.Set(f.Value.String()))
-			return
-		}
-		err = cmp.Or(err, to.Value.(pflag.SliceValue).Replace(from.GetSlice()))
-	})
-	if err != nil {
-		return p, kit.Usage(err)
-	}
-	if len(full.tags) > 0 {
-		if full.Tags, err = tagsOf(full.tags); err != nil {
-			return p, kit.Usage(err)
-		}
-	}
-	full.Stack, full.Version = stack, stackVersion()
-	check := full.Params
-	if check.CodeBucket != "" && check.CodeKey == "" { // deploy uploads the package
-		check.CodeBucket = ""
-	}
-	if err := check.Check(); err != nil {
-		return p, kit.Usage(err)
-	}
-	return full.Params, nil
-}
-
 // ofTable are the flags that apply to a table without a stack.
-var ofTable = []string{"pitr-days", "deletion-protection", "kms-key", "tag", "stack"}
+var ofTable = []string{"pitr-days", "deletion-protection", "kms-key", "stack"}
 
 func deployTable(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
 	var other string
-	var own cloudFlags
-	params := pflag.NewFlagSet("", pflag.ContinueOnError)
-	own.add(params)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if params.Lookup(f.Name) != nil && !slices.Contains(ofTable, f.Name) || f.Name == "replace" {
+		if flags.template.HasFlag(f.Name) && !slices.Contains(ofTable, f.Name) || f.Name == "replace" {
 			other = f.Name
 		}
 	})
 	if other != "" {
 		return kit.Usagef("--%s is for a stack and cannot be used with --table-only", other)
 	}
-	p, err := over(cloud.Defaults(), flags.Stack, cmd.Flags())
+	req, err := flags.request(cmd.Flags())
 	if err != nil {
 		return err
 	}
@@ -211,11 +178,11 @@ func deployTable(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
 	if err != nil {
 		return err
 	}
-	report, err := d.Table(cmd.Context(), p, flags.dry)
+	report, err := d.Table(cmd.Context(), req)
 	if err != nil {
-		return err
+		return stackError(err)
 	}
-	view := &kit.DoctorView{Store: "dynamodb://" + p.Stack, OK: report.OK()}
+	view := &kit.DoctorView{Store: "dynamodb://" + flags.name, OK: report.OK()}
 	for _, f := range report.Findings {
 		view.Findings = append(view.Findings, stores.Finding(f))
 	}

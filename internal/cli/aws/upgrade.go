@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
@@ -92,9 +93,13 @@ func migrated(a *kit.Run, m *deploy.Migrated, dry bool) {
 	}
 }
 
-// stackError gives the error for a missing stack its exit code.
+// stackError gives the errors for a missing stack and for wrong values their exit codes.
 func stackError(err error) error {
 	var none *deploy.NotFoundError
+	var value *stack.ValueError
+	if errors.As(err, &value) {
+		return kit.Usage(err)
+	}
 	if errors.As(err, &none) {
 		return kit.WithCode(err, kit.NotFound)
 	}

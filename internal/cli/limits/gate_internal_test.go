@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,8 +12,9 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -270,22 +270,17 @@ func TestGateDocument(t *testing.T) {
 // The template's initial document is a closed gate, and the agent serves it at a gate's URL.
 func TestGateTemplate(t *testing.T) {
 	t.Parallel()
-	d := cloud.GateDefaults()
-	text, err := cloud.Render(&d)
+	tmpl, err := stack.Load(stack.Gate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stack struct {
-		Resources struct {
-			Closed struct{ Properties struct{ Content string } }
-		}
-		Outputs map[string]struct{ Value any }
-	}
-	if err := json.Unmarshal(text, &stack); err != nil {
+	r, err := cloudtest.Resolve(tmpl.Plain(), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{appConfig: &appConfig{deployed: 1, versions: []string{stack.Resources.Closed.Properties.Content}}, path: gatePath}
-	at, _ := stack.Outputs["GateUrl"].Value.(string)
+	closed := r.Resources["Closed"]["Properties"].(map[string]any)["Content"].(string)
+	a := &agent{appConfig: &appConfig{deployed: 1, versions: []string{closed}}, path: gatePath}
+	at, _ := r.Outputs["GateUrl"]["Value"].(string)
 	l, err := lettingOf(&http.Client{Transport: a}, at)(t.Context())
 	if err != nil || len(l.Rollouts) > 0 || checkGate(at) != nil {
 		t.Errorf("%+v, %v, %s", l, err, at)

@@ -1,12 +1,13 @@
 package cloudtest_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 )
 
-const template = `{"Resources":{"P":{"Properties":{"PolicyDocument":{"Statement":[
+const template = `{"Resources":{"Table":{"Type":"AWS::DynamoDB::Table"},"P":{"Properties":{"PolicyDocument":{"Statement":[
 {"Effect":"Allow","Action":["dynamodb:GetItem","dynamodb:Scan"],"Resource":{"Fn::GetAtt":["Table","Arn"]},
  "Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":"${aws:PrincipalTag/ns}/*"},"Null":{"dynamodb:LeadingKeys":"false"}}},
 {"Effect":"Allow","Action":"dynamodb:Query","Resource":{"Fn::Sub":"${Table.Arn}/index/*"}},
@@ -15,7 +16,15 @@ const template = `{"Resources":{"P":{"Properties":{"PolicyDocument":{"Statement"
 
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	p, err := cloudtest.PolicyOf([]byte(template), "P")
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(template), &doc); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := cloudtest.Resolve(doc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := cloudtest.PolicyOf(resolved, "P")
 	if err != nil {
 		t.Fatal(err)
 	}

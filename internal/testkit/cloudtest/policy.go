@@ -25,24 +25,26 @@ type Statement struct {
 // Policy is the set of statements of a role or policy in a template.
 type Policy []Statement
 
-// PolicyOf returns the policy of a resource of a CloudFormation template: a managed policy, or a role with its own
-// policies. Statements about anything but the table and its indexes are left out.
-func PolicyOf(template []byte, id string) (Policy, error) {
+// PolicyOf returns the policy of a resource of a template: a managed policy, or a role with its own policies.
+// Statements about anything but the table and its indexes are left out.
+func PolicyOf(template Resolved, id string) (Policy, error) {
 	type document struct{ Statement []Statement }
-	var t struct {
-		Resources map[string]struct {
-			Properties struct {
-				PolicyDocument document
-				Policies       []struct{ PolicyDocument document }
-			}
+	var r struct {
+		Properties struct {
+			PolicyDocument document
+			Policies       []struct{ PolicyDocument document }
 		}
 	}
-	if err := json.Unmarshal(template, &t); err != nil {
-		return nil, err
-	}
-	r, ok := t.Resources[id]
+	one, ok := template.Resources[id]
 	if !ok {
 		return nil, fmt.Errorf("no resource %s", id)
+	}
+	text, err := json.Marshal(one)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return nil, err
 	}
 	all := Policy(r.Properties.PolicyDocument.Statement)
 	for _, p := range r.Properties.Policies {
@@ -160,39 +162,15 @@ func like(pattern, s string) bool {
 	return regexp.MustCompile(`(?s)^` + quoted + `$`).MatchString(s)
 }
 
-// texts is one text or several, with intrinsic functions resolved.
+// texts is one text or several.
 type texts []string
 
 // UnmarshalJSON reads both forms.
 func (t *texts) UnmarshalJSON(b []byte) error {
-	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
-		return err
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*t = texts{one}
+		return nil
 	}
-	several, ok := v.([]any)
-	if !ok {
-		several = []any{v}
-	}
-	for _, one := range several {
-		*t = append(*t, resolve(one))
-	}
-	return nil
-}
-
-// resolve returns the text of a reference: the table's ARN in full, anything else by its ID.
-func resolve(v any) string {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return fmt.Sprint(v)
-	}
-	if text, ok := m["Fn::Sub"].(string); ok {
-		return strings.NewReplacer("${Table.Arn}", tableARN, "${AWS::Region}", region, "${!", "${").Replace(text)
-	}
-	if at, ok := m["Fn::GetAtt"].([]any); ok {
-		if at[0] == "Table" && at[1] == "Arn" {
-			return tableARN
-		}
-		return fmt.Sprint(at[0], ".", at[1])
-	}
-	return fmt.Sprint(m)
+	return json.Unmarshal(b, (*[]string)(t))
 }

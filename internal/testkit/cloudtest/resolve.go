@@ -210,13 +210,7 @@ func (r *resolver) ref(name string) any {
 		}
 		v = r.text(p["Default"])
 	}
-	switch {
-	case p["Type"] != "CommaDelimitedList":
-		return v
-	case v == "":
-		return []any{}
-	}
-	return texted(strings.Split(v, ","))
+	return v
 }
 
 // there fails unless a resource exists.

@@ -4,6 +4,7 @@ package mototest
 
 import (
 	"context"
+	_ "embed" // serve.py
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ var shared = sync.OnceValues(func() (string, error) {
 	if url := os.Getenv("WEIR_TEST_MOTO"); url != "" {
 		return url, nil
 	}
-	path, err := find("moto_server")
+	path, err := find("python3")
 	if err != nil {
 		return "", err
 	}
@@ -74,6 +75,9 @@ const supervise = `"$@" </dev/null >/dev/null 2>&1 & server=$!
 cat >/dev/null
 kill "$server"`
 
+//go:embed serve.py
+var serve string
+
 // lifelines hold the servers' standard inputs open while this process lives: garbage collection would close them.
 var lifelines []io.Closer
 
@@ -82,7 +86,7 @@ func start(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(context.Background(), "sh", "-c", supervise, "sh", path, "-H", "127.0.0.1", "-p", port)
+	cmd := exec.CommandContext(context.Background(), "sh", "-c", supervise, "sh", path, "-c", serve, "-H", "127.0.0.1", "-p", port)
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return "", err

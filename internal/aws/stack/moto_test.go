@@ -1,4 +1,4 @@
-package cloud_test
+package stack_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/mototest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -26,17 +26,22 @@ func TestStack(t *testing.T) {
 	must(t, err)
 	_, err = objects.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("weir-code-template"), Key: aws.String("a.zip"), Body: bytes.NewReader([]byte("PK"))})
 	must(t, err)
-	p := cloud.Defaults()
-	p.Stack, p.CodeBucket, p.CodeKey = "weir-template", "weir-code-template", "a.zip"
+	const name = "weir-template"
 	stacks := cloudformation.NewFromConfig(cfg)
 	_, err = stacks.CreateStack(ctx, &cloudformation.CreateStackInput{
-		StackName: &p.Stack, TemplateBody: aws.String(string(template(t, p))), Capabilities: []cfntypes.Capability{cfntypes.CapabilityCapabilityNamedIam},
+		StackName: aws.String(name), TemplateBody: aws.String(string(load(t, stack.Weir).CloudFormation(nil))),
+		Capabilities: []cfntypes.Capability{cfntypes.CapabilityCapabilityNamedIam},
+		Parameters: []cfntypes.Parameter{
+			{ParameterKey: aws.String("Stack"), ParameterValue: aws.String(name)},
+			{ParameterKey: aws.String("CodeBucket"), ParameterValue: aws.String("weir-code-template")},
+			{ParameterKey: aws.String("CodeKey"), ParameterValue: aws.String("a.zip")},
+		},
 	})
 	must(t, err)
 	must(t, cloudformation.NewStackCreateCompleteWaiter(stacks, func(o *cloudformation.StackCreateCompleteWaiterOptions) {
 		o.MinDelay, o.MaxDelay = 10*time.Millisecond, 100*time.Millisecond
-	}).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: &p.Stack}, 30*time.Second))
-	made, err := stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &p.Stack})
+	}).Wait(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String(name)}, 30*time.Second))
+	made, err := stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String(name)})
 	must(t, err)
 	out := map[string]string{}
 	for _, o := range made.Stacks[0].Outputs {

@@ -1,4 +1,4 @@
-package cloud_test
+package stack_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/aggregate"
-	"github.com/weirlimits/weir/internal/aws/cloud"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -68,7 +68,7 @@ func TestProvisionerRole(t *testing.T) {
 			"PhysicalResourceId": map[string]string{"Delete": tb.name + "/blue/default"}[kind],
 		})
 	}
-	covered(t, policy(t, template(t, cloud.Defaults()), "ProvisionerRole"), nil, tb.rec.Calls())
+	covered(t, policy(t, nil, "ProvisionerRole"), nil, tb.rec.Calls())
 }
 
 func decideOnce(t *testing.T, lim *weir.Limiter) {
@@ -100,7 +100,7 @@ func TestAggregatorRole(t *testing.T) {
 		t.Fatalf("%d of %d records failed", len(response.BatchItemFailures), len(event.Records))
 	}
 	must(t, st.Close())
-	covered(t, policy(t, template(t, cloud.Defaults()), "AggregatorRole"), nil, tb.rec.Calls())
+	covered(t, policy(t, nil, "AggregatorRole"), nil, tb.rec.Calls())
 }
 
 // TestAggregatePolicy: weir aggregate reads the stream of a table, and books it.
@@ -134,7 +134,5 @@ func TestAggregatePolicy(t *testing.T) {
 	stop()
 	running.Wait()
 	must(t, st.Close())
-	p := cloud.Defaults()
-	p.NoAggregator = true
-	covered(t, policy(t, template(t, p), "AggregatePolicy"), nil, tb.rec.Calls())
+	covered(t, policy(t, stack.Values{"NoAggregator": "true"}, "AggregatePolicy"), nil, tb.rec.Calls())
 }

@@ -1,4 +1,4 @@
-package cloud_test
+package stack_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -76,18 +76,9 @@ func (c *choked) UpdateItem(ctx context.Context, in *awsdynamodb.UpdateItemInput
 	return c.API.UpdateItem(ctx, in, opts...)
 }
 
-func template(t *testing.T, p cloud.Params) []byte {
+func policy(t *testing.T, values stack.Values, id string) cloudtest.Policy {
 	t.Helper()
-	text, err := cloud.Template(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-func policy(t *testing.T, template []byte, id string) cloudtest.Policy {
-	t.Helper()
-	p, err := cloudtest.PolicyOf(template, id)
+	p, err := cloudtest.PolicyOf(resolved(t, stack.Weir, values), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +167,7 @@ func TestAcquirePolicy(t *testing.T) {
 	must(t, resumed.Rollback(t.Context()))
 	must(t, lim.Close()) // hands over the remaining counts
 	calls := tb.rec.Calls()
-	covered(t, policy(t, template(t, cloud.Defaults()), "AcquirePolicy"), nil, calls)
+	covered(t, policy(t, nil, "AcquirePolicy"), nil, calls)
 	for _, key := range []string{"_/SYSTEM#", "_/LEASE#", "default/BUCKET#key#api#1", "default/TALLY#"} {
 		if !slices.ContainsFunc(calls, func(c cloudtest.Call) bool {
 			return slices.ContainsFunc(c.Keys, func(k string) bool { return strings.HasPrefix(k, key) })
@@ -192,7 +183,6 @@ func TestTenantPolicies(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
 	admin := tb.limiter(tb.direct, weir.Config{})
-	text := template(t, cloud.Defaults())
 	var spaces [2]weir.Namespace
 	for i, name := range []string{"one", "two"} {
 		ns, err := admin.CreateNamespace(t.Context(), name)
@@ -224,7 +214,7 @@ func TestTenantPolicies(t *testing.T) {
 		made["NamespaceFullPolicy"] = all
 	}
 	for id, calls := range made {
-		p := policy(t, text, id)
+		p := policy(t, nil, id)
 		for i, ns := range spaces {
 			who := cloudtest.Principal{"weir-namespace": ns.ID}
 			covered(t, p, who, calls[i])

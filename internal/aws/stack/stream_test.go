@@ -1,7 +1,6 @@
-package cloud_test
+package stack_test
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -14,22 +13,19 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/cloud"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 // filtersOf returns the filters of a function's event source.
-func filtersOf(t *testing.T, template []byte, id string) []string {
+func filtersOf(t *testing.T, r cloudtest.Resolved, id string) []string {
 	t.Helper()
-	text, err := json.Marshal(resources(t, template)[id].Properties["FilterCriteria"])
-	must(t, err)
-	var criteria struct{ Filters []struct{ Pattern string } }
-	must(t, json.Unmarshal(text, &criteria))
+	criteria := r.Resources[id]["Properties"].(map[string]any)["FilterCriteria"].(map[string]any)
 	var all []string
-	for _, f := range criteria.Filters {
-		all = append(all, f.Pattern)
+	for _, f := range criteria["Filters"].([]any) {
+		all = append(all, f.(map[string]any)["Pattern"].(string))
 	}
 	return all
 }
@@ -111,9 +107,7 @@ func TestFilters(t *testing.T) {
 	configure(t, lim)
 	tb.dropAudit()
 
-	p := cloud.Defaults()
-	p.ConfigFlow = true
-	text := template(t, p)
+	text := resolved(t, stack.Weir, stack.Values{"ConfigFlow": "true"})
 	passed := map[string]map[string]int{"aggregator": {}, "config": {}}
 	for _, r := range tb.records() {
 		keys := r["dynamodb"].(map[string]any)["Keys"].(map[string]any)
