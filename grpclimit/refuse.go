@@ -30,29 +30,29 @@ func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err er
 		md.Set("grpc-retry-pushback-ms", strconv.FormatInt(milliseconds(o.RetryAfter), 10))
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(o.RetryAfter)})
 	}
-	switch o.Kind {
-	case middleware.Exceeded:
+	switch o.Code {
+	case weir.CodeExceeded:
 		code = codes.ResourceExhausted
 		i.setFields(md, x.req.Entity, o.Statuses)
 		if q := quotaFailure(o.Statuses); len(q.GetViolations()) > 0 {
 			details = append(details, q)
 		}
-	case middleware.ExceedsBurst:
+	case weir.CodeExceedsBurst:
 		code = codes.FailedPrecondition
 		details = append(details, &errdetails.ErrorInfo{Reason: "EXCEEDS_BURST", Domain: "weir"})
-	case middleware.Unavailable:
+	case weir.CodeUnavailable:
 		code = codes.Unavailable
 		if ctx.Err() == nil {
 			i.trouble(ctx, x.call, "the store does not answer", err)
 		}
-	case middleware.Unforeseen:
+	default:
 		code = codes.Internal
 	}
 	st := status.New(code, o.Detail)
 	if with, err := st.WithDetails(details...); err == nil { // never fails: the details are text and numbers
 		st = with
 	}
-	if o.Kind == middleware.Unforeseen {
+	if o.Code == weir.CodeInternal {
 		if chosen, ok := chosenStatus(err); ok {
 			st = chosen
 		} else {

@@ -33,8 +33,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 	p := problemjson.Problem{Detail: o.Detail, RetryAfter: o.RetryAfter}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	switch o.Kind {
-	case middleware.Exceeded:
+	switch o.Code {
+	case weir.CodeExceeded:
 		p.Kind, p.Refused, p.Entity, p.Statuses = problemjson.Exceeded, true, entity, o.Statuses
 		m.setFields(h, entity, o.Statuses)
 		var over *weir.ExceededError
@@ -42,14 +42,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 			h.Set("Weir-Degraded", "store-unavailable")
 			p.Degraded, p.Over = true, over.Over
 		}
-	case middleware.ExceedsBurst:
+	case weir.CodeExceedsBurst:
 		p.Kind = problemjson.ExceedsBurst
-	case middleware.Unavailable:
+	case weir.CodeUnavailable:
 		p.Kind = problemjson.Unavailable
 		if r.Context().Err() == nil {
 			m.trouble(r, "the store does not answer", err)
 		}
-	case middleware.Unforeseen:
+	default:
 		var chosen *StatusError
 		if errors.As(err, &chosen) && chosen.Status >= 400 && chosen.Status <= 599 {
 			p.Kind = &problemjson.Kind{Status: chosen.Status, URI: "about:blank", Title: http.StatusText(chosen.Status)}

@@ -12,17 +12,6 @@ import (
 	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 )
 
-// Kind is the reason why a request is not let through.
-type Kind int
-
-// The kinds.
-const (
-	Unforeseen Kind = iota // such as a configuration mistake: not the client's business
-	Exceeded
-	ExceedsBurst
-	Unavailable
-)
-
 // Tell reports whether clients may see a limit. Nil: they see all.
 type Tell func(*weir.LimitStatus) bool
 
@@ -36,10 +25,12 @@ func (tell Tell) Of(statuses []weir.LimitStatus) []weir.LimitStatus {
 
 // Outcome is what a client may know about an error.
 type Outcome struct {
-	Kind       Kind
+	// Code is CodeExceeded, CodeExceedsBurst, CodeUnavailable or, for anything that is not the client's business, such
+	// as a configuration mistake, CodeInternal.
+	Code       weir.Code
 	Detail     string             // a sentence
 	RetryAfter time.Duration      // with jitter; 0: do not retry
-	Statuses   []weir.LimitStatus // of Exceeded
+	Statuses   []weir.LimitStatus // of CodeExceeded
 }
 
 // OutcomeOf returns what a client may know about an error of [weir.Limiter.Acquire].
@@ -47,11 +38,10 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	var (
 		over  *weir.ExceededError
 		burst *weir.BurstError
-		store *weir.StoreError
 	)
-	switch {
-	case errors.As(err, &over):
-		o := Outcome{Kind: Exceeded, RetryAfter: ratelimitheaders.Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses)}
+	switch code := weir.CodeOf(err); {
+	case code == weir.CodeExceeded && errors.As(err, &over):
+		o := Outcome{Code: code, RetryAfter: ratelimitheaders.Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses)}
 		if slices.ContainsFunc(o.Statuses, func(st weir.LimitStatus) bool { return st.Refused }) {
 			shown := weir.ExceededError{Decision: weir.Decision{Statuses: o.Statuses, RetryAfter: over.RetryAfter}}
 			o.Detail = shown.Error()
@@ -59,17 +49,22 @@ func OutcomeOf(err error, tell Tell) Outcome {
 			o.Detail = "limit exceeded; retry in " + over.RetryAfter.Round(time.Microsecond).String()
 		}
 		return o
-	case errors.As(err, &burst):
-		st := weir.LimitStatus{Entity: burst.Entity, Resource: burst.Resource, Limit: burst.Limit, Requested: burst.Requested, Burst: burst.Burst}
-		if tell != nil && !tell(&st) {
-			return Outcome{Kind: ExceedsBurst, Detail: "more is requested than can ever be spent at once: ask for less"}
+	case code == weir.CodeExceedsBurst && errors.As(err, &burst):
+		st := weir.LimitStatus{
+			Entity: burst.Entity, Resource: burst.Resource, Limit: burst.Limit,
+			Requested: burst.Requested, Burst: burst.Burst,
 		}
-		return Outcome{Kind: ExceedsBurst, Detail: burst.Error()}
-	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return Outcome{Kind: Unavailable, Detail: "the store does not answer, or not in time", RetryAfter: ratelimitheaders.Jittered(time.Second)}
+		if tell != nil && !tell(&st) {
+			return Outcome{Code: code, Detail: "more is requested than can ever be spent at once: ask for less"}
+		}
+		return Outcome{Code: code, Detail: burst.Error()}
+	case code == weir.CodeUnavailable, code == weir.CodeCanceled:
+		return Outcome{
+			Code: weir.CodeUnavailable, Detail: "the store does not answer, or not in time",
+			RetryAfter: ratelimitheaders.Jittered(time.Second),
+		}
 	}
-	return Outcome{Detail: "the error was logged"}
+	return Outcome{Code: weir.CodeInternal, Detail: "the error was logged"}
 }
 
 // Log logs errors at most once a second, because during a store outage every request has one.

@@ -67,24 +67,41 @@ func (a *Run) report(ctx context.Context, err error) int {
 	return code
 }
 
+// exits has the exit code of each code of the limiter.
+var exits = [weir.Codes]int{
+	weir.CodeOK:           Done,
+	weir.CodeInternal:     Failed,
+	weir.CodeInvalid:      WrongUsage,
+	weir.CodeExceeded:     Refused,
+	weir.CodeExceedsBurst: WrongUsage,
+	weir.CodeNoLimits:     NotFound,
+	weir.CodeNotFound:     NotFound,
+	weir.CodeNoUsage:      Failed,
+	weir.CodeExists:       Failed,
+	weir.CodeConflict:     Failed,
+	weir.CodeSettled:      Failed,
+	weir.CodeExpired:      Failed,
+	weir.CodeUnavailable:  Unavailable,
+	weir.CodeCanceled:     Failed,
+}
+
+// CodeOf returns the exit code of an error.
 func CodeOf(err error) int {
 	var usage UsageError
 	var address stores.AddressError
-	var config *weir.ConfigError
-	var store *weir.StoreError
 	var coded codeError
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.As(err, &address), errors.As(err, &config), errors.Is(err, weir.ErrBadCursor), errors.Is(err, weir.ErrExceedsBurst):
+	case errors.As(err, &usage), errors.As(err, &address):
 		return WrongUsage
-	case errors.Is(err, weir.ErrExceeded):
-		return Refused
-	case errors.Is(err, weir.ErrNotFound), errors.Is(err, weir.ErrNoLimits), errors.Is(err, cells.ErrNotFound):
+	case errors.Is(err, cells.ErrNotFound):
 		return NotFound
-	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store):
-		return Unavailable
-	case errors.Is(err, fs.ErrNotExist): // such as a log
+	}
+	if code := exits[weir.CodeOf(err)]; code != Failed {
+		return code
+	}
+	if errors.Is(err, fs.ErrNotExist) { // such as a log
 		return NotFound
 	}
 	return Failed

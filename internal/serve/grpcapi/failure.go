@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,44 +84,58 @@ func (f *failure) proto() *weirv1.Error {
 	return e
 }
 
+// failuresOf has the failure for each code of the limiter. Without a message, the error's own is sent.
+var failuresOf = [weir.Codes]failure{
+	weir.CodeOK:           {code: codes.Internal, message: internal}, // never: it is no error
+	weir.CodeInternal:     {code: codes.Internal, message: internal},
+	weir.CodeInvalid:      {code: codes.InvalidArgument},
+	weir.CodeExceeded:     {code: codes.Internal, message: internal}, // is in the answer
+	weir.CodeExceedsBurst: {code: codes.FailedPrecondition, reason: "EXCEEDS_BURST"},
+	weir.CodeNoLimits:     {code: codes.FailedPrecondition, reason: "NO_LIMITS"},
+	weir.CodeNotFound:     {code: codes.NotFound},
+	weir.CodeNoUsage:      {code: codes.NotFound},
+	weir.CodeExists:       {code: codes.AlreadyExists},
+	weir.CodeConflict:     {code: codes.Aborted},
+	weir.CodeSettled: {
+		code: codes.FailedPrecondition, reason: "SETTLED",
+		message: "the lease was adjusted or rolled back under this id before; nothing was changed now",
+	},
+	weir.CodeExpired:     {code: codes.FailedPrecondition, reason: "EXPIRED", message: decide.ErrExpired.Detail},
+	weir.CodeUnavailable: {code: codes.Unavailable, message: noAnswer, retryAfter: time.Second},
+	weir.CodeCanceled:    {code: codes.Unavailable, message: noAnswer, retryAfter: time.Second},
+}
+
+const (
+	internal = "the error was logged"
+	noAnswer = "the store does not answer, or not in time"
+)
+
 // failureOf returns what a client may know about an error. known is false for an unexpected error.
 func failureOf(err error) (f *failure, known bool) {
 	var (
 		common *decide.Error
 		config *weir.ConfigError
-		store  *weir.StoreError
 	)
 	switch {
 	case errors.As(err, &common):
 		f := failures[common.Code]
 		f.message = common.Detail
 		return &f, true
-	case errors.Is(err, weir.ErrExceedsBurst):
-		return &failure{code: codes.FailedPrecondition, reason: "EXCEEDS_BURST", message: err.Error()}, true
-	case errors.Is(err, weir.ErrNoLimits):
-		return &failure{code: codes.FailedPrecondition, reason: "NO_LIMITS", message: err.Error()}, true
-	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrRolledBack), errors.Is(err, weir.ErrCommitted):
-		return &failure{
-			code: codes.FailedPrecondition, reason: "SETTLED",
-			message: "the lease was adjusted or rolled back under this id before; nothing was changed now",
-		}, true
-	case errors.Is(err, weir.ErrExpired):
-		return failureOf(decide.ErrExpired)
 	case errors.Is(err, watch.ErrTooMany):
 		return &failure{code: codes.ResourceExhausted, message: err.Error()}, true
-	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed), errors.Is(err, watch.ErrClosed),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &failure{code: codes.Unavailable, message: "the store does not answer, or not in time", retryAfter: time.Second}, true
-	case errors.As(err, &config):
-		// Both may hold a name from the request, which generated code does not check.
-		message, field := strings.ToValidUTF8(config.Error(), "\uFFFD"), strings.ToValidUTF8(config.Field, "\uFFFD")
-		return &failure{code: codes.InvalidArgument, message: message, field: field}, true
-	case errors.Is(err, weir.ErrNotFound):
-		return &failure{code: codes.NotFound, message: err.Error()}, true
-	case errors.Is(err, weir.ErrConflict):
-		return &failure{code: codes.Aborted, message: err.Error()}, true
 	}
-	return errInternal, false
+	code := weir.CodeOf(err)
+	if errors.Is(err, watch.ErrClosed) {
+		code = weir.CodeUnavailable
+	}
+	out := failuresOf[code]
+	out.message = cmp.Or(out.message, err.Error())
+	if code == weir.CodeInvalid && errors.As(err, &config) {
+		// Both may hold a name from the request, which generated code does not check.
+		out.message = strings.ToValidUTF8(config.Error(), "\uFFFD")
+		out.field = strings.ToValidUTF8(config.Field, "\uFFFD")
+	}
+	return &out, out.code != codes.Internal
 }
 
 // fail returns the failure to send for an error. Details that the client must not see go only to the log.

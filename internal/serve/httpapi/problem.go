@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -80,6 +80,35 @@ type problem struct {
 	errors        manifest.Errors
 }
 
+// kindsOf has the kind of problem for each code of the limiter. A refusal by a limit has more; see problemOf.
+var kindsOf = [weir.Codes]*kind{
+	weir.CodeOK:           kindInternal, // never: it is no error
+	weir.CodeInternal:     kindInternal,
+	weir.CodeInvalid:      kindInvalid,
+	weir.CodeExceeded:     kindExceeded,
+	weir.CodeExceedsBurst: kindBurst,
+	weir.CodeNoLimits:     kindNoLimits,
+	weir.CodeNotFound:     kindNotFound,
+	weir.CodeNoUsage:      kindNotFound,
+	weir.CodeExists:       kindExists,
+	weir.CodeConflict:     kindConflict,
+	weir.CodeSettled:      kindSettled,
+	weir.CodeExpired:      kindExpired,
+	weir.CodeUnavailable:  kindUnavailable,
+	weir.CodeCanceled:     kindUnavailable,
+}
+
+// detailsOf has the detail of each code whose errors have a text of their own only for the log.
+var detailsOf = [weir.Codes]string{
+	weir.CodeInternal:    "the error was logged",
+	weir.CodeInvalid:     "after: is not a cursor of this list",
+	weir.CodeNoUsage:     "usage: the store keeps none",
+	weir.CodeSettled:     "the lease was adjusted or rolled back under this id before; nothing was changed now",
+	weir.CodeExpired:     decide.ErrExpired.Detail,
+	weir.CodeUnavailable: "the store does not answer, or not in time",
+	weir.CodeCanceled:    "the store does not answer, or not in time",
+}
+
 // problemOf returns what a client may know about an error. known is false for an unexpected error.
 func problemOf(err error) (p problem, known bool) {
 	var (
@@ -88,7 +117,6 @@ func problemOf(err error) (p problem, known bool) {
 		over   *weir.ExceededError
 		config *weir.ConfigError
 		stale  *api.Changed
-		store  *weir.StoreError
 	)
 	p.detail = err.Error()
 	switch {
@@ -103,31 +131,17 @@ func problemOf(err error) (p problem, known bool) {
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
 		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)
-	case errors.Is(err, weir.ErrExceedsBurst):
-		p.kind = kindBurst
-	case errors.Is(err, weir.ErrNoLimits):
-		p.kind = kindNoLimits
-	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrRolledBack), errors.Is(err, weir.ErrCommitted):
-		p.kind, p.detail = kindSettled, "the lease was adjusted or rolled back under this id before; nothing was changed now"
-	case errors.Is(err, weir.ErrExpired):
-		p.kind, p.detail = kindExpired, decide.ErrExpired.Detail
-	case errors.Is(err, weir.ErrUnavailable), errors.As(err, &store), errors.Is(err, weir.ErrClosed),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		p.kind, p.detail = kindUnavailable, "the store does not answer, or not in time"
-	case errors.Is(err, weir.ErrBadCursor):
-		p.kind, p.detail, p.field = kindInvalid, "after: is not a cursor of this list", "after"
-	case errors.As(err, &config):
-		p.kind, p.detail, p.field = kindInvalid, config.Error(), config.Field
-	case errors.Is(err, weir.ErrNoUsage):
-		p.kind, p.detail = kindNotFound, "usage: the store keeps none"
-	case errors.Is(err, weir.ErrNotFound):
-		p.kind = kindNotFound
-	case errors.Is(err, weir.ErrExists):
-		p.kind = kindExists
-	case errors.Is(err, weir.ErrConflict):
-		p.kind = kindConflict
 	default:
-		return problem{kind: kindInternal, detail: "the error was logged"}, false
+		code := weir.CodeOf(err)
+		p.kind, p.detail = kindsOf[code], cmp.Or(detailsOf[code], p.detail)
+		switch {
+		case code == weir.CodeInternal:
+			return p, false
+		case code == weir.CodeInvalid && errors.As(err, &config):
+			p.detail, p.field = config.Error(), config.Field
+		case code == weir.CodeInvalid: // a bad cursor
+			p.field = "after"
+		}
 	}
 	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
 		p.retryAfter = ratelimitheaders.Jittered(time.Second)

@@ -54,6 +54,24 @@ func (m *Metrics) shard(s *space, entity string) *shard {
 	return &s.shards[maphash.String(m.seed, entity)%shards]
 }
 
+// outcomeByCode has the outcome of a decision for each code of its error.
+var outcomeByCode = [weir.Codes]outcome{
+	weir.CodeOK:           allowed,
+	weir.CodeInternal:     failed,
+	weir.CodeInvalid:      invalid,
+	weir.CodeExceeded:     refused,
+	weir.CodeExceedsBurst: invalid,
+	weir.CodeNoLimits:     invalid,
+	weir.CodeNotFound:     invalid,
+	weir.CodeNoUsage:      invalid,
+	weir.CodeExists:       failed,
+	weir.CodeConflict:     failed,
+	weir.CodeSettled:      failed,
+	weir.CodeExpired:      failed,
+	weir.CodeUnavailable:  failed,
+	weir.CodeCanceled:     failed,
+}
+
 // outcomeOf returns the outcome of a decision and, if Acquire was refused, the error.
 func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	switch {
@@ -68,14 +86,8 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 		return refused, over
 	}
 	var over *weir.ExceededError
-	var config *weir.ConfigError
-	switch err := e.Err; {
-	case errors.As(err, &over):
-		return refused, over
-	case errors.As(err, &config), errors.Is(err, weir.ErrExceedsBurst), errors.Is(err, weir.ErrNoLimits), errors.Is(err, weir.ErrNotFound):
-		return invalid, nil
-	}
-	return failed, nil
+	errors.As(e.Err, &over)
+	return outcomeByCode[weir.CodeOf(e.Err)], over
 }
 
 func (m *Metrics) wouldRefuse(_ context.Context, e weir.WouldRefuseEvent) {

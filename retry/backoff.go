@@ -1,4 +1,5 @@
-package weir
+// Package retry repeats calls that a limiter or its service refused, without causing a retry storm.
+package retry
 
 import (
 	"cmp"
@@ -11,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir"
 )
 
 // Backoff retries calls that were refused or got no answer, without causing a retry storm: clients do not come back
-// together, none comes back earlier than it was told to, and when nearly all calls fail, almost none is retried. The
+// together, none comes back before the time that the service gave, and when nearly all calls fail, almost none is retried. The
 // zero value is ready to use, and safe for concurrent use; it must not be copied afterwards. Use one Backoff for all
 // calls to a service, so that they share its budget.
 type Backoff struct {
@@ -22,8 +25,8 @@ type Backoff struct {
 	Base time.Duration
 	// Cap bounds that delay. Defaults to 20 s.
 	Cap time.Duration
-	// Patience is the longest time that a client waits for one retry; if it is told to come back later than that, it
-	// gives up. If negative, it waits as long as it is told to. Defaults to 1 min.
+	// Patience is the longest time that a client waits for one retry; if the service gives a later time, it gives
+	// up. If negative, it waits until that time. Defaults to 1 min.
 	Patience time.Duration
 	// Tries is how many times a call is made, including the first; 1 means no retry. If negative, until ctx ends. Defaults
 	// to 4.
@@ -40,7 +43,7 @@ type Backoff struct {
 const refund = 1
 
 // Do calls call until it succeeds, fails for good, or may not be retried again. Three errors cause a retry, no earlier
-// than they allow: an [*ExceededError], an error that matches [ErrUnavailable], and a [*RetryError]. Any other error is
+// than they allow: an [*weir.ExceededError], an error that matches [weir.ErrUnavailable], and a [*Error]. Any other error is
 // final; a call that is not safe to repeat returns one.
 //
 // Errors: call's own error if it is final; a [*GaveUpError] that wraps call's last error; ctx's error if ctx ends
@@ -110,26 +113,26 @@ func (b *Backoff) refund() {
 
 // retryable reports whether an error causes a retry, and the least time to wait before it.
 func retryable(err error) (after time.Duration, again bool) {
-	var told *RetryError
-	var over *ExceededError
+	var told *Error
+	var over *weir.ExceededError
 	switch {
 	case errors.As(err, &told):
 		return told.After, true
 	case errors.As(err, &over):
 		return over.RetryAfter, true
 	}
-	return 0, errors.Is(err, ErrUnavailable)
+	return 0, errors.Is(err, weir.ErrUnavailable)
 }
 
-// RetryError makes [Backoff.Do] retry a call, no earlier than After. Use it for calls outside this package, such as
+// Error makes [Backoff.Do] retry a call, no earlier than After. Use it for calls outside this package, such as
 // HTTP requests answered with 429 or 503; see [ParseRetryAfter].
-type RetryError struct {
+type Error struct {
 	After time.Duration // from now; 0 leaves the delay to Backoff
 	Err   error
 }
 
 // Error returns the text of Err, and when to retry.
-func (e *RetryError) Error() string {
+func (e *Error) Error() string {
 	if e.After <= 0 {
 		return e.Err.Error()
 	}
@@ -137,7 +140,7 @@ func (e *RetryError) Error() string {
 }
 
 // Unwrap returns Err.
-func (e *RetryError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
 // GaveUp is the reason why a [Backoff] gave up.
 type GaveUp uint8

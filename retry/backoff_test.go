@@ -1,4 +1,4 @@
-package weir_test
+package retry_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/retry"
 )
 
 var errBusy = errors.New("busy")
@@ -57,7 +58,7 @@ func TestBackoffStorm(t *testing.T) {
 				var wg sync.WaitGroup
 				for range clients {
 					wg.Go(func() {
-						b := weir.Backoff{Base: time.Second, Tries: 5}
+						b := retry.Backoff{Base: time.Second, Tries: 5}
 						allowed := time.Now()
 						err := b.Do(t.Context(), func(context.Context) error {
 							if time.Now().Before(allowed) {
@@ -65,10 +66,10 @@ func TestBackoffStorm(t *testing.T) {
 							}
 							server.count()
 							allowed = time.Now().Add(tt.after)
-							return &weir.RetryError{After: tt.after, Err: errBusy}
+							return &retry.Error{After: tt.after, Err: errBusy}
 						})
-						var gaveUp *weir.GaveUpError
-						if !errors.As(err, &gaveUp) || gaveUp.Reason != weir.OutOfTries || gaveUp.Tries != 5 || !errors.Is(err, errBusy) {
+						var gaveUp *retry.GaveUpError
+						if !errors.As(err, &gaveUp) || gaveUp.Reason != retry.OutOfTries || gaveUp.Tries != 5 || !errors.Is(err, errBusy) {
 							t.Error(err)
 						}
 					})
@@ -103,7 +104,7 @@ func TestBackoffBudget(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d fail", tt.fails, tt.budget), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := weir.Backoff{Budget: tt.budget}
+				b := retry.Backoff{Budget: tt.budget}
 				server := tally{begun: time.Now()}
 				var mu sync.Mutex
 				var succeeded, spent int
@@ -117,12 +118,12 @@ func TestBackoffBudget(t *testing.T) {
 								}
 								return nil
 							})
-							var gaveUp *weir.GaveUpError
+							var gaveUp *retry.GaveUpError
 							mu.Lock()
 							switch {
 							case err == nil:
 								succeeded++
-							case errors.As(err, &gaveUp) && gaveUp.Reason == weir.OutOfBudget:
+							case errors.As(err, &gaveUp) && gaveUp.Reason == retry.OutOfBudget:
 								spent++
 							}
 							mu.Unlock()
@@ -154,23 +155,23 @@ func TestBackoffGivesUp(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		b      *weir.Backoff
+		b      *retry.Backoff
 		within time.Duration // the context's timeout; 0: none
 		err    error
-		reason weir.GaveUp // 0: none
+		reason retry.GaveUp // 0: none
 		calls  int
 		least  time.Duration // the least time that it takes
 		most   time.Duration
 	}{
-		{"final", &weir.Backoff{}, 0, errBusy, 0, 1, 0, 0},
-		{"once", &weir.Backoff{Tries: 1}, 0, over(0), weir.OutOfTries, 1, 0, 0},
-		{"default", &weir.Backoff{}, 0, over(time.Second), weir.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
-		{"wrapped", &weir.Backoff{}, 0, fmt.Errorf("acquire: %w", over(time.Second)), weir.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
-		{"deadline", &weir.Backoff{}, time.Second, over(2 * time.Second), weir.OutOfTime, 1, 0, 0},
-		{"patience", &weir.Backoff{Patience: time.Second}, 0, over(time.Second + 1), weir.OutOfTime, 1, 0, 0},
-		{"a day", &weir.Backoff{}, 0, over(24 * time.Hour), weir.OutOfTime, 1, 0, 0},
-		{"a day, patiently", &weir.Backoff{Patience: -1, Tries: 2}, 0, over(24 * time.Hour), weir.OutOfTries, 2, 24 * time.Hour, 24*time.Hour + 20*time.Second},
-		{"until the end", &weir.Backoff{Tries: -1, Cap: time.Second}, time.Hour, over(time.Minute), weir.OutOfTime, 60, 59 * time.Minute, time.Hour},
+		{"final", &retry.Backoff{}, 0, errBusy, 0, 1, 0, 0},
+		{"once", &retry.Backoff{Tries: 1}, 0, over(0), retry.OutOfTries, 1, 0, 0},
+		{"default", &retry.Backoff{}, 0, over(time.Second), retry.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
+		{"wrapped", &retry.Backoff{}, 0, fmt.Errorf("acquire: %w", over(time.Second)), retry.OutOfTries, 4, 3 * time.Second, 3700 * time.Millisecond},
+		{"deadline", &retry.Backoff{}, time.Second, over(2 * time.Second), retry.OutOfTime, 1, 0, 0},
+		{"patience", &retry.Backoff{Patience: time.Second}, 0, over(time.Second + 1), retry.OutOfTime, 1, 0, 0},
+		{"a day", &retry.Backoff{}, 0, over(24 * time.Hour), retry.OutOfTime, 1, 0, 0},
+		{"a day, patiently", &retry.Backoff{Patience: -1, Tries: 2}, 0, over(24 * time.Hour), retry.OutOfTries, 2, 24 * time.Hour, 24*time.Hour + 20*time.Second},
+		{"until the end", &retry.Backoff{Tries: -1, Cap: time.Second}, time.Hour, over(time.Minute), retry.OutOfTime, 60, 59 * time.Minute, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +185,7 @@ func TestBackoffGivesUp(t *testing.T) {
 				calls, begun := 0, time.Now()
 				err := tt.b.Do(ctx, func(context.Context) error { calls++; return tt.err })
 				took := time.Since(begun)
-				var gaveUp *weir.GaveUpError
+				var gaveUp *retry.GaveUpError
 				if errors.As(err, &gaveUp) != (tt.reason > 0) || gaveUp != nil && (gaveUp.Reason != tt.reason || gaveUp.Tries != calls) {
 					t.Error(err)
 				}
@@ -203,8 +204,8 @@ func TestBackoffCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
-		var b weir.Backoff
-		err := b.Do(ctx, func(context.Context) error { return &weir.RetryError{After: 30 * time.Second, Err: errBusy} })
+		var b retry.Backoff
+		err := b.Do(ctx, func(context.Context) error { return &retry.Error{After: 30 * time.Second, Err: errBusy} })
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, errBusy) || time.Since(begun) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
@@ -214,7 +215,7 @@ func TestBackoffCancelled(t *testing.T) {
 // TestBackoffPause: a pause exceeds the requested time by up to Base·2^n, or by a tenth of it, and the whole range is used.
 func TestBackoffPause(t *testing.T) {
 	t.Parallel()
-	b := weir.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second}
+	b := retry.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second}
 	for _, tt := range []struct {
 		retry  int
 		after  time.Duration
@@ -252,12 +253,12 @@ func TestParseRetryAfter(t *testing.T) {
 		"Sun, 01 Mar 2026 12:00:09 GMT": 9 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
 		"Sunday, 01-Mar-26 12:01:00 GMT": time.Minute, "Sun Mar  1 12:00:01 2026": time.Second,
 	} {
-		if got, ok := weir.ParseRetryAfter(text, now); !ok || got != want {
+		if got, ok := retry.ParseRetryAfter(text, now); !ok || got != want {
 			t.Errorf("%q: got %s (%t), want %s", text, got, ok, want)
 		}
 	}
 	for _, text := range []string{"", "soon", "-1", "1.5", "2026-03-01T12:00:00Z"} {
-		if got, ok := weir.ParseRetryAfter(text, now); ok {
+		if got, ok := retry.ParseRetryAfter(text, now); ok {
 			t.Errorf("%q: got %s", text, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package weir_test
+package retry_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/retry"
 )
 
 // Clients of a limited service share one Backoff. Here, the service says when to retry.
@@ -22,7 +22,7 @@ func ExampleBackoff() {
 	}))
 	defer server.Close()
 
-	backoff := weir.Backoff{Base: 10 * time.Millisecond}
+	backoff := retry.Backoff{Base: 10 * time.Millisecond}
 	tries := 0
 	err := backoff.Do(context.Background(), func(ctx context.Context) error {
 		tries++
@@ -32,12 +32,12 @@ func ExampleBackoff() {
 		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
-			return &weir.RetryError{Err: err}
+			return &retry.Error{Err: err}
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-			after, _ := weir.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
-			return &weir.RetryError{After: after, Err: errors.New(resp.Status)}
+			after, _ := retry.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
+			return &retry.Error{After: after, Err: errors.New(resp.Status)}
 		}
 		return nil
 	})

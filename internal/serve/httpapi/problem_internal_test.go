@@ -1,0 +1,12 @@
+package httpapi
+
+import "testing"
+
+func TestKindOfEveryCode(t *testing.T) {
+	t.Parallel()
+	for code, k := range kindsOf {
+		if k == nil {
+			t.Errorf("code %d has no kind of problem", code)
+		}
+	}
+}
