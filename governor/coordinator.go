@@ -8,15 +8,16 @@ import (
 
 // Coordinator keeps the small, versioned records over which governors share their limits. It makes no decisions; all it
 // must support is conditional writes: Get returns a [Record], with an empty Version if there is none; Put writes it if
-// its version is still the one given, or returns an error that matches [ErrConflict]; Delete removes it; List returns the
-// records whose names begin with a prefix. Packages s3coord and storecoord implement it, and [Memory] within one process.
+// its version is still the one given, or returns an error that matches [ErrConflict]; Delete removes it; List returns
+// the records whose names begin with a prefix. Packages s3coord and storecoord implement it, and [Memory] within one
+// process.
 type Coordinator = fleet.Registry
 
 // Record is a named value: Name, Version and Value.
 type Record = fleet.Record
 
-// Memory is a [Coordinator] in this process's memory, for tests and for several governors in one process. The zero value
-// is empty and ready to use.
+// Memory is a [Coordinator] in this process's memory, for tests and for several governors in one process. The zero
+// value is empty and ready to use.
 type Memory = fleet.Memory
 
 // ErrConflict reports that a record does not have the version that a write expected, because another process wrote it.

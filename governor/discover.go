@@ -13,7 +13,9 @@ import (
 // TableDescriber is the part of a client that [Discover] needs.
 type TableDescriber interface {
 	// DescribeTable is the method of the DynamoDB client.
-	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+	DescribeTable(
+		context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DescribeTableOutput, error)
 }
 
 // The capacity of a new on-demand table, used if nothing else is known.
@@ -41,9 +43,14 @@ func Discover(ctx context.Context, client TableDescriber, share float64, tables 
 		var missing *types.ResourceNotFoundException
 		switch {
 		case errors.As(err, &missing):
-			errs = append(errs, &ConfigError{Field: "tables", Reason: fmt.Sprintf("name %q, which does not exist in the client's region and account", name), Err: err})
+			errs = append(errs, &ConfigError{
+				Field:  "tables",
+				Reason: fmt.Sprintf("name %q, which does not exist in the client's region and account", name), Err: err,
+			})
 		case err != nil:
-			errs = append(errs, &ConfigError{Field: "tables", Reason: fmt.Sprintf("name %q, which cannot be described: %v", name, err), Err: err})
+			errs = append(errs, &ConfigError{
+				Field: "tables", Reason: fmt.Sprintf("name %q, which cannot be described: %v", name, err), Err: err,
+			})
 		default:
 			t := discovered(out.Table, share)
 			if aws.ToString(out.Table.TableName) != "" {
@@ -80,7 +87,9 @@ func discovered(t *types.TableDescription, share float64) Limits {
 // warmth is the warm throughput of a table or index.
 type warmth struct{ read, write *int64 }
 
-func limitsOf(p *types.ProvisionedThroughputDescription, d *types.OnDemandThroughput, warm warmth, share float64) Limits {
+func limitsOf(
+	p *types.ProvisionedThroughputDescription, d *types.OnDemandThroughput, warm warmth, share float64,
+) Limits {
 	if p == nil {
 		p = &types.ProvisionedThroughputDescription{}
 	}

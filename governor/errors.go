@@ -31,7 +31,10 @@ func (e *WaitError) Error() string {
 	case e.Err != nil:
 		return fmt.Sprintf("wait for the %s: %v", what, e.Err)
 	}
-	return fmt.Sprintf("wait %v for the %s: longer than %v: raise the budget or MaxWait", e.Wait.Round(time.Millisecond), what, e.MaxWait)
+	return fmt.Sprintf(
+		"wait %v for the %s: longer than %v: raise the budget or MaxWait", e.Wait.Round(time.Millisecond), what,
+		e.MaxWait,
+	)
 }
 
 // Unwrap returns Err.

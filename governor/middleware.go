@@ -42,7 +42,9 @@ type operationStep struct {
 func (o operationStep) ID() string { return o.id }
 
 // HandleInitialize implements middleware.InitializeMiddleware.
-func (o operationStep) HandleInitialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+func (o operationStep) HandleInitialize(
+	ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+) (
 	middleware.InitializeOutput, middleware.Metadata, error,
 ) {
 	c, input := o.g.classify(in.Parameters)

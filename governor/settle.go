@@ -32,7 +32,8 @@ func (c *call) settle(result any, err error) {
 	}
 	for _, cl := range c.claims {
 		if slow && cl.b.table != "" {
-			cl.estimate = min(cl.estimate, cl.cost) // nothing is given back: a throttled call must not be retried sooner
+			// nothing is given back: a throttled call must not be retried sooner
+			cl.estimate = min(cl.estimate, cl.cost)
 		}
 		cl.b.settle(now, cl.estimate, cl.cost, cl.known)
 	}

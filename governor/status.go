@@ -54,7 +54,9 @@ func (g *Governor) Status() Status {
 		}
 	}
 	slices.SortFunc(s.Budgets, func(a, b BudgetStatus) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Direction, b.Direction))
+		return cmp.Or(
+			cmp.Compare(a.Table, b.Table), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Direction, b.Direction),
+		)
 	})
 	if g.member != nil {
 		s.Fleet = g.member.Status()
@@ -70,7 +72,8 @@ func (b *budget) status(now int64) BudgetStatus {
 	return BudgetStatus{
 		Table: b.table, Index: b.index, Direction: b.dir,
 		Limit: whole(b.limit), Rate: whole(b.rate()), Available: whole(b.available(now)),
-		Consumed: whole(m.consumed), Estimated: whole(m.estimated), Second: whole(m.lastSecond(now)), Average: m.average(now) / milli,
+		Consumed: whole(m.consumed), Estimated: whole(m.estimated), Second: whole(m.lastSecond(now)),
+		Average: m.average(now) / milli,
 		Waiting: int(m.waiting), Waited: m.waited, Refused: m.refused, Throttles: m.throttles, HotKeys: m.hotKeys,
 	}
 }

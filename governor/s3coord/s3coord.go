@@ -24,9 +24,12 @@ import (
 type API interface {
 	// GetObject is the method of the S3 client, like the others.
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
-	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)             // conditional
-	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)    // unconditional
-	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // page by page
+	// conditional
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+	// unconditional
+	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+	// page by page
+	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
 }
 
 // Coordinator keeps the records of one fleet. It is safe for concurrent use.
@@ -127,7 +130,9 @@ const readers = 16
 
 // List implements fleet.Registry.
 func (c *Coordinator) List(ctx context.Context, prefix string) ([]fleet.Record, error) {
-	pages := s3.NewListObjectsV2Paginator(c.api, &s3.ListObjectsV2Input{Bucket: &c.bucket, Prefix: aws.String(c.prefix + prefix)})
+	pages := s3.NewListObjectsV2Paginator(c.api, &s3.ListObjectsV2Input{
+		Bucket: &c.bucket, Prefix: aws.String(c.prefix + prefix),
+	})
 	var names []string
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)

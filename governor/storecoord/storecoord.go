@@ -11,13 +11,16 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// New returns a coordinator for a named fleet, in a namespace of its own that is listed nowhere else in the store. It is
-// safe for concurrent use. It returns an error if the name is empty or contains anything but letters, digits, ., _ and -.
+// New returns a coordinator for a named fleet, in a namespace of its own that is listed nowhere else in the store. It
+// is safe for concurrent use. It returns an error if the name is empty or contains anything but letters, digits, ., _
+// and -.
 func New(c store.Catalog, name string) (governor.Coordinator, error) {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	}) {
-		return nil, fmt.Errorf("store coordinator: the fleet's name %q must consist of letters, digits, ., _ and -", name)
+		return nil, fmt.Errorf(
+			"store coordinator: the fleet's name %q must consist of letters, digits, ., _ and -", name,
+		)
 	}
 	return catalog.Registry{Catalog: c, Namespace: "governor." + name, Kind: "governor"}, nil
 }

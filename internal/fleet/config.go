@@ -55,7 +55,9 @@ type JoinError struct {
 
 // Error says what failed, and what is needed.
 func (e *JoinError) Error() string {
-	return fmt.Sprintf("join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err)
+	return fmt.Sprintf(
+		"join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err,
+	)
 }
 
 // Unwrap returns the cause.

@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// Claim is what a party claims of a pool: a part in proportion to its weight, but at least Least and at most Want, which
-// is not less than Least.
+// Claim is what a party claims of a pool: a part in proportion to its weight, but at least Least and at most Want,
+// which is not less than Least.
 type Claim struct{ Weight, Least, Want int64 }
 
 // Unbounded is the Want of a party that can use everything.
 const Unbounded = math.MaxInt64
 
-// Divide divides a pool among claims. Nobody gets more than its part while another gets less than it claims; what nobody
-// wants is spread evenly. The shares add up to at most the pool, if the least ones do. If all weights are zero, they are
-// equal.
+// Divide divides a pool among claims. Nobody gets more than its part while another gets less than it claims; what
+// nobody wants is spread evenly. The shares add up to at most the pool, if the least ones do. If all weights are zero,
+// they are equal.
 func Divide(pool int64, claims []Claim) []int64 {
 	shares, parts, open := make([]int64, len(claims)), make([]int64, len(claims)), make([]int, len(claims))
 	if len(claims) == 0 || pool <= 0 {
@@ -52,8 +52,8 @@ func Divide(pool int64, claims []Claim) []int64 {
 	return shares
 }
 
-// HandOut returns the next shares of parties that hold some and have targets: nobody keeps more than its target, and what
-// is free goes to those that lack something, in proportion.
+// HandOut returns the next shares of parties that hold some and have targets: nobody keeps more than its target, and
+// what is free goes to those that lack something, in proportion.
 func HandOut(targets, held []int64, free int64) []int64 {
 	var lacking int64
 	for i, target := range targets {

@@ -16,7 +16,8 @@ func (m *Member) lead(ctx context.Context, rec Record, g *grants) error {
 		return &JoinError{"read reports", err}
 	}
 	if rec.Version == "" {
-		for _, r := range reports { // if the grants were removed, the new ones must still be newer than any that were acknowledged
+		// if the grants were removed, the new ones must still be newer than any that were acknowledged
+		for _, r := range reports {
 			m.term.Epoch = max(m.term.Epoch, r.Ack.Epoch+1)
 		}
 	}
@@ -79,7 +80,8 @@ func (m *Member) resign(ctx context.Context) error {
 	g := m.ledger.last
 	g.Leader = ""
 	g.Seq++
-	if _, err := m.cfg.Registry.Put(ctx, grantsName, encode(&g), m.term.Own()); err != nil && !errors.Is(err, ErrConflict) {
+	if _, err := m.cfg.Registry.Put(ctx, grantsName, encode(&g), m.term.Own()); err != nil &&
+		!errors.Is(err, ErrConflict) {
 		return fmt.Errorf("leave fleet: resign: %w", err)
 	}
 	return nil

@@ -108,7 +108,10 @@ func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
 	}
 	g.Limits = make([]int64, n)
 	for id, a := range l.workers {
-		w := &grant{Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n), HeldSafe: make([]int64, n)}
+		w := &grant{
+			Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n),
+			HeldSafe: make([]int64, n),
+		}
 		for _, i := range a.issued {
 			for b := range n {
 				w.HeldSafe[b] = max(w.HeldSafe[b], at(i.Grant.safe, b))
@@ -177,7 +180,8 @@ func (l *ledger) share(g *grants, budget int, now time.Time) {
 func (l *ledger) starving(g *grants, now time.Time) bool {
 	for id, a := range l.workers {
 		for b, name := range g.Budgets {
-			if !l.missing(a, now) && a.report.demand(name) != nil && g.Workers[id].Rate[b] == 0 && g.Limits[b] >= int64(len(l.workers)) {
+			if !l.missing(a, now) && a.report.demand(name) != nil && g.Workers[id].Rate[b] == 0 &&
+				g.Limits[b] >= int64(len(l.workers)) {
 				return true
 			}
 		}

@@ -229,7 +229,9 @@ func (m *Member) adopt(g *grants) {
 		return
 	}
 	before := m.share.rate
-	m.share = share{Version: g.Version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets))}
+	m.share = share{
+		Version: g.Version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets)),
+	}
 	if w := g.Workers[m.id]; w != nil {
 		if sent, ok := m.sent[w.Seq]; ok {
 			lease := time.Duration(g.LeaseMS) * time.Millisecond

@@ -37,8 +37,8 @@ func (r *report) demand(name string) *demand {
 	return &r.Budgets[i]
 }
 
-// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0. Without budgets, there
-// is only the number of workers.
+// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0. Without budgets,
+// there is only the number of workers.
 type grants struct {
 	Version
 	Count   int               `json:"count,omitempty"`

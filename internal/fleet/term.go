@@ -19,8 +19,8 @@ func (v Version) Compare(o Version) int {
 }
 
 // Term is what a process knows about who writes a record that many read: the leader, whose writes also renew its lease.
-// Leaders write the record on condition that it is still as they read it, so if two believe that they lead, one fails. V
-// is the type of the record's version, whose zero value means that there is no record.
+// Leaders write the record on condition that it is still as they read it, so if two believe that they lead, one fails.
+// V is the type of the record's version, whose zero value means that there is no record.
 type Term[V comparable] struct {
 	ID    string // of this process
 	Epoch uint64 // under which it writes, while it leads
@@ -31,9 +31,9 @@ type Term[V comparable] struct {
 	patience time.Duration
 }
 
-// Read takes in the record's version, and the leader and epoch that it names. It reports whether this process must write
-// the next version: it leads, nobody does, or the leader has not written for too long, which is patience and up to a beat
-// more, so that not all others try at once.
+// Read takes in the record's version, and the leader and epoch that it names. It reports whether this process must
+// write the next version: it leads, nobody does, or the leader has not written for too long, which is patience and up
+// to a beat more, so that not all others try at once.
 func (t *Term[V]) Read(version V, leader string, epoch uint64, patience, beat time.Duration) bool {
 	var none V
 	if version != t.last || t.patience == 0 {

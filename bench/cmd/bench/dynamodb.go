@@ -56,7 +56,9 @@ type counted struct {
 	times map[string]int                  // number of writes, by bucket
 }
 
-func (c *counted) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, opts ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error) {
+func (c *counted) UpdateItem(
+	ctx context.Context, in *sdk.UpdateItemInput, opts ...func(*sdk.Options),
+) (*sdk.UpdateItemOutput, error) {
 	if c.last != nil {
 		pk := in.Key["PK"].(*types.AttributeValueMemberS).Value
 		c.mu.Lock()
@@ -83,7 +85,9 @@ func dynamoClient(e *env) (*counted, error) {
 	}
 	return &counted{Client: sdk.New(sdk.Options{
 		BaseEndpoint: &url, Region: "us-east-1",
-		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (
+			aws.Credentials, error,
+		) {
 			return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
 		})),
 	}, requests.Count(&e.calls), dynamodb.Tune)}, nil
@@ -204,7 +208,12 @@ func recorded(e *env, client *counted, n int) ([]*sdk.UpdateItemInput, *keys, er
 		return nil, nil, err
 	}
 	ks := uniform(n)
-	if err := touchAll(ks, func(id string) error { _, err := lims[0].Allow(e.ctx, id, resource); return err }); err != nil {
+	if err := touchAll(ks, func(id string) error {
+		_, err := lims[0].Allow(
+			e.ctx, id, resource,
+		)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	var writes []*sdk.UpdateItemInput

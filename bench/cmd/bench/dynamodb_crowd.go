@@ -21,7 +21,10 @@ const (
 func crowdRows() (rows []row) {
 	for _, c := range []struct{ load, most float64 }{{0.1, 1.2}, {0.6, 1.1}, {0.95, 1.1}} {
 		rows = append(rows, row{
-			name: fmt.Sprintf("dynamodb: calls per admission, %d clients, one bucket of %d/s, open loop at %.0f %%", crowdClients, crowdRate, 100*c.load),
+			name: fmt.Sprintf(
+				"dynamodb: calls per admission, %d clients, one bucket of %d/s, open loop at %.0f %%", crowdClients,
+				crowdRate, 100*c.load,
+			),
 			unit: calls,
 			contenders: []contender{{name: "weir", size: func(e *env) (float64, error) {
 				return crowd(e, c.load)

@@ -93,7 +93,8 @@ func raceReaders(check bool) (res raced, err error) {
 		return res, err
 	}
 	b := &readwrite.Limiter{
-		Client: client, Table: "bench-" + rand.Text(), Check: check, Tokens: raceTokens, Every: 24 * time.Hour, Now: time.Now,
+		Client: client, Table: "bench-" + rand.Text(), Check: check, Tokens: raceTokens, Every: 24 * time.Hour,
+		Now: time.Now,
 	}
 	if _, err := dynamodb.Create(ctx, client, b.Table, dynamodb.CreateConfig{}); err != nil {
 		return res, err

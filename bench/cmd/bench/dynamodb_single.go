@@ -45,7 +45,9 @@ func singleRows() []row {
 			name: "dynamodb: Acquire, 1 caller, allocations above a bare UpdateItem", unit: allocations,
 			contenders: []contender{
 				figure("weir", func(s *single) float64 { return s.allocs - s.bareAllocs }),
-				figure("weir, above one with its input prepared", func(s *single) float64 { return s.allocs - s.readyAllocs }),
+				figure("weir, above one with its input prepared", func(s *single) float64 {
+					return s.allocs - s.readyAllocs
+				}),
 			},
 			target: target{value: 20},
 		},

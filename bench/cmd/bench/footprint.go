@@ -36,7 +36,9 @@ func footprintRows() []row {
 
 // perBucket measures what stays on the heap per bucket, for a million buckets, without the bytes of the key: namespace,
 // entity and resource.
-func perBucket(setup func(e *env) (use func(id string) error, done func() error, err error)) func(*env) (float64, error) {
+func perBucket(
+	setup func(e *env) (use func(id string) error, done func() error, err error),
+) func(*env) (float64, error) {
 	return func(e *env) (float64, error) {
 		before := heap()
 		use, done, err := setup(e)

@@ -31,11 +31,13 @@ func grpcRows() []row {
 	}
 	return []row{
 		{
-			name: fmt.Sprintf("gRPC: Acquire, 2 limits, %d callers on %d connections", callers, conns), unit: perSecond, workers: callers,
+			name: fmt.Sprintf("gRPC: Acquire, 2 limits, %d callers on %d connections", callers, conns), unit: perSecond,
+			workers:    callers,
 			contenders: contenders("bare server, same answer", callAcquire), target: target{ratio: 0.8},
 		},
 		{
-			name: fmt.Sprintf("gRPC: AcquireBatch of %d, brief, 16 callers: requests", batch), unit: perSecond, workers: 16,
+			name: fmt.Sprintf("gRPC: AcquireBatch of %d, brief, 16 callers: requests", batch), unit: perSecond,
+			workers:    16,
 			contenders: contenders("bare server, same answers", callBatch), target: target{value: 300_000},
 		},
 	}
@@ -44,7 +46,9 @@ func grpcRows() []row {
 // rpcCall makes one call, and returns the number of requests in it.
 type rpcCall func(context.Context, weirv1.LimiterClient) (int, error)
 
-var acquireRequest = &weirv1.AcquireRequest{Entity: "key-alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1, "tpm": 500}}
+var acquireRequest = &weirv1.AcquireRequest{
+	Entity: "key-alice", Resource: "gpt-4", Tokens: map[string]int64{"rpm": 1, "tpm": 500},
+}
 
 var batchRequest = func() *weirv1.AcquireBatchRequest {
 	in := &weirv1.AcquireBatchRequest{Brief: true}
@@ -72,7 +76,8 @@ func callBatch(ctx context.Context, c weirv1.LimiterClient) (int, error) {
 	return batch, err
 }
 
-// rpcWork has each worker call weir, or a server that returns weir's answer immediately, to measure the cost of gRPC itself.
+// rpcWork has each worker call weir, or a server that returns weir's answer immediately, to measure the cost of gRPC
+// itself.
 func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
 	addr, err := serveRPC(e)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 
 func httpRows() []row {
 	return []row{{
-		name: fmt.Sprintf("HTTP: POST /v1/acquire, 2 limits, %d connections", callers), unit: perSecond, workers: callers,
+		name: fmt.Sprintf("HTTP: POST /v1/acquire, 2 limits, %d connections", callers), unit: perSecond,
+		workers: callers,
 		contenders: []contender{
 			{name: "weir", setup: serveWeir},
 			{name: "bare server, same JSON", setup: serveFloor},
@@ -128,7 +129,12 @@ type client struct {
 
 var request = func() []byte {
 	const body = `{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1,"tpm":500}}`
-	return fmt.Appendf(nil, "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	return fmt.Appendf(
+		nil,
+		"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "+
+			"%d\r\n\r\n%s",
+		len(body), body,
+	)
 }()
 
 func dial(e *env, addr string) (*client, error) {

@@ -31,7 +31,10 @@ func run(args []string, out, progress io.Writer) (err error) {
 	flags.SetOutput(progress)
 	opt := options{progress: progress}
 	flags.IntVar(&opt.rounds, "rounds", 9, "run each contender this many times; the table has the medians")
-	flags.DurationVar(&opt.length, "for", 300*time.Millisecond, "run a contender for this long each time; four times as long if it waits for a disk or a network")
+	flags.DurationVar(
+		&opt.length, "for", 300*time.Millisecond,
+		"run a contender for this long each time; four times as long if it waits for a disk or a network",
+	)
 	flags.StringVar(&opt.dir, "dir", "", "write files to this directory (default a temporary one)")
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
 	alone := flags.Bool("alone", false, "run weir without its peers")

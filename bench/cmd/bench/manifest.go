@@ -37,12 +37,24 @@ func manifestRows() []row {
 	}
 	return []row{
 		{name: of("decode"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.decode })},
-		{name: of("plan, nothing live"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.plan }), target: target{value: 3}},
-		{name: of("apply"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.apply }), target: target{value: 30}},
-		{name: of("plan, all live"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.again }), target: target{value: 3}},
-		{name: of("plan, all changed"), unit: seconds, contenders: figure(func(a *applied) float64 { return a.edit }), target: target{value: 3}},
-		{name: of("store reads per plan"), unit: calls, contenders: figure(func(a *applied) float64 { return a.reads }), target: target{value: 2*declaredEntities/100 + 10}},
-		{name: of("peak heap"), unit: megabytes, contenders: figure(func(a *applied) float64 { return a.peak }), target: target{value: 300}},
+		{name: of("plan, nothing live"), unit: seconds, contenders: figure(func(a *applied) float64 {
+			return a.plan
+		}), target: target{value: 3}},
+		{name: of("apply"), unit: seconds, contenders: figure(func(a *applied) float64 {
+			return a.apply
+		}), target: target{value: 30}},
+		{name: of("plan, all live"), unit: seconds, contenders: figure(func(a *applied) float64 {
+			return a.again
+		}), target: target{value: 3}},
+		{name: of("plan, all changed"), unit: seconds, contenders: figure(func(a *applied) float64 {
+			return a.edit
+		}), target: target{value: 3}},
+		{name: of("store reads per plan"), unit: calls, contenders: figure(func(a *applied) float64 {
+			return a.reads
+		}), target: target{value: 2*declaredEntities/100 + 10}},
+		{name: of("peak heap"), unit: megabytes, contenders: figure(func(a *applied) float64 {
+			return a.peak
+		}), target: target{value: 300}},
 	}
 }
 
@@ -81,7 +93,12 @@ func applyManifest() (a applied, err error) {
 	if err = timed(&a.plan, plan(m)); err != nil {
 		return a, err
 	}
-	err = timed(&a.apply, func() error { _, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{Rate: 2000}); return err })
+	err = timed(&a.apply, func() error {
+		_, err := manifest.Apply(
+			ctx, lim, p, manifest.ApplyOptions{Rate: 2000},
+		)
+		return err
+	})
 	if err != nil {
 		return a, err
 	}
@@ -113,7 +130,12 @@ func declared(capacity int) (*manifest.Manifest, error) {
 	for i := range declaredEntities {
 		fmt.Fprintf(&b, "  user-%05d:\n    resources:\n", i)
 		for _, r := range []string{"gpt-4", "claude-3"} {
-			fmt.Fprintf(&b, "      %s:\n        limits:\n          rpm: {capacity: %d}\n          tpm: {capacity: 50K, burst: 75K}\n", r, capacity)
+			fmt.Fprintf(
+				&b,
+				"      %s:\n        limits:\n          rpm: {capacity: %d}\n          tpm: {capacity: 50K, burst: "+
+					"75K}\n",
+				r, capacity,
+			)
 		}
 	}
 	ms, err := manifest.Decode([]manifest.Source{{Name: "bench.yaml", Text: []byte(b.String())}}, manifest.Options{})

@@ -145,7 +145,9 @@ func gcra(population func() *keys) func(*env) (work, error) {
 		if err != nil {
 			return nil, err
 		}
-		lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1 << 40})
+		lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{
+			MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1 << 40,
+		})
 		if err != nil {
 			return nil, err
 		}

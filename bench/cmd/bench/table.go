@@ -63,7 +63,8 @@ func cells(results []result) (lines [][]string, missed int) {
 				}
 			}
 			lines = append(lines, []string{
-				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio, cpuRatio, verdict,
+				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio,
+				cpuRatio, verdict,
 			})
 		}
 	}
@@ -129,7 +130,10 @@ func (r result) verdict() (text string, fine bool) {
 	}
 	least := r.unit == perSecond
 	if t := r.target; t.ratio > 0 && len(r.contenders) > 1 {
-		judge(fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), measure.Paired(r.figures[0], r.figures[1]), t.ratio, least)
+		judge(
+			fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), measure.Paired(r.figures[0], r.figures[1]),
+			t.ratio, least,
+		)
 	}
 	if t := r.target; t.value > 0 {
 		judge(r.unit.format(t.value), measure.Median(r.figures[0]), t.value, least)

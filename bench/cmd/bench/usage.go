@@ -28,9 +28,17 @@ func usageRows() []row {
 		}}}
 	}
 	return []row{
-		{name: "usage of 100,000 entities, disk: top", unit: seconds, contenders: figure(func(r *ranked) float64 { return r.top }), target: target{value: 1}},
-		{name: "usage of 100,000 entities, disk: peak heap", unit: megabytes, contenders: figure(func(r *ranked) float64 { return r.grown }), target: target{value: 20}},
-		{name: "usage of 100,000 entities, disk: time to take in a reading", unit: microsecs, contenders: figure(func(r *ranked) float64 { return r.take })},
+		{name: "usage of 100,000 entities, disk: top", unit: seconds, contenders: figure(func(r *ranked) float64 {
+			return r.top
+		}), target: target{value: 1}},
+		{
+			name: "usage of 100,000 entities, disk: peak heap", unit: megabytes,
+			contenders: figure(func(r *ranked) float64 { return r.grown }), target: target{value: 20},
+		},
+		{
+			name: "usage of 100,000 entities, disk: time to take in a reading", unit: microsecs,
+			contenders: figure(func(r *ranked) float64 { return r.take }),
+		},
 	}
 }
 
@@ -56,7 +64,9 @@ func rankUsage() (r ranked, err error) {
 	}
 	for i := range rankedEntities {
 		tokens := weir.Tokens{"rpd": int64(i%499) + 1}
-		if _, err := lim.Acquire(ctx, weir.Request{Entity: fmt.Sprintf("entity-%06d", i), Resource: resource, Tokens: tokens}); err != nil {
+		if _, err := lim.Acquire(ctx, weir.Request{
+			Entity: fmt.Sprintf("entity-%06d", i), Resource: resource, Tokens: tokens,
+		}); err != nil {
 			return r, err
 		}
 	}

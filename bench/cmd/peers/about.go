@@ -28,8 +28,10 @@ type about struct {
 
 // linked are the packages whose versions the page shows.
 var linked = []string{
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb", "github.com/go-redis/redis_rate/v10", "github.com/redis/go-redis/v9",
-	"github.com/redis/rueidis", "github.com/sethvargo/go-limiter", "github.com/throttled/throttled/v2", "go.uber.org/ratelimit",
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb", "github.com/go-redis/redis_rate/v10",
+	"github.com/redis/go-redis/v9",
+	"github.com/redis/rueidis", "github.com/sethvargo/go-limiter", "github.com/throttled/throttled/v2",
+	"go.uber.org/ratelimit",
 	"golang.org/x/time", "google.golang.org/grpc",
 }
 

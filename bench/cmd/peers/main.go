@@ -1,8 +1,8 @@
-// Command peers measures weir against its peers, in turns in one run, and tests whether each of them limits correctly. It
-// writes the results, with those of cmd/bench, to docs/benchmarks.md, and an extract of them to the README.
+// Command peers measures weir against its peers, in turns in one run, and tests whether each of them limits correctly.
+// It writes the results, with those of cmd/bench, to docs/benchmarks.md, and an extract of them to the README.
 //
-// It judges no figure: one that is better than weir's is printed like any other. make bench-peers installs the peers that
-// are not Go packages, and runs it. Peers that are not installed are left out.
+// It judges no figure: one that is better than weir's is printed like any other. make bench-peers installs the peers
+// that are not Go packages, and runs it. Peers that are not installed are left out.
 package main
 
 import (
@@ -36,13 +36,17 @@ func start(args []string, out, progress io.Writer) error {
 	flags.SetOutput(progress)
 	opt := options{progress: progress}
 	flags.IntVar(&opt.rounds, "rounds", 5, "run each contender this many times; the page has the medians")
-	flags.DurationVar(&opt.length, "for", time.Second, "run a contender for this long each time; half as long in memory and on Redis")
+	flags.DurationVar(
+		&opt.length, "for", time.Second, "run a contender for this long each time; half as long in memory and on Redis",
+	)
 	flags.StringVar(&opt.peers.python, "python", "", "the Python interpreter that has zae-limiter")
 	flags.StringVar(&opt.peers.script, "script", "py/zae.py", "the script that this Python runs")
 	flags.StringVar(&opt.peers.envoy, "envoy", "", "the binary of envoyproxy/ratelimit")
 	pattern := flags.String("row", "", "run only the rows and probes that match this regular expression")
 	file := flags.String("o", "", "write the page to this file (default: print it)")
-	own := flags.String("own", "", "include this part of the page, written by cmd/bench -part; left out if the file is missing")
+	own := flags.String(
+		"own", "", "include this part of the page, written by cmd/bench -part; left out if the file is missing",
+	)
 	from := flags.String("from", "", "measure nothing, and use this existing page")
 	show := flags.String("readme", "", "update the extract of the page in this README, unless -row leaves rows out")
 	note := flags.String("note", "", "add this sentence about the run to the page")

@@ -123,7 +123,9 @@ func askThrottled(_ *env, n int) (func(context.Context, string) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1 << 40})
+	lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{
+		MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1 << 40,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,10 @@ in a sync.Map. uber/ratelimit waits instead of refusing; here it never has to wa
 
 func writePage(out io.Writer, a about, results []result, own string, found []probed) {
 	fmt.Fprint(out, intro)
-	fmt.Fprintf(out, "| | |\n|---|---|\n| when | %s, in %.0f minutes |\n", a.when.UTC().Format("2006-01-02 15:04 UTC"), a.took.Minutes())
+	fmt.Fprintf(
+		out, "| | |\n|---|---|\n| when | %s, in %.0f minutes |\n", a.when.UTC().Format("2006-01-02 15:04 UTC"),
+		a.took.Minutes(),
+	)
 	fmt.Fprintf(out, "| machine | %d cores; load at the end %s |\n", a.cores, a.load)
 	fmt.Fprintf(out, "| rounds | %d of %v each; half as long on Redis and in memory |\n", a.rounds, a.length)
 	fmt.Fprintf(out, "| versions | %s |\n", strings.Join(a.versions, "<br>"))
@@ -89,7 +92,8 @@ func writePage(out io.Writer, a about, results []result, own string, found []pro
 }
 
 func writeRows(out io.Writer, rows []result) {
-	fmt.Fprint(out, "| benchmark | | rate | spread | p50 | p99 | CPU/op | calls/op | failed | rate ratio | CPU ratio |\n",
+	fmt.Fprint(
+		out, "| benchmark | | rate | spread | p50 | p99 | CPU/op | calls/op | failed | rate ratio | CPU ratio |\n",
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
 		for i, c := range r.contenders {

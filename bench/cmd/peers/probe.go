@@ -34,7 +34,10 @@ type probed struct {
 }
 
 func probes() []probe {
-	return []probe{raceProbe(), neighbourProbe(), parentProbe(), slidingProbe(), idleProbe(), skewProbe(), loweredProbe(), usageProbe()}
+	return []probe{
+		raceProbe(), neighbourProbe(), parentProbe(), slidingProbe(), idleProbe(), skewProbe(), loweredProbe(),
+		usageProbe(),
+	}
 }
 
 func (o options) probe(p probe) (probed, error) {
@@ -96,7 +99,8 @@ func raceProbe() probe {
 	const instances = 16
 	p := probe{
 		name: "Over-admission",
-		what: "1,000 tokens, no refill; 16 instances make 4,000 requests between them, concurrently. Correct: 1,000 are admitted, and no request ends in an error.",
+		what: "1,000 tokens, no refill; 16 instances make 4,000 requests between them, concurrently. Correct: 1,000 " +
+			"are admitted, and no request ends in an error.",
 	}
 	size := func(e *env) (tokens, asks int) { return e.few(1000, 32), e.few(4000, 128) }
 	judge := func(e *env, t tried) finding {
@@ -119,7 +123,9 @@ func raceProbe() probe {
 			return nil, err
 		}
 		for _, lim := range lims {
-			askers = append(askers, func(ctx context.Context, id string) (bool, error) { return lim.Allow(ctx, id, "api") })
+			askers = append(askers, func(ctx context.Context, id string) (bool, error) {
+				return lim.Allow(ctx, id, "api")
+			})
 		}
 		return askers, lims[0].SetLimits(e.ctx, drained.scope, drained.limit(tokens))
 	})

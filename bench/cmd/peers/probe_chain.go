@@ -68,7 +68,9 @@ var services = []struct {
 	{"envoyproxy/ratelimit", func(e *env, addr string, limits ...rules) (*service, error) {
 		return envoyService(e, addr, nil, limits...)
 	}},
-	{"envoyproxy/ratelimit, STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", func(e *env, addr string, limits ...rules) (*service, error) {
+	{"envoyproxy/ratelimit, STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", func(
+		e *env, addr string, limits ...rules,
+	) (*service, error) {
 		return envoyService(e, addr, []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}, limits...)
 	}},
 }
@@ -80,7 +82,9 @@ func both(s *service) asker {
 	}
 }
 
-func startFamily(e *env, own, parents int, start func(e *env, addr string, limits ...rules) (*service, error)) (*service, error) {
+func startFamily(
+	e *env, own, parents int, start func(e *env, addr string, limits ...rules) (*service, error),
+) (*service, error) {
 	addr, err := startRedis(e)
 	if err != nil {
 		return nil, err
@@ -93,7 +97,8 @@ func neighbourProbe() probe {
 	const own, innocent = 10, 10
 	p := probe{
 		name: "Noisy neighbour",
-		what: "Each user has 10 tokens, their tenant 500. One user makes 1,000 requests, then another makes 10. Correct: 10 requests of each are admitted, and the tenant is debited for no others.",
+		what: "Each user has 10 tokens, their tenant 500. One user makes 1,000 requests, then another makes 10. " +
+			"Correct: 10 requests of each are admitted, and the tenant is debited for no others.",
 	}
 	size := func(e *env) (tenant, asks int) { return e.few(500, 30), e.few(1000, 60) }
 	judge := func(noisy, quiet tried, lost int) finding {
@@ -118,7 +123,9 @@ func neighbourProbe() probe {
 			Noisy, Innocent tried
 			Lost            int
 		}
-		err := askZae(e, &a, "neighbour", map[string]any{"own": own, "parents": tenant, "asks": asks, "innocent": innocent})
+		err := askZae(e, &a, "neighbour", map[string]any{
+			"own": own, "parents": tenant, "asks": asks, "innocent": innocent,
+		})
 		return judge(a.Noisy, a.Innocent, a.Lost), err
 	}})
 	for _, c := range services {
@@ -151,7 +158,8 @@ func parentProbe() probe {
 	const own, tenant, asks = 100, 10, 30
 	p := probe{
 		name: "Parent exhausted",
-		what: "A user has 100 tokens, the tenant 10; the user makes 30 requests. Correct: 10 are admitted, 20 are refused without an error, and the user has 90 tokens left.",
+		what: "A user has 100 tokens, the tenant 10; the user makes 30 requests. Correct: 10 are admitted, 20 are " +
+			"refused without an error, and the user has 90 tokens left.",
 	}
 	judge := func(t tried, lost int) finding {
 		return finding{

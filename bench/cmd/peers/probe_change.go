@@ -32,18 +32,22 @@ func (b behind) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// skewProbe tests a fleet in which one clock is ahead. Limiters that use the server's time, as on Redis, are not affected
-// and not tested.
+// skewProbe tests a fleet in which one clock is ahead. Limiters that use the server's time, as on Redis, are not
+// affected and not tested.
 func skewProbe() probe {
 	const ahead, every = 10 * time.Minute, time.Second
 	p := probe{
 		name: "Clock skew",
-		what: "60 tokens, one more each second. One instance takes them all; a second one, whose clock is 10 minutes ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted.",
+		what: "60 tokens, one more each second. One instance takes them all; a second one, whose clock is 10 minutes " +
+			"ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted.",
 	}
 	size := func(e *env) int { return e.few(60, 10) }
 	judge := func(second tried, took time.Duration) finding {
 		allowed := 1 + int(took/every)
-		return finding{fmt.Sprintf("second instance: %s, %d allowed", second, allowed), second.Admitted <= allowed && second.Failed == 0}
+		return finding{
+			fmt.Sprintf("second instance: %s, %d allowed", second, allowed),
+			second.Admitted <= allowed && second.Failed == 0,
+		}
 	}
 	pair := func(e *env, first, second asker) finding {
 		began := time.Now()
@@ -105,7 +109,8 @@ func loweredProbe() probe {
 	const was, now, asks = 1000, 10, 50
 	p := probe{
 		name: "Limit lowered live",
-		what: "One of 1,000 tokens is spent, the limit is lowered to 10, and 50 requests follow. Correct: at most 10 are admitted.",
+		what: "One of 1,000 tokens is spent, the limit is lowered to 10, and 50 requests follow. Correct: at most 10 " +
+			"are admitted.",
 	}
 	judge := func(t tried) finding { return finding{t.String(), t.Admitted <= now && t.Failed == 0} }
 	p.subjects = []subject{
@@ -129,7 +134,9 @@ func loweredProbe() probe {
 			lim := rate.NewLimiter(rate.Every(day), was)
 			lim.Allow()
 			lim.SetBurst(now)
-			return judge(try(e.ctx, func(context.Context, string) (bool, error) { return lim.Allow(), nil }, "", asks)), nil
+			return judge(try(e.ctx, func(context.Context, string) (bool, error) {
+				return lim.Allow(), nil
+			}, "", asks)), nil
 		}},
 		{"redis_rate", func(e *env) (finding, error) {
 			addr, err := startRedis(e)
@@ -155,7 +162,8 @@ func usageProbe() probe {
 	const entities, asks, extra = 3, 60, 2
 	p := probe{
 		name: "Usage totals",
-		what: "60 requests from 3 users debit 1 token each and then adjust it by 2; usage is booked from the table's stream. Correct: 180 tokens are booked.",
+		what: "60 requests from 3 users debit 1 token each and then adjust it by 2; usage is booked from the table's " +
+			"stream. Correct: 180 tokens are booked.",
 	}
 	judge := func(spent, booked int) finding {
 		return finding{fmt.Sprintf("%d booked of %d", booked, spent), booked == spent}
@@ -197,7 +205,9 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 	}
 	began := time.Now()
 	for i := range asks {
-		lease, err := lim.Acquire(e.ctx, weir.Request{Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
+		lease, err := lim.Acquire(e.ctx, weir.Request{
+			Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1},
+		})
 		if err == nil {
 			err = errors.Join(lease.Adjust(e.ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.ctx))
 		}
@@ -212,10 +222,14 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 	defer stop()
 	// Usage is booked eventually: waiting until it stops changing also reveals if too much is booked.
 	booked := 0
-	for last := time.Now(); time.Since(last) < time.Second && time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) { // real time: another goroutine reads the engine's stream
+	// real time: another goroutine reads the engine's stream
+	for last := time.Now(); time.Since(last) < time.Second &&
+		time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		n := 0
 		for i := range entities {
-			sum, err := lim.SummarizeUsage(e.ctx, weir.UsageQuery{Entity: fmt.Sprint("user-", i), Window: weir.Hourly, From: began})
+			sum, err := lim.SummarizeUsage(e.ctx, weir.UsageQuery{
+				Entity: fmt.Sprint("user-", i), Window: weir.Hourly, From: began,
+			})
 			if err != nil {
 				return 0, err
 			}
@@ -245,7 +259,9 @@ func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), 
 	}
 	r := &aggregate.Reader{
 		Config: aggregate.Config{Store: st}, ARN: *made.Table.LatestStreamArn, Poll: 20 * time.Millisecond,
-		Streams: dynamodbstreams.New(dynamodbstreams.Options{BaseEndpoint: &url, Region: "us-east-1", Credentials: c.Options().Credentials}),
+		Streams: dynamodbstreams.New(dynamodbstreams.Options{
+			BaseEndpoint: &url, Region: "us-east-1", Credentials: c.Options().Credentials,
+		}),
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan struct{})

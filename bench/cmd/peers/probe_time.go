@@ -74,7 +74,9 @@ func timeSubjects() []timeSubject {
 			if err != nil {
 				return nil, err
 			}
-			lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{MaxRate: throttled.PerSec(timeRate), MaxBurst: timeBurst - 1})
+			lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{
+				MaxRate: throttled.PerSec(timeRate), MaxBurst: timeBurst - 1,
+			})
 			return func(ctx context.Context, id string) (bool, error) {
 				limited, _, err := lim.RateLimitCtx(ctx, id, 1)
 				return err == nil && !limited, err
@@ -150,7 +152,10 @@ func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err er
 }
 
 // timeProbe drains each subject, leaves it idle, then hammers it.
-func timeProbe(p probe, drain int, idle, length func(e *env) time.Duration, start time.Duration, judge func(burst int, at []span) finding) probe {
+func timeProbe(
+	p probe, drain int, idle, length func(e *env) time.Duration, start time.Duration,
+	judge func(burst int, at []span) finding,
+) probe {
 	for _, s := range timeSubjects() {
 		p.subjects = append(p.subjects, subject{s.name, func(e *env) (finding, error) {
 			ask, err := s.open(e)
@@ -177,8 +182,14 @@ func timeProbe(p probe, drain int, idle, length func(e *env) time.Duration, star
 func slidingProbe() probe {
 	return timeProbe(probe{
 		name: "Sliding second",
-		what: fmt.Sprintf("A limit of %d a second, with a burst of %d if the limiter has bursts, under continuous requests. Correct: no second admits more than both together.", timeRate, timeBurst),
-	}, 1, short(900*time.Millisecond), short(1300*time.Millisecond), 950*time.Millisecond, func(burst int, at []span) finding {
+		what: fmt.Sprintf(
+			"A limit of %d a second, with a burst of %d if the limiter has bursts, under continuous requests. "+
+				"Correct: no second admits more than both together.",
+			timeRate, timeBurst,
+		),
+	}, 1, short(900*time.Millisecond), short(
+		1300*time.Millisecond,
+	), 950*time.Millisecond, func(burst int, at []span) finding {
 		n := most(at)
 		return finding{fmt.Sprintf("%d in one second, %d allowed", n, timeRate+burst), n <= timeRate+burst}
 	})
@@ -188,7 +199,8 @@ func slidingProbe() probe {
 func idleProbe() probe {
 	return timeProbe(probe{
 		name: "Idle, then a burst",
-		what: "The same limit, drained, left idle for 2 s, then under continuous requests. Correct: at most the burst at once, plus what is issued meanwhile.",
+		what: "The same limit, drained, left idle for 2 s, then under continuous requests. Correct: at most the " +
+			"burst at once, plus what is issued meanwhile.",
 	}, 20, short(2*time.Second), short(300*time.Millisecond), 200*time.Millisecond, func(burst int, at []span) finding {
 		if len(at) == 0 {
 			return finding{"nothing admitted", false}
@@ -198,7 +210,9 @@ func idleProbe() probe {
 		if burst == 0 {
 			allowed = timeRate
 		}
-		return finding{fmt.Sprintf("%d in %d ms, %d allowed", len(at), took.Milliseconds(), allowed), len(at) <= allowed}
+		return finding{
+			fmt.Sprintf("%d in %d ms, %d allowed", len(at), took.Milliseconds(), allowed), len(at) <= allowed,
+		}
 	})
 }
 

@@ -23,7 +23,9 @@ func newReader(e *env, check bool, tokens int64, every time.Duration) (*reader, 
 		return nil, err
 	}
 	c, calls, err := client()
-	return &reader{readwrite.Limiter{Client: c, Table: name, Check: check, Tokens: tokens, Every: every, Now: time.Now}, calls}, err
+	return &reader{
+		readwrite.Limiter{Client: c, Table: name, Check: check, Tokens: tokens, Every: every, Now: time.Now}, calls,
+	}, err
 }
 
 // readerShape checks its writes, as any limiter that reads first must. An operation whose check fails counts as failed.

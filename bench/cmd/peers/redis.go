@@ -84,7 +84,9 @@ func throttledRedis(e *env, addr string, q quota) (asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{MaxRate: throttled.PerDuration(1, q.every), MaxBurst: q.burst - 1})
+	lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{
+		MaxRate: throttled.PerDuration(1, q.every), MaxBurst: q.burst - 1,
+	})
 	if err != nil {
 		return nil, err
 	}

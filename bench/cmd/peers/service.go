@@ -130,8 +130,8 @@ func weirService(e *env, store string, limits ...rules) (*service, error) {
 	return dial(e, at.GRPC, cmd.Process.Pid)
 }
 
-// envoyService starts envoyproxy/ratelimit on a Redis with its defaults, but without statistics, which it would write to
-// its log. more is added to its environment.
+// envoyService starts envoyproxy/ratelimit on a Redis with its defaults, but without statistics, which it would write
+// to its log. more is added to its environment.
 func envoyService(e *env, redis string, more []string, limits ...rules) (*service, error) {
 	if e.peers.envoy == "" {
 		return nil, fmt.Errorf("envoyproxy/ratelimit: %w: make bench-peers builds it", errAbsent)
@@ -149,7 +149,9 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 	if err := os.MkdirAll(filepath.Join(dir, "ratelimit", "config"), 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "ratelimit", "config", "bench.yaml"), []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "ratelimit", "config", "bench.yaml"), []byte(text.String()), 0o600,
+	); err != nil {
 		return nil, err
 	}
 	var ports [3]string
@@ -160,7 +162,8 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 	}
 	cmd := exec.CommandContext(e.ctx, e.peers.envoy)
 	cmd.Env = append([]string{
-		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error",
+		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false",
+		"DISABLE_STATS=true", "LOG_LEVEL=error",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		"PORT=" + ports[0], "GRPC_PORT=" + ports[1], "DEBUG_PORT=" + ports[2],
 	}, more...)
@@ -220,8 +223,12 @@ func serviceRows() (rows []row) {
 				return start(e, addr)
 			}
 		}
-		add("weir on Redis", redis(func(e *env, addr string) (*service, error) { return weirService(e, "redis://"+addr, most) }))
-		add("envoyproxy/ratelimit on Redis", redis(func(e *env, addr string) (*service, error) { return envoyService(e, addr, nil, most) }))
+		add("weir on Redis", redis(func(e *env, addr string) (*service, error) {
+			return weirService(e, "redis://"+addr, most)
+		}))
+		add("envoyproxy/ratelimit on Redis", redis(func(e *env, addr string) (*service, error) {
+			return envoyService(e, addr, nil, most)
+		}))
 		add("weir in memory", func(e *env) (*service, error) { return weirService(e, "memory:", most) })
 		rows = append(rows, r)
 	}

@@ -39,7 +39,8 @@ func connect(options ...func(*sdk.Options)) (*sdk.Client, error) {
 		return nil, err
 	}
 	return sdk.New(sdk.Options{
-		BaseEndpoint: &url, Region: "us-east-1", Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(credentials)),
+		BaseEndpoint: &url, Region: "us-east-1",
+		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(credentials)),
 	}, options...), nil
 }
 
@@ -96,8 +97,8 @@ func single(e *env) (*weir.Limiter, error) {
 	return lims[0], nil
 }
 
-// counting returns one limiter whose requests are counted. It is not for measuring time: weir does not use connections that
-// count what passes as it uses plain ones.
+// counting returns one limiter whose requests are counted. It is not for measuring time: weir does not use connections
+// that count what passes as it uses plain ones.
 func counting(e *env) (*weir.Limiter, *atomic.Int64, error) {
 	name, err := table(e, dynamodb.CreateConfig{})
 	if err != nil {
@@ -159,7 +160,9 @@ func weirShape(s shape) func(*env) (drive, error) {
 }
 
 // weirRound prepares a round of a shape.
-func weirRound(e *env, lim *weir.Limiter, s shape, req weir.Request, round int, m meter) (func(time.Duration) sample, error) {
+func weirRound(
+	e *env, lim *weir.Limiter, s shape, req weir.Request, round int, m meter,
+) (func(time.Duration) sample, error) {
 	ids, err := weirEntities(e, lim, s, round)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Command soak runs weir serve for a long time at half the rate that it reaches, and fails if memory or goroutines grow,
-// or answers slow down. make soak runs it for half an hour.
+// Command soak runs weir serve for a long time at half the rate that it reaches, and fails if memory or goroutines
+// grow, or answers slow down. make soak runs it for half an hour.
 package main
 
 import (
@@ -34,7 +34,9 @@ func main() {
 // parts is the number of parts of the run: the first is for warming up, and the last is compared with the second.
 const parts = 10
 
-func soak(ctx context.Context, w io.Writer, binary, store string, entities int, rate float64, length time.Duration) (err error) {
+func soak(
+	ctx context.Context, w io.Writer, binary, store string, entities int, rate float64, length time.Duration,
+) (err error) {
 	s, err := start(ctx, binary, store)
 	if err != nil {
 		return err
@@ -56,7 +58,10 @@ func soak(ctx context.Context, w io.Writer, binary, store string, entities int, 
 		rate = reached / 2
 		fmt.Fprintf(w, "reaches %.0f decisions/s with %d callers: soaked at %.0f/s\n", reached, callers, rate)
 	}
-	fmt.Fprintf(w, "%8s %12s %9s %10s %8s %8s %10s\n", "time", "decisions/s", "refused", "goroutines", "RSS MB", "heap MB", "p99 ms")
+	fmt.Fprintf(
+		w, "%8s %12s %9s %10s %8s %8s %10s\n", "time", "decisions/s", "refused", "goroutines", "RSS MB", "heap MB",
+		"p99 ms",
+	)
 	var seen []sample
 	for i := range parts {
 		took, err := d.paced(ctx, rate, length/parts)
@@ -76,7 +81,8 @@ func soak(ctx context.Context, w io.Writer, binary, store string, entities int, 
 	return compare(seen[1], seen[parts-1])
 }
 
-// compare reports what has grown. It allows for the heap varying between collections, and for the p99 of a busy machine.
+// compare reports what has grown. It allows for the heap varying between collections, and for the p99 of a busy
+// machine.
 func compare(early, late sample) error {
 	var errs []error
 	if late.resident > 1.1*early.resident+8e6 {

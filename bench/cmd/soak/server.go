@@ -21,7 +21,8 @@ type served struct {
 }
 
 func start(ctx context.Context, binary, store string) (*served, error) {
-	// The ids of settled leases are kept until the leases would have expired. With a short expiry, their number peaks early.
+	// The ids of settled leases are kept until the leases would have expired. With a short expiry, their number peaks
+	// early.
 	cmd := exec.CommandContext(ctx, binary, "serve", "--lease-ttl", "30s", "--store", store, "--output", "json",
 		"--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--decide-within", "1s")
 	cmd.Stderr = os.Stderr
@@ -49,7 +50,9 @@ func (s *served) stop() error {
 
 // limit gives every entity limits that the few most used entities of the Zipf distribution run into.
 func (s *served) limit(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.http+"/v1/limits", strings.NewReader(`{"limits":["rps:500/s","tpm:100M/min"]}`))
+	req, err := http.NewRequestWithContext(
+		ctx, http.MethodPut, s.http+"/v1/limits", strings.NewReader(`{"limits":["rps:500/s","tpm:100M/min"]}`),
+	)
 	if err != nil {
 		return err
 	}
@@ -75,7 +78,8 @@ func (s *served) sample(ctx context.Context) (sample, error) {
 	}
 	var out sample
 	for name, to := range map[string]*float64{
-		"process_resident_memory_bytes": &out.resident, "go_memstats_heap_alloc_bytes": &out.heap, "go_goroutines": &out.goroutines,
+		"process_resident_memory_bytes": &out.resident, "go_memstats_heap_alloc_bytes": &out.heap,
+		"go_goroutines": &out.goroutines,
 	} {
 		_, rest, found := strings.Cut(text, "\n"+name+" ")
 		value, _, _ := strings.Cut(rest, "\n")

@@ -19,19 +19,34 @@ var picks = []pick{
 	{"In process", "allow, 1 key, 1 goroutine", "`Allow`, one key"},
 	{"In process", "allow, 100,000 keys", "`Allow`, 100,000 keys"},
 	{"DynamoDB: one caller, sequential", "acquire, 1 limit", "DynamoDB (local engine), one caller"},
-	{"DynamoDB: one caller, sequential", "acquire, 1 limit, child and parent", "DynamoDB (local engine), one caller, child and parent"},
+	{
+		"DynamoDB: one caller, sequential", "acquire, 1 limit, child and parent",
+		"DynamoDB (local engine), one caller, child and parent",
+	},
 	{"DynamoDB: one caller, sequential", "acquire, refused", "DynamoDB (local engine), one caller, refused"},
 	{"DynamoDB: throughput", "20 callers, 1 entity", "DynamoDB, 20 callers, one entity"},
-	{"DynamoDB: throughput", "10 callers, one child each of one parent", "DynamoDB, 10 callers, children of one parent"},
+	{
+		"DynamoDB: throughput", "10 callers, one child each of one parent",
+		"DynamoDB, 10 callers, children of one parent",
+	},
 	{"Redis", "64 callers, 1 key", "Redis, 64 callers, one key"},
 	{"Redis", "64 callers, 10,000 keys", "Redis, 64 callers, 10,000 keys"},
-	{"Envoy's rate limit service", "ShouldRateLimit, 64 callers on 4 connections, 1 user", "`ShouldRateLimit`, 64 callers, one user"},
-	{"Envoy's rate limit service", "ShouldRateLimit, 64 callers on 4 connections, 10,000 users", "`ShouldRateLimit`, 64 callers, 10,000 users"},
+	{
+		"Envoy's rate limit service", "ShouldRateLimit, 64 callers on 4 connections, 1 user",
+		"`ShouldRateLimit`, 64 callers, one user",
+	},
+	{
+		"Envoy's rate limit service", "ShouldRateLimit, 64 callers on 4 connections, 10,000 users",
+		"`ShouldRateLimit`, 64 callers, 10,000 users",
+	},
 	{Own, "bucket: debit", "Debit arithmetic"},
 	{Own, "memory: Acquire + Commit, 2 limits, child and parent", "`Acquire` and `Commit`, 2 limits, child and parent"},
 	{Own, "memory: per bucket in use, 1 limit, without its key", "Memory per bucket, without its key"},
 	{Own, "disk ahead: admitted, 64 callers, 1,000 keys, 10,000/s each", "Disk, `ahead`, 64 callers, 1,000 keys"},
-	{Own, "disk ahead: admitted, 64 callers, 100,000 keys, Zipf 1.1, 1,000/s each", "Disk, `ahead`, 64 callers, 100,000 keys, Zipf"},
+	{
+		Own, "disk ahead: admitted, 64 callers, 100,000 keys, Zipf 1.1, 1,000/s each",
+		"Disk, `ahead`, 64 callers, 100,000 keys, Zipf",
+	},
 	{Own, "disk always: admitted, 64 callers, 100,000 keys", "Disk, `always`, 64 callers, 100,000 keys"},
 	{Own, "disk interval: admitted, 64 callers, 100,000 keys", "Disk, `interval`, 64 callers, 100,000 keys"},
 	{Own, "HTTP: POST /v1/acquire, 2 limits, 64 connections", "`POST /v1/acquire`, 64 raw connections"},
@@ -41,7 +56,10 @@ var picks = []pick{
 	{Own, "dynamodb: Acquire, 1 caller, p50", "DynamoDB `Acquire`, one caller, p50"},
 	{Own, "dynamodb: admitted, 64 callers, 10,000 buckets", "DynamoDB, 64 callers, 10,000 buckets"},
 	{Own, "dynamodb: admitted, 1,000 callers, one bucket", "DynamoDB, 1,000 callers, one bucket"},
-	{Own, "dynamodb: refused, 64 callers, one bucket of 10/min", "DynamoDB, 64 callers refused by one bucket of 10/min"},
+	{
+		Own, "dynamodb: refused, 64 callers, one bucket of 10/min",
+		"DynamoDB, 64 callers refused by one bucket of 10/min",
+	},
 }
 
 // Picked returns the rows of a part that README shows.
@@ -68,7 +86,8 @@ func Table(page []byte) ([]byte, error) {
 	p := parse(string(page))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Measured %s, on %s. Figures are medians over rounds in which the contenders take\n"+
-		"turns; in parentheses is weir's figure divided by theirs. For rates, more is better; for times and sizes, less.\n\n",
+		"turns; in parentheses is weir's figure divided by theirs. For rates, more is better; for times and sizes, "+
+		"less.\n\n",
 		p.about["when"], p.about["machine"])
 	b.WriteString("| Benchmark | weir | Peers and baselines |\n|---|---|---|\n")
 	for _, want := range picks {

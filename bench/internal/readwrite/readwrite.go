@@ -43,7 +43,9 @@ func (l *Limiter) Allow(ctx context.Context, bucket string) (bool, error) {
 	}
 	available, version, last := l.Tokens, int64(0), l.Now()
 	if got.Item != nil {
-		available, version, last = integer(got.Item["Available"]), integer(got.Item["Version"]), time.Unix(0, integer(got.Item["Last"]))
+		available, version, last = integer(got.Item["Available"]), integer(got.Item["Version"]), time.Unix(
+			0, integer(got.Item["Last"]),
+		)
 	}
 	if refill := int64(l.Now().Sub(last) / l.Every); refill > 0 {
 		available, last = min(l.Tokens, available+refill), last.Add(time.Duration(refill)*l.Every)

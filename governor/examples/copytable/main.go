@@ -47,13 +47,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *endpoint == "" {
 		return errors.New("say where a local DynamoDB engine listens: -endpoint http://127.0.0.1:8000")
 	}
-	cfg := aws.Config{Region: "us-east-1", BaseEndpoint: endpoint, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}
+	cfg := aws.Config{
+		Region: "us-east-1", BaseEndpoint: endpoint,
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+	}
 
 	from, to, err := prepare(ctx, dynamodb.NewFromConfig(cfg), *items)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s has %d items; copying to %s with %d goroutines at %g write units a second\n", from, *items, to, segments, *rate)
+	fmt.Fprintf(
+		out, "%s has %d items; copying to %s with %d goroutines at %g write units a second\n", from, *items, to,
+		segments, *rate,
+	)
 
 	// These three lines are all that the governor needs.
 	g, err := governor.New(governor.Config{ReadUnits: governor.Unlimited, WriteUnits: *rate})
@@ -71,7 +77,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	took := time.Since(began)
 	for _, b := range g.Status().Budgets {
-		fmt.Fprintf(out, "%g write units in %.1f s; the budget allowed %.0f\n", b.Consumed, took.Seconds(), *rate*(took.Seconds()+1))
+		fmt.Fprintf(
+			out, "%g write units in %.1f s; the budget allowed %.0f\n", b.Consumed, took.Seconds(),
+			*rate*(took.Seconds()+1),
+		)
 	}
 	return g.Close()
 }
@@ -110,12 +119,18 @@ func prepare(ctx context.Context, c *dynamodb.Client, items int) (from, to strin
 	for _, name := range []string{from, to} {
 		if _, err := c.CreateTable(ctx, &dynamodb.CreateTableInput{
 			TableName: &name, BillingMode: types.BillingModePayPerRequest,
-			AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}},
-			KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}},
+			AttributeDefinitions: []types.AttributeDefinition{
+				{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS},
+			},
+			KeySchema: []types.KeySchemaElement{
+				{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash},
+			},
 		}); err != nil {
 			return "", "", err
 		}
-		if err := dynamodb.NewTableExistsWaiter(c).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &name}, time.Minute); err != nil {
+		if err := dynamodb.NewTableExistsWaiter(c).Wait(
+			ctx, &dynamodb.DescribeTableInput{TableName: &name}, time.Minute,
+		); err != nil {
 			return "", "", err
 		}
 	}
@@ -124,10 +139,13 @@ func prepare(ctx context.Context, c *dynamodb.Client, items int) (from, to strin
 		var writes []types.WriteRequest
 		for n := i; n < min(i+batch, items); n++ {
 			writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: map[string]types.AttributeValue{
-				"pk": &types.AttributeValueMemberS{Value: "order#" + strconv.Itoa(n)}, "total": &types.AttributeValueMemberN{Value: strconv.Itoa(n % 500)},
+				"pk":    &types.AttributeValueMemberS{Value: "order#" + strconv.Itoa(n)},
+				"total": &types.AttributeValueMemberN{Value: strconv.Itoa(n % 500)},
 			}}})
 		}
-		if _, err := c.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{from: writes}}); err != nil {
+		if _, err := c.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
+			RequestItems: map[string][]types.WriteRequest{from: writes},
+		}); err != nil {
 			return "", "", err
 		}
 	}

@@ -179,7 +179,10 @@ func (a *Agent) note(err error) {
 	a.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		a.cfg.Log.Warn("the cell is cut off from the registry and keeps its shares", slog.String("cell", a.cfg.Cell), slog.Any("error", err))
+		a.cfg.Log.Warn(
+			"the cell is cut off from the registry and keeps its shares", slog.String("cell", a.cfg.Cell),
+			slog.Any("error", err),
+		)
 	case err == nil && before != nil:
 		a.cfg.Log.Info("the registry of cells answers again", slog.String("cell", a.cfg.Cell))
 	}

@@ -44,17 +44,23 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 			return rec.Version, err
 		}
 		if h.Birth != "" && h.Cell != a.cfg.Cell {
-			return rec.Version, fmt.Errorf("%s belongs to cell %q: a store can belong to only one cell", heldKey, h.Cell)
+			return rec.Version, fmt.Errorf(
+				"%s belongs to cell %q: a store can belong to only one cell", heldKey, h.Cell,
+			)
 		}
-		kept := h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth && h.Version == a.held.Version
+		kept := h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth &&
+			h.Version == a.held.Version
 		if kept && h.Store != "" {
 			a.use(h, began)
 			return rec.Version, nil
 		}
 		again := *h
 		if !kept {
-			// The store has lost its data. The newer of the two records is written, under an epoch that no bucket has seen.
-			a.cfg.Log.Warn("the cell's own store has lost its shares: they are written again", slog.String("cell", a.cfg.Cell))
+			// The store has lost its data. The newer of the two records is written, under an epoch that no bucket has
+			// seen.
+			a.cfg.Log.Warn(
+				"the cell's own store has lost its shares: they are written again", slog.String("cell", a.cfg.Cell),
+			)
 			if h.Version.Compare(a.held.Version) <= 0 {
 				again = a.held
 			}
@@ -79,7 +85,10 @@ func (a *Agent) heard(err error) {
 		return
 	}
 	if a.deaf = deaf; deaf {
-		a.cfg.Log.Warn("the cell's own store cannot be read for its shares", slog.String("cell", a.cfg.Cell), slog.Any("error", err))
+		a.cfg.Log.Warn(
+			"the cell's own store cannot be read for its shares", slog.String("cell", a.cfg.Cell),
+			slog.Any("error", err),
+		)
 	} else {
 		a.cfg.Log.Info("the cell's own store can be read for its shares again", slog.String("cell", a.cfg.Cell))
 	}
@@ -116,7 +125,8 @@ func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
 			return err
 		}
 		h := &a.held
-		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 && (h.Least == want.Least || want.Version != h.Version) {
+		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 &&
+			(h.Least == want.Least || want.Version != h.Version) {
 			return nil
 		}
 		want.Epoch, want.Store = h.Epoch+1, h.Store
@@ -162,5 +172,8 @@ func wanted(name, birth, installation string, g *grants, membership *cellRecord)
 		}
 		return &heldRecord{Cell: name, Shares: Shares{}}
 	}
-	return &heldRecord{Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares), Least: g.Settings.Mode == Available}
+	return &heldRecord{
+		Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares),
+		Least: g.Settings.Mode == Available,
+	}
 }

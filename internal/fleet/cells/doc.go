@@ -13,7 +13,8 @@
 // # Shares
 //
 // A share is a number of parts of [Whole], per namespace; [Default] stands for the namespaces without shares of their
-// own. A decider scales a limit's amount and burst by it, rounded down, so the parts of all cells never exceed the limit.
+// own. A decider scales a limit's amount and burst by it, rounded down, so the parts of all cells never exceed the
+// limit.
 //
 // # Modes
 //

@@ -98,9 +98,16 @@ func (a *Agent) double(c *cell, birth, installation string) {
 	switch now {
 	case before:
 	case 2:
-		a.cfg.Log.Error("another installation, with another store, holds this cell's share: this one has none and admits nothing; start it with --cell and its own name", cell)
+		a.cfg.Log.Error(
+			"another installation, with another store, holds this cell's share: this one has none and admits "+
+				"nothing; start it with --cell and its own name",
+			cell,
+		)
 	case 1:
-		a.cfg.Log.Error("another installation, with another store, uses this cell's name; it has no share", cell, slog.Int("processes", c.Others))
+		a.cfg.Log.Error(
+			"another installation, with another store, uses this cell's name; it has no share", cell,
+			slog.Int("processes", c.Others),
+		)
 	default:
 		a.cfg.Log.Info("no other installation uses this cell's name any more", cell)
 	}
@@ -132,7 +139,8 @@ func (a *Agent) report(ctx context.Context, installation string) error {
 		return a.cfg.Registry.Commit(ctx, w)
 	}
 	err := put()
-	if errors.Is(err, store.ErrConflict) { // an answer was lost, or the cell was removed: nobody else writes this record
+	// an answer was lost, or the cell was removed: nobody else writes this record
+	if errors.Is(err, store.ErrConflict) {
 		var got store.Got
 		if got, err = a.cfg.Registry.Get(ctx, k); err == nil {
 			a.written = got.Records[0].Version
@@ -212,7 +220,8 @@ func (a *Agent) resign(ctx context.Context) error {
 	g := a.ledger.last
 	g.Leader = ""
 	g.Seq++
-	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, a.term.Own(), &g)); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := a.cfg.Registry.Commit(ctx, write(grantsKey, a.term.Own(), &g)); err != nil &&
+		!errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("resign: %w", err)
 	}
 	return nil

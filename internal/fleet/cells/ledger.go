@@ -48,7 +48,10 @@ type target struct {
 
 // newLedger takes over from what was published. All of it is outstanding.
 func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
-	l := &ledger{expiry: expiry, last: *g, accounts: make(map[string]*account, len(g.Cells)), targets: make(map[string]target), measures: make(map[string]*measure)}
+	l := &ledger{
+		expiry: expiry, last: *g, accounts: make(map[string]*account, len(g.Cells)), targets: make(map[string]target),
+		measures: make(map[string]*measure),
+	}
 	for name, c := range g.Cells {
 		l.since = now
 		a := &account{birth: c.Birth, store: c.Store, seen: now, instances: make(map[string]*sighting)}
@@ -138,7 +141,10 @@ func (l *ledger) learning(now time.Time) bool {
 
 // issue computes the next grants. They take effect once they are published: see commit.
 func (l *ledger) issue(leader string, epoch uint64, set Settings, now time.Time) *grants {
-	g := &grants{Version: Version{Epoch: epoch, Seq: l.last.Seq + 1}, Leader: leader, Settings: set, Cells: make(map[string]*cell, len(l.accounts))}
+	g := &grants{
+		Version: Version{Epoch: epoch, Seq: l.last.Seq + 1}, Leader: leader, Settings: set,
+		Cells: make(map[string]*cell, len(l.accounts)),
+	}
 	next := make(map[string]Shares, len(l.accounts))
 	for name := range l.accounts {
 		next[name] = make(Shares)

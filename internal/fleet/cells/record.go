@@ -66,11 +66,12 @@ type cellRecord struct {
 
 // instanceRecord is what an agent writes with each beat.
 type instanceRecord struct {
-	Birth   string           `json:"birth"`           // of the cell's membership
-	Store   string           `json:"store,omitempty"` // the agent's installation; "": not known to the agent
-	Seq     uint64           `json:"seq"`
-	Ack     Version          `json:"ack"`               // nothing older is in use in the cell
-	Offered map[string]int64 `json:"offered,omitempty"` // thousandths of a request per second, admitted or refused, by namespace
+	Birth string  `json:"birth"`           // of the cell's membership
+	Store string  `json:"store,omitempty"` // the agent's installation; "": not known to the agent
+	Seq   uint64  `json:"seq"`
+	Ack   Version `json:"ack"` // nothing older is in use in the cell
+	// thousandths of a request per second, admitted or refused, by namespace
+	Offered map[string]int64 `json:"offered,omitempty"`
 	Used    []usedRecord     `json:"used,omitempty"`
 }
 
@@ -80,7 +81,8 @@ type grants struct {
 	Leader   string           `json:"leader"` // "": it has resigned
 	Settings Settings         `json:"settings"`
 	Cells    map[string]*cell `json:"cells,omitempty"`
-	Over     map[string]int64 `json:"over,omitempty"` // thousandths of the limits that all cells have admitted, by namespace, if more than the whole
+	// thousandths of the limits that all cells have admitted, by namespace, if more than the whole
+	Over map[string]int64 `json:"over,omitempty"`
 }
 
 // cell is what one cell is granted.

@@ -26,7 +26,8 @@ var (
 // tries is how often a conflicting change is tried.
 const tries = 5
 
-// Join makes name a cell. It has no share before one of its agents beats. Errors: [ErrExists], an invalid name, store errors.
+// Join makes name a cell. It has no share before one of its agents beats. Errors: [ErrExists], an invalid name, store
+// errors.
 func (r Registry) Join(ctx context.Context, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -72,7 +73,8 @@ func (r Registry) Remove(ctx context.Context, name string, force bool) error {
 		return err
 	}
 	for _, rec := range instances {
-		if err := r.Catalog.Commit(ctx, store.Write{Record: rec, Delete: true}); err != nil && !errors.Is(err, store.ErrConflict) {
+		if err := r.Catalog.Commit(ctx, store.Write{Record: rec, Delete: true}); err != nil &&
+			!errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
@@ -127,7 +129,9 @@ func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
 		if err := s.WithDefaults().Check(); err != nil {
 			return err
 		}
-		if err = r.Catalog.Commit(ctx, write(settingsKey, got.Records[0].Version, s)); !errors.Is(err, store.ErrConflict) || try == tries {
+		if err = r.Catalog.Commit(
+			ctx, write(settingsKey, got.Records[0].Version, s),
+		); !errors.Is(err, store.ErrConflict) || try == tries {
 			return err
 		}
 	}
@@ -183,7 +187,8 @@ func (v *View) Admitted(namespace string) float64 {
 	return max(1, float64(v.Over[namespace])/1000)
 }
 
-// Namespaces returns [Default], then the namespaces that have shares of their own or have admitted more than their limits.
+// Namespaces returns [Default], then the namespaces that have shares of their own or have admitted more than their
+// limits.
 func (v *View) Namespaces() []string {
 	found := map[string]bool{}
 	for namespace := range v.Over {
@@ -224,7 +229,10 @@ func (r Registry) Look(ctx context.Context) (View, error) {
 }
 
 func viewOf(name string, c seen, granted *cell) CellView {
-	cv := CellView{Name: name, Joined: c.Joined, Draining: c.Draining, Missing: true, Instances: make(map[string]uint64), Offered: make(map[string]int64)}
+	cv := CellView{
+		Name: name, Joined: c.Joined, Draining: c.Draining, Missing: true, Instances: make(map[string]uint64),
+		Offered: make(map[string]int64),
+	}
 	for id, i := range c.instances {
 		if i.Birth != c.Birth {
 			continue

@@ -43,7 +43,9 @@ func (l *ledger) settle(a *account, now time.Time) {
 		var best *sighting
 		for _, s := range a.instances {
 			if s.record.Store != "" && now.Sub(s.seen) < l.expiry &&
-				(best == nil || cmp.Or(s.record.Ack.Compare(best.record.Ack), cmp.Compare(best.record.Store, s.record.Store)) > 0) {
+				(best == nil || cmp.Or(
+					s.record.Ack.Compare(best.record.Ack), cmp.Compare(best.record.Store, s.record.Store),
+				) > 0) {
 				best = s
 			}
 		}

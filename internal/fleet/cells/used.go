@@ -109,14 +109,18 @@ func (u *used) report(beat uint64) []usedRecord {
 			delete(u.of, k)
 		}
 	}
-	most := slices.SortedFunc(maps.Keys(u.of), func(a, b usedKey) int { return cmp.Compare(u.of[b].recent, u.of[a].recent) })
+	most := slices.SortedFunc(maps.Keys(u.of), func(a, b usedKey) int {
+		return cmp.Compare(u.of[b].recent, u.of[a].recent)
+	})
 	var told []usedRecord
 	for i, k := range most {
 		us := u.of[k]
 		if i >= maxKept {
 			delete(u.of, k)
 		} else if i < maxReported {
-			told = append(told, usedRecord{k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000)})
+			told = append(told, usedRecord{
+				k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000),
+			})
 		}
 	}
 	return told

@@ -66,7 +66,10 @@ func New(cfg Config) *Flow {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Flow{cfg: cfg, spaces: make(map[string]*seen), begun: time.Now(), soon: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
+	f := &Flow{
+		cfg: cfg, spaces: make(map[string]*seen), begun: time.Now(), soon: make(chan struct{}, 1),
+		moved: make(chan struct{}, 1),
+	}
 	if cfg.Known != nil && !cfg.Known.At().IsZero() {
 		f.begun = cfg.Known.At()
 	}
@@ -117,7 +120,8 @@ func (f *Flow) Poll(ctx context.Context) error {
 	for i, id := range ids {
 		f.mu.Lock()
 		s := f.spaces[id]
-		changed := s == nil || s.epoch != epochs[i] && !s.at.After(began) // otherwise a newer epoch was announced meanwhile
+		// otherwise a newer epoch was announced meanwhile
+		changed := s == nil || s.epoch != epochs[i] && !s.at.After(began)
 		if changed {
 			if s != nil {
 				f.polled++
@@ -202,7 +206,10 @@ func (f *Flow) watch(ctx context.Context, w store.Watcher) {
 		if time.Since(began) > time.Minute {
 			pause = time.Second
 		}
-		f.cfg.Log.WarnContext(ctx, "the store does not announce changes: polling for them", slog.Any("error", err), slog.Duration("again_in", pause))
+		f.cfg.Log.WarnContext(
+			ctx, "the store does not announce changes: polling for them", slog.Any("error", err),
+			slog.Duration("again_in", pause),
+		)
 		if !sleep(ctx, pause/2+rand.N(pause/2)) {
 			return
 		}
@@ -281,7 +288,9 @@ func (f *Flow) observe(ctx context.Context, err error) {
 	f.mu.Unlock()
 	switch {
 	case now && !was:
-		f.cfg.Log.WarnContext(ctx, "changes of limits are not noticed: the store does not answer", slog.Any("error", err))
+		f.cfg.Log.WarnContext(
+			ctx, "changes of limits are not noticed: the store does not answer", slog.Any("error", err),
+		)
 	case was && !now && ctx.Err() == nil:
 		f.cfg.Log.InfoContext(ctx, "changes of limits are noticed again")
 	}

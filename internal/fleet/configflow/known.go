@@ -129,7 +129,9 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 	if old != nil && old.epoch == epoch && old.settled {
 		return nil
 	}
-	sp := &known{epoch: epoch, whole: true, settled: old != nil && old.epoch == epoch, records: make(map[store.Key]store.Record)}
+	sp := &known{
+		epoch: epoch, whole: true, settled: old != nil && old.epoch == epoch, records: make(map[store.Key]store.Record),
+	}
 	of := kinds
 	if id == store.Registry {
 		of = []store.Kind{store.KindNamespace}
@@ -156,7 +158,9 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 }
 
 // list adds the records of a kind, unless there are too many.
-func (sp *known) list(ctx context.Context, st store.Store, q store.Query, old *known, room int, bad func(error)) (fits bool, err error) {
+func (sp *known) list(
+	ctx context.Context, st store.Store, q store.Query, old *known, room int, bad func(error),
+) (fits bool, err error) {
 	for {
 		page, err := st.List(ctx, q)
 		if err != nil {

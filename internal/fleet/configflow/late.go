@@ -142,8 +142,8 @@ func (l *Late) Epochs(ctx context.Context, namespaces ...string) ([]uint64, erro
 	return epochsOf(ctx, st, namespaces...)
 }
 
-// Watch implements store.Watcher, once the store answers. If the store announces nothing, Watch calls ready and waits for
-// ctx to end.
+// Watch implements store.Watcher, once the store answers. If the store announces nothing, Watch calls ready and waits
+// for ctx to end.
 func (l *Late) Watch(ctx context.Context, ready func(), changed func(store.Changes)) error {
 	select {
 	case <-ctx.Done():

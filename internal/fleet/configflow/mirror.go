@@ -80,7 +80,9 @@ func (m *Mirror) Run(ctx context.Context) error {
 	for {
 		pause := m.cfg.Every
 		if err := m.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Log.WarnContext(ctx, "the cell's configuration could not be compared with its source", slog.Any("error", err))
+			m.cfg.Log.WarnContext(
+				ctx, "the cell's configuration could not be compared with its source", slog.Any("error", err),
+			)
 			pause = min(pause, 5*time.Second)
 		}
 		if !sleep(ctx, pause-pause/10+rand.N(pause/5+1)) {
@@ -192,7 +194,10 @@ func (m *Mirror) Reconcile(ctx context.Context) error {
 
 // errNew reports a source that is not the one that the cell was configured from: copying it would delete everything
 // that the cell has.
-var errNew = errors.New("the source was never configured, but the cell was: the cell keeps its configuration; check the address of the source")
+var errNew = errors.New(
+	"the source was never configured, but the cell was: the cell keeps its configuration; check the address of the " +
+		"source",
+)
 
 // sound checks whether the target can have been made from the source: the source was written to, or the target was not
 // either.

@@ -71,7 +71,8 @@ type Resolver interface {
 }
 
 // NewDNS returns a counter of the addresses that a name resolves to, such as that of a headless service; it needs no
-// store. If the name has addresses of both families, the larger number counts. A failed lookup leaves the count unchanged.
+// store. If the name has addresses of both families, the larger number counts. A failed lookup leaves the count
+// unchanged.
 func NewDNS(name string, r Resolver, log *slog.Logger) *Counter {
 	return newCounter(log, Every, func(ctx context.Context) (int, error) {
 		addrs, err := r.LookupNetIP(ctx, "ip", name)

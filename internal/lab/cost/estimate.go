@@ -43,7 +43,8 @@ const (
 	perTransaction = 9
 	// bucketsAtOnce is the number of buckets that fit into a transaction of 100 items.
 	bucketsAtOnce = (100 - perTransaction) / perBucket
-	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes each.
+	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes
+	// each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
 	// heartSeconds is the interval of a process's heartbeat, which takes heartUnits, if all together write at most
 	// heartsASecond. At the same interval, each process reads how many there are, and one of them all heartbeats, of
@@ -53,7 +54,8 @@ const (
 	readBytes = 4096
 	// The sizes in bytes of the items of a bucket, a window and an account, and the billed overhead of each item.
 	bucketBytes, windowBytes, accountBytes, itemBytes = 400, 150, 250, 100
-	// The number of windows kept of an entity that is always active: hours for 90 days, days for two years, and 24 months.
+	// The number of windows kept of an entity that is always active: hours for 90 days, days for two years, and 24
+	// months.
 	hoursKept, daysKept, monthsKept = 90 * 24, 2 * 365, 24
 )
 
@@ -77,7 +79,9 @@ func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
 	}
 	e.Total.Count = t.Requests * hour
 	n := e.Total.Count
-	e.PerRequest = Part{Name: "a request", Count: 1, Calls: e.Total.Calls / n, Read: e.Total.Read / n, Write: e.Total.Write / n}
+	e.PerRequest = Part{
+		Name: "a request", Count: 1, Calls: e.Total.Calls / n, Read: e.Total.Read / n, Write: e.Total.Write / n,
+	}
 	e.Money = e.money()
 	return e, nil
 }
@@ -91,7 +95,10 @@ func (e *Estimate) add(name string, n float64, calls, read, write float64, formu
 
 func (e *Estimate) op(name, what string, n float64, formula string, args ...any) {
 	op := Of(what)
-	e.add(name, n, float64(op.Calls), op.Read, op.Write, "("+formula+fmt.Sprintf(") × %d call, %g RCU, %g WCU", op.Calls, op.Read, op.Write), args...)
+	e.add(
+		name, n, float64(op.Calls), op.Read, op.Write,
+		"("+formula+fmt.Sprintf(") × %d call, %g RCU, %g WCU", op.Calls, op.Read, op.Write), args...,
+	)
 }
 
 // decisions adds the writes for requests. It returns the number of applied writes an hour, which appear in the stream.
@@ -99,28 +106,42 @@ func (e *Estimate) decisions() (records float64) {
 	t := &e.Traffic
 	if r := e.Recorded; r != nil {
 		n := t.Requests * hour
-		e.add("decisions, as recorded", n, r.CallsPer, r.ReadPer, r.WritePer, "%g requests × the run's figures per request", n)
+		e.add(
+			"decisions, as recorded", n, r.CallsPer, r.ReadPer, r.WritePer,
+			"%g requests × the run's figures per request", n,
+		)
 		return n * r.AppliedPer
 	}
 	n := t.Requests * hour
 	levels := 1 + t.Cascade*float64(t.Depth-1)
 	admitted := n * (1 - t.Refused)
 	writes := admitted * levels * (1 - t.Ahead) / t.PerWrite
-	e.op("debits", "acquire, warm", writes, "%g requests × (1−%g refused) × %g levels × (1−%g prefetched) ÷ %g callers a write",
+	e.op(
+		"debits", "acquire, warm", writes,
+		"%g requests × (1−%g refused) × %g levels × (1−%g prefetched) ÷ %g callers a write",
 		n, t.Refused, levels, t.Ahead, t.PerWrite)
 	made := writes * t.New
 	fresh, warm := Of("acquire, brand-new bucket"), Of("acquire, warm")
-	e.add("  extra for new buckets", made, float64(fresh.Calls-warm.Calls), 0, fresh.Write-warm.Write, "%g writes × %g new × %g WCU more",
+	e.add(
+		"  extra for new buckets", made, float64(fresh.Calls-warm.Calls), 0, fresh.Write-warm.Write,
+		"%g writes × %g new × %g WCU more",
 		writes, t.New, fresh.Write-warm.Write)
 	again, wrong := writes*t.InVain, Of("wrong guess")
 	e.add("  extra for repeated writes", again, float64(wrong.Calls-warm.Calls), 0, wrong.Write-warm.Write,
 		"%g writes × %g wrong guesses × 1 call, 1 WCU: a failed condition is charged", writes, t.InVain)
 	adjusts := admitted * t.Adjusts * levels / t.PerWrite
-	e.op("adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write", admitted, t.Adjusts, levels, t.PerWrite)
+	e.op(
+		"adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write", admitted,
+		t.Adjusts, levels, t.PerWrite,
+	)
 	refused := n * t.Refused
-	e.op("refusals", "refused, first time", refused*(1-t.FromMem)*(1-t.ByParent), "%g refused × (1−%g from memory) × (1−%g by a parent)",
+	e.op(
+		"refusals", "refused, first time", refused*(1-t.FromMem)*(1-t.ByParent),
+		"%g refused × (1−%g from memory) × (1−%g by a parent)",
 		refused, t.FromMem, t.ByParent)
-	e.op("refusals by a parent", "cascade, the parent refuses", refused*(1-t.FromMem)*t.ByParent, "%g refused × (1−%g from memory) × %g",
+	e.op(
+		"refusals by a parent", "cascade, the parent refuses", refused*(1-t.FromMem)*t.ByParent,
+		"%g refused × (1−%g from memory) × %g",
 		refused, t.FromMem, t.ByParent)
 	e.op("refusals from memory", "refused again", refused*t.FromMem, "%g refused × %g", refused, t.FromMem)
 	return writes + adjusts + 2*refused*(1-t.FromMem)*t.ByParent
@@ -132,11 +153,17 @@ func (e *Estimate) lookups() {
 	n := t.Requests * hour
 	levels := 1 + t.Cascade*float64(t.Depth-1)
 	if t.Hits < 0 && t.TTL == 0 {
-		e.add("limit lookups", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, without a cache", n, levels, missUnits+2)
+		e.add(
+			"limit lookups", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, without a cache", n,
+			levels, missUnits+2,
+		)
 		return
 	}
 	misses := n * levels * (1 - e.HitRatio)
-	e.add("limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels, e.HitRatio, missUnits)
+	e.add(
+		"limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels,
+		e.HitRatio, missUnits,
+	)
 	if t.TTL > 0 { // the namespace by its name, its settings and a resource's limits
 		renewals := t.Processes * hour / t.TTL
 		e.add("namespace lookups", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU", t.Processes, t.TTL)
@@ -156,7 +183,9 @@ func (e *Estimate) hand() {
 	}
 	if t.Heartbeat {
 		every := max(heartSeconds, t.Processes/heartsASecond)
-		e.add("heartbeats", (t.Processes+1)*hour/every, 1, 0, heartUnits, "(%g processes + the count) × 3600 ÷ %gs × %d WCU",
+		e.add(
+			"heartbeats", (t.Processes+1)*hour/every, 1, 0, heartUnits,
+			"(%g processes + the count) × 3600 ÷ %gs × %d WCU",
 			t.Processes, every, heartUnits)
 		list := 1 + math.Ceil(t.Processes*heartBytes/readBytes)
 		e.add("process counts", hour/every, t.Processes+1, 3*t.Processes-1+list, 0,
@@ -178,7 +207,9 @@ func (e *Estimate) booking(records float64) {
 	buckets := t.buckets() / t.Shards
 	distinct := Distinct(n, buckets)
 	transactions := math.Ceil(distinct / bucketsAtOnce)
-	e.add("stream batches booked", batches, math.Ceil(distinct/100)+transactions, distinct, 2*(perBucket*distinct+perTransaction*transactions),
+	e.add(
+		"stream batches booked", batches, math.Ceil(distinct/100)+transactions, distinct,
+		2*(perBucket*distinct+perTransaction*transactions),
 		"%.4g batches of %.4g records of %.4g buckets × 2 WCU × (%d × %.4g + %d × %g transactions)",
 		batches, n, distinct, perBucket, distinct, perTransaction, transactions)
 }

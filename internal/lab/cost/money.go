@@ -53,11 +53,19 @@ func (e *Estimate) money() Money {
 		switch t.Booking {
 		case Function:
 			add("stream reads", 0, "none: stream reads by Lambda are free")
-			add("function calls", part.Count*p.LambdaRequest/1e6, "%.6g batches an hour × %g a million", part.Count, p.LambdaRequest)
-			add("function time", part.Count*t.InvokeMillis/1000*t.MemoryGB*p.LambdaSecond, "%.6g batches an hour × %g ms × %g GB × %g a GB-second",
+			add(
+				"function calls", part.Count*p.LambdaRequest/1e6, "%.6g batches an hour × %g a million", part.Count,
+				p.LambdaRequest,
+			)
+			add(
+				"function time", part.Count*t.InvokeMillis/1000*t.MemoryGB*p.LambdaSecond,
+				"%.6g batches an hour × %g ms × %g GB × %g a GB-second",
 				part.Count, t.InvokeMillis, t.MemoryGB, p.LambdaSecond)
 		case Process:
-			add("stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one read a second × %g a million", t.Shards, p.Stream)
+			add(
+				"stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one read a second × %g a million", t.Shards,
+				p.Stream,
+			)
 		case NoBooking:
 		}
 	}

@@ -39,11 +39,15 @@ func ReadRun(text []byte) (*Run, error) {
 		return nil, fmt.Errorf("read the run: %w", err)
 	}
 	if in.Seconds <= 0 || in.Asked <= 0 {
-		return nil, errors.New("read the run: seconds or asked is missing: pass the output of weir simulate --output json")
+		return nil, errors.New(
+			"read the run: seconds or asked is missing: pass the output of weir simulate --output json",
+		)
 	}
 	return &Run{
-		Requests: in.Asked, Seconds: in.Seconds, CallsPer: in.Calls / in.Asked, ReadPer: in.Reads / in.Asked, WritePer: in.Units / in.Asked,
-		AppliedPer: max(0, in.Units-in.InVain) / in.Asked, Refused: in.Refused / in.Asked, Processes: max(1, in.Processes), Entities: max(1, in.Entities),
+		Requests: in.Asked, Seconds: in.Seconds, CallsPer: in.Calls / in.Asked, ReadPer: in.Reads / in.Asked,
+		WritePer:   in.Units / in.Asked,
+		AppliedPer: max(0, in.Units-in.InVain) / in.Asked, Refused: in.Refused / in.Asked,
+		Processes: max(1, in.Processes), Entities: max(1, in.Entities),
 		Hits: in.Hits,
 	}, nil
 }

@@ -18,11 +18,13 @@ const (
 
 // Traffic describes the load on a table. Shares are from 0 to 1.
 type Traffic struct {
-	Requests  float64 `json:"requests_per_second"`
-	Refused   float64 `json:"refused"`              // share of the requests
-	ByParent  float64 `json:"refused_by_parent"`    // share of the refusals in which a parent refuses: the child was debited, and its tokens are returned
-	FromMem   float64 `json:"refused_again"`        // share of the refusals that are repeated from memory
-	Cascade   float64 `json:"cascade"`              // share of the requests whose chain has Depth entities; the others have one
+	Requests float64 `json:"requests_per_second"`
+	Refused  float64 `json:"refused"` // share of the requests
+	// share of the refusals in which a parent refuses: the child was debited, and its tokens are returned
+	ByParent float64 `json:"refused_by_parent"`
+	FromMem  float64 `json:"refused_again"` // share of the refusals that are repeated from memory
+	// share of the requests whose chain has Depth entities; the others have one
+	Cascade   float64 `json:"cascade"`
 	Depth     int     `json:"depth"`                // at least 1
 	Adjusts   float64 `json:"adjusts"`              // adjustments and rollbacks per admitted request
 	Ahead     float64 `json:"prefetched"`           // share of the debits that were prefetched
@@ -52,7 +54,8 @@ type Traffic struct {
 // Default returns one request a second of one entity, decided by one process, with nothing else.
 func Default() Traffic {
 	return Traffic{
-		Requests: 1, Depth: 2, PerWrite: 1, Entities: 1, Processes: 1, TTL: 60, Hits: -1, Booking: NoBooking, Batch: 1000,
+		Requests: 1, Depth: 2, PerWrite: 1, Entities: 1, Processes: 1, TTL: 60, Hits: -1, Booking: NoBooking,
+		Batch:        1000,
 		BatchSeconds: 5, Shards: 1, InvokeMillis: 100, MemoryGB: 0.25, StorageGB: -1, Peak: 2, Target: 0.7,
 	}
 }

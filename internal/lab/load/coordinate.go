@@ -27,7 +27,9 @@ const lead = time.Second
 
 // Run makes each worker do its part, all starting at the same time, to within half a round trip, and merges their
 // counts. If one fails, the others are stopped. If ctx ends, Run merges what the workers have reported so far.
-func (f *Fleet) Run(ctx context.Context, p *Plan, sc *Scenario, set Settings, namespace string, progress func(*Tally)) (*Tally, error) {
+func (f *Fleet) Run(
+	ctx context.Context, p *Plan, sc *Scenario, set Settings, namespace string, progress func(*Tally),
+) (*Tally, error) {
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,7 +12,9 @@ import (
 func HTML(a, b *Report) []byte {
 	w := &page{}
 	title := "weir load: " + a.Scenario
-	w.raw(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>`)
+	w.raw(
+		`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>`,
+	)
 	w.text(title)
 	w.raw("</title><style>" + style + "</style></head><body><h1>")
 	w.text(title)
@@ -77,7 +79,13 @@ func (w *page) run(r *Report) {
 	}
 	var rows [][]string
 	for _, o := range r.Ops {
-		rows = append(rows, append([]string{string(o.Op), count(o.Calls), percent(o.Refused, o.Calls), count(o.Failed)}, o.Response.cells()...))
+		rows = append(
+			rows,
+			append(
+				[]string{string(o.Op), count(o.Calls), percent(o.Refused, o.Calls), count(o.Failed)},
+				o.Response.cells()...,
+			),
+		)
 	}
 	times := []string{"p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}
 	w.table(append([]string{"operation", "calls", "refused", "failed"}, times...), rows)
@@ -86,14 +94,18 @@ func (w *page) run(r *Report) {
 		rows = append(rows, append([]string{"lateness: start after due time"}, r.Late.cells()...))
 	}
 	w.table(append([]string{""}, times...), rows)
-	rates, refused, failed := make([]float64, len(r.Windows)), make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
+	rates, refused, failed := make(
+		[]float64, len(r.Windows),
+	), make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
 	p50, p99 := make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
 	for i, in := range r.Windows {
 		rates[i], refused[i], failed[i] = float64(in.Calls)/r.Width, float64(in.Refused)/r.Width, float64(in.Failed)/r.Width
 		p50[i], p99[i] = in.P50, in.P99
 	}
 	end := time.Duration(float64(len(r.Windows)) * r.Width * float64(time.Second)).String()
-	w.chart(&chart{"calls a second", []series{{"answered", rates}, {"refused", refused}, {"failed", failed}}, []string{"0s", end}})
+	w.chart(&chart{
+		"calls a second", []series{{"answered", rates}, {"refused", refused}, {"failed", failed}}, []string{"0s", end},
+	})
 	w.chart(&chart{"latency over time, ms", []series{{"p50", p50}, {"p99", p99}}, []string{"0s", end}})
 	var curves []series
 	var ends []string
@@ -188,7 +200,9 @@ func (w *page) chart(c *chart) {
 	w.text(c.title)
 	w.raw(`">`)
 	for _, part := range []float64{0, 0.5, 1} {
-		fmt.Fprintf(&w.b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`,
+		fmt.Fprintf(
+			&w.b,
+			`<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`,
 			chartLeft, chartWidth-12, y(part*top), y(part*top), chartLeft-6, y(part*top)+4, figure(part*top))
 	}
 	for i, l := range c.lines {
@@ -206,7 +220,10 @@ func (w *page) chart(c *chart) {
 		if i == len(c.labels)-1 {
 			anchor = "end"
 		}
-		fmt.Fprintf(&w.b, `<text x="%.1f" y="%g" text-anchor="%s">%s</text>`, x(i, len(c.labels)), chartHeight-6, anchor, html.EscapeString(label))
+		fmt.Fprintf(
+			&w.b, `<text x="%.1f" y="%g" text-anchor="%s">%s</text>`, x(i, len(c.labels)), chartHeight-6, anchor,
+			html.EscapeString(label),
+		)
 	}
 	w.raw("</svg>")
 	for i, l := range c.lines {

@@ -47,8 +47,9 @@ func (m *Meter) Measures(st store.Store) map[string]float64 {
 	return priced(all)
 }
 
-// priced adds the write units of a table: a bucket's item is smaller than a kilobyte, and a write whose condition fails costs
-// as much as one that is applied. calls then counts these writes: takes share them, and a remembered refusal makes none.
+// priced adds the write units of a table: a bucket's item is smaller than a kilobyte, and a write whose condition fails
+// costs as much as one that is applied. calls then counts these writes: takes share them, and a remembered refusal
+// makes none.
 func priced(all map[string]float64) map[string]float64 {
 	if applied, ok := all["writes_applied"]; ok {
 		all["wcu"] = applied + all["writes_denied"]

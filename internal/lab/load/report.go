@@ -96,7 +96,8 @@ var percentiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 10
 func (p *Plan) Report(t *Tally) *Report {
 	s := &p.Scenario
 	r := &Report{
-		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.most(), Seconds: time.Duration(s.For).Seconds(),
+		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.most(),
+		Seconds: time.Duration(s.For).Seconds(),
 		Elapsed: t.Elapsed.Seconds(), Due: p.Calls(), Missed: t.Missed, Service: timesOf(t.Service), Errors: t.Errors,
 		Width: p.width().Seconds(), Store: make(map[string]Metric), Windows: []Interval{},
 	}

@@ -33,7 +33,8 @@ type Scenario struct {
 	Name  string `yaml:"-" json:"name"`
 	About string `yaml:"about" json:"about"`
 	Loop  Loop   `yaml:"loop" json:"loop"`
-	// Users make the calls, each pausing for Wait between calls; in an open loop they determine how often calls are due.
+	// Users make the calls, each pausing for Wait between calls; in an open loop they determine how often calls are
+	// due.
 	Users int   `yaml:"users" json:"users"`
 	Wait  Range `yaml:"wait" json:"wait"`
 	// Rate is how many calls per second are due in an open loop. Defaults to Users divided by the mean of Wait.
@@ -74,7 +75,8 @@ type Group struct {
 	// ID is the id of the entity. For Count entities it contains one %d, or a verb such as %05d.
 	ID    string `yaml:"id" json:"id"`
 	Count int    `yaml:"count" json:"count,omitempty"`
-	// Pick selects among them: "" evenly, own the caller's own (as many entities as users), zipf the first ones more often.
+	// Pick selects among them: "" evenly, own the caller's own (as many entities as users), zipf the first ones more
+	// often.
 	Pick     string  `yaml:"pick" json:"pick,omitempty"`
 	Exponent float64 `yaml:"exponent" json:"exponent,omitempty"` // of zipf, above 1
 	Share    float64 `yaml:"share" json:"share"`                 // relative to the shares of all groups
@@ -181,7 +183,8 @@ func (s *Scenario) check() error {
 			wrong("shape %s: each stage needs for, users and spawn, and at least one stage needs users above 0", name)
 		}
 	}
-	if b := s.Bursts; b != nil && (b.Every <= 0 || b.Calls < 1 || b.Calls > maxCount || s.Loop != Open || s.Shape != "") {
+	if b := s.Bursts; b != nil &&
+		(b.Every <= 0 || b.Calls < 1 || b.Calls > maxCount || s.Loop != Open || s.Shape != "") {
 		wrong("bursts need every and calls, and an open loop without a shape")
 	}
 	for i := range s.Entities {
@@ -210,7 +213,9 @@ func (g *Group) check() error {
 	case g.Count < 0 || g.Count > maxCount:
 		return fmt.Errorf("entities %s: count must be at most %d", g.Name, maxCount)
 	case (g.many() && (verbs != 1 || strings.Contains(fmt.Sprintf(g.ID, 1), "%!"))) || !g.many() && verbs != 0:
-		return fmt.Errorf("entities %s: the id must contain one %%d for several entities, and none for a single one", g.Name)
+		return fmt.Errorf(
+			"entities %s: the id must contain one %%d for several entities, and none for a single one", g.Name,
+		)
 	case !(g.Share > 0):
 		return fmt.Errorf("entities %s: share must be above 0", g.Name)
 	case g.Spikes != nil && (!(g.Spikes.PerMinute > 0) || g.Spikes.For <= 0):
@@ -232,7 +237,8 @@ func (k *Kind) check() error {
 	}
 	for _, ranges := range []map[string]Range{k.Tokens, k.Adjust} {
 		for name, r := range ranges {
-			if r.From < 0 || r.To < r.From || r.To > 1e12 || r.From != float64(int64(r.From)) || r.To != float64(int64(r.To)) {
+			if r.From < 0 || r.To < r.From || r.To > 1e12 || r.From != float64(int64(r.From)) ||
+				r.To != float64(int64(r.To)) {
 				return fmt.Errorf("call %s: %s must be a whole number or a range such as 100..1000", k.Name, name)
 			}
 		}

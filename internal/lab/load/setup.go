@@ -80,7 +80,9 @@ func TearDown(ctx context.Context, lim *weir.Limiter, namespace string) error {
 		err = lim.PurgeNamespace(ctx, namespace)
 	}
 	if err != nil && !errors.Is(err, weir.ErrNotFound) {
-		return fmt.Errorf("remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err)
+		return fmt.Errorf(
+			"remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err,
+		)
 	}
 	return nil
 }
@@ -105,7 +107,9 @@ func (t *HTTP) TearDown(ctx context.Context, namespace string) error {
 		err = t.want(ctx, http.MethodPost, path+"/purge", "application/json", nil)
 	}
 	if err != nil {
-		return fmt.Errorf("remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err)
+		return fmt.Errorf(
+			"remove namespace %s: %w: finish with weir namespace delete and weir namespace purge", namespace, err,
+		)
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 // curve is the number of users over time, as consecutive straight lines.
 type curve []line
 
-// line goes from a users to b between two times in seconds. before is the area under the preceding lines, in user-seconds.
+// line goes from a users to b between two times in seconds. before is the area under the preceding lines, in
+// user-seconds.
 type line struct{ from, to, a, b, before float64 }
 
 // flat is a constant number of users.

@@ -81,8 +81,9 @@ type window struct {
 
 func (p *Plan) newTally() *Tally {
 	t := &Tally{
-		Ops: make(map[Op]*opTally), Late: fine(), Service: fine(), Errors: make(map[string]uint64), Measures: make(map[string]float64),
-		Groups: make([]Counts, len(p.groups)), Resources: make([]Counts, len(p.Scenario.Resources)),
+		Ops: make(map[Op]*opTally), Late: fine(), Service: fine(), Errors: make(map[string]uint64),
+		Measures: make(map[string]float64),
+		Groups:   make([]Counts, len(p.groups)), Resources: make([]Counts, len(p.Scenario.Resources)),
 		Windows: make([]*window, (time.Duration(p.Scenario.For)+p.width()-1)/p.width()),
 	}
 	for _, op := range ops {
@@ -97,7 +98,8 @@ const maxWindows = 120
 func (p *Plan) width() (w time.Duration) {
 	length := time.Duration(p.Scenario.For)
 	for _, w = range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		5 * time.Second,
 		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
 	} {
 		if length <= maxWindows*w {
@@ -109,7 +111,8 @@ func (p *Plan) width() (w time.Duration) {
 
 // check returns an error unless o is a complete tally of a part of the same run.
 func (t *Tally) check(o *Tally) error {
-	whole := len(o.Groups) == len(t.Groups) && len(o.Resources) == len(t.Resources) && len(o.Windows) == len(t.Windows) &&
+	whole := len(o.Groups) == len(t.Groups) && len(o.Resources) == len(t.Resources) &&
+		len(o.Windows) == len(t.Windows) &&
 		len(o.Ops) == len(t.Ops) && o.Late.h != nil && o.Service.h != nil
 	for op := range t.Ops {
 		whole = whole && o.Ops[op] != nil && o.Ops[op].Response.h != nil

@@ -65,7 +65,9 @@ func (t *GRPC) begin(ctx context.Context) (weirv1.LimiterClient, context.Context
 func (t *GRPC) Acquire(ctx context.Context, c *Call) (Held, error) {
 	client, ctx, cancel := t.begin(ctx)
 	defer cancel()
-	out, err := client.Acquire(ctx, &weirv1.AcquireRequest{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens, Namespace: t.namespace})
+	out, err := client.Acquire(ctx, &weirv1.AcquireRequest{
+		Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens, Namespace: t.namespace,
+	})
 	switch {
 	case err != nil:
 		return nil, plain(err)
@@ -79,7 +81,9 @@ func (t *GRPC) Acquire(ctx context.Context, c *Call) (Held, error) {
 func (t *GRPC) Available(ctx context.Context, c *Call) error {
 	client, ctx, cancel := t.begin(ctx)
 	defer cancel()
-	_, err := client.Available(ctx, &weirv1.AvailableRequest{Entity: c.Entity, Resource: c.Resource, Namespace: t.namespace})
+	_, err := client.Available(ctx, &weirv1.AvailableRequest{
+		Entity: c.Entity, Resource: c.Resource, Namespace: t.namespace,
+	})
 	return plain(err)
 }
 

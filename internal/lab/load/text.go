@@ -18,7 +18,9 @@ func (r *Report) Headline() string {
 	if r.Workers > 0 {
 		text += ", " + strconv.Itoa(r.Workers) + " workers"
 	}
-	return text + ", on " + r.Target + " for " + time.Duration(r.Elapsed*float64(time.Second)).Round(100*time.Millisecond).String()
+	return text + ", on " + r.Target + " for " + time.Duration(
+		r.Elapsed*float64(time.Second),
+	).Round(100*time.Millisecond).String()
 }
 
 // Verdict says that the runner was overloaded, and why; "" if it was not.

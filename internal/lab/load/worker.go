@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Worker does parts of runs for a coordinator. Its target is set when it is started: a coordinator cannot point it elsewhere.
+// Worker does parts of runs for a coordinator. Its target is set when it is started: a coordinator cannot point it
+// elsewhere.
 type Worker struct {
 	// Open returns the target in a namespace, its measures, and a function that closes it.
 	Open func(namespace string) (t Target, measures func() map[string]float64, end func() error, err error)

@@ -96,7 +96,10 @@ func Read(ctx context.Context, src io.Reader, cfg ReadConfig) (*Log, error) {
 	cfg.Format = cmp.Or(cfg.Format, Auto)
 	cfg.Entity = cmp.Or(cfg.Entity, "client")
 	cfg.Time = cmp.Or(cfg.Time, "time")
-	r := &reader{cfg: cfg, log: &Log{count: cfg.Count, bad: []BadLine{}}, newest: math.MinInt64, count: make([]int64, len(cfg.Count))}
+	r := &reader{
+		cfg: cfg, log: &Log{count: cfg.Count, bad: []BadLine{}}, newest: math.MinInt64,
+		count: make([]int64, len(cfg.Count)),
+	}
 	if err := r.resolve(); err != nil {
 		return nil, err
 	}
@@ -129,7 +132,9 @@ func (r *reader) resolve() error {
 	case Combined:
 		for _, name := range append([]string{r.cfg.Entity, r.cfg.Resource}, r.cfg.Count...) {
 			if name != "" && fieldOf(name) < 0 {
-				return &weir.ConfigError{Field: "field " + name, Reason: "a combined log has only " + strings.Join(fieldNames, ", ")}
+				return &weir.ConfigError{
+					Field: "field " + name, Reason: "a combined log has only " + strings.Join(fieldNames, ", "),
+				}
 			}
 		}
 		return nil

@@ -69,7 +69,8 @@ func (t *tally) report() *Report {
 		From: time.Unix(0, l.entries[0].at).UTC(), To: time.Unix(0, l.entries[n-1].at).UTC(),
 		Limits: t.cfg.Limits, Requests: n, Admitted: n - t.total, Refused: t.total,
 		AdmittedPercent: percent(n-t.total, n), TooLarge: t.tooLarge, RefusedBy: t.refusedBy,
-		Entities: len(t.requests), IntervalSeconds: int64(t.width / time.Second), Intervals: t.series, MostRefused: []EntityCount{},
+		Entities: len(t.requests), IntervalSeconds: int64(t.width / time.Second), Intervals: t.series,
+		MostRefused: []EntityCount{},
 	}
 	for id, refused := range t.refused {
 		if refused > 0 {

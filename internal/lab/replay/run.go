@@ -40,7 +40,9 @@ func (l *Log) charges(cfg Config) ([]charge, error) {
 		if name, ok := cfg.Tokens[limit.Name]; ok {
 			charges[i].field = slices.Index(l.count, name)
 			if charges[i].field < 0 {
-				return nil, &weir.ConfigError{Field: "tokens", Reason: fmt.Sprintf("the log was read without counting %q", name)}
+				return nil, &weir.ConfigError{
+					Field: "tokens", Reason: fmt.Sprintf("the log was read without counting %q", name),
+				}
 			}
 		}
 	}
@@ -100,7 +102,9 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 		Now:        func() time.Time { return time.Unix(0, now) },
 		MaxBuckets: max(memory.DefaultMaxBuckets, len(l.entries)),
 	})
-	lim, err := weir.New(weir.Config{Store: st, CacheTTL: 24 * time.Hour, CacheEntries: max(200_000, 4*len(l.entities.texts))})
+	lim, err := weir.New(weir.Config{
+		Store: st, CacheTTL: 24 * time.Hour, CacheEntries: max(200_000, 4*len(l.entities.texts)),
+	})
 	if err != nil {
 		return err
 	}
@@ -121,7 +125,9 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 		for _, c := range charges {
 			tokens[c.limit.Name] = l.amount(c, e)
 		}
-		_, err := lim.Acquire(ctx, weir.Request{Entity: l.entities.texts[e.entity], Resource: l.resources.texts[e.resource], Tokens: tokens})
+		_, err := lim.Acquire(ctx, weir.Request{
+			Entity: l.entities.texts[e.entity], Resource: l.resources.texts[e.resource], Tokens: tokens,
+		})
 		if err := t.add(e, err); err != nil {
 			return fmt.Errorf("decide line %d of %d: %w", i+1, len(l.entries), err)
 		}
@@ -143,7 +149,9 @@ type tally struct {
 }
 
 func newTally(l *Log, cfg Config) *tally {
-	t := &tally{log: l, cfg: cfg, requests: make([]int, len(l.entities.texts)), refused: make([]int, len(l.entities.texts))}
+	t := &tally{
+		log: l, cfg: cfg, requests: make([]int, len(l.entities.texts)), refused: make([]int, len(l.entities.texts)),
+	}
 	t.width, t.series = intervals(l.entries[0].at, l.entries[len(l.entries)-1].at)
 	for _, limit := range cfg.Limits {
 		t.refusedBy = append(t.refusedBy, LimitCount{Limit: limit.Name})

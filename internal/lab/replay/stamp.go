@@ -37,7 +37,9 @@ func parseStamp(text string) (nanos int64, err error) {
 			return t.UnixNano(), nil
 		}
 	}
-	return 0, fmt.Errorf("has the time %q: not RFC 3339, 17/May/2015:10:05:03 +0000, or seconds or milliseconds since 1970", text)
+	return 0, fmt.Errorf(
+		"has the time %q: not RFC 3339, 17/May/2015:10:05:03 +0000, or seconds or milliseconds since 1970", text,
+	)
 }
 
 // parseUnix parses a decimal number of seconds or smaller units since 1970.

@@ -18,7 +18,8 @@ type Config struct {
 	// Defaults to all.
 	Begin            int
 	JoinFrom, JoinTo time.Duration
-	ClockSkew        time.Duration // each process's clock is off by up to this much, at most 1 s: the driver corrects larger skew
+	// each process's clock is off by up to this much, at most 1 s: the driver corrects larger skew
+	ClockSkew time.Duration
 
 	Rate     float64 // decisions per second, of all processes together; defaults to 1,000
 	Entities int     // entities that send requests, each with a bucket; defaults to 1
@@ -40,8 +41,9 @@ type Config struct {
 	Lost    float64 // fraction of calls that are applied but whose answer is lost
 	Outages []Outage
 
-	OnUnavailable Policy        // defaults to Local
-	Heartbeat     time.Duration // after which a process that has joined counts among those that divide local shares; defaults to 2 s
+	OnUnavailable Policy // defaults to Local
+	// after which a process that has joined counts among those that divide local shares; defaults to 2 s
+	Heartbeat time.Duration
 
 	Cells []Cell // each with its own table and share of each limit; none: a single cell with everything
 }
@@ -101,22 +103,42 @@ func (c *Config) Check() error {
 		{"for", "must be positive, and at most 24 h", c.For <= 0 || c.For > 24*time.Hour},
 		{"processes", "must be from 1 to 1,000,000", c.Processes < 1 || c.Processes > most},
 		{"begin", "must be from 1 to the number of processes", c.Begin < 1 || c.Begin > c.Processes},
-		{"join", "must lie within the simulated time, and must not end before it begins", c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For},
+		{
+			"join", "must lie within the simulated time, and must not end before it begins",
+			c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For,
+		},
 		{"skew", "must be from 0 to 1s: the driver corrects larger skew", c.ClockSkew < 0 || c.ClockSkew > time.Second},
 		{"rate", "must be above 0", !(c.Rate > 0) || math.IsInf(c.Rate, 0)},
 		{"decisions", fmt.Sprintf("must be at most 100 million, not %.0f", c.decisions()), c.decisions() > 1e8},
 		{"entities", "must be from 1 to 1,000,000", c.Entities < 1 || c.Entities > most},
-		{"sample", "must be positive, and must divide the number of entities", c.Sample < 1 || c.Entities%c.Sample != 0},
-		{"sample", "needs equally active entities and a table that answers: it cannot be combined with zipf, outages, errors or lost answers", c.Sample > 1 && (c.Zipf != 0 || c.trouble())},
+		{
+			"sample", "must be positive, and must divide the number of entities",
+			c.Sample < 1 || c.Entities%c.Sample != 0,
+		},
+		{
+			"sample",
+			"needs equally active entities and a table that answers: it cannot be combined with zipf, outages, " +
+				"errors or lost answers",
+			c.Sample > 1 && (c.Zipf != 0 || c.trouble()),
+		},
 		{"zipf", "must be above 1, or 0", c.Zipf != 0 && !(c.Zipf > 1)},
 		{"tokens", "must be positive, and at most the burst", c.Tokens < 1 || c.Tokens > c.Limit.Burst},
-		{"latency", "must be positive and at most 10s, with a median not above the 99th percentile", c.P50 <= 0 || c.P99 < c.P50 || c.P99 > 10*time.Second},
+		{
+			"latency", "must be positive and at most 10s, with a median not above the 99th percentile",
+			c.P50 <= 0 || c.P99 < c.P50 || c.P99 > 10*time.Second,
+		},
 		{"capacity", "must be above 0", !(c.Capacity > 0)},
-		{"max-shards", "must be a power of two from 1 to 64", c.MaxShards < 1 || c.MaxShards > 64 || c.MaxShards&(c.MaxShards-1) != 0},
+		{
+			"max-shards", "must be a power of two from 1 to 64",
+			c.MaxShards < 1 || c.MaxShards > 64 || c.MaxShards&(c.MaxShards-1) != 0,
+		},
 		{"within", "must be positive, and at most 2s", c.Within <= 0 || c.Within > writeTimeout},
 		{"errors", "must be from 0 to 1", !share(c.Errors)},
 		{"lost", "must be from 0 to 1", !share(c.Lost)},
-		{"on-unavailable", "must be deny, allow or local", c.OnUnavailable != Deny && c.OnUnavailable != Allow && c.OnUnavailable != Local},
+		{
+			"on-unavailable", "must be deny, allow or local",
+			c.OnUnavailable != Deny && c.OnUnavailable != Allow && c.OnUnavailable != Local,
+		},
 		{"cells", "must not outnumber the processes at the beginning", len(c.Cells) > c.Begin},
 	} {
 		if f.bad {
@@ -141,12 +163,16 @@ func (c *Config) checkParts() error {
 	shares, demand := 0.0, 0.0
 	for _, l := range c.Cells {
 		if !(l.Share > 0) || !(l.Demand >= 0) {
-			return &weir.ConfigError{Field: "cells", Reason: "must each have a share above 0 and a demand of at least 0"}
+			return &weir.ConfigError{
+				Field: "cells", Reason: "must each have a share above 0 and a demand of at least 0",
+			}
 		}
 		shares, demand = shares+l.Share, demand+l.Demand
 	}
 	if shares > 1+1e-9 || !(demand > 0) {
-		return &weir.ConfigError{Field: "cells", Reason: "must have shares that add up to at most 100 %, and a total demand above 0"}
+		return &weir.ConfigError{
+			Field: "cells", Reason: "must have shares that add up to at most 100 %, and a total demand above 0",
+		}
 	}
 	return nil
 }

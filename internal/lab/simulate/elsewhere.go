@@ -55,7 +55,9 @@ func (p *process) gather(j *job) bool {
 	left := j.amount
 	for _, l := range p.byRoom(j.m) {
 		if got := min(left, l.room()); got > 0 {
-			g.parts = append(g.parts, &job{p: p, m: j.m, amount: got, hoped: true, began: j.began, expires: j.expires, of: g})
+			g.parts = append(g.parts, &job{
+				p: p, m: j.m, amount: got, hoped: true, began: j.began, expires: j.expires, of: g,
+			})
 			g.lanes = append(g.lanes, l)
 			left -= got
 		}

@@ -68,7 +68,10 @@ func (p *process) warm(j *job, allowed bool) {
 			level += clock.Outstanding(l.seen.level, l.place().clock(l.params(), now))
 		}
 	}
-	out := store.Outcome{Allowed: allowed, At: clock.Time(now), Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}}}
+	out := store.Outcome{
+		Allowed: allowed, At: clock.Time(now),
+		Levels: []store.Level{{Limit: &p.cell.limit, Level: level, Refused: !allowed}},
+	}
 	if !p.known {
 		if p.known = true; p.shares != nil {
 			p.shares.Begin(time.Time{})
@@ -118,7 +121,9 @@ func (p *process) pay(call breaker.Call) bool {
 		}
 		p.due = slices.Delete(p.due, i, i+1)
 		if m.sending == 0 {
-			m.sending = p.own().Bill(m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), clock.Time(p.clock()), m.owed)
+			m.sending = p.own().Bill(
+				m.debits[0].Bucket, &p.cell.limit, p.s.healthy(p.cell), clock.Time(p.clock()), m.owed,
+			)
 			m.owed = 0
 		}
 		amount := m.sending

@@ -72,7 +72,8 @@ func (p *process) memory(entity int) *memory {
 	m := p.buckets[entity]
 	if m == nil {
 		m = &memory{entity: entity, n: 1, debits: []store.Debit{{
-			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)}, // each process has its own shares
+			// each process has its own shares
+			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)},
 			Charges: []store.Charge{{Limit: &p.cell.limit, Amount: p.s.cfg.Tokens * 1000}},
 		}}}
 		p.buckets[entity] = m
@@ -90,7 +91,9 @@ func (m *memory) lane(p *process, k int) *lane {
 // decide starts a decision.
 func (p *process) decide(entity int) {
 	s := p.s
-	j := &job{p: p, m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within)}
+	j := &job{
+		p: p, m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within),
+	}
 	var ok bool
 	if j.call, ok = p.breaker.Begin(); !ok {
 		p.degrade(j)

@@ -82,7 +82,8 @@ func (s *sim) newReport() {
 	cfg := &s.cfg
 	width := cfg.For / maxIntervals
 	for _, w := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		5 * time.Second,
 		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	} {
 		if width = w; cfg.For <= maxIntervals*w {
@@ -91,8 +92,10 @@ func (s *sim) newReport() {
 	}
 	s.width = int64(width)
 	s.rep = &Report{
-		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample, Limit: cfg.Limit.String(), Recovered: -1,
-		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width), Cells: make([]CellReport, len(cfg.Cells)),
+		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample,
+		Limit: cfg.Limit.String(), Recovered: -1,
+		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width),
+		Cells: make([]CellReport, len(cfg.Cells)),
 	}
 	for i := range cfg.Cells {
 		s.rep.Cells[i] = CellReport{Cell: i + 1, Share: cfg.Cells[i].Share}

@@ -68,7 +68,9 @@ type counts struct{ calls, units, inVain, throttled, splits int }
 
 // ErrSample reports that a sample of the entities does not tell what all would do, because something was answered
 // without the table: then what a process learns from calls for one bucket affects the others.
-var ErrSample = errors.New("part of the sample was answered without the table, which depends on the other entities: simulate all of them")
+var ErrSample = errors.New(
+	"part of the sample was answered without the table, which depends on the other entities: simulate all of them",
+)
 
 // Run simulates a scenario. It returns an error if the configuration is invalid, if ctx ends, or [ErrSample].
 func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report, error) {
@@ -105,13 +107,18 @@ func Run(ctx context.Context, cfg Config, progress func(share float64)) (*Report
 }
 
 func newSim(cfg Config) *sim {
-	s := &sim{cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)), entities: make([]entity, cfg.Entities/cfg.Sample)}
+	s := &sim{
+		cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)),
+		entities: make([]entity, cfg.Entities/cfg.Sample),
+	}
 	if cfg.Zipf > 0 {
 		s.zipf = rand.NewZipf(s.demand, cfg.Zipf, 1, uint64(cfg.Entities-1))
 	}
 	s.mu = math.Log(float64(cfg.P50))
 	s.sigma = (math.Log(float64(cfg.P99)) - s.mu) / 2.3263 // standard deviations to the 99th percentile
-	s.truth = clock.Params{Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000}
+	s.truth = clock.Params{
+		Amount: cfg.Limit.Amount * 1000, Period: int64(cfg.Limit.Period), Burst: cfg.Limit.Burst * 1000,
+	}
 	s.trouble = cfg.trouble()
 	s.rate = cfg.Rate / float64(cfg.Sample)
 	s.shares = share.New(math.MaxInt) // never out of room
@@ -198,7 +205,9 @@ func (s *sim) joinedAt(number int) int64 {
 	if number < s.cfg.Begin {
 		return 0
 	}
-	return int64(s.cfg.JoinFrom) + int64(float64(s.cfg.JoinTo-s.cfg.JoinFrom)*float64(number-s.cfg.Begin+1)/float64(late))
+	return int64(s.cfg.JoinFrom) + int64(
+		float64(s.cfg.JoinTo-s.cfg.JoinFrom)*float64(number-s.cfg.Begin+1)/float64(late),
+	)
 }
 
 // of returns how many of the first n processes belong to the cell.

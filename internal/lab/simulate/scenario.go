@@ -20,11 +20,13 @@ var Scenarios = []Scenario{
 	{"hot-key", "1,000 processes, one entity, far more decisions than one item accepts writes", Config{
 		Processes: 1000, Rate: 10_000, Limit: weir.PerSecond("rps", 20_000),
 	}},
-	{"overload", "100 processes, one entity that requests three times its limit, and more writes than one item accepts", Config{
+	{"overload", "100 processes, one entity that requests three times its limit, and more writes than one item " +
+		"accepts", Config{
 		Processes: 100, Rate: 3000, Limit: weir.PerSecond("rps", 1000),
 	}},
 	{"fleet", "100,000 processes, 100,000 equally active entities, one in 100 of which is simulated", Config{
-		Processes: 100_000, Entities: 100_000, Sample: 100, Rate: 100_000, Limit: weir.PerMinute("rpm", 50).WithBurst(10),
+		Processes: 100_000, Entities: 100_000, Sample: 100, Rate: 100_000,
+		Limit: weir.PerMinute("rpm", 50).WithBurst(10),
 	}},
 	{"outage", "100 processes, a table that does not answer for half a minute", Config{
 		Processes: 100, Rate: 750, Limit: weir.PerSecond("rps", 700), For: 90 * time.Second,
@@ -42,7 +44,8 @@ var Scenarios = []Scenario{
 		Outages: []Outage{{From: 15 * time.Second, To: 50 * time.Second}},
 	}},
 	{"cells", "three cells with equal shares and unequal demand, one of which is cut off from its table", Config{
-		Processes: 90, Rate: 1200, Limit: weir.PerSecond("rps", 1500), Cells: []Cell{{1. / 3, 0.6}, {1. / 3, 0.3}, {1. / 3, 0.1}},
+		Processes: 90, Rate: 1200, Limit: weir.PerSecond("rps", 1500),
+		Cells:   []Cell{{1. / 3, 0.6}, {1. / 3, 0.3}, {1. / 3, 0.1}},
 		Outages: []Outage{{From: 20 * time.Second, To: 40 * time.Second, Cell: 2}},
 	}},
 }

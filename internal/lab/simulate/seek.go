@@ -7,14 +7,16 @@ import (
 
 // sendAway moves a decision whose shard is throttled to another shard, if there is one.
 func (p *process) sendAway(j *job, from *lane) bool {
-	if j.forced || j.of != nil || j.moves >= maxMoves || j.m.n > 1 && j.heats >= maxHeats || j.m.n == 1 && p.next(j) == 0 {
+	if j.forced || j.of != nil || j.moves >= maxMoves || j.m.n > 1 && j.heats >= maxHeats || j.m.n == 1 &&
+		p.next(j) == 0 {
 		return false
 	}
 	p.sendOn(j, from)
 	return true
 }
 
-// sendOn lets another shard decide. If the bucket is not known to be split, it picks one of the next generation at random.
+// sendOn lets another shard decide. If the bucket is not known to be split, it picks one of the next generation at
+// random.
 func (p *process) sendOn(j *job, from *lane) {
 	j.moves++
 	var to *lane

@@ -100,7 +100,9 @@ func (ev *evidence) order(seen looked, undecided func(check int)) *failure {
 		}
 		return -1
 	})
-	f := &failure{check: checkOrder, entity: ordered, err: fmt.Errorf("no order of the %d calls explains the answers", len(ops))}
+	f := &failure{
+		check: checkOrder, entity: ordered, err: fmt.Errorf("no order of the %d calls explains the answers", len(ops)),
+	}
 	if i < len(moments) {
 		f.until = moments[i]
 		f.err = fmt.Errorf("no order of the first %d calls explains the answers", len(ev.operations(f.until)))
@@ -185,7 +187,10 @@ func (ev *evidence) spent(seen looked, undecided func(check int)) *failure {
 			if i == ledger {
 				seen(checkLevel, 1)
 				if rose, spent := is.Level-was.Level, net(is)-net(was); rose != spent {
-					return fail(checkLevel, fmt.Errorf("debits - returns are %d millitokens, but the level rose by %d", spent, rose))
+					return fail(
+						checkLevel,
+						fmt.Errorf("debits - returns are %d millitokens, but the level rose by %d", spent, rose),
+					)
 				}
 			}
 			seen(checkLost, 1)
@@ -202,7 +207,9 @@ func (ev *evidence) spent(seen looked, undecided func(check int)) *failure {
 }
 
 // parents checks that the parent was charged what its children were.
-func (ev *evidence) parents(seen looked, undecided func(int), tallies map[string]*[reckon.MaxLimits]reckon.Tally) *failure {
+func (ev *evidence) parents(
+	seen looked, undecided func(int), tallies map[string]*[reckon.MaxLimits]reckon.Tally,
+) *failure {
 	if ev.writesFailed {
 		undecided(checkParents)
 		return nil
@@ -259,7 +266,10 @@ func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 	leases := map[string]*tries{}
 	for _, r := range ev.records {
 		if r.Op == OpReturn && r.Result == Twice {
-			return nil, &failure{check: checkOnce, entity: r.Charges[0].Entity, err: fmt.Errorf("a lease was returned a second time: %s", r)}
+			return nil, &failure{
+				check: checkOnce, entity: r.Charges[0].Entity,
+				err: fmt.Errorf("a lease was returned a second time: %s", r),
+			}
 		}
 		if r.Op != OpRelease {
 			continue
@@ -285,7 +295,12 @@ func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 		case t.applied > 1:
 			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s was returned %d times", id, t.applied)}
 		case t.applied == 0 && t.unknown == 0:
-			return nil, &failure{check: checkOnce, err: fmt.Errorf("lease %s was reported as already returned %d times, but no call returned it", id, t.before)}
+			return nil, &failure{
+				check: checkOnce,
+				err: fmt.Errorf(
+					"lease %s was reported as already returned %d times, but no call returned it", id, t.before,
+				),
+			}
 		}
 		backs[id] = t.applied
 	}
@@ -312,7 +327,8 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			switch {
 			case r.Result == Admitted:
 				t.Debited, t.First, t.Last = n, t.Early, t.Late
-				if !ev.atomic { // its time is that of the last bucket debited; this one may have been debited as early as the call
+				// its time is that of the last bucket debited; this one may have been debited as early as the call
+				if !ev.atomic {
 					t.First = reckon.Reading(l, r.At.Add(-time.Duration(r.Told-r.Asked)))
 					t.Early = t.First
 				}
@@ -380,7 +396,12 @@ func (ev *evidence) time(seen looked) *failure {
 			}
 			seen(checkTime, 1)
 			if back := latest.At.Sub(r.At); back > ev.tolerance {
-				return &failure{check: checkTime, entity: p.entity, until: r.Told, err: fmt.Errorf("decided at %s, %v before the time of an earlier answer", r.At.Format(time.RFC3339Nano), back)}
+				return &failure{
+					check: checkTime, entity: p.entity, until: r.Told,
+					err: fmt.Errorf(
+						"decided at %s, %v before the time of an earlier answer", r.At.Format(time.RFC3339Nano), back,
+					),
+				}
 			}
 		}
 	}

@@ -73,7 +73,9 @@ func (c *caller) ask(ctx context.Context, b store.Bucket, ref *store.Ref, rec *R
 	}
 	d := store.Debit{Bucket: b, Epoch: 1, Ref: ref}
 	for i, l := range orderLimits {
-		d.Charges = append(d.Charges, store.Charge{Limit: l, Amount: rec.Charges[0].Amounts[i], Force: rec.Charges[0].Force && rec.Op == OpTake})
+		d.Charges = append(d.Charges, store.Charge{
+			Limit: l, Amount: rec.Charges[0].Amounts[i], Force: rec.Charges[0].Force && rec.Op == OpTake,
+		})
 	}
 	if rec.Op == OpAdjust {
 		out, err := c.store.Settle(ctx, store.Settle{Debits: []store.Debit{d}})

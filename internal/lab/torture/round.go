@@ -95,7 +95,9 @@ func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err er
 		return []store.Bucket{b}, r.heard(rec)
 	}
 	for i := range children {
-		if _, err := r.lim.Acquire(ctx, weir.Request{Entity: child(i), Resource: resource(o.Round), Tokens: weir.Tokens{"ledger": 1000}}); err != nil {
+		if _, err := r.lim.Acquire(ctx, weir.Request{
+			Entity: child(i), Resource: resource(o.Round), Tokens: weir.Tokens{"ledger": 1000},
+		}); err != nil {
 			return nil, err
 		}
 		buckets = append(buckets, at(child(i)))
@@ -251,7 +253,8 @@ func (r *run) judge(ev *evidence, o order) *failure {
 func (r *run) last(ev *evidence, round int) {
 	now := time.Now().UnixNano()
 	ev.records = append(ev.records, &Record{
-		Round: round, N: 1, Op: OpLook, Charges: []Charge{{Entity: ordered}}, Asked: now, Told: now + 1, Result: Applied, At: ev.end, Levels: levelsOf(ev.after[0]),
+		Round: round, N: 1, Op: OpLook, Charges: []Charge{{Entity: ordered}}, Asked: now, Told: now + 1,
+		Result: Applied, At: ev.end, Levels: levelsOf(ev.after[0]),
 	})
 	r.sorted = ev.records
 }

@@ -93,9 +93,18 @@ func resource(r int) string { return fmt.Sprint("round-", r) }
 const year = 366 * 24 * time.Hour
 
 var (
-	childLimits  = [reckon.MaxLimits]*store.Limit{{Name: "live", Amount: 100_000, Period: time.Second, Burst: 200_000}, {Name: "ledger", Amount: 1000, Period: year, Burst: 1e12}}
-	parentLimits = [reckon.MaxLimits]*store.Limit{{Name: "live", Amount: 200_000, Period: time.Second, Burst: 300_000}, {Name: "ledger", Amount: 1000, Period: year, Burst: 1e12}}
-	orderLimits  = reckon.Order{{Name: "live", Amount: 100_000, Period: 10 * time.Minute, Burst: 100_000}, {Name: "ledger", Amount: 1000, Period: year, Burst: 10_000_000}}
+	childLimits = [reckon.MaxLimits]*store.Limit{
+		{Name: "live", Amount: 100_000, Period: time.Second, Burst: 200_000},
+		{Name: "ledger", Amount: 1000, Period: year, Burst: 1e12},
+	}
+	parentLimits = [reckon.MaxLimits]*store.Limit{
+		{Name: "live", Amount: 200_000, Period: time.Second, Burst: 300_000},
+		{Name: "ledger", Amount: 1000, Period: year, Burst: 1e12},
+	}
+	orderLimits = reckon.Order{
+		{Name: "live", Amount: 100_000, Period: 10 * time.Minute, Burst: 100_000},
+		{Name: "ledger", Amount: 1000, Period: year, Burst: 10_000_000},
+	}
 )
 
 func limitsOf(entity string) [reckon.MaxLimits]*store.Limit {
@@ -147,7 +156,10 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, lim.Close()) }()
 	r := &run{
 		Config: cfg, lim: lim.In(cfg.Namespace), store: st, r: rand.New(rand.NewPCG(cfg.Seed, 0)),
-		rep: &Report{Seed: cfg.Seed, Namespace: cfg.Namespace, Faults: cfg.Faults, Processes: max(1, cfg.Processes), Checks: newChecks()},
+		rep: &Report{
+			Seed: cfg.Seed, Namespace: cfg.Namespace, Faults: cfg.Faults, Processes: max(1, cfg.Processes),
+			Checks: newChecks(),
+		},
 	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -232,7 +244,8 @@ func (r *run) clear(ctx context.Context) error {
 		err = r.lim.PurgeNamespace(ctx, r.Namespace)
 	}
 	if err != nil {
-		return fmt.Errorf("namespace %q is left behind (remove it with: weir namespace delete %s, then weir namespace purge %s): %w",
+		return fmt.Errorf(
+			"namespace %q is left behind (remove it with: weir namespace delete %s, then weir namespace purge %s): %w",
 			r.Namespace, r.Namespace, r.Namespace, err)
 	}
 	return nil
@@ -269,7 +282,8 @@ func (c *Config) skewed() bool { return c.Traits.OwnClock && slices.Contains(c.F
 // start starts a worker.
 func (r *run) start(ctx context.Context, s setup) (hand, error) {
 	if r.Processes > 0 {
-		cmd, err := r.Spawn(context.WithoutCancel(ctx)) // it ends when its input does, after completing what it has begun
+		// it ends when its input does, after completing what it has begun
+		cmd, err := r.Spawn(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
 		}

@@ -79,7 +79,10 @@ func (w *worker) do(ctx context.Context, o order) error {
 	errs := make([]error, o.Callers)
 	for i := range o.Callers {
 		wg.Go(func() {
-			c := &caller{worker: w, order: o, id: i, r: rand.New(rand.NewPCG(w.Seed, uint64(o.Round)<<24+uint64(w.Process)<<12+uint64(i)))}
+			c := &caller{
+				worker: w, order: o, id: i,
+				r: rand.New(rand.NewPCG(w.Seed, uint64(o.Round)<<24+uint64(w.Process)<<12+uint64(i))),
+			}
 			switch o.Kind {
 			case ordering:
 				errs[i] = c.probe(ctx)
@@ -171,7 +174,9 @@ func (c *caller) spend(ctx context.Context) error {
 		var err error
 		switch n := c.r.IntN(16); {
 		case n == 0:
-			_, err = c.call(ctx, Record{Op: OpLook, Charges: []Charge{{Entity: child(c.r.IntN(children))}}}, func(ctx context.Context, rec *Record) error {
+			_, err = c.call(ctx, Record{
+				Op: OpLook, Charges: []Charge{{Entity: child(c.r.IntN(children))}},
+			}, func(ctx context.Context, rec *Record) error {
 				a, err := c.lim.Available(ctx, rec.Charges[0].Entity, resource(c.Round))
 				rec.At, rec.Result = a.At, Applied
 				return err
@@ -196,8 +201,12 @@ func (c *caller) take(ctx context.Context) error {
 		amounts[0] = 0
 	}
 	var lease *weir.Lease
-	_, err := c.call(ctx, Record{Op: OpTake, Charges: both(name, amounts, 1000, false)}, func(ctx context.Context, rec *Record) (err error) {
-		lease, err = c.lim.Acquire(ctx, weir.Request{Entity: name, Resource: resource(c.Round), Tokens: tokens(amounts)})
+	_, err := c.call(ctx, Record{
+		Op: OpTake, Charges: both(name, amounts, 1000, false),
+	}, func(ctx context.Context, rec *Record) (err error) {
+		lease, err = c.lim.Acquire(ctx, weir.Request{
+			Entity: name, Resource: resource(c.Round), Tokens: tokens(amounts),
+		})
 		var over *weir.ExceededError
 		if errors.As(err, &over) {
 			rec.At, rec.Result = over.At, Refused
@@ -226,7 +235,9 @@ func (c *caller) settle(ctx context.Context) error {
 		for i := range delta {
 			delta[i] = max(delta[i], -holds[i])
 		}
-		_, err := c.call(ctx, Record{Op: OpAdjust, Charges: both(entity, delta, 1000, true)}, func(ctx context.Context, rec *Record) error {
+		_, err := c.call(ctx, Record{
+			Op: OpAdjust, Charges: both(entity, delta, 1000, true),
+		}, func(ctx context.Context, rec *Record) error {
 			rec.Result = Applied
 			return lease.Adjust(ctx, tokens(delta))
 		})
@@ -242,7 +253,9 @@ func (c *caller) settle(ctx context.Context) error {
 		return err
 	default:
 		drop()
-		_, err := c.call(ctx, Record{Op: OpReturn, Charges: both(entity, holds, -1000, true)}, func(ctx context.Context, rec *Record) error {
+		_, err := c.call(ctx, Record{
+			Op: OpReturn, Charges: both(entity, holds, -1000, true),
+		}, func(ctx context.Context, rec *Record) error {
 			rec.Result = Applied
 			err := lease.Rollback(ctx)
 			if again := lease.Rollback(ctx); !errors.Is(again, weir.ErrRolledBack) {
@@ -263,7 +276,9 @@ func (c *caller) release(ctx context.Context) error {
 		h := c.Held[i]
 		entity, holds := holdings(h)
 		for range 2 {
-			rec, err := c.call(ctx, Record{Op: OpRelease, Lease: h.ID, Charges: both(entity, holds, -1000, true)}, func(ctx context.Context, rec *Record) error {
+			rec, err := c.call(ctx, Record{
+				Op: OpRelease, Lease: h.ID, Charges: both(entity, holds, -1000, true),
+			}, func(ctx context.Context, rec *Record) error {
 				lease, err := c.lim.Resume(ctx, h)
 				if err == nil {
 					err = lease.Rollback(ctx)

@@ -60,7 +60,8 @@ func (t *trial) least(w *window) float64 {
 	wanted := w.spent - w.returned
 	inMinute := w.peak - w.returned - t.burst - t.rate*minute
 	refused := max(0, wanted-given, inMinute)
-	t.level = min(t.burst, given-wanted+refused) // had more been refused, that much more would be left, and less refused later
+	// had more been refused, that much more would be left, and less refused later
+	t.level = min(t.burst, given-wanted+refused)
 	return refused
 }
 
@@ -86,7 +87,8 @@ func (t *trial) most(w *window) float64 {
 		row+t.owed-burst,
 		max(0, pair+t.owed-burst)+max(0, minutes/2-1)*max(0, pair-burst),
 		0)
-	// What can be outstanding when the next window begins: from the last requests, or from all since the previous window.
+	// What can be outstanding when the next window begins: from the last requests, or from all since the previous
+	// window.
 	t.owed = min(t.burst, max(pair, row, t.owed+asked-t.rate*length, 0))
 	return min(asked, most)
 }

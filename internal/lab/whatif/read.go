@@ -56,7 +56,9 @@ func readJSON(src io.Reader) ([]weir.Usage, error) {
 }
 
 // columns are the required CSV columns.
-var columns = []string{"start", "entity", "resource", "requests", "refused", "limit", "debited", "returned", "peak", "refused_by"}
+var columns = []string{
+	"start", "entity", "resource", "requests", "refused", "limit", "debited", "returned", "peak", "refused_by",
+}
 
 func readCSV(src io.Reader) ([]weir.Usage, error) {
 	r := csv.NewReader(src)
@@ -68,7 +70,9 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 	at := make([]int, len(columns))
 	for i, name := range columns {
 		if at[i] = slices.Index(head, name); at[i] < 0 {
-			return nil, fmt.Errorf("read usage: the first line has no column %q: give what weir usage list --csv prints", name)
+			return nil, fmt.Errorf(
+				"read usage: the first line has no column %q: give what weir usage list --csv prints", name,
+			)
 		}
 	}
 	var all []weir.Usage
@@ -86,7 +90,8 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read usage: line %d: %w", line, err)
 		}
-		if n := len(all); n > 0 && all[n-1].Start.Equal(u.Start) && all[n-1].Entity == u.Entity && all[n-1].Resource == u.Resource {
+		if n := len(all); n > 0 && all[n-1].Start.Equal(u.Start) && all[n-1].Entity == u.Entity &&
+			all[n-1].Resource == u.Resource {
 			all[n-1].Limits = append(all[n-1].Limits, l)
 			continue
 		}
@@ -104,7 +109,9 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 // parse parses a row.
 func parse(cell func(int) string) (u weir.Usage, l weir.LimitUsage, err error) {
 	text := cell(0)
-	for layout, w := range map[string]weir.Window{"2006-01-02T15": weir.Hourly, time.DateOnly: weir.Daily, "2006-01": weir.Monthly} {
+	for layout, w := range map[string]weir.Window{
+		"2006-01-02T15": weir.Hourly, time.DateOnly: weir.Daily, "2006-01": weir.Monthly,
+	} {
 		if t, err := time.Parse(layout, text); err == nil && len(text) == len(layout) {
 			u.Start, u.Window = t, w
 		}
@@ -113,7 +120,9 @@ func parse(cell func(int) string) (u weir.Usage, l weir.LimitUsage, err error) {
 		return u, l, fmt.Errorf("start %q is no hour, day or month such as 2026-11-21T13", text)
 	}
 	u.Entity, u.Resource, l.Limit = cell(1), cell(2), cell(5)
-	for i, to := range map[int]*int64{3: &u.Requests, 4: &u.Refused, 6: &l.Debited, 7: &l.Returned, 8: &l.Peak, 9: &l.Refused} {
+	for i, to := range map[int]*int64{
+		3: &u.Requests, 4: &u.Refused, 6: &l.Debited, 7: &l.Returned, 8: &l.Peak, 9: &l.Refused,
+	} {
 		if text := cell(i); text != "" {
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil || *to < 0 {
 				return u, l, fmt.Errorf("%s %q is no number", columns[i], text)

@@ -112,7 +112,10 @@ func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
 	for i := range windows {
 		u := &windows[i]
 		if u.Entity == "" || u.Resource == "" || u.Own != nil {
-			return nil, fmt.Errorf("the window of %s is not of an entity on a resource: list usage by entity", u.Start.Format(time.RFC3339))
+			return nil, fmt.Errorf(
+				"the window of %s is not of an entity on a resource: list usage by entity",
+				u.Start.Format(time.RFC3339),
+			)
 		}
 		if i == 0 {
 			r.From, r.Window = u.Start, u.Window
@@ -149,9 +152,10 @@ func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
 		}
 	}
 	for note, applies := range map[string]bool{
-		"where a limit's tokens were not recorded, it is held against the number of requests, whose busiest minute is not known": byRequests,
-		"the busiest minute is not known everywhere: at most as if all of a window had come at once":                             noPeak,
-		"the number of requests is not recorded: the size of each is not known":                                                  ridden,
+		"where a limit's tokens were not recorded, it is held against the number of requests, whose busiest minute " +
+			"is not known": byRequests,
+		"the busiest minute is not known everywhere: at most as if all of a window had come at once": noPeak,
+		"the number of requests is not recorded: the size of each is not known":                      ridden,
 	} {
 		if applies {
 			r.Notes = append(r.Notes, note)
@@ -259,9 +263,13 @@ func (r *Report) judge(all []*series, cfg *Config) {
 	}
 	slices.SortFunc(r.When, func(a, b Moment) int { return a.Start.Compare(b.Start) })
 	slices.SortFunc(r.Most, func(a, b BucketResult) int {
-		return cmp.Or(cmp.Compare(share(b.Least, b.Asked), share(a.Least, a.Asked)), cmp.Compare(share(b.Even, b.Asked), share(a.Even, a.Asked)),
+		return cmp.Or(
+			cmp.Compare(share(b.Least, b.Asked), share(a.Least, a.Asked)),
+			cmp.Compare(share(b.Even, b.Asked), share(a.Even, a.Asked)),
 			cmp.Compare(share(b.AtMost, b.Asked), share(a.AtMost, a.Asked)),
-			cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Limit.Name, b.Limit.Name))
+			cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource), cmp.Compare(
+				a.Limit.Name, b.Limit.Name,
+			))
 	})
 	r.Most = r.Most[:min(cfg.Top, len(r.Most)):len(r.Most)]
 }

@@ -14,8 +14,9 @@ import (
 type Suggestion struct {
 	Limit  weir.Limit `json:"limit"` // the limit that was tried
 	Target float64    `json:"target"`
-	// Least is the smallest limit that may be enough: any smaller one certainly refuses more. Enough is the smallest that
-	// is certainly enough. Even is between them, see the package documentation. Nil: no limit that weir allows is enough.
+	// Least is the smallest limit that may be enough: any smaller one certainly refuses more. Enough is the smallest
+	// that is certainly enough. Even is between them, see the package documentation. Nil: no limit that weir allows is
+	// enough.
 	Least  *weir.Limit `json:"may_be_enough"`
 	Even   *weir.Limit `json:"enough_if_even"`
 	Enough *weir.Limit `json:"surely_enough"`

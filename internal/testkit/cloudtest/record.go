@@ -98,7 +98,9 @@ func (r *Recorder) see(target string, body []byte) {
 }
 
 // parts maps the parts of a transaction to their actions.
-var parts = map[string]string{"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
+var parts = map[string]string{
+	"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem",
+}
 
 // calls returns nil for a request it does not understand.
 func (in *request) calls(op string) []Call {

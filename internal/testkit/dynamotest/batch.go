@@ -17,7 +17,9 @@ const (
 )
 
 func (f *Fake) batchGetItem(in *dynamodb.BatchGetItemInput) (*dynamodb.BatchGetItemOutput, error) {
-	out := &dynamodb.BatchGetItemOutput{Responses: make(map[string][]item), UnprocessedKeys: make(map[string]types.KeysAndAttributes)}
+	out := &dynamodb.BatchGetItemOutput{
+		Responses: make(map[string][]item), UnprocessedKeys: make(map[string]types.KeysAndAttributes),
+	}
 	total, units := 0, 0.0
 	for _, name := range slices.Sorted(maps.Keys(in.RequestItems)) {
 		asked := in.RequestItems[name]
@@ -79,7 +81,10 @@ func (f *Fake) batchWriteItem(in *dynamodb.BatchWriteItemInput) (*dynamodb.Batch
 			case r.DeleteRequest != nil && r.PutRequest == nil:
 				w, err = f.remove(&name, r.DeleteRequest.Key, nil, newScope(nil, nil))
 			default:
-				err = invalid("Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes")
+				err = invalid(
+					"Supplied AttributeValue has more than one datatypes set, must contain exactly one of the " +
+						"supported datatypes",
+				)
 			}
 			if err != nil {
 				return nil, err
@@ -129,7 +134,9 @@ func twice(writes []*write) bool {
 // reports returns the consumed capacity in the order of the tables' names.
 func reports(asked types.ReturnConsumedCapacity, costs map[*table]cost) []types.ConsumedCapacity {
 	var out []types.ConsumedCapacity
-	for _, t := range slices.SortedFunc(maps.Keys(costs), func(a, b *table) int { return cmp.Compare(a.name, b.name) }) {
+	for _, t := range slices.SortedFunc(maps.Keys(costs), func(a, b *table) int {
+		return cmp.Compare(a.name, b.name)
+	}) {
 		if r := t.report(asked, costs[t]); r != nil {
 			out = append(out, *r)
 		}

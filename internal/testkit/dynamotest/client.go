@@ -37,7 +37,9 @@ func dial(endpoint string, optFns ...func(*dynamodb.Options)) (client *dynamodb.
 	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &endpoint,
 		Region:       "us-east-1",
-		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (
+			aws.Credentials, error,
+		) {
 			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
 		})),
 		HTTPClient: plain{http.Client{Transport: transport}},

@@ -54,7 +54,9 @@ func Endpoint() (string, error) {
 }
 
 // ErrNoEngine reports that no engine is installed.
-var ErrNoEngine = errors.New("no engine: make test installs it where npm and a Linux on x64 are; WEIR_TEST_DYNAMODB=URL names any other")
+var ErrNoEngine = errors.New(
+	"no engine: make test-all installs it where npm and a Linux on x64 are; WEIR_TEST_DYNAMODB=URL names any other",
+)
 
 func require(t testing.TB, err error) {
 	t.Helper()

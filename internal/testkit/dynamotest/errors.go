@@ -12,12 +12,16 @@ import (
 
 // invalid returns DynamoDB's error for an invalid request.
 func invalid(format string, args ...any) error {
-	return &smithy.GenericAPIError{Code: "ValidationException", Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
+	return &smithy.GenericAPIError{
+		Code: "ValidationException", Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient,
+	}
 }
 
 // unsupported returns the error for a feature of DynamoDB that the fake lacks.
 func unsupported(format string, args ...any) error {
-	return &smithy.GenericAPIError{Code: "NotInTheFake", Message: "dynamotest.Fake does not have " + fmt.Sprintf(format, args...)}
+	return &smithy.GenericAPIError{
+		Code: "NotInTheFake", Message: "dynamotest.Fake does not have " + fmt.Sprintf(format, args...),
+	}
 }
 
 func noTable(name string) error {
@@ -28,8 +32,10 @@ func noTable(name string) error {
 func answered(op string, err error) error {
 	return &smithy.OperationError{ServiceID: "DynamoDB", OperationName: op, Err: &awshttp.ResponseError{
 		ResponseError: &smithyhttp.ResponseError{
-			Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}}},
-			Err:      err,
+			Response: &smithyhttp.Response{
+				Response: &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}},
+			},
+			Err: err,
 		},
 		RequestID: "FAKE",
 	}}

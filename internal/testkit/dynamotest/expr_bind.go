@@ -156,7 +156,10 @@ func (s *scope) bind(n *node) *bound {
 			s.used[st.name] = true
 			name := s.names[st.name]
 			if name == "" {
-				s.fail("An expression attribute name used in the document path is not defined; attribute name: %s", st.name)
+				s.fail(
+					"An expression attribute name used in the document path is not defined; attribute name: %s",
+					st.name,
+				)
 			}
 			st.name = name
 		}
@@ -190,7 +193,9 @@ func (s *scope) check(b *bound) {
 		low, high := b.args[1], b.args[2]
 		order, ok := compare(low.value, high.value)
 		if low.constant() != "" && high.constant() != "" && (!ok || order > 0) {
-			s.fail("The BETWEEN operator requires upper bound to be greater than or equal to lower bound, and of its type")
+			s.fail(
+				"The BETWEEN operator requires upper bound to be greater than or equal to lower bound, and of its type",
+			)
 		}
 	case "=", "<>", "contains":
 		allowed = nil
@@ -199,10 +204,17 @@ func (s *scope) check(b *bound) {
 	}
 	for i, arg := range b.args {
 		if k := arg.constant(); k != "" && allowed != nil && !slices.Contains(allowed, k) {
-			s.fail("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", b.op, k)
+			s.fail(
+				"Incorrect operand type for operator or function; operator or function: %s, operand type: %s", b.op, k,
+			)
 		}
-		if i == 1 && arg.op == "path" && b.args[0].op == "path" && b.op != "+" && b.op != "-" && slices.Equal(arg.path, b.args[0].path) {
-			s.fail("The first operand must be distinct from the remaining operands for this operator or function; operator: %s", b.op)
+		if i == 1 && arg.op == "path" && b.args[0].op == "path" && b.op != "+" && b.op != "-" &&
+			slices.Equal(arg.path, b.args[0].path) {
+			s.fail(
+				"The first operand must be distinct from the remaining operands for this operator or function; "+
+					"operator: %s",
+				b.op,
+			)
 		}
 	}
 }

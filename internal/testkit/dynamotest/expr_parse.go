@@ -31,7 +31,9 @@ var (
 	token    = regexp.MustCompile(`^\s*([#:]?\w+|<>|<=|>=|[=<>(),.\[\]+-])`)
 	bareName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	// arity holds the number of arguments of the boolean functions of a condition.
-	arity = map[string]int{"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2}
+	arity = map[string]int{
+		"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2,
+	}
 )
 
 // parser reads tokens. After the first error it is at the end.

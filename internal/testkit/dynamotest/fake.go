@@ -14,8 +14,9 @@ import (
 )
 
 // Fake is DynamoDB in memory: the calls that the store makes, with the SDK's inputs, outputs and errors. The zero value
-// has no tables. Each call is atomic, and reads are always consistent. It never throttles, returns the error NotInTheFake
-// for unsupported features, and removes expired items only in Sweep. It is safe for concurrent use; set its fields first.
+// has no tables. Each call is atomic, and reads are always consistent. It never throttles, returns the error
+// NotInTheFake for unsupported features, and removes expired items only in Sweep. It is safe for concurrent use; set
+// its fields first.
 type Fake struct {
 	// Before is called ahead of each call. If it returns an error, the call is not made and the caller gets that
 	// error. It may wait, change the fake by calls of its own, or yield to other goroutines.
@@ -23,8 +24,8 @@ type Fake struct {
 	// After is called after each call, with its output or error. If it returns an error, the caller gets that instead
 	// of the response, as when a connection breaks.
 	After func(op string, in, out any) error
-	// Changed is called with an item of a table before and after each change, like a stream: nil if it did not or does not
-	// exist. It is called under the fake's lock, in the order of the changes, and must not modify its arguments.
+	// Changed is called with an item of a table before and after each change, like a stream: nil if it did not or does
+	// not exist. It is called under the fake's lock, in the order of the changes, and must not modify its arguments.
 	Changed func(table string, old, replaced map[string]types.AttributeValue)
 
 	mu       sync.Mutex
@@ -102,7 +103,9 @@ func call[I, O any](ctx context.Context, f *Fake, op string, in *I, apply func(*
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, &smithy.OperationError{ServiceID: "DynamoDB", OperationName: op, Err: &smithy.CanceledError{Err: err}}
+		return nil, &smithy.OperationError{
+			ServiceID: "DynamoDB", OperationName: op, Err: &smithy.CanceledError{Err: err},
+		}
 	}
 	out, err := locked(&f.mu, in, apply)
 	if err != nil {
@@ -130,71 +133,99 @@ func locked[I, O any](mu *sync.Mutex, in *I, apply func(*I) (*O, error)) (*O, er
 }
 
 // PutItem puts an item.
-func (f *Fake) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+func (f *Fake) PutItem(
+	ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.PutItemOutput, error) {
 	return call(ctx, f, "PutItem", in, f.putItem)
 }
 
 // UpdateItem updates an item.
-func (f *Fake) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (f *Fake) UpdateItem(
+	ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.UpdateItemOutput, error) {
 	return call(ctx, f, "UpdateItem", in, f.updateItem)
 }
 
 // DeleteItem deletes an item.
-func (f *Fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (f *Fake) DeleteItem(
+	ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.DeleteItemOutput, error) {
 	return call(ctx, f, "DeleteItem", in, f.deleteItem)
 }
 
 // GetItem gets an item.
-func (f *Fake) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (f *Fake) GetItem(
+	ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.GetItemOutput, error) {
 	return call(ctx, f, "GetItem", in, f.getItem)
 }
 
 // BatchGetItem gets items, all of them.
-func (f *Fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+func (f *Fake) BatchGetItem(
+	ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.BatchGetItemOutput, error) {
 	return call(ctx, f, "BatchGetItem", in, f.batchGetItem)
 }
 
 // BatchWriteItem puts and deletes items, all of them.
-func (f *Fake) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+func (f *Fake) BatchWriteItem(
+	ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.BatchWriteItemOutput, error) {
 	return call(ctx, f, "BatchWriteItem", in, f.batchWriteItem)
 }
 
 // Query lists the items of a partition.
-func (f *Fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+func (f *Fake) Query(
+	ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.QueryOutput, error) {
 	return call(ctx, f, "Query", in, f.query)
 }
 
 // TransactWriteItems writes all or nothing. A ClientRequestToken is remembered forever.
-func (f *Fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+func (f *Fake) TransactWriteItems(
+	ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.TransactWriteItemsOutput, error) {
 	return call(ctx, f, "TransactWriteItems", in, f.transactWriteItems)
 }
 
 // CreateTable creates a table, which is active at once.
-func (f *Fake) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+func (f *Fake) CreateTable(
+	ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.CreateTableOutput, error) {
 	return call(ctx, f, "CreateTable", in, f.createTable)
 }
 
 // DescribeTable describes a table.
-func (f *Fake) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+func (f *Fake) DescribeTable(
+	ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.DescribeTableOutput, error) {
 	return call(ctx, f, "DescribeTable", in, f.describeTable)
 }
 
 // UpdateTimeToLive sets the attribute that holds the expiry of items.
-func (f *Fake) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
+func (f *Fake) UpdateTimeToLive(
+	ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.UpdateTimeToLiveOutput, error) {
 	return call(ctx, f, "UpdateTimeToLive", in, f.updateTimeToLive)
 }
 
 // DescribeTimeToLive returns the attribute that holds the expiry of items.
-func (f *Fake) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+func (f *Fake) DescribeTimeToLive(
+	ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.DescribeTimeToLiveOutput, error) {
 	return call(ctx, f, "DescribeTimeToLive", in, f.describeTimeToLive)
 }
 
 // UpdateContinuousBackups accepts the setting and has no effect.
-func (f *Fake) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+func (f *Fake) UpdateContinuousBackups(
+	ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.UpdateContinuousBackupsOutput, error) {
 	return call(ctx, f, "UpdateContinuousBackups", in, f.updateContinuousBackups)
 }
 
 // TagResource accepts tags for a table that exists and has no effect.
-func (f *Fake) TagResource(ctx context.Context, in *dynamodb.TagResourceInput, _ ...func(*dynamodb.Options)) (*dynamodb.TagResourceOutput, error) {
+func (f *Fake) TagResource(
+	ctx context.Context, in *dynamodb.TagResourceInput, _ ...func(*dynamodb.Options),
+) (*dynamodb.TagResourceOutput, error) {
 	return call(ctx, f, "TagResource", in, f.tagResource)
 }

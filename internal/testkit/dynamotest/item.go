@@ -109,7 +109,11 @@ func (f *Fake) update(tableName *string, key item, update, condition *string, s 
 	}
 	for _, c := range changes {
 		if slices.Contains(w.table.key.names, c.path.path[0].name) {
-			return nil, invalid("One or more parameter values were invalid: Cannot update attribute %s. This attribute is part of the key", c.path.path[0].name)
+			return nil, invalid(
+				"One or more parameter values were invalid: Cannot update attribute %s. This attribute is part of "+
+					"the key",
+				c.path.path[0].name,
+			)
 		}
 		w.paths = append(w.paths, c.path)
 	}
@@ -123,7 +127,10 @@ func (f *Fake) update(tableName *string, key item, update, condition *string, s 
 }
 
 func (f *Fake) putItem(in *dynamodb.PutItemInput) (*dynamodb.PutItemOutput, error) {
-	w, err := f.put(in.TableName, in.Item, in.ConditionExpression, newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues))
+	w, err := f.put(
+		in.TableName, in.Item, in.ConditionExpression,
+		newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +149,10 @@ func (f *Fake) putItem(in *dynamodb.PutItemInput) (*dynamodb.PutItemOutput, erro
 }
 
 func (f *Fake) deleteItem(in *dynamodb.DeleteItemInput) (*dynamodb.DeleteItemOutput, error) {
-	w, err := f.remove(in.TableName, in.Key, in.ConditionExpression, newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues))
+	w, err := f.remove(
+		in.TableName, in.Key, in.ConditionExpression,
+		newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +171,10 @@ func (f *Fake) deleteItem(in *dynamodb.DeleteItemInput) (*dynamodb.DeleteItemOut
 }
 
 func (f *Fake) updateItem(in *dynamodb.UpdateItemInput) (*dynamodb.UpdateItemOutput, error) {
-	w, err := f.update(in.TableName, in.Key, in.UpdateExpression, in.ConditionExpression, newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues))
+	w, err := f.update(
+		in.TableName, in.Key, in.UpdateExpression, in.ConditionExpression,
+		newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -97,24 +97,35 @@ func (f *Fake) checkQuery(in *dynamodb.QueryInput) (*lookupQuery, error) {
 		q.key = q.idx.key
 	}
 	s := newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues)
-	q.where, q.filter, q.paths = s.condition(in.KeyConditionExpression), s.condition(in.FilterExpression), s.projection(in.ProjectionExpression)
+	q.where, q.filter, q.paths = s.condition(
+		in.KeyConditionExpression,
+	), s.condition(in.FilterExpression), s.projection(in.ProjectionExpression)
 	if err := s.done(); err != nil {
 		return nil, err
 	}
 	switch {
 	case q.where == nil:
-		return nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
+		return nil, invalid(
+			"Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.",
+		)
 	case in.Limit != nil && *in.Limit < 1:
-		return nil, invalid("Value at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1")
+		return nil, invalid(
+			"Value at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1",
+		)
 	case q.idx != nil && aws.ToBool(in.ConsistentRead):
 		return nil, invalid("Consistent reads are not supported on global secondary indexes")
 	case q.filter.mentions(q.key.names):
 		return nil, invalid("Filter Expression can only contain non-primary key attributes")
 	case !q.projects(append(q.paths, q.filter)...):
-		return nil, invalid("One or more parameter values were invalid: Global secondary index %s does not project an attribute that is asked for", *in.IndexName)
+		return nil, invalid(
+			"One or more parameter values were invalid: Global secondary index %s does not project an attribute that "+
+				"is asked for",
+			*in.IndexName,
+		)
 	case in.Select == types.SelectCount && q.paths != nil:
 		return nil, invalid("Cannot specify the ProjectionExpression when choosing to get only the Count")
-	case in.Select == types.SelectAllAttributes && q.idx != nil && q.idx.projection.ProjectionType != types.ProjectionTypeAll:
+	case in.Select == types.SelectAllAttributes && q.idx != nil &&
+		q.idx.projection.ProjectionType != types.ProjectionTypeAll:
 		return nil, invalid("Select type ALL_ATTRIBUTES is not supported for this global secondary index")
 	}
 	return q, q.split()
@@ -145,7 +156,8 @@ func (q *lookupQuery) split() error {
 	}
 	for i, name := range q.key.names[:min(len(q.key.names), len(terms))] {
 		match := slices.IndexFunc(terms, func(b *bound) bool {
-			return len(b.args) > 1 && b.args[0].op == "path" && len(b.args[0].path) == 1 && b.args[0].path[0].name == name &&
+			return len(b.args) > 1 && b.args[0].op == "path" && len(b.args[0].path) == 1 &&
+				b.args[0].path[0].name == name &&
 				!slices.ContainsFunc(b.args[1:], func(arg *bound) bool { return arg.op != "value" })
 		})
 		allowed := []string{"="}
@@ -174,7 +186,8 @@ func (q *lookupQuery) split() error {
 func (q *lookupQuery) find() []item {
 	var found []item
 	for _, it := range q.table.items {
-		if v := it[q.key.names[0]]; v == nil || !equal(v, q.hash) || q.idx != nil && q.idx.entry(it) == nil || !q.where.holds(it) {
+		if v := it[q.key.names[0]]; v == nil || !equal(v, q.hash) || q.idx != nil && q.idx.entry(it) == nil ||
+			!q.where.holds(it) {
 			continue
 		}
 		found = append(found, it)

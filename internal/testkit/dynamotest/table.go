@@ -73,11 +73,19 @@ func (s schema) check(name string, v types.AttributeValue) error {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
 		if v.Value == "" {
-			return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty string value. Key: %s", name)
+			return invalid(
+				"One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain "+
+					"an empty string value. Key: %s",
+				name,
+			)
 		}
 	case *types.AttributeValueMemberB:
 		if len(v.Value) == 0 {
-			return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty binary value. Key: %s", name)
+			return invalid(
+				"One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain "+
+					"an empty binary value. Key: %s",
+				name,
+			)
 		}
 	}
 	if v != nil && kind(v) == s.types[name] {
@@ -189,7 +197,9 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 	if err != nil {
 		return nil, err
 	}
-	t := &table{name: name, key: key, indexes: make(map[string]*index), items: make(map[string]item), changed: f.Changed}
+	t := &table{
+		name: name, key: key, indexes: make(map[string]*index), items: make(map[string]item), changed: f.Changed,
+	}
 	t.desc = &types.TableDescription{
 		TableName: &name, TableStatus: types.TableStatusActive, KeySchema: in.KeySchema,
 		AttributeDefinitions: in.AttributeDefinitions, TableArn: new(arnPrefix + name),
@@ -206,12 +216,16 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 		}
 		t.indexes[indexName] = &index{key: k, base: key, projection: *g.Projection}
 		t.desc.GlobalSecondaryIndexes = append(t.desc.GlobalSecondaryIndexes, types.GlobalSecondaryIndexDescription{
-			IndexName: g.IndexName, IndexStatus: types.IndexStatusActive, KeySchema: g.KeySchema, Projection: g.Projection,
-			IndexArn: new(arnPrefix + name + "/index/" + indexName),
+			IndexName: g.IndexName, IndexStatus: types.IndexStatusActive, KeySchema: g.KeySchema,
+			Projection: g.Projection,
+			IndexArn:   new(arnPrefix + name + "/index/" + indexName),
 		})
 	}
 	if len(unused) > 0 {
-		return nil, invalid("Number of attributes in KeySchema does not exactly match number of attributes defined in AttributeDefinitions")
+		return nil, invalid(
+			"Number of attributes in KeySchema does not exactly match number of attributes defined in " +
+				"AttributeDefinitions",
+		)
 	}
 	if f.tables == nil {
 		f.tables = make(map[string]*table)
@@ -268,7 +282,9 @@ func (f *Fake) describeTimeToLive(in *dynamodb.DescribeTimeToLiveInput) (*dynamo
 	return &dynamodb.DescribeTimeToLiveOutput{TimeToLiveDescription: desc}, nil
 }
 
-func (f *Fake) updateContinuousBackups(in *dynamodb.UpdateContinuousBackupsInput) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+func (f *Fake) updateContinuousBackups(in *dynamodb.UpdateContinuousBackupsInput) (
+	*dynamodb.UpdateContinuousBackupsOutput, error,
+) {
 	if _, err := f.table(in.TableName); err != nil {
 		return nil, &types.TableNotFoundException{Message: new(err.Error())}
 	}

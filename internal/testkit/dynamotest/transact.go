@@ -28,7 +28,9 @@ func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamo
 	}
 	if done, ok := f.tokens[token]; ok {
 		if done.request != string(request) {
-			return nil, &types.IdempotentParameterMismatchException{Message: new("the token was used with another request")}
+			return nil, &types.IdempotentParameterMismatchException{
+				Message: new("the token was used with another request"),
+			}
 		}
 		out := reports(in.ReturnConsumedCapacity, done.costs)
 		for i := range out {
@@ -64,7 +66,10 @@ func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamo
 			codes = append(codes, *r.Code)
 		}
 		return nil, &types.TransactionCanceledException{
-			Message:             new("Transaction cancelled, please refer cancellation reasons for specific reasons [" + strings.Join(codes, ", ") + "]"),
+			Message: new(
+				"Transaction cancelled, please refer cancellation reasons for specific reasons [" +
+					strings.Join(codes, ", ") + "]",
+			),
 			CancellationReasons: reasons,
 		}
 	}
@@ -107,19 +112,31 @@ func (f *Fake) transaction(items []types.TransactWriteItem) ([]*write, error) {
 		case it.ConditionCheck != nil:
 			op := it.ConditionCheck
 			onFail = op.ReturnValuesOnConditionCheckFailure
-			w, err = f.keyed(op.TableName, op.Key, op.ConditionExpression, newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues))
+			w, err = f.keyed(
+				op.TableName, op.Key, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
 		case it.Put != nil:
 			op := it.Put
 			onFail = op.ReturnValuesOnConditionCheckFailure
-			w, err = f.put(op.TableName, op.Item, op.ConditionExpression, newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues))
+			w, err = f.put(
+				op.TableName, op.Item, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
 		case it.Delete != nil:
 			op := it.Delete
 			onFail = op.ReturnValuesOnConditionCheckFailure
-			w, err = f.remove(op.TableName, op.Key, op.ConditionExpression, newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues))
+			w, err = f.remove(
+				op.TableName, op.Key, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
 		case it.Update != nil:
 			op := it.Update
 			onFail = op.ReturnValuesOnConditionCheckFailure
-			w, err = f.update(op.TableName, op.Key, op.UpdateExpression, op.ConditionExpression, newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues))
+			w, err = f.update(
+				op.TableName, op.Key, op.UpdateExpression, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
 		default:
 			err = invalid("TransactItems can only contain one of Check, Put, Update or Delete")
 		}

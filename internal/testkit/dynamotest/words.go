@@ -2,7 +2,8 @@ package dynamotest
 
 import "strings"
 
-// reserved are the words that an expression must not use bare, in lower case. They are DynamoDB's, including its mistakes.
+// reserved are the words that an expression must not use bare, in lower case. They are DynamoDB's, including its
+// mistakes.
 var reserved = func() map[string]bool {
 	set := make(map[string]bool)
 	for word := range strings.FieldsSeq(words) {

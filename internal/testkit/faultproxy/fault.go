@@ -27,7 +27,10 @@ func refusal(rule Rule, req *request) (status int, body []byte) {
 		status = http.StatusInternalServerError
 		answer = map[string]any{"__type": shapes + "InternalServerError", "message": "Internal server error"}
 	case Throttling:
-		answer = map[string]any{"__type": "com.amazon.coral.availability#ThrottlingException", "message": "Rate exceeded", "throttlingReasons": reasons}
+		answer = map[string]any{
+			"__type": "com.amazon.coral.availability#ThrottlingException", "message": "Rate exceeded",
+			"throttlingReasons": reasons,
+		}
 	case Throughput:
 		answer = map[string]any{
 			"__type":            shapes + "ProvisionedThroughputExceededException",
@@ -65,7 +68,9 @@ func (r *request) table() string {
 func (r *request) conflicts(rng *rand.Rand) bool {
 	switch r.op {
 	case "PutItem", "UpdateItem", "DeleteItem":
-		r.body = encode(map[string]any{"__type": shapes + "TransactionConflictException", "message": "Transaction is ongoing for the item"})
+		r.body = encode(map[string]any{
+			"__type": shapes + "TransactionConflictException", "message": "Transaction is ongoing for the item",
+		})
 		return true
 	case "TransactWriteItems":
 	default:
@@ -79,7 +84,9 @@ func (r *request) conflicts(rng *rand.Rand) bool {
 	for i := range reasons {
 		reasons[i] = map[string]string{"Code": "None"}
 	}
-	reasons[rng.IntN(len(reasons))] = map[string]string{"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
+	reasons[rng.IntN(len(reasons))] = map[string]string{
+		"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item",
+	}
 	r.body = encode(map[string]any{
 		"__type":              shapes + "TransactionCanceledException",
 		"Message":             "Transaction cancelled, please refer cancellation reasons for specific reasons",

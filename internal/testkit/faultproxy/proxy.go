@@ -197,7 +197,9 @@ func (p *Proxy) decide(req *request) (hit Rule, wait time.Duration) {
 
 // forward passes a request to the engine, which executes it even if the client is gone.
 func (p *Proxy) forward(r *http.Request, req *request) (status int, header http.Header, answer []byte, err error) {
-	onward, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, p.target+r.URL.Path, bytes.NewReader(req.body))
+	onward, err := http.NewRequestWithContext(
+		context.WithoutCancel(r.Context()), r.Method, p.target+r.URL.Path, bytes.NewReader(req.body),
+	)
 	if err != nil {
 		return 0, nil, nil, err
 	}

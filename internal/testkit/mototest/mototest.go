@@ -26,10 +26,13 @@ import (
 const Region = "us-east-1"
 
 // ErrNone reports that no server is installed.
-var ErrNone = errors.New("no moto_server: make test installs it where Python is; WEIR_TEST_MOTO=URL names one that runs")
+var ErrNone = errors.New(
+	"no moto_server: make test-all installs it where Python is; WEIR_TEST_MOTO=URL names one that runs",
+)
 
-// Config returns the configuration for clients of the server. The tests of this process share the server, so each must use
-// its own resource names; the server ends with the process. If none is installed, the test is skipped, or fails in CI.
+// Config returns the configuration for clients of the server. The tests of this process share the server, so each must
+// use its own resource names; the server ends with the process. If none is installed, the test is skipped, or fails in
+// CI.
 func Config(t testing.TB) aws.Config {
 	t.Helper()
 	url, err := shared()
@@ -97,7 +100,9 @@ func start(path string) (string, error) {
 	}
 	url := "http://127.0.0.1:" + port
 	for deadline := time.Now().Add(time.Minute); ; {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url+"/moto-api/data.json", http.NoBody)
+		req, err := http.NewRequestWithContext(
+			context.Background(), http.MethodGet, url+"/moto-api/data.json", http.NoBody,
+		)
 		if err != nil {
 			return "", err
 		}

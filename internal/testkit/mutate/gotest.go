@@ -55,7 +55,9 @@ func (v verdict) sound() error {
 // goTest runs tests on the tree in a directory. Paths are trimmed so that all copies of the tree share the build
 // cache; vet is off, because the tests must find the mutant.
 func goTest(ctx context.Context, dir string, args []string) (verdict, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-trimpath", "-vet=off", "-timeout=2m"}, args...)...)
+	cmd := exec.CommandContext(
+		ctx, "go", append([]string{"test", "-json", "-count=1", "-trimpath", "-vet=off", "-timeout=2m"}, args...)...,
+	)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets it stop the tests that it started

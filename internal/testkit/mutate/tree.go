@@ -57,7 +57,9 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[:2], " "), err, strings.TrimSpace(complaint.String()))
+		return nil, fmt.Errorf(
+			"%s: %w: %s", strings.Join(cmd.Args[:2], " "), err, strings.TrimSpace(complaint.String()),
+		)
 	}
 	return out, nil
 }

@@ -73,7 +73,9 @@ func Launch(path string, args ...string) (*Server, error) {
 	}, args...)
 	if slices.Contains(args, "--sentinel") {
 		file := filepath.Join(dir, "sentinel.conf")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "port %s\nbind 127.0.0.1\ndir %s\n", port, dir), 0o600); err != nil {
+		if err := os.WriteFile(
+			file, fmt.Appendf(nil, "port %s\nbind 127.0.0.1\ndir %s\n", port, dir), 0o600,
+		); err != nil {
 			return nil, err
 		}
 		words = []string{file, "--sentinel"}

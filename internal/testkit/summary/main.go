@@ -1,6 +1,6 @@
 // Command summary reads what go test -json prints from standard input. It prints the output of tests that failed and a
-// line per package, and last how many tests passed, failed and were skipped, with what the skipped ones lacked. It exits
-// with 1 if a test or a build failed, or if no test ran.
+// line per package, and last how many tests passed, failed and were skipped, with what the skipped ones lacked. It
+// exits with 1 if a test or a build failed, or if no test ran.
 package main
 
 import (

@@ -20,7 +20,9 @@ type Queue interface {
 	// ReceiveMessage waits for messages.
 	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
 	// DeleteMessageBatch deletes messages that have been handled.
-	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	DeleteMessageBatch(
+		context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options),
+	) (*sqs.DeleteMessageBatchOutput, error)
 }
 
 // Consumer applies the events of a cell's queue. Any number of consumers may compete for one queue: what one of them
@@ -51,7 +53,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 			continue
 		}
 		if c.Log != nil {
-			c.Log.WarnContext(ctx, "the queue of changes cannot be read: changes are found by comparing the stores", slog.Any("error", err), slog.Duration("again_in", pause))
+			c.Log.WarnContext(
+				ctx, "the queue of changes cannot be read: changes are found by comparing the stores",
+				slog.Any("error", err), slog.Duration("again_in", pause),
+			)
 		}
 		t := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
@@ -84,7 +89,10 @@ func (c *Consumer) Once(ctx context.Context, wait time.Duration) error {
 		case err == nil:
 			done = append(done, types.DeleteMessageBatchRequestEntry{Id: m.MessageId, ReceiptHandle: m.ReceiptHandle})
 		case c.Log != nil && ctx.Err() == nil:
-			c.Log.ErrorContext(ctx, "a change was not applied: it will be delivered again", slog.String("message", aws.ToString(m.MessageId)), slog.Any("error", err))
+			c.Log.ErrorContext(
+				ctx, "a change was not applied: it will be delivered again",
+				slog.String("message", aws.ToString(m.MessageId)), slog.Any("error", err),
+			)
 		}
 	}
 	if len(done) == 0 {

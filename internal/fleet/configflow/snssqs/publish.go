@@ -50,7 +50,10 @@ func (p *Publisher) Handle(ctx context.Context, e events.DynamoDBEvent) (events.
 	var resp events.DynamoDBEventResponse
 	fail := func(number string, err error) {
 		if p.Log != nil {
-			p.Log.LogAttrs(ctx, slog.LevelError, "a change was not published", slog.String("record", number), slog.String("error", err.Error()))
+			p.Log.LogAttrs(
+				ctx, slog.LevelError, "a change was not published", slog.String("record", number),
+				slog.String("error", err.Error()),
+			)
 		}
 		resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: number})
 	}
@@ -117,7 +120,8 @@ func (p *Publisher) publish(ctx context.Context, some []message, fail func(strin
 	}
 	for _, f := range out.Failed {
 		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(some) {
-			fail(some[i].number, fmt.Errorf("SNS: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message))) //nolint:err113 // the text is from SNS
+			//nolint:err113 // the text is from SNS
+			fail(some[i].number, fmt.Errorf("SNS: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message)))
 		}
 	}
 }
