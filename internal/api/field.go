@@ -107,7 +107,13 @@ func (f *Field) set(to any, text string) error {
 	case *int:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < f.least || n > f.most {
-			return f.bad("%q is not a number from %d", text, f.least)
+			switch {
+			case f.most < math.MaxInt64:
+				return f.bad("must be a number between %d and %d", f.least, f.most)
+			case f.least > math.MinInt64:
+				return f.bad("%q must be a number from %d", text, f.least)
+			}
+			return f.bad("%q must be a number", text)
 		}
 		*p = int(n)
 	case *time.Time:

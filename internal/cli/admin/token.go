@@ -95,10 +95,8 @@ func createToken(a *kit.Run, q *newToken) error {
 		until = time.Now().Add(q.Expires).UTC().Truncate(time.Second)
 	}
 	var roles []auth.Role
-	for _, r := range q.Role {
-		for name := range strings.SplitSeq(r, ",") {
-			roles = append(roles, auth.Role(name))
-		}
+	for _, name := range kit.Words(q.Role) {
+		roles = append(roles, auth.Role(name))
 	}
 	token, entry, err := auth.NewEntry(q.Name, roles, strings.Split(a.Namespace, ","), until)
 	if err != nil {

@@ -35,7 +35,7 @@ func (f *awsFlags) addAccount(flags *pflag.FlagSet) {
 // config returns the environment's AWS configuration, with what the flags override.
 func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
 	d := stores.DynamoDB{Region: f.region, Profile: f.profile, Endpoint: f.endpoint}
-	cfg, err := d.Aws(ctx)
+	cfg, err := d.AWS(ctx)
 	if err != nil {
 		return cfg, err
 	}

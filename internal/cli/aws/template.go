@@ -23,6 +23,7 @@ type templateFlags struct {
 	format    string
 	tags      []string
 	from      limits.SourceFlags
+	set       []string // of from
 	limit     string
 	headroom  int
 }
@@ -66,7 +67,7 @@ that is rolled back when an alarm is raised.`,
 		t.Flags(of)
 		if kind == stack.Edge {
 			of.StringArrayVarP(&f.from.Files, "file", "f", nil, "manifest `FILE`, folder with manifests, or - for standard input; repeatable")
-			of.StringArrayVar(&f.from.Set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
+			of.StringArrayVar(&f.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
 			of.StringVar(&f.limit, "limit", "rpm", "`NAME` of the limit that counts requests")
 			of.IntVar(&f.headroom, "headroom", 200,
 				"size of the rate rule and usage plan, in `PERCENT` of the most generous such limit, from 100")
@@ -173,6 +174,9 @@ func (f *templateFlags) fits(flags *pflag.FlagSet, kind string) (err error) {
 
 // size adds the sizes of a floor, from the manifests.
 func (f *templateFlags) size(a *kit.Run, values stack.Values) error {
+	if err := f.from.Define(f.set); err != nil {
+		return err
+	}
 	ms, err := f.from.Read(a)
 	if err != nil {
 		return err

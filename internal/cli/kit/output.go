@@ -144,3 +144,11 @@ func Plural(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Words splits the values of a flag that takes several, separated by commas.
+func Words(texts []string) []string {
+	if len(texts) == 0 {
+		return nil
+	}
+	return strings.Split(strings.Join(texts, ","), ",")
+}

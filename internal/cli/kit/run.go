@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// app is one run of the command: its streams, and the flags that all commands have.
+// Run is one run of the command: its streams, and the flags that all commands have.
 type Run struct {
 	In       io.Reader
 	Out, Err *term.Screen
@@ -26,10 +26,10 @@ type Run struct {
 
 	configFile, Store, Namespace, Output string
 
-	Config weir.Config                            // for open, which sets the store and the namespace
+	Config weir.Config                            // for Open, which sets the store and the namespace
 	Shares func(store.Store) (weir.Shares, error) // nil if the limits are not shared
 	Late   func(why error) store.Store            // returns a stand-in for a store that does not answer; nil for none
-	Opened store.Store                            // the limiter's store, set by open
+	Opened store.Store                            // the limiter's store, set by Open
 
 	// started is set once arguments, flags and configuration are valid. Any error before that is wrong usage.
 	started bool
@@ -38,7 +38,7 @@ type Run struct {
 // Patience is how long an interactive command waits for the store.
 const Patience = 10 * time.Second
 
-// newRun returns a run of the command in the given environment.
+// New returns a run of the command in the given environment.
 func New(in io.Reader, out, errs io.Writer, env []string) *Run {
 	return &Run{In: in, Out: term.New(out, env), Err: term.New(errs, env), env: env, Config: weir.Config{StoreTimeout: Patience}}
 }

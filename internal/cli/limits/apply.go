@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,56 +18,54 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-func limitsPlanCmd(a *kit.Run) *cobra.Command {
-	var from SourceFlags
-	var flags planFlags
-	var via lambdaFlags
-	var what whatIfFlags
-	var out string
-	cmd := from.add(&cobra.Command{
-		Use:     "plan",
-		Short:   "Show what applying manifests would change, and for whom",
-		Example: "  weir limits plan -f tenant-alpha.limits.yaml\n  weir limits plan -f limits/ --set TIER=500 --out plan.json\n  weir limits plan -f limits/ --what-if --days 14",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := what.check(cmd, &via); err != nil {
+// planRequest plans manifests.
+type planRequest struct {
+	planFlags
+	whatIfFlags
+	Out string `json:"out" doc:"save the plan to {FILE}, to apply it with weir limits apply FILE"`
+}
+
+func plan(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "plan", Short: "Show what applying manifests would change, and for whom",
+		Example: `  weir limits plan -f tenant-alpha.limits.yaml
+  weir limits plan -f limits/ --set TIER=500 --out plan.json
+  weir limits plan -f limits/ --what-if --days 14`,
+	}, func(ctx context.Context, q *planRequest) error {
+		if err := q.check(&q.lambdaFlags); err != nil {
+			return err
+		}
+		changed := false
+		err := planning(ctx, r, &q.planFlags, func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error {
+			changed = someChange(plans)
+			if q.Out != "" {
+				text, err := save()
+				if err == nil {
+					err = os.WriteFile(q.Out, text, 0o600)
+				}
+				if err != nil {
+					return fmt.Errorf("save the plan: %w", err)
+				}
+			}
+			whatIf, err := tried(ctx, lim, plans, &q.whatIfFlags)
+			if err != nil {
 				return err
 			}
-			changed := false
-			err := planning(cmd.Context(), a, &from, &via, flags.exact, func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error {
-				for _, p := range plans {
-					changed = changed || !p.Empty()
-				}
-				if out != "" {
-					text, err := save()
-					if err == nil {
-						err = os.WriteFile(out, text, 0o600)
-					}
-					if err != nil {
-						return fmt.Errorf("save the plan: %w", err)
+			return r.Print(plansView{plans, whatIf}, func() {
+				for i, p := range plans {
+					printPlan(r, p)
+					if q.On {
+						printTried(r, &whatIf[i])
 					}
 				}
-				whatIf, err := tried(cmd.Context(), lim, plans, &what)
-				if err != nil {
-					return err
-				}
-				return a.Print(plansView{plans, whatIf}, func() {
-					for i, p := range plans {
-						printPlan(a, p)
-						if what.on {
-							printTried(a, &whatIf[i])
-						}
-					}
-				})
 			})
-			return flags.exit(changed, err)
-		},
+		})
+		return q.exit(changed, err)
 	})
-	flags.add(cmd)
-	via.add(cmd)
-	what.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "save the plan to `FILE`, to apply it with weir limits apply FILE")
-	return cmd
+}
+
+func someChange(plans []*manifest.Plan) bool {
+	return slices.ContainsFunc(plans, func(p *manifest.Plan) bool { return !p.Empty() })
 }
 
 // plansView is plans as printed.
@@ -77,24 +76,24 @@ type plansView struct {
 
 // planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through a
 // function, lim is nil. save returns the plans in the format of a saved plan.
-func planning(ctx context.Context, a *kit.Run, from *SourceFlags, via *lambdaFlags, exact bool, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
-	ms, err := from.Read(a)
+func planning(ctx context.Context, a *kit.Run, q *planFlags, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
+	ms, err := q.Read(a)
 	if err != nil {
 		return err
 	}
-	if via.stack != "" {
-		p, err := via.provisioner(ctx)
+	if q.Stack != "" {
+		p, err := q.provisioner(ctx)
 		if err != nil {
 			return err
 		}
-		saved, err := p.plans(ctx, ms, exact)
+		saved, err := p.plans(ctx, ms, q.Exact)
 		if err != nil {
 			return err
 		}
 		return f(nil, plansOf(saved), saved.Text)
 	}
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		plans, err := plans(ctx, a, lim, ms, exact)
+		plans, err := makePlans(ctx, lim, ms, q.Exact)
 		if err != nil {
 			return err
 		}
@@ -102,56 +101,43 @@ func planning(ctx context.Context, a *kit.Run, from *SourceFlags, via *lambdaFla
 	})
 }
 
-func limitsDiffCmd(a *kit.Run) *cobra.Command {
-	var from SourceFlags
-	var flags planFlags
-	var via lambdaFlags
-	cmd := from.add(&cobra.Command{
-		Use:   "diff",
-		Short: "Show how the live limits differ from manifests, and why",
-		Args:  kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+func diff(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
+		func(ctx context.Context, q *planFlags) error {
 			changed := false
-			err := planning(cmd.Context(), a, &from, &via, flags.exact, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
-				for _, p := range plans {
-					changed = changed || !p.Empty()
-				}
-				return a.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
+			err := planning(ctx, r, q, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
+				changed = someChange(plans)
+				return r.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
 					for _, p := range plans {
-						printDrift(a, p)
+						printDrift(r, p)
 					}
 				})
 			})
-			return flags.exit(changed, err)
-		},
-	})
-	flags.add(cmd)
-	via.add(cmd)
-	return cmd
+			return q.exit(changed, err)
+		})
 }
 
 // applyFlags say how to apply, and what may be done without asking.
 type applyFlags struct {
-	yes, adopt, keep bool
-	rate             int
-	stage            stageFlags
+	Yes   bool `json:"yes" flag:"yes,y" doc:"do not ask before deleting or tightening"`
+	Adopt bool `json:"adopt" doc:"adopt live records that no manifest manages, without asking"`
+	Keep  bool `json:"no_delete" doc:"keep records that would be deleted; a later plan shows them again"`
+	Rate  int  `json:"rate" default:"2000" doc:"write at most {N} records per second; 0 means as fast as the store allows"`
 }
 
-func (f *applyFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask before deleting or tightening")
-	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "adopt live records that no manifest manages, without asking")
-	cmd.Flags().BoolVar(&f.keep, "no-delete", false, "keep records that would be deleted; a later plan shows them again")
-	cmd.Flags().IntVar(&f.rate, "rate", 2000, "write at most `N` records per second; 0 means as fast as the store allows")
+// applyRequest applies manifests or a saved plan.
+type applyRequest struct {
+	Plan string `json:"plan" arg:"PLAN"`
+	SourceFlags
+	lambdaFlags
+	exactFlag
+	applyFlags
+	stageFlags
 }
 
-func limitsApplyCmd(a *kit.Run) *cobra.Command {
-	var from SourceFlags
-	var flags applyFlags
-	var via lambdaFlags
-	var exact bool
-	cmd := from.add(&cobra.Command{
-		Use:   "apply [PLAN]",
-		Short: "Make the live limits match manifests",
+func apply(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "apply [PLAN]", Short: "Make the live limits match manifests",
 		Long: `Makes the live limits match the manifests given with -f, or a saved plan. A saved plan is
 refused if the live limits have changed since. The command asks before it deletes or tightens
 anything, and before it adopts a record that no manifest manages.
@@ -167,57 +153,48 @@ If the command dies, the stage stays as it is, and the same command continues fr
 		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,100% --gate http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
-		Args: func(cmd *cobra.Command, names []string) error {
-			if len(names) > 1 {
-				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, names []string) error {
-			ctx := kit.As(cmd.Context())
-			if len(names) == 1 && len(from.Files) > 0 {
-				return kit.Usage(errors.New("give either a PLAN or -f FILE"))
-			}
-			if err := flags.stage.check(); err != nil {
-				return err
-			}
-			if via.stack != "" && len(flags.stage.stages) > 0 {
+	}, func(ctx context.Context, q *applyRequest) error {
+		if q.Plan != "" && len(q.Files) > 0 {
+			return kit.Usage(errors.New("give either a PLAN or -f FILE"))
+		}
+		if err := q.check(); err != nil {
+			return err
+		}
+		if q.Stack != "" {
+			if len(q.Stages) > 0 {
 				return kit.Usage(errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"))
 			}
-			if via.stack != "" {
-				return applyVia(ctx, a, &via, &from, strings.Join(names, ""), flags, exact)
-			}
-			if len(names) == 1 {
-				text, err := os.ReadFile(names[0])
-				if err != nil {
-					return fmt.Errorf("read the plan: %w", err)
-				}
-				return a.With(stores.Create, func(lim *weir.Limiter) error {
-					plans, err := manifest.Load(ctx, lim, text, names[0])
-					if err != nil {
-						return err
-					}
-					return apply(ctx, a, lim, plans, flags, "")
-				})
-			}
-			ms, err := from.Read(a)
+			return applyVia(ctx, r, q)
+		}
+		prepare, err := q.prepare(r)
+		if err != nil {
+			return err
+		}
+		return r.With(stores.Create, func(lim *weir.Limiter) error {
+			plans, err := prepare(ctx, lim)
 			if err != nil {
 				return err
 			}
-			return a.With(stores.Create, func(lim *weir.Limiter) error {
-				plans, err := plans(ctx, a, lim, ms, exact)
-				if err != nil {
-					return err
-				}
-				return apply(ctx, a, lim, plans, flags, "")
-			})
-		},
+			return applyPlans(ctx, r, lim, plans, &q.applyFlags, &q.stageFlags, "")
+		})
 	})
-	flags.add(cmd)
-	flags.stage.add(cmd)
-	via.add(cmd)
-	cmd.Flags().BoolVar(&exact, "exact", false, "count all live buckets that a change touches, not only the first 1,000")
-	return cmd
+}
+
+// prepare reads the manifests or the saved plan, and returns how to plan them on a store.
+func (q *applyRequest) prepare(r *kit.Run) (func(context.Context, *weir.Limiter) ([]*manifest.Plan, error), error) {
+	if q.Plan != "" {
+		text, err := os.ReadFile(q.Plan)
+		if err != nil {
+			return nil, fmt.Errorf("read the plan: %w", err)
+		}
+		return func(ctx context.Context, lim *weir.Limiter) ([]*manifest.Plan, error) {
+			return manifest.Load(ctx, lim, text, q.Plan)
+		}, nil
+	}
+	ms, err := q.Read(r)
+	return func(ctx context.Context, lim *weir.Limiter) ([]*manifest.Plan, error) {
+		return makePlans(ctx, lim, ms, q.Exact)
+	}, err
 }
 
 // applied is results as printed.
@@ -225,26 +202,26 @@ type applied struct {
 	Results []manifest.Result `json:"results"`
 }
 
-// apply shows plans, asks for confirmation where necessary, and applies them.
-func apply(ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags applyFlags, summary string) error {
+// applyPlans shows plans, asks for confirmation where necessary, and applies them.
+func applyPlans(ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags, summary string) error {
 	return applyEach(ctx, a, plans, flags, func(i int) (manifest.Result, error) {
 		progress := applying(a, plans[i].Namespace)
 		defer progress.done()
 		opts := manifest.ApplyOptions{
-			Adopt: true, Keep: flags.keep, Rate: flags.rate, Summary: summary, Progress: progress.update,
+			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary, Progress: progress.update,
 			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
 				a.Err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, kit.Instant(held.Until)))
 			},
 		}
-		if len(flags.stage.stages) > 0 {
-			return rollout(ctx, a, lim, plans[i], opts, &flags.stage)
+		if stage != nil && len(stage.Stages) > 0 {
+			return rollout(ctx, a, lim, plans[i], opts, stage)
 		}
 		return manifest.Apply(ctx, lim, plans[i], opts)
 	})
 }
 
 // applyEach shows plans, asks for confirmation where necessary, and calls apply for each.
-func applyEach(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags applyFlags, apply func(i int) (manifest.Result, error)) error {
+func applyEach(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags, apply func(i int) (manifest.Result, error)) error {
 	if a.Output == "table" {
 		err := a.Buffered(func() {
 			for _, p := range plans {
@@ -293,24 +270,24 @@ func partly(err error) error {
 }
 
 // agree asks at the terminal about changes that a repeated apply cannot undo.
-func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags applyFlags) error {
+func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags) error {
 	var asks []string
 	deletes, tightens, adopts := 0, 0, 0
 	for _, p := range plans {
-		if !flags.keep {
+		if !flags.Keep {
 			deletes += p.Count(manifest.Delete)
 		}
 		tightens += p.Tightening()
 		adopts += p.Count(manifest.Adopt)
 	}
-	if deletes > 0 && !flags.yes {
+	if deletes > 0 && !flags.Yes {
 		asks = append(asks, "delete "+kit.Plural(deletes, "record"))
 	}
-	if tightens > 0 && !flags.yes {
+	if tightens > 0 && !flags.Yes {
 		asks = append(asks, "tighten limits in "+kit.Plural(tightens, "change"))
 	}
-	if adopts > 0 && !flags.adopt {
-		if flags.yes && !term.IsTerminal(a.In) {
+	if adopts > 0 && !flags.Adopt {
+		if flags.Yes && !term.IsTerminal(a.In) {
 			return kit.Usagef("would adopt %s that no manifest manages: add --adopt", kit.Plural(adopts, "live record"))
 		}
 		asks = append(asks, "adopt "+kit.Plural(adopts, "record")+" that no manifest manages")
@@ -320,7 +297,7 @@ func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags applyF
 	}
 	err := a.Confirm(ctx, false, "%s", strings.Join(asks, ", "))
 	var usage kit.UsageError
-	if adopts > 0 && !flags.adopt && errors.As(err, &usage) {
+	if adopts > 0 && !flags.Adopt && errors.As(err, &usage) {
 		return kit.Usagef("%w and --adopt", usage)
 	}
 	return err

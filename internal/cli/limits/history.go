@@ -1,64 +1,50 @@
 package limits
 
 import (
+	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-func limitsHistoryCmd(a *kit.Run) *cobra.Command {
-	var name string
-	var page kit.PageFlags
-	cmd := &cobra.Command{
-		Use:     "history [REVISION]",
-		Short:   "List the applied revisions, or print the manifest of one",
+// historyQuery selects the revisions of a manifest, or one of them.
+type historyQuery struct {
+	named
+	Revision *int `json:"revision" arg:"REVISION" range:"1.."`
+	api.Page
+}
+
+var revision = kit.Columns(
+	kit.Column[weir.Revision]{Name: "revision", Of: func(r *weir.Revision) any { return r.Revision }},
+	kit.Column[weir.Revision]{Name: "at", Of: func(r *weir.Revision) any { return r.At }},
+	kit.Column[weir.Revision]{Name: "by", Of: func(r *weir.Revision) any { return r.By }},
+	kit.Column[weir.Revision]{Name: "summary", Of: func(r *weir.Revision) any { return r.Summary }, Cut: true},
+	kit.Column[weir.Revision]{Name: "hash", Of: func(r *weir.Revision) any { return shortHash(r.Hash) }},
+)
+
+func history(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "history [REVISION]", Short: "List the applied revisions, or print the manifest of one",
 		Example: "  weir limits history\n  weir limits history 3",
-		Args: func(cmd *cobra.Command, names []string) error {
-			if len(names) > 1 {
-				return fmt.Errorf("%q is one argument too many: %s", names[1], cmd.UseLine())
+	}, func(ctx context.Context, q *historyQuery) error {
+		if q.Revision == nil {
+			return kit.List(ctx, r, api.ListRevisions, &api.RevisionQuery{Name: q.Manifest, Page: q.Page}, revision)
+		}
+		return r.Call(api.ShowRevision.Op, func(c api.Caller) error {
+			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: *q.Revision})
+			if err != nil {
+				return err
 			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				if len(names) == 1 {
-					n, err := revisionNumber(names[0])
-					if err != nil {
-						return err
-					}
-					_, text, err := lim.Revision(cmd.Context(), name, n)
-					if err != nil {
-						return err
-					}
-					return printText(a, text)
-				}
-				found, next, err := kit.Collect(&page, func(after string, size int) ([]weir.Revision, string, error) {
-					page, err := lim.Revisions(cmd.Context(), weir.RevisionQuery{Manifest: name, After: after, Max: size})
-					return page.Revisions, page.Next, err
-				})
-				if err != nil {
-					return err
-				}
-				return kit.PrintPage(a, found, next, func() {
-					t := &term.Table{Header: []string{"REVISION", "AT", "BY", "SUMMARY", "HASH"}, Right: []int{0}, Cut: []int{3}}
-					for _, r := range found {
-						t.Row(strconv.Itoa(r.Revision), kit.Instant(r.At), r.By, r.Summary, shortHash(r.Hash))
-					}
-					a.Out.Table(t)
-				})
-			})
-		},
-	}
-	manifestFlag(cmd, &name)
-	return page.Add(cmd)
+			return printText(r, []byte(found.Text))
+		})
+	})
 }
 
 // shortHash returns enough of a hash to tell manifests apart.
@@ -67,48 +53,35 @@ func shortHash(hash string) string {
 	return hash[:min(12, len(hash))]
 }
 
-func revisionNumber(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, kit.Usagef("%q is not a revision: give a number from 1 that weir limits history lists", text)
-	}
-	return n, nil
+// rollbackRequest names a revision to apply again.
+type rollbackRequest struct {
+	named
+	applyFlags
+	Revision int `json:"revision" arg:"REVISION" range:"1.."`
 }
 
-func limitsRollbackCmd(a *kit.Run) *cobra.Command {
-	var name string
-	var flags applyFlags
-	cmd := &cobra.Command{
-		Use:   "rollback REVISION",
-		Short: "Plan and apply the manifest of an earlier revision",
+func rollback(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "rollback REVISION", Short: "Plan and apply the manifest of an earlier revision",
 		Long: `Plans and applies the manifest of an earlier revision, which becomes the newest revision. Your
 manifest file does not change: applying it again undoes the rollback.`,
 		Example: "  weir limits rollback 3",
-		Args:    kit.Args("REVISION"),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			n, err := revisionNumber(names[0])
+	}, func(ctx context.Context, q *rollbackRequest) error {
+		return r.With(stores.Existing, func(lim *weir.Limiter) error {
+			_, text, err := lim.Revision(ctx, q.Manifest, q.Revision)
 			if err != nil {
 				return err
 			}
-			ctx := kit.As(cmd.Context())
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				_, text, err := lim.Revision(ctx, name, n)
-				if err != nil {
-					return err
-				}
-				ms, err := manifest.Decode([]manifest.Source{{Name: "revision " + names[0], Text: text}}, manifest.Options{})
-				if err != nil {
-					return fmt.Errorf("revision %d was written by another version of weir: %w", n, err)
-				}
-				plans, err := plans(ctx, a, lim, ms, false)
-				if err != nil {
-					return err
-				}
-				return apply(ctx, a, lim, plans, flags, fmt.Sprintf("rollback to revision %d", n))
-			})
-		},
-	}
-	manifestFlag(cmd, &name)
-	flags.add(cmd)
-	return cmd
+			source := manifest.Source{Name: fmt.Sprintf("revision %d", q.Revision), Text: text}
+			ms, err := manifest.Decode([]manifest.Source{source}, manifest.Options{})
+			if err != nil {
+				return fmt.Errorf("revision %d was written by another version of weir: %w", q.Revision, err)
+			}
+			plans, err := makePlans(ctx, lim, ms, false)
+			if err != nil {
+				return err
+			}
+			return applyPlans(ctx, r, lim, plans, &q.applyFlags, nil, fmt.Sprintf("rollback to revision %d", q.Revision))
+		})
+	})
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go"
-	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
@@ -27,11 +26,9 @@ import (
 )
 
 // lambdaFlags say whether a stack's function does the work, for users without access to the table.
-type lambdaFlags struct{ stack, region string }
-
-func (f *lambdaFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.stack, "via-lambda", "", "let the function of `STACK` do the work, instead of using the store directly")
-	cmd.Flags().StringVar(&f.region, "region", "", "AWS `REGION` of the stack")
+type lambdaFlags struct {
+	Stack  string `json:"via_lambda" doc:"let the function of {STACK} do the work, instead of using the store directly"`
+	Region string `json:"region" doc:"AWS {REGION} of the stack"`
 }
 
 // provisioner is the function that applies manifests.
@@ -43,21 +40,21 @@ type provisioner struct {
 // provisioner finds the function in the outputs of its stack.
 func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 	var with []func(*awsconfig.LoadOptions) error
-	if f.region != "" {
-		with = append(with, awsconfig.WithRegion(f.region))
+	if f.Region != "" {
+		with = append(with, awsconfig.WithRegion(f.Region))
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, with...)
 	if err != nil {
 		return nil, err
 	}
-	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.stack})
+	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack})
 	var api smithy.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist"),
 		err == nil && len(found.Stacks) == 0:
-		return nil, fmt.Errorf("stack %q in region %q: %w", f.stack, cfg.Region, weir.ErrNotFound)
+		return nil, fmt.Errorf("stack %q in region %q: %w", f.Stack, cfg.Region, weir.ErrNotFound)
 	case err != nil:
-		return nil, fmt.Errorf("find stack %q: %w", f.stack, err)
+		return nil, fmt.Errorf("find stack %q: %w", f.Stack, err)
 	}
 	for _, o := range found.Stacks[0].Outputs {
 		if aws.ToString(o.OutputKey) == "ProvisionerArn" || strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
@@ -66,7 +63,7 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 			return &provisioner{lambda.NewFromConfig(cfg, once), aws.ToString(o.OutputValue)}, nil
 		}
 	}
-	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w", f.stack, weir.ErrNotFound)
+	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w", f.Stack, weir.ErrNotFound)
 }
 
 // maxPayload is the largest request that Lambda accepts.
@@ -147,10 +144,10 @@ func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
 }
 
 // applyVia has the function apply manifests or a saved plan, after it has shown the plans and asked as apply does.
-func applyVia(ctx context.Context, a *kit.Run, via *lambdaFlags, from *SourceFlags, file string, flags applyFlags, exact bool) error {
+func applyVia(ctx context.Context, a *kit.Run, q *applyRequest) error {
 	var saved *manifest.Saved
 	var ms []*manifest.Manifest
-	if file != "" {
+	if file := q.Plan; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("read the plan: %w", err)
@@ -163,26 +160,26 @@ func applyVia(ctx context.Context, a *kit.Run, via *lambdaFlags, from *SourceFla
 		}
 	} else {
 		var err error
-		if ms, err = from.Read(a); err != nil {
+		if ms, err = q.Read(a); err != nil {
 			return err
 		}
 	}
-	p, err := via.provisioner(ctx)
+	p, err := q.provisioner(ctx)
 	if err != nil {
 		return err
 	}
 	if saved == nil {
-		if saved, err = p.plans(ctx, ms, exact); err != nil {
+		if saved, err = p.plans(ctx, ms, q.Exact); err != nil {
 			return err
 		}
 	}
-	return applyEach(ctx, a, plansOf(saved), flags, func(i int) (manifest.Result, error) {
+	return applyEach(ctx, a, plansOf(saved), &q.applyFlags, func(i int) (manifest.Result, error) {
 		one := manifest.Saved{Format: saved.Format, Plans: []manifest.SavedPlan{{Text: saved.Plans[i].Text, State: saved.Plans[i].State}}}
 		text, err := json.Marshal(one)
 		if err != nil {
 			return manifest.Result{}, err
 		}
-		got, err := p.ask(ctx, lambdafn.Request{Action: "apply", Saved: text, Adopt: true, Keep: flags.keep, Rate: flags.rate})
+		got, err := p.ask(ctx, lambdafn.Request{Action: "apply", Saved: text, Adopt: true, Keep: q.Keep, Rate: q.Rate})
 		if got.Result == nil {
 			got.Result = &manifest.Result{Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest}
 		}

@@ -4,7 +4,6 @@ package limits
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,20 +30,26 @@ func LimitsCmd(a *kit.Run) *cobra.Command {
 A manifest manages what it declares: if you remove a record from it, the next apply deletes
 the record. Records that were never in the manifest are left alone. The manifest names its
 namespace.`,
-	}, limitsValidateCmd(a), limitsPlanCmd(a), limitsApplyCmd(a), limitsDiffCmd(a), limitsExportCmd(a),
-		limitsSchemaCmd(a), limitsTemplateCmd(a), limitsHistoryCmd(a), limitsRollbackCmd(a))
+	}, validate(a), plan(a), apply(a), diff(a), export(a), schema(a), cfnTemplate(a), history(a), rollback(a))
 }
 
 // SourceFlags select the manifests that a command works on.
 type SourceFlags struct {
-	Files []string
-	Set   []string
+	Files []string          `json:"file" flag:"file,f" doc:"manifest {FILE}, folder with manifests, or - for standard input; repeatable"`
+	Set   map[string]string `json:"set" doc:"set a variable that a manifest declares, as {NAME=VALUE}; repeatable"`
 }
 
-func (f *SourceFlags) add(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringArrayVarP(&f.Files, "file", "f", nil, "manifest `FILE`, folder with manifests, or - for standard input; repeatable")
-	cmd.Flags().StringArrayVar(&f.Set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
-	return cmd
+// Define sets variables given as NAME=VALUE.
+func (f *SourceFlags) Define(texts []string) error {
+	f.Set = make(map[string]string)
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return kit.Usagef("--set %q is not NAME=VALUE", text)
+		}
+		f.Set[name] = value
+	}
+	return nil
 }
 
 // Read decodes the manifests. Errors in them are printed as the result.
@@ -52,104 +57,78 @@ func (f *SourceFlags) Read(a *kit.Run) ([]*manifest.Manifest, error) {
 	if len(f.Files) == 0 {
 		return nil, kit.Usage(errors.New("no manifest is given: add -f FILE"))
 	}
-	opts := manifest.Options{Set: make(map[string]string), Env: a.LookupEnv}
-	for _, text := range f.Set {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || name == "" {
-			return nil, kit.Usagef("--set %q is not NAME=VALUE", text)
-		}
-		opts.Set[name] = value
-	}
 	sources, err := manifest.Open(f.Files, a.In)
 	if err != nil {
 		return nil, err
 	}
-	ms, err := manifest.Decode(sources, opts)
+	ms, err := manifest.Decode(sources, manifest.Options{Set: f.Set, Env: a.LookupEnv})
 	return ms, a.Mistakes(err)
 }
 
-func limitsValidateCmd(a *kit.Run) *cobra.Command {
-	var from SourceFlags
-	return from.add(&cobra.Command{
-		Use:     "validate",
-		Short:   "Check manifests, without a store",
-		Example: "  weir limits validate -f tenant-alpha.limits.yaml",
-		Args:    kit.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			ms, err := from.Read(a)
-			if err != nil {
-				return err
+func validate(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "validate", Short: "Check manifests, without a store", Example: "  weir limits validate -f tenant-alpha.limits.yaml",
+	}, func(_ context.Context, q *SourceFlags) error {
+		ms, err := q.Read(r)
+		if err != nil {
+			return err
+		}
+		return r.Print(kit.Checked{Valid: true, Errors: []*manifest.Diagnostic{}}, func() {
+			for _, m := range ms {
+				r.Out.Printf("valid: namespace %s, manifest %s: %s\n", m.Namespace, m.Name, kit.Plural(len(m.Records), "record"))
 			}
-			return a.Print(kit.Checked{Valid: true, Errors: []*manifest.Diagnostic{}}, func() {
-				for _, m := range ms {
-					a.Out.Println(fmt.Sprintf("valid: namespace %s, manifest %s: %s", m.Namespace, m.Name, kit.Plural(len(m.Records), "record")))
-				}
-			})
-		},
+		})
 	})
 }
 
-func limitsSchemaCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:     "schema",
-		Short:   "Print the JSON Schema of manifests, for editors",
-		Example: "  weir limits schema",
-		Args:    kit.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := a.Out.W.Write(manifest.Schema)
-			return err
-		},
-	}
+func schema(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "schema", Short: "Print the JSON Schema of manifests, for editors", Example: "  weir limits schema",
+	}, func(context.Context, *struct{}) error {
+		_, err := r.Out.W.Write(manifest.Schema)
+		return err
+	})
 }
 
-func limitsTemplateCmd(a *kit.Run) *cobra.Command {
-	var from SourceFlags
-	return from.add(&cobra.Command{
-		Use:   "cfn-template",
-		Short: "Print a CloudFormation template that declares the same limits",
+func cfnTemplate(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "cfn-template", Short: "Print a CloudFormation template that declares the same limits",
 		Long: `Prints a CloudFormation template in which each manifest is a resource of type
 Custom::WeirLimits. The function that applies the manifests is exported by weir's stack,
 which the parameter WeirStack names.`,
-		Args: kit.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			ms, err := from.Read(a)
-			if err != nil {
-				return err
-			}
-			_, err = a.Out.W.Write(manifest.Template(ms))
+	}, func(_ context.Context, q *SourceFlags) error {
+		ms, err := q.Read(r)
+		if err != nil {
 			return err
-		},
+		}
+		_, err = r.Out.W.Write(manifest.Template(ms))
+		return err
 	})
 }
 
-func manifestFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "manifest", manifest.DefaultName, "`NAME` of the manifest")
+// named is a flag with the name of a manifest.
+type named struct {
+	Manifest string `json:"manifest" default:"default" doc:"{NAME} of the manifest"`
 }
 
-func limitsExportCmd(a *kit.Run) *cobra.Command {
-	var name string
-	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Print the live limits and entities as a manifest",
+func export(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "export", Short: "Print the live limits and entities as a manifest",
 		Long: `Prints the live limits and entities of the namespace as a manifest: those that the manifest
 manages and those that no manifest manages. Applying the result changes none of them.`,
 		Example: "  weir limits export",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.With(stores.Existing, func(lim *weir.Limiter) error {
-				m, elsewhere, err := manifest.Export(cmd.Context(), lim, name)
-				if err != nil {
-					return err
-				}
-				if elsewhere > 0 {
-					a.Err.Println("left out:", kit.Plural(elsewhere, "record"), "of other manifests")
-				}
-				return printText(a, m.Text())
-			})
-		},
-	}
-	manifestFlag(cmd, &name)
-	return cmd
+	}, func(ctx context.Context, q *named) error {
+		return r.With(stores.Existing, func(lim *weir.Limiter) error {
+			m, elsewhere, err := manifest.Export(ctx, lim, q.Manifest)
+			if err != nil {
+				return err
+			}
+			if elsewhere > 0 {
+				r.Err.Println("left out:", kit.Plural(elsewhere, "record"), "of other manifests")
+			}
+			return printText(r, m.Text())
+		})
+	})
 }
 
 // printText prints a manifest as it is, or as a JSON string.
@@ -163,19 +142,20 @@ func printText(a *kit.Run, text []byte) error {
 
 // planFlags are the flags of commands that plan.
 type planFlags struct {
-	exact    bool
-	detailed bool
+	SourceFlags
+	lambdaFlags
+	exactFlag
+	Detailed bool `json:"detailed_exitcode" doc:"exit with 0 if there are no changes, 1 on an error, 2 if there are changes"`
 }
 
-func (f *planFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.exact, "exact", false, "count all live buckets that a change touches, not only the first 1,000")
-	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 0 if there are no changes, 1 on an error, 2 if there are changes")
+type exactFlag struct {
+	Exact bool `json:"exact" doc:"count all live buckets that a change touches, not only the first 1,000"`
 }
 
 // exit returns the error for the exit code, as --detailed-exitcode says.
 func (f *planFlags) exit(changed bool, err error) error {
 	switch {
-	case !f.detailed:
+	case !f.Detailed:
 		return err
 	case err != nil:
 		return kit.WithCode(err, kit.Failed)
@@ -185,8 +165,8 @@ func (f *planFlags) exit(changed bool, err error) error {
 	return nil
 }
 
-// plans makes the plans of manifests.
-func plans(ctx context.Context, a *kit.Run, lim *weir.Limiter, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+// makePlans makes the plans of manifests.
+func makePlans(ctx context.Context, lim *weir.Limiter, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
 	var plans []*manifest.Plan
 	for _, m := range ms {
 		p, err := manifest.Make(ctx, lim, m, manifest.PlanOptions{Exact: exact})

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -22,42 +20,34 @@ import (
 
 // stageFlags say how to apply in stages. Without stages, everything is applied at once.
 type stageFlags struct {
-	stages  []string
-	bake    time.Duration
-	abort   string
-	servers []string
-	gate    string
+	Stages  []string      `json:"stage" doc:"apply limits that tighten in stages, to these {SHARES} of the entities, such as 5%,25%,100%"`
+	Bake    time.Duration `json:"bake" default:"10m" doc:"with --stage: {DURATION} to watch each share except the last"`
+	Abort   string        `json:"abort_on" doc:"with --stage: roll back on this {CONDITION}, such as refusal_rate>0.05"`
+	Gate    string        `json:"gate" doc:"with --stage: {URL} of a document that says how far the rollout may go, such as one from AppConfig's agent; wait for it, and roll back if it does"`
+	Servers []string      `json:"server" doc:"with --abort-on: {URL} of each deciding server; repeatable (default the usage counted in the store)"`
 
 	percents  []int
 	threshold float64 // negative for none
-}
-
-func (f *stageFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.stages, "stage", nil, "apply limits that tighten in stages, to these `SHARES` of the entities, such as 5%,25%,100%")
-	flags.DurationVar(&f.bake, "bake", 10*time.Minute, "with --stage: `DURATION` to watch each share except the last")
-	flags.StringVar(&f.abort, "abort-on", "", "with --stage: roll back on this `CONDITION`, such as refusal_rate>0.05")
-	flags.StringVar(&f.gate, "gate", "", "with --stage: `URL` of a document that says how far the rollout may go, such as one from AppConfig's agent; wait for it, and roll back if it does")
-	flags.StringSliceVar(&f.servers, "server", nil, "with --abort-on: `URL` of each deciding server; repeatable (default the usage counted in the store)")
 }
 
 // errStages describes the format of --stage.
 var errStages = errors.New("--stage must be percentages that ascend to 100%, such as 5%,25%,100%")
 
 func (f *stageFlags) check() error {
-	if len(f.stages) == 0 {
-		if f.abort != "" || len(f.servers) > 0 || f.gate != "" {
+	f.Stages, f.Servers = kit.Words(f.Stages), kit.Words(f.Servers)
+	if len(f.Stages) == 0 {
+		if f.Abort != "" || len(f.Servers) > 0 || f.Gate != "" {
 			return kit.Usage(errors.New("--abort-on, --server and --gate need --stage"))
 		}
 		return nil
 	}
-	if f.gate != "" {
-		if err := checkGate(f.gate); err != nil {
+	if f.Gate != "" {
+		if err := checkGate(f.Gate); err != nil {
 			return err
 		}
 	}
 	last := 0
-	for _, text := range f.stages {
+	for _, text := range f.Stages {
 		digits, ok := strings.CutSuffix(text, "%")
 		n, err := strconv.Atoi(digits)
 		if !ok || err != nil || n <= last || n > 100 {
@@ -68,20 +58,20 @@ func (f *stageFlags) check() error {
 		}
 	}
 	f.threshold = -1
-	if f.abort != "" {
-		text, ok := strings.CutPrefix(f.abort, "refusal_rate>")
+	if f.Abort != "" {
+		text, ok := strings.CutPrefix(f.Abort, "refusal_rate>")
 		n, err := strconv.ParseFloat(text, 64)
 		if !ok || err != nil || !(n >= 0 && n < 1) {
-			return kit.Usagef("--abort-on %q is not refusal_rate>N with 0 <= N < 1", f.abort)
+			return kit.Usagef("--abort-on %q is not refusal_rate>N with 0 <= N < 1", f.Abort)
 		}
 		f.threshold = n
 	}
 	switch {
 	case last != 100:
 		return kit.Usage(errStages)
-	case f.bake <= 0:
+	case f.Bake <= 0:
 		return kit.Usage(errors.New("--bake must be positive"))
-	case len(f.servers) > 0 && f.abort == "":
+	case len(f.Servers) > 0 && f.Abort == "":
 		return kit.Usage(errors.New("--server needs --abort-on"))
 	}
 	return nil
@@ -94,9 +84,9 @@ func rollout(ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Pla
 		return manifest.Result{}, err
 	}
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
-		ApplyOptions: opts, Stages: f.percents, Bake: f.bake, Gate: gate,
+		ApplyOptions: opts, Stages: f.percents, Bake: f.Bake, Gate: gate,
 		Staging: func(percent, records int) {
-			a.Err.Println(fmt.Sprintf("%s: %s for %d%% of the entities, watched for %s", p.Namespace, kit.Plural(records, "record"), percent, f.bake))
+			a.Err.Println(fmt.Sprintf("%s: %s for %d%% of the entities, watched for %s", p.Namespace, kit.Plural(records, "record"), percent, f.Bake))
 		},
 	})
 }
@@ -104,14 +94,14 @@ func rollout(ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Pla
 // gate returns the gate that watches a rollout.
 func gate(ctx context.Context, a *kit.Run, f *stageFlags, lim *weir.Limiter, p *manifest.Plan) (manifest.Gate, error) {
 	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(p.Namespace), time.Now())}
-	if len(f.servers) > 0 {
+	if len(f.Servers) > 0 {
 		token, _ := a.LookupEnv("WEIR_TOKEN")
-		g.read = overviewsOf(f.servers, token, p.Namespace)
+		g.read = overviewsOf(f.Servers, token, p.Namespace)
 	}
-	if f.gate == "" {
+	if f.Gate == "" {
 		return g, nil
 	}
-	ap := &approval{hash: p.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second}, f.gate), tell: func(text string) {
+	ap := &approval{hash: p.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second}, f.Gate), tell: func(text string) {
 		a.Err.Println(p.Namespace + ": " + text)
 	}}
 	return gates{ap, g}, ap.look(ctx) // fail before the rollout begins

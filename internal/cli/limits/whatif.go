@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/lab"
@@ -17,26 +15,21 @@ import (
 
 // whatIfFlags are the flags of limits plan --what-if.
 type whatIfFlags struct {
-	on   bool
-	days int
+	On   bool `json:"what_if" doc:"check recorded usage against the planned limits: which requests would have been refused"`
+	Days *int `json:"days" doc:"with --what-if: use the usage of the last {N} days (default 7)"`
 }
 
 // maxDays is how long hourly usage is kept by default.
 const maxDays = 90
 
-func (f *whatIfFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "what-if", false, "check recorded usage against the planned limits: which requests would have been refused")
-	cmd.Flags().IntVar(&f.days, "days", 7, "with --what-if: use the usage of the last `N` days")
-}
-
-func (f *whatIfFlags) check(cmd *cobra.Command, via *lambdaFlags) error {
+func (f *whatIfFlags) check(via *lambdaFlags) error {
 	switch {
-	case !f.on && cmd.Flags().Changed("days"):
+	case !f.On && f.Days != nil:
 		return kit.Usage(errors.New("--days needs --what-if"))
-	case f.on && via.stack != "":
+	case f.On && via.Stack != "":
 		return kit.Usage(errors.New("--what-if reads usage from the store, so it cannot be used with --via-lambda"))
-	case f.days < 1 || f.days > maxDays:
-		return kit.Usagef("--days %d must be from 1 to %d", f.days, maxDays)
+	case f.Days != nil && (*f.Days < 1 || *f.Days > maxDays):
+		return kit.Usagef("--days %d must be from 1 to %d", *f.Days, maxDays)
 	}
 	return nil
 }
@@ -52,16 +45,20 @@ type triedPlan struct {
 
 // tried checks recorded usage against plans.
 func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags *whatIfFlags) ([]triedPlan, error) {
-	if !flags.on {
+	if !flags.On {
 		return nil, nil
+	}
+	days := 7
+	if flags.Days != nil {
+		days = *flags.Days
 	}
 	all := make([]triedPlan, len(plans))
 	for i, p := range plans {
-		all[i] = triedPlan{Namespace: p.Namespace, Days: flags.days}
+		all[i] = triedPlan{Namespace: p.Namespace, Days: days}
 		if p.CreateNamespace {
 			continue
 		}
-		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), weir.UsageQuery{Window: weir.Hourly, From: lab.Since(flags.days)})
+		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), weir.UsageQuery{Window: weir.Hourly, From: lab.Since(days)})
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := d.Aws(ctx)
+	cfg, err := d.AWS(ctx)
 	if err != nil {
 		return err
 	}

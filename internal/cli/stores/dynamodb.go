@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// dynamoAddress is a parsed dynamodb://TABLE?region=…&endpoint=….
+// DynamoDB is a parsed dynamodb://TABLE?region=…&endpoint=….
 type DynamoDB struct {
 	table, Region, Endpoint, Profile string
 
@@ -88,7 +88,7 @@ func parseTime(value string, to *time.Duration, least, most time.Duration) bool 
 
 // Aws returns the SDK's configuration: the region, credentials and profile of the environment, unless the address
 // overrides them. A local endpoint accepts any credentials, so none need to be set for it.
-func (d *DynamoDB) Aws(ctx context.Context) (aws.Config, error) {
+func (d *DynamoDB) AWS(ctx context.Context) (aws.Config, error) {
 	var with []func(*awsconfig.LoadOptions) error
 	if d.Region != "" {
 		with = append(with, awsconfig.WithRegion(d.Region))
@@ -136,7 +136,7 @@ func openDynamoDB(address, rest string) (store.Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // enough to find out whether it is there
 	defer cancel()
-	cfg, err := d.Aws(ctx)
+	cfg, err := d.AWS(ctx)
 	if err != nil {
 		return nil, err
 	}

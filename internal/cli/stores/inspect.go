@@ -70,7 +70,7 @@ func inspectDynamo(ctx context.Context, address, rest string, create *Creation) 
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := d.Aws(ctx)
+	cfg, err := d.AWS(ctx)
 	if err != nil {
 		add("configuration", err, "")
 		return all, nil

@@ -34,7 +34,7 @@ func openRedis(address string) (store.Store, error) {
 	return s, nil
 }
 
-// namesRedis reports whether an address names a Redis store.
+// IsRedis reports whether an address names a Redis store.
 func IsRedis(address string) bool {
 	scheme, _, _ := strings.Cut(address, ":")
 	return redis.Knows(scheme)

@@ -20,7 +20,7 @@ const (
 	Create   Access = true
 )
 
-// openStore opens a store. It is the only place that knows every driver.
+// Open opens a store. It is the only place that knows every driver.
 func Open(address string, how Access) (store.Store, error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	if !ok {

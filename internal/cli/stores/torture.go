@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// tortured is a store under test: how to open it, what to expect of it, and how much load to put on it.
+// Torture is a store under test: how to open it, what to expect of it, and how much load to put on it.
 type Torture struct {
 	Open      torture.Opener
 	Traits    torture.Traits
@@ -21,7 +21,7 @@ type Torture struct {
 	Rate      float64
 }
 
-// openTortured returns how to open a store for weir torture: with a clock of its own where possible, and in its most exact
+// OpenTorture returns how to open a store for weir torture: with a clock of its own where possible, and in its most exact
 // configuration.
 func OpenTorture(address string) (*Torture, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
@@ -68,7 +68,7 @@ func tortureDynamo(address, rest string) (*Torture, error) {
 		Open: func(now func() time.Time) (store.Store, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 			defer cancel()
-			cfg, err := d.Aws(ctx)
+			cfg, err := d.AWS(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,141 @@
+package api_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/store/memory"
+)
+
+// every has a field of each type that requests use.
+type every struct {
+	Text     string            `json:"text" values:"a,b"`
+	Flag     bool              `json:"flag"`
+	Maybe    *bool             `json:"maybe"`
+	Number   int               `json:"number" range:"1..5"`
+	After    *int              `json:"after"`
+	Time     time.Time         `json:"time"`
+	Span     *time.Duration    `json:"span"`
+	Words    []string          `json:"words"`
+	Metadata map[string]string `json:"metadata"`
+	Tokens   weir.Tokens       `json:"tokens"`
+	Limits   []weir.Limit      `json:"limits"`
+	Answer   *weir.Unavailable `json:"answer"`
+	Near     *weir.Thresholds  `json:"near"`
+}
+
+func TestFieldSet(t *testing.T) {
+	t.Parallel()
+	limit, err := weir.ParseLimit("rpm:5/min")
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		field string
+		texts []string
+		want  every
+		err   string
+	}{
+		{field: "text", texts: []string{"a"}, want: every{Text: "a"}},
+		{field: "text", texts: []string{"c"}, err: `text: must be a or b: "c"`},
+		{field: "flag", texts: []string{"true"}, want: every{Flag: true}},
+		{field: "flag", texts: []string{"yes"}, err: "flag: must be true or false"},
+		{field: "maybe", texts: []string{"false"}, want: every{Maybe: new(false)}},
+		{field: "number", texts: []string{"5"}, want: every{Number: 5}},
+		{field: "number", texts: []string{"6"}, err: "number: must be a number between 1 and 5"},
+		{field: "number", texts: []string{"few"}, err: "number: must be a number between 1 and 5"},
+		{field: "after", texts: []string{"-7"}, want: every{After: new(-7)}},
+		{field: "time", texts: []string{"2026-11-21"}, want: every{Time: day}},
+		{field: "time", texts: []string{"2026-11-21T00"}, want: every{Time: day}},
+		{field: "time", texts: []string{"yesterday"}, err: `time: "yesterday" is not a time`},
+		{field: "span", texts: []string{"2s"}, want: every{Span: new(2 * time.Second)}},
+		{field: "span", texts: []string{"2"}, err: "is not a duration"},
+		{field: "words", texts: []string{"a", "b"}, want: every{Words: []string{"a", "b"}}},
+		{field: "metadata", texts: []string{"a=1", "b=x=y"}, want: every{Metadata: map[string]string{"a": "1", "b": "x=y"}}},
+		{field: "metadata", texts: []string{"a"}, err: "is not KEY=VALUE"},
+		{field: "tokens", texts: []string{"rpm=1", "tpm=0"}, want: every{Tokens: weir.Tokens{"rpm": 1, "tpm": 0}}},
+		{field: "tokens", texts: []string{"rpm=1", "rpm=2"}, err: "rpm is given twice"},
+		{field: "tokens", texts: []string{"rpm=-1"}, err: "is not a whole number"},
+		{field: "limits", texts: []string{"rpm:5/min"}, want: every{Limits: []weir.Limit{limit}}},
+		{field: "answer", texts: []string{"default"}, want: every{Answer: new(weir.UnavailableDefault)}},
+		{field: "near", texts: []string{"80,95"}, want: every{Near: &weir.Thresholds{80, 95}}},
+	} {
+		t.Run(tt.field+" "+strings.Join(tt.texts, " "), func(t *testing.T) {
+			t.Parallel()
+			var got every
+			var err error
+			for _, f := range api.FieldsOf(reflect.TypeFor[every]()) {
+				for _, text := range tt.texts {
+					if f.Name == tt.field && err == nil {
+						err = f.Set(&got, text)
+					}
+				}
+			}
+			switch {
+			case tt.err == "" && err != nil:
+				t.Fatal(err)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Fatalf("error %v, want %s", err, tt.err)
+			case tt.err != "":
+				return
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Every operation has a route of its own, and its path names members of its request.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, o := range api.Operations {
+		route := o.Method + " " + o.Path
+		if seen[route] || seen[o.Name] || o.Name == "" {
+			t.Errorf("%s %s is declared twice", o.Name, route)
+		}
+		seen[route], seen[o.Name] = true, true
+		for _, f := range o.Fields() {
+			if in := strings.Contains(o.Path, "{"+f.Name+"}"); in != (f.In == "path") {
+				t.Errorf("%s: %s is in %q", o.Name, f.Name, f.In)
+			}
+			if f.In == "" && (o.Method == "GET" || o.Method == "DELETE") {
+				t.Errorf("%s: %s is in the body of %s", o.Name, f.Name, o.Method)
+			}
+		}
+	}
+}
+
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	lim, err := weir.New(weir.Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lim.Close() })
+	c := api.Local{Limiter: lim}
+	e, found, err := api.CreateEntity.Call(t.Context(), c, &api.NewEntity{ID: "alice", Name: "Alice"})
+	if err != nil || !found || e.Name != "Alice" || e.Created.IsZero() {
+		t.Fatalf("%+v, %v, %v", e, found, err)
+	}
+	if _, found, err := api.DeleteEntity.Call(t.Context(), c, &api.EntityDeletion{ID: "alice"}); err != nil || found {
+		t.Errorf("a deletion returns %v, %v", found, err)
+	}
+	if _, _, err := api.ListChildren.Call(t.Context(), c, &api.ChildrenQuery{ID: "alice"}); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("children of nobody: %v", err)
+	}
+	none := &api.LimitsChange{OnUnavailable: new(weir.UnavailableDefault)}
+	if l, found, err := api.SetLimits.Call(t.Context(), c, none); err != nil || found || l != nil {
+		t.Errorf("nothing is set, but found %+v, %v, %v", l, found, err)
+	}
+}
