@@ -94,7 +94,8 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		n.plan.countRefusal(c.meter)
 	}
 	if f := c.cfg.Observer.Decided; f != nil {
-		e := DecidedEvent{Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed, Took: time.Since(began)}
+		e := DecidedEvent{Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed,
+			Took: time.Since(began)}
 		if allowed {
 			e.debits, e.share = &n.plan.allow, &n.plan.share
 		}
@@ -149,8 +150,8 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 // give back tokens that another caller spent; if there is a lease, use [Lease.Adjust].
 //
 // Adjust runs to completion even if ctx has ended. The change is one call to the store, bounded by
-// [Config.StoreTimeout]. After an error other than a mistake in the request, an amount to be debited may or may not have
-// been debited, and an amount given back counts as given back.
+// [Config.StoreTimeout]. After an error other than a mistake in the request, an amount to be debited may or may not
+// have been debited, and an amount given back counts as given back.
 //
 // Errors: [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, and store errors, regardless
 // of on_unavailable.

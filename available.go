@@ -40,7 +40,8 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 		for j := range lk.limits {
 			c := store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)}
 			level := levelNow(c, &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, origin{lk.source, lk.manifest}, c, level, now))
+			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, origin{lk.source, lk.manifest}, c,
+				level, now))
 		}
 	}
 	return av, nil

@@ -328,7 +328,8 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 func (pt *part) prepare(l *Limiter) error {
 	if pt.allow {
 		if pt.debits = pt.plan.allow; pt.debits == nil {
-			return configErr("resource", "%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
+			return configErr("resource",
+				"%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
 				pt.req.Resource, pt.req.Entity)
 		}
 		return nil
@@ -367,7 +368,8 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid)), Ref: p.own.ref}
 	for i, lim := range valid {
 		if lim.Enforce != EnforceOn {
-			return store.Debit{}, configErr("limit "+lim.Name+": enforce", "must be on: the limits of a request are enforced")
+			return store.Debit{}, configErr("limit "+lim.Name+": enforce",
+				"must be on: the limits of a request are enforced")
 		}
 		stored[i] = p.share.step().of(lim.stored(true))
 		d.Charges[i].Limit = &stored[i]

@@ -172,18 +172,18 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 func (e *explainer) see(id string, vs []view) {
 	rec := &vs[0].entity
 	n := ExplainedEntity{
-		ID: id, Exists: vs[0].exists && !rec.Created.IsZero(), Name: rec.Name, Parent: rec.Parent, Cascade: rec.Cascade && rec.Parent != "",
+		ID: id, Exists: vs[0].exists && !rec.Created.IsZero(), Name: rec.Name, Parent: rec.Parent,
+		Cascade:  rec.Cascade && rec.Parent != "",
 		Manifest: rec.Managed.name(),
 	}
 	e.declaredBy(n.Manifest)
 	if len(vs) == 3 {
 		n.Levels = []ExplainedLevel{{Source: SourceRequest, Set: true, Applies: true}}
 	} else {
-		n.Levels = []ExplainedLevel{
-			{Source: SourceEntity, Set: len(vs[3].limits) > 0, OnUnavailable: vs[3].onUnavailable},
-			{Source: SourceEntityDefault, Set: len(vs[4].limits) > 0, OnUnavailable: vs[4].onUnavailable},
-			{Source: SourceResource, Set: len(vs[2].limits) > 0, OnUnavailable: vs[2].onUnavailable},
-			{Source: SourceSystem, Set: len(vs[1].limits) > 0, OnUnavailable: vs[1].onUnavailable},
+		for _, l := range levels {
+			v := &vs[l.view]
+			n.Levels = append(n.Levels, ExplainedLevel{Source: l.source, Set: len(v.limits) > 0,
+				OnUnavailable: v.onUnavailable})
 		}
 	}
 	e.x.Chain = append(e.x.Chain, n)
@@ -221,7 +221,8 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 		debit, st := &lease.debits[i], &snap.States[i]
 		at := slices.IndexFunc(e.x.Chain, func(c ExplainedEntity) bool { return c.ID == debit.Bucket.Entity })
 		for _, c := range debit.Charges {
-			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000 // also those that demand did not get to
+			// Also those that demand did not get to.
+			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000
 			from := lease.originOf(n)
 			n++
 			s := statusOf(debit.Bucket.Entity, e.req.Resource, from, c, levelNow(c, st, now), now)

@@ -138,7 +138,8 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 			case n == 0 || c.Shadow: // left out; see leaveOut
 				continue
 			case c.Amount+n < 0:
-				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
+				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000,
+					c.Amount/1000)
 			case n > 0 && c.Amount > clock.MaxLevel-n:
 				return nil, configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
 			}

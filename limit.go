@@ -145,7 +145,8 @@ func (l Limit) record() record.Limit {
 
 func publicLimit(l record.Limit) Limit {
 	return Limit{
-		Name: l.Name, Amount: l.Amount, Period: l.Period, Burst: l.Burst, Enforce: Enforce(l.Enforce), Former: Rate(l.Former),
+		Name: l.Name, Amount: l.Amount, Period: l.Period, Burst: l.Burst, Enforce: Enforce(l.Enforce),
+		Former: Rate(l.Former),
 	}
 }
 

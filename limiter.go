@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/catalogcache"
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy/cache"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -41,10 +41,10 @@ type Config struct {
 	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
 	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to [OnUnavailableDeny].
 	OnUnavailable OnUnavailable
-	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or more
-	// calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During the
-	// cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative, the
-	// store is always called. Defaults to 1 s.
+	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or
+	// more calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During
+	// the cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative,
+	// the store is always called. Defaults to 1 s.
 	Cooldown time.Duration
 	// Instances returns how many processes share the limits, this one included, as far as is known. A local decision
 	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's
@@ -139,7 +139,7 @@ type core struct {
 	outage    *outage.Fallback // nil for a store that never waits
 	coarse    coarseClock
 	start     time.Time
-	views     *catalogcache.Cache[viewKey, view]
+	views     *cache.Cache[viewKey, view]
 	parts     scaledSets // of limits, as Config.Shares says
 
 	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
@@ -166,7 +166,7 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	calls := newCalls(&cfg)
 	c.store = calls
-	c.views = catalogcache.New(catalogcache.Config[viewKey, view]{
+	c.views = cache.New(cache.Config[viewKey, view]{
 		TTL: cfg.CacheTTL, Max: cfg.CacheEntries, Timeout: cfg.StoreTimeout, Fallback: c.lastGood, Good: view.good,
 	})
 	c.outage = c.newOutage()
@@ -190,8 +190,9 @@ func (c *Config) meter(usage store.Usage) (m meter.Config) {
 	if f := c.Observer.NearLimit; f != nil {
 		m.Near = func(ctx context.Context, e meter.Event) {
 			f(ctx, NearLimitEvent{
-				ID: e.ID, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit, Override: e.Override,
-				Shadow: e.Shadow, Kind: NearLimitKind(e.Kind), Percent: e.Percent, Used: e.Used, Of: e.Of,
+				ID: e.ID, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit,
+				Override: e.Override,
+				Shadow:   e.Shadow, Kind: NearLimitKind(e.Kind), Percent: e.Percent, Used: e.Used, Of: e.Of,
 				WindowStart: e.WindowStart, WindowLength: e.WindowLength, At: e.At,
 			})
 		}
@@ -348,4 +349,35 @@ func (l *Limiter) space(ctx context.Context, now int64) (*space, error) {
 	s := l.core.space(vs[0].namespace.ID)
 	l.found.Store(&foundSpace{s, int64(until.Sub(l.core.start)), registry})
 	return s, nil
+}
+
+// BackstopStats describes what happens while the store does not answer, over all namespaces since the limiter was
+// created.
+type BackstopStats struct {
+	// Breaker is the breaker's state: "closed", "open" or "half-open"; "" if the store is always called.
+	Breaker string
+	// Openings counts how often the limiter stopped calling the store.
+	Openings uint64
+	// The decisions made without the store, admitted or not, by cause.
+	TimedOut, Failed, NotAsked uint64
+	// Shares is the number of buckets for which this process keeps a share; Instances is the number of processes that
+	// share the limits.
+	Shares, Instances int
+	// Admitted counts the tokens admitted from shares, over all limits; Refused counts the requests that shares
+	// refused.
+	Admitted, Refused uint64
+	// Owing is the number of buckets with tokens admitted but not yet charged to the store. Charged and Lost count the
+	// tokens that were charged to it, and those that never will be. Time has covered the rest.
+	Owing         int
+	Charged, Lost uint64
+}
+
+// BackstopStats returns statistics of what happens while the store does not answer.
+func (l *Limiter) BackstopStats() BackstopStats {
+	s := l.core.outage.Stats()
+	return BackstopStats{
+		Breaker: s.Breaker, Openings: s.Openings, TimedOut: s.TimedOut, Failed: s.Failed, NotAsked: s.NotCalled,
+		Shares: s.Shares, Instances: s.Instances, Admitted: s.Admitted, Refused: s.Refused,
+		Owing: s.Owing, Charged: s.Charged, Lost: s.Lost,
+	}
 }

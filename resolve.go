@@ -40,7 +40,8 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 
 // makePlan walks the chain, with at most one call to the store per entity. If seen is not nil, it is called with what
 // is found.
-func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity, resource string, own bool, seen func(id string, vs []view)) (*plan, error) {
+func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity, resource string, own bool,
+	seen func(id string, vs []view)) (*plan, error) {
 	return c.planOf(s, entity, resource, own, seen, lookup{
 		share: func() Share { return c.shareOf(ctx, namespace) },
 		views: func(keys []viewKey) ([]view, time.Time, error) { return c.views.Get(ctx, keys, c.loadViews) },
@@ -53,7 +54,8 @@ type lookup struct {
 	views func([]viewKey) ([]view, time.Time, error)
 }
 
-func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id string, vs []view), from lookup) (*plan, error) {
+func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id string, vs []view),
+	from lookup) (*plan, error) {
 	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
 		return nil, firstOf(err)
 	}
@@ -70,7 +72,8 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 			keys = keys[:3]
 		}
 		vs, good, err := from.views(keys)
-		if err != nil && len(keys) == 5 && errors.Is(err, errUnreadable) { // an error in default limits does not matter if they are not used
+		// An error in default limits does not matter if they are not used.
+		if err != nil && len(keys) == 5 && errors.Is(err, errUnreadable) {
 			if vs, good, _ = from.views(keys[:4]); len(vs) == 4 && len(vs[3].limits) > 0 {
 				vs, err = append(vs, view{exists: true, unreadable: true}), nil
 			}
@@ -123,7 +126,8 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 		return
 	}
 	v := &view{}
-	for _, level := range []*view{&vs[3], &vs[4], &vs[2], &vs[1]} {
+	for _, l := range levels {
+		level := &vs[l.view]
 		lk.epoch = min(lk.epoch, level.epoch) // including levels without limits: they may have some by now
 		if len(level.limits) > 0 {
 			v = level
@@ -150,6 +154,13 @@ func (v *view) charged() string {
 	}
 	return v.entity.Parent
 }
+
+// levels are the levels at which limits and settings are looked up, in order of precedence, and where [viewsOf] puts
+// the view of each. A request that brings its own limits has no view of the first two.
+var levels = []struct {
+	source Source
+	view   int
+}{{SourceEntity, 3}, {SourceEntityDefault, 4}, {SourceResource, 2}, {SourceSystem, 1}}
 
 // viewsOf returns the views that concern an entity on a resource: the entity, the system, the resource, and the
 // entity's own limits, first on the resource, then the default ones.

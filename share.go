@@ -83,7 +83,8 @@ const shareRetry = 100 * time.Millisecond
 func (p *plan) usable() error {
 	switch {
 	case p.share.Num == 0:
-		return &unavailableError{&StoreError{Op: "take", Err: errNoShare, Hint: "the cell has just joined, or is drained: see weir cell shares"}}
+		return &unavailableError{&StoreError{Op: "take", Err: errNoShare,
+			Hint: "the cell has just joined, or is drained: see weir cell shares"}}
 	case !p.share.Until.IsZero() && !time.Now().Before(p.share.Until):
 		return oldShare()
 	}
@@ -91,7 +92,8 @@ func (p *plan) usable() error {
 }
 
 func oldShare() error {
-	return &StoreError{Op: "take", Err: errOldShare, Hint: "the cell's store does not answer: see the log of weir serve"}
+	return &StoreError{Op: "take", Err: errOldShare,
+		Hint: "the cell's store does not answer: see the log of weir serve"}
 }
 
 // late returns an error if a decision came so late that another cell may already have this cell's part of the limits,
@@ -160,7 +162,8 @@ func (ps *scaledSets) of(sh Share, limits []store.Limit, one *store.Charge) ([]s
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.m[&limits[0]]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least && len(p.limits) == len(limits) {
+	if p := ps.m[&limits[0]]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least &&
+		len(p.limits) == len(limits) {
 		return p.limits, p.one
 	}
 	p := &scaledSet{num: sh.Num, den: sh.Den, least: sh.Least, limits: make([]store.Limit, len(limits))}

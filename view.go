@@ -3,7 +3,7 @@ package weir
 import (
 	"context"
 
-	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/policy/cache"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -77,11 +77,11 @@ func (c *core) loadViews(ctx context.Context, keys []viewKey) ([]view, error) {
 		return nil, err
 	}
 	views := make([]view, len(keys))
-	var bad catalogcache.Errors
+	var bad cache.Errors
 	for i, k := range keys {
 		if views[i], err = k.decode(got.Records[i]); err != nil {
 			if bad == nil { // the other records are good
-				bad = make(catalogcache.Errors, len(keys))
+				bad = make(cache.Errors, len(keys))
 			}
 			bad[i] = err
 			if f := c.cfg.Observer.Unreadable; f != nil {
@@ -160,7 +160,8 @@ func (v *view) decodeLimits(k viewKey, r store.Record) error {
 		return nil
 	}
 	v.manifest = lr.Managed.Name()
-	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource, systemView: SourceSystem}[k.kind]
+	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource,
+		systemView: SourceSystem}[k.kind]
 	if k.resource == DefaultResource {
 		v.source = SourceEntityDefault
 	}

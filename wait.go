@@ -33,7 +33,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 		return pt.lease, nil
 	}
 	err = pt.prepare(l)
-	if err != nil && pt.plan.guessed { // it is not known whether the request can ever pass
+	if err != nil && pt.plan.usesBroaderLimits { // it is not known whether the request can ever pass
 		lease, err := l.Acquire(ctx, req)
 		if errors.Is(err, ErrExceeded) { // now it is known
 			return l.Wait(ctx, req)

@@ -93,8 +93,9 @@ func (n *near) look(ctx context.Context, namespace string, b store.Bucket, lv *s
 		return
 	}
 	e := Event{
-		Namespace: namespace, Entity: b.Entity, Resource: b.Resource, Limit: lim.Name, Override: lim.Override, Shadow: o.shadow,
-		Kind: Threshold, Used: (max(used, 0) + 999) / 1000, Of: lim.Burst / 1000, At: o.at,
+		Namespace: namespace, Entity: b.Entity, Resource: b.Resource, Limit: lim.Name, Override: lim.Override,
+		Shadow: o.shadow,
+		Kind:   Threshold, Used: (max(used, 0) + 999) / 1000, Of: lim.Burst / 1000, At: o.at,
 		WindowStart: clock.Time(windowAt(o.now, window).start), WindowLength: window,
 	}
 	for i, t := range o.thresholds {

@@ -34,8 +34,8 @@ type Config struct {
 	Changed      func(state string)                                         // called when the breaker changes; optional
 }
 
-// Fallback answers without the store. A nil Fallback is that of a store in the process, which always answers. It is safe
-// for concurrent use.
+// Fallback answers without the store. A nil Fallback is that of a store in the process, which always answers. It is
+// safe for concurrent use.
 type Fallback struct {
 	cfg     Config
 	breaker *breaker.Breaker // nil if the store is always called

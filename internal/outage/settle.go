@@ -47,8 +47,8 @@ type debt struct {
 	sending *store.Settle // its outcome is not known
 }
 
-// owe records what was taken from the shares or, if negative, came back. What the store was charged already is not given
-// back to it. Charges that were refused, according to their levels, are left out.
+// owe records what was taken from the shares or, if negative, came back. What the store was charged already is not
+// given back to it. Charges that were refused, according to their levels, are left out.
 func (f *Fallback) owe(debits []store.Debit, levels []store.Level) {
 	o, n := &f.debts, 0
 	o.mu.Lock()
@@ -65,7 +65,8 @@ func (f *Fallback) owe(debits []store.Debit, levels []store.Level) {
 			}
 			f.admitted.Add(uint64(max(c.Amount, 0)))
 			if d != nil && len(d.charges) == maxCharges {
-				d.charges = slices.DeleteFunc(d.charges, func(o store.Charge) bool { // its share was full, and made room
+				// Its share was full, and made room.
+				d.charges = slices.DeleteFunc(d.charges, func(o store.Charge) bool {
 					return !f.shares.Has(debits[i].Bucket, o.Limit)
 				})
 			}
@@ -84,7 +85,8 @@ func (f *Fallback) owe(debits []store.Debit, levels []store.Level) {
 // add adds a charge, and reports whether there was room. A limit that has changed is the same one, as in the store.
 func (d *debt) add(c store.Charge) bool {
 	at := slices.IndexFunc(d.charges, func(o store.Charge) bool {
-		return o.Limit.Name == c.Limit.Name && o.Limit.Override == c.Limit.Override && (!c.Limit.Override || *o.Limit == *c.Limit)
+		return o.Limit.Name == c.Limit.Name && o.Limit.Override == c.Limit.Override && (!c.Limit.Override ||
+			*o.Limit == *c.Limit)
 	})
 	switch {
 	case at >= 0:
@@ -149,8 +151,8 @@ func (f *Fallback) settleAll() {
 	all.Wait()
 }
 
-// settle charges a debt to the store, and reports whether the store answered. If the outcome is unknown, the same charge
-// is sent again when the store answers next: the store applies it once.
+// settle charges a debt to the store, and reports whether the store answered. If the outcome is unknown, the same
+// charge is sent again when the store answers next: the store applies it once.
 func (f *Fallback) settle(b store.Bucket) (answered bool) {
 	o := &f.debts
 	o.mu.Lock()

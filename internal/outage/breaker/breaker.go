@@ -1,4 +1,5 @@
-// Package breaker stops calls to a service that does not answer, and probes with one call at a time whether it has recovered.
+// Package breaker stops calls to a service that does not answer, and probes with one call at a time whether it has
+// recovered.
 //
 //	closed → open for Cooldown + U(0, Cooldown/5) → one probe → closed, or open again
 //

@@ -113,7 +113,8 @@ func (e *entry) full(now int64) bool {
 
 func (e *entry) find(l *store.Limit) int {
 	for i := range e.limits {
-		if have := e.limits[i].limit; have == l || have.Name == l.Name && have.Override == l.Override && (!l.Override || *have == *l) {
+		if have := e.limits[i].limit; have == l || have.Name == l.Name && have.Override == l.Override &&
+			(!l.Override || *have == *l) {
 			return i
 		}
 	}

@@ -1,9 +1,10 @@
 // Package share decides over this process's share of each limit while the store does not answer.
 //
 // If h processes share a limit, each has its own token clock: the limit's amount per h of its periods, and 1/h of its
-// burst, but at least one token. While the store is healthy, the shares are kept warm: the store's decisions are charged to
-// them, and a share is never fuller, relative to its size, than the limit was when the store last answered. So an outage
-// hands out no fresh burst: together, the shares begin with at most one burst, or with one token each if that is more.
+// burst, but at least one token. While the store is healthy, the shares are kept warm: the store's decisions are
+// charged to them, and a share is never fuller, relative to its size, than the limit was when the store last answered.
+// So an outage hands out no fresh burst: together, the shares begin with at most one burst, or with one token each if
+// that is more.
 //
 // A request for more than a share's burst is admitted while the share is full; the share then owes the rest.
 package share
@@ -47,8 +48,9 @@ func New(most int) *Shares {
 	return s
 }
 
-// Begin sets how shares created from now on start: like those of a process that began at the given time without a store to
-// ask. They hold one token at that time, plus what their clocks have issued since. With the zero time they start full again.
+// Begin sets how shares created from now on start: like those of a process that began at the given time without a store
+// to ask. They hold one token at that time, plus what their clocks have issued since. With the zero time they start
+// full again.
 func (s *Shares) Begin(at time.Time) {
 	if at.IsZero() {
 		s.began.Store(never)
@@ -97,7 +99,8 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 			p := Of(c.Limit, n)
 			fits := c.Force || passes(p, x.level, p.Clock(now), c.Amount)
 			out.Levels = append(out.Levels, store.Level{
-				Limit: &store.Limit{Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period), Burst: p.Burst, Override: c.Limit.Override},
+				Limit: &store.Limit{Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period),
+					Burst: p.Burst, Override: c.Limit.Override},
 				Level: x.level, Refused: !fits,
 			})
 			out.Allowed = out.Allowed && (fits || c.Shadow)

@@ -37,7 +37,8 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := &store.Limit{
-			Amount: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "amount"), Period: time.Duration(rapid.Int64Range(1, int64(clock.MaxPeriod)).Draw(t, "period")),
+			Amount: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "amount"), Period: time.Duration(rapid.Int64Range(1,
+				int64(clock.MaxPeriod)).Draw(t, "period")),
 			Burst: rapid.Int64Range(1, clock.MaxBurst).Draw(t, "burst"),
 		}
 		n := rapid.IntRange(1, 100_000).Draw(t, "n")
@@ -61,10 +62,12 @@ func TestAllOrNone(t *testing.T) {
 	s := share.New(1000)
 	child, parent := limit("rpm", 10, time.Minute), limit("rpm", 4, time.Minute)
 	both := func(n int64) bool { return take(t, s, 2, noon, debit("child", child, n), debit("parent", parent, n)) }
-	if !both(2) || both(1) || !take(t, s, 2, noon, debit("child", child, 3)) || take(t, s, 2, noon, debit("child", child, 1)) {
+	if !both(2) || both(1) || !take(t, s, 2, noon, debit("child", child, 3)) || take(t, s, 2, noon, debit("child",
+		child, 1)) {
 		t.Error("a refused chain was charged, or an empty one admitted")
 	}
-	if take(t, s, 2, noon.Add(29*time.Second), debit("parent", parent, 1)) || !take(t, s, 2, noon.Add(30*time.Second), debit("parent", parent, 1)) {
+	if take(t, s, 2, noon.Add(29*time.Second), debit("parent", parent, 1)) || !take(t, s, 2, noon.Add(30*time.Second),
+		debit("parent", parent, 1)) {
 		t.Error("not at half of its rate")
 	}
 }
@@ -90,7 +93,8 @@ func TestWarmFollowsTheStore(t *testing.T) {
 	for left, want := range map[int64]int64{60: 6, 30: 3, 10: 1, 9: 0, 0: 0, -60: -6} {
 		s := share.New(1000)
 		level := p.Clock(clock.Nanos(theirs)) + l.Burst - left*1000
-		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs, Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
+		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs,
+			Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
 		out, _ := s.Take([]store.Debit{debit("a", l, 0)}, 10, noon)
 		share := share.Of(l, 10)
 		got := share.Available(out.Levels[0].Level, share.Clock(clock.Nanos(noon)))
@@ -145,7 +149,8 @@ func TestRoom(t *testing.T) {
 	}
 	before := admitted
 	for i := range 2000 {
-		if out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i+5000), l, 10)}, 1, noon.Add(time.Minute)); ok && out.Allowed {
+		if out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i+5000), l, 10)}, 1, noon.Add(time.Minute)); ok &&
+			out.Allowed {
 			admitted++
 		}
 	}
@@ -225,7 +230,8 @@ func TestBeginThenSettle(t *testing.T) {
 		t.Error("not a token")
 	}
 	s.Settle([]store.Debit{debit("a", tpm, 1)}, 2, noon)
-	if take(t, s, 2, noon.Add(time.Second), debit("a", tpm, 1)) || !take(t, s, 2, noon.Add(2*time.Second), debit("a", tpm, 1)) {
+	if take(t, s, 2, noon.Add(time.Second), debit("a", tpm, 1)) || !take(t, s, 2, noon.Add(2*time.Second), debit("a",
+		tpm, 1)) {
 		t.Error("a share that was settled first is full")
 	}
 }

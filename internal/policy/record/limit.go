@@ -106,7 +106,8 @@ func (l Limit) StoredFormer() store.Limit { return l.former().Stored(false) }
 
 // Stored returns the limit in the units of the store.
 func (l Limit) Stored(override bool) store.Limit {
-	return store.Limit{Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000, Override: override}
+	return store.Limit{Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000,
+		Override: override}
 }
 
 // ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a
@@ -115,7 +116,8 @@ func (l Limit) Stored(override bool) store.Limit {
 //	rpm:100/min   tpm:50K/min:75K   jobs:3/10min   uploads:1M/30d
 func ParseLimit(text string) (Limit, error) {
 	bad := func(format string, args ...any) (Limit, error) {
-		return Limit{}, Invalid("limit "+strconv.Quote(text), format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K", args...)
+		return Limit{}, Invalid("limit "+strconv.Quote(text),
+			format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K", args...)
 	}
 	// Cut from the right: a name may contain any character.
 	name, rest, ok := cutLast(text)

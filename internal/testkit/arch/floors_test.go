@@ -15,7 +15,7 @@ var floors = [][]string{
 	{"store"}, // the seam
 	{"store/internal/...", "store/storetest/...", "internal/batch", "internal/coalesce", "internal/usage"}, // what drivers share
 	{"store/memory", "store/disk", "store/dynamodb/...", "store/redis/..."},
-	{"internal/policy/...", "internal/meter/...", "internal/outage/...", "internal/catalogcache"},
+	{"internal/policy/...", "internal/meter/...", "internal/outage/..."},
 	{"internal/parts"},
 	{"."}, // decides
 	{"internal/answer/...", "retry"},

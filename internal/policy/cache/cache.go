@@ -1,10 +1,10 @@
-// Package catalogcache caches the answers of a slow catalog.
+// Package cache caches the answers of a slow catalog.
 //
 // An entry, including one that says "there is none", lives for the TTL, give or take a tenth, so that a fleet does
 // not reload in step. One caller at a time loads a key, in the background; the others wait for it, each until its
 // context is done. If loading fails, the last known good entry is served, or [Config.Fallback] if there is none. No
 // lock is held while loading.
-package catalogcache
+package cache
 
 import (
 	"context"
@@ -210,8 +210,9 @@ func (c *Cache[K, V]) put(k K, e entry[V]) {
 	c.entries[k] = e
 }
 
-// Note replaces what is Known of a key by what f makes of it, until the next Get, which loads the key anew. If f returns
-// false, the key is forgotten. The result of a load in progress is not cached. f must not return a [Config.Good] value.
+// Note replaces what is Known of a key by what f makes of it, until the next Get, which loads the key anew. If f
+// returns false, the key is forgotten. The result of a load in progress is not cached. f must not return a
+// [Config.Good] value.
 func (c *Cache[K, V]) Note(k K, f func(now V, known bool) (V, bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

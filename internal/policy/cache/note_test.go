@@ -1,4 +1,4 @@
-package catalogcache_test
+package cache_test
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/policy/cache"
 )
 
 // note makes "noted" the known value of a key.
-func note(c *cache, key string) {
+func note(c *texts, key string) {
 	c.Note(key, func(string, bool) (string, bool) { return "noted", true })
 }
 
 // forget removes everything known about a key.
-func forget(c *cache, key string) {
+func forget(c *texts, key string) {
 	c.Note(key, func(string, bool) (string, bool) { return "", false })
 }
 
@@ -26,9 +26,9 @@ func notNoted(v string) bool { return v != "noted" }
 // A load under way when Note is called may return an old value: callers waiting for that load get it, later ones do not.
 func TestNoteWhileLoading(t *testing.T) {
 	t.Parallel()
-	for name, evict := range map[string]func(c *cache){
-		"noted":     func(c *cache) { note(c, "a") },
-		"forgotten": func(c *cache) { forget(c, "a") },
+	for name, evict := range map[string]func(c *texts){
+		"noted":     func(c *texts) { note(c, "a") },
+		"forgotten": func(c *texts) { forget(c, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +113,7 @@ func TestBadIsKnown(t *testing.T) {
 	c, _ := open(t, config{TTL: time.Minute, Good: notNoted, Fallback: func(k string) (string, bool) { return "noted", k == "b" }})
 	bad := errors.New("bad")
 	load := func(_ context.Context, keys []string) ([]string, error) {
-		return []string{"noted"}, catalogcache.Errors{bad}
+		return []string{"noted"}, cache.Errors{bad}
 	}
 	for _, k := range []string{"a", "b"} {
 		if _, _, err := c.Get(t.Context(), []string{k}, load); !errors.Is(err, bad) {
@@ -124,7 +124,7 @@ func TestBadIsKnown(t *testing.T) {
 		}
 	}
 	good := func(_ context.Context, keys []string) ([]string, error) { return []string{"good"}, nil }
-	for _, l := range []catalogcache.Load[string, string]{good, load} {
+	for _, l := range []cache.Load[string, string]{good, load} {
 		if got, _, err := c.Get(t.Context(), []string{"a"}, l); err != nil || got[0] != "good" {
 			t.Errorf("%q, %v", got, err)
 		}

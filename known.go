@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // readUnavailable remembers the on_unavailable of the system's record as read at a generation, unless it may have
@@ -65,7 +67,8 @@ func (l *Limiter) known(entity, resource string, own bool) *plan {
 			switch {
 			case unknown[systemView], unknown[resourceView]:
 				return nil, time.Time{}, errUnknown
-			case slices.ContainsFunc(vs, func(v view) bool { return v.unreadable }): // an entity whose limits cannot be read is not an unknown one
+			// An entity whose limits cannot be read is not an unknown one.
+			case slices.ContainsFunc(vs, func(v view) bool { return v.unreadable }):
 				return nil, time.Time{}, errUnreadable
 			}
 			guessed = guessed || len(unknown) > 0
@@ -75,7 +78,7 @@ func (l *Limiter) known(entity, resource string, own bool) *plan {
 	if err != nil {
 		return nil
 	}
-	if p.guessed = guessed; !guessed && l.core.cfg.CacheTTL > 0 { // the next lookup may know better
+	if p.usesBroaderLimits = guessed; !guessed && l.core.cfg.CacheTTL > 0 { // the next lookup may know better
 		plans.put(p)
 	}
 	return p
@@ -126,7 +129,7 @@ func (l *Limiter) knownPolicy(entity, resource string, own bool) OnUnavailable {
 
 // mistake returns the error in a request, unless the limits are guessed: then nobody knows whether it is one.
 func (p *plan) mistake(err, cause error) error {
-	if err == nil || !p.guessed {
+	if err == nil || !p.usesBroaderLimits {
 		return err
 	}
 	return unknownLimits(p.entity, p.resource, cause)
@@ -155,3 +158,56 @@ func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (s *space, err err
 }
 
 var errUnknown = errors.New("the limits are not known")
+
+// follow updates what this process knows after a commit. Records that were written are the last good ones, should an
+// outage begin before they are read back; while the store answers, decisions read them again, because their epoch is
+// not known. After an error, what was known stays in use until it is read again.
+func (c *core) follow(writes []store.Write, err error) {
+	keys := make([]store.Key, 0, len(writes))
+	system := make(map[string]OnUnavailable)
+	for i := range writes {
+		w := &writes[i]
+		if w.Check {
+			continue
+		}
+		keys = append(keys, w.Record.Key)
+		k, ok := viewOf(w.Record.Key)
+		if !ok || err != nil {
+			continue
+		}
+		c.views.Note(k, func(now view, known bool) (view, bool) {
+			v, ok := k.written(w, now, known)
+			if k.kind == systemView {
+				system[k.space] = v.onUnavailable
+			}
+			return v, ok
+		})
+	}
+	c.outdated(keys)
+	for id, u := range system {
+		if s := c.known(id); s != nil {
+			s.unavailable.Store(&u)
+		}
+	}
+}
+
+// written returns the view of a record that was written; false if nothing is known of it, as before.
+func (k viewKey) written(w *store.Write, now view, known bool) (view, bool) {
+	r := w.Record
+	if r.Version++; w.Delete {
+		r.Version = 0
+	}
+	v, _ := k.decode(r)
+	v.noted = true
+	if v.version = r.Version; w.Delete {
+		v.version = w.Record.Version + 1
+	}
+	switch {
+	case w.Delete && !known:
+		return view{}, false
+	case known && now.version > v.version && now.exists: // another process has changed it since
+		now.noted = true
+		return now, true
+	}
+	return v, true
+}

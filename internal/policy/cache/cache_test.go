@@ -1,4 +1,4 @@
-package catalogcache_test
+package cache_test
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/weirlimits/weir/internal/catalogcache"
+	"github.com/weirlimits/weir/internal/policy/cache"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type (
-	cache  = catalogcache.Cache[string, string]
-	config = catalogcache.Config[string, string]
+	texts  = cache.Cache[string, string]
+	config = cache.Config[string, string]
 )
 
 // source is a catalog that returns "key@n" for each key, where n is the number of loads of that key.
@@ -66,7 +66,7 @@ func (s *source) count() int {
 	return len(s.loads)
 }
 
-func open(t *testing.T, cfg config) (*cache, *source) {
+func open(t *testing.T, cfg config) (*texts, *source) {
 	t.Helper()
 	if cfg.Max == 0 {
 		cfg.Max = 100
@@ -74,12 +74,12 @@ func open(t *testing.T, cfg config) (*cache, *source) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Second
 	}
-	c := catalogcache.New(cfg)
+	c := cache.New(cfg)
 	t.Cleanup(c.Close)
 	return c, &source{}
 }
 
-func get(t *testing.T, c *cache, s *source, keys ...string) []string {
+func get(t *testing.T, c *texts, s *source, keys ...string) []string {
 	t.Helper()
 	values, _, err := c.Get(t.Context(), keys, s.load)
 	if err != nil {
@@ -405,7 +405,7 @@ func TestErrorsAndFallback(t *testing.T) {
 		bad := errors.New("bad")
 		c, _ := open(t, config{TTL: time.Minute, Fallback: func(k string) (string, bool) { return "known " + k, k == "b" }})
 		load := func(_ context.Context, keys []string) ([]string, error) {
-			errs := make(catalogcache.Errors, len(keys))
+			errs := make(cache.Errors, len(keys))
 			for i, k := range keys {
 				if k != "a" {
 					errs[i] = bad
