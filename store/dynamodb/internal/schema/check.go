@@ -92,7 +92,8 @@ func (r *Report) wrong() string {
 }
 
 var tableIndexes = []struct{ name, hash, sort string }{
-	{table.IndexAll, table.AttrIndex, table.AttrSort}, {table.IndexParent, table.AttrParent, table.AttrChild},
+	{table.IndexAll, table.AttrIndex, table.AttrSort},
+	{table.IndexParent, table.AttrParent, table.AttrChild},
 	{table.IndexScope, table.AttrScope, table.AttrOwner},
 }
 

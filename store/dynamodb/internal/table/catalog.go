@@ -16,8 +16,8 @@ import (
 // MaxBatch is the largest number of items that a BatchGetItem may read.
 const MaxBatch = 100
 
-// items are what a read found, by primary key.
-type items map[Key]map[string]types.AttributeValue
+// Items are what a read found, by primary key.
+type Items map[Key]map[string]types.AttributeValue
 
 // Get implements [store.Catalog]. Each record is as it was at one moment of the call. The epoch is one that was read
 // before all of them.
@@ -67,8 +67,8 @@ var errUnprocessed = errors.New("the table is throttled")
 
 // BatchGet reads items consistently, as many per call as allowed, and reads again those that DynamoDB leaves
 // unprocessed.
-func (t *Table) BatchGet(ctx context.Context, keys []Key) (items, error) {
-	found := make(items, len(keys))
+func (t *Table) BatchGet(ctx context.Context, keys []Key) (Items, error) {
+	found := make(Items, len(keys))
 	seen := make(map[Key]bool, len(keys))
 	todo := make([]map[string]types.AttributeValue, 0, len(keys))
 	for _, k := range keys {

@@ -127,7 +127,7 @@ func (t *Table) fetch(ctx context.Context, q store.Query, entries []Entry) ([]st
 			absent = append(absent, e.Key)
 		}
 	}
-	found := items{}
+	found := Items{}
 	if len(absent) > 0 {
 		var err error
 		if found, err = t.BatchGet(ctx, absent); err != nil {
@@ -166,4 +166,5 @@ func (t *Table) fetch(ctx context.Context, q store.Query, entries []Entry) ([]st
 	return records, nil
 }
 
+// ErrMisplaced reports an item of an index whose key names another item.
 var ErrMisplaced = errors.New("attribute " + AttrSort + ": names another item")

@@ -316,6 +316,7 @@ func (t *Table) drop(ctx context.Context, key Key) error {
 // SpellStart formats the start of a window such that the strings sort by time.
 func SpellStart(w store.Window, t time.Time) string { return t.UTC().Format(StartLayouts[w]) }
 
+// StartLayouts are the layouts of windows' starts, which sort by time.
 var StartLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
 
 // PartOf returns the part, of UsageParts, in which an entity's windows lie.

@@ -247,7 +247,9 @@ func TestConfigKey(t *testing.T) {
 	})
 	for _, p := range []Key{
 		epochKey("default"), VersionKey(), BucketKey(store.Bucket{Namespace: "n", Entity: "e", Resource: "r"}, 0),
-		MarkerKey("x"), {}, {"x", "#META"},
+		MarkerKey("x"),
+		{},
+		{"x", "#META"},
 	} {
 		if k, ok := ConfigKey(p.PK, p.SK); ok {
 			t.Errorf("%s is %v", p, k)
