@@ -4,8 +4,6 @@ package coalesce
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +18,6 @@ type Rider interface {
 // Ticket is a rider's place on a lane. The zero value is ready for one ride.
 type Ticket struct {
 	done      chan struct{} // nil until the rider can be waited for
-	leads     bool          // its caller is about to make the lane's next write
 	aboard    bool
 	answered  bool
 	abandoned bool
@@ -39,10 +36,8 @@ type Driver[R Rider] interface {
 	// after is the time until Board is called again, unless a rider joins earlier. 0: only when a rider joins.
 	Board(waiting []R) (left []R, ready bool, after time.Duration)
 	// Carry makes the write that Board prepared, with the lane unlocked. It answers every rider aboard or puts it back
-	// ([Lane.Back]), and returns how long the lane then rests. If ctx ends before the write does, or the write could not
-	// be left to another goroutine in that case, Carry returns false without touching any rider aboard. It is then called
-	// again, on another goroutine and with a context that never ends, and completes what it began.
-	Carry(ctx context.Context) (done bool, rest time.Duration)
+	// ([Lane.Back]), and returns how long the lane then rests.
+	Carry() (rest time.Duration)
 }
 
 // Lane serializes the writes to one key. Its lock also guards what the driver remembers of the key. Create a Lane with
@@ -55,10 +50,6 @@ type Lane[R Rider] struct {
 	waiting []R
 	moving  bool
 	timer   *time.Timer
-
-	// Only the goroutine that moves the lane accesses these.
-	planned bool          // a write was prepared and has not ended
-	rest    time.Duration // how long to wait before the next write
 }
 
 // New returns a lane that belongs to fleet.
@@ -75,17 +66,6 @@ func (l *Lane[R]) Add(r R) {
 	if l.begin() {
 		l.fleet.pass(l)
 	}
-}
-
-// Lead is Add for a caller that calls [Lane.Wait] next, without delay. If the lane is idle, that caller makes the first
-// write itself, which saves two hand-overs between goroutines. The lane must be locked.
-func (l *Lane[R]) Lead(r R) {
-	if l.moving {
-		l.Add(r)
-		return
-	}
-	l.waiting = append(l.waiting, r)
-	r.ticket().leads = l.begin()
 }
 
 // AddFirst is Add for a rider that goes ahead of all others. The lane must be locked.
@@ -110,9 +90,7 @@ func (l *Lane[R]) Board(r R) { r.ticket().aboard = true }
 func (l *Lane[R]) Answer(r R) {
 	t := r.ticket()
 	t.answered = true
-	if t.done != nil {
-		close(t.done)
-	}
+	close(t.done)
 }
 
 // Back puts riders ahead of those that wait. The lane must be locked.
@@ -127,9 +105,6 @@ func (l *Lane[R]) Back(rs []R) {
 // lane, or is abandoned if it is aboard a write under way, and Wait returns the context's error.
 func (l *Lane[R]) Wait(ctx context.Context, r R) error {
 	t := r.ticket()
-	if t.leads && l.lead(ctx, t) {
-		return nil
-	}
 	select {
 	case <-t.done:
 		return nil
@@ -150,50 +125,6 @@ func (l *Lane[R]) Wait(ctx context.Context, r R) error {
 	}
 	t.abandoned = true
 	return ctx.Err()
-}
-
-// lead makes the lane's next write as far as ctx allows, leaves any later writes to another goroutine, and reports
-// whether the rider was answered.
-func (l *Lane[R]) lead(ctx context.Context, t *Ticket) bool {
-	t.leads = false
-	returned := false
-	defer func() {
-		if !returned {
-			crash(recover())
-		}
-	}()
-	stands := l.first(ctx)
-	returned = true
-	if stands {
-		l.fleet.end()
-	} else {
-		defer l.fleet.pass(l) // after t.done is set, so that the rider can be answered
-	}
-	l.Lock()
-	defer l.Unlock()
-	if !t.answered {
-		t.done = make(chan struct{})
-	}
-	return t.answered
-}
-
-// crash ends the process after a panic on a caller's goroutine, as one on a goroutine of the store does. A server may recover
-// from panics of its handlers, and would go on with a lane that nobody moves and a write of which nothing is known.
-func crash(reason any) {
-	stack := debug.Stack()
-	go func() { panic(fmt.Sprintf("coalesce: panic while a caller made a write: %v\n\n%s", reason, stack)) }()
-	select {}
-}
-
-// first makes one write, and reports whether the lane is then idle.
-func (l *Lane[R]) first(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	if !l.board() {
-		return true
-	}
-	return l.carry(ctx) && l.rest == 0 && !l.board()
 }
 
 // begin marks the lane as moving, and reports whether it was idle. The lane must be locked.
@@ -221,39 +152,28 @@ func (l *Lane[R]) kick() {
 
 // move makes writes until there are none left to make.
 func (l *Lane[R]) move() {
-	for {
-		if l.rest > 0 {
-			time.Sleep(l.rest)
-			l.rest = 0
+	for l.board() {
+		if rest := l.driver.Carry(); rest > 0 {
+			time.Sleep(rest)
 		}
-		if !l.planned && !l.board() {
-			return
-		}
-		l.carry(context.Background())
 	}
 }
 
-// board asks the driver to prepare a write. If there is none to make, the lane becomes idle.
+// board makes the driver prepare a write, and reports whether there is one. If there is none, the lane becomes idle.
 func (l *Lane[R]) board() bool {
 	l.Lock()
 	defer l.Unlock()
+	var ready bool
 	var after time.Duration
-	l.waiting, l.planned, after = l.driver.Board(l.waiting)
-	if !l.planned {
+	l.waiting, ready, after = l.driver.Board(l.waiting)
+	if !ready {
 		l.moving = false
 		if after > 0 {
 			l.timer = time.AfterFunc(after, l.kick)
 			l.fleet.park(l)
 		}
 	}
-	return l.planned
-}
-
-// carry makes the prepared write, and reports whether it ended.
-func (l *Lane[R]) carry(ctx context.Context) bool {
-	done, rest := l.driver.Carry(ctx)
-	l.planned, l.rest = !done, rest
-	return done
+	return ready
 }
 
 // Drop removes the riders for which gone returns true. The lane must be locked.

@@ -13,7 +13,7 @@ import (
 )
 
 // Carry implements coalesce.Driver: it makes the planned write and hands out the results.
-func (sh *shard) Carry(context.Context) (done bool, rest time.Duration) {
+func (sh *shard) Carry() (rest time.Duration) {
 	b := sh.batch
 	it, applied, err := sh.send(b)
 	if err != nil && invalidWrite(err) {
@@ -42,7 +42,7 @@ func (sh *shard) Carry(context.Context) (done bool, rest time.Duration) {
 		sh.count(b.others)
 		rest = sh.again(b, b.jobs)
 	}
-	return true, rest
+	return rest
 }
 
 // send makes a batch's write. It returns the item as it now is, and whether the write was applied.
