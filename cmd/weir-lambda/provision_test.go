@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
-	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -50,7 +49,7 @@ func TestProvision(t *testing.T) {
 
 	event := map[string]any{
 		"RequestType": "Create", "RequestId": "1", "StackId": "s", "LogicalResourceId": "Limits", "ResponseURL": cloudFormation.URL,
-		"ResourceType": manifest.ResourceType,
+		"ResourceType": lambdafn.ResourceType,
 		"ResourceProperties": map[string]any{"ServiceToken": "arn", "Manifest": map[string]any{
 			"namespace": "tenant-beta", "system": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": "5"}}},
 		}},

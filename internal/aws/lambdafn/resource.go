@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// resourceEvent is an event from CloudFormation about a resource of type [manifest.ResourceType].
+// resourceEvent is an event from CloudFormation about a resource of type [ResourceType].
 type resourceEvent struct {
 	RequestType        string // Create, Update or Delete
 	RequestID          string `json:"RequestId"`
@@ -164,7 +164,7 @@ func (pr *properties) adopt() (bool, error) {
 func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 	id := ev.current()
 	var pr properties
-	m, err := manifest.FromTemplate(ev.ResourceProperties)
+	m, err := manifestOf(ev.ResourceProperties)
 	if err == nil {
 		err = json.Unmarshal(ev.ResourceProperties, &pr)
 	}

@@ -120,7 +120,7 @@ func (ev *event) encode(t *testing.T) []byte {
 
 func (b *bundle) event(kind, id string, properties map[string]any) event {
 	return event{
-		kind, kind + " " + id, b.url, manifest.ResourceType, "Limits",
+		kind, kind + " " + id, b.url, lambdafn.ResourceType, "Limits",
 		"arn:aws:cloudformation:us-east-1:123456789012:stack/tenants/6e0f1e70", "", properties,
 	}
 }
@@ -168,7 +168,7 @@ func properties(t *testing.T, text string) map[string]any {
 			Properties map[string]any `yaml:"Properties"`
 		} `yaml:"Resources"`
 	}
-	must(t, yaml.Unmarshal(manifest.Template(ms), &doc))
+	must(t, yaml.Unmarshal(lambdafn.Template(ms), &doc))
 	r := doc.Resources["Limits"]
 	if r.Type != "Custom::WeirLimits" {
 		t.Fatalf("template of %s", r.Type)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
@@ -101,7 +102,7 @@ which the parameter WeirStack names.`,
 		if err != nil {
 			return err
 		}
-		_, err = r.Out.W.Write(manifest.Template(ms))
+		_, err = r.Out.W.Write(lambdafn.Template(ms))
 		return err
 	})
 }
