@@ -80,15 +80,15 @@ func limitsOf(l weir.ScopedLimits) *Limits {
 	return v
 }
 
-// Changed is the error of a change whose precondition does not hold. Nothing was changed.
-type Changed struct{ Detail string }
+// ChangedError is the error of a change whose precondition does not hold. Nothing was changed.
+type ChangedError struct{ Detail string }
 
 // Error returns the detail.
-func (e *Changed) Error() string { return e.Detail }
+func (e *ChangedError) Error() string { return e.Detail }
 
 var (
-	errStale = &Changed{"the limits are not those that If-Match names: read them again; nothing was changed"}
-	errTaken = &Changed{"there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
+	errStale = &ChangedError{"the limits are not those that If-Match names: read them again; nothing was changed"}
+	errTaken = &ChangedError{"there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
 )
 
 // check checks the preconditions. It returns the current limits, or nil if there is no precondition.

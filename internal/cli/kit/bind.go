@@ -176,7 +176,7 @@ func (m many) Append(text string) error { return m.Set(text) }
 
 // Replace implements pflag.SliceValue.
 func (m many) Replace(texts []string) error {
-	m.texts, m.late = nil, nil
+	m.value.texts, m.value.late = nil, nil //nolint:revive // those of the value that it points to
 	for _, text := range texts {
 		if err := m.Set(text); err != nil {
 			return err

@@ -5,16 +5,17 @@ import (
 	"runtime/debug"
 )
 
-// buildView describes the build.
-type buildView struct {
+// BuildView describes the build.
+type BuildView struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-func Build() buildView {
-	v := buildView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// Build returns what is known of the build.
+func Build() BuildView {
+	v := BuildView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

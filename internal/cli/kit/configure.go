@@ -52,6 +52,7 @@ func (a *Run) configure(cmd *cobra.Command) error {
 	return bad
 }
 
+// LookupEnv returns a variable of the environment. An empty one counts as missing.
 func (a *Run) LookupEnv(name string) (string, bool) {
 	for _, e := range slices.Backward(a.env) {
 		if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" {

@@ -18,6 +18,7 @@ func YesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
 	return cmd
 }
 
+// ErrCancelled is the error of a question that was not answered with yes.
 var ErrCancelled = errors.New("cancelled: nothing was changed")
 
 // Confirm asks at the terminal whether to go ahead. Without a terminal, --yes is required.

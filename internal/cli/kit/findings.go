@@ -5,12 +5,14 @@ import (
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
+// DoctorView is the result of checking a store, as printed.
 type DoctorView struct {
 	Store    string           `json:"store"`
 	OK       bool             `json:"ok"`
 	Findings []stores.Finding `json:"findings"`
 }
 
+// Findings prints findings as a table.
 func (a *Run) Findings(view *DoctorView) {
 	t := &term.Table{Header: []string{"", "WHAT", "FOUND", "TO DO"}}
 	for _, f := range view.Findings {

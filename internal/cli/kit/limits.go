@@ -13,6 +13,7 @@ func LimitFlag(cmd *cobra.Command, limits *[]string, what string) {
 	cmd.Flags().StringArrayVarP(limits, "limit", "l", nil, "`LIMIT` "+what+", such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable")
 }
 
+// ParseLimits parses limits and checks that they fit together.
 func ParseLimits(texts []string) ([]weir.Limit, error) {
 	var limits []weir.Limit
 	for _, text := range texts {

@@ -120,6 +120,7 @@ func Span(d time.Duration) string {
 	return text
 }
 
+// OrDash returns text, or - if there is none.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"
@@ -127,7 +128,7 @@ func OrDash(text string) string {
 	return text
 }
 
-func YesNo(b bool) string {
+func yesNo(b bool) string {
 	if b {
 		return "yes"
 	}

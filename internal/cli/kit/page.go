@@ -2,44 +2,10 @@ package kit
 
 import (
 	"fmt"
-
-	"github.com/spf13/cobra"
 )
 
-// PageFlags are the flags of commands that list. Without --max they list everything.
-type PageFlags struct {
-	Max   int
-	After string
-}
-
-func (p *PageFlags) Add(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().IntVar(&p.Max, "max", 0, "list at most `N` items and print the cursor to continue from; 0 lists all")
-	cmd.Flags().StringVar(&p.After, "after", "", "continue after the `CURSOR` that the previous list printed")
-	return cmd
-}
-
+// PageSize is how many items a command reads at once.
 const PageSize = 1000
-
-// Collect fetches pages until it has the whole list, or p.max items.
-func Collect[T any](p *PageFlags, fetch func(after string, size int) (items []T, next string, err error)) ([]T, string, error) {
-	all := []T{} // an empty list in JSON, not null
-	after := p.After
-	for {
-		size := PageSize
-		if p.Max > 0 {
-			size = min(size, p.Max-len(all))
-		}
-		items, next, err := fetch(after, size)
-		if err != nil {
-			return nil, "", err
-		}
-		all = append(all, items...)
-		if next == "" || p.Max > 0 && len(all) >= p.Max {
-			return all, next, nil
-		}
-		after = next
-	}
-}
 
 // PageView is a list as printed.
 type PageView[T any] struct {

@@ -59,14 +59,24 @@ func List[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q,
 // Pages reads all pages of a list, or as many items as the request wants.
 func Pages[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q) (all []T, next string, err error) {
 	page := any(q).(interface{ Cursor() *api.Page }).Cursor() //nolint:forcetypeassert // all lists have pages
-	flags := PageFlags{page.Max, page.After}
-	err = r.Call(o.Op, func(c api.Caller) (err error) {
-		all, next, err = Collect(&flags, func(after string, size int) ([]T, string, error) {
-			page.After, page.Max = after, size
+	most := page.Max
+	all = []T{} // an empty list in JSON, not null
+	err = r.Call(o.Op, func(c api.Caller) error {
+		for {
+			page.Max = PageSize
+			if most > 0 {
+				page.Max = min(PageSize, most-len(all))
+			}
 			list, _, err := o.Call(ctx, c, q)
-			return list.Items, list.Next, err
-		})
-		return err
+			if err != nil {
+				return err
+			}
+			all = append(all, list.Items...)
+			page.After, next = list.Next, list.Next
+			if next == "" || most > 0 && len(all) >= most {
+				return nil
+			}
+		}
 	})
 	return all, next, err
 }

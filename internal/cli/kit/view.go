@@ -94,7 +94,7 @@ func (a *Run) text(v any) string {
 	case nil:
 		return "-"
 	case bool:
-		return YesNo(v)
+		return yesNo(v)
 	case int:
 		return a.Out.Count(int64(v))
 	case int64:

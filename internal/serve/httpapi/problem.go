@@ -116,7 +116,7 @@ func problemOf(err error) (p problem, known bool) {
 		common *decide.Error
 		over   *weir.ExceededError
 		config *weir.ConfigError
-		stale  *api.Changed
+		stale  *api.ChangedError
 	)
 	p.detail = err.Error()
 	switch {
