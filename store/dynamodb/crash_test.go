@@ -40,9 +40,9 @@ func TestKilled(t *testing.T) {
 			s.Flush() // the rollback
 			return 0, err
 		}},
-		{"a split", func(_ *testing.T, s *dynamodb.Store) (int64, error) {
-			s.Split(child, 0)
-			return 0, nil
+		{"a split", func(t *testing.T, s *dynamodb.Store) (int64, error) {
+			_, err := s.Split(t.Context(), child, 4)
+			return 0, err
 		}},
 		{"a settle with an ID", func(t *testing.T, s *dynamodb.Store) (int64, error) {
 			id++

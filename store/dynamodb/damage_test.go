@@ -36,7 +36,7 @@ func TestDamaged(t *testing.T) {
 		{"P_rpm", number("10")},
 		{"P_rpm", nil},
 		{"sc", number("3")},
-		{"sc", number("-2")},
+		{"sc", number("-3")},
 		{"sc", number("128")},
 		{"sc", text("2")},
 		{"ttl", text("never")},
@@ -45,7 +45,6 @@ func TestDamaged(t *testing.T) {
 		{"e", number("-1")},
 		{"s", number("1")},
 		{"oc", number("-1")},
-		{"x", text("1")},
 		{"wc", number("0.1")},
 	} {
 		st := newStage(t)

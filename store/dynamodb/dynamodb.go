@@ -157,6 +157,17 @@ func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
 func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }
 
+// background runs f on a goroutine that Close waits for, unless the store is closed, and reports whether it does.
+func (s *Store) background(f func()) bool {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if s.calls.Closed() {
+		return false
+	}
+	s.finishing.Go(f)
+	return true
+}
+
 // Close implements [store.Store]. Pending returns are made first.
 func (s *Store) Close() error {
 	s.gate.Lock()

@@ -1,6 +1,7 @@
 package dynamodb_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -136,7 +137,13 @@ func debits(tokens ...int64) func(*play, int) {
 	}
 }
 
-func splits(k int) func(*play, int) { return func(y *play, i int) { y.s[i].Split(y.b, k) } }
+func splits(n int) func(*play, int) {
+	return func(y *play, i int) {
+		if _, err := y.s[i].Split(y.Context(), y.b, n); err != nil && !errors.Is(err, errKilled) {
+			y.Error(err)
+		}
+	}
+}
 
 func within(y *play) error {
 	if most := y.l.Burst; y.sum() > most {
@@ -201,76 +208,75 @@ func TestExploreSplit(t *testing.T) {
 	unraced(t)
 	back := func(y *play, i int) { y.settle(y.s[i], of(y.b, y.l, -10)) }
 	check := func(y *play) error { return y.owes(false) }
-	explore(t, nil, known(20), check, splits(0), debits(10, 30))
-	explore(t, nil, known(20), check, splits(0), debits(10), back)
-	explore(t, nil, known(50), func(y *play) error { return errors.Join(y.owes(true), within(y)) }, splits(0), debits(4, 5))
+	explore(t, nil, known(20), check, splits(2), debits(10, 30))
+	explore(t, nil, known(20), check, splits(2), back)
+	explore(t, nil, known(50), func(y *play) error { return errors.Join(y.owes(false), within(y)) }, splits(2), debits(4, 5))
 	explore(t, nil, known(0), func(y *play) error {
 		if n := y.shards(y.b); n != 2 {
 			return fmt.Errorf("%d shards", n)
 		}
-		return errors.Join(y.owes(true), within(y))
-	}, splits(0), splits(0), debits(2))
+		return errors.Join(y.owes(false), within(y))
+	}, splits(2), splits(2))
+	if long(t) {
+		explore(t, nil, known(20), check, splits(2), debits(10), back)
+		explore(t, nil, known(0), func(y *play) error { return errors.Join(y.owes(false), within(y)) }, splits(2), splits(2), debits(2))
+	}
 }
 
-// TestExploreDeeper explores splits of a child beside processes that know only its parent.
-func TestExploreDeeper(t *testing.T) {
+// TestExploreSplitKilled explores a process that ends before or right after each step of a split, beside one that debits
+// and goes on with the steps.
+func TestExploreSplitKilled(t *testing.T) {
 	t.Parallel()
 	unraced(t)
-	setup := func(y *play) {
-		y.take(y.s[0], of(y.b, y.l, 10))
-		y.take(y.s[1], of(y.b, y.l, 0))
-		y.s[0].Split(y.b, 0)
-		y.s[0].Split(y.b, 0)
+	most := 1
+	if long(t) {
+		most = 2
 	}
-	explore(t, nil, setup, func(y *play) error { return errors.Join(y.owes(true), within(y)) }, splits(1), debits(12))
-	if !long(t) {
-		return
-	}
-	// A take over several shards, one of which is split less deep than expected, is undone across the split.
-	explore(t, nil, setup, func(y *play) error { return errors.Join(y.owes(false), within(y)) }, splits(1), debits(30))
-}
-
-// TestExploreOrphan explores a shard whose child was put late or never, and two processes that find that out at the same
-// time.
-func TestExploreOrphan(t *testing.T) {
-	t.Parallel()
-	unraced(t)
-	for _, late := range []bool{true, false} {
-		setup := func(y *play) {
-			known(20)(y)
-			if !late {
-				y.p[0].before = func(op string, _ any) error { // the child is not put
-					if op == "PutItem" {
-						return errKilled
+	for from := 1; from <= most; from++ {
+		for step := 1; step <= 3*from; step++ {
+			for _, applied := range []bool{false, true} {
+				setup := func(y *play) {
+					known(20)(y)
+					y.split(y.s[0], y.b, from)
+				}
+				dies := func(y *play, i int) {
+					var dead bool
+					before, n := y.p[i].before, 0
+					ctx, end := context.WithCancel(y.Context())
+					defer end()
+					y.p[i].before = func(op string, in any) error {
+						if err := before(op, in); err != nil {
+							return err
+						}
+						if n++; dead || n > step || n == step && !applied {
+							dead = true
+							end()
+							return errKilled
+						}
+						return nil
 					}
-					return nil
+					y.p[i].after = func(string, any) error {
+						if dead = dead || n == step; dead {
+							end()
+							return errKilled
+						}
+						return nil
+					}
+					_, _ = y.s[i].Split(ctx, y.b, 2*from)
 				}
-				y.s[0].Split(y.b, 0)
+				explore(t, nil, setup, func(y *play) error {
+					s, _ := y.join()
+					for range 60 {
+						y.take(s, of(y.b, y.l, 1))
+					}
+					y.must(s.Close())
+					// Between 20 and 60 are spent: a millitoken of each new half may be missing.
+					if net := y.books.net(); net > 60_000 || net < 60_000-4000 {
+						return fmt.Errorf("%d debited in the end", net)
+					}
+					return y.owes(false)
+				}, dies, debits(10, 5))
 			}
-			for i := 1; i < len(y.s); i++ {
-				for range 3 { // until it has seen that there is no child
-					y.take(y.s[i], of(y.b, y.l, 0))
-				}
-			}
-			y.clock.Advance(2 * time.Second)
-		}
-		finds := func(y *play, i int) {
-			for range 2 {
-				y.tell(i, charge(y.b, y.l, 500))
-			}
-			y.clock.Advance(time.Second)
-			y.tell(i, of(y.b, y.l, 2))
-		}
-		check := func(y *play) error {
-			if y.shard(y.b, 1) == nil {
-				return errors.New("nobody made the child")
-			}
-			return nil
-		}
-		if late {
-			explore(t, nil, setup, check, splits(0), finds)
-		} else {
-			explore(t, nil, setup, check, finds, finds)
 		}
 	}
 }
@@ -299,7 +305,7 @@ func TestExploreForget(t *testing.T) {
 			for range 60 {
 				y.take(s, of(y.b, y.l, 1))
 			}
-			if got := y.books.net(); got != 60_000-owed {
+			if got := y.books.net(); got > 60_000-owed || got <= 59_000-owed { // a part of a token may be left
 				return fmt.Errorf("%d admitted of the %d that are left", got, 60_000-owed)
 			}
 			return errors.Join(y.books.check(), s.Close())

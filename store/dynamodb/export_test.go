@@ -1,7 +1,10 @@
 package dynamodb
 
-// Flush makes the pending returns.
-func (s *Store) Flush() { s.fleet.Flush() }
+// Flush waits for the writes and splits under way.
+func (s *Store) Flush() {
+	s.fleet.Flush()
+	s.finishing.Wait()
+}
 
 // Remembered returns the number of buckets whose state is remembered.
 func (s *Store) Remembered() int {

@@ -65,10 +65,8 @@ func (g *saga) act(i int) {
 		_, err := s.Settle(g.Context(), store.Settle{Debits: []store.Debit{charge(g.b, g.l, -back)}})
 		g.known(err)
 	case "split":
-		depths := s.Depths(g.b)
-		if k := r.IntN(min(len(depths), 16)); k == 0 && len(depths) < 16 || depths[k] > 0 && depths[k] < len(depths) {
-			s.Split(g.b, k)
-		}
+		_, err := s.Split(g.Context(), g.b, 2<<r.IntN(4))
+		g.known(err)
 	case "flush":
 		s.Flush()
 	}

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -20,24 +21,32 @@ func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
 	const atOnce = 32
 	for len(buckets) > 0 {
 		n := min(atOnce, len(buckets))
+		if err := each(0, n, func(i int) error { return s.recall(buckets[i], nil).forget(ctx) }); err != nil {
+			return err
+		}
+		buckets = buckets[n:]
+	}
+	return nil
+}
+
+// forget removes all of the bucket's items: shard 0 first, whose answer shows how many others there are.
+func (m *memory) forget(ctx context.Context) error {
+	for from, to := 0, 1; from < to; from, to = to, len(m.all()) {
 		var jobs []placed
-		for _, b := range buckets[:n] {
-			jobs = append(jobs, s.recall(b, nil).root().forget())
+		for _, sh := range m.all()[from:to] {
+			jobs = append(jobs, sh.forget())
 		}
 		if err := await(ctx, jobs); err != nil {
 			return err
 		}
-		// The other shards of the buckets that were split.
-		var others []placed
-		for _, p := range jobs {
-			for _, sh := range p.sh.m.all()[1:] {
-				others = append(others, sh.forget())
+		for i := range jobs {
+			if jobs[i].moved() {
+				if err := m.relayout(ctx, &jobs[i]); err != nil {
+					return err
+				}
+				to = 0 // again, from the beginning
 			}
 		}
-		if err := await(ctx, others); err != nil {
-			return err
-		}
-		buckets = buckets[n:]
 	}
 	return nil
 }
@@ -56,6 +65,14 @@ func (sh *shard) forget() placed {
 	defer sh.lane.Unlock()
 	sh.giveUp()
 	return placed{sh: sh, j: sh.tend(&forget{})}
+}
+
+// tend makes an upkeep the next write. The lane must be locked.
+func (sh *shard) tend(u upkeep) *job {
+	j := &job{kind: tend, upkeep: u, expires: time.Now().Add(sh.s.cfg.WriteTimeout)}
+	j.since = sh.sent
+	sh.lane.AddFirst(j)
+	return j
 }
 
 // forget removes an item. The item of a split bucket stays, empty: how deep it is split must not be forgotten while
@@ -78,7 +95,7 @@ func (f *forget) write(_ *shard, b *batch, u *update) {
 	u.op(condEqual, attrID, int64(it.id))
 	u.op(condEqual, attrShards, int64(it.shards))
 	u.op(setTo, attrShards, int64(it.shards))
-	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrExtras, attrTakes, attrUndone, table.AttrIndex, table.AttrSort} {
+	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrTakes, attrUndone, table.AttrIndex, table.AttrSort} {
 		u.op(remove, attr)
 	}
 	for i := range it.limits {
@@ -118,7 +135,12 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 		}
 		keys = nil
 		for i, b := range buckets {
-			for n := items[table.BucketKey(b, 0)].shards; depth[i] < n; depth[i]++ {
+			root := items[table.BucketKey(b, 0)]
+			n := root.shards
+			if root.frozen {
+				n *= 2 // some of the new halves may be used already
+			}
+			for ; depth[i] < n; depth[i]++ {
 				keys = append(keys, table.BucketKey(b, depth[i]))
 			}
 		}

@@ -20,10 +20,9 @@ const (
 	attrAt        = "at" // time of the last write, in nanoseconds since clock.Epoch
 	attrEpoch     = "e"  // config epoch of the limits in force
 	attrSet       = "s"  // identifies the limits in force: view.set
-	attrShards    = "sc" // number of shards the bucket is split into, at the depth of this shard; absent: 1
+	attrShards    = "sc" // number of shards the bucket is split into; negative while it is being split further; absent: 1
 	attrWrites    = "wc" // number of writes so far
 	attrOverrides = "oc" // number of overriding limits in the item
-	attrExtras    = "x"  // number of limits added outside its set; a split must know of each
 	attrTakes     = "tc" // takes admitted; only grows while id stays the same
 	attrUndone    = "uc" // takes undone because another bucket refused them; only grows, too
 
@@ -41,9 +40,9 @@ type item struct {
 	epoch     uint64
 	set       string
 	shards    int
+	frozen    bool // it is being split further, and must not be written to
 	writes    int64
 	overrides int
-	extras    int64
 	takes     int64 // admitted, including those undone
 	undone    int64
 	ttl       int64 // seconds; 0: none
@@ -68,6 +67,14 @@ func (it *item) find(name string) *itemLimit {
 		}
 	}
 	return nil
+}
+
+// shardsAttr returns the number of shards as it is stored.
+func (it *item) shardsAttr() int64 {
+	if it.frozen {
+		return -int64(it.shards)
+	}
+	return int64(it.shards)
 }
 
 // level returns a limit's level, and whether it has one. A limit without a level is full.
@@ -121,13 +128,13 @@ func (it *item) parse(name string, v types.AttributeValue) (err error) {
 	case attrSet:
 		it.set, err = table.Text(v)
 	case attrShards:
-		it.shards, err = table.Count(v)
+		var n int64
+		n, err = table.Number(v)
+		it.shards, it.frozen = int(max(n, -n)), n < 0
 	case attrWrites:
 		it.writes, err = table.Number(v)
 	case attrOverrides:
 		it.overrides, err = table.Count(v)
-	case attrExtras:
-		it.extras, err = table.Number(v)
 	case attrTakes:
 		it.takes, err = table.Number(v)
 	case attrUndone:
@@ -187,6 +194,9 @@ func combine(key store.Bucket, items []*item, now int64) store.State {
 	st.ID, st.Epoch = items[first].id, items[first].epoch
 	at := items[first].at
 	for k, it := range items {
+		if n := items[0].shards; k >= n && items[k-n].shards <= n {
+			continue // the new half of a shard that still counts as a whole
+		}
 		at = max(at, it.at)
 		st.Takes += it.takes - it.undone
 		pl := place{k, it.shards}

@@ -96,12 +96,9 @@ func TestShare(t *testing.T) {
 			}
 			sum.Add(sum, big.NewInt(got))
 			if n < maxShards {
-				a, b := pl.split()
+				a, b := place{k, 2 * n}, place{k + n, 2 * n}
 				if a.share(x)+b.share(x) != got {
 					t.Fatalf("%d of %d has %d of %d, its halves %d and %d", k, n, got, x, a.share(x), b.share(x))
-				}
-				if born(b.k) != b || parentOf(b.k) != pl.k {
-					t.Fatalf("%+v is born at %+v of %d", b, born(b.k), parentOf(b.k))
 				}
 			}
 		}
@@ -109,6 +106,31 @@ func TestShare(t *testing.T) {
 			t.Fatalf("%d shares of %d add up to %s", n, x, sum)
 		}
 	})
+}
+
+// TestHalves checks that at any reading of the clock, the halves of a shard have no more room than the shard has, that
+// neither has room where the shard has none, and that they lack at most two millitokens.
+func TestHalves(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 2; n++ {
+		for k := range n {
+			whole, a, b := place{k, n}, place{k, 2 * n}, place{k + n, 2 * n}
+			for burst := range int64(12) {
+				for level := range int64(24) {
+					low, high := halves(level)
+					for reading := range int64(24 * n) {
+						room := func(pl place, level int64) int64 {
+							return pl.share(burst) - clock.Outstanding(level, pl.share(reading))
+						}
+						have, left, right := room(whole, level), room(a, low), room(b, high)
+						if max(0, left)+max(0, right) > max(0, have) || max(left, right) > 0 && have <= 0 || left+right < have-2 {
+							t.Fatalf("%d of %d: level %d at %d, burst %d: room %d becomes %d and %d", k, n, level, reading, burst, have, left, right)
+						}
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestNumbers checks that numbers must be whole, and saturate.

@@ -96,6 +96,8 @@ func parseLimitName(s string) (name, params string, override bool) {
 	return name, params, override
 }
 
+func isOverride(name string) bool { return strings.Contains(name, "!") }
+
 // formatParams writes burst/amount/period, as in 75000/50000/60s. The unit "m" stands for millitokens.
 func formatParams(p clock.Params) string {
 	return formatAmount(p.Burst) + "/" + formatAmount(p.Amount) + "/" + formatPeriod(p.Period)

@@ -25,7 +25,6 @@ type batch struct {
 	gives  bool  // a job that returns something is aboard, or waits: a take that does not fit waits for it
 	below  bool  // it returns more of a limit than it debits, so no take may ride
 	added  int   // number of overrides that the item does not have
-	extras int64 // number of other limits that the item does not have
 	takes  int64 // number of counted takes that it admits, and of takes that it undoes
 	undone int64
 	others uncounted // other takes that it counts: see count.go
@@ -95,6 +94,10 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 	if len(waiting) == 0 {
 		return waiting, false, 0
 	}
+	if sh.outdated() {
+		sh.dismiss(waiting)
+		return waiting[:0], false, 0
+	}
 	b := &batch{now: sh.tick(), place: sh.place()}
 	b.jobs, b.parts = b.oneJob[:0], b.fewParts[:0]
 	if sh.seen != nil && sh.seen.exists {
@@ -111,12 +114,7 @@ func (sh *shard) Board(waiting []*job) (left []*job, ready bool, after time.Dura
 		sh.depart(b)
 		return waiting, true, 0
 	}
-	if waiting = sh.awaiting(waiting, b.now); len(waiting) == 0 {
-		return waiting, false, 0
-	}
-	if b.upkeep = sh.orphaned(waiting[0]); b.upkeep == nil {
-		waiting = sh.board(b, waiting)
-	}
+	waiting = sh.board(b, waiting)
 	if b.upkeep == nil && len(b.jobs) == 0 {
 		return waiting, false, 0
 	}
@@ -358,7 +356,7 @@ func (sh *shard) judgeUnseen(b *batch, j *job) verdict {
 	}
 	overrides := 0
 	for i, l := range j.v.limits {
-		if l.Override && (j.kind == take || j.amounts[i] > 0) && b.part(j.v.names[i]) == nil {
+		if l.Override && j.amounts[i] > 0 && b.part(j.v.names[i]) == nil {
 			overrides++
 		}
 	}
@@ -401,7 +399,7 @@ func (sh *shard) judgeOverrides(b *batch, j *job) verdict {
 	it := sh.seen
 	added := 0
 	for i, l := range j.v.limits {
-		if l.Override && (j.kind == take || j.amounts[i] > 0) && it.find(j.v.names[i]) == nil && b.part(j.v.names[i]) == nil {
+		if l.Override && j.amounts[i] > 0 && it.find(j.v.names[i]) == nil && b.part(j.v.names[i]) == nil {
 			added++
 		}
 	}
@@ -481,7 +479,7 @@ func (sh *shard) partOf(b *batch, j *job, i int) *part {
 			}
 		}
 	}
-	if !p.known && p.limit.Override && (j.kind == take || j.amounts[i] > 0) {
+	if !p.known && p.limit.Override && j.amounts[i] > 0 {
 		b.added++
 	}
 	b.parts = append(b.parts, p)

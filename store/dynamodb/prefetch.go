@@ -150,7 +150,7 @@ func (s *Store) returnSurpluses() {
 	s.memories.mu.Lock()
 	defer s.memories.mu.Unlock()
 	for _, m := range s.memories.m {
-		for _, sh := range m.asked() {
+		for _, sh := range m.all() {
 			sh.lane.Lock()
 			sh.giveUp()
 			sh.lane.Unlock()

@@ -123,13 +123,11 @@ func intOf(it map[string]types.AttributeValue, attr string) int64 {
 // shards returns the number of shards of a bucket, by its first shard.
 func (st *stage) shards(b store.Bucket) int { return max(1, int(intOf(st.shard(b, 0), "sc"))) }
 
-// split splits a bucket until it has n shards, all of the same depth.
+// split splits a bucket until it has n shards.
 func (st *stage) split(s *dynamodb.Store, b store.Bucket, n int) {
 	st.Helper()
-	for have := st.shards(b); have < n; have *= 2 {
-		for k := range have {
-			s.Split(b, k)
-		}
+	if have, err := s.Split(st.Context(), b, n); err != nil || have != n {
+		st.Fatalf("%d shards, want %d: %v", have, n, err)
 	}
 	for k := range n {
 		if got := int(intOf(st.shard(b, k), "sc")); n > 1 && got != n {

@@ -55,7 +55,7 @@ func TestSplitLevelComesMeanwhile(t *testing.T) {
 	st.want(s, true, d(20, true))
 	st.want(peer, true, d(1, true))
 	p.before = func(string, any) error { p.before = nil; st.want(peer, true, d(1, false)); return nil }
-	s.Split(b, 0)
+	st.split(s, b, 2)
 	if got := st.outstanding(b, "tpm"); got != 0 {
 		t.Errorf("%d outstanding", got)
 	}

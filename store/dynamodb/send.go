@@ -20,9 +20,6 @@ func (sh *shard) Carry() (rest time.Duration) {
 		err = sh.diagnose(err)
 	}
 	sh.s.measures.wrote(len(b.jobs), applied, err)
-	if s, ok := b.upkeep.(*split); ok && applied {
-		s.after(sh, b)
-	}
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	sh.batch = nil

@@ -21,7 +21,7 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 	if err := t.Check(); err != nil {
 		return store.Outcome{}, err
 	}
-	rounds, err := s.rounds(&t)
+	rounds, err := s.rounds(ctx, &t)
 	if err != nil {
 		return store.Outcome{}, err
 	}
@@ -55,7 +55,9 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 			if errors.Is(err, store.ErrSettled) {
 				var back []placed
 				for _, p := range rounds[0] {
-					back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
+					if !p.j.moved {
+						back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
+					}
 				}
 				_, undone := s.settle(ctx, [][]placed{back}, now)
 				err = errors.Join(err, undone)
@@ -74,16 +76,13 @@ func (s *Store) finish(ctx context.Context, id table.Key, now int64, f func(cont
 		err error
 	}
 	done := make(chan result, 1)
-	s.gate.Lock()
-	if s.calls.Closed() {
-		s.gate.Unlock()
-		return now, store.ErrClosed
-	}
-	s.finishing.Go(func() {
+	begun := s.background(func() {
 		now, err := f(context.WithoutCancel(ctx))
 		done <- result{now, err}
 	})
-	s.gate.Unlock()
+	if !begun {
+		return now, store.ErrClosed
+	}
 	select {
 	case r := <-done:
 		return r.now, r.err
@@ -95,22 +94,31 @@ func (s *Store) finish(ctx context.Context, id table.Key, now int64, f func(cont
 // settle makes rounds of writes, one after another, and returns the latest time of all of them.
 func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64, error) {
 	var errs []error
-	for _, round := range rounds {
-		for _, p := range round {
-			p.sh.lane.Lock()
-			p.sh.add(p.j)
-			p.sh.lane.Unlock()
-		}
-		failed := make([]error, len(round))
-		for i := range round {
-			if failed[i] = round[i].await(ctx); failed[i] == nil {
-				now = max(now, round[i].j.at)
+	for i := range rounds {
+		for begun := 0; begun < len(rounds[i]); {
+			part := rounds[i][begun:]
+			begun = len(rounds[i])
+			for _, p := range part {
+				p.send()
+			}
+			for k := range part {
+				p := &part[k]
+				err := p.await(ctx)
+				if err == nil && !p.j.moved {
+					now = max(now, p.j.at)
+				} else if err == nil {
+					if err = errors.Join(p.sh.m.relayout(ctx, p), p.sh.m.look(ctx)); err == nil {
+						rounds[i] = append(rounds[i], p.sh.m.placeSettle(p.j.only(anyAmount))...)
+					}
+				}
+				errs = append(errs, err)
 			}
 		}
-		errs = append(errs, failed...)
 	}
 	return now, errors.Join(errs...)
 }
+
+func anyAmount(int64) bool { return true }
 
 // align makes all shards of a settle judge at the same time, and returns that time.
 func (s *Store) align(rounds [][]placed) int64 {
@@ -126,13 +134,18 @@ func (s *Store) align(rounds [][]placed) int64 {
 }
 
 // rounds places a settle's jobs on shards. With an ID, the first round holds the forced debits, the second the returns.
-func (s *Store) rounds(t *store.Settle) (rounds [][]placed, err error) {
+func (s *Store) rounds(ctx context.Context, t *store.Settle) (rounds [][]placed, err error) {
 	if t.ID != "" {
 		rounds = append(rounds, nil, nil)
 	}
 	for i := range t.Debits {
 		d := &t.Debits[i]
 		m := s.recall(d.Bucket, d.Ref)
+		if len(m.all()) > 1 {
+			if err := m.look(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if t.ID != "" {
 			j, err := m.settling(d, d.Charges)
 			if err != nil {
@@ -197,7 +210,7 @@ func (m *memory) placeSettle(j *job) []placed {
 	switch {
 	case j.nothing():
 		return nil
-	case len(m.usable()) == 1:
+	case len(m.all()) == 1:
 		return []placed{{sh: m.root(), j: j}}
 	}
 	var jobs []placed
@@ -220,7 +233,7 @@ func (s *Store) settled(levels []store.Level, d *store.Debit, rounds [][]placed,
 		items[k] = missing
 		for _, round := range rounds {
 			for _, p := range round {
-				if p.sh == sh && p.j.item != nil {
+				if p.sh == sh && p.j.item != nil && !p.j.moved {
 					items[k], last[k] = p.j.item, p.j
 				}
 			}

@@ -27,7 +27,6 @@ type shard struct {
 	sent   uint64    // writes sent so far
 	denied time.Time // when the last write whose condition failed was sent: refusals are repeated for a while after that
 	latest int64     // the latest time at which it judged: it never judges at an earlier time
-	absent int64     // when its item was found missing; 0: it was not
 
 	lows    []low // of the item's present birth
 	wrote   int64 // when the write that showed it was planned
@@ -57,17 +56,8 @@ func (sh *shard) keyItem() map[string]types.AttributeValue {
 	return sh.key
 }
 
-// place returns the shard's place, as far as it is known. A shard that was not seen is assumed to be split as deep as the
-// shard of the bucket that was seen last: usually, all its items are written alike.
-func (sh *shard) place() place {
-	switch {
-	case sh.seen == nil:
-		return place{sh.k, max(born(sh.k).n, int(sh.m.deep.Load()))}
-	case sh.k == 0 || sh.seen.shards > 1:
-		return place{sh.k, sh.seen.shards}
-	}
-	return born(sh.k)
-}
+// place returns the shard's place.
+func (sh *shard) place() place { return place{sh.k, len(sh.m.all())} }
 
 // tick returns the time at which to judge now.
 func (sh *shard) tick() int64 { return sh.tickAt(sh.s.clock()) }
@@ -129,9 +119,7 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 			sh.alone++
 		}
 		sh.own = it.writes
-		if sh.seen != nil && sh.seen.shards != it.shards {
-			sh.meter = meter{} // it measured the larger shard; what one process has split, the next must not split again
-		}
+		sh.meter.denied = 0
 		sh.meter.read(it.writes, b.now)
 		sh.pace.read(it)
 	}
@@ -143,23 +131,10 @@ func (sh *shard) learn(b *batch, it *item, applied bool) {
 	}
 	sh.seen, sh.shown, sh.wrote, sh.applied = it, b.number, b.now, applied
 	switch {
-	case sh.k == 0 || it.exists || it.shards > 1:
-		sh.absent = 0
-	case sh.absent == 0 || sh.parent() == nil:
-		sh.absent = b.now
-		sh.m.ends(sh.k)
-	}
-	switch {
 	case !applied:
 		sh.denied = b.sent
 	case len(b.jobs) == 0 || b.jobs[0].kind != take:
 		sh.denied = time.Time{} // a return or another change of ours
-	}
-	if it.shards > 1 {
-		sh.m.deep.Store(int32(it.shards))
-		if sh.k == 0 || sh.m.root().unknown() { // shard 0 decides how many there are
-			sh.m.grow(it.shards)
-		}
 	}
 }
 
@@ -182,14 +157,14 @@ type job struct {
 	proof   *proof    // of an undo: of the debit
 	tries   int       // of an undo: number of writes whose condition failed
 	takenOn place     // the place of the shard when it was debited
-	roams   bool      // of a take: it is sent on to another shard if its own is throttled or missing
+	mayMove bool      // of a take: it is sent on to another shard if its own is throttled
 	counted bool      // of a take: it counts as a request, as one job per bucket does; of an undo: it undoes such a take
 	upkeep  upkeep
 
 	// The answer.
 	err     error
 	told    bool // answered from memory: it never joined a lane
-	away    bool // it was not decided, and must be sent on
+	moved   bool // it was not decided, and must be placed anew
 	allowed bool
 	undone  bool // what it took is being returned
 	at      int64

@@ -1,19 +1,16 @@
 package dynamodb
 
 import (
-	"math/bits"
-
 	"github.com/weirlimits/weir/internal/clock"
 )
 
 // maxShards is the maximum number of shards of a bucket.
 const maxShards = 64
 
-// place is a shard's position among all shards of its bucket: shard k of n, where n is a power of two. Shards of one
-// bucket may be split to different depths: shards 0 and 2 of 4 may stand beside shard 1 of 2.
+// place is a shard's position among all shards of its bucket: shard k of n, where n is a power of two.
 type place struct{ k, n int }
 
-// share returns the shard's part of x. Over all shards of one depth, the parts add up to x exactly, and a shard's part is
+// share returns the shard's part of x. Over all shards, the parts add up to x exactly, and a shard's part is
 // exactly the sum of those of the two shards into which it splits.
 func (pl place) share(x int64) int64 {
 	if pl.n == 1 {
@@ -39,7 +36,8 @@ func (pl place) fits(p clock.Params, level, reading, amount int64) bool {
 	return p.Fits(level, reading, amount)
 }
 
-// assert makes a write assert that the shard is still split to this depth. Otherwise its clock would be a different one.
+// assert makes a write assert that the bucket still has this number of shards, and is not being split. Otherwise the
+// shard's clock would be a different one.
 func (pl place) assert(u *update) {
 	if pl.n == 1 {
 		u.op(condAbsent, attrShards)
@@ -48,18 +46,6 @@ func (pl place) assert(u *update) {
 	}
 }
 
-// split returns the two places into which this one splits.
-func (pl place) split() (parent, child place) {
-	return place{pl.k, 2 * pl.n}, place{pl.k + pl.n, 2 * pl.n}
-}
-
-// born returns the place of shard k when it is created.
-func born(k int) place {
-	if k == 0 {
-		return place{0, 1}
-	}
-	return place{k, 1 << bits.Len(uint(k))}
-}
-
-// parentOf returns the shard from which shard k, which is not 0, was split off.
-func parentOf(k int) int { return k - born(k).n/2 }
+// halves divides a level of shard k of n among shards k and k+n of 2n, as the clock and the burst are divided. The new
+// half has a millitoken less, so that together they never have more room than the shard had.
+func halves(level int64) (low, high int64) { return level >> 1, clock.Add(level, 1)>>1 + 1 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,7 +70,7 @@ func TestSplitHot(t *testing.T) {
 	t.Parallel()
 	unraced(t)
 	for _, tt := range []struct{ most, processes, want int }{
-		{64, 4, 4}, {2, 4, 2}, {1, 4, 1}, {64, 1, 1},
+		{64, 4, 8}, {2, 4, 2}, {1, 4, 1}, {64, 1, 1},
 	} {
 		t.Run(fmt.Sprint(tt.most, tt.processes), func(t *testing.T) {
 			t.Parallel()
@@ -146,8 +147,8 @@ func TestSplitThrottled(t *testing.T) {
 	}
 }
 
-// TestSplitExact checks that what is outstanding and what the counters say stays the same, to the millitoken, at any
-// level.
+// TestSplitExact checks that the counters stay the same, and what is outstanding, too, at any level, except for the
+// millitoken that each new half lacks.
 func TestSplitExact(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []int64{1, 2, 3, 7, 1000, 1001, 60_000} {
@@ -160,60 +161,46 @@ func TestSplitExact(t *testing.T) {
 			for n := 2; n <= 16; n *= 2 {
 				st.split(s, b, n)
 				after := st.state(b)
-				if after.ID != before.ID || after.Limits[0].Debited != spent || st.outstanding(b, "rpm") != spent {
+				if after.ID != before.ID || after.Limits[0].Debited != spent || st.outstanding(b, "rpm") < spent || st.outstanding(b, "rpm") > spent+int64(n-1) {
 					t.Fatalf("burst %d, %d spent, %d shards: %+v, was %+v", burst, spent, n, after, before)
 				}
 				for k := range n {
 					share := func(x int64) int64 { return (x + int64(k)) / int64(n) }
 					level, reading := intOf(st.shard(b, k), "L_rpm"), share(st.reading(l))
-					if owed := clock.Outstanding(level, reading); owed > share(burst) {
+					if owed := clock.Outstanding(level, reading); owed > share(burst)+2 {
 						t.Fatalf("burst %d, %d spent: shard %d of %d owes %d of %d", burst, spent, k, n, owed, share(burst))
 					}
 				}
 			}
 			// What is left can be taken, from whichever shards, and no more.
-			st.want(s, true, charge(b, l, burst-spent))
+			st.want(s, true, charge(b, l, max(0, burst-st.outstanding(b, "rpm"))))
 			st.want(s, false, charge(b, l, 1))
 			st.must(s.Close())
 		}
 	}
 }
 
-// TestSplitInDebt checks that a bucket that owes more than its halves could hold is not split: one half would have room.
+// TestSplitInDebt checks that a bucket may be split while it is in debt, and that neither half has room until the debt is
+// paid.
 func TestSplitInDebt(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
 	s, _ := st.join()
 	st.want(s, true, of(b, l, 1))
-	st.settle(s, of(b, l, 60))
-	if s.Split(b, 0); st.shards(b) != 1 {
-		t.Fatal("split in debt")
+	st.settle(s, of(b, l, 79))
+	st.split(s, b, 4)
+	if owed := st.outstanding(b, "rpm"); owed < 80_000 || owed > 80_003 {
+		t.Errorf("%d outstanding", owed)
 	}
-	st.clock.Advance(time.Second)
-	if s.Split(b, 0); st.shards(b) != 2 {
-		t.Fatal("not split once it could be")
-	}
+	st.clock.Advance(20 * time.Second)
 	st.want(s, false, of(b, l, 1))
-	st.clock.Advance(time.Second)
+	st.clock.Advance(2 * time.Second)
 	st.want(s, true, of(b, l, 1))
-
-	// Another process forces it into debt meanwhile.
-	s2, p := st.join()
-	b2 := bkt("b")
-	st.want(s2, true, of(b2, l, 10))
-	p.before = func(string, any) error {
-		p.before = nil
-		st.settle(s, of(b2, l, 60))
-		return nil
-	}
-	if s2.Split(b2, 0); st.shards(b2) != 1 {
-		t.Error("split in debt")
-	}
 }
 
-// TestSplitMeanwhile checks that the write that splits leaves room for what others do between its planning and its
-// arrival.
+// TestSplitMeanwhile checks that the steps of a split find what others do until they arrive, and that what others do
+// between two steps waits for the last.
 func TestSplitMeanwhile(t *testing.T) {
 	t.Parallel()
 	l, other := per("rpm", 60, time.Minute, 60), per("tpm", 100, time.Minute, 100)
@@ -222,206 +209,158 @@ func TestSplitMeanwhile(t *testing.T) {
 	b := bkt("a")
 	for name, tt := range map[string]struct {
 		do   func(st *stage, s *dynamodb.Store)
-		most int // number of attempts
 		owed int64
 	}{
-		"a debit":        {func(st *stage, s *dynamodb.Store) { st.want(s, true, of(b, l, 5)) }, 1, 25},
-		"a return":       {func(st *stage, s *dynamodb.Store) { st.settle(s, of(b, l, -5)) }, 1, 15},
-		"too much":       {func(st *stage, s *dynamodb.Store) { st.settle(s, of(b, l, -15)) }, 2, 5},
-		"a new limit":    {func(st *stage, s *dynamodb.Store) { st.settle(s, of(b, other, 30)) }, 2, 20},
-		"an override":    {func(st *stage, s *dynamodb.Store) { st.want(s, true, of(b, &over, 30)) }, 2, 20},
-		"another splits": {func(st *stage, s *dynamodb.Store) { s.Split(b, 0) }, 2, 20},
+		"a debit":        {func(st *stage, s *dynamodb.Store) { st.want(s, true, of(b, l, 5)) }, 25},
+		"a return":       {func(st *stage, s *dynamodb.Store) { st.settle(s, of(b, l, -5)) }, 15},
+		"a new limit":    {func(st *stage, s *dynamodb.Store) { st.settle(s, of(b, other, 30)) }, 20},
+		"an override":    {func(st *stage, s *dynamodb.Store) { st.want(s, true, of(b, &over, 30)) }, 20},
+		"another splits": {func(st *stage, s *dynamodb.Store) { st.split(s, b, 2) }, 20},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		for step := 1; step <= 3; step++ {
+			t.Run(fmt.Sprint(name, " ", step), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					st := newStage(t)
+					s, p := st.join()
+					peer, _ := st.join()
+					st.want(s, true, of(b, l, 20))
+					if name != "a return" { // which finds out by its own write
+						st.want(peer, true, of(b, l, 0))
+					}
+					writes := 0
+					p.before = func(string, any) error {
+						if writes++; writes == step {
+							tt.do(st, peer)
+						}
+						return nil
+					}
+					st.split(s, b, 2)
+					if got := st.outstanding(b, "rpm"); got < tt.owed*1000 || got > tt.owed*1000+1 {
+						t.Errorf("%d outstanding, want %d", got, tt.owed*1000)
+					}
+					for _, s := range st.state(b).Limits {
+						if s.Limit.Name == "tpm" {
+							if owed := clock.Outstanding(s.Level, st.reading(s.Limit)); owed < 30_000 || owed > 30_001 {
+								t.Errorf("%d of the new limit outstanding, want 30000", owed)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSplitAnswerLost checks that a step whose answer is lost is made once: it is repeated, and finds what it left.
+func TestSplitAnswerLost(t *testing.T) {
+	t.Parallel()
+	for _, from := range []int{1, 2} {
+		for step := 1; step <= 3*from; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				st := newStage(t)
+				b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+				s, p := st.join()
+				st.want(s, true, of(b, l, 20))
+				st.split(s, b, from)
+				var mu sync.Mutex
+				writes := 0
+				p.after = func(string, any) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if writes++; writes == step {
+						return &types.InternalServerError{}
+					}
+					return nil
+				}
+				st.split(s, b, 2*from)
+				if owed := st.outstanding(b, "rpm"); owed < 20_000 || owed > 20_003 {
+					t.Errorf("step %d of a split of %d: %d outstanding", step, from, owed)
+				}
+				st.must(s.Close())
+			})
+		}
+	}
+}
+
+// TestSplitUnfinished checks that a process that meets a bucket that is being split waits for whoever splits it, and goes
+// on with the steps if nobody does.
+func TestSplitUnfinished(t *testing.T) {
+	t.Parallel()
+	for step := 2; step <= 6; step++ {
+		synctest.Test(t, func(t *testing.T) {
 			st := newStage(t)
 			s, p := st.join()
-			peer, _ := st.join()
-			st.want(s, true, of(b, l, 20))
-			st.settle(peer, of(b, l, 0)) // which makes no call
-			if name == "another splits" {
-				st.want(peer, true, of(b, l, 0))
+			l, alice := per("rpm", 60, time.Minute, 60), bkt("alice")
+			st.want(s, true, of(alice, l, 1))
+			st.split(s, alice, 2)
+			var dead bool
+			p.kill(step, false, &dead)
+			if _, err := s.Split(t.Context(), alice, 4); err == nil {
+				t.Fatal("the split is complete")
 			}
-			writes := 0
-			p.before = func(op string, _ any) error {
-				if writes++; writes == 1 {
-					tt.do(st, peer)
-				}
-				return nil
+			other := st.open(noGuard, noMemory)
+			begun := time.Now()
+			for range 58 {
+				st.want(other, true, of(alice, l, 1))
 			}
-			s.Split(b, 0)
-			if got := st.outstanding(b, "rpm"); got != tt.owed*1000 || st.shards(b) != 2 {
-				t.Errorf("%d outstanding on %d shards, want %d on 2", got, st.shards(b), tt.owed*1000)
+			if took := time.Since(begun); took > time.Second || st.shards(alice) != 4 {
+				t.Errorf("step %d: %d shards after %v", step, st.shards(alice), took)
 			}
-			for _, s := range st.state(b).Limits {
-				if s.Limit.Name == "tpm" {
-					if owed := clock.Outstanding(s.Level, st.reading(s.Limit)); owed != 30_000 {
-						t.Errorf("%d of the new limit outstanding, want 30000", owed)
-					}
-				}
-			}
-			if writes > tt.most+1 {
-				t.Errorf("%d writes, want at most %d and the child's", writes, tt.most)
-			}
+			st.want(other, false, of(alice, l, 1))
+			st.want(other, false, of(alice, l, 2))
 		})
 	}
 }
 
-// TestSplitAnswerLost checks that if the answer to a split is lost, it is unknown whether the split was made, so its
-// child is not put. The child is born empty.
-func TestSplitAnswerLost(t *testing.T) {
+// TestShardMissing checks that a shard that is missing, or was split less often than shard 0, starts with nothing left.
+// Earlier versions split shards one by one, and could leave both behind.
+func TestShardMissing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
-		s, p := st.join()
-		st.want(s, true, of(b, l, 20))
-		puts := 0
-		p.before = func(op string, _ any) error {
-			if op == "PutItem" {
-				puts++
+	for _, left := range []int{0, 2} { // the number of shards that shard 3 shows; 0: it is missing
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s, _ := st.join()
+			l, b := per("rpm", 60, time.Minute, 60), bkt("a")
+			st.want(s, true, of(b, l, 0))
+			st.split(s, b, 4)
+			it := st.shard(b, 3)
+			key := map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]}
+			if left == 0 {
+				_, err := st.fake.DeleteItem(t.Context(), &sdk.DeleteItemInput{TableName: new(stageTable), Key: key})
+				st.must(err)
+			} else {
+				_, err := st.fake.UpdateItem(t.Context(), &sdk.UpdateItemInput{
+					TableName: new(stageTable), Key: key, UpdateExpression: new("SET sc = :n"),
+					ExpressionAttributeValues: map[string]types.AttributeValue{":n": &types.AttributeValueMemberN{Value: strconv.Itoa(left)}},
+				})
+				st.must(err)
 			}
-			return nil
-		}
-		p.after = func(string, any) error { p.after = nil; return &types.InternalServerError{} }
-		if s.Split(b, 0); st.shards(b) != 2 || puts != 0 || st.shard(b, 1) != nil {
-			t.Fatalf("%d shards, child %v after %d puts", st.shards(b), st.shard(b, 1), puts)
-		}
-		st.orphaned(s, b, l, 20)
-		st.must(s.Close())
-	})
-}
-
-// orphaned checks that a bucket of 60, of which the given amount was debited before its child was lost, gives what is
-// left on shard 0, and nothing from shard 1 before the clock has moved on.
-func (st *stage) orphaned(s *dynamodb.Store, b store.Bucket, l *store.Limit, debited int64) {
-	st.Helper()
-	take := func() (n int64) {
-		for range 100 {
-			if st.take(s, of(b, l, 1)).Allowed {
-				n++
-			}
-		}
-		return n
-	}
-	if n, want := take(), 30-debited/2; n != want {
-		st.Errorf("%d admitted right after, want %d", n, want)
-	}
-	if st.shard(b, 1) != nil {
-		st.Error("the child did not have its time to come")
-	}
-	st.clock.Advance(2 * time.Second) // 1 for each shard
-	first := take()
-	if first > 1 || st.shard(b, 1) == nil {
-		st.Errorf("%d admitted when the child is born empty, want at most 1; %v", first, st.shard(b, 1))
-	}
-	st.clock.Advance(2 * time.Second)
-	if n := take() + first; n != 3 {
-		st.Errorf("%d admitted in the end, want 3: 2 of shard 0, 1 of shard 1", n)
-	}
-}
-
-// TestChildLate checks that a child that is put late finds its place taken, by a shard that was born empty.
-func TestChildLate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
-		s, p := st.join(func(c *dynamodb.Config) { c.CallTimeout = time.Hour })
-		peer, _ := st.join()
-		st.want(s, true, of(b, l, 20))
-		p.before = func(op string, _ any) error {
-			if op == "PutItem" {
-				p.before = nil
-				st.orphaned(peer, b, l, 20)
-			}
-			return nil
-		}
-		s.Split(b, 0)
-		if owed := intOf(st.shard(b, 1), "L_rpm") - st.reading(l)/2; owed < 29_000 {
-			t.Errorf("the late child came through: it owes %d", owed)
-		}
-		st.must(s.Close())
-		st.must(peer.Close())
-	})
-}
-
-// TestChildSoon checks that a child that is put while others already look for it costs no tokens.
-func TestChildSoon(t *testing.T) {
-	t.Parallel()
-	st := newStage(t)
-	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
-	s, p := st.join()
-	peer, _ := st.join()
-	st.want(s, true, of(b, l, 20))
-	p.before = func(op string, _ any) error {
-		if op == "PutItem" {
-			for range 30 {
-				st.take(peer, of(b, l, 1))
-			}
-		}
-		return nil
-	}
-	s.Split(b, 0)
-	st.clock.Advance(time.Second)
-	n := 0
-	for range 60 {
-		if st.take(peer, of(b, l, 1)).Allowed {
-			n++
-		}
-	}
-	if n != 21 {
-		t.Errorf("%d admitted, want the 20 of the child and 1 of a second", n)
-	}
-}
-
-// TestChildThrottled checks that the put of the child is repeated.
-func TestChildThrottled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
-		s, p := st.join()
-		st.want(s, true, of(b, l, 20))
-		puts := 0
-		p.before = func(_ string, in any) error {
-			if _, ok := in.(*sdk.PutItemInput); ok {
-				if puts++; puts < 3 {
-					return &types.ThrottlingException{}
+			for _, s := range []*dynamodb.Store{s, st.open(noGuard, noMemory)} {
+				n := 0
+				for range 100 {
+					if st.take(s, of(b, l, 1)).Allowed {
+						n++
+					}
+				}
+				if n > 45 {
+					t.Errorf("%d admitted of the 45 of three shards", n)
 				}
 			}
-			return nil
-		}
-		if s.Split(b, 0); st.shard(b, 1) == nil || st.outstanding(b, "rpm") != 20_000 {
-			t.Errorf("child %v, %d outstanding", st.shard(b, 1), st.outstanding(b, "rpm"))
-		}
-		st.must(s.Close())
-	})
-}
-
-// TestSplitUnfinished checks that while the new half of a split bucket does not exist yet, a take that was sent to it
-// gets what the other half has left.
-func TestSplitUnfinished(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := newStage(t)
-		s, p := st.join()
-		l, alice := per("rpm", 60, time.Minute, 60), bkt("alice")
-		st.want(s, true, of(alice, l, 1))
-		p.before = func(op string, _ any) error {
-			if op == "PutItem" {
-				return &types.InternalServerError{}
+			if n := intOf(st.shard(b, 3), "sc"); n != 4 {
+				t.Errorf("shard 3 is one of %d", n)
 			}
-			return nil
-		}
-		s.Split(alice, 0)
-		if st.shards(alice) != 2 || st.shard(alice, 1) != nil {
-			t.Fatal("the split is not half-way")
-		}
-		other := st.open(noGuard)
-		other.Dice()
-		for range 20 {
-			st.want(other, true, of(alice, l, 1))
-		}
-	})
+			st.clock.Advance(8 * time.Second)
+			n := 0
+			for range 20 {
+				if st.take(s, of(b, l, 1)).Allowed {
+					n++
+				}
+			}
+			if n != 8 {
+				t.Errorf("%d admitted after 8 s", n)
+			}
+			st.split(s, b, 8)
+		})
+	}
 }

@@ -10,56 +10,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// usable returns the shards that may be written to: shard 0, each shard that was seen itself, and each whose parent was
-// seen split to the shard's own depth. Other shards may not exist yet, and what is theirs is still with their parent. A
-// shard whose item should exist but was found missing is given some time to appear.
-func (m *memory) usable() []*shard {
-	all := m.all()
-	if len(all) == 1 {
-		return all
-	}
-	list := make([]*shard, 0, len(all))
-	for _, sh := range all {
-		if sh.usable(all) {
-			list = append(list, sh)
-		}
-	}
-	return list
-}
-
-func (sh *shard) usable(all []*shard) bool {
-	return sh.k == 0 || sh.there() || all[parentOf(sh.k)].splitTo() >= born(sh.k).n && !sh.expected()
-}
-
-// there reports whether the shard's item was seen, even if only as an empty place.
-func (sh *shard) there() bool {
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	return sh.seen != nil && (sh.seen.exists || sh.seen.shards > 1)
-}
-
-// expected reports whether the shard's item is missing, but may be about to be put.
-func (sh *shard) expected() bool {
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	return sh.absent != 0 && sh.tick()-sh.absent < int64(sh.s.cfg.CallTimeout)
-}
-
 // forgotten reports whether the shard was last seen as an empty place of a bucket that was forgotten.
 func (sh *shard) forgotten() bool {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
 	return sh.seen != nil && !sh.seen.exists && sh.seen.shards > 1
-}
-
-// splitTo returns the depth to which the shard was seen to be split.
-func (sh *shard) splitTo() int {
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	if sh.seen == nil {
-		return 0
-	}
-	return sh.seen.shards
 }
 
 // room returns how much of a limit is available on the shard, by the last sight, and the shard's share of the burst.
@@ -78,16 +33,22 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 	return share - clock.Outstanding(level, pl.clock(p, sh.tick())), share
 }
 
-// plan places a take on the bucket's shards. Of two picked at random, it uses the one with more room. A request that is
-// too large for any one shard is divided over as many as it takes, and so are forced debits beyond the shard's room. A
-// bucket that was forgotten starts again with shard 0, by which it is known.
-func (l *leg) plan(buf []placed) []placed {
-	shards := l.candidates()
+// place places a take on the bucket's shards, other than one that must not be used again. Of two picked at random, it uses
+// the one with more room. A request that is too large for any one shard is divided over as many as it takes, and so are
+// forced debits beyond the shard's room. A bucket that was forgotten starts again with shard 0, by which it is known.
+func (l *leg) place(buf []placed, not *shard) []placed {
+	shards := l.m.all()
 	if len(shards) == 1 {
 		return append(buf, l.on(shards[0]))
 	}
-	sh := l.pick(shards)
-	if shards[0].forgotten() {
+	if not != nil {
+		shards = slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == not })
+	}
+	sh, other := shards[l.m.s.dice(len(shards))], shards[l.m.s.dice(len(shards))]
+	if l.roomiest(sh) < l.roomiest(other) {
+		sh = other
+	}
+	if shards[0].k == 0 && shards[0].forgotten() {
 		sh = shards[0]
 	}
 	if l.fitsOn(sh) {
@@ -96,25 +57,23 @@ func (l *leg) plan(buf []placed) []placed {
 	return l.span(true)
 }
 
-// pick returns, of two shards picked at random, the one with more room.
-func (l *leg) pick(shards []*shard) *shard {
-	a, b := shards[l.m.s.dice(len(shards))], shards[l.m.s.dice(len(shards))]
-	if l.roomiest(a) < l.roomiest(b) {
-		return b
-	}
-	return a
+// on returns the leg's job, placed on one shard. Once, the job may move from there if the shard is throttled.
+func (l *leg) on(sh *shard) placed {
+	j := l.job()
+	j.mayMove = j.forced == nil && !l.hopped && l.m.s.cfg.MaxShards > 1
+	return placed{sh: sh, j: j, known: sh.known()}
 }
 
-// span divides the leg over as few shards as seem to have enough room: those that are known to exist, or otherwise those
-// that are likely to. Without beyond, no shard may get more than it seems to have room for, and span returns nil if that
-// is not enough.
-func (l *leg) span(beyond bool) []placed {
-	known, shards := l.byRoom(l.m.usable()), l.byRoom(l.candidates())
-	if jobs := spread(known, l.job(), false); jobs != nil || len(known) == len(shards) && !beyond {
-		return jobs
-	}
-	return spread(shards, l.job(), beyond)
+// known reports whether the shard was seen.
+func (sh *shard) known() bool {
+	sh.lane.Lock()
+	defer sh.lane.Unlock()
+	return sh.seen != nil
 }
+
+// span divides the leg over as few shards as seem to have enough room. Without beyond, no shard may get more than it seems
+// to have room for, and span returns nil if that is not enough.
+func (l *leg) span(beyond bool) []placed { return spread(l.byRoom(l.m.all()), l.job(), beyond) }
 
 // byRoom sorts shards, the one with the most room first.
 func (l *leg) byRoom(shards []*shard) []*shard {
@@ -153,10 +112,11 @@ func (l *leg) fitsOn(sh *shard) bool {
 }
 
 // elsewhere asks other shards after one has refused: the two with the most room, then all together if they are now known
-// to have enough between them. It does not while the bucket is short, because the other shards are then no better.
+// to have enough between them. It does not if other processes take what the shard seemed to have, because the other shards
+// are then no better.
 func (l *leg) elsewhere(ctx context.Context) bool {
-	shards := l.candidates() // a shard that was just found missing is no longer a candidate
-	if len(shards) == 1 && len(l.jobs) == 1 && l.jobs[0].sh == shards[0] || !l.possible() || l.m.short() {
+	shards := l.m.all()
+	if len(shards) == 1 || !l.possible() || l.contended() {
 		return false
 	}
 	refused := l.jobs
@@ -171,21 +131,18 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 			if l.try(ctx, l.on(sh)) {
 				return true
 			}
-			if l.err != nil || l.m.short() {
+			if l.err != nil || l.contended() {
 				return false
 			}
 		}
 	}
-	for range 4 { // each attempt shows what some of the shards have, and how deep they are split
-		var jobs []placed
-		if !l.m.short() {
-			jobs = l.span(false)
-		}
+	for range 4 { // each attempt shows what some of the shards have
+		jobs := l.span(false)
 		if jobs == nil {
 			l.jobs = refused
 			return false
 		}
-		if l.try(ctx, jobs...) || l.err != nil {
+		if l.try(ctx, jobs...) || l.err != nil || l.contended() {
 			return l.allowed
 		}
 		refused = l.jobs
@@ -193,13 +150,20 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 	return false
 }
 
+// contended reports whether a shard refused although it seemed to have room, because other processes write to it. A
+// process that must be exact asks on.
+func (l *leg) contended() bool {
+	cfg := &l.m.s.cfg
+	return cfg.Guard >= 0 && cfg.RejectionTTL > 0 && slices.ContainsFunc(l.jobs, func(p placed) bool {
+		return p.known && !p.lost && !p.j.told && !p.j.moved && p.j.err == nil && !p.j.allowed && p.sh.shared()
+	})
+}
+
 // try decides jobs, all or none.
 func (l *leg) try(ctx context.Context, jobs ...placed) bool {
 	l.jobs = jobs
-	for _, p := range jobs {
-		p.sh.lane.Lock()
-		p.sh.add(p.j)
-		p.sh.lane.Unlock()
+	for i := range jobs {
+		jobs[i].send()
 	}
 	l.await(ctx)
 	if !l.allowed {
@@ -225,7 +189,7 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 	for n, sh := range shards {
 		part := sh.s.newJob(j.kind, j.v, j.epoch)
 		part.forced, part.expires = j.forced, j.expires
-		jobs[n] = placed{sh: sh, j: part, hoped: !beyond}
+		jobs[n] = placed{sh: sh, j: part, known: !beyond}
 	}
 	shares := make([]int64, len(shards))
 	for i, left := range j.amounts {
@@ -268,12 +232,12 @@ func spread(shards []*shard, j *job, beyond bool) []placed {
 
 // placeForced places forced debits: on shard 0, or, if they exceed its room, on all shards.
 func (m *memory) placeForced(j *job) []placed {
-	return spread(m.usable(), j, true)
+	return spread(m.all(), j, true)
 }
 
 // placeReturn places returns on the shards that paid, as far as that can be seen.
 func (m *memory) placeReturn(j *job) []placed {
-	shards := m.usable()
+	shards := m.all()
 	jobs := make([]placed, len(shards))
 	for n, sh := range shards {
 		jobs[n] = placed{sh: sh, j: m.s.newJob(settle, j.v, j.epoch)}

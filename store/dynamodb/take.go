@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
@@ -94,9 +95,7 @@ type leg struct {
 	one   [1]placed
 	first job // space for the first of its jobs
 
-	moves  int // number of moves away from shards that were throttled or missing
-	heats  int // number of throttled shards left behind, of a bucket known to be split
-	sought int // while shards are sought: the first shard of the generation tried last
+	hopped bool // it has left a throttled shard
 
 	done    bool
 	allowed bool
@@ -109,14 +108,14 @@ type placed struct {
 	j    *job
 	lost bool // its caller gave up before the answer, so the job must not be read any more
 
-	hoped bool // the last sight shows room for it
+	known bool // the shard had been seen when the job was placed
 }
 
 // allowed reports whether the job is known to have been admitted.
 func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowed }
 
-// away reports whether the job must be sent on to another shard.
-func (p *placed) away() bool { return !p.lost && p.j.away }
+// moved reports whether the job must be placed anew.
+func (p *placed) moved() bool { return !p.lost && p.j.moved }
 
 func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
 	l.debit, l.m = d, s.recall(d.Bucket, d.Ref)
@@ -154,7 +153,7 @@ func (l *leg) job() *job {
 
 // start queues the leg's jobs for their writes, unless memory answers them.
 func (l *leg) start() {
-	l.jobs = l.plan(l.one[:0])
+	l.jobs = l.place(l.one[:0], nil)
 	for i := range l.jobs {
 		if len(l.jobs) > 1 && l.jobs[i].refused() {
 			l.jobs = l.jobs[i : i+1] // one refusal suffices
@@ -184,15 +183,35 @@ func (l *leg) finish(ctx context.Context) (bool, error) {
 	return l.allowed, l.err
 }
 
-// await waits for the answers of the leg's jobs.
+// await waits for the answers of the leg's jobs, and places them anew while they meet shards that are outdated.
 func (l *leg) await(ctx context.Context) {
 	l.collect(ctx)
-	for len(l.jobs) == 1 && l.jobs[0].away() {
-		p := l.on(l.another(l.jobs[0].sh))
-		p.j.expires = l.jobs[0].j.expires
-		l.jobs[0] = p
-		p.sh.warm(l.heats)
-		p.ask()
+	for l.err == nil && slices.ContainsFunc(l.jobs, func(p placed) bool { return p.moved() }) {
+		if !l.jobs[0].moved() || len(l.jobs) > 1 {
+			l.undo()
+		}
+		var hot *shard
+		expires := l.jobs[0].j.expires
+		for i := range l.jobs {
+			p := &l.jobs[i]
+			if !p.moved() {
+				continue
+			}
+			if p.j.item == nil && p.sh.k < len(l.m.all()) {
+				hot, l.hopped = p.sh, true
+			}
+			if p.j.item != nil || len(l.m.all()) == 1 {
+				if l.err = l.m.relayout(ctx, p); l.err != nil {
+					l.err = l.m.s.calls.Trouble("take", p.sh.describe(), l.err)
+					return
+				}
+			}
+		}
+		l.jobs = l.place(l.one[:0], hot)
+		for i := range l.jobs {
+			l.jobs[i].j.expires = expires
+			l.jobs[i].send()
+		}
 		l.collect(ctx)
 	}
 }
@@ -205,8 +224,14 @@ func (l *leg) collect(ctx context.Context) {
 			l.err = err
 		}
 		l.allowed = l.allowed && p.allowed()
-		l.m.judge(p)
 	}
+}
+
+// send queues the job for a write.
+func (p *placed) send() {
+	p.sh.lane.Lock()
+	defer p.sh.lane.Unlock()
+	p.sh.add(p.j)
 }
 
 // ask asks the shard to decide the job, unless memory answers it.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 // upkeep is a write that maintains the item itself. It rides alone, and the jobs that need it keep waiting meanwhile.
@@ -110,86 +109,3 @@ func (s *sweep) write(sh *shard, b *batch, u *update) {
 func (s *sweep) due(*shard, int64) bool          { return true }
 func (s *sweep) landed(*shard, *batch, *item)    {}
 func (s *sweep) again(_ *shard, b *batch) []*job { return b.jobs }
-
-// orphan creates a shard whose item was never put, because the process that split its parent ended before. What should
-// have been moved to it is unknown, so it is created with nothing left.
-type orphan struct {
-	v      *view
-	parent *item
-}
-
-// awaiting sends takes elsewhere while the shard's item may be about to be put.
-func (sh *shard) awaiting(waiting []*job, now int64) []*job {
-	if sh.absent == 0 || now-sh.absent >= int64(sh.s.cfg.CallTimeout) {
-		return waiting
-	}
-	return slices.DeleteFunc(waiting, func(j *job) bool {
-		away := j.kind == take && j.forced == nil
-		if away && !sh.sendAway(j) {
-			sh.decide(j, false, now, missing)
-		}
-		return away
-	})
-}
-
-// orphaned returns the upkeep that a shard without an item needs first, or nil.
-func (sh *shard) orphaned(j *job) upkeep {
-	if sh.k == 0 || sh.seen == nil || sh.seen.shards > 1 || j.kind != take && !j.debits() {
-		return nil
-	}
-	parent := sh.parent()
-	if parent == nil {
-		return nil
-	}
-	return &orphan{v: j.v, parent: parent}
-}
-
-// parent returns the last sight of the shard from which this one, which is not 0, was split off. It returns nil unless
-// that sight showed the parent split to this shard's depth.
-func (sh *shard) parent() *item {
-	all := sh.m.all()
-	k := parentOf(sh.k)
-	if k >= len(all) {
-		return nil
-	}
-	parent := all[k]
-	parent.lane.Lock() // in this order only: a parent locks no child
-	defer parent.lane.Unlock()
-	if parent.seen == nil || parent.seen.shards < born(sh.k).n {
-		return nil
-	}
-	return parent.seen
-}
-
-func (o *orphan) write(sh *shard, b *batch, u *update) {
-	u.op(condAbsent, table.AttrPK)
-	u.op(setTo, attrShards, int64(b.place.n))
-	u.op(setTo, attrID, int64(sh.s.births.Add(1)&math.MaxInt64))
-	limits := slices.Clone(o.parent.limits)
-	for i, name := range o.v.names {
-		if o.parent.find(name) == nil {
-			limits = append(limits, itemLimit{name: name, params: o.v.params[i]})
-		}
-	}
-	overrides := 0
-	for i := range limits {
-		l := &limits[i]
-		u.op(setTo, prefixLevel+l.name, clock.Add(b.place.clock(l.params, b.now), b.place.burst(l.params)))
-		if _, _, override := parseLimitName(l.name); override {
-			overrides++
-		} else {
-			u.opText(setTo, prefixParams+l.name, formatParams(l.params))
-		}
-	}
-	if overrides > 0 {
-		u.op(setTo, attrOverrides, int64(overrides))
-	}
-	if o.parent.set != "" {
-		u.opText(setTo, attrSet, o.parent.set)
-		u.op(setTo, attrEpoch, int64(o.parent.epoch))
-	}
-}
-
-func (o *orphan) due(*shard, int64) bool          { return true }
-func (o *orphan) landed(*shard, *batch, *item)    {}
-func (o *orphan) again(_ *shard, b *batch) []*job { return b.jobs }

@@ -36,7 +36,9 @@ func (sh *shard) landed(b *batch, it *item) {
 		}
 	}
 	sh.keep(b, it)
-	sh.watch(b)
+	if b.upkeep == nil && sh.meter.tooMuch() {
+		sh.m.grow(2 * b.place.n)
+	}
 }
 
 // order computes how much the batch debited after each of its jobs.
@@ -91,8 +93,7 @@ func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 	var damaged *store.Error
 	repeat := table.Transient(err) && !errors.As(err, &damaged)
 	if repeat {
-		sh.meter.throttled(err)
-		sh.divert(b, err)
+		sh.throttled(b, err)
 	}
 	var back []*job
 	for _, j := range b.jobs {
@@ -118,6 +119,25 @@ func (sh *shard) failed(b *batch, err error) (rest time.Duration) {
 		return jitter(maxPause)
 	}
 	return 0
+}
+
+// throttled counts a write that was throttled for its key, and sends the takes that may move to another shard.
+func (sh *shard) throttled(b *batch, err error) {
+	if !forKey(err) {
+		return
+	}
+	if sh.meter.denied++; sh.meter.tooMuch() {
+		sh.m.grow(2 * b.place.n)
+	}
+	move := func(j *job) bool {
+		if j.mayMove {
+			j.moved, j.item = true, nil
+			sh.answer(j, nil)
+		}
+		return j.mayMove
+	}
+	b.jobs = slices.DeleteFunc(b.jobs, move)
+	sh.lane.Drop(move)
 }
 
 // maxPause bounds the pause before a write is repeated.
@@ -150,6 +170,7 @@ func (b *batch) onlyGives() bool {
 
 // giving writes returns. It asserts that each limit has a level, whatever it is.
 func (b *batch) giving(u *update) {
+	b.place.assert(u)
 	for i := range b.parts {
 		p := &b.parts[i]
 		u.op(condExists, p.attrs.level)
@@ -165,9 +186,6 @@ func (sh *shard) debiting(b *batch, u *update) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		full = max(full, b.debit(u, p))
-	}
-	if b.extras > 0 {
-		u.op(addTo, attrExtras, b.extras)
 	}
 	if b.added > 0 {
 		b.adding(u)
@@ -223,7 +241,7 @@ func (sh *shard) birth(u *update) {
 
 // debit writes one limit's part, and returns the latest time at which the limit is full after it.
 func (b *batch) debit(u *update, p *part) (fullAt int64) {
-	it, level := b.seen, p.attrs.level
+	level := p.attrs.level
 	reading, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 	net, most := p.sum-p.back, burst
 	if p.sum > 0 && p.bound < p.sum { // some of it is forced, so the level may end up anywhere
@@ -238,39 +256,19 @@ func (b *batch) debit(u *update, p *part) (fullAt int64) {
 	case p.sum == 0 && p.back > 0:
 		u.op(condExists, level)
 		u.op(addTo, level, -p.back)
-	case p.sum == 0 && p.bound < 0 && p.has:
+	case p.sum == 0 && p.bound < 0: // it may be in debt
 		return b.now
-	case p.sum == 0 && p.has:
-		u.op(condAtMost, level, clock.Add(reading, burst))
-	case p.sum == 0 && it != nil: // every limit in force has a level, so that a split knows all of them
-		u.op(condAbsent, level)
-		u.op(setTo, level, reading)
-		if !p.limit.Override {
-			b.extras++
-		}
-	case p.sum == 0 && p.limit.Override:
-		u.op(condAbsent, level)
-		u.op(setTo, level, reading)
-	case p.sum == 0 && p.bound < 0:
-		u.op(setOnce, level, reading)
 	case p.sum == 0:
 		u.op(condAbsentAtMost, level, clock.Add(reading, burst))
-		u.op(setOnce, level, reading)
-	case p.form == full && it == nil && !p.limit.Override:
-		u.op(condAbsentBelow, level, reading)
-		u.op(setTo, level, reading+net)
-		if !p.taken {
-			b.extras++ // the item may exist, with a set that lacks this limit
-		}
 	case p.form == full && p.has:
 		u.op(condBelow, level, reading)
 		u.op(setTo, level, reading+net)
-	case p.form == full:
-		u.op(condAbsent, level)
+	case p.form == full && p.limit.Override:
+		u.op(condAbsent, level) // or the number of overrides would be wrong
 		u.op(setTo, level, reading+net)
-		if it != nil && !p.limit.Override {
-			b.extras++
-		}
+	case p.form == full:
+		u.op(condAbsentBelow, level, reading)
+		u.op(setTo, level, reading+net)
 	default:
 		high := min(clock.Add(reading, most)-p.sum, clock.MaxLevel-p.sum)
 		if p.bound >= 0 {

@@ -273,15 +273,12 @@ func (b *busy) operate(i int) {
 		return one(fmt.Sprint(kind, n), slow, 0).Bucket
 	}
 	for _, k := range []store.Bucket{bucket("plain-", i%2), bucket("steady-", i%5), bucket("child-", i%5)} {
-		for n := 1; n <= 4; n *= 2 {
-			split, err := b.operator.SplitShard(b.Context(), k, i%n, n)
-			if err != nil {
-				b.Error(err)
-			}
-			if split {
-				b.splits++
-				break
-			}
+		n, err := b.operator.Split(b.Context(), k, 2<<(i%3))
+		if err != nil {
+			b.Error(err)
+		}
+		if n > 1 {
+			b.splits++
 		}
 	}
 	if err := b.operator.Forget(b.Context(), bucket("plain-", i%2), bucket("plain-", 2+i%3)); err != nil {

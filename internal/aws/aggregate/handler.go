@@ -61,7 +61,9 @@ func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
 	}
 	split, err := false, error(nil)
 	if !b.cfg.NoSplit {
-		split, err = b.cfg.Store.SplitShard(ctx, h.Bucket, h.Shard, h.Shards)
+		var n int
+		n, err = b.cfg.Store.Split(ctx, h.Bucket, 2*h.Shards)
+		split = n > h.Shards
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -75,7 +74,7 @@ func requests(t *testing.T, lost bool) {
 					debits = append(debits, one(fmt.Sprint("parent-", i/2), tight, 1000))
 				}
 				if caller == 1 && i%7 == 6 {
-					if _, err := s.SplitShard(t.Context(), debits[0].Bucket, 0, 1); err != nil {
+					if _, err := s.Split(t.Context(), debits[0].Bucket, 2); err != nil {
 						t.Error(err)
 					}
 				}
@@ -124,8 +123,10 @@ func requests(t *testing.T, lost bool) {
 	counted := monthly("", func(f *store.LimitFigures) int64 { return f.Requests })
 	consumed := monthly("tpm", func(f *store.LimitFigures) int64 { return f.Consumed() / 1000 })
 	returned := monthly("tpm", func(f *store.LimitFigures) int64 { return f.Returned })
-	if !maps.Equal(counted, consumed) {
-		t.Errorf("%v requests consumed %v tokens, of which each takes one", counted, consumed)
+	for entity, n := range counted { // what a refused request took stays debited where others keep writing
+		if n > consumed[entity] {
+			t.Errorf("%s: %d requests consumed %d tokens, of which each takes one", entity, n, consumed[entity])
+		}
 	}
 	for entity, n := range admitted {
 		if counted[entity] < n || !lost && counted[entity] != n {
