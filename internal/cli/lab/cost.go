@@ -61,22 +61,26 @@ func (f *costFlags) bind(cmd *cobra.Command) {
 	share("new-buckets", "`SHARE` of writes that create a bucket")
 	share("prefetched", "`SHARE` of debits that prefetch has already made")
 	set.Float64Var(&t.Entities, "entities", 1, "`NUMBER` of entities that send requests")
-	set.Float64Var(&t.Buckets, "buckets", 0, "`NUMBER` of buckets that are written, including parents'; 0 means as many as entities")
+	set.Float64Var(&t.Buckets, "buckets", 0,
+		"`NUMBER` of buckets that are written, including parents'; 0 means as many as entities")
 	set.Float64Var(&t.Processes, "processes", 1, "`NUMBER` of processes that decide")
 	set.Float64Var(&t.TTL, "cache-ttl", t.TTL, "`SECONDS` for which a process caches limits")
 	f.shares["hit-ratio"] = set.String("hit-ratio", "", "`SHARE` of lookups that the cache answers (default estimated)")
 	set.BoolVar(&t.Heartbeat, "heartbeats", false, "processes send heartbeats, as weir serve --instances auto does")
 	set.StringVar(&f.usage, "usage", string(cost.NoBooking), "`MODE` of booking usage: off, function or process")
-	set.Float64Var(&t.BatchSeconds, "batch-window", t.BatchSeconds, "`SECONDS` to wait for stream records before booking a batch")
+	set.Float64Var(&t.BatchSeconds, "batch-window", t.BatchSeconds,
+		"`SECONDS` to wait for stream records before booking a batch")
 	set.Float64Var(&t.Batch, "batch", t.Batch, "maximum `NUMBER` of stream records in a batch")
 	set.Float64Var(&t.Shards, "stream-shards", 1, "`NUMBER` of shards of the stream")
 	set.Float64Var(&t.InvokeMillis, "invoke-ms", t.InvokeMillis, "`MILLISECONDS` that the function runs for each batch")
 	set.Float64Var(&t.MemoryGB, "memory-gb", t.MemoryGB, "`GB` of memory of the function")
-	set.Float64Var(&t.StorageGB, "storage-gb", t.StorageGB, "`GB` that the table holds; a negative number means estimated")
+	set.Float64Var(&t.StorageGB, "storage-gb", t.StorageGB,
+		"`GB` that the table holds; a negative number means estimated")
 	set.BoolVar(&t.Backup, "backup", false, "include point-in-time recovery")
 	set.Float64Var(&t.Peak, "peak", t.Peak, "load of the busiest second, as a `NUMBER` of times the average")
 	f.shares["target"] = set.String("target", "70%", "target utilization of provisioned capacity, as a `SHARE`")
-	set.StringVar(&f.run, "run", "", "`FILE` with the output of weir simulate -o json, to take the cost of a decision from, and the rate unless --requests is given")
+	set.StringVar(&f.run, "run", "", "`FILE` with the output of weir simulate -o json, to take the cost of a "+
+		"decision from, and the rate unless --requests is given")
 	set.StringVar(&f.prices, "prices", "", "`FILE` with prices, in the format of weir cost prices")
 	set.BoolVar(&f.explain, "explain", false, "show every formula")
 }
@@ -104,8 +108,9 @@ func (f *costFlags) parse(cmd *cobra.Command) (run *cost.Run, err error) {
 	}
 	t.Booking = cost.Booking(f.usage)
 	for name, to := range map[string]*float64{
-		"refused": &t.Refused, "refused-by-parent": &t.ByParent, "refused-again": &t.FromMem, "cascade": &t.Cascade, "wrong-guesses": &t.InVain,
-		"new-buckets": &t.New, "prefetched": &t.Ahead, "hit-ratio": &t.Hits, "target": &t.Target,
+		"refused": &t.Refused, "refused-by-parent": &t.ByParent, "refused-again": &t.FromMem, "cascade": &t.Cascade,
+		"wrong-guesses": &t.InVain,
+		"new-buckets":   &t.New, "prefetched": &t.Ahead, "hit-ratio": &t.Hits, "target": &t.Target,
 	} {
 		text := *f.shares[name]
 		if text == "" || run != nil && !cmd.Flags().Changed(name) {
@@ -197,7 +202,8 @@ func printCost(a *kit.Run, e *cost.Estimate, explain bool) {
 		"provisioned", fmt.Sprintf("%s a month, with %s WCU and %s RCU for a peak of %g times the average",
 			amount(m.Provisioned), figure(m.WriteCapacity), figure(m.ReadCapacity), e.Traffic.Peak),
 		"autoscaled", amount(m.Following) + " a month, if capacity follows the load",
-		"break-even", fmt.Sprintf("at %.1f %% use of provisioned capacity; with %g %% use, up to a peak of %.1f", 100*m.BreakEven, 100*e.Traffic.Target, m.BreakEvenPeak),
+		"break-even", fmt.Sprintf("at %.1f %% use of provisioned capacity; with %g %% use, up to a peak of %.1f",
+			100*m.BreakEven, 100*e.Traffic.Target, m.BreakEvenPeak),
 		"prices", fmt.Sprintf("%s, list of %s, without taxes and free tiers", e.Prices.Region, e.Prices.Date),
 	}
 	a.Out.Pairs(pairs...)

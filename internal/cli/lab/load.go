@@ -33,7 +33,8 @@ type loadTarget struct {
 
 func (f *loadTarget) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.http, "http", "", "`URL` of a weir server to call instead of --store")
-	flags.StringVar(&f.grpc, "grpc", "", "gRPC `HOST:PORT` of a weir server to call; --http is then used only for the setup")
+	flags.StringVar(&f.grpc, "grpc", "",
+		"gRPC `HOST:PORT` of a weir server to call; --http is then used only for the setup")
 	flags.BoolVar(&f.tls, "tls", false, "use gRPC over TLS; this machine must trust the server's certificate")
 	flags.StringVar(&f.token, "token", "", "`TOKEN` for the server (default WEIR_TOKEN)")
 }
@@ -54,7 +55,8 @@ func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
 	}
 	s := &loadSource{flags: f, app: a}
 	if f.grpc != "" && f.http == "" && setup {
-		return nil, kit.Usage(errors.New("limits cannot be set over gRPC: add the server's --http URL for the setup, or --no-setup"))
+		return nil, kit.Usage(errors.New("limits cannot be set over gRPC: add the server's --http URL for the " +
+			"setup, or --no-setup"))
 	}
 	var err error
 	if f.http != "" {
@@ -163,7 +165,8 @@ func loadListCmd(a *kit.Run) *cobra.Command {
 				return a.Print(sc, func() { a.Out.Printf("%s", sc.Text()) })
 			}
 			all := []*load.Scenario{}
-			t := &term.Table{Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"}, Right: []int{2, 3, 4}, Cut: []int{5}}
+			t := &term.Table{Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"},
+				Right: []int{2, 3, 4}, Cut: []int{5}}
 			for _, name := range load.Names() {
 				sc, err := load.Named(name)
 				if err != nil {
@@ -174,7 +177,8 @@ func loadListCmd(a *kit.Run) *cobra.Command {
 					rate = fmt.Sprintf("%.0f", float64(p.Calls())/time.Duration(sc.For).Seconds())
 				}
 				all = append(all, sc)
-				t.Row(sc.Name, string(sc.Loop), a.Out.Count(int64(sc.Users)), rate, time.Duration(sc.For).String(), sc.About)
+				t.Row(sc.Name, string(sc.Loop), a.Out.Count(int64(sc.Users)), rate, time.Duration(sc.For).String(),
+					sc.About)
 			}
 			return a.Print(map[string]any{"scenarios": all}, func() { a.Out.Table(t) })
 		},

@@ -75,12 +75,14 @@ others on the machine can see the command line.`,
 	flags.SortFlags = false
 	f.target.bind(flags)
 	flags.StringVarP(&f.file, "file", "f", "", "scenario `FILE`; weir load list SCENARIO prints an example")
-	flags.DurationVar(&f.length, "for", 0, "`DURATION` of the run without the warm-up; a shape is stretched to it (default from the scenario)")
+	flags.DurationVar(&f.length, "for", 0,
+		"`DURATION` of the run without the warm-up; a shape is stretched to it (default from the scenario)")
 	flags.DurationVar(&f.warm, "warm-up", 0, "`DURATION` of calls before measuring starts (default from the scenario)")
 	flags.StringVar(&f.loop, "loop", "", "`TYPE` of loop: open or closed (default from the scenario)")
 	flags.Float64Var(&f.set.Rate, "rate", 0, "`NUMBER` of calls per second in an open loop (default from the scenario)")
 	flags.IntVar(&f.set.Users, "users", 0, "`NUMBER` of users (default from the scenario)")
-	flags.StringVar(&f.wait, "wait", "", "`DURATION` between a user's calls, such as 0.5s..2s (default from the scenario)")
+	flags.StringVar(&f.wait, "wait", "",
+		"`DURATION` between a user's calls, such as 0.5s..2s (default from the scenario)")
 	flags.StringVar(&f.set.Shape, "shape", "", "`NAME` of one of the scenario's shapes, or none")
 	flags.Uint64Var(&f.set.Seed, "seed", 1, "`NUMBER` that seeds all random choices")
 	flags.IntVar(&f.set.Callers, "callers", 4096, "maximum `NUMBER` of concurrent calls in an open loop")
@@ -178,14 +180,17 @@ func runLoad(ctx context.Context, a *kit.Run, name string, f *loadRun) (err erro
 }
 
 // runHere runs a whole plan in this process.
-func runHere(ctx context.Context, p *load.Plan, source *loadSource, namespace string, tell func(*load.Tally)) (_ *load.Tally, err error) {
+func runHere(
+	ctx context.Context, p *load.Plan, source *loadSource, namespace string, tell func(*load.Tally),
+) (_ *load.Tally, err error) {
 	target, end, err := source.target(namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	twoProcessors()
-	return load.Run(ctx, p, target, load.Options{Precise: true, Measures: source.measures(), Progress: tell, Every: time.Second})
+	return load.Run(ctx, p, target, load.Options{Precise: true, Measures: source.measures(), Progress: tell,
+		Every: time.Second})
 }
 
 // twoProcessors raises GOMAXPROCS to 2, so that the Go runtime can poll the network while the runner watches the clock.

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
-// loadView shows the progress of a run: in place on a terminal, as occasional lines in a pipe, and not at all as JSON or YAML.
+// loadView shows the progress of a run: in place on a terminal, as occasional lines in a pipe, and not at all as JSON
+// or YAML.
 type loadView struct {
 	*kit.Run
 	plan   *load.Plan
@@ -55,7 +56,8 @@ func (v *loadView) every() time.Duration {
 	return max(time.Second, (time.Duration(v.plan.Scenario.For) / 60).Truncate(time.Second))
 }
 
-var loadHeader = []string{"TIME", "CALLS/S", "REFUSED", "FAILED", "P50 MS", "P99 MS", "LATE P99 MS", "CALLS/DECISION", "WCU/DECISION"}
+var loadHeader = []string{"TIME", "CALLS/S", "REFUSED", "FAILED", "P50 MS", "P99 MS", "LATE P99 MS", "CALLS/DECISION",
+	"WCU/DECISION"}
 
 func (v *loadView) tell(t *load.Tally) {
 	if v.Output != "table" {
@@ -89,7 +91,8 @@ func (v *loadView) row(r *load.Report) []string {
 		late = ms(r.Late.P99)
 	}
 	return []string{
-		fmt.Sprintf("%.0fs", r.Elapsed), fmt.Sprintf("%.0f", float64(in.Calls)/r.Width), shareOf(in.Refused, in.Calls), v.Out.Count(int64(in.Failed)),
+		fmt.Sprintf("%.0fs", r.Elapsed), fmt.Sprintf("%.0f", float64(in.Calls)/r.Width), shareOf(in.Refused, in.Calls),
+		v.Out.Count(int64(in.Failed)),
 		ms(in.P50), ms(in.P99), late, each(r, "calls"), each(r, "wcu"),
 	}
 }
@@ -115,8 +118,10 @@ func (v *loadView) picture(r *load.Report) []string {
 	}
 	row := v.row(r)
 	lines := []string{
-		v.Out.Bold(r.Scenario) + " on " + r.Target + v.Out.Faint(fmt.Sprintf("   seed %d, %s loop   press q to stop", r.Seed, r.Loop)),
-		v.Out.Bar(min(1, r.Elapsed/r.Seconds), max(10, width-16)) + fmt.Sprintf(" %.0f of %.0f s", r.Elapsed, r.Seconds), "",
+		v.Out.Bold(r.Scenario) + " on " + r.Target + v.Out.Faint(fmt.Sprintf("   seed %d, %s loop   press q to stop",
+			r.Seed, r.Loop)),
+		v.Out.Bar(min(1, r.Elapsed/r.Seconds), max(10, width-16)) + fmt.Sprintf(" %.0f of %.0f s", r.Elapsed,
+			r.Seconds), "",
 	}
 	for i, name := range loadHeader[1:] {
 		lines = append(lines, term.Fit(strings.ToLower(name), 16)+v.Out.Bold(row[i+1]))
@@ -135,23 +140,27 @@ func (v *loadView) picture(r *load.Report) []string {
 }
 
 func printLoad(a *kit.Run, r *load.Report) {
-	pairs := []string{"run", r.Headline(), "calls", fmt.Sprintf("%s, %.0f per second", a.Out.Count(int64(r.Calls)), r.Rate)}
+	pairs := []string{"run", r.Headline(), "calls", fmt.Sprintf("%s, %.0f per second", a.Out.Count(int64(r.Calls)),
+		r.Rate)}
 	if r.Due > 0 {
 		pairs = append(pairs, "due", a.Out.Count(int64(r.Due)))
 	}
-	pairs = append(pairs, "refused", fmt.Sprintf("%s (%s)", a.Out.Count(int64(r.Refused)), shareOf(r.Refused, r.Calls)), "failed", a.Out.Count(int64(r.Failed)))
+	pairs = append(pairs, "refused", fmt.Sprintf("%s (%s)", a.Out.Count(int64(r.Refused)), shareOf(r.Refused, r.Calls)),
+		"failed", a.Out.Count(int64(r.Failed)))
 	for _, name := range sortedNames(r.Store) {
 		m := r.Store[name]
 		pairs = append(pairs, "store "+name, fmt.Sprintf("%.0f: %.3f per decision", m.Total, m.Each))
 	}
 	a.Out.Pairs(pairs...)
 	a.Out.Println()
-	t := &term.Table{Header: []string{"MS", "CALLS", "REFUSED", "FAILED", "P50", "P90", "P99", "P99.9", "MAX"}, Right: []int{1, 2, 3, 4, 5, 6, 7, 8}}
+	t := &term.Table{Header: []string{"MS", "CALLS", "REFUSED", "FAILED", "P50", "P90", "P99", "P99.9", "MAX"},
+		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}}
 	times := func(x load.Times) []string {
 		return []string{ms(x.P50), ms(x.P90), ms(x.P99), ms(x.P999), ms(x.Max)}
 	}
 	for _, o := range r.Ops {
-		t.Row(append([]string{string(o.Op), a.Out.Count(int64(o.Calls)), a.Out.Count(int64(o.Refused)), a.Out.Count(int64(o.Failed))}, times(o.Response)...)...)
+		t.Row(append([]string{string(o.Op), a.Out.Count(int64(o.Calls)), a.Out.Count(int64(o.Refused)),
+			a.Out.Count(int64(o.Failed))}, times(o.Response)...)...)
 	}
 	t.Row(append([]string{"service", "", "", ""}, times(r.Service)...)...)
 	if r.Late != nil {

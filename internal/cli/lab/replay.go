@@ -70,10 +70,13 @@ bound. --tokens NAME=RECORDED checks a limit against a recorded limit of another
 	f := cmd.Flags()
 	kit.LimitFlag(cmd, &flags.limits, "to try")
 	f.StringVar(&flags.read.Entity, "entity", "client", "`FIELD` that holds the entity")
-	f.StringVar(&flags.read.Resource, "resource", "", "`FIELD` that holds the resource (default one resource for all lines)")
-	f.StringArrayVar(&flags.tokens, "tokens", nil, "debit from a limit the number in a field, as `LIMIT=FIELD`; repeatable")
+	f.StringVar(&flags.read.Resource, "resource", "",
+		"`FIELD` that holds the resource (default one resource for all lines)")
+	f.StringArrayVar(&flags.tokens, "tokens", nil,
+		"debit from a limit the number in a field, as `LIMIT=FIELD`; repeatable")
 	f.StringVar(&flags.format, "format", "auto", "`FORMAT` of the log: auto, combined or json")
-	f.StringVar(&flags.read.Time, "time", "", "`FIELD` that holds the time in a JSON log (default time, ts, timestamp or @timestamp)")
+	f.StringVar(&flags.read.Time, "time", "",
+		"`FIELD` that holds the time in a JSON log (default time, ts, timestamp or @timestamp)")
 	f.IntVar(&flags.run.Top, "top", 10, "report the `N` most refused entities")
 	flags.used.add(cmd)
 	return cmd
@@ -198,12 +201,14 @@ func printReport(a *kit.Run, r *replay.Report, entity string) {
 	if r.TooLarge > 0 {
 		pairs = append(pairs, "  too large", count(r.TooLarge)+" (more than the burst: never admitted)")
 	}
-	pairs = append(pairs, "entities", fmt.Sprintf("%s by %s, of which %s were refused", count(r.Entities), entity, count(r.RefusedEntities)))
+	pairs = append(pairs, "entities", fmt.Sprintf("%s by %s, of which %s were refused", count(r.Entities), entity,
+		count(r.RefusedEntities)))
 	if r.OutOfOrder > 0 {
 		pairs = append(pairs, "out of order", count(r.OutOfOrder)+" lines, sorted by time")
 	}
 	if r.Malformed > 0 {
-		pairs = append(pairs, "malformed", fmt.Sprintf("%s of %s lines, not counted above", count(r.Malformed), count(r.Lines)))
+		pairs = append(pairs, "malformed", fmt.Sprintf("%s of %s lines, not counted above", count(r.Malformed),
+			count(r.Lines)))
 	}
 	a.Out.Pairs(pairs...)
 	for _, bad := range r.MalformedFirst {
@@ -233,7 +238,8 @@ func printRefused(a *kit.Run, r *replay.Report) {
 		a.Out.Chart(values, second(r.Intervals[0].Start), second(r.To))
 		return
 	}
-	t = &term.Table{Header: []string{"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS", "REFUSED"}, Right: []int{1, 2}}
+	t = &term.Table{Header: []string{"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS",
+		"REFUSED"}, Right: []int{1, 2}}
 	for _, in := range r.Intervals {
 		t.Row(second(in.Start), a.Out.Count(int64(in.Requests)), a.Out.Count(int64(in.Refused)))
 	}
@@ -255,7 +261,8 @@ func printNeeded(a *kit.Run, r *replay.Report) {
 	if a.Out.Terminal {
 		note := "The smallest amount that admits this share, with the burst scaled in proportion."
 		if len(r.Limits) > 1 {
-			note = "The smallest amount that admits this share if it were the only limit, with the burst scaled in proportion."
+			note = "The smallest amount that admits this share if it were the only limit, with the burst scaled in " +
+				"proportion."
 		}
 		a.Out.Println(a.Out.Faint(note))
 	}

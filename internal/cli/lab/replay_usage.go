@@ -25,10 +25,14 @@ type usedFlags struct {
 }
 
 func (f *usedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "from-usage", false, "replay usage: LOG is the output of weir usage list; without LOG, read the store's usage")
-	cmd.Flags().StringVar(&f.target, "target-refusals", "", "with --from-usage: suggest limits that refuse at most this `SHARE` of the tokens")
-	cmd.Flags().StringVar(&f.window, "window", "hourly", "with --from-usage: read windows of this `TYPE` from the store")
-	cmd.Flags().StringVar(&f.from, "from", "", "with --from-usage: start with the window that contains `TIME` (default a day or 30 days ago)")
+	cmd.Flags().BoolVar(&f.on, "from-usage", false,
+		"replay usage: LOG is the output of weir usage list; without LOG, read the store's usage")
+	cmd.Flags().StringVar(&f.target, "target-refusals", "",
+		"with --from-usage: suggest limits that refuse at most this `SHARE` of the tokens")
+	cmd.Flags().StringVar(&f.window, "window", "hourly",
+		"with --from-usage: read windows of this `TYPE` from the store")
+	cmd.Flags().StringVar(&f.from, "from", "",
+		"with --from-usage: start with the window that contains `TIME` (default a day or 30 days ago)")
 	cmd.Flags().StringVar(&f.to, "to", "", "with --from-usage: end before `TIME` (default now)")
 }
 
@@ -42,7 +46,8 @@ var (
 func (f *usedFlags) check(cmd *cobra.Command, names []string) error {
 	wrong, with := onlyUsage, "needs --from-usage"
 	if f.on {
-		wrong, with = onlyLogs, "cannot be used with --from-usage, which checks the limits for each entity on each resource"
+		wrong, with = onlyLogs,
+			"cannot be used with --from-usage, which checks the limits for each entity on each resource"
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
@@ -68,7 +73,8 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 	if flags.used.target != "" {
 		var err error
 		if cfg.Target, err = parseShare(flags.used.target); err != nil || cfg.Target <= 0 || cfg.Target >= 1 {
-			return kit.Usagef("--target-refusals %q must be above 0 and below 1, such as 0.01 or 1%%", flags.used.target)
+			return kit.Usagef("--target-refusals %q must be above 0 and below 1, such as 0.01 or 1%%",
+				flags.used.target)
 		}
 	}
 	show := func(windows []weir.Usage) error {
@@ -95,7 +101,8 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 		return kit.Usage(err)
 	}
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: period.Window, From: period.From, To: period.To})
+		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: period.Window, From: period.From,
+			To: period.To})
 		if err != nil {
 			return err
 		}
@@ -142,22 +149,27 @@ func PrintWhatIf(a *kit.Run, r *whatif.Report, limits, now string) {
 	if limits != "" {
 		pairs = append(pairs, "limits", limits)
 	}
-	pairs = append(pairs, "usage", fmt.Sprintf("%s windows of %s, %s to %s", r.Window, kit.Plural(r.Buckets, "bucket"), second(r.From), second(r.To)),
+	pairs = append(pairs, "usage", fmt.Sprintf("%s windows of %s, %s to %s", r.Window, kit.Plural(r.Buckets, "bucket"),
+		second(r.From), second(r.To)),
 		"recorded refusals", kit.Plural(int(r.Then), "request"))
 	if now != "" {
 		pairs = append(pairs, "with live limits", now)
 	}
-	pairs = append(pairs, "with these limits", "requests refused in "+Between(a, int64(r.Surely), int64(r.Perhaps))+" of these buckets")
+	pairs = append(pairs, "with these limits", "requests refused in "+Between(a, int64(r.Surely),
+		int64(r.Perhaps))+" of these buckets")
 	a.Out.Pairs(pairs...)
 	a.Out.Println()
-	t := &term.Table{Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"}, Right: []int{1, 2, 3, 4, 5}}
+	t := &term.Table{Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"},
+		Right: []int{1, 2, 3, 4, 5}}
 	for _, l := range r.Limits {
-		t.Row(l.Limit, a.Out.Count(l.Asked), Between(a, l.Least, l.AtMost), a.Out.Count(l.Even), percents(l.Least, l.AtMost, l.Asked), Between(a, int64(l.Surely), int64(l.Perhaps)))
+		t.Row(l.Limit, a.Out.Count(l.Asked), Between(a, l.Least, l.AtMost), a.Out.Count(l.Even),
+			percents(l.Least, l.AtMost, l.Asked), Between(a, int64(l.Surely), int64(l.Perhaps)))
 	}
 	a.Out.Table(t)
 	printWhom(a, r)
 	if len(r.Suggest) > 0 {
-		t := &term.Table{Header: []string{"FOR AT MOST", "BELOW IT, SURELY MORE", "IF EVEN", "SURELY ENOUGH"}, Right: []int{0}}
+		t := &term.Table{Header: []string{"FOR AT MOST", "BELOW IT, SURELY MORE", "IF EVEN", "SURELY ENOUGH"},
+			Right: []int{0}}
 		for _, s := range r.Suggest {
 			text := func(l *weir.Limit) string {
 				if l == nil {
@@ -186,9 +198,11 @@ func printWhom(a *kit.Run, r *whatif.Report) {
 		return
 	}
 	a.Out.Println()
-	t := &term.Table{Header: []string{"MOST REFUSED", "RESOURCE", "BY", "TOKENS", "REFUSED", "IF EVEN", "FIRST"}, Right: []int{3, 4, 5}, Cut: []int{0, 1}}
+	t := &term.Table{Header: []string{"MOST REFUSED", "RESOURCE", "BY", "TOKENS", "REFUSED", "IF EVEN", "FIRST"},
+		Right: []int{3, 4, 5}, Cut: []int{0, 1}}
 	for _, b := range r.Most {
-		t.Row(b.Entity, b.Resource, b.Limit.String(), a.Out.Count(b.Asked), Between(a, b.Least, b.AtMost), a.Out.Count(b.Even), admin.StartText(r.Window, b.First))
+		t.Row(b.Entity, b.Resource, b.Limit.String(), a.Out.Count(b.Asked), Between(a, b.Least, b.AtMost),
+			a.Out.Count(b.Even), admin.StartText(r.Window, b.First))
 	}
 	a.Out.Table(t)
 	a.Out.Println()

@@ -128,7 +128,10 @@ func (f *simulateFlags) apply(cfg *simulate.Config) error {
 }
 
 // flagOf defines a flag that sets a field.
-func flagOf[T any](f *simulateFlags, define func(p *T, name string, value T, usage string), name, usage string, field func(*simulate.Config) *T) {
+func flagOf[T any](
+	f *simulateFlags, define func(p *T, name string, value T, usage string), name, usage string,
+	field func(*simulate.Config) *T,
+) {
 	var value, none T
 	v := &value
 	define(v, name, none, usage) // a zero default is not shown: the scenario sets it
@@ -144,34 +147,54 @@ func textOf(f *simulateFlags, name, usage string, parse func(c *simulate.Config,
 func newSimulateFlags(set *pflag.FlagSet) *simulateFlags {
 	f := &simulateFlags{set: set}
 	set.SortFlags = false
-	flagOf(f, set.DurationVar, "for", "`DURATION` to simulate (default 1m)", func(c *simulate.Config) *time.Duration { return &c.For })
-	flagOf(f, set.Uint64Var, "seed", "`NUMBER` that seeds all random choices (default 1)", func(c *simulate.Config) *uint64 { return &c.Seed })
-	flagOf(f, set.IntVar, "processes", "`NUMBER` of processes that decide", func(c *simulate.Config) *int { return &c.Processes })
+	flagOf(f, set.DurationVar, "for", "`DURATION` to simulate (default 1m)",
+		func(c *simulate.Config) *time.Duration { return &c.For })
+	flagOf(f, set.Uint64Var, "seed", "`NUMBER` that seeds all random choices (default 1)",
+		func(c *simulate.Config) *uint64 { return &c.Seed })
+	flagOf(f, set.IntVar, "processes", "`NUMBER` of processes that decide",
+		func(c *simulate.Config) *int { return &c.Processes })
 	textOf(f, "join", "start with N processes, and let the others join between two times: `N@FROM-TO`", parseJoin)
-	flagOf(f, set.DurationVar, "skew", "maximum error of each process's clock, a `DURATION` of at most 1s", func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
-	flagOf(f, set.Float64Var, "rate", "`NUMBER` of decisions per second, of all processes together", func(c *simulate.Config) *float64 { return &c.Rate })
-	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that send requests, each with a bucket", func(c *simulate.Config) *int { return &c.Entities })
-	flagOf(f, set.IntVar, "sample", "simulate one in `NUMBER` entities, and count it that many times (default 1)", func(c *simulate.Config) *int { return &c.Sample })
-	flagOf(f, set.Float64Var, "zipf", "Zipf `EXPONENT` above 1 for how unevenly entities send requests; 0 means evenly", func(c *simulate.Config) *float64 { return &c.Zipf })
-	textOf(f, "limit", "`LIMIT` of each entity, such as rpm:600/min:100", func(c *simulate.Config, text string) (err error) {
-		c.Limit, err = weir.ParseLimit(text)
-		return err
-	})
-	flagOf(f, set.Int64Var, "tokens", "`NUMBER` of tokens per decision (default 1)", func(c *simulate.Config) *int64 { return &c.Tokens })
-	textOf(f, "latency", "round-trip time of a call, as `P50[,P99]`; a single value is constant (default 5ms,15ms)", parseLatency)
-	flagOf(f, set.Float64Var, "capacity", "`NUMBER` of writes per second that one item accepts before it is throttled (default 1000)", func(c *simulate.Config) *float64 { return &c.Capacity })
-	flagOf(f, set.IntVar, "max-shards", "maximum `NUMBER` of items that a bucket is split into (default 64)", func(c *simulate.Config) *int { return &c.MaxShards })
-	flagOf(f, set.DurationVar, "rejection-ttl", "`DURATION` for which a refusal is repeated from memory; negative means never (default 250ms)", func(c *simulate.Config) *time.Duration { return &c.Hold })
-	flagOf(f, set.DurationVar, "decide-within", "`DURATION` after which --on-unavailable answers instead of the table (default 1s)", func(c *simulate.Config) *time.Duration { return &c.Within })
-	textOf(f, "on-unavailable", "`ANSWER` when the table gives none: local, deny or allow (default local)", func(c *simulate.Config, text string) error {
-		c.OnUnavailable = simulate.Policy(text)
-		return nil
-	})
-	textOf(f, "errors", "`SHARE` of calls that fail, such as 2%", func(c *simulate.Config, text string) (err error) { c.Errors, err = parseShare(text); return err })
-	textOf(f, "lost", "`SHARE` of calls whose answer is lost, such as 1%", func(c *simulate.Config, text string) (err error) { c.Lost, err = parseShare(text); return err })
-	outages := set.StringArray("outage", nil, "time in which the table does not answer, as `FROM-TO[@CELL]`, such as 20s-50s; none for no outage; repeatable")
+	flagOf(f, set.DurationVar, "skew", "maximum error of each process's clock, a `DURATION` of at most 1s",
+		func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
+	flagOf(f, set.Float64Var, "rate", "`NUMBER` of decisions per second, of all processes together",
+		func(c *simulate.Config) *float64 { return &c.Rate })
+	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that send requests, each with a bucket",
+		func(c *simulate.Config) *int { return &c.Entities })
+	flagOf(f, set.IntVar, "sample", "simulate one in `NUMBER` entities, and count it that many times (default 1)",
+		func(c *simulate.Config) *int { return &c.Sample })
+	flagOf(f, set.Float64Var, "zipf", "Zipf `EXPONENT` above 1 for how unevenly entities send requests; 0 means evenly",
+		func(c *simulate.Config) *float64 { return &c.Zipf })
+	textOf(f, "limit", "`LIMIT` of each entity, such as rpm:600/min:100",
+		func(c *simulate.Config, text string) (err error) {
+			c.Limit, err = weir.ParseLimit(text)
+			return err
+		})
+	flagOf(f, set.Int64Var, "tokens", "`NUMBER` of tokens per decision (default 1)",
+		func(c *simulate.Config) *int64 { return &c.Tokens })
+	textOf(f, "latency", "round-trip time of a call, as `P50[,P99]`; a single value is constant (default 5ms,15ms)",
+		parseLatency)
+	flagOf(f, set.Float64Var, "capacity", "`NUMBER` of writes per second that one item accepts before it is "+
+		"throttled (default 1000)", func(c *simulate.Config) *float64 { return &c.Capacity })
+	flagOf(f, set.IntVar, "max-shards", "maximum `NUMBER` of items that a bucket is split into (default 64)",
+		func(c *simulate.Config) *int { return &c.MaxShards })
+	flagOf(f, set.DurationVar, "rejection-ttl", "`DURATION` for which a refusal is repeated from memory; negative "+
+		"means never (default 250ms)", func(c *simulate.Config) *time.Duration { return &c.Hold })
+	flagOf(f, set.DurationVar, "decide-within", "`DURATION` after which --on-unavailable answers instead of the "+
+		"table (default 1s)", func(c *simulate.Config) *time.Duration { return &c.Within })
+	textOf(f, "on-unavailable", "`ANSWER` when the table gives none: local, deny or allow (default local)",
+		func(c *simulate.Config, text string) error {
+			c.OnUnavailable = simulate.Policy(text)
+			return nil
+		})
+	textOf(f, "errors", "`SHARE` of calls that fail, such as 2%",
+		func(c *simulate.Config, text string) (err error) { c.Errors, err = parseShare(text); return err })
+	textOf(f, "lost", "`SHARE` of calls whose answer is lost, such as 1%",
+		func(c *simulate.Config, text string) (err error) { c.Lost, err = parseShare(text); return err })
+	outages := set.StringArray("outage", nil,
+		"time in which the table does not answer, as `FROM-TO[@CELL]`, such as 20s-50s; none for no outage; repeatable")
 	f.when("outage", func(c *simulate.Config) error { return parseOutages(c, *outages) })
-	textOf(f, "cells", "`SHARE/DEMAND,…` of each cell in percent, such as 50/90,50/10; each cell has a table of its own and its share of each limit", parseCells)
+	textOf(f, "cells", "`SHARE/DEMAND,…` of each cell in percent, such as 50/90,50/10; each cell has a table of its "+
+		"own and its share of each limit", parseCells)
 	return f
 }
 

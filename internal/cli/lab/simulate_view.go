@@ -21,13 +21,15 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 	pairs := []string{
 		"scenario", fmt.Sprintf("%s, seed %d", name, r.Seed),
 		"fleet", fmt.Sprintf("%s processes, %s in virtual time", count(r.Processes), cfg.For),
-		"limit", fmt.Sprintf("%s for each of %s entities, which allows %s tokens", r.Limit, count(r.Entities), a.Out.Count(int64(r.Allowed))),
+		"limit", fmt.Sprintf("%s for each of %s entities, which allows %s tokens", r.Limit, count(r.Entities),
+			a.Out.Count(int64(r.Allowed))),
 		"decisions", count(r.Asked),
 		"admitted", of(r.Admitted, r.Asked) + ", compared with " + count(r.Ideal) + " without any delay",
 		"refused", of(r.Refused, r.Asked),
 	}
 	if r.Sample > 1 {
-		pairs = slices.Insert(pairs, 4, "sample", fmt.Sprintf("%s entities, each counted %s times", count(r.Entities/r.Sample), count(r.Sample)))
+		pairs = slices.Insert(pairs, 4, "sample", fmt.Sprintf("%s entities, each counted %s times",
+			count(r.Entities/r.Sample), count(r.Sample)))
 	}
 	if r.Failed > 0 {
 		pairs = append(pairs, "failed", of(r.Failed, r.Asked))
@@ -38,7 +40,8 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 	}
 	pairs = append(pairs, "beyond the limit", over)
 	if r.Degraded > 0 {
-		pairs = append(pairs, "without the table", of(r.Degraded, r.Asked)+", "+count(r.DegradedAdmitted)+" of them admitted")
+		pairs = append(pairs, "without the table", of(r.Degraded,
+			r.Asked)+", "+count(r.DegradedAdmitted)+" of them admitted")
 	}
 	if r.Recovered >= 0 {
 		pairs = append(pairs, "recovered", fmt.Sprintf("%.2f s after the outage", r.Recovered))
@@ -56,8 +59,10 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 	if e != nil {
 		m := &e.Money
 		pairs = append(pairs,
-			"costs", fmt.Sprintf("%s %s per hour, %s per month, %s per million decisions at this load", amount(m.Hour), e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
-			"  of which", fmt.Sprintf("%s for writes, %s for reads of limits; %.1f %% of the decisions find them cached",
+			"costs", fmt.Sprintf("%s %s per hour, %s per month, %s per million decisions at this load", amount(m.Hour),
+				e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
+			"  of which",
+			fmt.Sprintf("%s for writes, %s for reads of limits; %.1f %% of the decisions find them cached",
 				amount(m.Items[0].Hour), amount(m.Items[1].Hour), 100*r.HitRatio),
 			"  prices", fmt.Sprintf("%s, list of %s, on demand", e.Prices.Region, e.Prices.Date))
 	}
@@ -65,9 +70,11 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 		"latency", fmt.Sprintf("%.1f ms median, %.1f ms p99, %.1f ms max", r.P50, r.P99, r.Max))
 	a.Out.Pairs(pairs...)
 	if len(r.Cells) > 1 {
-		t := &term.Table{Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"}, Right: []int{0, 1, 2, 3, 4, 5}}
+		t := &term.Table{Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"},
+			Right: []int{0, 1, 2, 3, 4, 5}}
 		for _, c := range r.Cells {
-			t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), count(c.Asked), count(c.Admitted), count(c.Refused), count(c.Degraded))
+			t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), count(c.Asked), count(c.Admitted),
+				count(c.Refused), count(c.Degraded))
 		}
 		a.Out.Println()
 		a.Out.Table(t)
@@ -87,10 +94,12 @@ func printTimeline(a *kit.Run, cfg *simulate.Config, r *simulate.Report) {
 		a.Out.Chart(values, "0s", cfg.For.String())
 		return
 	}
-	t := &term.Table{Header: []string{"FROM, FOR " + width.String(), "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE", "CALLS"}, Right: []int{1, 2, 3, 4, 5}}
+	t := &term.Table{Header: []string{"FROM, FOR " + width.String(), "DECISIONS", "ADMITTED", "REFUSED",
+		"WITHOUT THE TABLE", "CALLS"}, Right: []int{1, 2, 3, 4, 5}}
 	for i, in := range r.Intervals {
 		n := func(n int) string { return a.Out.Count(int64(n)) }
-		t.Row((time.Duration(i) * width).String(), n(in.Asked), n(in.Admitted), n(in.Refused), n(in.Degraded), n(in.Calls))
+		t.Row((time.Duration(i) * width).String(), n(in.Asked), n(in.Admitted), n(in.Refused), n(in.Degraded),
+			n(in.Calls))
 	}
 	a.Out.Table(t)
 }

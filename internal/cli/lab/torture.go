@@ -53,12 +53,15 @@ are started. The faults are ` + faultNames() + `.`,
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
-	set.DurationVar(&f.duration, "duration", 30*time.Second, "minimum `DURATION` of the test; the last round is completed")
-	set.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes to start; 0 means two limiters in this process (default 3 on DynamoDB and Redis)")
+	set.DurationVar(&f.duration, "duration", 30*time.Second,
+		"minimum `DURATION` of the test; the last round is completed")
+	set.IntVar(&f.processes, "processes", 0,
+		"`NUMBER` of processes to start; 0 means two limiters in this process (default 3 on DynamoDB and Redis)")
 	set.IntVar(&f.callers, "callers", 4, "`NUMBER` of callers in each process, up to 64")
 	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds all random choices; 0 means a new seed each time")
 	set.StringVar(&f.faults, "faults", "all", "`FAULTS` to inject, separated by commas, or all or none")
-	set.Float64Var(&f.rate, "rate", 0, "maximum `NUMBER` of calls per second, of all processes together; 0 means no maximum (default 200 on DynamoDB, 2000 on Redis)")
+	set.Float64Var(&f.rate, "rate", 0, "maximum `NUMBER` of calls per second, of all processes together; 0 means no "+
+		"maximum (default 200 on DynamoDB, 2000 on Redis)")
 	return cmd
 }
 
@@ -168,8 +171,8 @@ func tortureConfig(a *kit.Run, cmd *cobra.Command, f *tortureFlags, t *stores.To
 	return cfg, nil
 }
 
-// spawnTorture starts this program again. It passes the store in the environment, because arguments are visible to all users
-// of the machine.
+// spawnTorture starts this program again. It passes the store in the environment, because arguments are visible to all
+// users of the machine.
 func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -182,8 +185,8 @@ func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// unitsPerCall is the maximum number of write units of a call on DynamoDB: the child's write, the parent's write, and the
-// undo of a refusal.
+// unitsPerCall is the maximum number of write units of a call on DynamoDB: the child's write, the parent's write, and
+// the undo of a refusal.
 const unitsPerCall = 3
 
 // announce says what is about to happen.

@@ -43,7 +43,8 @@ func (f *authFlags) open(_ context.Context, s *serving) (err error) {
 func warnClear(log *slog.Logger, listeners ...net.Listener) {
 	for _, ln := range listeners {
 		if ln != nil && !loopback(ln.Addr()) {
-			log.Warn("tokens travel in the clear: use --tls-cert and --tls-key, or a proxy that terminates TLS", slog.String("address", ln.Addr().String()))
+			log.Warn("tokens travel in the clear: use --tls-cert and --tls-key, or a proxy that terminates TLS",
+				slog.String("address", ln.Addr().String()))
 			return
 		}
 	}

@@ -24,8 +24,12 @@ type backstopFlags struct {
 }
 
 func (f *backstopFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.Local), "`ANSWER` while the store does not answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system set --on-unavailable overrides it")
-	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store does not answer: `N`, auto to count heartbeats in the store, or dns:NAME to count the addresses of a name, such as a headless service's")
+	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.Local), "`ANSWER` while the store does not "+
+		"answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system "+
+		"set --on-unavailable overrides it")
+	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store "+
+		"does not answer: `N`, auto to count heartbeats in the store, or dns:NAME to count the addresses of a name, "+
+		"such as a headless service's")
 }
 
 func (f *backstopFlags) check() error {

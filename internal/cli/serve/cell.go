@@ -31,14 +31,17 @@ type cellFlags struct {
 }
 
 func (f *cellFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "cell", "", "`NAME` of the cell this server belongs to, which shares limits with other cells; see weir cell")
+	flags.StringVar(&f.name, "cell", "",
+		"`NAME` of the cell this server belongs to, which shares limits with other cells; see weir cell")
 	flags.StringVar(&f.registry, "cells", "", "`URL` of the store with the cells' registry; decisions never read it")
-	flags.DurationVar(&f.beat, "cell-beat", time.Second, "`DURATION` between the heartbeats that tell other cells that this one is alive")
+	flags.DurationVar(&f.beat, "cell-beat", time.Second,
+		"`DURATION` between the heartbeats that tell other cells that this one is alive")
 }
 
 func (f *cellFlags) check() error {
 	if (f.name == "") != (f.registry == "") {
-		return kit.Usage(errors.New("--cell and --cells must be used together: the cell's name, and the store with the cells' registry"))
+		return kit.Usage(errors.New("--cell and --cells must be used together: the cell's name, and the store with " +
+			"the cells' registry"))
 	}
 	if f.name == "" {
 		return nil
@@ -128,7 +131,8 @@ func (f *cellFlags) figures() metrics.Cell {
 	}
 	for _, namespace := range s.View.Namespaces() {
 		c.Shares = append(c.Shares, metrics.CellShare{
-			Namespace: namespace, Share: admin.Part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace), Admitted: s.View.Admitted(namespace),
+			Namespace: namespace, Share: admin.Part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace),
+			Admitted: s.View.Admitted(namespace),
 		})
 	}
 	return c

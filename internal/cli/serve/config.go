@@ -35,9 +35,12 @@ type configFlags struct {
 }
 
 func (f *configFlags) bind(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`DURATION` between checks for limits that others have changed; 0 turns the checks off, and caches expire within a minute")
-	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to use when the store does not answer; with --lease-key the server can also start without the store")
-	flags.StringVar(&f.from, "config-from", "", "copy the configuration of the store at `URL` to this store, such as from dynamodb://weir to a cell's Redis")
+	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`DURATION` between checks for limits that others have "+
+		"changed; 0 turns the checks off, and caches expire within a minute")
+	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to use when the store does "+
+		"not answer; with --lease-key the server can also start without the store")
+	flags.StringVar(&f.from, "config-from", "",
+		"copy the configuration of the store at `URL` to this store, such as from dynamodb://weir to a cell's Redis")
 	flags.StringVar(&f.queue, "config-queue", "", "with --config-from: `URL` of the SQS queue that announces changes")
 }
 
@@ -50,7 +53,8 @@ func (f *configFlags) check() error {
 	case f.queue != "" && f.from == "":
 		return kit.Usage(errors.New("--config-queue needs --config-from"))
 	case f.queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
-		return kit.Usagef("--config-queue %q is not a URL such as https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.queue)
+		return kit.Usagef("--config-queue %q is not a URL such as "+
+			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.queue)
 	}
 	return nil
 }
@@ -96,7 +100,8 @@ func (f *configFlags) late(address string, key bool, log *slog.Logger) func(erro
 		return nil
 	}
 	return func(why error) store.Store {
-		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why), slog.Time("as_of", f.known.At()), slog.String("file", f.file))
+		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why),
+			slog.Time("as_of", f.known.At()), slog.String("file", f.file))
 		return configflow.OpenLate(func() (store.Store, error) { return stores.Open(address, stores.Create) }, why, log)
 	}
 }

@@ -24,7 +24,8 @@ const (
 )
 
 func (f *decideFlags) bind(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.within, "decide-within", 0, "`DURATION` after which on_unavailable answers instead of the store (default 60ms for disk and DynamoDB, otherwise 12ms)")
+	flags.DurationVar(&f.within, "decide-within", 0, "`DURATION` after which on_unavailable answers instead of the "+
+		"store (default 60ms for disk and DynamoDB, otherwise 12ms)")
 }
 
 func (f *decideFlags) check() error {

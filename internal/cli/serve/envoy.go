@@ -27,7 +27,8 @@ type envoyFlags struct {
 
 func (f *envoyFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.on, "envoy", true, "also serve Envoy's rate limit service on the gRPC address")
-	flags.StringVar(&f.mapping, "envoy-mapping", "", "`FILE` that maps Envoy's domains and descriptors to limits (default the built-in rule)")
+	flags.StringVar(&f.mapping, "envoy-mapping", "",
+		"`FILE` that maps Envoy's domains and descriptors to limits (default the built-in rule)")
 	flags.StringVar(&f.body, "envoy-body", "", "`TEXT` of the response body that Envoy sends with a refusal")
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 func EnvoyCmd(a *kit.Run) *cobra.Command {
-	return kit.Group(&cobra.Command{Use: "envoy", Short: "Check how Envoy's descriptors map to entities and limits"}, envoyCheckCmd(a))
+	return kit.Group(&cobra.Command{Use: "envoy", Short: "Check how Envoy's descriptors map to entities and limits"},
+		envoyCheckCmd(a))
 }
 
 func envoyCheckCmd(a *kit.Run) *cobra.Command {
@@ -45,7 +46,8 @@ built-in rule applies. The command opens no store.`,
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "mapping `FILE`")
 	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` configured in Envoy's filter")
-	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil, "entries of a descriptor as `KEY=VALUE,...`; repeatable")
+	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil,
+		"entries of a descriptor as `KEY=VALUE,...`; repeatable")
 	return cmd
 }
 

@@ -22,7 +22,8 @@ type grpcFlags struct {
 }
 
 func (f *grpcFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081", "`HOST:PORT` to serve gRPC on; port 0 picks a free port; off turns gRPC off")
+	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081",
+		"`HOST:PORT` to serve gRPC on; port 0 picks a free port; off turns gRPC off")
 }
 
 func (f *grpcFlags) check() error { return nil }

@@ -31,10 +31,13 @@ type httpFlags struct {
 
 func (f *httpFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "http", "127.0.0.1:8080", "`HOST:PORT` to serve HTTP on; port 0 picks a free port")
-	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`HOST` name that requests may use; repeatable (default this machine's names without --auth, all names with it)")
+	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`HOST` name that requests may use; repeatable (default "+
+		"this machine's names without --auth, all names with it)")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other machines to connect without authentication")
-	flags.StringVar(&f.leaseKey, "lease-key", "", "`SECRET` that signs lease ids; preferably set WEIR_SERVE_LEASE_KEY instead (default a key kept in the store)")
-	flags.DurationVar(&f.leaseTTL, "lease-ttl", 10*time.Minute, "`DURATION` for which a lease can be adjusted or rolled back")
+	flags.StringVar(&f.leaseKey, "lease-key", "",
+		"`SECRET` that signs lease ids; preferably set WEIR_SERVE_LEASE_KEY instead (default a key kept in the store)")
+	flags.DurationVar(&f.leaseTTL, "lease-ttl", 10*time.Minute,
+		"`DURATION` for which a lease can be adjusted or rolled back")
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also send X-RateLimit headers")
 }
 
@@ -69,7 +72,8 @@ func (f *httpFlags) start(_ context.Context, s *serving) error {
 		f.cfg.LeaseKey = []byte(f.leaseKey)
 	}
 	srv, err := httpapi.New(httpapi.Config{
-		Config: f.cfg, LegacyHeaders: f.legacyHeaders, AllowedHosts: f.allowed(s.auth.given()), Metrics: s.metrics.counts,
+		Config: f.cfg, LegacyHeaders: f.legacyHeaders, AllowedHosts: f.allowed(s.auth.given()),
+		Metrics:     s.metrics.counts,
 		LogRequests: s.parts.log.requests, Version: kit.Build().Version,
 	})
 	if err != nil {

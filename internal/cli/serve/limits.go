@@ -13,8 +13,10 @@ import (
 type limitFlags struct{ connections, inflight int }
 
 func (f *limitFlags) bind(flags *pflag.FlagSet) {
-	flags.IntVar(&f.connections, "max-connections", decide.DefaultConnections, "accept at most `N` connections at once; refuse more")
-	flags.IntVar(&f.inflight, "max-inflight", decide.DefaultInflight, "handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
+	flags.IntVar(&f.connections, "max-connections", decide.DefaultConnections,
+		"accept at most `N` connections at once; refuse more")
+	flags.IntVar(&f.inflight, "max-inflight", decide.DefaultInflight,
+		"handle at most `N` requests at once, plus N waiting for tokens and N streams; refuse more with 503")
 }
 
 func (f *limitFlags) check() error {

@@ -32,11 +32,16 @@ type metricsFlags struct {
 }
 
 func (f *metricsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "metrics", "", "also serve /metrics on `HOST:PORT`, without a token; the main address requires one with --auth")
-	flags.IntVar(&f.resources, "metrics-resources", 100, "maximum `N` resources and N limit names with metrics of their own; the rest is counted as other")
-	flags.IntVar(&f.namespaces, "metrics-namespaces", 0, "maximum `N` namespaces with metrics of their own; 0 means no namespace label")
-	flags.StringVar(&f.otlp, "otlp-endpoint", "", "`URL` to send traces to with OTLP over HTTP, such as http://127.0.0.1:4318; or set OTEL_EXPORTER_OTLP_ENDPOINT")
-	flags.Float64Var(&f.ratio, "trace-ratio", 0.01, "`SHARE` of requests to trace, between 0 and 1, if their traceparent does not decide")
+	flags.StringVar(&f.address, "metrics", "",
+		"also serve /metrics on `HOST:PORT`, without a token; the main address requires one with --auth")
+	flags.IntVar(&f.resources, "metrics-resources", 100,
+		"maximum `N` resources and N limit names with metrics of their own; the rest is counted as other")
+	flags.IntVar(&f.namespaces, "metrics-namespaces", 0,
+		"maximum `N` namespaces with metrics of their own; 0 means no namespace label")
+	flags.StringVar(&f.otlp, "otlp-endpoint", "", "`URL` to send traces to with OTLP over HTTP, such as "+
+		"http://127.0.0.1:4318; or set OTEL_EXPORTER_OTLP_ENDPOINT")
+	flags.Float64Var(&f.ratio, "trace-ratio", 0.01,
+		"`SHARE` of requests to trace, between 0 and 1, if their traceparent does not decide")
 	f.flags = flags
 }
 
@@ -117,7 +122,8 @@ func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, er
 		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}
 	return func(ctx context.Context) error {
-		hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+		hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+			MaxHeaderBytes: 16 << 10}
 		stop := context.AfterFunc(ctx, func() { _ = hs.Close() })
 		defer stop()
 		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

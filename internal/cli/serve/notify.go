@@ -28,9 +28,11 @@ type notifyFlags struct {
 }
 
 func (f *notifyFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "webhook", "", "`URL` to notify when a limit is nearly used up, or refuses for the first time in an hour")
+	flags.StringVar(&f.url, "webhook", "",
+		"`URL` to notify when a limit is nearly used up, or refuses for the first time in an hour")
 	flags.StringVar(&f.secretFile, "webhook-secret-file", "", "`FILE` with the secret that signs webhook requests")
-	flags.StringVar(&f.secret, "webhook-secret", "", "`SECRET` that signs webhook requests; preferably set WEIR_SERVE_WEBHOOK_SECRET instead")
+	flags.StringVar(&f.secret, "webhook-secret", "",
+		"`SECRET` that signs webhook requests; preferably set WEIR_SERVE_WEBHOOK_SECRET instead")
 	flags.BoolVar(&f.insecure, "webhook-insecure", false, "allow a webhook on another machine without https")
 	flags.BoolVar(&f.log, "log-near-limit", false, "log near-limit events, with or without a webhook")
 }
@@ -40,7 +42,8 @@ func (f *notifyFlags) check() error {
 	case f.url == "" && (f.secretFile != "" || f.insecure):
 		return kit.Usage(errors.New("--webhook-secret-file and --webhook-insecure need --webhook"))
 	case f.url != "" && f.secret == "" && f.secretFile == "":
-		return kit.Usage(errors.New("--webhook needs a secret: give --webhook-secret-file, or set WEIR_SERVE_WEBHOOK_SECRET"))
+		return kit.Usage(errors.New("--webhook needs a secret: give --webhook-secret-file, or set " +
+			"WEIR_SERVE_WEBHOOK_SECRET"))
 	case f.secret != "" && f.secretFile != "":
 		return kit.Usage(errors.New("use only one of --webhook-secret-file and --webhook-secret"))
 	}
@@ -69,7 +72,8 @@ func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
 		}
 		secret = bytes.TrimRight(text, "\r\n")
 	}
-	return notify.New(notify.Config{URL: f.url, Insecure: f.insecure, Secret: secret, Log: log, UserAgent: "weir/" + kit.Build().Version})
+	return notify.New(notify.Config{URL: f.url, Insecure: f.insecure, Secret: secret, Log: log,
+		UserAgent: "weir/" + kit.Build().Version})
 }
 
 // observer passes near-limit events to the webhook and the log, if there are any.

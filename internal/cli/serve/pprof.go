@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
-// pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other machines.
+// pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other
+// machines.
 type pprofFlags struct{ address string }
 
 func (f *pprofFlags) bind(flags *pflag.FlagSet) {

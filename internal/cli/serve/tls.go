@@ -23,9 +23,11 @@ type tlsFlags struct {
 }
 
 func (f *tlsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cert, "tls-cert", "", "PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
+	flags.StringVar(&f.cert, "tls-cert", "",
+		"PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "PEM `FILE` with the certificate's key; reloaded when it changes")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "PEM `FILE` with the roots for client certificates, which clients must then present, in addition to tokens")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "",
+		"PEM `FILE` with the roots for client certificates, which clients must then present, in addition to tokens")
 }
 
 func (f *tlsFlags) check() error {
@@ -46,8 +48,8 @@ func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
 // config returns the TLS configuration, or nil for no TLS. Changed files take effect within a second. If they become
 // invalid, the last valid ones stay in use and the log says so.
 //
-// The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses as
-// a client by default.
+// The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses
+// as a client by default.
 func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	if f.cert == "" {
 		return nil, nil //nolint:nilnil // nil is no TLS
@@ -79,7 +81,8 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 func (f *tlsFlags) pair() (*tls.Certificate, error) {
 	c, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.cert, f.key, err)
+		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.cert,
+			f.key, err)
 	}
 	return &c, nil
 }

@@ -1,7 +1,7 @@
 // Package auth determines who a request comes from and what it may do.
 //
-// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, and checks the principal before it
-// does anything. A nil principal may do nothing, so an entry point that forgets to authenticate is closed, not open.
+// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, and checks the principal before
+// it does anything. A nil principal may do nothing, so an entry point that forgets to authenticate is closed, not open.
 // Without authentication, on the loopback address, every caller is [Anybody].
 package auth
 
@@ -46,7 +46,8 @@ func (p *Principal) Has(role Role) bool {
 
 // May reports whether the principal has a role in a namespace, which need not exist.
 func (p *Principal) May(role Role, namespace string) bool {
-	return p.Has(role) && (slices.Contains(p.namespaces, namespace) && namespace != every || slices.Contains(p.namespaces, every))
+	return p.Has(role) && (slices.Contains(p.namespaces, namespace) && namespace != every ||
+		slices.Contains(p.namespaces, every))
 }
 
 // Everywhere reports whether the principal has a role in all namespaces, and so for what belongs to no namespace.

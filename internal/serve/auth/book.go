@@ -38,7 +38,8 @@ func Open(path string, log *slog.Logger) (*Book, error) {
 		}
 		ts, err := index(path, entries)
 		if err == nil && loose(info) {
-			log.Warn("the token file is open to other users", slog.String("file", path), slog.String("mode", info.Mode().String()),
+			log.Warn("the token file is open to other users", slog.String("file", path),
+				slog.String("mode", info.Mode().String()),
 				slog.String("remedy", "chmod 600 "+path))
 		}
 		return ts, err
@@ -53,7 +54,8 @@ func Open(path string, log *slog.Logger) (*Book, error) {
 	return &Book{v}, nil
 }
 
-// loose reports whether users other than the owner and group can read a file, or users other than the owner can write it.
+// loose reports whether users other than the owner and group can read a file, or users other than the owner can write
+// it.
 func loose(info fs.FileInfo) bool {
 	return runtime.GOOS != "windows" && info.Mode().Perm()&0o037 != 0
 }
@@ -65,10 +67,12 @@ func index(path string, entries []Entry) (tokens, error) {
 		e := &entries[i]
 		hash, err := e.check()
 		if err == nil && names[e.Name] {
-			err = fmt.Errorf("name: %q is a duplicate: each token needs its own name, so that it can be revoked", e.Name)
+			err = fmt.Errorf("name: %q is a duplicate: each token needs its own name, so that it can be revoked",
+				e.Name)
 		}
 		if _, twice := ts[hash]; err == nil && twice {
-			err = fmt.Errorf("hash: %q has the same token as another entry: make a new one with weir token create", e.Name)
+			err = fmt.Errorf("hash: %q has the same token as another entry: make a new one with weir token create",
+				e.Name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("token file %s:%d: %w", path, e.line, err)

@@ -40,7 +40,8 @@ func NewEntry(name string, roles []Role, namespaces []string, expires time.Time)
 	_, _ = rand.Read(secret[:]) // never fails
 	token = "weir_" + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(token))
-	e = Entry{Name: name, Hash: hashPrefix + hex.EncodeToString(sum[:]), Roles: roles, Namespaces: namespaces, Expires: expires}
+	e = Entry{Name: name, Hash: hashPrefix + hex.EncodeToString(sum[:]), Roles: roles, Namespaces: namespaces,
+		Expires: expires}
 	_, err = e.check()
 	return token, e, err
 }
@@ -51,7 +52,8 @@ func (e *Entry) check() (hash [sha256.Size]byte, err error) {
 		return hash, fmt.Errorf("name: %q must be 1 to 64 letters, digits, ., _, @ or -", e.Name)
 	}
 	text, ok := strings.CutPrefix(e.Hash, hashPrefix)
-	if n, err := hex.Decode(hash[:], []byte(text)[:min(len(text), 2*len(hash))]); !ok || err != nil || n != len(hash) || len(text) != 2*len(hash) {
+	if n, err := hex.Decode(hash[:], []byte(text)[:min(len(text), 2*len(hash))]); !ok || err != nil ||
+		n != len(hash) || len(text) != 2*len(hash) {
 		return hash, errors.New("hash: must be sha256: and 64 hex digits, as weir token create prints it")
 	}
 	if len(e.Roles) == 0 {
@@ -94,12 +96,14 @@ func decode(path string, r io.Reader) ([]Entry, error) {
 		return nil, fmt.Errorf("token file %s: %s: write a list of entries with name, hash, roles and namespaces",
 			path, strings.ReplaceAll(err.Error(), "\n", " "))
 	case nodes == nil: // perhaps the file is being written
-		return nil, fmt.Errorf("token file %s is empty: write [] for no tokens, or make one with weir token create --file %s", path, path)
+		return nil, fmt.Errorf("token file %s is empty: write [] for no tokens, or make one with weir token create "+
+			"--file %s", path, path)
 	}
 	for i := range entries {
 		entries[i].line = nodes[i].Line
 		if key := blank(&nodes[i]); key != "" {
-			return nil, fmt.Errorf("token file %s:%d: %s: is empty: give it a value, or leave it out", path, nodes[i].Line, key)
+			return nil, fmt.Errorf("token file %s:%d: %s: is empty: give it a value, or leave it out", path,
+				nodes[i].Line, key)
 		}
 	}
 	return entries, nil

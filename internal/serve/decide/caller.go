@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimits/weir/internal/serve/auth"
 )
 
-// Caller is who makes a request, and the slot that the request holds among those that run, wait or stream. A request has
-// its own Caller, which only one goroutine uses at a time.
+// Caller is who makes a request, and the slot that the request holds among those that run, wait or stream. A request
+// has its own Caller, which only one goroutine uses at a time.
 type Caller struct {
 	*auth.Principal
 	// Role is what the route requires in the namespace that the request names.

@@ -119,8 +119,9 @@ func New(cfg Config) (*Decider, error) {
 	}
 	d := &Decider{
 		Config: cfg, signer: signer,
-		running: admission.New(cfg.MaxInflight), waiting: admission.New(cfg.MaxInflight), streaming: admission.New(cfg.MaxInflight),
-		troubles: ratelog.New(cfg.Log), refusals: ratelog.New(cfg.Log), overloads: ratelog.New(cfg.Log),
+		running: admission.New(cfg.MaxInflight), waiting: admission.New(cfg.MaxInflight),
+		streaming: admission.New(cfg.MaxInflight),
+		troubles:  ratelog.New(cfg.Log), refusals: ratelog.New(cfg.Log), overloads: ratelog.New(cfg.Log),
 	}
 	d.drained, d.drain = context.WithCancel(context.Background())
 	return d, nil
@@ -146,8 +147,8 @@ func (d *Decider) UntilDrained(ctx context.Context) (_ context.Context, end func
 	}
 }
 
-// In returns the limiter of the namespace that a request names, if the caller has the role there; "" means that it names
-// none. For a namespace that the caller may not use, the error does not reveal whether it exists.
+// In returns the limiter of the namespace that a request names, if the caller has the role there; "" means that it
+// names none. For a namespace that the caller may not use, the error does not reveal whether it exists.
 func (d *Decider) In(c *Caller, role auth.Role, namespace string) (*weir.Limiter, error) {
 	own := d.Limiter.Namespace()
 	if namespace == "" {

@@ -58,8 +58,8 @@ func (l *Lease) Adjust(ctx context.Context, delta weir.Tokens) error {
 	return nil
 }
 
-// Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit, and
-// verify its ID.
+// Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit,
+// and verify its ID.
 func (l *Lease) Commit(ctx context.Context) error {
 	if time.Now().After(l.Expires()) { // the store would refuse it, too, but does not have to
 		return ErrExpired

@@ -46,8 +46,8 @@ func newRoom(n int) *room {
 	return r
 }
 
-// describe sets a descriptor's status from the most significant limit: the one that refused for the longest time, or else
-// the one with the least left.
+// describe sets a descriptor's status from the most significant limit: the one that refused for the longest time, or
+// else the one with the least left.
 func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	var most *weir.LimitStatus
 	for i := range statuses {
@@ -73,7 +73,8 @@ func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	st.DurationUntilReset = d
 }
 
-// saysMore reports whether a is more significant than b: refusing limits first, then requested ones, then those with less left.
+// saysMore reports whether a is more significant than b: refusing limits first, then requested ones, then those with
+// less left.
 func saysMore(a, b *weir.LimitStatus) bool {
 	switch {
 	case a.Refused != b.Refused:
@@ -103,7 +104,8 @@ next:
 	for i := range statuses {
 		st := &statuses[i]
 		for j := range have {
-			if h := &have[j]; h.Entity == st.Entity && h.Resource == st.Resource && h.Limit == st.Limit && h.Source == st.Source {
+			if h := &have[j]; h.Entity == st.Entity && h.Resource == st.Resource && h.Limit == st.Limit &&
+				h.Source == st.Source {
 				continue next
 			}
 		}

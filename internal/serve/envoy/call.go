@@ -163,8 +163,8 @@ func (c *call) decide(ctx context.Context) error {
 	return nil
 }
 
-// acquire requests a decision on the asks, leaving out those that turn out to be unknown. After an error, the outcome is
-// recorded in the call.
+// acquire requests a decision on the asks, leaving out those that turn out to be unknown. After an error, the outcome
+// is recorded in the call.
 func (c *call) acquire(ctx context.Context) ([]*weir.Lease, error) {
 	for len(c.asks) > 0 {
 		leases, err := c.take(ctx)
@@ -252,7 +252,8 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		c.s.trouble(ctx, "the namespace of a domain does not exist", err)
 		c.reason = reasonDomain
 		return at, true
-	case errors.As(err, &config) && config.Field == "limits" && len(c.asks[at].req.Limits) > 0, errors.As(err, &config) && !mine:
+	case errors.As(err, &config) && config.Field == "limits" && len(c.asks[at].req.Limits) > 0,
+		errors.As(err, &config) && !mine:
 		// Overrides from Envoy create limits: a client that invents many of them must not escape all limits.
 		c.s.trouble(ctx, "limits of descriptors", err)
 		c.refuseWhere(func(a *ask) bool { return len(a.req.Limits) > 0 }, reasonOverrides)
@@ -370,5 +371,6 @@ func overrideOf(name string, o *ratelimitv3.RateLimitDescriptor_RateLimitOverrid
 		seconds = most
 	}
 	amount = min(amount, seconds*perSecond)
-	return weir.Limit{Name: name, Amount: amount, Period: time.Duration(seconds) * time.Second, Burst: max(burst, amount)}
+	return weir.Limit{Name: name, Amount: amount, Period: time.Duration(seconds) * time.Second,
+		Burst: max(burst, amount)}
 }

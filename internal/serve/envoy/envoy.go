@@ -1,9 +1,9 @@
-// Package envoy implements Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. See docs/guide/envoy.md for
-// the manual.
+// Package envoy implements Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. See
+// docs/guide/envoy.md for the manual.
 //
-// All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A store
-// problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer says so. The only errors
-// are for invalid requests and for callers without permission.
+// All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A
+// store problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer says so. The
+// only errors are for invalid requests and for callers without permission.
 package envoy
 
 import (
@@ -28,10 +28,11 @@ import (
 type Config struct {
 	// Limiter makes the decisions. The service does not close it.
 	Limiter *weir.Limiter
-	// Mapping returns the mapping of domains and descriptors. It is called for each request. Defaults to the built-in rule.
+	// Mapping returns the mapping of domains and descriptors. It is called for each request. Defaults to the built-in
+	// rule.
 	Mapping func() *Mapping
-	// Within is how long after the arrival of a request its answer may wait for returns and forced debits. After that, they
-	// continue in the background. It does not bound the decision itself; the limiter does. Defaults to 12 ms.
+	// Within is how long after the arrival of a request its answer may wait for returns and forced debits. After that,
+	// they continue in the background. It does not bound the decision itself; the limiter does. Defaults to 12 ms.
 	Within time.Duration
 	// May reports whether the caller may acquire in a namespace. By default every caller may, in every namespace.
 	May func(ctx context.Context, namespace string) bool
@@ -102,13 +103,15 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReque
 	case len(descriptors) == 0:
 		return nil, status.Error(codes.InvalidArgument, "descriptors: there must be at least one")
 	case len(descriptors) > maxDescriptors:
-		return nil, status.Errorf(codes.InvalidArgument, "descriptors: there are %d, at most %d are allowed", len(descriptors), maxDescriptors)
+		return nil, status.Errorf(codes.InvalidArgument, "descriptors: there are %d, at most %d are allowed",
+			len(descriptors), maxDescriptors)
 	}
 	mapping := s.cfg.Mapping()
 	namespace, known := mapping.Namespace(domain)
 	lim := s.in(namespace)
 	if !s.cfg.May(ctx, lim.Namespace()) {
-		err := status.Errorf(codes.PermissionDenied, "domain %q: its namespace %q is not one in which this token may acquire", domain, lim.Namespace())
+		err := status.Errorf(codes.PermissionDenied,
+			"domain %q: its namespace %q is not one in which this token may acquire", domain, lim.Namespace())
 		s.trouble(ctx, "a token is not for what it asks", err)
 		return nil, err
 	}
@@ -138,8 +141,8 @@ func (s *Service) in(namespace string) *weir.Limiter {
 	return v.(*weir.Limiter)
 }
 
-// settle runs returns and forced debits concurrently and reports whether all finished within the remaining time. If not,
-// they continue in the background.
+// settle runs returns and forced debits concurrently and reports whether all finished within the remaining time. If
+// not, they continue in the background.
 func (s *Service) settle(ctx context.Context, began time.Time, all []func(context.Context) error) (inTime bool) {
 	ctx = context.WithoutCancel(ctx)
 	done := make(chan error, len(all))
@@ -178,5 +181,6 @@ func survive(ctx context.Context, f func(context.Context) error) (err error) {
 
 // trouble logs an error, at most one per second: when the store is down, every request has one.
 func (s *Service) trouble(ctx context.Context, what string, err error) {
-	s.log.LogAttrs(ctx, slog.LevelError, "trouble with a request of Envoy", slog.String("what", what), slog.Any("error", err))
+	s.log.LogAttrs(ctx, slog.LevelError, "trouble with a request of Envoy", slog.String("what", what),
+		slog.Any("error", err))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Mapping maps domains and descriptors to entities, resources and tokens. A nil Mapping applies the built-in rule to every
-// domain:
+// Mapping maps domains and descriptors to entities, resources and tokens. A nil Mapping applies the built-in rule to
+// every domain:
 //
 //   - the entity is the value of the first of entity, api_key, user, tenant and remote_address that the descriptor has
 //     and that is not empty; otherwise all its entries, as key=value separated by commas;
@@ -105,7 +105,8 @@ type Target struct {
 	tokens []amount
 }
 
-// Namespace returns the namespace of a domain; "" means the limiter's. ok is false if the mapping does not know the domain.
+// Namespace returns the namespace of a domain; "" means the limiter's. ok is false if the mapping does not know the
+// domain.
 func (m *Mapping) Namespace(name string) (namespace string, ok bool) {
 	d := m.find(name)
 	if d == nil {
@@ -203,8 +204,8 @@ func joined(entries []*ratelimitv3.RateLimitDescriptor_Entry) string {
 	return b.String()
 }
 
-// identify returns an id for text that a client may have chosen: the text itself, or its hash if the text is not a valid id
-// because it is too long, empty or reserved. So clients that send such text are limited like all others.
+// identify returns an id for text that a client may have chosen: the text itself, or its hash if the text is not a
+// valid id because it is too long, empty or reserved. So clients that send such text are limited like all others.
 func identify(text string) string {
 	if (weir.Scope{Entity: text}).Validate() == nil && text != "" {
 		return text

@@ -55,7 +55,8 @@ func readDomain(r *manifest.Reader, n *yaml.Node, path string) *domain {
 		case "namespace":
 			name, ok := r.Text(v, at)
 			if err := (weir.Scope{Entity: name}).Validate(); ok && (err != nil || name == "") {
-				r.Bad(v, at, "an id has 1 to 256 printable bytes; left out it is the server's", "is no id of a namespace")
+				r.Bad(v, at, "an id has 1 to 256 printable bytes; left out it is the server's",
+					"is no id of a namespace")
 			}
 			d.namespace = name
 		case "builtin":
@@ -73,7 +74,8 @@ func readDomain(r *manifest.Reader, n *yaml.Node, path string) *domain {
 
 func readRule(r *manifest.Reader, n *yaml.Node, path string) (ru rule, ok bool) {
 	members := make(map[string]*yaml.Node)
-	if !r.Fields(n, path, []string{"match", "entity", "resource", "tokens", "forced"}, func(key string, v *yaml.Node) { members[key] = v }) {
+	if !r.Fields(n, path, []string{"match", "entity", "resource", "tokens", "forced"},
+		func(key string, v *yaml.Node) { members[key] = v }) {
 		return ru, false
 	}
 	if v := members["match"]; v == nil {
@@ -145,7 +147,8 @@ func readTemplate(r *manifest.Reader, n *yaml.Node, path string, match []pattern
 		if at < 0 && key == "domain" {
 			at = isDomain
 		} else if at < 0 {
-			r.Bad(n, path, "allowed: "+strings.Join(keysOf(match), ", "), fmt.Sprintf("%s is no key of the entries that match names", strconv.Quote(key)))
+			r.Bad(n, path, "allowed: "+strings.Join(keysOf(match), ", "),
+				fmt.Sprintf("%s is no key of the entries that match names", strconv.Quote(key)))
 			return nil
 		}
 		t = append(t, part{entry: at})

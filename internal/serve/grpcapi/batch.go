@@ -15,9 +15,9 @@ import (
 // maxBatch is the maximum number of requests in a batch.
 const maxBatch = 1000
 
-// lateness updates the estimate of whether the store answers from memory. Once the estimate is [late], the requests of a
-// batch are decided concurrently; before that, a goroutine would cost more than the decision. One slow decision is not
-// enough, because the scheduler also delays a decision now and then.
+// lateness updates the estimate of whether the store answers from memory. Once the estimate is [late], the requests of
+// a batch are decided concurrently; before that, a goroutine would cost more than the decision. One slow decision is
+// not enough, because the scheduler also delays a decision now and then.
 func lateness(took time.Duration, before int32) int32 {
 	switch {
 	case took < 100*time.Microsecond:
@@ -37,7 +37,9 @@ type check struct {
 }
 
 // AcquireBatch decides several requests.
-func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchRequest) (*weirv1.AcquireBatchResponse, error) {
+func (s *Server) AcquireBatch(
+	ctx context.Context, in *weirv1.AcquireBatchRequest,
+) (*weirv1.AcquireBatchResponse, error) {
 	checks, err := s.checks(ctx, in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -50,7 +52,8 @@ func (s *Server) AcquireBatch(ctx context.Context, in *weirv1.AcquireBatchReques
 	decide := func(i int, b *buffers) {
 		defer func() { // the decisions on the others must still be answered
 			if v := recover(); v != nil {
-				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v).proto()}
+				f := s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v)
+				out.Results[i] = &weirv1.AcquireResult{Error: f.proto()}
 			}
 		}()
 		lease, err := checks[i].lim.Acquire(ctx, checks[i].req)
@@ -132,7 +135,8 @@ func (s *Server) checks(ctx context.Context, in *weirv1.AcquireBatchRequest) ([]
 		case same:
 			c.lim = checks[0].lim
 		case i > 0 && in.GetAtomic():
-			return nil, ofRequest(i, badField("namespace", "must be that of the first: an atomic batch is of one namespace"))
+			return nil, ofRequest(i, badField("namespace",
+				"must be that of the first: an atomic batch is of one namespace"))
 		default:
 			if c.lim, err = s.in(ctx, auth.Acquire, r.GetNamespace()); err != nil {
 				return nil, err

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec reads and writes messages with their generated code, and those of other services with the registered codec, which
-// uses reflection. BenchmarkAcquireBatch measures the difference: a third of a batch's processor time.
+// codec reads and writes messages with their generated code, and those of other services with the registered codec,
+// which uses reflection. BenchmarkAcquireBatch measures the difference: a third of a batch's processor time.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }

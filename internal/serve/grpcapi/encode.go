@@ -31,7 +31,8 @@ type buffers struct {
 	statuses []statusBuffer
 }
 
-// atOnce is the number of responses for which memory is allocated at once. They may have a different number of statuses.
+// atOnce is the number of responses for which memory is allocated at once. They may have a different number of
+// statuses.
 const atOnce = 16
 
 func (b *buffers) nextAdmitted() *admittedBuffer {

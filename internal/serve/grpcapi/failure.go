@@ -61,10 +61,13 @@ func (f *failure) GRPCStatus() *status.Status {
 		details = append(details, &errdetails.ErrorInfo{Reason: f.reason, Domain: domain})
 	}
 	if f.field != "" {
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: f.field, Description: f.message}}})
+		details = append(details,
+			&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: f.field,
+				Description: f.message}}})
 	}
 	if f.retryAfter > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(ratelimitheaders.Jittered(f.retryAfter))})
+		details = append(details,
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(ratelimitheaders.Jittered(f.retryAfter))})
 	}
 	if len(details) == 0 {
 		return st

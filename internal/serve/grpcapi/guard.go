@@ -17,7 +17,9 @@ import (
 )
 
 // unary authenticates a request, recovers from a handler's panic, and logs at level Debug.
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (s *Server) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			resp, err = nil, s.survived(ctx, info.FullMethod, v)
@@ -38,7 +40,9 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 // stream is unary for streams. Their contexts also end when the server shuts down.
-func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (s *Server) stream(
+	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) (err error) {
 	ctx := ss.Context()
 	defer func() {
 		if v := recover(); v != nil {

@@ -34,8 +34,8 @@ func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.
 	return &weirv1.AdjustResponse{Lease: idOf(&lease), Expires: timestamppb.New(lease.Expires())}, nil
 }
 
-// Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit, and
-// verify its id.
+// Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit,
+// and verify its id.
 func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.CommitResponse, error) {
 	lease, err := s.lease(ctx, in.GetLease(), in)
 	if err == nil {

@@ -1,8 +1,8 @@
-// Package grpcapi serves a limiter over gRPC: the native API, weir.v1.Limiter, and any other services that are registered with
-// it. See docs/guide/grpc.md for the manual and api/weir/v1/limiter.proto for the contract.
+// Package grpcapi serves a limiter over gRPC: the native API, weir.v1.Limiter, and any other services that are
+// registered with it. See docs/guide/grpc.md for the manual and api/weir/v1/limiter.proto for the contract.
 //
-// It is the gRPC counterpart of internal/serve/httpapi: it uses the same terms, the same permissions and the same lease ids, so
-// either server can settle leases that the other has issued.
+// It is the gRPC counterpart of internal/serve/httpapi: it uses the same terms, the same permissions and the same lease
+// ids, so either server can settle leases that the other has issued.
 package grpcapi
 
 import (
@@ -29,8 +29,8 @@ import (
 // Config configures a [Server]. Only Limiter is required.
 type Config struct {
 	decide.Config
-	// Services register further services before the server starts. Their requests carry their caller in the context, see
-	// [decide.CallerOf], and their panics are caught.
+	// Services register further services before the server starts. Their requests carry their caller in the context,
+	// see [decide.CallerOf], and their panics are caught.
 	Services []func(grpc.ServiceRegistrar)
 	// Unary and Stream are the outermost interceptors of every request. Default to none.
 	Unary  grpc.UnaryServerInterceptor
@@ -63,7 +63,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg.Config = d.Config
-	s := &Server{cfg: cfg, decide: d, health: health.NewServer(), debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug)}
+	s := &Server{cfg: cfg, decide: d, health: health.NewServer(),
+		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug)}
 	s.grpc = grpc.NewServer(s.options()...)
 	weirv1.RegisterLimiterServer(s.grpc, s)
 	for _, register := range cfg.Services {
@@ -91,7 +92,8 @@ func transport() []grpc.ServerOption {
 			Time:              2 * time.Minute, // then check whether the client is still there
 			Timeout:           20 * time.Second,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second,
+			PermitWithoutStream: true}),
 	}
 }
 
@@ -111,9 +113,9 @@ func (s *Server) options() []grpc.ServerOption {
 	return opts
 }
 
-// Serve answers requests on a listener until ctx ends. It then stops accepting requests, reports NOT_SERVING, ends requests
-// that wait or watch, gives the others [Config.Grace] to finish, and returns nil, or an error if some were cut off. It
-// closes the listener. Call it only once.
+// Serve answers requests on a listener until ctx ends. It then stops accepting requests, reports NOT_SERVING, ends
+// requests that wait or watch, gives the others [Config.Grace] to finish, and returns nil, or an error if some were cut
+// off. It closes the listener. Call it only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.grpc.Serve(s.decide.Bounded(ln, 0)) }()

@@ -32,8 +32,8 @@ var (
 // callerOf returns the caller of a request that passed admitted, or else one without any permission.
 func callerOf(r *http.Request) *decide.Caller { return decide.CallerOf(r.Context()) }
 
-// admitted passes a request to its handler if the principal has the required role in at least one namespace. The handler
-// then checks the namespace that the request names, with [Server.in].
+// admitted passes a request to its handler if the principal has the required role in at least one namespace. The
+// handler then checks the namespace that the request names, with [Server.in].
 func (s *Server) admitted(n need, serve handler) handler {
 	if n == anyone {
 		return serve

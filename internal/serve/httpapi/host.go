@@ -31,7 +31,8 @@ func named(hosts []string, header string) bool {
 	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
-// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal nothing.
+// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal
+// nothing.
 func (s *Server) atHome(next http.Handler) http.Handler {
 	if len(s.cfg.AllowedHosts) == 0 {
 		return next

@@ -11,8 +11,8 @@ import (
 // maxManifests bounds the concurrent requests with manifests: each can keep a processor busy for seconds.
 const maxManifests = 4
 
-// Unfinished bodies may take up only a bounded amount of memory. Each is small, but a client that sends slowly can have one
-// in progress on every connection.
+// Unfinished bodies may take up only a bounded amount of memory. Each is small, but a client that sends slowly can have
+// one in progress on every connection.
 const (
 	smallBody = 64 << 10  // bytes; smaller bodies are not counted
 	maxBodies = 256 << 20 // bytes of all other bodies together
@@ -21,7 +21,8 @@ const (
 // bounded gives a request a slot or refuses it. A request with a body takes its slot only once the body has arrived, so
 // that slow senders do not block others.
 func (s *Server) bounded(c *decide.Caller, w http.ResponseWriter, r *http.Request, serve handler) error {
-	if r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodDelete {
+	if r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		r.Method == http.MethodDelete {
 		if err := s.decide.Begin(r.Context(), c); err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// Bounds on the manifests of a request: bytes, and pieces as counted by [manifest.Pieces]. Decoding takes up to a kilobyte
-// for each piece, and a piece can be as short as a byte.
+// Bounds on the manifests of a request: bytes, and pieces as counted by [manifest.Pieces]. Decoding takes up to a
+// kilobyte for each piece, and a piece can be as short as a byte.
 const (
 	maxManifest = 4 << 20
 	maxPieces   = 500_000
@@ -26,7 +26,8 @@ const applyRate = 2000
 // declare, because the server's environment must not be visible to clients.
 func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 	switch base, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
-	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" || base == "text/yaml"):
+	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" ||
+		base == "text/yaml"):
 	default:
 		return nil, &httpError{kind: kindMedia, detail: "the body must be application/yaml or application/json"}
 	}
@@ -35,15 +36,17 @@ func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 	case err != nil:
 		return nil, cutOff(err)
 	case len(text) > maxManifest:
-		return nil, &httpError{kind: kindTooLarge, detail: "at most 4 MiB of manifests are read: apply one namespace, or manifest, at a time"}
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 4 MiB of manifests are read: apply one " +
+			"namespace, or manifest, at a time"}
 	case manifest.Pieces(text) > maxPieces:
-		return nil, &httpError{kind: kindTooLarge, detail: "at most 500,000 keys, values, words of comments, commas, colons and brackets of manifests are read: apply one namespace, or manifest, at a time"}
+		return nil, &httpError{kind: kindTooLarge, detail: "at most 500,000 keys, values, words of comments, " +
+			"commas, colons and brackets of manifests are read: apply one namespace, or manifest, at a time"}
 	}
 	return s.decodeManifests(r, manifest.Source{Name: "body", Text: text})
 }
 
-// decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request counts
-// as one that works on manifests.
+// decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request
+// counts as one that works on manifests.
 func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
 	if err := s.declares(r); err != nil {
 		return nil, err
@@ -167,7 +170,9 @@ func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
 }
 
 // apply applies plans as far as the parameters allow. There is no one to ask for confirmation.
-func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string) error {
+func (s *Server) apply(
+	ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string,
+) error {
 	adopt, err := q.flag("adopt")
 	if err != nil {
 		return err
@@ -180,7 +185,8 @@ func (s *Server) apply(ctx context.Context, w http.ResponseWriter, q query, plan
 	}
 	results := make([]manifest.Result, 0, len(plans))
 	for _, p := range plans {
-		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{Adopt: adopt, Keep: !remove, Rate: applyRate, Summary: summary})
+		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{Adopt: adopt, Keep: !remove,
+			Rate: applyRate, Summary: summary})
 		if err != nil {
 			return manifestError(err)
 		}

@@ -24,10 +24,11 @@ func kindOf(status int, name, title string) *kind {
 }
 
 var (
-	kindInvalid     = kindOf(http.StatusBadRequest, "invalid", "The request is not valid")
-	kindNoToken     = kindOf(http.StatusUnauthorized, "unauthenticated", "The request has no valid token")
-	kindForbidden   = kindOf(http.StatusForbidden, "forbidden", "The token may not do this")
-	kindHost        = kindOf(http.StatusMisdirectedRequest, "host", "The request names a host that is not this server's")
+	kindInvalid   = kindOf(http.StatusBadRequest, "invalid", "The request is not valid")
+	kindNoToken   = kindOf(http.StatusUnauthorized, "unauthenticated", "The request has no valid token")
+	kindForbidden = kindOf(http.StatusForbidden, "forbidden", "The token may not do this")
+	kindHost      = kindOf(http.StatusMisdirectedRequest, "host",
+		"The request names a host that is not this server's")
 	kindForeign     = kindOf(http.StatusForbidden, "cross-origin", "The request comes from another site's page")
 	kindNotFound    = kindOf(http.StatusNotFound, "not-found", "Not found")
 	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
@@ -57,12 +58,14 @@ type httpError struct {
 func (e *httpError) Error() string { return e.detail }
 
 var (
-	errTooLarge  = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
-	errNoRoute   = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
-	errHost      = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it with weir serve --allowed-host"}
+	errTooLarge = &httpError{kind: kindTooLarge, detail: "at most 1 MiB is read"}
+	errNoRoute  = &httpError{kind: kindNotFound, detail: "no such path; /v1/openapi.json lists what there is"}
+	errHost     = &httpError{kind: kindHost, detail: "this server does not answer requests for that host; allow it " +
+		"with weir serve --allowed-host"}
 	errForeign   = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
-	errCrowded   = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try again, or another instance"}
+	errCrowded   = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try " +
+		"again, or another instance"}
 )
 
 // kinds are the kinds of problem of the errors that occur on every protocol.
@@ -184,7 +187,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (p *problem) append(b []byte) []byte {
-	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter, Refused: p.over != nil}
+	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter,
+		Refused: p.over != nil}
 	if p.over != nil && len(p.over.Statuses) > 0 {
 		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
 		out.Degraded, out.Over = p.over.Degraded, p.over.Over

@@ -41,7 +41,8 @@ func parameters(r *http.Request, names ...string) (query, error) {
 	for name, values := range q.Values {
 		switch {
 		case name != "namespace" && !slices.Contains(names, name):
-			return q, badField(within("body", []byte(name)), "is unknown; known are %s", strings.Join(append(names, "namespace"), ", "))
+			return q, badField(within("body", []byte(name)), "is unknown; known are %s", strings.Join(append(names,
+				"namespace"), ", "))
 		case len(values) > 1:
 			return q, badField(name, "is a duplicate")
 		case values[0] == "":
@@ -67,7 +68,8 @@ func (q query) flag(name string) (bool, error) {
 	return false, badField(name, "must be true or false")
 }
 
-// change is query for a request that changes something. The request that it returns carries the principal for the audit.
+// change is query for a request that changes something. The request that it returns carries the principal for the
+// audit.
 func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
 	q, err := s.query(r, names...)
 	return q, r.WithContext(s.principal(r)), err

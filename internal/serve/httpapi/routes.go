@@ -71,7 +71,8 @@ func (s *Server) mux() *http.ServeMux {
 		allow := strings.Join(methods, ", ")
 		mux.Handle(path, s.handle(func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Allow", allow)
-			return &httpError{kind: kindMethod, detail: fmt.Sprintf("%s does not take %.20q, but %s", path, r.Method, allow)}
+			return &httpError{kind: kindMethod, detail: fmt.Sprintf("%s does not take %.20q, but %s", path, r.Method,
+				allow)}
 		}))
 	}
 	for _, pattern := range web.Patterns() {
@@ -81,8 +82,8 @@ func (s *Server) mux() *http.ServeMux {
 	return mux
 }
 
-// slash supports the id "/", sent as %2F. ServeMux would take it for a slash at the end of the path, so slash replaces it
-// with a NUL, which no id contains, and pathID turns that back.
+// slash supports the id "/", sent as %2F. ServeMux would take it for a slash at the end of the path, so slash replaces
+// it with a NUL, which no id contains, and pathID turns that back.
 func slash(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" || strings.Contains(r.URL.Path, "\x00") {

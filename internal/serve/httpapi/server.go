@@ -1,8 +1,8 @@
-// Package httpapi serves a limiter over HTTP: JSON in, JSON and problem+json out. See docs/guide/http.md for the manual and
-// openapi.json for the contract.
+// Package httpapi serves a limiter over HTTP: JSON in, JSON and problem+json out. See docs/guide/http.md for the manual
+// and openapi.json for the contract.
 //
-// A server keeps no state of its own. The state of a lease is in its signed id, so any instance with the same store and key
-// can settle it.
+// A server keeps no state of its own. The state of a lease is in its signed id, so any instance with the same store and
+// key can settle it.
 package httpapi
 
 import (
@@ -73,7 +73,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers requests on a listener until ctx ends. It then stops accepting requests, gives those in progress
-// [Config.Grace] to finish, and returns nil, or an error if some were cut off. It closes the listener. Call it only once.
+// [Config.Grace] to finish, and returns nil, or an error if some were cut off. It closes the listener. Call it only
+// once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	hs := s.httpServer(ctx, s.probesAlone(s.handler))
 	ln = s.secured(s.decide.Bounded(ln, spares))

@@ -21,8 +21,8 @@ const (
 
 var errEnough = errors.New("as many events as were requested")
 
-// source sends the data of events, each as JSON on one line, until ctx ends or send returns an error. Send does not keep
-// its argument.
+// source sends the data of events, each as JSON on one line, until ctx ends or send returns an error. Send does not
+// keep its argument.
 type source func(ctx context.Context, send func(data []byte) error) error
 
 // stream answers with server-sent events: at most the given number, or any number if that is 0. An error of the source

@@ -34,9 +34,11 @@ func (c Cell) Report(s *Scrape) {
 	}
 	s.gauge("weir.cell.leads", "1 in the process that divides the limits among the cells.", point[float64]{leads, cell})
 	s.gauge("weir.cell.missing", "Cells that have not been heard from.", point[float64]{float64(c.Missing), cell})
-	s.gauge("weir.cell.foreign.processes", "Processes of another installation, with another store, that use this cell's name.", point[float64]{float64(c.Others), cell})
+	s.gauge("weir.cell.foreign.processes", "Processes of another installation, with another store, that use this "+
+		"cell's name.", point[float64]{float64(c.Others), cell})
 	if !c.Contact.IsZero() {
-		s.gauge("weir.cell.contact.age.seconds", "Time since the registry of cells was last read.", point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
+		s.gauge("weir.cell.contact.age.seconds", "Time since the registry of cells was last read.",
+			point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
 	}
 	var shares, ratios, admitted []point[float64]
 	for _, sh := range labeled(c.Shares, s.namespaces) {
@@ -48,17 +50,21 @@ func (c Cell) Report(s *Scrape) {
 		ratios = append(ratios, point[float64]{sh.Ratio, labels})
 		admitted = append(admitted, point[float64]{sh.Admitted, labels})
 	}
-	s.gauge("weir.cell.share", "The cell's share of the limits; 1 is the whole. The largest of several namespaces.", shares...)
-	s.gauge("weir.cell.over.admission.ratio", "How much of the limits all cells together may be admitting; 1 is the whole. The highest of several namespaces.", ratios...)
-	s.gauge("weir.cell.admitted.ratio", "How much of a limit all cells together have recently admitted, for the bucket with the most; 1 is the limit, or less. The highest of several namespaces.", admitted...)
+	s.gauge("weir.cell.share", "The cell's share of the limits; 1 is the whole. The largest of several namespaces.",
+		shares...)
+	s.gauge("weir.cell.over.admission.ratio", "How much of the limits all cells together may be admitting; 1 is the "+
+		"whole. The highest of several namespaces.", ratios...)
+	s.gauge("weir.cell.admitted.ratio", "How much of a limit all cells together have recently admitted, for the "+
+		"bucket with the most; 1 is the limit, or less. The highest of several namespaces.", admitted...)
 }
 
-// labeled returns the given number of namespaces, those with the highest ratios, which get a label value of their own, and
-// the rest as one.
+// labeled returns the given number of namespaces, those with the highest ratios, which get a label value of their own,
+// and the rest as one.
 func labeled(all []CellShare, most int) []CellShare {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b CellShare) int {
-		return cmp.Or(cmp.Compare(max(b.Ratio, b.Admitted), max(a.Ratio, a.Admitted)), cmp.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(cmp.Compare(max(b.Ratio, b.Admitted), max(a.Ratio, a.Admitted)),
+			cmp.Compare(a.Namespace, b.Namespace))
 	})
 	var own []CellShare
 	rest := CellShare{Namespace: other}
@@ -67,7 +73,8 @@ func labeled(all []CellShare, most int) []CellShare {
 			own = append(own, sh)
 			continue
 		}
-		rest.Share, rest.Ratio, rest.Admitted = max(rest.Share, all[i].Share), max(rest.Ratio, all[i].Ratio), max(rest.Admitted, all[i].Admitted)
+		rest.Share, rest.Ratio, rest.Admitted = max(rest.Share, all[i].Share), max(rest.Ratio,
+			all[i].Ratio), max(rest.Admitted, all[i].Admitted)
 	}
 	return append(own, rest)
 }

@@ -23,7 +23,8 @@ func (c ConfigFlow) Report(s *Scrape) {
 		point[float64]{v: file})
 	s.count("weir.config.changes", "Changes by other processes that were noticed, by how.",
 		point[int64]{int64(c.Polled), []string{"by", "poll"}}, point[int64]{int64(c.Told), []string{"by", "store"}})
-	s.count("weir.config.unreadable", "Times that a record could not be used, so that the last known version stayed in force.",
+	s.count("weir.config.unreadable",
+		"Times that a record could not be used, so that the last known version stayed in force.",
 		point[int64]{v: int64(c.Unreadable)})
 }
 
@@ -32,6 +33,7 @@ type MirrorAge time.Duration
 
 // Report adds the metric of the age.
 func (a MirrorAge) Report(s *Scrape) {
-	s.gauge("weir.config.mirror.age.seconds", "For how long the cell's configuration may have differed from its source.",
+	s.gauge("weir.config.mirror.age.seconds",
+		"For how long the cell's configuration may have differed from its source.",
 		point[float64]{v: time.Duration(a).Seconds()})
 }

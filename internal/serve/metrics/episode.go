@@ -18,7 +18,8 @@ func (e *episode) second(log *slog.Logger, now time.Time, degraded, failed uint6
 	switch {
 	case degraded+failed > 0 && e.began.IsZero():
 		*e = episode{began: now}
-		log.Warn("the store does not answer every decision", slog.Uint64("degraded", degraded), slog.Uint64("failed", failed))
+		log.Warn("the store does not answer every decision", slog.Uint64("degraded", degraded),
+			slog.Uint64("failed", failed))
 	case e.began.IsZero():
 		return
 	case degraded+failed > 0:
@@ -29,7 +30,8 @@ func (e *episode) second(log *slog.Logger, now time.Time, degraded, failed uint6
 	e.degraded += degraded
 	e.failed += failed
 	if e.quiet == lately {
-		log.Info("the store answers every decision again", slog.Duration("after", now.Add(-lately*time.Second).Sub(e.began)),
+		log.Info("the store answers every decision again", slog.Duration("after",
+			now.Add(-lately*time.Second).Sub(e.began)),
 			slog.Uint64("degraded", e.degraded), slog.Uint64("failed", e.failed))
 		*e = episode{}
 	}

@@ -13,14 +13,18 @@ import (
 )
 
 // Unary counts the gRPC requests that next handles, and records spans for them if tracing is on.
-func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (m *Metrics) Unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (resp any, err error) {
 	ctx, end := m.call(ctx, info.FullMethod)
 	defer func() { end(err) }()
 	return next(ctx, req)
 }
 
 // Stream is [Metrics.Unary] for streams, each of which counts as one request.
-func (m *Metrics) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (m *Metrics) Stream(
+	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) (err error) {
 	ctx, end := m.call(ss.Context(), info.FullMethod)
 	defer func() { end(err) }()
 	return next(srv, &stream{ss, ctx})
@@ -44,7 +48,8 @@ func (m *Metrics) call(ctx context.Context, method string) (context.Context, fun
 		}
 		sp.SetAttributes(attribute.String("rpc.system", "grpc"), attribute.Int("rpc.grpc.status_code", int(code)))
 		switch code {
-		case codes.Unavailable, codes.Internal, codes.DeadlineExceeded, codes.Unknown, codes.DataLoss, codes.Unimplemented:
+		case codes.Unavailable, codes.Internal, codes.DeadlineExceeded, codes.Unknown, codes.DataLoss,
+			codes.Unimplemented:
 			sp.SetStatus(otelcodes.Error, code.String())
 		default:
 		}

@@ -85,8 +85,10 @@ func (m *Metrics) traffic(s *Scrape) {
 			took = append(took, timed{h, []string{p.route, k.route, p.status, k.status}})
 		})
 		s.histogram("weir."+p.name+".request.duration", "Duration of requests.", took...)
-		s.gauge("weir."+p.name+".requests.in_flight", "Requests in progress.", point[float64]{v: float64(p.inFlight.Load())})
+		s.gauge("weir."+p.name+".requests.in_flight", "Requests in progress.",
+			point[float64]{v: float64(p.inFlight.Load())})
 	}
-	s.count("weir.http.shed", "Requests rejected because there were too many.", point[int64]{v: int64(m.http.shed.Load())})
+	s.count("weir.http.shed", "Requests rejected because there were too many.",
+		point[int64]{v: int64(m.http.shed.Load())})
 	s.gauge("weir.overview.streams", "Open streams of the overview.", point[float64]{v: float64(m.streams.len())})
 }

@@ -116,7 +116,8 @@ func (m *Metrics) called(ctx context.Context, e weir.CalledEvent) {
 	m.cfg.Tracing.called(ctx, &e)
 }
 
-// The results of a call. A rejected call was answered; the others except ok are store errors, unless the caller gave up.
+// The results of a call. A rejected call was answered; the others except ok are store errors, unless the caller gave
+// up.
 const (
 	resultOK       = "ok"
 	resultRejected = "rejected"

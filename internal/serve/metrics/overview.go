@@ -62,7 +62,8 @@ type Second struct {
 	Totals
 }
 
-// Spent is an upper bound on what an entity has spent on a resource since the start. The true value is at most Over less.
+// Spent is an upper bound on what an entity has spent on a resource since the start. The true value is at most Over
+// less.
 type Spent struct {
 	Entity   string `json:"entity"`
 	Resource string `json:"resource"`
@@ -83,7 +84,8 @@ type Refused struct {
 // topShown is how many entities an overview names.
 const topShown = 20
 
-// Overview returns the overview of a namespace, or of every one for [All]. It is empty for a namespace without requests.
+// Overview returns the overview of a namespace, or of every one for [All]. It is empty for a namespace without
+// requests.
 func (m *Metrics) Overview(namespace string) Overview {
 	o := Overview{At: time.Now().UTC(), Started: m.started.UTC(), Version: m.cfg.Version, Namespace: namespace}
 	var members []*space

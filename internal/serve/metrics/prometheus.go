@@ -23,7 +23,8 @@ import (
 func (m *Metrics) exporter() (http.Handler, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	reader, err := otelprom.New(otelprom.WithRegisterer(reg), otelprom.WithProducer(m), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
+	reader, err := otelprom.New(otelprom.WithRegisterer(reg), otelprom.WithProducer(m), otelprom.WithoutScopeInfo(),
+		otelprom.WithoutTargetInfo())
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,8 @@ func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	m.stores(s)
 	m.reported(s)
 	m.traffic(s)
-	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"}, Metrics: s.metrics}}, nil
+	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"},
+		Metrics: s.metrics}}, nil
 }
 
 // decisions adds the metrics of the limiter's decisions.
@@ -78,19 +80,22 @@ func (m *Metrics) decisions(s *Scrape) {
 		for r, by := range t.resources {
 			for o := range outcomes {
 				if by[o] > 0 || o != invalid && r != 0 {
-					decided = append(decided, point[int64]{int64(by[o]), append([]string{"outcome", o.String(), "resource", m.resources.name(r)}, ns...)})
+					decided = append(decided, point[int64]{int64(by[o]), append([]string{"outcome", o.String(),
+						"resource", m.resources.name(r)}, ns...)})
 				}
 			}
 		}
 		for k, n := range t.refusals {
-			refusals = append(refusals, point[int64]{int64(n), append([]string{"limit", m.limits.name(k.limit), "resource", m.resources.name(k.resource)}, ns...)})
+			refusals = append(refusals, point[int64]{int64(n), append([]string{"limit", m.limits.name(k.limit),
+				"resource", m.resources.name(k.resource)}, ns...)})
 		}
 		for l, n := range t.would {
 			would = append(would, point[int64]{int64(n), append([]string{"limit", m.limits.name(l)}, ns...)})
 		}
 	}
 	s.count("weir.decisions", "Decisions by outcome; invalid is the caller's mistake.", decided...)
-	s.count("weir.refusals", "Refusals by the limit that refused; a decision that two limits refused counts for both.", refusals...)
+	s.count("weir.refusals", "Refusals by the limit that refused; a decision that two limits refused counts for both.",
+		refusals...)
 	s.count("weir.would.refusals", "Requests that a limit in shadow would have refused.", would...)
 	s.histogram("weir.decision.duration", "Duration of decisions.", timed{&all.took, nil})
 
@@ -98,10 +103,12 @@ func (m *Metrics) decisions(s *Scrape) {
 	if m.degraded.Load() {
 		degradedNow = 1
 	}
-	s.gauge("weir.degraded", "1 while the store does not answer every decision, and for 10 s after.", point[float64]{v: degradedNow})
+	s.gauge("weir.degraded", "1 while the store does not answer every decision, and for 10 s after.",
+		point[float64]{v: degradedNow})
 	var o Overview
 	m.window.fillStore(&o)
-	s.gauge("weir.calls.per.decision", "Store calls per decision, over the last 10 s.", point[float64]{v: o.Store.CallsPerDecision})
+	s.gauge("weir.calls.per.decision", "Store calls per decision, over the last 10 s.",
+		point[float64]{v: o.Store.CallsPerDecision})
 }
 
 // stores adds the metrics of the store.
@@ -127,9 +134,11 @@ func (m *Metrics) stores(s *Scrape) {
 	}
 	st := src.lim.CacheStats()
 	s.count("weir.cache.lookups", "Lookups of entities, limits and namespaces in the limiter's caches.",
-		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{"result", "miss"}})
+		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{"result",
+			"miss"}})
 	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
-	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.", point[float64]{v: float64(st.Plans)})
+	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.",
+		point[float64]{v: float64(st.Plans)})
 	s.backstop(src.lim.BackstopStats())
 	if src.measured == nil {
 		return
@@ -142,7 +151,8 @@ func (m *Metrics) stores(s *Scrape) {
 func (s *Scrape) measure(me store.Measure) {
 	if me.Total {
 		s.add("weir.store."+me.Name, me.Help, "", metricdata.Sum[float64]{
-			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: dataPoints(s, point[float64]{v: me.Value}),
+			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
+			DataPoints: dataPoints(s, point[float64]{v: me.Value}),
 		})
 		return
 	}
@@ -191,13 +201,15 @@ func (s *Scrape) histogram(name, help string, ts ...timed) {
 		}
 		points = append(points, p)
 	}
-	s.add(name, help, "s", metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality, DataPoints: points})
+	s.add(name, help, "s", metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality,
+		DataPoints: points})
 }
 
 func dataPoints[N int64 | float64](s *Scrape, ps ...point[N]) []metricdata.DataPoint[N] {
 	points := make([]metricdata.DataPoint[N], len(ps))
 	for i, p := range ps {
-		points[i] = metricdata.DataPoint[N]{Attributes: attributes(p.labels), StartTime: s.start, Time: s.now, Value: p.v}
+		points[i] = metricdata.DataPoint[N]{Attributes: attributes(p.labels), StartTime: s.start, Time: s.now,
+			Value: p.v}
 	}
 	return points
 }

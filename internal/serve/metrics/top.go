@@ -32,7 +32,8 @@ type count struct {
 
 func newTop(room int) *top { return &top{room: room, by: make(map[key]*count, room)} }
 
-// plus adds non-negative numbers and saturates at the largest, because requests for all available tokens can add up to it.
+// plus adds non-negative numbers and saturates at the largest, because requests for all available tokens can add up to
+// it.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -73,7 +73,8 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 		processor = sdktrace.NewBatchSpanProcessor(exporter)
 	}
 	res, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", "weir"), attribute.String("service.version", cfg.Version)),
+		resource.WithAttributes(attribute.String("service.name", "weir"),
+			attribute.String("service.version", cfg.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -87,7 +88,8 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	return t, nil
 }
 
-// seldom returns a handler that logs an exporter's errors rarely, because it reports one for every batch it cannot send.
+// seldom returns a handler that logs an exporter's errors rarely, because it reports one for every batch it cannot
+// send.
 func seldom(log *slog.Logger) otel.ErrorHandlerFunc {
 	var last atomic.Int64
 	return func(err error) {
@@ -133,7 +135,9 @@ type storeCall struct {
 type spanKey struct{}
 
 // start begins the span of a request. It returns nil if the request is not traced.
-func (t *Tracing) start(ctx context.Context, name string, from propagation.TextMapCarrier) (context.Context, *requestSpan) {
+func (t *Tracing) start(
+	ctx context.Context, name string, from propagation.TextMapCarrier,
+) (context.Context, *requestSpan) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -163,7 +167,8 @@ func (sp *requestSpan) answered(r *http.Request, status int) {
 		status = http.StatusOK
 	}
 	sp.SetName(routeOf(r))
-	sp.SetAttributes(attribute.String("http.request.method", r.Method), attribute.Int("http.response.status_code", status))
+	sp.SetAttributes(attribute.String("http.request.method", r.Method),
+		attribute.Int("http.response.status_code", status))
 	if status >= http.StatusInternalServerError {
 		sp.SetStatus(codes.Error, http.StatusText(status))
 	}
@@ -182,7 +187,8 @@ func (sp *requestSpan) children(ctx context.Context) {
 	sp.calls = nil
 	sp.mu.Unlock()
 	for _, c := range calls {
-		_, span := sp.t.tracer.Start(ctx, "store "+c.op, trace.WithTimestamp(c.began), trace.WithSpanKind(trace.SpanKindClient))
+		_, span := sp.t.tracer.Start(ctx, "store "+c.op, trace.WithTimestamp(c.began),
+			trace.WithSpanKind(trace.SpanKindClient))
 		if result := resultOf(c.err); c.err != nil {
 			span.SetAttributes(attribute.String("weir.result", result))
 			if troubled(result) {
@@ -221,10 +227,11 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 		return
 	}
 	now := time.Now()
-	within, span := t.tracer.Start(sp.ctx, "decide", trace.WithTimestamp(sp.first(now.Add(-e.Took))), trace.WithAttributes(
-		attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", e.Entity),
-		attribute.String("weir.resource", e.Resource), attribute.String("weir.outcome", o.String()),
-	))
+	within, span := t.tracer.Start(sp.ctx, "decide", trace.WithTimestamp(sp.first(now.Add(-e.Took))),
+		trace.WithAttributes(
+			attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", e.Entity),
+			attribute.String("weir.resource", e.Resource), attribute.String("weir.outcome", o.String()),
+		))
 	if o == failed {
 		span.SetStatus(codes.Error, e.Err.Error())
 	}

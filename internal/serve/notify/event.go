@@ -44,7 +44,8 @@ func Body(e *weir.NearLimitEvent) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(event{
-		ID: e.ID, Type: "near_limit", Kind: e.Kind, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit,
+		ID: e.ID, Type: "near_limit", Kind: e.Kind, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource,
+		Limit:    e.Limit,
 		Override: e.Override, Shadow: e.Shadow, Percent: e.Percent, Used: e.Used, Of: e.Of,
 		Window: window{e.WindowStart.UTC(), e.WindowLength.Seconds()}, At: e.At.UTC(),
 	})
@@ -63,7 +64,9 @@ func Sign(secret []byte, timestamp string, body []byte) string {
 	return "v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-func newRequest(ctx context.Context, url string, secret []byte, id string, body []byte, now time.Time) (*http.Request, error) {
+func newRequest(
+	ctx context.Context, url string, secret []byte, id string, body []byte, now time.Time,
+) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

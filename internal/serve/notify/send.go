@@ -34,7 +34,8 @@ func (w *Webhook) run() {
 	}
 }
 
-// next removes and returns the next event to send. If none is due, it returns how long to wait, and whether to wait at all.
+// next removes and returns the next event to send. If none is due, it returns how long to wait, and whether to wait at
+// all.
 func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +105,8 @@ func (w *Webhook) again(d *delivery, a *answer) bool {
 }
 
 func (w *Webhook) lost(why string, d *delivery, err error) {
-	w.cfg.Log.Warn("webhook: a near-limit event was not delivered", slog.String("why", why), slog.String("host", w.host), d.what,
+	w.cfg.Log.Warn("webhook: a near-limit event was not delivered", slog.String("why", why),
+		slog.String("host", w.host), d.what,
 		slog.String("id", d.id), slog.Int("attempts", d.attempts), slog.Any("error", err))
 }
 

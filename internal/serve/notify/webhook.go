@@ -153,8 +153,8 @@ func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	w.warn(dropped)
 }
 
-// trim drops the oldest event if there are too many. If it is time for a log line, it returns how many have been dropped so
-// far. The webhook is locked.
+// trim drops the oldest event if there are too many. If it is time for a log line, it returns how many have been
+// dropped so far. The webhook is locked.
 func (w *Webhook) trim(now time.Time) (dropped uint64) {
 	if len(w.queue) <= w.cfg.Queue {
 		return 0

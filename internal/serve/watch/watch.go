@@ -81,12 +81,14 @@ func (p *Poller) Close() {
 
 // Watch calls f with what the entity can spend on the resource now, as [weir.Limiter.Available] returns it, and again
 // whenever that has changed, checking once per tick. If others are watching already, now is the last tick. If f takes
-// longer than a tick, it misses intermediate states, but delays nobody. f must not modify its argument, which is shared.
+// longer than a tick, it misses intermediate states, but delays nobody. f must not modify its argument, which is
+// shared.
 //
 // who identifies the caller's token, or is "" if callers are not told apart. A caller can watch at most three buckets
 // for each that could still be watched, so that others can, too.
 //
-// The passing of time is not a change: f is not called for a bucket that is filling up but has not gained a whole token.
+// The passing of time is not a change: f is not called for a bucket that is filling up but has not gained a whole
+// token.
 //
 // Watch ends with an error: when ctx is done, when f returns one, or with [ErrTooMany], [ErrClosed] or an error of
 // [weir.Limiter.Available], such as a store failure.

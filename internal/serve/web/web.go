@@ -22,7 +22,8 @@ var static embed.FS
 // policy allows pages to use files from this server and nothing else: no inline script or style, no other origin, no
 // frame around the page, and no string that becomes markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types " +
+	"'none'"
 
 // asset is a file as it is served.
 type asset struct {
@@ -106,7 +107,8 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	// Revalidated each time, sent only if changed: modules import each other by name, so no old version may remain cached.
+	// Revalidated each time, sent only if changed: modules import each other by name, so no old version may remain
+	// cached.
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", a.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
