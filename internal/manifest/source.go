@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	_ "embed" // schema.json
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	_ "embed" // schema.json
 )
 
 // Source is the text of a file. Messages about it use its line numbers.

@@ -1,6 +1,7 @@
 package lambdafn
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func TestTemplate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(template) != string(want) {
+		if !bytes.Equal(template, want) {
 			t.Errorf("the template of %s is otherwise:\n%s", name, template)
 		}
 		var doc map[string]any

@@ -88,7 +88,9 @@ func TestEdgeSize(t *testing.T) {
 		},
 		{"without headroom", rates[:1], 100, stack.Values{"FloorLimit": "3900", "PlanBurst": "900", "PlanRate": "10"}},
 		{
-			"a limit so small that WAF cannot hold it", []stack.Rate{{Amount: 1, Period: time.Hour, Burst: 1}}, 200,
+			"a limit so small that WAF cannot hold it",
+			[]stack.Rate{{Amount: 1, Period: time.Hour, Burst: 1}},
+			200,
 			stack.Values{"FloorLimit": "10", "PlanBurst": "2", "PlanRate": "0.01"},
 		},
 	} {

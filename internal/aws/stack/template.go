@@ -196,6 +196,7 @@ func flow(b []byte, n *yaml.Node) []byte {
 			b = flow(b, one)
 		}
 		return append(b, ']')
+	default:
 	}
 	return append(b, text(n)...)
 }

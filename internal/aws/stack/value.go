@@ -56,6 +56,7 @@ func bare(n *yaml.Node, isText bool) any {
 			list = append(list, value(v))
 		}
 		return list
+	default:
 	}
 	if isText {
 		return n.Value
