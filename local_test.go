@@ -144,9 +144,15 @@ func TestLocalIsCharged(t *testing.T) {
 		must(t, back.Rollback(b.ctx))
 		wantErr(t, back.Rollback(b.ctx), weir.ErrRolledBack)
 		must(t, kept.Adjust(b.ctx, weir.Tokens{"rpd": 50}))
+		time.Sleep(2 * time.Second) // time covers rps
 		b.fake.does(recovers)
 		b.fake.does(func(f *fakeStore) {
 			f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
+				for _, c := range s.Debits[0].Charges {
+					if c.Limit.Name == "rps" {
+						t.Errorf("%d of rps are charged, which time has covered", c.Amount)
+					}
+				}
 				out, err := f.Store.Settle(ctx, s)
 				if lost.CompareAndSwap(false, true) { // only the first answer
 					return store.Outcome{}, hang(ctx)
