@@ -92,8 +92,10 @@ func (c *core) purge(ctx context.Context, o *orphan) error {
 	if err := c.forgetBuckets(ctx, store.BucketQuery{Namespace: o.ID}); err != nil {
 		return err
 	}
-	if err := c.forgetUsage(ctx, o.ID); err != nil {
-		return err
+	if c.usage != nil {
+		if err := c.usage.ForgetUsage(ctx, o.ID); err != nil {
+			return err
+		}
 	}
 	ev := event{action: "namespace.purge", subject: "namespace:" + o.Name, before: o.Namespace}
 	if o.record.Version == 0 { // only if something else wrote the catalog

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/memory"
@@ -50,10 +51,10 @@ func TestUsageNames(t *testing.T) {
 					}
 				}
 			}
-			for _, w := range []weir.Window{weir.Hourly, weir.Daily, weir.Monthly} {
+			for _, w := range []admin.Window{admin.Hourly, admin.Daily, admin.Monthly} {
 				for i, entity := range names {
 					for j, resource := range names {
-						page, err := lim.Usage(ctx, weir.UsageQuery{Entity: entity, Resource: resource, Window: w})
+						page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: entity, Resource: resource, Window: w})
 						must(t, err)
 						got := map[string]int64{}
 						for _, u := range page.Windows { // two if an hour has just turned
@@ -74,8 +75,8 @@ func TestUsageNames(t *testing.T) {
 }
 
 // limitsOf returns the totals of a summary by limit.
-func limitsOf(u weir.Usage) map[string]weir.LimitUsage {
-	m := map[string]weir.LimitUsage{}
+func limitsOf(u admin.Usage) map[string]admin.LimitUsage {
+	m := map[string]admin.LimitUsage{}
 	for _, l := range u.Limits {
 		m[l.Limit] = l
 	}
@@ -108,20 +109,20 @@ func TestUsageLife(t *testing.T) {
 			}
 		}
 
-		page, err := lim.Usage(ctx, weir.UsageQuery{Entity: "key", Window: weir.Daily})
+		page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: "key", Window: admin.Daily})
 		must(t, err)
-		day := weir.Daily.Start(time.Now())
-		want := []weir.Usage{
+		day := admin.Daily.Start(time.Now())
+		want := []admin.Usage{
 			{
-				Window: weir.Daily, Start: day.AddDate(0, 0, -1), Entity: "key", Resource: "api", Requests: 2,
-				Limits: []weir.LimitUsage{
+				Window: admin.Daily, Start: day.AddDate(0, 0, -1), Entity: "key", Resource: "api", Requests: 2,
+				Limits: []admin.LimitUsage{
 					{Limit: "rph", Consumed: 2, Debited: 2, Peak: 2},
 					{Limit: "tph", Consumed: 250, Debited: 250, Peak: 250, Adjustments: 1},
 				},
 			},
 			{
-				Window: weir.Daily, Start: day, Entity: "key", Resource: "api", Refused: 3,
-				Limits: []weir.LimitUsage{
+				Window: admin.Daily, Start: day, Entity: "key", Resource: "api", Refused: 3,
+				Limits: []admin.LimitUsage{
 					{Limit: "rph", Consumed: -1, Returned: 1},
 					{Limit: "tph", Consumed: -100, Returned: 100, Refused: 3, RefusedTokens: 3000},
 				},
@@ -132,18 +133,18 @@ func TestUsageLife(t *testing.T) {
 		}
 
 		// Own equals Cascaded, because the parent has the same limits.
-		parents, err := lim.TopUsage(ctx, weir.TopQuery{By: weir.ByParent, Limit: "tph"})
+		parents, err := admin.New(lim).Usage.Top(ctx, admin.TopQuery{By: admin.ByParent, Limit: "tph"})
 		must(t, err)
 		if len(parents) != 1 || parents[0].Entity != "org" || limitsOf(parents[0])["tph"].Consumed != 150 ||
 			parents[0].Own == nil || parents[0].Own.Limits[1].Consumed != 150 {
 			t.Errorf("parents %+v, want org with 150 below it and 150 of its own", parents)
 		}
-		s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{Entity: "key", Window: weir.Hourly})
+		s, err := admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{Entity: "key", Window: admin.Hourly})
 		must(t, err)
 		if got := limitsOf(s.Total); got["tph"].Consumed != 150 || s.Total.Requests != 2 || s.Total.Refused != 3 || len(s.Windows) != 2 {
 			t.Errorf("summary %+v, want 150 tokens of 2 requests in 2 hours", s)
 		}
-		if s, err = lim.SummarizeUsage(ctx, weir.UsageQuery{Window: weir.Monthly}); err != nil || limitsOf(s.Total)["tph"].Consumed != 300 {
+		if s, err = admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{Window: admin.Monthly}); err != nil || limitsOf(s.Total)["tph"].Consumed != 300 {
 			t.Errorf("the namespace has %+v, %v, want 300 with the parent's", s.Total, err)
 		}
 	})
@@ -159,7 +160,7 @@ func TestUsageRefused(t *testing.T) {
 		_, err := lim.Allow(ctx, "alice", "api")
 		must(t, err)
 	}
-	top, err := lim.TopUsage(ctx, weir.TopQuery{Window: weir.Monthly})
+	top, err := admin.New(lim).Usage.Top(ctx, admin.TopQuery{Window: admin.Monthly})
 	must(t, err)
 	if len(top) != 1 || top[0].Requests != 2 || top[0].Refused != 3 || top[0].Limits[0].Refused != 3 || top[0].Limits[0].RefusedTokens != 3 {
 		t.Errorf("top %+v, want 2 requests, 3 refused", top)
@@ -190,8 +191,8 @@ func TestUsageShadow(t *testing.T) {
 			t.Error("a limit in shadow refuses")
 		}
 	}
-	of := func(entity string) weir.Usage {
-		s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{Entity: entity, Window: weir.Monthly})
+	of := func(entity string) admin.Usage {
+		s, err := admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{Entity: entity, Window: admin.Monthly})
 		must(t, err)
 		return s.Total
 	}
@@ -230,7 +231,7 @@ func TestUsageDegraded(t *testing.T) {
 	must(t, err)
 	_, err = lim.Allow(ctx, "alice", "api")
 	must(t, err)
-	s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{})
+	s, err := admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{})
 	must(t, err)
 	if s.Total.Degraded != 2 {
 		t.Errorf("%d degraded, want 2", s.Total.Degraded)
@@ -256,7 +257,7 @@ func TestUsageDegradedWait(t *testing.T) {
 	_, err = lim.Wait(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}})
 	must(t, err)
 	fake.does(recovers)
-	s, err := lim.SummarizeUsage(ctx, weir.UsageQuery{})
+	s, err := admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{})
 	must(t, err)
 	if s.Total.Degraded != 1 {
 		t.Errorf("%d degraded, want 1", s.Total.Degraded)
@@ -277,10 +278,10 @@ func TestUsagePages(t *testing.T) {
 	}
 	now := time.Now()
 	for size := 1; size < 7; size++ {
-		q := weir.UsageQuery{Window: weir.Monthly, From: now.AddDate(0, -1, 0), To: now.AddDate(0, 1, 0), Max: size}
+		q := admin.UsageQuery{Window: admin.Monthly, From: now.AddDate(0, -1, 0), To: now.AddDate(0, 1, 0), Max: size}
 		var got []string
 		for {
-			page, err := lim.Usage(ctx, q)
+			page, err := admin.New(lim).Usage.Windows(ctx, q)
 			must(t, err)
 			if len(page.Windows) > size {
 				t.Fatalf("a page of %d, want at most %d", len(page.Windows), size)
@@ -296,9 +297,9 @@ func TestUsagePages(t *testing.T) {
 			t.Errorf("in pages of %d: %q, want %q", size, got, want)
 		}
 	}
-	page, err := lim.Usage(ctx, weir.UsageQuery{Window: weir.Monthly, Max: 2})
+	page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Window: admin.Monthly, Max: 2})
 	must(t, err)
-	if _, err := lim.Usage(ctx, weir.UsageQuery{Window: weir.Daily, Max: 2, After: page.Next}); !errors.Is(err, weir.ErrBadCursor) {
+	if _, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Window: admin.Daily, Max: 2, After: page.Next}); !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("error %v of another window's cursor, want ErrBadCursor", err)
 	}
 }
@@ -307,22 +308,22 @@ func TestUsageMistakes(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
 	now := time.Now()
-	for field, q := range map[string]weir.UsageQuery{
+	for field, q := range map[string]admin.UsageQuery{
 		"window":   {Window: "weekly"},
-		"by":       {By: weir.ByLimit},
+		"by":       {By: admin.ByLimit},
 		"from":     {From: now, To: now.AddDate(0, 0, -2)},
 		"max":      {Max: -1},
-		"entity":   {By: weir.ByResource, Entity: "alice"},
-		"resource": {By: weir.ByNamespace, Resource: "api"},
+		"entity":   {By: admin.ByResource, Entity: "alice"},
+		"resource": {By: admin.ByNamespace, Resource: "api"},
 	} {
-		_, err := lim.Usage(t.Context(), q)
+		_, err := admin.New(lim).Usage.Windows(t.Context(), q)
 		var config *weir.ConfigError
 		if !errors.As(err, &config) || config.Field != field {
 			t.Errorf("%+v: error %v, want one about %s", q, err, field)
 		}
 	}
 	none := limiterOn(t, struct{ store.Store }{memory.New(nil)})
-	if _, err := none.Usage(t.Context(), weir.UsageQuery{}); !errors.Is(err, weir.ErrNoUsage) {
+	if _, err := admin.New(none).Usage.Windows(t.Context(), admin.UsageQuery{}); !errors.Is(err, weir.ErrNoUsage) {
 		t.Errorf("error %v, want ErrNoUsage", err)
 	}
 }

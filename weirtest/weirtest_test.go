@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/weirtest"
 )
 
@@ -127,8 +128,8 @@ func TestFailAll(t *testing.T) {
 		"buckets":   func() error { _, err := l.Buckets(ctx, weir.BucketQuery{}); return err },
 		"bucket":    func() error { _, err := l.Bucket(ctx, "alice", "api"); return err },
 		"reset":     func() error { return l.ResetBucket(ctx, "alice", "api") },
-		"usage":     func() error { _, err := l.Usage(ctx, weir.UsageQuery{}); return err },
-		"top":       func() error { _, err := l.TopUsage(ctx, weir.TopQuery{}); return err },
+		"usage":     func() error { _, err := admin.New(l.Limiter).Usage.Windows(ctx, admin.UsageQuery{}); return err },
+		"top":       func() error { _, err := admin.New(l.Limiter).Usage.Top(ctx, admin.TopQuery{}); return err },
 	} {
 		l.Fail(broken)
 		if err := call(); !errors.Is(err, broken) {
@@ -136,7 +137,7 @@ func TestFailAll(t *testing.T) {
 		}
 		l.Fail(nil)
 	}
-	usage, err := l.TopUsage(ctx, weir.TopQuery{From: l.Now(), To: l.Now().Add(time.Hour)})
+	usage, err := admin.New(l.Limiter).Usage.Top(ctx, admin.TopQuery{From: l.Now(), To: l.Now().Add(time.Hour)})
 	if err != nil || len(usage) != 1 || usage[0].Requests != 1 {
 		t.Errorf("got usage %+v, %v", usage, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -124,7 +125,7 @@ func TestAggregate(t *testing.T) {
 	if err != nil || len(archived) != 1 || archived[0].Action != "limits.set" {
 		t.Errorf("archived %+v, error %v", archived, err)
 	}
-	used, err := lim.SummarizeUsage(t.Context(), weir.UsageQuery{Window: weir.Daily, By: weir.ByEntity, Entity: "ann"})
+	used, err := admin.New(lim).Usage.Sum(t.Context(), admin.UsageQuery{Window: admin.Daily, By: admin.ByEntity, Entity: "ann"})
 	if err != nil || len(used.Total.Limits) != 1 || used.Total.Limits[0].Debited != 7 {
 		t.Errorf("used %+v, error %v", used, err)
 	}

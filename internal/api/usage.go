@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Period is the part of a request that selects windows of usage.
 type Period struct {
-	Window weir.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily" doc:"{TYPE} of window: hourly, daily or monthly"`
-	From   time.Time   `json:"from" in:"query" doc:"start with the window that contains {TIME} (default a day, 30 days or 12 months ago)"`
-	To     time.Time   `json:"to" in:"query" doc:"end before {TIME} (default now)"`
+	Window admin.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily" doc:"{TYPE} of window: hourly, daily or monthly"`
+	From   time.Time    `json:"from" in:"query" doc:"start with the window that contains {TIME} (default a day, 30 days or 12 months ago)"`
+	To     time.Time    `json:"to" in:"query" doc:"end before {TIME} (default now)"`
 }
 
 // ParsePeriod parses the members of a period. Without an end, it ends with the current window.
@@ -36,9 +37,9 @@ func (p *Period) Close() {
 
 // UsageSelection selects usage.
 type UsageSelection struct {
-	By       weir.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource, namespace or store (default entity)"`
-	Entity   string       `json:"entity" in:"query" doc:"show only the entity with this {ID}, or with --by parent, that parent"`
-	Resource string       `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	By       admin.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource, namespace or store (default entity)"`
+	Entity   string        `json:"entity" in:"query" doc:"show only the entity with this {ID}, or with --by parent, that parent"`
+	Resource string        `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
 	Period
 }
 
@@ -50,26 +51,26 @@ type UsageQuery struct {
 
 // TopQuery selects a ranking.
 type TopQuery struct {
-	By       weir.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource or limit (default entity)"`
-	Limit    string       `json:"limit" in:"query" doc:"show only the limit with this {NAME}"`
-	Resource string       `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	By       admin.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource or limit (default entity)"`
+	Limit    string        `json:"limit" in:"query" doc:"show only the limit with this {NAME}"`
+	Resource string        `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
 	Period
 	Max int `json:"max" in:"query" range:"0.." default:"10" doc:"show at most {N} rows"`
 }
 
-func (q *UsageSelection) query() weir.UsageQuery {
-	return weir.UsageQuery{By: q.By, Entity: q.Entity, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To}
+func (q *UsageSelection) query() admin.UsageQuery {
+	return admin.UsageQuery{By: q.By, Entity: q.Entity, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To}
 }
 
 // wideUsage reports whether usage covers all namespaces together.
 func wideUsage(req any) bool {
 	switch q := req.(type) {
 	case *UsageQuery:
-		return q.By == weir.ByStore
+		return q.By == admin.ByStore
 	case *UsageSelection:
-		return q.By == weir.ByStore
+		return q.By == admin.ByStore
 	case *TopQuery:
-		return q.By == weir.ByStore
+		return q.By == admin.ByStore
 	}
 	return false
 }
@@ -77,19 +78,19 @@ func wideUsage(req any) bool {
 // The operations on usage.
 var (
 	ListUsage = declare(Op{Name: "listUsage", Method: "GET", Path: "/v1/usage", Wide: wideUsage},
-		func(ctx context.Context, lim *weir.Limiter, q *UsageQuery) (List[weir.Usage], error) {
+		func(ctx context.Context, lim *weir.Limiter, q *UsageQuery) (List[admin.Usage], error) {
 			u := q.query()
 			u.After, u.Max = q.After, q.Max
-			p, err := lim.Usage(ctx, u)
+			p, err := admin.New(lim).Usage.Windows(ctx, u)
 			return pageOf(p.Windows, p.Next, same), err
 		})
 	SummarizeUsage = declare(Op{Name: "summarizeUsage", Method: "GET", Path: "/v1/usage/summary", Wide: wideUsage},
-		func(ctx context.Context, lim *weir.Limiter, q *UsageSelection) (weir.UsageSummary, error) {
-			return lim.SummarizeUsage(ctx, q.query())
+		func(ctx context.Context, lim *weir.Limiter, q *UsageSelection) (admin.UsageSummary, error) {
+			return admin.New(lim).Usage.Sum(ctx, q.query())
 		})
 	TopUsage = declare(Op{Name: "topUsage", Method: "GET", Path: "/v1/usage/top", Wide: wideUsage},
-		func(ctx context.Context, lim *weir.Limiter, q *TopQuery) (List[weir.Usage], error) {
-			top, err := lim.TopUsage(ctx, weir.TopQuery{
+		func(ctx context.Context, lim *weir.Limiter, q *TopQuery) (List[admin.Usage], error) {
+			top, err := admin.New(lim).Usage.Top(ctx, admin.TopQuery{
 				By: q.By, Limit: q.Limit, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To, Max: q.Max,
 			})
 			return pageOf(top, "", same), err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/disk"
 )
 
@@ -71,18 +72,18 @@ func rankUsage() (r ranked, err error) {
 		}
 	}
 	began := time.Now()
-	if _, err := lim.Usage(ctx, weir.UsageQuery{Max: 1}); err != nil {
+	if _, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Max: 1}); err != nil {
 		return r, err
 	}
 	r.take = float64(time.Since(began).Microseconds()) / rankedEntities
 	time.Sleep(3 * time.Second) // the next query then reads the buckets a last time, so that TopUsage does not
-	if _, err := lim.Usage(ctx, weir.UsageQuery{Max: 1}); err != nil {
+	if _, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Max: 1}); err != nil {
 		return r, err
 	}
 	runtime.GC()
 	peak := watchHeap()
 	began = time.Now()
-	top, err := lim.TopUsage(ctx, weir.TopQuery{Limit: "rpd"})
+	top, err := admin.New(lim).Usage.Top(ctx, admin.TopQuery{Limit: "rpd"})
 	r.top, r.grown = time.Since(began).Seconds(), peak()
 	if err == nil && (len(top) != 10 || top[0].Limits[0].Consumed != 499) {
 		err = fmt.Errorf("top %+v", top)

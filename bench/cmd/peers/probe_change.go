@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/aggregate"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -227,8 +228,8 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 		time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		n := 0
 		for i := range entities {
-			sum, err := lim.SummarizeUsage(e.ctx, weir.UsageQuery{
-				Entity: fmt.Sprint("user-", i), Window: weir.Hourly, From: began,
+			sum, err := admin.New(lim).Usage.Sum(e.ctx, admin.UsageQuery{
+				Entity: fmt.Sprint("user-", i), Window: admin.Hourly, From: began,
 			})
 			if err != nil {
 				return 0, err

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/aggregate"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/aws/stack"
@@ -127,7 +128,7 @@ func TestAggregatePolicy(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { must(t, r.Run(ctx)) })
 	for booked := 0; booked == 0 && ctx.Err() == nil; { // real time: the stream is an engine's
-		page, err := lim.Usage(ctx, weir.UsageQuery{By: weir.ByNamespace, Window: weir.Hourly})
+		page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{By: admin.ByNamespace, Window: admin.Hourly})
 		must(t, err)
 		booked = len(page.Windows)
 	}

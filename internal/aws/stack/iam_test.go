@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -264,7 +265,7 @@ func look(t *testing.T, lim *weir.Limiter) {
 	must(t, err)
 	_, err = lim.Available(ctx, "key", "api")
 	must(t, err)
-	_, err = lim.Usage(ctx, weir.UsageQuery{Window: weir.Hourly, By: weir.ByEntity, Entity: "key"})
+	_, err = admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Window: admin.Hourly, By: admin.ByEntity, Entity: "key"})
 	must(t, err)
 	_, err = lim.Revisions(ctx, weir.RevisionQuery{Manifest: "m"})
 	must(t, err)

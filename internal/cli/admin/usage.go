@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -61,15 +61,15 @@ time. The range starts with the window that contains --from and ends before --to
 }
 
 // only keeps the figures of one limit in windows, and drops windows without it.
-func only(windows []weir.Usage, limit string) []weir.Usage {
+func only(windows []admin.Usage, limit string) []admin.Usage {
 	if limit == "" {
 		return windows
 	}
-	var out []weir.Usage
+	var out []admin.Usage
 	for _, u := range windows {
 		for _, l := range u.Limits {
 			if l.Limit == limit {
-				u.Limits = []weir.LimitUsage{l}
+				u.Limits = []admin.LimitUsage{l}
 				out = append(out, u)
 				break
 			}
@@ -83,7 +83,7 @@ var usageHeader = []string{
 }
 
 // usageRows returns a row for each limit of each window.
-func usageRows(windows []weir.Usage, format func(int64) string) (rows [][]string) {
+func usageRows(windows []admin.Usage, format func(int64) string) (rows [][]string) {
 	for _, u := range windows {
 		head := []string{StartText(u.Window, u.Start), kit.OrDash(u.Entity), kit.OrDash(u.Resource), format(u.Requests), format(u.Refused)}
 		if len(u.Limits) == 0 {
@@ -97,7 +97,7 @@ func usageRows(windows []weir.Usage, format func(int64) string) (rows [][]string
 	return rows
 }
 
-func usageTable(a *kit.Run, windows []weir.Usage) {
+func usageTable(a *kit.Run, windows []admin.Usage) {
 	t := term.Table{Header: usageHeader, Right: []int{3, 4, 6, 7, 8, 9, 10, 11}, Cut: []int{1, 2, 5}}
 	for _, row := range usageRows(windows, digits) {
 		t.Row(row...)
@@ -106,7 +106,7 @@ func usageTable(a *kit.Run, windows []weir.Usage) {
 }
 
 // usageCSV writes windows for spreadsheets, with a header.
-func usageCSV(a *kit.Run, windows []weir.Usage) error {
+func usageCSV(a *kit.Run, windows []admin.Usage) error {
 	w := csv.NewWriter(a.Out.W)
 	_ = w.Write([]string{
 		"start", "entity", "resource", "requests", "refused", "limit", "consumed", "debited", "returned", "peak", "refused_by", "adjustments",
@@ -126,11 +126,11 @@ func usageCSV(a *kit.Run, windows []weir.Usage) error {
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
 // StartText formats a window's start in a form that also shows the window's type.
-func StartText(w weir.Window, t time.Time) string {
+func StartText(w admin.Window, t time.Time) string {
 	switch w {
-	case weir.Hourly:
+	case admin.Hourly:
 		return t.UTC().Format("2006-01-02T15")
-	case weir.Monthly:
+	case admin.Monthly:
 		return t.UTC().Format("2006-01")
 	default:
 		return t.UTC().Format(time.DateOnly)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -20,10 +20,10 @@ func summarize(r *kit.Run) func(ctx context.Context, q *usageSummary) error {
 			}
 			if q.Limit != "" {
 				s.Windows = only(s.Windows, q.Limit)
-				if total := only([]weir.Usage{s.Total}, q.Limit); len(total) > 0 {
+				if total := only([]admin.Usage{s.Total}, q.Limit); len(total) > 0 {
 					s.Total = total[0]
 				} else {
-					s.Total.Limits = []weir.LimitUsage{}
+					s.Total.Limits = []admin.LimitUsage{}
 				}
 			}
 			if q.CSV {
@@ -34,7 +34,7 @@ func summarize(r *kit.Run) func(ctx context.Context, q *usageSummary) error {
 	}
 }
 
-func printSummary(a *kit.Run, s *weir.UsageSummary) {
+func printSummary(a *kit.Run, s *admin.UsageSummary) {
 	u := &s.Total
 	a.Out.Pairs(
 		"from", kit.Instant(s.From), "to", kit.Instant(s.To), "windows", digits(int64(len(s.Windows)))+" "+string(u.Window),
@@ -45,7 +45,7 @@ func printSummary(a *kit.Run, s *weir.UsageSummary) {
 		Header: []string{"LIMIT", "CONSUMED", "PER WINDOW", "DEBITED", "RETURNED", "REFUSED BY", "TOKENS REFUSED", "ADJUSTED"},
 		Right:  []int{1, 2, 3, 4, 5, 6, 7}, Cut: []int{0},
 	}
-	shadow := slices.ContainsFunc(u.Limits, func(l weir.LimitUsage) bool { return l.WouldRefuse > 0 })
+	shadow := slices.ContainsFunc(u.Limits, func(l admin.LimitUsage) bool { return l.WouldRefuse > 0 })
 	if shadow {
 		t.Header, t.Right = append(t.Header, "WOULD REFUSE", "TOKENS"), append(t.Right, 8, 9)
 	}
@@ -70,7 +70,7 @@ func printSummary(a *kit.Run, s *weir.UsageSummary) {
 }
 
 // chart draws what was consumed of a limit in each window of the period, with zero for windows without usage.
-func chart(a *kit.Run, s *weir.UsageSummary, limit string) {
+func chart(a *kit.Run, s *admin.UsageSummary, limit string) {
 	first, last := s.Windows[0].Start, s.Windows[len(s.Windows)-1].Start
 	var values []float64
 	at := 0
@@ -91,7 +91,7 @@ func chart(a *kit.Run, s *weir.UsageSummary, limit string) {
 
 func topUsage(r *kit.Run) func(ctx context.Context, q *usageTop) error {
 	return func(ctx context.Context, q *usageTop) error {
-		q.By = cmp.Or(q.By, weir.ByEntity)
+		q.By = cmp.Or(q.By, admin.ByEntity)
 		return r.Call(api.TopUsage.Op, func(c api.Caller) error {
 			list, _, err := api.TopUsage.Call(ctx, c, &q.TopQuery)
 			if err != nil {
@@ -103,7 +103,7 @@ func topUsage(r *kit.Run) func(ctx context.Context, q *usageTop) error {
 			}
 			return kit.PrintPage(r, top, "", func() {
 				printTop(r, top, &q.TopQuery)
-				counted := slices.ContainsFunc(top, func(u weir.Usage) bool { return u.Requests > 0 })
+				counted := slices.ContainsFunc(top, func(u admin.Usage) bool { return u.Requests > 0 })
 				if q.Limit == "" && !counted && slices.ContainsFunc(top, Spent) {
 					r.Err.Println("the store does not count requests, so this list is not ranked: rank it by a limit with --limit")
 				}
@@ -113,19 +113,19 @@ func topUsage(r *kit.Run) func(ctx context.Context, q *usageTop) error {
 }
 
 // Spent reports whether anything was debited.
-func Spent(u weir.Usage) bool {
-	return slices.ContainsFunc(u.Limits, func(l weir.LimitUsage) bool { return l.Debited > 0 })
+func Spent(u admin.Usage) bool {
+	return slices.ContainsFunc(u.Limits, func(l admin.LimitUsage) bool { return l.Debited > 0 })
 }
 
-func printTop(a *kit.Run, top []weir.Usage, q *api.TopQuery) {
+func printTop(a *kit.Run, top []admin.Usage, q *api.TopQuery) {
 	t := term.Table{Header: []string{"#", "ENTITY", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED"}, Right: []int{0, 2, 3, 5, 6, 7}, Cut: []int{1, 4}}
 	switch q.By {
-	case weir.ByResource:
+	case admin.ByResource:
 		t.Header[1] = "RESOURCE"
-	case weir.ByParent:
+	case admin.ByParent:
 		t.Header = append(t.Header, "OWN")
 		t.Right = append(t.Right, 8)
-	case weir.ByLimit:
+	case admin.ByLimit:
 		t.Header[1] = "NAMESPACE"
 	default:
 	}
@@ -133,17 +133,17 @@ func printTop(a *kit.Run, top []weir.Usage, q *api.TopQuery) {
 		limits := u.Limits
 		if q.Limit != "" {
 			limits = nil
-			for _, o := range only([]weir.Usage{u}, q.Limit) {
+			for _, o := range only([]admin.Usage{u}, q.Limit) {
 				limits = o.Limits
 			}
 		}
 		name := cmp.Or(u.Entity, u.Resource)
-		if q.By == weir.ByLimit {
+		if q.By == admin.ByLimit {
 			name = a.Namespace
 		}
 		for _, l := range limits {
 			row := []string{digits(int64(n + 1)), name, digits(u.Requests), digits(u.Refused), l.Limit, digits(l.Consumed), digits(l.Debited), digits(l.Returned)}
-			if q.By == weir.ByParent {
+			if q.By == admin.ByParent {
 				row = append(row, digits(ownOf(u.Own, l.Limit)))
 			}
 			t.Row(row...)
@@ -152,7 +152,7 @@ func printTop(a *kit.Run, top []weir.Usage, q *api.TopQuery) {
 	a.Out.Table(&t)
 }
 
-func ownOf(own *weir.OwnUsage, limit string) int64 {
+func ownOf(own *admin.OwnUsage, limit string) int64 {
 	if own != nil {
 		for _, l := range own.Limits {
 			if l.Limit == limit {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	weiradmin "github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -77,7 +78,7 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 				flags.used.target)
 		}
 	}
-	show := func(windows []weir.Usage) error {
+	show := func(windows []weiradmin.Usage) error {
 		r, err := whatif.Run(windows, cfg)
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 		return kit.Usage(err)
 	}
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(cmd.Context(), lim, weir.UsageQuery{Window: period.Window, From: period.From,
+		windows, err := SpentIn(cmd.Context(), lim, weiradmin.UsageQuery{Window: period.Window, From: period.From,
 			To: period.To})
 		if err != nil {
 			return err
@@ -114,9 +115,9 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 }
 
 // SpentIn reads all windows that a query selects.
-func SpentIn(ctx context.Context, lim *weir.Limiter, q weir.UsageQuery) (all []weir.Usage, err error) {
+func SpentIn(ctx context.Context, lim *weir.Limiter, q weiradmin.UsageQuery) (all []weiradmin.Usage, err error) {
 	for q.Max = kit.PageSize; ; {
-		page, err := lim.Usage(ctx, q)
+		page, err := weiradmin.New(lim).Usage.Windows(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	weiradmin "github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
@@ -170,7 +171,7 @@ var errNotCounted = errors.New("the store does not count the requests that it ad
 // usageOf returns a function that reads what the store has counted in a namespace since the hour of began.
 func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallied, error) {
 	return func(ctx context.Context) ([]tallied, error) {
-		page, err := lim.Usage(ctx, weir.UsageQuery{By: weir.ByNamespace, Window: weir.Hourly, From: began, Max: 1000})
+		page, err := weiradmin.New(lim).Usage.Windows(ctx, weiradmin.UsageQuery{By: weiradmin.ByNamespace, Window: weiradmin.Hourly, From: began, Max: 1000})
 		if errors.Is(err, weir.ErrNoUsage) {
 			err = fmt.Errorf("%w: name the deciding servers with --server", err)
 		}

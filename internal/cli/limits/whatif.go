@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/lab"
 	"github.com/weirlimits/weir/internal/lab/whatif"
@@ -58,7 +59,7 @@ func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags
 		if p.CreateNamespace {
 			continue
 		}
-		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), weir.UsageQuery{Window: weir.Hourly, From: lab.Since(days)})
+		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), admin.UsageQuery{Window: admin.Hourly, From: lab.Since(days)})
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags
 	return all, nil
 }
 
-func (t *triedPlan) try(p *manifest.Plan, windows []weir.Usage) (err error) {
+func (t *triedPlan) try(p *manifest.Plan, windows []admin.Usage) (err error) {
 	before, after := p.Limits()
 	changes := func(of func(entity, resource string) []weir.Limit) func(entity, resource string) []weir.Limit {
 		return func(entity, resource string) []weir.Limit {

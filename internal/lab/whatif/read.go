@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Read reads windows written by weir usage list, as CSV (--csv) or JSON, or returned by /v1/usage.
-func Read(src io.Reader) ([]weir.Usage, error) {
+func Read(src io.Reader) ([]admin.Usage, error) {
 	b := bufio.NewReader(src)
 	for {
 		c, err := b.ReadByte()
@@ -37,11 +37,11 @@ func Read(src io.Reader) ([]weir.Usage, error) {
 	}
 }
 
-func readJSON(src io.Reader) ([]weir.Usage, error) {
-	var all []weir.Usage
+func readJSON(src io.Reader) ([]admin.Usage, error) {
+	var all []admin.Usage
 	dec := json.NewDecoder(src)
 	for { // pages, one after the other
-		var page struct{ Items, Windows []weir.Usage }
+		var page struct{ Items, Windows []admin.Usage }
 		if err := dec.Decode(&page); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -60,7 +60,7 @@ var columns = []string{
 	"start", "entity", "resource", "requests", "refused", "limit", "debited", "returned", "peak", "refused_by",
 }
 
-func readCSV(src io.Reader) ([]weir.Usage, error) {
+func readCSV(src io.Reader) ([]admin.Usage, error) {
 	r := csv.NewReader(src)
 	r.ReuseRecord = true
 	head, err := r.Read()
@@ -75,7 +75,7 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 			)
 		}
 	}
-	var all []weir.Usage
+	var all []admin.Usage
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -96,7 +96,7 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 			continue
 		}
 		if l.Limit != "" {
-			u.Limits = []weir.LimitUsage{l}
+			u.Limits = []admin.LimitUsage{l}
 		}
 		all = append(all, u)
 	}
@@ -107,10 +107,10 @@ func readCSV(src io.Reader) ([]weir.Usage, error) {
 }
 
 // parse parses a row.
-func parse(cell func(int) string) (u weir.Usage, l weir.LimitUsage, err error) {
+func parse(cell func(int) string) (u admin.Usage, l admin.LimitUsage, err error) {
 	text := cell(0)
-	for layout, w := range map[string]weir.Window{
-		"2006-01-02T15": weir.Hourly, time.DateOnly: weir.Daily, "2006-01": weir.Monthly,
+	for layout, w := range map[string]admin.Window{
+		"2006-01-02T15": admin.Hourly, time.DateOnly: admin.Daily, "2006-01": admin.Monthly,
 	} {
 		if t, err := time.Parse(layout, text); err == nil && len(text) == len(layout) {
 			u.Start, u.Window = t, w

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Config says what to try on usage. Limits is required.
@@ -24,12 +25,12 @@ type Config struct {
 
 // Report is what the limits would have refused. Token counts are for each limit alone.
 type Report struct {
-	From    time.Time   `json:"from"`
-	To      time.Time   `json:"to"`
-	Window  weir.Window `json:"window"`
-	Windows int         `json:"windows"` // examined
-	Buckets int         `json:"buckets"` // of an entity on a resource
-	Then    int64       `json:"refused_then"`
+	From    time.Time    `json:"from"`
+	To      time.Time    `json:"to"`
+	Window  admin.Window `json:"window"`
+	Windows int          `json:"windows"` // examined
+	Buckets int          `json:"buckets"` // of an entity on a resource
+	Then    int64        `json:"refused_then"`
 
 	Limits []LimitResult `json:"limits"`
 	// Surely counts the buckets in which something would certainly have been refused, Perhaps those in which
@@ -84,13 +85,13 @@ type series struct {
 }
 
 // Run checks windows of entities, all of one type, against limits.
-func Run(windows []weir.Usage, cfg Config) (*Report, error) {
+func Run(windows []admin.Usage, cfg Config) (*Report, error) {
 	cfg.Top = cmp.Or(cfg.Top, 10)
 	if cfg.Target < 0 || cfg.Target >= 1 {
 		return nil, &weir.ConfigError{Field: "target", Reason: "must be from 0 to below 1"}
 	}
 	windows = slices.Clone(windows)
-	slices.SortStableFunc(windows, func(a, b weir.Usage) int { return a.Start.Compare(b.Start) })
+	slices.SortStableFunc(windows, func(a, b admin.Usage) int { return a.Start.Compare(b.Start) })
 	r := &Report{Limits: []LimitResult{}, Most: []BucketResult{}, When: []Moment{}}
 	all, err := r.lay(windows, &cfg)
 	if err != nil {
@@ -104,7 +105,7 @@ func Run(windows []weir.Usage, cfg Config) (*Report, error) {
 }
 
 // lay groups the recorded usage by bucket and limit, each in order of time.
-func (r *Report) lay(windows []weir.Usage, cfg *Config) ([]*series, error) {
+func (r *Report) lay(windows []admin.Usage, cfg *Config) ([]*series, error) {
 	type bucket struct{ entity, resource string }
 	known := make(map[bucket][]*series)
 	var all []*series
@@ -178,7 +179,7 @@ func enforced(l weir.Limit, entity string) (weir.Limit, bool) {
 }
 
 // windowOf returns what was recorded of a limit. If counted is false, it is the number of requests.
-func windowOf(u *weir.Usage, limit string) (w window, counted bool) {
+func windowOf(u *admin.Usage, limit string) (w window, counted bool) {
 	w = window{start: u.Start, end: u.Window.Next(u.Start)}
 	for _, l := range u.Limits {
 		if l.Limit != limit {

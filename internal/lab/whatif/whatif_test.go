@@ -10,20 +10,21 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/whatif"
 )
 
 var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 
 // spent is an hour of an entity in which each request was one token of rpm.
-func spent(entity string, after int, n, peak int64) weir.Usage {
-	return weir.Usage{
-		Window: weir.Hourly, Start: noon.Add(time.Duration(after) * time.Hour), Entity: entity, Resource: "api", Requests: n,
-		Limits: []weir.LimitUsage{{Limit: "rpm", Consumed: n, Debited: n, Peak: peak}},
+func spent(entity string, after int, n, peak int64) admin.Usage {
+	return admin.Usage{
+		Window: admin.Hourly, Start: noon.Add(time.Duration(after) * time.Hour), Entity: entity, Resource: "api", Requests: n,
+		Limits: []admin.LimitUsage{{Limit: "rpm", Consumed: n, Debited: n, Peak: peak}},
 	}
 }
 
-func try(t *testing.T, l weir.Limit, windows ...weir.Usage) *whatif.Report {
+func try(t *testing.T, l weir.Limit, windows ...admin.Usage) *whatif.Report {
 	t.Helper()
 	r, err := whatif.Run(windows, whatif.Config{Limits: func(string, string) []weir.Limit { return []weir.Limit{l} }})
 	if err != nil {
@@ -38,18 +39,18 @@ func TestBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name              string
 		limit             weir.Limit
-		windows           []weir.Usage
+		windows           []admin.Usage
 		least, even, most int64
 	}{
-		{"little", ten, []weir.Usage{spent("a", 0, 4, 2)}, 0, 0, 0},
-		{"two busiest minutes may be one", ten, []weir.Usage{spent("a", 0, 10, 5)}, 0, 0, 1},
-		{"more than an hour gives", ten, []weir.Usage{spent("a", 0, 1000, 20)}, 390, 390, 775},
-		{"a busy minute", ten, []weir.Usage{spent("a", 0, 50, 50)}, 30, 30, 41},
-		{"the burst is there once", ten, []weir.Usage{spent("a", 0, 610, 11), spent("a", 1, 610, 11)}, 10, 10, 731},
-		{"and again after a pause", ten, []weir.Usage{spent("a", 0, 610, 11), spent("a", 2, 610, 11)}, 0, 0, 721},
-		{"others do not matter", ten, []weir.Usage{spent("a", 0, 610, 11), spent("b", 1, 610, 11)}, 0, 0, 721},
-		{"ten busy minutes in a row", ten.WithBurst(100), []weir.Usage{spent("a", 0, 600, 60)}, 0, 0, 421},
-		{"day", weir.PerDay("rpm", 100), []weir.Usage{spent("a", 0, 300, 300)}, 199, 199, 201},
+		{"little", ten, []admin.Usage{spent("a", 0, 4, 2)}, 0, 0, 0},
+		{"two busiest minutes may be one", ten, []admin.Usage{spent("a", 0, 10, 5)}, 0, 0, 1},
+		{"more than an hour gives", ten, []admin.Usage{spent("a", 0, 1000, 20)}, 390, 390, 775},
+		{"a busy minute", ten, []admin.Usage{spent("a", 0, 50, 50)}, 30, 30, 41},
+		{"the burst is there once", ten, []admin.Usage{spent("a", 0, 610, 11), spent("a", 1, 610, 11)}, 10, 10, 731},
+		{"and again after a pause", ten, []admin.Usage{spent("a", 0, 610, 11), spent("a", 2, 610, 11)}, 0, 0, 721},
+		{"others do not matter", ten, []admin.Usage{spent("a", 0, 610, 11), spent("b", 1, 610, 11)}, 0, 0, 721},
+		{"ten busy minutes in a row", ten.WithBurst(100), []admin.Usage{spent("a", 0, 600, 60)}, 0, 0, 421},
+		{"day", weir.PerDay("rpm", 100), []admin.Usage{spent("a", 0, 300, 300)}, 199, 199, 201},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +124,7 @@ func TestSuggest(t *testing.T) {
 	t.Parallel()
 	l := weir.PerMinute("rpm", 10)
 	cfg := whatif.Config{Limits: func(string, string) []weir.Limit { return []weir.Limit{l} }, Target: 0.01}
-	windows := []weir.Usage{spent("a", 0, 1000, 60), spent("a", 1, 200, 40)}
+	windows := []admin.Usage{spent("a", 0, 1000, 60), spent("a", 1, 200, 40)}
 	r, err := whatif.Run(windows, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestRequestsInstead(t *testing.T) {
 	if r := try(t, l, u); len(r.Notes) != 1 || r.Limits[0].Asked != 100 || r.Limits[0].AtMost != 96 {
 		t.Errorf("%+v", r)
 	}
-	r, err := whatif.Run([]weir.Usage{u}, whatif.Config{
+	r, err := whatif.Run([]admin.Usage{u}, whatif.Config{
 		Limits: func(string, string) []weir.Limit { return []weir.Limit{l} }, Tokens: map[string]string{"calls": "rpm"},
 	})
 	if err != nil || len(r.Notes) != 0 || r.Limits[0].AtMost >= 96 {
@@ -164,9 +165,9 @@ func TestRunFails(t *testing.T) {
 	t.Parallel()
 	limits := func(string, string) []weir.Limit { return []weir.Limit{weir.PerMinute("rpm", 1)} }
 	other := spent("a", 0, 1, 1)
-	other.Window = weir.Daily
-	for want, windows := range map[string][]weir.Usage{
-		"not of an entity": {{Window: weir.Hourly, Start: noon, Resource: "api"}},
+	other.Window = admin.Daily
+	for want, windows := range map[string][]admin.Usage{
+		"not of an entity": {{Window: admin.Hourly, Start: noon, Resource: "api"}},
 		"of one type":      {spent("a", 0, 1, 1), other},
 	} {
 		if _, err := whatif.Run(windows, whatif.Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), want) {
@@ -191,10 +192,10 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 3 || got[0].Entity != "key, alice" || got[0].Window != weir.Hourly || !got[0].Start.Equal(noon) || len(got[0].Limits) != 2 || len(got[1].Limits) != 0 {
+	if len(got) != 3 || got[0].Entity != "key, alice" || got[0].Window != admin.Hourly || !got[0].Start.Equal(noon) || len(got[0].Limits) != 2 || len(got[1].Limits) != 0 {
 		t.Errorf("%+v", got)
 	}
-	if want := (weir.LimitUsage{Limit: "tpm", Debited: 1000, Returned: 100, Peak: 500}); got[0].Limits[1] != want {
+	if want := (admin.LimitUsage{Limit: "tpm", Debited: 1000, Returned: 100, Peak: 500}); got[0].Limits[1] != want {
 		t.Errorf("%+v", got[0].Limits[1])
 	}
 	for _, key := range []string{"items", "windows"} {

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // usageQuery reads the selection of usage. Usage by store covers all namespaces together.
-func (q query) usageQuery(r *http.Request) (weir.UsageQuery, error) {
-	u := weir.UsageQuery{
-		By: weir.UsageBy(q.Get("by")), Entity: q.Get("entity"), Resource: q.Get("resource"),
-		Window: weir.Window(q.Get("window")), After: q.Get("after"), Max: q.max,
+func (q query) usageQuery(r *http.Request) (admin.UsageQuery, error) {
+	u := admin.UsageQuery{
+		By: admin.UsageBy(q.Get("by")), Entity: q.Get("entity"), Resource: q.Get("resource"),
+		Window: admin.Window(q.Get("window")), After: q.Get("after"), Max: q.max,
 	}
-	if u.By == weir.ByStore && !callerOf(r).Everywhere(auth.Read) {
+	if u.By == admin.ByStore && !callerOf(r).Everywhere(auth.Read) {
 		return u, decide.ErrForbidden
 	}
 	var err error
@@ -72,12 +73,12 @@ func (s *Server) streamUsage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // runningWindow returns the current window as JSON on one line.
-func runningWindow(ctx context.Context, lim *weir.Limiter, u weir.UsageQuery) ([]byte, error) {
+func runningWindow(ctx context.Context, lim *weir.Limiter, u admin.UsageQuery) ([]byte, error) {
 	if u.Window == "" {
-		u.Window = weir.Hourly
+		u.Window = admin.Hourly
 	}
 	u.From, u.Max = time.Now(), 0
-	sum, err := lim.SummarizeUsage(ctx, u)
+	sum, err := admin.New(lim).Usage.Sum(ctx, u)
 	if err != nil {
 		return nil, err
 	}

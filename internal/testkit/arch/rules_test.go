@@ -60,7 +60,7 @@ var reserved = []rule{
 	{room: "...", never: []string{"github.com/anishathalye/porcupine/..."}, direct: true, catches: "github.com/anishathalye/porcupine", why: "weir torture and the drivers' tests look for an order; nobody else links it",
 		except: []string{"internal/lab/torture", "store/storetest/..."}},
 	{room: "...", never: []string{"internal/parts"}, direct: true, catches: "internal/parts", why: "it reaches into a limiter",
-		except: []string{".", "internal/fleet/...", "internal/serve/...", "internal/cli/...", "internal/lab/..."}},
+		except: []string{"admin", ".", "internal/fleet/...", "internal/serve/...", "internal/cli/...", "internal/lab/..."}},
 	{room: "...", never: byName, direct: true, catches: "text/template", why: "calls methods by name: the linker then prunes none, of any type"},
 	{room: "...", never: testOnly, catches: "pgregory.net/rapid", why: "test code stays out of users' binaries",
 		except: []string{"store/storetest/...", kit}},

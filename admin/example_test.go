@@ -1,16 +1,22 @@
-package weir_test
+package admin_test
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // Query what was spent this month, by whom, and when.
-func ExampleLimiter_Usage() {
+func ExampleUsageReports() {
 	ctx := context.Background()
-	lim := exampleLimiter()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer lim.Close()
 	if err := lim.SetLimits(ctx, weir.Scope{Resource: "translate"}, weir.PerDay("tpd", 1000)); err != nil {
 		fmt.Println(err)
@@ -25,15 +31,15 @@ func ExampleLimiter_Usage() {
 		_ = lease.Adjust(ctx, weir.Tokens{"tpd": -50})
 		_ = lease.Commit(ctx)
 	}
-	page, err := lim.Usage(ctx, weir.UsageQuery{Entity: "key-bob", Window: weir.Monthly})
+	page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: "key-bob", Window: admin.Monthly})
 	for _, u := range page.Windows {
 		fmt.Println(u.Entity, u.Resource, u.Requests, u.Limits[0].Debited, u.Limits[0].Returned)
 	}
-	top, err2 := lim.TopUsage(ctx, weir.TopQuery{Limit: "tpd", Window: weir.Monthly})
+	top, err2 := admin.New(lim).Usage.Top(ctx, admin.TopQuery{Limit: "tpd", Window: admin.Monthly})
 	for _, u := range top {
 		fmt.Println(u.Entity, u.Limits[0].Consumed)
 	}
-	sum, err3 := lim.SummarizeUsage(ctx, weir.UsageQuery{Window: weir.Monthly})
+	sum, err3 := admin.New(lim).Usage.Sum(ctx, admin.UsageQuery{Window: admin.Monthly})
 	fmt.Println(sum.Total.Limits[0].Consumed, err, err2, err3)
 	// Output:
 	// key-bob translate 1 200 50

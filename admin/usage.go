@@ -1,4 +1,4 @@
-package weir
+package admin
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
@@ -101,6 +103,9 @@ type LimitUsage struct {
 	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // tokens that they asked for
 }
 
+// UsageReports reads the usage that the store keeps.
+type UsageReports struct{ parts parts.Parts }
+
 // UsageQuery selects windows of one type.
 type UsageQuery struct {
 	By       UsageBy // defaults to ByEntity
@@ -147,13 +152,13 @@ func period(w *Window, from, to *time.Time) error {
 	return nil
 }
 
-// prepareUsage validates a query and returns the store's form of it.
-func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQuery, error) {
+// prepare validates a query and returns the store's form of it.
+func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQuery, error) {
 	q.By = cmp.Or(q.By, ByEntity)
 	of := q.By.of()
 	switch {
-	case l.core.usage == nil:
-		return store.UsageQuery{}, ErrNoUsage
+	case u.parts.Usage == nil:
+		return store.UsageQuery{}, weir.ErrNoUsage
 	case of == 0 || q.By == ByLimit:
 		return store.UsageQuery{}, configErr("by", "must be entity, parent, resource, namespace or store: %q", string(q.By))
 	case q.Max < 0:
@@ -163,18 +168,25 @@ func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQ
 	case q.Resource != "" && (of == store.OfNamespace || of == store.OfStore):
 		return store.UsageQuery{}, configErr("resource", "cannot be combined with usage by %s", q.By)
 	}
-	if err := (Scope{q.Entity, q.Resource}).validate(); err != nil {
-		return store.UsageQuery{}, err
+	if q.Entity != "" {
+		if err := checkID("entity", q.Entity); err != nil {
+			return store.UsageQuery{}, err
+		}
+	}
+	if q.Resource != "" {
+		if err := checkID("resource", q.Resource); err != nil {
+			return store.UsageQuery{}, err
+		}
 	}
 	if err := period(&q.Window, &q.From, &q.To); err != nil {
 		return store.UsageQuery{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	id, err := u.parts.Policies.ID(ctx)
 	if err != nil {
 		return store.UsageQuery{}, err
 	}
 	sq := store.UsageQuery{
-		Namespace: s.id, Of: of, ID: q.Entity, Sub: q.Resource, Window: store.Window(q.Window),
+		Namespace: id, Of: of, ID: q.Entity, Sub: q.Resource, Window: store.Window(q.Window),
 		From: q.From, To: q.To, After: q.After, Max: q.Max,
 	}
 	if of == store.OfResource {
@@ -183,18 +195,19 @@ func (l *Limiter) prepareUsage(ctx context.Context, q *UsageQuery) (store.UsageQ
 	return sq, nil
 }
 
-// Usage returns the windows that match: what was spent, by whom, on what, and when.
+// Windows returns the windows that match: what was spent, by whom, on what, and when.
 //
-// Errors: [ErrNoUsage], [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
-func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error) {
-	q, err := l.prepareUsage(ctx, &query)
+// Errors: [weir.ErrNoUsage], [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not
+// exist, store errors.
+func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (UsagePage, error) {
+	q, err := u.prepare(ctx, &query)
 	if err != nil {
 		return UsagePage{}, err
 	}
 	if q.After == "" {
-		l.core.meter.Flush(ctx)
+		u.parts.Flush(ctx)
 	}
-	page, err := l.core.usagePage(ctx, q)
+	page, err := u.page(ctx, q)
 	if err != nil {
 		return UsagePage{}, err
 	}
@@ -204,7 +217,7 @@ func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error
 		if out.Windows[i] = usageOf(query.By, r); query.By == ByParent {
 			own := q
 			own.Of, own.ID, own.Sub, own.From, own.To = store.OfBucket, r.ID, r.Sub, r.Start, r.Start.Add(1)
-			if out.Windows[i].Own, err = l.core.own(ctx, own); err != nil {
+			if out.Windows[i].Own, err = u.own(ctx, own); err != nil {
 				return UsagePage{}, err
 			}
 		}
@@ -212,20 +225,16 @@ func (l *Limiter) Usage(ctx context.Context, query UsageQuery) (UsagePage, error
 	return out, nil
 }
 
-func (c *core) usagePage(ctx context.Context, q store.UsageQuery) (page store.UsagePage, err error) {
-	err = c.call(ctx, "usage", func(ctx context.Context) (err error) {
-		page, err = c.usage.Usage(ctx, q)
-		return err
-	})
-	return page, err
+func (u *UsageReports) page(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	return u.parts.Usage.Usage(ctx, q)
 }
 
 // own adds up what an entity's own buckets have counted.
-func (c *core) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
+func (u *UsageReports) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
 	q.Known, q.After, q.Max = true, "", 1000
 	var counts []store.LimitFigures
 	for {
-		page, err := c.usagePage(ctx, q)
+		page, err := u.page(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -233,17 +242,10 @@ func (c *core) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
 			counts = usage.Merge(counts, page.Records[i].Counts)
 		}
 		if q.After = page.Next; q.After == "" {
-			u := usageOf(ByEntity, &store.UsageRecord{Counts: counts})
-			return &OwnUsage{u.Requests, u.Limits}, nil
+			sum := usageOf(ByEntity, &store.UsageRecord{Counts: counts})
+			return &OwnUsage{sum.Requests, sum.Limits}, nil
 		}
 	}
-}
-
-func (c *core) forgetUsage(ctx context.Context, space string) error {
-	if c.usage == nil {
-		return nil
-	}
-	return c.call(ctx, "usage", func(ctx context.Context) error { return c.usage.ForgetUsage(ctx, space) })
 }
 
 func usageOf(by UsageBy, r *store.UsageRecord) Usage {
@@ -265,4 +267,13 @@ func usageOf(by UsageBy, r *store.UsageRecord) Usage {
 	}
 	slices.SortFunc(u.Limits, func(a, b LimitUsage) int { return cmp.Compare(a.Limit, b.Limit) })
 	return u
+}
+
+// floorTokens returns millitokens as whole tokens, rounded down.
+func floorTokens(milli int64) int64 {
+	t := milli / 1000
+	if milli%1000 < 0 {
+		t--
+	}
+	return t
 }

@@ -1,4 +1,4 @@
-package weir
+package admin
 
 import (
 	"cmp"
@@ -18,26 +18,26 @@ type UsageSummary struct {
 	Windows []Usage   `json:"windows"` // each over everything selected; windows without counts are left out
 }
 
-// SummarizeUsage adds up all windows that a query selects, over all pages; it ignores After and Max. Without an Entity,
+// Sum adds up all windows that a query selects, over all pages; it ignores After and Max. Without an Entity,
 // it reads the sums that the store keeps.
 //
-// Errors: those of [Limiter.Usage].
-func (l *Limiter) SummarizeUsage(ctx context.Context, query UsageQuery) (UsageSummary, error) {
+// Errors: those of [UsageReports.Windows].
+func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary, error) {
 	query.After, query.Max = "", 1000
 	if query.By == "" && query.Entity == "" {
 		if query.By = ByNamespace; query.Resource != "" {
 			query.By = ByResource
 		}
 	}
-	q, err := l.prepareUsage(ctx, &query)
+	q, err := u.prepare(ctx, &query)
 	if err != nil {
 		return UsageSummary{}, err
 	}
-	l.core.meter.Flush(ctx)
+	u.parts.Flush(ctx)
 	var total []store.LimitFigures
 	var windows []store.UsageRecord
 	for {
-		page, err := l.core.usagePage(ctx, q)
+		page, err := u.page(ctx, q)
 		if err != nil {
 			return UsageSummary{}, err
 		}
@@ -77,15 +77,15 @@ type TopQuery struct {
 	Max      int // maximum number of rows; 0 means 10, more than 1,000 means 1,000
 }
 
-// TopUsage returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of
+// Top returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of
 // one type; see [UsageQuery] for the defaults of From and To.
 //
-// Errors: those of [Limiter.Usage].
-func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error) {
+// Errors: those of [UsageReports.Windows].
+func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error) {
 	query.By = cmp.Or(query.By, ByEntity)
 	query.Max = cmp.Or(query.Max, 10)
 	if query.By == ByLimit {
-		return l.topLimits(ctx, &query)
+		return u.topLimits(ctx, &query)
 	}
 	if query.By == ByNamespace || query.By == ByStore {
 		return nil, configErr("by", "%q cannot be ranked: use entity, parent, resource or limit", string(query.By))
@@ -94,17 +94,14 @@ func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error)
 		return nil, configErr("resource", "cannot be combined with a ranking of resources")
 	}
 	uq := UsageQuery{By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max}
-	q, err := l.prepareUsage(ctx, &uq)
+	q, err := u.prepare(ctx, &uq)
 	if err != nil {
 		return nil, err
 	}
-	l.core.meter.Flush(ctx)
-	var top []store.UsageRecord
-	err = l.core.call(ctx, "usage", func(ctx context.Context) (err error) {
-		top, err = l.core.usage.TopUsage(ctx, store.TopQuery{
-			Namespace: q.Namespace, Of: q.Of, Sub: q.Sub, Window: q.Window, From: q.From, To: q.To, Limit: query.Limit, Max: query.Max,
-		})
-		return err
+	u.parts.Flush(ctx)
+	top, err := u.parts.Usage.TopUsage(ctx, store.TopQuery{
+		Namespace: q.Namespace, Of: q.Of, Sub: q.Sub, Window: q.Window, From: q.From, To: q.To,
+		Limit: query.Limit, Max: query.Max,
 	})
 	if err != nil {
 		return nil, err
@@ -118,7 +115,7 @@ func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error)
 		if query.By == ByParent {
 			own := q
 			own.Of, own.ID = store.OfBucket, top[i].ID
-			if out[i].Own, err = l.core.own(ctx, own); err != nil {
+			if out[i].Own, err = u.own(ctx, own); err != nil {
 				return nil, err
 			}
 		}
@@ -127,7 +124,7 @@ func (l *Limiter) TopUsage(ctx context.Context, query TopQuery) ([]Usage, error)
 }
 
 // topLimits ranks the namespace's limits by name.
-func (l *Limiter) topLimits(ctx context.Context, query *TopQuery) ([]Usage, error) {
+func (u *UsageReports) topLimits(ctx context.Context, query *TopQuery) ([]Usage, error) {
 	by := ByNamespace
 	if query.Resource != "" {
 		by = ByResource
@@ -135,7 +132,7 @@ func (l *Limiter) topLimits(ctx context.Context, query *TopQuery) ([]Usage, erro
 	if query.Max < 0 {
 		return nil, configErr("max", "must not be negative: %d", query.Max)
 	}
-	s, err := l.SummarizeUsage(ctx, UsageQuery{By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To})
+	s, err := u.Sum(ctx, UsageQuery{By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To})
 	if err != nil {
 		return nil, err
 	}
