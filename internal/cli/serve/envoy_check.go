@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
+// EnvoyCmd returns weir envoy.
 func EnvoyCmd(a *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{Use: "envoy", Short: "Check how Envoy's descriptors map to entities and limits"},
 		envoyCheckCmd(a))

@@ -122,8 +122,10 @@ func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, er
 		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}
 	return func(ctx context.Context) error {
-		hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-			MaxHeaderBytes: 16 << 10}
+		hs := &http.Server{
+			Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+			MaxHeaderBytes: 16 << 10,
+		}
 		stop := context.AfterFunc(ctx, func() { _ = hs.Close() })
 		defer stop()
 		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

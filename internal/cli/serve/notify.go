@@ -72,8 +72,10 @@ func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
 		}
 		secret = bytes.TrimRight(text, "\r\n")
 	}
-	return notify.New(notify.Config{URL: f.url, Insecure: f.insecure, Secret: secret, Log: log,
-		UserAgent: "weir/" + kit.Build().Version})
+	return notify.New(notify.Config{
+		URL: f.url, Insecure: f.insecure, Secret: secret, Log: log,
+		UserAgent: "weir/" + kit.Build().Version,
+	})
 }
 
 // observer passes near-limit events to the webhook and the log, if there are any.

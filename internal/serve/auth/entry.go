@@ -40,8 +40,10 @@ func NewEntry(name string, roles []Role, namespaces []string, expires time.Time)
 	_, _ = rand.Read(secret[:]) // never fails
 	token = "weir_" + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(token))
-	e = Entry{Name: name, Hash: hashPrefix + hex.EncodeToString(sum[:]), Roles: roles, Namespaces: namespaces,
-		Expires: expires}
+	e = Entry{
+		Name: name, Hash: hashPrefix + hex.EncodeToString(sum[:]), Roles: roles, Namespaces: namespaces,
+		Expires: expires,
+	}
 	_, err = e.check()
 	return token, e, err
 }

@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return &boundedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
 		default:
 		}
-		l.d.overloads.Warn("too many connections: new ones are refused", "max", l.d.MaxConnections)
+		l.d.overloads.Warn("too many connections: new ones are refused", slog.Int("max", l.d.MaxConnections))
 		select {
 		case l.spares <- struct{}{}:
 			return &boundedConn{Conn: c, free: sync.OnceFunc(func() { <-l.spares }), end: time.Now().Add(spareFor)}, nil

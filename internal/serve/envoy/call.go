@@ -371,6 +371,8 @@ func overrideOf(name string, o *ratelimitv3.RateLimitDescriptor_RateLimitOverrid
 		seconds = most
 	}
 	amount = min(amount, seconds*perSecond)
-	return weir.Limit{Name: name, Amount: amount, Period: time.Duration(seconds) * time.Second,
-		Burst: max(burst, amount)}
+	return weir.Limit{
+		Name: name, Amount: amount, Period: time.Duration(seconds) * time.Second,
+		Burst: max(burst, amount),
+	}
 }

@@ -117,8 +117,10 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 		if err := l.GetPeriod().CheckValid(); err != nil {
 			return req, badField(at+".period", "is not a duration")
 		}
-		req.Limits = append(req.Limits, weir.Limit{Name: l.GetName(), Amount: l.GetAmount(),
-			Period: l.GetPeriod().AsDuration(), Burst: l.GetBurst()})
+		req.Limits = append(req.Limits, weir.Limit{
+			Name: l.GetName(), Amount: l.GetAmount(),
+			Period: l.GetPeriod().AsDuration(), Burst: l.GetBurst(),
+		})
 	}
 	return req, nil
 }

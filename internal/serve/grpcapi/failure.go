@@ -62,8 +62,10 @@ func (f *failure) GRPCStatus() *status.Status {
 	}
 	if f.field != "" {
 		details = append(details,
-			&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: f.field,
-				Description: f.message}}})
+			&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{
+				Field:       f.field,
+				Description: f.message,
+			}}})
 	}
 	if f.retryAfter > 0 {
 		details = append(details,

@@ -63,8 +63,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg.Config = d.Config
-	s := &Server{cfg: cfg, decide: d, health: health.NewServer(),
-		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug)}
+	s := &Server{
+		cfg: cfg, decide: d, health: health.NewServer(),
+		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug),
+	}
 	s.grpc = grpc.NewServer(s.options()...)
 	weirv1.RegisterLimiterServer(s.grpc, s)
 	for _, register := range cfg.Services {
@@ -92,8 +94,10 @@ func transport() []grpc.ServerOption {
 			Time:              2 * time.Minute, // then check whether the client is still there
 			Timeout:           20 * time.Second,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second,
-			PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             10 * time.Second,
+			PermitWithoutStream: true,
+		}),
 	}
 }
 

@@ -21,8 +21,13 @@ func parseAcquire(data []byte) (a acquireBody, err error) {
 	var namespace, unavailable, wait *string
 	req := &a.request
 	err = unmarshal(data, members{
-		{"entity", &req.Entity}, {"resource", &req.Resource}, {"tokens", &req.Tokens}, {"namespace", &namespace},
-		{"limits", &req.Limits}, {"on_unavailable", &unavailable}, {"wait", &wait},
+		{"entity", &req.Entity},
+		{"resource", &req.Resource},
+		{"tokens", &req.Tokens},
+		{"namespace", &namespace},
+		{"limits", &req.Limits},
+		{"on_unavailable", &unavailable},
+		{"wait", &wait},
 	})
 	if err != nil {
 		return a, err

@@ -18,8 +18,10 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	x, err := q.lim.Explain(r.Context(), weir.Request{Entity: q.Get("entity"), Resource: q.Get("resource"),
-		Tokens: tokens})
+	x, err := q.lim.Explain(r.Context(), weir.Request{
+		Entity: q.Get("entity"), Resource: q.Get("resource"),
+		Tokens: tokens,
+	})
 	if err != nil {
 		return err
 	}

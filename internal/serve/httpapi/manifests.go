@@ -185,8 +185,10 @@ func (s *Server) apply(
 	}
 	results := make([]manifest.Result, 0, len(plans))
 	for _, p := range plans {
-		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{Adopt: adopt, Keep: !remove,
-			Rate: applyRate, Summary: summary})
+		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{
+			Adopt: adopt, Keep: !remove,
+			Rate: applyRate, Summary: summary,
+		})
 		if err != nil {
 			return manifestError(err)
 		}

@@ -187,8 +187,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (p *problem) append(b []byte) []byte {
-	out := problemjson.Problem{Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter,
-		Refused: p.over != nil}
+	out := problemjson.Problem{
+		Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter,
+		Refused: p.over != nil,
+	}
 	if p.over != nil && len(p.over.Statuses) > 0 {
 		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
 		out.Degraded, out.Over = p.over.Degraded, p.over.Over

@@ -10,8 +10,10 @@ import (
 // seventh above the previous one, which bounds the error of a quantile.
 var bounds = func() (b []float64) {
 	for decade := -6; decade < 1; decade++ {
-		for _, x := range []float64{10, 11, 12.5, 14, 16, 18, 20, 22.5, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80,
-			90} {
+		for _, x := range []float64{
+			10, 11, 12.5, 14, 16, 18, 20, 22.5, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80,
+			90,
+		} {
 			b = append(b, round(x/10*math.Pow10(decade)))
 		}
 	}

@@ -42,8 +42,10 @@ func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	m.stores(s)
 	m.reported(s)
 	m.traffic(s)
-	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: "github.com/weirlimits/weir"},
-		Metrics: s.metrics}}, nil
+	return []metricdata.ScopeMetrics{{
+		Scope:   instrumentation.Scope{Name: "github.com/weirlimits/weir"},
+		Metrics: s.metrics,
+	}}, nil
 }
 
 // decisions adds the metrics of the limiter's decisions.
@@ -80,14 +82,18 @@ func (m *Metrics) decisions(s *Scrape) {
 		for r, by := range t.resources {
 			for o := range outcomes {
 				if by[o] > 0 || o != invalid && r != 0 {
-					decided = append(decided, point[int64]{int64(by[o]), append([]string{"outcome", o.String(),
-						"resource", m.resources.name(r)}, ns...)})
+					decided = append(decided, point[int64]{int64(by[o]), append([]string{
+						"outcome", o.String(),
+						"resource", m.resources.name(r),
+					}, ns...)})
 				}
 			}
 		}
 		for k, n := range t.refusals {
-			refusals = append(refusals, point[int64]{int64(n), append([]string{"limit", m.limits.name(k.limit),
-				"resource", m.resources.name(k.resource)}, ns...)})
+			refusals = append(refusals, point[int64]{int64(n), append([]string{
+				"limit", m.limits.name(k.limit),
+				"resource", m.resources.name(k.resource),
+			}, ns...)})
 		}
 		for l, n := range t.would {
 			would = append(would, point[int64]{int64(n), append([]string{"limit", m.limits.name(l)}, ns...)})
@@ -134,8 +140,10 @@ func (m *Metrics) stores(s *Scrape) {
 	}
 	st := src.lim.CacheStats()
 	s.count("weir.cache.lookups", "Lookups of entities, limits and namespaces in the limiter's caches.",
-		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{"result",
-			"miss"}})
+		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{
+			"result",
+			"miss",
+		}})
 	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
 	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.",
 		point[float64]{v: float64(st.Plans)})
@@ -201,15 +209,19 @@ func (s *Scrape) histogram(name, help string, ts ...timed) {
 		}
 		points = append(points, p)
 	}
-	s.add(name, help, "s", metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality,
-		DataPoints: points})
+	s.add(name, help, "s", metricdata.Histogram[float64]{
+		Temporality: metricdata.CumulativeTemporality,
+		DataPoints:  points,
+	})
 }
 
 func dataPoints[N int64 | float64](s *Scrape, ps ...point[N]) []metricdata.DataPoint[N] {
 	points := make([]metricdata.DataPoint[N], len(ps))
 	for i, p := range ps {
-		points[i] = metricdata.DataPoint[N]{Attributes: attributes(p.labels), StartTime: s.start, Time: s.now,
-			Value: p.v}
+		points[i] = metricdata.DataPoint[N]{
+			Attributes: attributes(p.labels), StartTime: s.start, Time: s.now,
+			Value: p.v,
+		}
 	}
 	return points
 }

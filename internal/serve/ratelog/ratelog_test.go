@@ -17,7 +17,7 @@ func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := ratelog.New(slog.New(slog.NewTextHandler(&out, nil)))
-		derived := []*slog.Logger{log, log.With("a", 1), log.WithGroup("g")}
+		derived := []*slog.Logger{log, log.With(slog.Int("a", 1)), log.WithGroup("g")}
 		for second := range 3 {
 			for range 5 {
 				for _, l := range derived {
