@@ -70,7 +70,7 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 // the time of BenchmarkAllow. If ok is false, it has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
 	c := l.core
-	if c.immediate == nil || c.cfg.Observer.Called != nil || c.meter.WantsNear() || ctx.Err() != nil {
+	if c.inProcess == nil || c.cfg.Observer.Called != nil || c.meter.WantsNear() || ctx.Err() != nil {
 		return false, false
 	}
 	s := l.pinned
@@ -87,7 +87,10 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		return false, false
 	}
 	began := c.beginning()
-	if allowed, ok = c.immediate.TakeOne(&n.ref, n.one); !ok {
+	if allowed, ok = c.inProcess.TakeOne(n.bucket.Load(), n.one); !ok {
+		if b := c.inProcess.Find(n.plan.allow[0].Bucket); b != nil {
+			n.bucket.Store(b)
+		}
 		return false, false
 	}
 	if s.hits.add(); !allowed {

@@ -68,7 +68,7 @@ func (k *call) end(err error) error {
 
 // decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
 func (c *core) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.immediate != nil {
+	if c.inProcess != nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, c.cfg.DecideWithin)

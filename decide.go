@@ -106,7 +106,7 @@ func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
 			err = d.merge(parts)
 		}
 		if err == nil {
-			d.out, err = c.store.Take(within, store.Take{Debits: d.debits, Brief: d.brief(parts)})
+			d.out, err = c.store.Take(within, store.Take{Debits: d.debits})
 		}
 		for i := range parts {
 			if err == nil {
@@ -158,11 +158,6 @@ func (d *decision) merge(parts []part) error {
 		return store.ErrStaleLimits
 	}
 	return d.merged.check()
-}
-
-// brief reports whether nobody needs the levels after the decision.
-func (d *decision) brief(parts []part) bool {
-	return parts[0].allow && !d.lim.core.meter.WantsLevels(parts[0].plan.shadows)
 }
 
 // without decides without the store, each part as its on_unavailable says, and admits all or none. The parts that use
@@ -351,7 +346,7 @@ func (pt *part) prepare(l *Limiter) error {
 			charges = append(charges, store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)})
 		}
 		lease.debits = append(lease.debits, store.Debit{
-			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch, Ref: lk.ref,
+			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch,
 		})
 	}
 	pt.lease, pt.debits = lease, lease.debits
@@ -365,7 +360,7 @@ func overriding(p *plan, limits []Limit) (store.Debit, error) {
 		return store.Debit{}, err
 	}
 	stored := make([]store.Limit, len(valid))
-	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid)), Ref: p.own.ref}
+	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid))}
 	for i, lim := range valid {
 		if lim.Enforce != EnforceOn {
 			return store.Debit{}, configErr("limit "+lim.Name+": enforce",

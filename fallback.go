@@ -11,7 +11,7 @@ import (
 
 // newOutage returns what decides without the store; nil for a store that never waits.
 func (c *core) newOutage() *outage.Fallback {
-	if c.immediate != nil {
+	if c.inProcess != nil {
 		return nil
 	}
 	cfg := outage.Config{

@@ -131,7 +131,7 @@ func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
 	}
 	var debits []store.Debit
 	for i := range le.debits {
-		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch, Ref: le.debits[i].Ref}
+		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch}
 		for _, c := range le.debits[i].Charges {
 			n := delta[c.Limit.Name] * 1000
 			switch {
@@ -196,7 +196,7 @@ func (le *Lease) Rollback(ctx context.Context) error {
 	le.ended = ErrRolledBack
 	var debits []store.Debit
 	for i := range le.debits {
-		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch, Ref: le.debits[i].Ref}
+		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch}
 		for _, c := range le.debits[i].Charges {
 			if c.Amount > 0 {
 				d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: -c.Amount})

@@ -133,7 +133,7 @@ type foundSpace struct {
 type core struct {
 	cfg       Config
 	store     store.Store
-	immediate store.InProcess // the store, if it never waits
+	inProcess store.InProcess // the store, if it never waits
 	usage     store.Usage     // the store, if it keeps usage
 	meter     *meter.Recorder
 	outage    *outage.Fallback // nil for a store that never waits
@@ -160,9 +160,9 @@ func New(cfg Config) (*Limiter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	immediate, _ := cfg.Store.(store.InProcess)
+	inProcess, _ := cfg.Store.(store.InProcess)
 	c := &core{
-		cfg: cfg, immediate: immediate, start: time.Now(), spaces: make(map[string]*space),
+		cfg: cfg, inProcess: inProcess, start: time.Now(), spaces: make(map[string]*space),
 	}
 	calls := newCalls(&cfg)
 	c.store = calls

@@ -32,7 +32,7 @@ func merge(parts []part) merged {
 			at := slices.IndexFunc(m.debits, func(o store.Debit) bool { return o.Bucket == d.Bucket })
 			if at < 0 {
 				at = len(m.debits)
-				m.debits = append(m.debits, store.Debit{Bucket: d.Bucket, Ref: d.Ref, Charges: room[:0:len(d.Charges)]})
+				m.debits = append(m.debits, store.Debit{Bucket: d.Bucket, Charges: room[:0:len(d.Charges)]})
 				room = room[len(d.Charges):]
 				own = append(own, nil)
 			}

@@ -46,7 +46,6 @@ type link struct {
 	shadow   shadows       // the limits that are in shadow for the entity
 	one      *store.Charge // of the view that the limits come from
 	epoch    uint64
-	ref      *store.Ref
 }
 
 // countsRequests reports whether [Limiter.Allow] charges a limit of that name.
@@ -80,7 +79,7 @@ func (p *plan) prepareAllow() {
 				counts = true
 			}
 		}
-		debits[i] = store.Debit{Bucket: lk.bucket, Charges: charges, Epoch: lk.epoch, Ref: lk.ref}
+		debits[i] = store.Debit{Bucket: lk.bucket, Charges: charges, Epoch: lk.epoch}
 	}
 	if counts {
 		p.allow = debits
@@ -163,7 +162,7 @@ type planNode struct {
 	entity     string
 	resource   *string
 	next       atomic.Pointer[planNode]
-	ref        store.Ref     // of the plan's first link
+	bucket     atomic.Value  // where a store in the process keeps the only bucket
 	one        *store.Charge // of the plan
 	plan       *plan
 	expires    uint32        // in ticks; after this, the quick form is not used

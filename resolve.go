@@ -103,9 +103,6 @@ func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id 
 		p.expires = min(p.expires, max(int64(p.share.Until.Sub(c.start)), c.elapsed()+int64(shareRetry)))
 	}
 	p.node = &planNode{}
-	if len(p.links) > 0 {
-		p.links[0].ref = &p.node.ref
-	}
 	p.prepareAllow()
 	if p.onUnavailable == OnUnavailableLocal {
 		c.outage.Want()
@@ -118,7 +115,6 @@ func (c *core) addLink(p *plan, id string, vs []view) {
 	lk := link{
 		bucket: store.Bucket{Namespace: p.space.id, Entity: id, Resource: p.resource},
 		epoch:  math.MaxUint64,
-		ref:    new(store.Ref),
 	}
 	if len(vs) == 3 {
 		p.own = lk

@@ -126,7 +126,7 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		at := slices.IndexFunc(le.debits, func(d store.Debit) bool { return d.Bucket == b })
 		if at < 0 {
 			at = len(le.debits)
-			le.debits = append(le.debits, store.Debit{Bucket: b, Ref: new(store.Ref)})
+			le.debits = append(le.debits, store.Debit{Bucket: b})
 		}
 		stored := lim.stored(c.Override)
 		charge := store.Charge{Limit: &stored, Amount: c.Tokens * 1000, Shadow: c.LeftOut}

@@ -2,16 +2,21 @@ package store
 
 import "context"
 
-// Immediate is the former name of [InProcess].
-type Immediate = InProcess
-
 // InProcess is implemented by stores whose Take, Settle and Peek never wait for anything outside the process. The
 // limiter then does not arm a deadline for each call.
 type InProcess interface {
-	// TakeOne is a brief Take of one charge, neither forced nor in shadow, on the bucket that ref remembers from an
-	// earlier Take. If the bucket no longer exists, or its own limits are not the charge's, ok is false and nothing was
-	// decided: the caller must then use Take.
-	TakeOne(ref *Ref, charge *Charge) (allowed, ok bool)
+	// Find returns where a bucket is kept, for [InProcess.TakeOne], or nil if it does not exist. All results have the
+	// same type.
+	Find(Bucket) any
+	// TakeOne is a Take of one charge, neither forced nor in shadow, on a bucket that Find returned. If that bucket no
+	// longer exists, or its own limits are not the charge's, ok is false and nothing was decided: the caller must then
+	// use Take.
+	TakeOne(bucket any, charge *Charge) (allowed, ok bool)
+}
+
+// Exclusive is implemented by stores whose data no other process uses while they are open.
+type Exclusive interface {
+	Exclusive()
 }
 
 // Epochs is implemented by stores that several processes write to.

@@ -100,17 +100,13 @@ type Debit struct {
 	// Epoch is the namespace's epoch that [Catalog.Get] returned with the records from which the limits were made. If
 	// it is newer than the bucket's epoch, the bucket follows the limits in the charges. If it is older and the limits
 	// differ, the result is [ErrStaleLimits].
-	Epoch uint64
-	// Ref, if not nil, lets the driver remember the bucket from one call to the next.
-	Ref    *Ref
+	Epoch  uint64
 	Bucket Bucket
 }
 
 // Take is a decision to make: all debits or none. No bucket may appear twice.
 type Take struct {
 	Debits []Debit
-	// Brief says that the caller does not need the levels.
-	Brief bool
 }
 
 // Settle is a change that must not be refused. With an ID, it may have no debits: it then only takes the ID.
@@ -124,9 +120,9 @@ type Settle struct {
 type Outcome struct {
 	Allowed bool
 	At      time.Time // the store's time of the decision
-	// Levels are the states of the charges after the decision, in the order of the debits and their charges. A brief
-	// take has none. A settle has those of the buckets and limits that it found. A take of more than a burst, which
-	// never fits, may return the levels that were seen last.
+	// Levels are the states of the charges after the decision, in the order of the debits and their charges. A
+	// settle has those of the buckets and limits that it found. A take of more than a burst, which never fits, may
+	// return the levels that were seen last.
 	Levels []Level
 }
 

@@ -58,11 +58,6 @@ func (d *Decision) look() nearLook {
 	return nearLook{thresholds: d.Thresholds, at: d.At, now: clock.Nanos(d.At)}
 }
 
-// WantsLevels reports whether the levels after a decision matter, with charges in shadow or without.
-func (r *Recorder) WantsLevels(shadows bool) bool {
-	return r.near != nil || shadows && (r.cfg.Shadow != nil || r.tallies != nil)
-}
-
 // Decided reports what a decision of the store has brought near its end, what refused, and what in shadow would have.
 func (r *Recorder) Decided(ctx context.Context, d *Decision) {
 	if r.near == nil && !d.Shadows || len(d.Levels) == 0 {

@@ -46,15 +46,14 @@ func drive(b *testing.B, f func(caller int, rng *rand.Rand) bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// takes prepares a brief debit of one token for each key, as the limiter does, each with a ref to remember its bucket.
+// takes prepares a debit of one token for each key.
 func takes(keys int, perSecond int64) []store.Take {
 	l := &store.Limit{Name: "rps", Amount: perSecond * 1000, Period: time.Second, Burst: perSecond * 1000}
 	ts := make([]store.Take, keys)
 	for i := range ts {
-		ts[i] = store.Take{Brief: true, Debits: []store.Debit{{
+		ts[i] = store.Take{Debits: []store.Debit{{
 			Bucket:  store.Bucket{Namespace: "default", Entity: fmt.Sprintf("tenant-%06d", i), Resource: "api"},
 			Charges: []store.Charge{{Limit: l, Amount: 1000}},
-			Ref:     new(store.Ref),
 		}}}
 	}
 	return ts

@@ -66,7 +66,13 @@ type Store struct {
 	closeErr error
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Exclusive = (*Store)(nil)
+)
+
+// Exclusive implements [store.Exclusive]: the file is locked.
+func (*Store) Exclusive() {}
 
 // Take implements [store.Store]. If its changes cannot be made as durable as the mode promises, or the context ends
 // first, the tokens are returned.

@@ -45,7 +45,6 @@ func warm(t testing.TB, limit *store.Limit, uses int) (*canned, *dynamodb.Store,
 	}
 	t.Cleanup(func() { s.Close() })
 	d := of(bkt("e"), limit, 1)
-	d.Ref = new(store.Ref)
 	take := store.Take{Debits: []store.Debit{d}}
 	for range uses {
 		if _, err := s.Take(t.Context(), take); err != nil {
@@ -123,16 +122,4 @@ func BenchmarkTakeRefused(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(c.calls.Load()-before)/float64(b.N), "calls/op")
-}
-
-func BenchmarkTakeRefusedBrief(b *testing.B) {
-	_, s, take := warm(b, per("rpm", 10, time.Minute, 10), 11)
-	take.Brief = true
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if out, err := s.Take(ctx, take); err != nil || out.Allowed {
-			b.Fatal(out, err)
-		}
-	}
 }

@@ -28,7 +28,7 @@ func TestFiguresOneBucket(t *testing.T) {
 		for range callers {
 			group.Go(func() {
 				for range each {
-					if out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rps, 1)}, Brief: true}); err != nil {
+					if out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rps, 1)}}); err != nil {
 						t.Error(err)
 					} else if out.Allowed {
 						admitted.Add(1)
@@ -63,7 +63,7 @@ func TestFiguresHammered(t *testing.T) {
 		for range 64 {
 			group.Go(func() {
 				for time.Since(begun) < 10*time.Second {
-					out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}, Brief: true})
+					out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(alice, rpm, 1)}})
 					switch {
 					case err != nil:
 						t.Error(err)
@@ -156,7 +156,7 @@ func (st *stage) crowd(load float64, lasts time.Duration, rps *store.Limit, chan
 					return
 				}
 				time.Sleep(time.Until(next)) // real time: none, all who call it are in a bubble
-				out, err := s.Take(st.Context(), store.Take{Debits: []store.Debit{of(alice, rps, 1)}, Brief: true})
+				out, err := s.Take(st.Context(), store.Take{Debits: []store.Debit{of(alice, rps, 1)}})
 				switch {
 				case err != nil:
 					st.Error(err)

@@ -21,7 +21,7 @@ func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
 	const atOnce = 32
 	for len(buckets) > 0 {
 		n := min(atOnce, len(buckets))
-		if err := each(0, n, func(i int) error { return s.recall(buckets[i], nil).forget(ctx) }); err != nil {
+		if err := each(0, n, func(i int) error { return s.recall(buckets[i]).forget(ctx) }); err != nil {
 			return err
 		}
 		buckets = buckets[n:]

@@ -186,7 +186,7 @@ func TestOverloadAnswers(t *testing.T) {
 						group.Go(func() {
 							ctx, cancel := context.WithTimeout(st.Context(), time.Second)
 							defer cancel()
-							switch out, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("alice"), l, 1)}, Brief: true}); {
+							switch out, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(bkt("alice"), l, 1)}}); {
 							case errors.Is(err, context.DeadlineExceeded):
 								late.Add(1)
 							case err != nil:

@@ -82,10 +82,7 @@ type memories struct {
 }
 
 // recall returns a bucket's memory.
-func (s *Store) recall(key store.Bucket, ref *store.Ref) *memory {
-	if m := store.Recall[memory](ref); m != nil && m.s == s {
-		return m
-	}
+func (s *Store) recall(key store.Bucket) *memory {
 	s.memories.mu.Lock()
 	defer s.memories.mu.Unlock()
 	m := s.memories.m[key]
@@ -97,7 +94,6 @@ func (s *Store) recall(key store.Bucket, ref *store.Ref) *memory {
 		m.follow(1)
 		s.memories.m[key] = m
 	}
-	store.Remember(ref, m)
 	return m
 }
 

@@ -140,7 +140,7 @@ func (s *Store) rounds(ctx context.Context, t *store.Settle) (rounds [][]placed,
 	}
 	for i := range t.Debits {
 		d := &t.Debits[i]
-		m := s.recall(d.Bucket, d.Ref)
+		m := s.recall(d.Bucket)
 		if len(m.all()) > 1 {
 			if err := m.look(ctx); err != nil {
 				return nil, err
@@ -225,7 +225,7 @@ func (m *memory) placeSettle(j *job) []placed {
 
 // settled appends the levels of those of a debit's limits that the bucket has.
 func (s *Store) settled(levels []store.Level, d *store.Debit, rounds [][]placed, now int64) []store.Level {
-	m := s.recall(d.Bucket, d.Ref)
+	m := s.recall(d.Bucket)
 	shards := m.all()
 	items := make([]*item, len(shards))
 	last := make([]*job, len(shards)) // the job that each shard answered last

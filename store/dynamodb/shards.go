@@ -169,7 +169,7 @@ func (s *Store) Split(ctx context.Context, b store.Bucket, n int) (int, error) {
 			return 0, err
 		}
 		if !root.frozen && (!root.exists || root.shards >= n) {
-			m := s.recall(b, nil)
+			m := s.recall(b)
 			m.follow(root.shards)
 			return root.shards, m.look(ctx)
 		}

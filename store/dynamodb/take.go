@@ -118,7 +118,7 @@ func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowe
 func (p *placed) moved() bool { return !p.lost && p.j.moved }
 
 func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
-	l.debit, l.m = d, s.recall(d.Bucket, d.Ref)
+	l.debit, l.m = d, s.recall(d.Bucket)
 	l.view, err = l.m.view(d.Charges)
 	return err
 }
@@ -344,9 +344,6 @@ func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
 		}
 	}
 	out.At = clock.Time(now)
-	if t.Brief {
-		return out
-	}
 	n := 0
 	for i := range legs {
 		n += len(legs[i].view.limits)

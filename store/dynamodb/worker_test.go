@@ -98,7 +98,7 @@ func (o *order) carryOut() (r report, err error) {
 				if len(o.Children) > 0 {
 					debits = append(debits, charge(o.Children[rand.IntN(len(o.Children))], o.Child, n))
 				}
-				out, err := s.Take(context.Background(), store.Take{Debits: debits, Brief: true})
+				out, err := s.Take(context.Background(), store.Take{Debits: debits})
 				mu.Lock()
 				if err != nil && !errors.Is(err, store.ErrStaleLimits) {
 					if r.Errors++; r.First == "" {

@@ -50,6 +50,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.InProcess = (*Store)(nil)
+	_ store.Exclusive = (*Store)(nil)
 	_ store.Usage     = (*Store)(nil)
 	_ store.Measured  = (*Store)(nil)
 )
@@ -73,12 +74,24 @@ func New(cfg *Config) *Store {
 	return s
 }
 
+// Exclusive implements [store.Exclusive].
+func (*Store) Exclusive() {}
+
+// Find implements [store.InProcess].
+func (s *Store) Find(b store.Bucket) any {
+	if b := s.table.Find(b); b != nil {
+		return b
+	}
+	return nil
+}
+
 // TakeOne implements [store.InProcess]: no call waits for anything outside the process.
-func (s *Store) TakeOne(ref *store.Ref, charge *store.Charge) (allowed, ok bool) {
-	if s.closed.Load() {
+func (s *Store) TakeOne(bucket any, charge *store.Charge) (allowed, ok bool) {
+	b, ok := bucket.(*inmem.Bucket)
+	if !ok || s.closed.Load() {
 		return false, false
 	}
-	allowed, ok = s.table.TakeOne(ref, charge)
+	allowed, ok = s.table.TakeOne(b, charge)
 	s.relieve()
 	return allowed, ok
 }

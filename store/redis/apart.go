@@ -63,8 +63,6 @@ func split(debits []store.Debit) (forced, given, undo []store.Debit) {
 	for _, d := range debits {
 		more, less, back := d, d, d
 		more.Charges, less.Charges, back.Charges = nil, nil, nil
-		// A Ref remembers the limits of a whole debit.
-		more.Ref, less.Ref, back.Ref = nil, nil, nil
 		for _, c := range d.Charges {
 			if c.Amount > 0 {
 				more.Charges = append(more.Charges, c)

@@ -68,10 +68,10 @@ func benchTake(b *testing.B, keys, limits, callers int, parent bool) {
 	}
 	takes := make([]store.Take, keys)
 	for i := range takes {
-		takes[i].Debits = []store.Debit{{Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprint("user-", i), Resource: "api"}, Charges: charges, Ref: new(store.Ref)}}
+		takes[i].Debits = []store.Debit{{Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprint("user-", i), Resource: "api"}, Charges: charges}}
 		if parent {
 			takes[i].Debits = append(takes[i].Debits, store.Debit{
-				Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprint("team-", i%100), Resource: "api"}, Charges: charges, Ref: new(store.Ref),
+				Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprint("team-", i%100), Resource: "api"}, Charges: charges,
 			})
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
-	"unique"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
@@ -90,55 +89,30 @@ func find(st *store.State, l *store.Limit) *store.LimitState {
 	return nil
 }
 
-// place is what a caller's Ref remembers about a bucket: its key, and its limits as the script takes them. Buckets with
-// the same limits share the text.
+// place is a bucket as the script takes it: its key, and the limits of a debit.
 type place struct {
 	key    string
 	base   int
 	queue  *queue
-	limits []*store.Limit
-	text   unique.Handle[string]
+	limits int
+	text   string
 }
 
 // at returns the place of a debit's bucket, with the debit's limits.
-func (s *Store) at(d *store.Debit) (*place, error) {
-	old := store.Recall[place](d.Ref)
-	if old != nil && old.holds(d.Charges) {
-		return old, nil
+func (s *Store) at(d *store.Debit) (p place, err error) {
+	if err := checkBucket(d.Bucket); err != nil {
+		return p, err
 	}
-	p := &place{limits: make([]*store.Limit, len(d.Charges))}
-	if old != nil {
-		p.key, p.base, p.queue = old.key, old.base, old.queue
-	} else {
-		if err := checkBucket(d.Bucket); err != nil {
-			return nil, err
-		}
-		p.key, p.base = s.keys.bucket(d.Bucket)
-		p.queue = s.queue(d.Bucket.Namespace)
-	}
-	var text []byte
+	p.key, p.base = s.keys.bucket(d.Bucket)
+	p.queue, p.limits = s.queue(d.Bucket.Namespace), len(d.Charges)
+	text := make([]byte, 0, len(d.Charges)*(limitSize+16))
 	for i := range d.Charges {
-		var err error
 		if text, err = appendLimit(text, d.Charges[i].Limit); err != nil {
-			return nil, err
+			return p, err
 		}
-		p.limits[i] = d.Charges[i].Limit
 	}
-	p.text = unique.Make(string(text))
-	store.Remember(d.Ref, p)
+	p.text = string(text)
 	return p, nil
-}
-
-func (p *place) holds(charges []store.Charge) bool {
-	if len(p.limits) != len(charges) {
-		return false
-	}
-	for i := range charges {
-		if p.limits[i] != charges[i].Limit {
-			return false
-		}
-	}
-	return true
 }
 
 // debit appends the arguments of a settle for one debit: its limits and its charges.
@@ -152,7 +126,7 @@ func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, 
 	buf = binary.BigEndian.AppendUint64(buf, s.birth())
 	buf = binary.BigEndian.AppendUint16(buf, uint16(p.base))
 	buf = appendCharges(buf, d.Charges)
-	return append(keys, p.key), append(args, p.text.Value(), string(buf)), nil
+	return append(keys, p.key), append(args, p.text, string(buf)), nil
 }
 
 func appendCharges(buf []byte, charges []store.Charge) []byte {

@@ -71,8 +71,8 @@ func (l *Ledger) Pause(every, took time.Duration, now time.Time) time.Duration {
 // Together makes takes in one run of the script.
 func (s *Store) Together(takes []store.Take) ([]store.Outcome, []error) {
 	var aboard []*waiter
-		for i := range takes {
-		r := &waiter{brief: takes[i].Brief}
+	for i := range takes {
+		r := new(waiter)
 		for j := range takes[i].Debits {
 			p, err := s.at(&takes[i].Debits[j])
 			if err != nil {

@@ -28,20 +28,18 @@ type queue = batch.Queue[*waiter, struct{}]
 // waiter is a take in a queue. It holds nothing that belongs to its caller, which may leave at any time.
 type waiter struct {
 	batch.Waiter
-	places []*place
+	places []place
 	debits []byte // the script's arguments for each debit, concatenated
-	brief  bool
 	raw    string // the answer
 	err    error
 }
 
 // waiter returns a waiter for a take.
-func (s *Store) waiter(brief bool) *waiter {
+func (s *Store) waiter() *waiter {
 	r, ok := s.waiters.Get().(*waiter)
 	if !ok {
 		r = new(waiter)
 	}
-	r.brief = brief
 	return r
 }
 
@@ -53,7 +51,7 @@ func (s *Store) release(r *waiter) {
 }
 
 // add adds a debit to the take.
-func (r *waiter) add(p *place, d *store.Debit) {
+func (r *waiter) add(p place, d *store.Debit) {
 	r.places = append(r.places, p)
 	r.debits = binary.BigEndian.AppendUint64(r.debits, d.Epoch)
 	r.debits = binary.BigEndian.AppendUint16(r.debits, uint16(p.base))
@@ -167,28 +165,25 @@ func (s *Store) request(aboard []*waiter) (keys, args []string) {
 	number := 0
 	for _, r := range aboard {
 		rest := r.debits
-		for i, p := range r.places {
+		for i := range r.places {
+			p := &r.places[i]
 			if last == nil || p.text != last.text {
-				if number = slices.Index(args[4:], p.text.Value()); number < 0 {
+				if number = slices.Index(args[4:], p.text); number < 0 {
 					number = len(args) - 4
-					args = append(args, p.text.Value())
+					args = append(args, p.text)
 				}
 			}
 			if last != nil {
 				all = binary.BigEndian.AppendUint16(all, uint16(number+1))
 			}
 			last = p
-			n := 10 + 9*len(p.limits)
+			n := 10 + 9*p.limits
 			all, rest = append(all, rest[:n]...), rest[n:]
-			follows := byte(0)
-			switch {
-			case i < len(r.places)-1:
-			case r.brief:
-				follows = 1
-			default:
-				follows = 2
+			last := byte(0)
+			if i == len(r.places)-1 {
+				last = 1
 			}
-			all = append(all, follows)
+			all = append(all, last)
 			keys = append(keys, p.key)
 		}
 	}
@@ -208,8 +203,8 @@ func (r *waiter) size(raw string) (int, error) {
 		}
 	case raw[0] == 'A' || raw[0] == 'R':
 		n = 9
-		for i := 0; i < len(r.places) && !r.brief; i++ {
-			n += levelSize * len(r.places[i].limits)
+		for i := 0; i < len(r.places); i++ {
+			n += levelSize * r.places[i].limits
 		}
 	}
 	if len(raw) < n {

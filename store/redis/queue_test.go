@@ -79,7 +79,7 @@ func (g *group) draw() (ls []*store.Limit) {
 }
 
 func (g *group) take() store.Take {
-	take := store.Take{Brief: rapid.Bool().Draw(g.T, "brief")}
+	var take store.Take
 	most := rapid.SampledFrom([]int{3, 3, 3, 3, 3, 5}).Draw(g.T, "most")
 	for i, e := range g.entities()[:most] {
 		if rapid.IntRange(0, 2).Draw(g.T, "in") == 0 && (i < most-1 || len(take.Debits) > 0) {

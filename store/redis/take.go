@@ -22,7 +22,7 @@ func (s *Store) Take(ctx context.Context, take store.Take) (store.Outcome, error
 	if err := s.sameNode(take.Debits); err != nil {
 		return store.Outcome{}, err
 	}
-	r := s.waiter(take.Brief)
+	r := s.waiter()
 	var on *queue
 	for i := range take.Debits {
 		p, err := s.at(&take.Debits[i])
@@ -51,9 +51,6 @@ func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err er
 		return out, s.trouble("take", take.Debits[0].Bucket.String(), errFormat)
 	}
 	out.Allowed, out.At = raw[0] == 'A', clock.Time(read64(raw[1:]))
-	if take.Brief {
-		return out, nil
-	}
 	rest := raw[9:]
 	out.Levels = make([]store.Level, 0, len(rest)/levelSize)
 	for i := range take.Debits {

@@ -31,13 +31,9 @@ func concurrencyScenarios() []scenario {
 func (e *env) thousand(clients ...*env) {
 	e.Helper()
 	b, l := bkt("alice", "api"), still("rpm", 700)
-	ref := new(store.Ref)
 	var admitted atomic.Int64
 	e.each(1000, func(i int) {
 		d := debit(b, charge(l, 1))
-		if i%2 == 0 && i%len(clients) == 0 {
-			d.Ref = ref
-		}
 		if clients[i%len(clients)].takeQuietly(d).Allowed {
 			admitted.Add(1)
 		}
@@ -177,23 +173,19 @@ func slotOf(second bool) int {
 
 // concurrentForget forgets a bucket while it is used, and checks that no caller continues with the dead one.
 func concurrentForget(e *env) {
-	b, l, ref := bkt("alice", "api"), still("rpm", 1000), new(store.Ref)
+	b, l := bkt("alice", "api"), still("rpm", 1000)
 	e.each(8, func(i int) {
 		for range e.some(100) {
 			d := debit(b, charge(l, 1))
-			switch {
-			case i == 0:
+			switch i {
+			case 0:
 				if err := e.store.Forget(e.Context(), b); err != nil {
 					e.Errorf("forget: %v", err)
 				}
-				continue
-			case i%2 == 0:
-				d.Ref = ref
-			}
-			if i == 7 {
+			case 7:
 				d.Charges[0].Amount *= -1
 				e.settleQuietly(d)
-			} else {
+			default:
 				e.takeQuietly(d)
 			}
 		}
@@ -201,7 +193,6 @@ func concurrentForget(e *env) {
 	e.forget(b)
 	for n := int64(1); n <= 3; n++ {
 		d := debit(b, charge(l, 1))
-		d.Ref = ref
 		e.allow(d)
 		e.wantTokens(b, l, 1000-n)
 	}

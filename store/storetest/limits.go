@@ -25,7 +25,6 @@ func limitScenarios() []scenario {
 		{name: "older but the same", run: each(limitOlderSame)},
 		{name: "two of one epoch", run: each(limitOneEpoch)},
 		{name: "by other clients", peer: true, run: each(limitPeers)},
-		{name: "changed under a ref", run: each(limitRef)},
 	}
 }
 
@@ -225,16 +224,4 @@ func limitPeers(e *env) {
 	p.takeFails(store.ErrStaleLimits, at(1, debit(b, charge(small, 1))))
 	p.allow(at(2, debit(b, charge(large, 40))))
 	e.wantDebt(b, large, 189*tok)
-}
-
-func limitRef(e *env) {
-	b, ref := bkt("alice", "api"), new(store.Ref)
-	for i := range uint64(5) {
-		d := at(i+1, debit(b, charge(still("rpm", int64(100+i)), 10), charge(still("tpm", int64(50-i)), 1)))
-		d.Ref = ref
-		e.allow(d)
-		e.allow(d)
-	}
-	e.wantDebt(b, still("rpm", 104), 100*tok)
-	e.wantDebt(b, still("tpm", 46), 10*tok)
 }

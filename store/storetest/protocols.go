@@ -146,14 +146,8 @@ func exploreChange(t testing.TB, h Harness) {
 
 func exploreForget(t testing.TB, h Harness) {
 	e, l := open(t, t, h, noon), still("rpm", 10)
-	refs := map[string]*store.Ref{}
-	withRef := func(w *world) {
-		if refs[w.b.Namespace] == nil {
-			refs[w.b.Namespace] = new(store.Ref)
-		}
-		d := debit(w.b, charge(l, 3))
-		d.Ref = refs[w.b.Namespace]
-		if w.takeQuietly(d).Allowed {
+	debits := func(w *world) {
+		if w.takeQuietly(debit(w.b, charge(l, 3))).Allowed {
 			w.n[0] += 3 * tok
 		}
 	}
@@ -164,7 +158,7 @@ func exploreForget(t testing.TB, h Harness) {
 		w.n[0] = 0
 	}
 	Explore(t, worlds(e), []Script[*world]{
-		Steps(withRef, withRef, withRef), Steps(takes(0, charge(l, 4)), forget, withRef),
+		Steps(debits, debits, debits), Steps(debits, forget, debits),
 	}, func(w *world) error {
 		if got := l.Burst - w.available(w.b, l); got != w.n[0] || len(w.errs) > 0 {
 			return fmt.Errorf("%d millitokens outstanding, %d admitted since, errors %v", got, w.n[0], w.errs)

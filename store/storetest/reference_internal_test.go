@@ -97,10 +97,7 @@ func (s *reference) sweep(now int64) {
 }
 
 // find returns a bucket, creating it if born is true.
-func (s *reference) find(key store.Bucket, ref *store.Ref, born bool, now int64) *refBucket {
-	if b := store.Recall[refBucket](ref); b != nil && s.has("trusts refs") {
-		return b
-	}
+func (s *reference) find(key store.Bucket, born bool, now int64) *refBucket {
 	b := s.buckets[s.name(key)]
 	if b == nil && born {
 		if s.births++; s.has("ids of births repeat") {
@@ -108,9 +105,6 @@ func (s *reference) find(key store.Bucket, ref *store.Ref, born bool, now int64)
 		}
 		b = &refBucket{key: key, id: s.births, at: now, inUse: map[string]bool{}}
 		s.buckets[s.name(key)] = b
-	}
-	if b != nil {
-		store.Remember(ref, b)
 	}
 	return b
 }
@@ -212,7 +206,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 				return store.Outcome{}, store.ErrInvalid
 			}
 		}
-		found[i] = s.find(d.Bucket, d.Ref, true, now)
+		found[i] = s.find(d.Bucket, true, now)
 		if err := s.follow(found[i], d, now); err != nil {
 			if s.has("half before an error") && i > 0 {
 				s.apply(found[0], t.Debits[0], now)
@@ -268,9 +262,6 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 	}
 	if s.has("sorts levels") {
 		slices.SortStableFunc(out.Levels, func(a, b store.Level) int { return cmp.Compare(a.Limit.Name, b.Limit.Name) })
-	}
-	if t.Brief && !s.has("never brief") {
-		out.Levels = nil
 	}
 	return out, nil
 }
@@ -334,7 +325,7 @@ func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outc
 	for _, d := range st.Debits {
 		for _, c := range d.Charges {
 			level := int64(0)
-			if b := s.find(d.Bucket, nil, false, now); b != nil && s.meter(b, c.Limit) != nil {
+			if b := s.find(d.Bucket, false, now); b != nil && s.meter(b, c.Limit) != nil {
 				level = s.meter(b, c.Limit).Level
 			}
 			if c.Amount > 0 && clock.Spend(level, params(c.Limit).Clock(now), c.Amount) > clock.MaxLevel {
@@ -356,7 +347,7 @@ func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outc
 }
 
 func (s *reference) settle(d store.Debit, c store.Charge, now int64) *store.LimitState {
-	b := s.find(d.Bucket, d.Ref, c.Amount > 0 || s.has("a return makes a bucket"), now)
+	b := s.find(d.Bucket, c.Amount > 0 || s.has("a return makes a bucket"), now)
 	if b == nil {
 		return nil
 	}
@@ -401,7 +392,7 @@ func (s *reference) Peek(ctx context.Context, keys ...store.Bucket) (snap store.
 	snap.At = clock.Time(s.now())
 	for _, k := range keys {
 		st := store.State{Bucket: k}
-		if b := s.find(k, nil, s.has("a look makes a bucket"), s.latest); b != nil {
+		if b := s.find(k, s.has("a look makes a bucket"), s.latest); b != nil {
 			st = s.state(b)
 		}
 		snap.States = append(snap.States, st)
@@ -460,7 +451,9 @@ func (s *reference) Forget(ctx context.Context, keys ...store.Bucket) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		delete(s.buckets, s.name(k))
+		if !s.has("forgets nothing") {
+			delete(s.buckets, s.name(k))
+		}
 	}
 	return nil
 }

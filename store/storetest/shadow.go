@@ -20,7 +20,6 @@ func shadowScenarios() []scenario {
 		{name: "several of a bucket", run: each(shadowSeveral)},
 		{name: "several buckets", run: each(shadowBuckets)},
 		{name: "counters", run: each(shadowCounters)},
-		{name: "brief", run: each(shadowBrief)},
 		{name: "overrides", run: each(shadowOverrides)},
 		{name: "then enforced", run: each(shadowEnforced)},
 		{name: "at once", run: each(shadowAtOnce)},
@@ -137,19 +136,6 @@ func shadowCounters(e *env) {
 	e.allow(debit(c, charge(rpm, 1)), debit(b, charge(rpm, 1), shadow(tpm, 60)))
 	e.wantCounts(b, rpm, 3*tok, 0)
 	e.wantCounts(b, tpm, 60*tok, 0)
-}
-
-func shadowBrief(e *env) {
-	b, rpm, tpm := bkt("alice", "api"), still("rpm", 10), still("tpm", 100)
-	for range 3 {
-		d := debit(b, charge(rpm, 1), shadow(tpm, 60))
-		out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{d}, Brief: true})
-		if err != nil || !out.Allowed || out.Levels != nil {
-			e.Fatalf("brief take: %v, %s", err, show(out))
-		}
-	}
-	e.wantTokens(b, rpm, 7)
-	e.wantTokens(b, tpm, 40)
 }
 
 func shadowOverrides(e *env) {

@@ -18,11 +18,8 @@ func takeScenarios() []scenario {
 		{name: "forced beside a refusal", run: each(takeForcedRefused)},
 		{name: "levels", run: each(takeLevels)},
 		{name: "levels of every refusal", run: each(takeAllRefused)},
-		{name: "brief", run: each(takeBrief)},
 		{name: "time of the decision", run: each(takeAt)},
-		{name: "refs", run: each(takeRefs)},
-		{name: "refs of forgotten buckets", run: each(takeRefForgotten)},
-		{name: "a shared ref", run: each(takeRefShared)},
+		{name: "forgotten buckets", run: each(takeForgotten)},
 	}
 }
 
@@ -181,25 +178,6 @@ func takeAllRefused(e *env) {
 	}
 }
 
-func takeBrief(e *env) {
-	b, l := bkt("alice", "api"), still("rpm", 10)
-	brief := func(tokens int64) store.Outcome {
-		e.Helper()
-		out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{debit(b, charge(l, tokens))}, Brief: true})
-		if err != nil {
-			e.Fatalf("take: %v", err)
-		}
-		return out
-	}
-	if out := brief(4); !out.Allowed || out.Levels != nil || out.At.IsZero() {
-		e.Fatalf("a brief take brings no levels, but the time: %s", show(out))
-	}
-	if out := brief(7); out.Allowed || out.Levels != nil || out.At.IsZero() {
-		e.Fatalf("a brief take brings no levels, but the time: %s", show(out))
-	}
-	e.wantTokens(b, l, 6)
-}
-
 func takeAt(e *env) {
 	b, l := bkt("alice", "api"), still("rpm", 100)
 	last := time.Time{}
@@ -224,29 +202,10 @@ func takeAt(e *env) {
 	}
 }
 
-func takeRefs(e *env) {
-	l := still("rpm", 1000)
-	buckets := []store.Bucket{bkt("alice", "api"), bkt("bob", "api"), bkt("carol", "api")}
-	refs := make([]store.Ref, len(buckets))
-	for range 5 {
-		for i, b := range buckets {
-			d := debit(b, charge(l, int64(i+1)))
-			d.Ref = &refs[i]
-			e.allow(d)
-			e.settle(store.Debit{Bucket: b, Charges: []store.Charge{charge(l, int64(i+1))}, Epoch: 1, Ref: &refs[i]})
-			e.allow(debit(b, charge(l, int64(i+1)))) // and without a ref
-		}
-	}
-	for i, b := range buckets {
-		e.wantTokens(b, l, 1000-15*int64(i+1))
-	}
-}
-
-// takeRefForgotten checks that a ref is only a hint: the bucket that it remembers may be gone.
-func takeRefForgotten(e *env) {
-	b, l, ref := bkt("alice", "api"), still("rpm", 10), new(store.Ref)
+// takeForgotten checks that a bucket is full again once it was forgotten.
+func takeForgotten(e *env) {
+	b, l := bkt("alice", "api"), still("rpm", 10)
 	d := debit(b, charge(l, 6))
-	d.Ref = ref
 	for range 3 {
 		e.allow(d)
 		e.refuse(d)
@@ -257,25 +216,10 @@ func takeRefForgotten(e *env) {
 	e.allow(d)
 	e.forget(b)
 	back := debit(b, charge(l, -6))
-	back.Ref = ref
 	e.settle(back) // to no bucket
 	e.wantTokens(b, l, 10)
 	owe := debit(b, charge(l, 11))
-	owe.Ref = ref
 	e.settle(owe)
 	e.wantTokens(b, l, -1)
 	e.refuse(d)
-}
-
-// takeRefShared shares a ref among callers of one bucket, from before the bucket exists.
-func takeRefShared(e *env) {
-	b, l, ref := bkt("alice", "api"), still("rpm", 100), new(store.Ref)
-	e.each(16, func(int) {
-		d := debit(b, charge(l, 1))
-		d.Ref = ref
-		for range 5 {
-			e.takeQuietly(d)
-		}
-	})
-	e.wantTokens(b, l, 20)
 }

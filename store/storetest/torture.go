@@ -91,9 +91,6 @@ func Torture(t testing.TB, h Harness, d time.Duration) {
 func torture(e *env, clients []store.Store, seed uint64, more func() bool) (decisions, rounds int, err error) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	g := newGround(e, r)
-	for _, c := range clients {
-		g.refs[c] = make([]store.Ref, tortureBuckets)
-	}
 	g.clients = clients
 	for ; more(); rounds++ {
 		n, err := g.round(clients, seed, rounds)
@@ -121,8 +118,7 @@ type ground struct {
 
 	clients []store.Store
 	buckets []store.Bucket
-	refs    map[store.Store][]store.Ref // by client: a ref belongs to one store
-	limits  [2]*store.Limit             // of every bucket
+	limits  [2]*store.Limit // of every bucket
 	epoch   uint64
 	places  map[slot]*reckon.Books
 }
@@ -138,7 +134,7 @@ func (g *ground) quiesce() {
 }
 
 func newGround(e *env, r *rand.Rand) *ground {
-	g := &ground{env: e, refs: map[store.Store][]store.Ref{}, places: map[slot]*reckon.Books{}}
+	g := &ground{env: e, places: map[slot]*reckon.Books{}}
 	for i := range tortureBuckets {
 		g.buckets = append(g.buckets, store.Bucket{
 			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i), Resource: "openai/gpt-4o",

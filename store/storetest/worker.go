@@ -49,9 +49,6 @@ func (w *worker) work() error {
 
 func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit {
 	d := store.Debit{Bucket: w.buckets[i], Epoch: epoch}
-	if w.r.IntN(2) == 0 {
-		d.Ref = &w.refs[w.store][i]
-	}
 	for _, l := range limits {
 		c := store.Charge{Limit: l, Amount: w.r.Int64N(max(1, l.Burst/16)) + 1}
 		switch w.r.IntN(8) {
@@ -77,16 +74,13 @@ func (w *worker) take() error {
 		debits = append(debits, w.debit(i, limits, epoch))
 	}
 	called := w.clock.Now()
-	brief := w.r.IntN(2) == 0 && !shadowed(debits)
-	out, err := w.store.Take(w.Context(), store.Take{Debits: debits, Brief: brief})
+	out, err := w.store.Take(w.Context(), store.Take{Debits: debits})
 	w.decisions++
 	if err != nil || !out.Allowed {
 		return err
 	}
-	if !brief {
-		if err := leaveOut(debits, out); err != nil {
-			return err
-		}
+	if err := leaveOut(debits, out); err != nil {
+		return err
 	}
 	if n == 1 || w.h.Caps.AtomicTake || !w.h.Caps.HandClock {
 		called = out.At
@@ -140,7 +134,7 @@ func (w *worker) settle() error {
 	d := w.held[k]
 	w.held[k] = w.held[len(w.held)-1]
 	w.held = w.held[:len(w.held)-1]
-	s := store.Settle{Debits: []store.Debit{{Bucket: d.Bucket, Epoch: d.Epoch, Ref: d.Ref}}}
+	s := store.Settle{Debits: []store.Debit{{Bucket: d.Bucket, Epoch: d.Epoch}}}
 	for _, c := range d.Charges {
 		c.Force, c.Shadow = false, false
 		if c.Amount = -w.r.Int64N(c.Amount + 1); w.r.IntN(4) == 0 {

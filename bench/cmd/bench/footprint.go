@@ -71,7 +71,7 @@ func weirStore(e *env) (func(string) error, func() error, error) {
 	st := memory.New(nil)
 	limit := &store.Limit{Name: "rpd", Amount: 1_000_000, Period: 24 * time.Hour, Burst: 1_000_000}
 	return func(id string) error {
-		_, err := st.Take(e.ctx, store.Take{Brief: true, Debits: []store.Debit{{
+		_, err := st.Take(e.ctx, store.Take{Debits: []store.Debit{{
 			Bucket:  store.Bucket{Namespace: weir.DefaultNamespace, Entity: id, Resource: resource},
 			Charges: []store.Charge{{Limit: limit, Amount: 1000}},
 		}}})

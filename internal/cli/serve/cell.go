@@ -71,7 +71,7 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error
 	if f.opened, err = stores.Open(f.registry, stores.Existing); err != nil {
 		return nil, fmt.Errorf("--cells: %w", err)
 	}
-	_, alone := st.(store.Immediate)
+	_, alone := st.(store.Exclusive)
 	f.agent, err = cells.New(cells.Config{
 		Registry: f.opened, Local: st, Cell: f.name, Alone: alone, Beat: f.beat, Log: log,
 		Changed: func() {

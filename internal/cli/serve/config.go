@@ -118,7 +118,7 @@ func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
 
 func (f *configFlags) start(ctx context.Context, s *serving) error {
 	st := s.run.Opened
-	if _, embedded := st.(store.Immediate); f.poll > 0 && !embedded { // no other process writes to an embedded store
+	if _, inProcess := st.(store.InProcess); f.poll > 0 && !inProcess { // a store in the process never fails
 		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.poll, Log: s.log})
 		s.metrics.counts.Register(func(to *metrics.Scrape) {
 			st := f.flow.Status()

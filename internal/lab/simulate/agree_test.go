@@ -192,7 +192,7 @@ func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls in
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), cfg.Within)
 			defer cancel()
-			out, err := s.Take(ctx, store.Take{Brief: true, Debits: []store.Debit{{
+			out, err := s.Take(ctx, store.Take{Debits: []store.Debit{{
 				Bucket:  store.Bucket{Namespace: "n", Entity: string(rune('a' + id)), Resource: "api"},
 				Charges: []store.Charge{{Limit: limit, Amount: cfg.Tokens * 1000}},
 			}}})

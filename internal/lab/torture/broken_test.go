@@ -57,7 +57,7 @@ func changed(t store.Take, change func(*store.Debit, *store.Charge)) store.Take 
 		}
 		debits[i] = d
 	}
-	return store.Take{Debits: debits, Brief: t.Brief}
+	return store.Take{Debits: debits}
 }
 
 // chain reports whether a take is of a child and its parent, not of the one bucket whose calls are ordered.

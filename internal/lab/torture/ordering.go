@@ -12,7 +12,6 @@ import (
 func (c *caller) probe(ctx context.Context) error {
 	b := store.Bucket{Namespace: c.NamespaceID, Entity: ordered, Resource: resource(c.Round)}
 	var (
-		ref  store.Ref
 		room [reckon.MaxLimits]int64 // as this caller last saw it: a call at the edge is worth ten at random
 		owns [reckon.MaxLimits]int64 // what it took and may return: the level stays above the clock
 	)
@@ -42,7 +41,7 @@ func (c *caller) probe(ctx context.Context) error {
 				}
 			}
 		}
-		done, err := c.call(ctx, rec, func(ctx context.Context, rec *Record) error { return c.ask(ctx, b, &ref, rec) })
+		done, err := c.call(ctx, rec, func(ctx context.Context, rec *Record) error { return c.ask(ctx, b, rec) })
 		if err != nil {
 			return err
 		}
@@ -62,7 +61,7 @@ func (c *caller) probe(ctx context.Context) error {
 }
 
 // ask makes the call that a record describes.
-func (c *caller) ask(ctx context.Context, b store.Bucket, ref *store.Ref, rec *Record) error {
+func (c *caller) ask(ctx context.Context, b store.Bucket, rec *Record) error {
 	if rec.Op == OpLook {
 		snap, err := c.store.Peek(ctx, b)
 		if err != nil {
@@ -71,7 +70,7 @@ func (c *caller) ask(ctx context.Context, b store.Bucket, ref *store.Ref, rec *R
 		rec.At, rec.Result, rec.Levels = snap.At, Applied, levelsOf(snap.States[0])
 		return nil
 	}
-	d := store.Debit{Bucket: b, Epoch: 1, Ref: ref}
+	d := store.Debit{Bucket: b, Epoch: 1}
 	for i, l := range orderLimits {
 		d.Charges = append(d.Charges, store.Charge{
 			Limit: l, Amount: rec.Charges[0].Amounts[i], Force: rec.Charges[0].Force && rec.Op == OpTake,

@@ -201,7 +201,7 @@ func TestBytes(t *testing.T) { //nolint:paralleltest // counts what the process 
 	runtime.ReadMemStats(&before)
 	tab := inmem.New(inmem.Config{MaxBuckets: n})
 	for _, k := range keys {
-		if _, _, err := tab.Take(store.Take{Brief: true, Debits: []store.Debit{debit(named(k), l, 60)}}); err != nil {
+		if _, _, err := tab.Take(store.Take{Debits: []store.Debit{debit(named(k), l, 60)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,18 +222,13 @@ func TestBusy(t *testing.T) {
 	r := setup(t, 300)
 	l := perMinute(6000)
 	var wg sync.WaitGroup
-	refs := make([]store.Ref, 40)
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 1000 {
 				var ds []store.Debit
 				for k := range 5 {
 					n := (g*7 + i*(k+1)*13 + k) % 40
-					d := debit(named(fmt.Sprint(n)), l, 1)
-					if g%2 == 0 {
-						d.Ref = &refs[n]
-					}
-					ds = append(ds, d)
+					ds = append(ds, debit(named(fmt.Sprint(n)), l, 1))
 				}
 				if _, _, err := r.Take(store.Take{Debits: ds}); err != nil && !errors.Is(err, store.ErrDuplicateBucket) {
 					t.Error(err)
@@ -262,23 +257,31 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRefOutlivesBucket checks that a ref is found to be outdated when its bucket is gone.
-func TestRefOutlivesBucket(t *testing.T) {
+// TestTakeOneOfForgotten checks that TakeOne decides nothing on a bucket that is gone.
+func TestTakeOneOfForgotten(t *testing.T) {
 	t.Parallel()
 	r := setup(t, 300)
-	d := debit(named("alice"), perMinute(60), 60)
-	d.Ref = new(store.Ref)
+	d := debit(named("alice"), perMinute(60), 30)
+	if r.Find(d.Bucket) != nil {
+		t.Error("a bucket that does not exist was found")
+	}
 	r.take(d)
-	first := r.state(named("alice")).ID
-	r.Forget([]store.Bucket{named("alice")})
-	if !r.take(d) || r.take(d) {
-		t.Fatal("want one burst after it was forgotten")
+	first := r.Find(d.Bucket)
+	if allowed, ok := r.TakeOne(first, &d.Charges[0]); !allowed || !ok {
+		t.Errorf("allowed %t, ok %t: want the other half of the burst", allowed, ok)
 	}
-	if second := r.state(named("alice")).ID; second == first || second == 0 {
-		t.Fatalf("id %d, was %d", second, first)
+	if allowed, ok := r.TakeOne(first, &d.Charges[0]); allowed || !ok {
+		t.Errorf("allowed %t, ok %t: want a refusal", allowed, ok)
 	}
-	if _, _, err := r.Take(store.Take{Debits: []store.Debit{d, debit(named("bob"), perMinute(60), 1)}}); err != nil {
-		t.Fatal(err)
+	r.Forget([]store.Bucket{d.Bucket})
+	if _, ok := r.TakeOne(first, &d.Charges[0]); ok {
+		t.Error("decided on a bucket that was forgotten")
+	}
+	if !r.take(d) {
+		t.Error("a forgotten bucket is not full")
+	}
+	if second := r.Find(d.Bucket); second == nil || second == first {
+		t.Errorf("found %p, before %p", second, first)
 	}
 }
 

@@ -5,14 +5,15 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// TakeOne decides a take of one charge on the bucket that ref remembers. ok is false, and nothing was decided, unless
-// the bucket is alive and the charge's limit is its only one in force. It is for tables without a journal, because it
-// does not report the change.
-func (t *Table) TakeOne(ref *store.Ref, c *store.Charge) (allowed, ok bool) {
-	b := store.Recall[Bucket](ref)
-	if b == nil {
-		return false, false
-	}
+// Find returns the bucket of a key, or nil if there is none.
+func (t *Table) Find(key store.Bucket) *Bucket {
+	b, _ := t.get(key, false)
+	return b
+}
+
+// TakeOne decides a take of one charge on a bucket. ok is false, and nothing was decided, unless the bucket is alive and
+// the charge's limit is its only one in force. It is for tables without a journal, because it does not report the change.
+func (t *Table) TakeOne(b *Bucket, c *store.Charge) (allowed, ok bool) {
 	// Before the lock, because others wait there.
 	p := params(c.Limit)
 	now := t.Now()

@@ -116,7 +116,7 @@ func (t *Table) admitForced(b *Bucket, d *store.Debit, now int64) error {
 // lockSettle locks the existing buckets, and creates those on which something is forced.
 func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
 	if len(debits) == 1 {
-		b, err := t.lock(debits[0].Bucket, debits[0].Ref, forcing(&debits[0]))
+		b, err := t.lock(debits[0].Bucket, forcing(&debits[0]))
 		return []*Bucket{b}, err
 	}
 	return t.lockAll(debits, forcing)

@@ -105,9 +105,9 @@ func (t *Table) raise(now int64) {
 func (t *Table) Len() int { return int(t.count.Load()) }
 
 // lock returns the bucket of a key, locked. If there is none, lock creates it if create is set, and returns nil otherwise.
-func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
+func (t *Table) lock(key store.Bucket, create bool) (*Bucket, error) {
 	for {
-		b, err := t.get(key, ref, create)
+		b, err := t.get(key, create)
 		if b == nil || err != nil {
 			return nil, err
 		}
@@ -116,31 +116,20 @@ func (t *Table) lock(key store.Bucket, ref *store.Ref, create bool) (*Bucket, er
 			return b, nil
 		}
 		b.mu.Unlock() // evicted meanwhile
-		store.Remember[Bucket](ref, nil)
 	}
 }
 
 // get returns the bucket of a key, not locked, perhaps dead by now.
-func (t *Table) get(key store.Bucket, ref *store.Ref, create bool) (*Bucket, error) {
-	if b := store.Recall[Bucket](ref); b != nil {
-		return b, nil
-	}
+func (t *Table) get(key store.Bucket, create bool) (*Bucket, error) {
 	var buf [128]byte
 	k := appendKey(buf[:0], key)
 	s, hash := t.shard(k)
 	s.mu.RLock()
 	b := s.buckets.get(hash, k)
 	s.mu.RUnlock()
-	if b == nil {
-		if !create {
-			return nil, nil
-		}
-		var err error
-		if b, err = t.birth(s, hash, key, k); err != nil {
-			return nil, err
-		}
+	if b == nil && create {
+		return t.birth(s, hash, key, k)
 	}
-	store.Remember(ref, b)
 	return b, nil
 }
 

@@ -15,7 +15,7 @@ func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
 	var one [1]*Bucket
 	bs := one[:]
 	if len(take.Debits) == 1 {
-		b, err := t.lock(take.Debits[0].Bucket, take.Debits[0].Ref, true)
+		b, err := t.lock(take.Debits[0].Bucket, true)
 		if err != nil {
 			return store.Outcome{}, Tickets{}, err
 		}
@@ -69,9 +69,7 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 		op.tickets.remember(bs, op)
 	}
 	out.Allowed, out.At = allowed, clock.Time(op.now)
-	if !take.Brief {
-		out.Levels = op.levels(take.Debits, bs, allowed)
-	}
+	out.Levels = op.levels(take.Debits, bs, allowed)
 	return out, nil
 }
 
@@ -167,7 +165,7 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 		// Hold no bucket locks while looking up or creating buckets, which takes the shards' locks.
 		for i := range debits {
 			var err error
-			if bs[i], err = t.get(debits[i].Bucket, debits[i].Ref, create(&debits[i])); err != nil {
+			if bs[i], err = t.get(debits[i].Bucket, create(&debits[i])); err != nil {
 				return nil, err
 			}
 		}
@@ -177,7 +175,6 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 				b.mu.Lock()
 				if b.dead() {
 					moved = true
-					store.Remember[Bucket](debits[i].Ref, nil)
 				}
 			}
 		}

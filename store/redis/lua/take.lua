@@ -1,9 +1,9 @@
 -- Take: a run of concurrent takes, each judged in its turn as if it had come alone; each bucket is read once and written
 -- once. KEYS are the buckets of all debits. ARGV: the test time, the margin of expiry in ms, the id of the first birth,
 -- the debits, and the limits that they name. A debit is its epoch, the length of the common part of its key, amount and
--- flags of each charge, and what follows: 0 a debit of the same take, 1 the end of a take that wants no levels, 2 the
--- end of one that does; then the number of the next debit's limits. The first debit has the first limits. The answer to
--- a take is A or R, the time, and the levels if wanted; or a letter for what is wrong, after E with the reason.
+-- flags of each charge, and what follows: 0 a debit of the same take, 1 the end of the
+-- take; then the number of the next debit's limits. The first debit has the first limits. The answer to
+-- a take is A or R, the time, and the levels; or a letter for what is wrong, after E with the reason.
 local KEYS, ARGV, find, all = KEYS, ARGV, string.find, ARGV[4]
 begin(ARGV[1])
 local H0, t0, h0, l0 = H, t, nh, nl
@@ -172,9 +172,6 @@ while i < n do
 				out[levels + 3] = off and (flag == 2 or not allowed) and 1 or 0
 				w, levels = w + 4, levels + 3
 			end
-		end
-		if last == 1 then
-			levels = 3
 		end
 		local form = forms[levels]
 		if not form then
