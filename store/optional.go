@@ -16,6 +16,7 @@ type InProcess interface {
 
 // Exclusive is implemented by stores whose data no other process uses while they are open.
 type Exclusive interface {
+	// Exclusive does nothing: it marks the store.
 	Exclusive()
 }
 
