@@ -16,19 +16,19 @@ import (
 
 // every has a field of each type that requests use.
 type every struct {
-	Text     string            `json:"text" values:"a,b"`
-	Flag     bool              `json:"flag"`
-	Maybe    *bool             `json:"maybe"`
-	Number   int               `json:"number" range:"1..5"`
-	After    *int              `json:"after"`
-	Time     time.Time         `json:"time"`
-	Span     *time.Duration    `json:"span"`
-	Words    []string          `json:"words"`
-	Metadata map[string]string `json:"metadata"`
-	Tokens   weir.Tokens       `json:"tokens"`
-	Limits   []weir.Limit      `json:"limits"`
-	Answer   *weir.Unavailable `json:"answer"`
-	Near     *weir.Thresholds  `json:"near"`
+	Text     string              `json:"text" values:"a,b"`
+	Flag     bool                `json:"flag"`
+	Maybe    *bool               `json:"maybe"`
+	Number   int                 `json:"number" range:"1..5"`
+	After    *int                `json:"after"`
+	Time     time.Time           `json:"time"`
+	Span     *time.Duration      `json:"span"`
+	Words    []string            `json:"words"`
+	Metadata map[string]string   `json:"metadata"`
+	Tokens   weir.Tokens         `json:"tokens"`
+	Limits   []weir.Limit        `json:"limits"`
+	Answer   *weir.OnUnavailable `json:"answer"`
+	Near     *weir.Thresholds    `json:"near"`
 }
 
 func TestFieldSet(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFieldSet(t *testing.T) {
 		{field: "tokens", texts: []string{"rpm=1", "rpm=2"}, err: "rpm is given twice"},
 		{field: "tokens", texts: []string{"rpm=-1"}, err: "is not a whole number"},
 		{field: "limits", texts: []string{"rpm:5/min"}, want: every{Limits: []weir.Limit{limit}}},
-		{field: "answer", texts: []string{"default"}, want: every{Answer: new(weir.UnavailableDefault)}},
+		{field: "answer", texts: []string{"default"}, want: every{Answer: new(weir.OnUnavailableDefault)}},
 		{field: "near", texts: []string{"80,95"}, want: every{Near: &weir.Thresholds{80, 95}}},
 	} {
 		t.Run(tt.field+" "+strings.Join(tt.texts, " "), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestLocal(t *testing.T) {
 	if _, _, err := api.ListChildren.Call(t.Context(), c, &api.ChildrenQuery{ID: "alice"}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("children of nobody: %v", err)
 	}
-	none := &api.LimitsChange{OnUnavailable: new(weir.UnavailableDefault)}
+	none := &api.LimitsChange{OnUnavailable: new(weir.OnUnavailableDefault)}
 	if l, found, err := api.SetLimits.Call(t.Context(), c, none); err != nil || found || l != nil {
 		t.Errorf("nothing is set, but found %+v, %v, %v", l, found, err)
 	}

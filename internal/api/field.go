@@ -140,10 +140,10 @@ func (f *Field) set(to any, text string) error {
 		t, err := weir.ParseThresholds(text)
 		*p = t
 		return err
-	case **weir.Unavailable:
-		u := weir.Unavailable(text)
+	case **weir.OnUnavailable:
+		u := weir.OnUnavailable(text)
 		if text == "default" {
-			u = weir.UnavailableDefault
+			u = weir.OnUnavailableDefault
 		}
 		*p = &u
 	case *[]string:

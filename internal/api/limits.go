@@ -30,8 +30,8 @@ type Preconditions struct {
 type LimitsChange struct {
 	Scope
 	Preconditions
-	Limits        []weir.Limit      `json:"limits" flag:"limit,l" doc:"{LIMIT} to set, replacing all existing ones, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
-	OnUnavailable *weir.Unavailable `json:"on_unavailable" values:"deny,allow,local,default" doc:"{ANSWER} while the store does not answer: deny, allow or local; default removes the setting, so that the next level applies"`
+	Limits        []weir.Limit        `json:"limits" flag:"limit,l" doc:"{LIMIT} to set, replacing all existing ones, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
+	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default" doc:"{ANSWER} while the store does not answer: deny, allow or local; default removes the setting, so that the next level applies"`
 }
 
 // LimitsDeletion deletes the limits of a scope.
@@ -50,20 +50,20 @@ type LimitsQuery struct {
 // SystemChange sets the settings of the namespace.
 type SystemChange struct {
 	Preconditions
-	OnUnavailable *weir.Unavailable `json:"on_unavailable"`
-	NearLimit     *weir.Thresholds  `json:"near_limit"`
+	OnUnavailable *weir.OnUnavailable `json:"on_unavailable"`
+	NearLimit     *weir.Thresholds    `json:"near_limit"`
 }
 
 // Limits is the limits of a scope.
 type Limits struct {
-	Entity        string           `json:"entity,omitempty"`
-	Resource      string           `json:"resource,omitempty"`
-	Source        weir.Source      `json:"source"`
-	Limits        []weir.Limit     `json:"limits"`
-	OnUnavailable weir.Unavailable `json:"on_unavailable,omitempty"`
-	NearLimit     weir.Thresholds  `json:"near_limit,omitzero"`
-	Managed       *weir.Managed    `json:"managed,omitempty"`
-	Tag           string           `json:"etag"`
+	Entity        string             `json:"entity,omitempty"`
+	Resource      string             `json:"resource,omitempty"`
+	Source        weir.Source        `json:"source"`
+	Limits        []weir.Limit       `json:"limits"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"`
+	NearLimit     weir.Thresholds    `json:"near_limit,omitzero"`
+	Managed       *weir.Managed      `json:"managed,omitempty"`
+	Tag           string             `json:"etag"`
 }
 
 // ETag returns the entity tag as it is written in headers.

@@ -94,7 +94,7 @@ var (
 		diff: func(old, set *Record) []Field { return limitFields(old.Limits.Limits, set.Limits.Limits) },
 	}
 	onUnavailableMember = textMember("on_unavailable",
-		func(r *Record) *weir.Unavailable { return &r.Limits.OnUnavailable },
+		func(r *Record) *weir.OnUnavailable { return &r.Limits.OnUnavailable },
 		func(d *Reader, n *yaml.Node, path, text string) bool {
 			allowed := []string{"deny", "allow", "local"}
 			if slices.Contains(allowed, text) {

@@ -91,7 +91,7 @@ func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 				WithEnforce(rapid.SampledFrom([]weir.Enforce{weir.EnforceOn, weir.EnforceShadow, 50}).Draw(t, "enforce"))
 			must(tb, lim.SetLimits(ctx, sc, weir.PerHour("rph", 7), l))
 		}
-		must(tb, lim.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.Unavailable{"", "", weir.Local, weir.Allow}).Draw(t, fmt.Sprint("unavailable", sc))))
+		must(tb, lim.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.OnUnavailable{"", "", weir.OnUnavailableLocal, weir.OnUnavailableAllow}).Draw(t, fmt.Sprint("unavailable", sc))))
 	}
 	if rapid.Bool().Draw(t, "hand entity") {
 		must(tb, lim.CreateEntity(ctx, weir.Entity{ID: "e1", Metadata: map[string]string{"a": "$${b} \u2028 # '"}}))

@@ -34,7 +34,7 @@ func TestOnUnavailable(t *testing.T) {
 	must(t, err)
 	defer lim.Close()
 	must(t, lim.SetLimits(t.Context(), weir.Scope{Resource: "login"}, weir.PerMinute("rpm", 7)))
-	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "api"}, weir.Allow))
+	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "api"}, weir.OnUnavailableAllow))
 	m := decodeOne(t, classes)
 	p := plan(t, lim, m)
 	got := make(map[string]string)
@@ -57,7 +57,7 @@ func TestOnUnavailable(t *testing.T) {
 	if diff := cmp.Diff(classes, string(out.Text())); diff != "" {
 		t.Error(diff)
 	}
-	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "login"}, weir.Allow))
+	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "login"}, weir.OnUnavailableAllow))
 	if p := plan(t, lim, m); len(p.Changes) != 1 || !p.Changes[0].Outside {
 		t.Errorf("a change made elsewhere: %s", changes(p))
 	}
@@ -72,7 +72,7 @@ func TestRolloutOnUnavailable(t *testing.T) {
 			return "namespace: default\nresources: {api: {on_unavailable: " + on + ", limits: {rpm: {capacity: " + capacity + "}}}}\n"
 		}
 		apply(t, r.Limiter, decodeOne(t, text("deny", "100")))
-		says := func() weir.Unavailable {
+		says := func() weir.OnUnavailable {
 			sl, err := r.Limits(t.Context(), weir.Scope{Resource: "api"})
 			must(t, err)
 			return sl.OnUnavailable
@@ -80,7 +80,7 @@ func TestRolloutOnUnavailable(t *testing.T) {
 		checks := 0
 		r.gate.check = func(bool) error {
 			checks++
-			if got := says(); got != weir.Deny {
+			if got := says(); got != weir.OnUnavailableDeny {
 				t.Errorf("in a stage: %s", got)
 			}
 			return nil
@@ -88,7 +88,7 @@ func TestRolloutOnUnavailable(t *testing.T) {
 		began := time.Now()
 		_, err := r.rollout(text("allow", "50"))
 		must(t, err)
-		if got := says(); got != weir.Allow || checks == 0 {
+		if got := says(); got != weir.OnUnavailableAllow || checks == 0 {
 			t.Errorf("at the end, %v and %d checks later: %s", time.Since(began), checks, got)
 		}
 	})

@@ -163,7 +163,7 @@ func TestAcquirePolicy(t *testing.T) {
 	decide(t, lim, "key")
 	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rpm": 2}})
 	must(t, err)
-	resumed, err := lim.Resume(t.Context(), lease.Hold("lease-1", time.Now().Add(time.Minute)))
+	resumed, err := lim.LeaseFromToken(t.Context(), lease.Token("lease-1", time.Now().Add(time.Minute)))
 	must(t, err)
 	must(t, resumed.Rollback(t.Context()))
 	must(t, lim.Close()) // hands over the remaining counts
@@ -278,7 +278,7 @@ func configure(t *testing.T, lim *weir.Limiter) {
 	must(t,
 		lim.SetLimits(ctx, weir.Scope{Resource: "api"}, weir.PerDay("rpm", 10)),
 		lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "api"}, weir.PerDay("rpm", 10)),
-		lim.SetOnUnavailable(ctx, weir.Scope{}, weir.Allow),
+		lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow),
 		lim.ResetBucket(ctx, "key", "api"),
 		lim.DeleteLimits(ctx, weir.Scope{Resource: "api"}),
 	)

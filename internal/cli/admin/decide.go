@@ -23,8 +23,8 @@ type demand struct {
 // spending is a demand with what may be set for one request.
 type spending struct {
 	demand
-	Limits        []weir.Limit     `json:"limits" flag:"limit,l" doc:"{LIMIT} to use for this request instead of the configured limits, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
-	OnUnavailable weir.Unavailable `json:"on_unavailable" doc:"{ANSWER} while the store does not answer: deny or allow (default as configured)"`
+	Limits        []weir.Limit       `json:"limits" flag:"limit,l" doc:"{LIMIT} to use for this request instead of the configured limits, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable" doc:"{ANSWER} while the store does not answer: deny or allow (default as configured)"`
 }
 
 func (q *spending) request() weir.Request {

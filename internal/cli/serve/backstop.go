@@ -24,7 +24,7 @@ type backstopFlags struct {
 }
 
 func (f *backstopFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.Local), "`ANSWER` while the store does not "+
+	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.OnUnavailableLocal), "`ANSWER` while the store does not "+
 		"answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system "+
 		"set --on-unavailable overrides it")
 	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store "+
@@ -33,8 +33,8 @@ func (f *backstopFlags) bind(flags *pflag.FlagSet) {
 }
 
 func (f *backstopFlags) check() error {
-	switch weir.Unavailable(f.onUnavailable) {
-	case weir.Local, weir.Deny, weir.Allow:
+	switch weir.OnUnavailable(f.onUnavailable) {
+	case weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableAllow:
 	default:
 		return kit.Usagef("--on-unavailable %q must be local, deny or allow", f.onUnavailable)
 	}
@@ -76,7 +76,7 @@ func (f *backstopFlags) count() int {
 }
 
 func (f *backstopFlags) open(_ context.Context, s *serving) error {
-	s.run.Config.OnUnavailable, s.run.Config.Instances = weir.Unavailable(f.onUnavailable), f.count
+	s.run.Config.OnUnavailable, s.run.Config.Instances = weir.OnUnavailable(f.onUnavailable), f.count
 	return nil
 }
 

@@ -33,14 +33,14 @@ func TestStartWithoutStore(t *testing.T) {
 		r, file := newRemote(t), filepath.Join(t.TempDir(), "known")
 		a := r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow); err != nil {
+		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.CreateNamespace(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
 		tenant := a.In("tenant")
-		if err := errors.Join(tenant.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)), tenant.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow)); err != nil {
+		if err := errors.Join(tenant.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)), tenant.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow)); err != nil {
 			t.Fatal(err)
 		}
 		first := r.start(t, file)
@@ -239,7 +239,7 @@ func TestFileHasUnreadable(t *testing.T) {
 				if (err == nil) != tt.allowed || err != nil && !errors.Is(err, weir.ErrUnavailable) {
 					t.Errorf("%s: %s on %s: %v", name, tt.entity, tt.resource, err)
 				}
-				_, err = d.Acquire(t.Context(), weir.Request{Entity: tt.entity, Resource: tt.resource, OnUnavailable: weir.Local})
+				_, err = d.Acquire(t.Context(), weir.Request{Entity: tt.entity, Resource: tt.resource, OnUnavailable: weir.OnUnavailableLocal})
 				if (err == nil) != tt.allowed {
 					t.Errorf("%s: %s on %s, a share: %v", name, tt.entity, tt.resource, err)
 				}

@@ -179,7 +179,7 @@ func TestPoison(t *testing.T) {
 		// A process without any known value admits nothing.
 		r.raw(t, aliceLimits, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`)
 		c := r.start(t, "")
-		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.Allow}); err == nil {
+		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}); err == nil {
 			t.Error("admitted by a record that cannot be used")
 		}
 	})
@@ -192,7 +192,7 @@ func TestStoreAway(t *testing.T) {
 		r := newRemote(t)
 		a, b := r.start(t, ""), r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow); err != nil {
+		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
 		b.want("alice", 10, "first")

@@ -19,7 +19,7 @@ func TestLate(t *testing.T) {
 		r, file := newRemote(t), filepath.Join(t.TempDir(), "known")
 		a := r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.Allow); err != nil {
+		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
 		known := keep(t, r, file)

@@ -97,7 +97,7 @@ func lose(t *testing.T, cfg simulate.Config) (asked, admitted, degraded int) {
 	join := func() {
 		for len(fleet) < joined() {
 			lim, err := weir.New(weir.Config{
-				Store: st, OnUnavailable: weir.Local, DecideWithin: cfg.Within, StoreTimeout: 2 * time.Second, CacheTTL: time.Hour, Instances: joined,
+				Store: st, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: cfg.Within, StoreTimeout: 2 * time.Second, CacheTTL: time.Hour, Instances: joined,
 			})
 			if err != nil {
 				t.Fatal(err)

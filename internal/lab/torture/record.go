@@ -43,10 +43,10 @@ type Record struct {
 	Caller  int `json:"caller"`
 	N       int `json:"n"` // sequence number of the caller's calls
 
-	Op      Op         `json:"op"`
-	Charges []Charge   `json:"charges,omitempty"`
-	Lease   string     `json:"lease,omitempty"`
-	Held    *weir.Held `json:"held,omitempty"`
+	Op      Op               `json:"op"`
+	Charges []Charge         `json:"charges,omitempty"`
+	Lease   string           `json:"lease,omitempty"`
+	Held    *weir.LeaseToken `json:"held,omitempty"`
 
 	Asked  int64     `json:"asked"` // nanoseconds since 1970
 	Told   int64     `json:"told,omitempty"`

@@ -129,7 +129,7 @@ func (r *run) heard(rec *Record) error {
 }
 
 // held returns the leases that left their processes.
-func (r *run) held() (all []weir.Held) {
+func (r *run) held() (all []weir.LeaseToken) {
 	for _, rec := range r.sorted {
 		if rec.Op == OpHold && rec.Held != nil && len(rec.Held.Charges) > 0 {
 			all = append(all, *rec.Held)

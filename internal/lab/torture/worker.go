@@ -40,7 +40,7 @@ type order struct {
 	Callers int
 	Sharp   bool // nothing forced, nothing returned: the strictest bound on what is admitted
 	Faults  []Fault
-	Held    []weir.Held
+	Held    []weir.LeaseToken
 }
 
 // worker is a limiter with callers.
@@ -59,7 +59,7 @@ type worker struct {
 func newWorker(s setup, st store.Store, tell func(*Record) error) (*worker, error) {
 	f := &faulty{Store: st, r: rand.New(rand.NewPCG(s.Seed, uint64(s.Process)<<32+uint64(s.Life)))}
 	lim, err := weir.New(weir.Config{
-		Store: f, NamespaceID: s.NamespaceID, Cooldown: -1, StoreTimeout: patience, OnUnavailable: weir.Deny,
+		Store: f, NamespaceID: s.NamespaceID, Cooldown: -1, StoreTimeout: patience, OnUnavailable: weir.OnUnavailableDeny,
 	})
 	if err != nil {
 		_ = st.Close()
@@ -228,7 +228,7 @@ func (c *caller) settle(ctx context.Context) error {
 	i := c.r.IntN(len(c.leases))
 	lease := c.leases[i]
 	drop := func() { c.leases = slices.Delete(c.leases, i, i+1) }
-	entity, holds := holdings(lease.Held())
+	entity, holds := holdings(lease.Token("", time.Time{}))
 	switch c.r.IntN(4) {
 	case 0:
 		delta := [reckon.MaxLimits]int64{c.r.Int64N(21) - 10, c.r.Int64N(5) - 2}
@@ -246,7 +246,7 @@ func (c *caller) settle(ctx context.Context) error {
 		drop()
 		id := fmt.Sprintf("torture-%s-%d-%d.%d-%d-%d", c.NamespaceID, c.Round, c.Process, c.Life, c.id, c.n)
 		_, err := c.call(ctx, Record{Op: OpHold, Lease: id}, func(_ context.Context, rec *Record) error {
-			h := lease.Hold(id, time.Now().Add(10*time.Minute))
+			h := lease.Token(id, time.Now().Add(10*time.Minute))
 			rec.Held, rec.Result = &h, Applied
 			return nil
 		})
@@ -279,7 +279,7 @@ func (c *caller) release(ctx context.Context) error {
 			rec, err := c.call(ctx, Record{
 				Op: OpRelease, Lease: h.ID, Charges: both(entity, holds, -1000, true),
 			}, func(ctx context.Context, rec *Record) error {
-				lease, err := c.lim.Resume(ctx, h)
+				lease, err := c.lim.LeaseFromToken(ctx, h)
 				if err == nil {
 					err = lease.Rollback(ctx)
 				}
@@ -319,7 +319,7 @@ func tokens(amounts [reckon.MaxLimits]int64) weir.Tokens {
 }
 
 // holdings returns the tokens that a lease holds of its entity, which equal those of the parent.
-func holdings(h weir.Held) (entity string, holds [reckon.MaxLimits]int64) {
+func holdings(h weir.LeaseToken) (entity string, holds [reckon.MaxLimits]int64) {
 	for _, c := range h.Charges {
 		if i := slices.Index(limitNames[:], c.Limit.Name); i >= 0 && c.Entity == h.Entity {
 			holds[i] = c.Tokens

@@ -23,7 +23,7 @@ func (d *Decider) Hold(lim *weir.Limiter, lease *weir.Lease) Lease {
 		at = time.Now()
 	}
 	expires := at.Add(d.LeaseTTL).UTC().Truncate(time.Millisecond)
-	held := lease.Hold(leaseid.Unique(), expires)
+	held := lease.Token(leaseid.Unique(), expires)
 	return Lease{lease, leaseid.Lease{Namespace: lim.Namespace(), Held: held}, d.signer}
 }
 
@@ -36,7 +36,7 @@ func (d *Decider) Lease(ctx context.Context, c *Caller, id string) (Lease, error
 	if !ok || !c.May(auth.Acquire, signed.Namespace) {
 		return Lease{}, ErrNoLease
 	}
-	lease, err := d.Limiter.In(signed.Namespace).Resume(ctx, signed.Held)
+	lease, err := d.Limiter.In(signed.Namespace).LeaseFromToken(ctx, signed.Held)
 	return Lease{lease, *signed, d.signer}, err
 }
 
@@ -54,7 +54,7 @@ func (l *Lease) Adjust(ctx context.Context, delta weir.Tokens) error {
 	if err := l.lease.Adjust(ctx, delta); err != nil {
 		return err
 	}
-	l.signed.Held = l.lease.Held()
+	l.signed.Held = l.lease.Token("", time.Time{})
 	return nil
 }
 

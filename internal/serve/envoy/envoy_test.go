@@ -39,7 +39,7 @@ domains:
       - {match: [tokens, user], entity: "{user}", tokens: {tpm: hits}, forced: true}
 `)
 	b := setup(t, func(l *weir.Config, c *envoy.Config) {
-		l.DecideWithin, l.OnUnavailable = 12*time.Millisecond, weir.Deny
+		l.DecideWithin, l.OnUnavailable = 12*time.Millisecond, weir.OnUnavailableDeny
 		c.Mapping = func() *envoy.Mapping { return m }
 	})
 	b.set("", "", weir.PerHour("rph", 10))

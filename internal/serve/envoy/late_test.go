@@ -17,7 +17,7 @@ import (
 const within = 60 * time.Millisecond
 
 func bounded(c *weir.Config, r *envoy.Config) {
-	c.OnUnavailable, c.DecideWithin, c.StoreTimeout, r.Within = weir.Allow, within, time.Second, within
+	c.OnUnavailable, c.DecideWithin, c.StoreTimeout, r.Within = weir.OnUnavailableAllow, within, time.Second, within
 }
 
 func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -24,7 +24,7 @@ func TestStoreInTrouble(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	down := func(context.Context) error { return errors.New("connection refused") }
 	for name, trouble := range map[string]func(context.Context) error{"frozen": hang, "down": down} {
-		for _, policy := range []weir.Unavailable{weir.Allow, weir.Deny, weir.Local} {
+		for _, policy := range []weir.OnUnavailable{weir.OnUnavailableAllow, weir.OnUnavailableDeny, weir.OnUnavailableLocal} {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint(name, policy, n), func(t *testing.T) {
 					t.Parallel()
@@ -38,7 +38,7 @@ func TestStoreInTrouble(t *testing.T) {
 						b.store.take.Store(&trouble)
 						began := time.Now()
 						want := code{ok, ok, ok}
-						if policy == weir.Deny {
+						if policy == weir.OnUnavailableDeny {
 							want = code{over, over, over}
 						}
 						resp := b.want(want, ds...)
@@ -48,10 +48,10 @@ func TestStoreInTrouble(t *testing.T) {
 						if fact(resp, "degraded") != "true" || fact(resp, "reason") != "the store did not answer in time" {
 							t.Errorf("%s", resp.DynamicMetadata)
 						}
-						if bound, want := fact(resp, "over"), map[weir.Unavailable]string{weir.Allow: "-1", weir.Local: "10"}[policy]; bound != want {
+						if bound, want := fact(resp, "over"), map[weir.OnUnavailable]string{weir.OnUnavailableAllow: "-1", weir.OnUnavailableLocal: "10"}[policy]; bound != want {
 							t.Errorf("over %s, want %s", bound, want)
 						}
-						if policy == weir.Local && resp.GetStatuses()[0].GetLimitRemaining() != 8 {
+						if policy == weir.OnUnavailableLocal && resp.GetStatuses()[0].GetLimitRemaining() != 8 {
 							t.Errorf("%v: 1 was spent before, 1 now", resp.GetStatuses()[0])
 						}
 						if strings.Contains(resp.String(), "refused\"") {
@@ -91,7 +91,7 @@ func TestSlowReturn(t *testing.T) {
 // A caller that has left gets the error of its context, and nothing else happens.
 func TestGone(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config, _ *envoy.Config) { c.OnUnavailable = weir.Allow })
+	b := setup(t, func(c *weir.Config, _ *envoy.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	b.set("", "", weir.PerHour("rph", 10))
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel()

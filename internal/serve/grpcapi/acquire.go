@@ -95,11 +95,11 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 	switch in.GetOnUnavailable() {
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_UNSPECIFIED:
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_DENY:
-		req.OnUnavailable = weir.Deny
+		req.OnUnavailable = weir.OnUnavailableDeny
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW:
-		req.OnUnavailable = weir.Allow
+		req.OnUnavailable = weir.OnUnavailableAllow
 	case weirv1.OnUnavailable_ON_UNAVAILABLE_LOCAL:
-		req.OnUnavailable = weir.Local
+		req.OnUnavailable = weir.OnUnavailableLocal
 	default:
 		return req, badField("on_unavailable", "must be deny (1), allow (2) or local (3): %d", in.GetOnUnavailable())
 	}

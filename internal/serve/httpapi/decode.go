@@ -161,23 +161,23 @@ func checkLimit(value jsontext.Value, at string) error {
 }
 
 // unmarshalUnavailable reads what to do while the store does not answer, or "default".
-func unmarshalUnavailable(dec *jsontext.Decoder, u *weir.Unavailable) error {
+func unmarshalUnavailable(dec *jsontext.Decoder, u *weir.OnUnavailable) error {
 	value, err := dec.ReadValue()
 	if err != nil {
 		return err
 	}
 	at, text := fieldOf(dec.StackPointer()), strings.Trim(string(value), `"`)
 	if text == "default" {
-		*u = weir.UnavailableDefault
+		*u = weir.OnUnavailableDefault
 		return nil
 	}
 	*u, err = unavailableOf(at, text)
 	return err
 }
 
-func unavailableOf(field, text string) (weir.Unavailable, error) {
-	switch u := weir.Unavailable(text); u {
-	case weir.Deny, weir.Allow, weir.Local:
+func unavailableOf(field, text string) (weir.OnUnavailable, error) {
+	switch u := weir.OnUnavailable(text); u {
+	case weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 		return u, nil
 	}
 	return "", badField(field, "must be deny, allow or local")

@@ -10,26 +10,26 @@ import (
 	"github.com/weirlimits/weir/internal/serve/leaseid"
 )
 
-func sign(key []byte, namespace string, h weir.Held) string {
+func sign(key []byte, namespace string, h weir.LeaseToken) string {
 	return string(leaseid.New(key).Append(nil, &leaseid.Lease{Namespace: namespace, Held: h}))
 }
 
-func parse(key []byte, id string) (string, weir.Held, bool) {
+func parse(key []byte, id string) (string, weir.LeaseToken, bool) {
 	return opened(leaseid.New(key).Parse(id))
 }
 
-func opened(l *leaseid.Lease, ok bool) (string, weir.Held, bool) {
+func opened(l *leaseid.Lease, ok bool) (string, weir.LeaseToken, bool) {
 	if !ok {
-		return "", weir.Held{}, false
+		return "", weir.LeaseToken{}, false
 	}
 	return l.Namespace, l.Held, true
 }
 
 // FuzzLeaseID feeds ids and payloads to the parser: no unsigned id may pass, and none may crash it.
 func FuzzLeaseID(f *testing.F) {
-	held := weir.Held{
+	held := weir.LeaseToken{
 		ID: "id", Seq: 3, Expires: time.UnixMilli(1_800_000_000_123).UTC(), Namespace: "n-1", Entity: "alice", Resource: "gpt-4",
-		Charges: []weir.HeldCharge{
+		Charges: []weir.TokenCharge{
 			{Entity: "alice", Limit: weir.PerMinute("rpm", 10), Tokens: 1},
 			{Entity: "org", Limit: weir.PerDay("tpm", 1000).WithBurst(5), Override: true, Tokens: 1 << 50},
 		},

@@ -48,7 +48,7 @@ var encoding = base64.RawURLEncoding.Strict()
 // Lease is a held lease and the name of its namespace.
 type Lease struct {
 	Namespace string
-	Held      weir.Held
+	Held      weir.LeaseToken
 }
 
 // Signer makes IDs and accepts only its own. It is safe for concurrent use.
@@ -77,7 +77,7 @@ func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
 	return New(key), nil
 }
 
-// Unique returns a [weir.Held.ID] that no other lease has. It may be guessable, because IDs are signed.
+// Unique returns a [weir.LeaseToken.ID] that no other lease has. It may be guessable, because IDs are signed.
 func Unique() string {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
@@ -175,7 +175,7 @@ func parse(payload []byte) (*Lease, bool) {
 		*s = r.Text()
 	}
 	for range r.Count() {
-		c := weir.HeldCharge{Entity: h.Entity}
+		c := weir.TokenCharge{Entity: h.Entity}
 		flags := r.Byte()
 		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
 		h.Local = h.Local || flags&flagLocal != 0

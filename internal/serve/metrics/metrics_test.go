@@ -35,9 +35,9 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	r.store.err = errDown
-	for _, on := range []weir.Unavailable{weir.Deny, weir.Allow} {
+	for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
 		_, err := r.lim.Acquire(ctx, weir.Request{Entity: "carol", Resource: "api", OnUnavailable: on})
-		if (err == nil) != (on == weir.Allow) {
+		if (err == nil) != (on == weir.OnUnavailableAllow) {
 			t.Fatal(on, err)
 		}
 	}
