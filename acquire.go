@@ -97,8 +97,10 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		n.plan.countRefusal(c.meter)
 	}
 	if f := c.cfg.Observer.Decided; f != nil {
-		e := DecidedEvent{Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed,
-			Took: time.Since(began)}
+		e := DecidedEvent{
+			Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed,
+			Took: time.Since(began),
+		}
 		if allowed {
 			e.debits, e.share = &n.plan.allow, &n.plan.share
 		}

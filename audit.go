@@ -20,7 +20,8 @@ import (
 // limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
 // namespace.delete, namespace.recover, namespace.purge and secret.create.
 type AuditEvent struct {
-	ID        string          `json:"id"` // sorts by time: to the millisecond, and strictly among the events of one limiter
+	// sorts by time: to the millisecond, and strictly among the events of one limiter
+	ID        string          `json:"id"`
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"` // who made the change; see [WithPrincipal]
 	Action    string          `json:"action"`

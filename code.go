@@ -22,8 +22,9 @@ const (
 	CodeConflict                 // [ErrConflict]: nothing was changed, read again
 	CodeSettled                  // [ErrSettled], [ErrCommitted] or [ErrRolledBack]: the lease, or its token, is used up
 	CodeExpired                  // [ErrExpired]
-	CodeUnavailable              // [ErrUnavailable], a [*StoreError], [ErrClosed] or a deadline: no answer, or not in time
-	CodeCanceled                 // [context.Canceled]: the caller gave up
+	// [ErrUnavailable], a [*StoreError], [ErrClosed] or a deadline: no answer, or not in time.
+	CodeUnavailable
+	CodeCanceled // [context.Canceled]: the caller gave up
 
 	// Codes is the number of codes, for tables with an entry for each.
 	Codes = int(CodeCanceled) + 1

@@ -148,8 +148,10 @@ func causeOf(err error) Cause {
 }
 
 // errOpen reports that the store was not called.
-var errOpen = &StoreError{Op: "take", Err: errors.New("the store was not called because it has not answered lately"),
-	Hint: "the store is called once every Config.Cooldown until it answers"}
+var errOpen = &StoreError{
+	Op: "take", Err: errors.New("the store was not called because it has not answered lately"),
+	Hint: "the store is called once every Config.Cooldown until it answers",
+}
 
 // degradation says why the store did not decide, and what was admitted instead.
 type degradation struct {

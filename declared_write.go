@@ -180,7 +180,9 @@ func (d *declaration) remove(ctx context.Context, all []leaver) {
 		})
 		var free []leaver
 		for _, v := range some {
-			page, err := d.core.list(ctx, store.Query{Namespace: d.space, Kind: store.KindEntity, Parent: v.node.key.ID, Max: 1})
+			page, err := d.core.list(ctx, store.Query{
+				Namespace: d.space, Kind: store.KindEntity, Parent: v.node.key.ID, Max: 1,
+			})
 			if err == nil && len(page.Records) > 0 {
 				v.node.rec.Deleting = false
 				err = d.core.commit(ctx, d.space, nil, v.node.put())

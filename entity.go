@@ -236,7 +236,8 @@ func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, 
 		return EntityPage{}, err
 	}
 	page, err := l.core.list(ctx, store.Query{
-		Namespace: s.id, Kind: store.KindEntity, Prefix: query.Prefix, Parent: query.Parent, After: query.After, Max: query.Max,
+		Namespace: s.id, Kind: store.KindEntity, Prefix: query.Prefix, Parent: query.Parent, After: query.After,
+		Max: query.Max,
 	})
 	if err != nil {
 		return EntityPage{}, err

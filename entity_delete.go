@@ -70,7 +70,9 @@ func (c *core) markDeleting(ctx context.Context, key store.Key, opts DeleteOptio
 		return n, err
 	}
 	if n.version == 0 {
-		page, err := c.list(ctx, store.Query{Namespace: key.Namespace, Kind: store.KindEntityLimits, ID: key.ID, Max: 1})
+		page, err := c.list(ctx, store.Query{
+			Namespace: key.Namespace, Kind: store.KindEntityLimits, ID: key.ID, Max: 1,
+		})
 		if err != nil {
 			return n, err
 		}
@@ -103,7 +105,10 @@ func (c *core) refuseChildren(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	return configErr("entity", "%q has children, including %q: delete them first, or delete them with it", n.key.ID, page.Records[0].Key.ID)
+	return configErr(
+		"entity", "%q has children, including %q: delete them first, or delete them with it", n.key.ID,
+		page.Records[0].Key.ID,
+	)
 }
 
 func (c *core) deleteChildren(ctx context.Context, n *node, opts DeleteOptions, levels int) error {

@@ -41,7 +41,8 @@ func (n *node) entity() Entity {
 
 func (n *node) set(e *Entity) {
 	n.rec = entityRecord{
-		Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created, Managed: e.Managed,
+		Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created,
+		Managed: e.Managed,
 	}
 }
 

@@ -24,8 +24,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists reports that the thing to be created already exists.
 	ErrExists = errors.New("already exists")
-	// ErrConflict reports a conflict with other changes: they kept interfering with this one, or a record is no longer in
-	// the expected state.
+	// ErrConflict reports a conflict with other changes: they kept interfering with this one, or a record is no longer
+	// in the expected state.
 	ErrConflict = errors.New("changed in the meantime")
 	// ErrCommitted reports that the lease was committed: its tokens are spent.
 	ErrCommitted = errors.New("the lease was committed")
@@ -83,7 +83,10 @@ func (e *ExceededError) Error() string {
 			b.WriteString(", ")
 		}
 		first = false
-		fmt.Fprintf(&b, "%s of %s on %s has %d of %d available, %d requested", s.Limit, s.Entity, s.Resource, s.Available, s.Burst, s.Requested)
+		fmt.Fprintf(
+			&b, "%s of %s on %s has %d of %d available, %d requested", s.Limit, s.Entity, s.Resource, s.Available,
+			s.Burst, s.Requested,
+		)
 	}
 	fmt.Fprintf(&b, "; retry in %s", e.RetryAfter.Round(time.Microsecond))
 	return b.String()
@@ -100,7 +103,8 @@ type BurstError struct {
 
 // Error names the limit and both amounts.
 func (e *BurstError) Error() string {
-	return fmt.Sprintf("%d %s requested of %s on %s, but at most %d can be spent at once: ask for less or raise the burst",
+	return fmt.Sprintf(
+		"%d %s requested of %s on %s, but at most %d can be spent at once: ask for less or raise the burst",
 		e.Requested, e.Limit, e.Entity, e.Resource, e.Burst)
 }
 
@@ -124,7 +128,10 @@ type NoLimitsError struct{ Entity, Resource string }
 
 // Error names the levels that were checked.
 func (e *NoLimitsError) Error() string {
-	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the system", e.Entity, e.Resource)
+	return fmt.Sprintf(
+		"no limits apply to entity %q on resource %q: set some for the entity, the resource or the system", e.Entity,
+		e.Resource,
+	)
 }
 
 // Is reports whether target is [ErrNoLimits].

@@ -182,8 +182,10 @@ func (e *explainer) see(id string, vs []view) {
 	} else {
 		for _, l := range levels {
 			v := &vs[l.view]
-			n.Levels = append(n.Levels, ExplainedLevel{Source: l.source, Set: len(v.limits) > 0,
-				OnUnavailable: v.onUnavailable})
+			n.Levels = append(n.Levels, ExplainedLevel{
+				Source: l.source, Set: len(v.limits) > 0,
+				OnUnavailable: v.onUnavailable,
+			})
 		}
 	}
 	e.x.Chain = append(e.x.Chain, n)

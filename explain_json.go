@@ -133,7 +133,8 @@ func (n *ExplainedEntity) json() explainedJSON {
 		s := &l.Status
 		j.Limits[i] = explainedLimitJSON{
 			Limit: s.Limit, Source: s.Source, Manifest: s.Manifest, Text: l.Limit.String(),
-			Amount: s.Amount, Period: formatPeriod(s.Period), Burst: s.Burst, Enforce: l.Limit.Enforce, Shadow: s.Shadow,
+			Amount: s.Amount, Period: formatPeriod(s.Period), Burst: s.Burst, Enforce: l.Limit.Enforce,
+			Shadow:    s.Shadow,
 			Requested: s.Requested, Available: s.Available, Used: math.Round(l.Used()*1e4) / 1e4,
 			FullIn: inSeconds(s.Full), Refused: s.Refused, RetryAfter: inSeconds(s.RetryAfter),
 			WouldRefuse: s.WouldRefuse, Binds: l.Binds,

@@ -117,11 +117,15 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.Is(err, store.ErrOverflow):
 		return false, &ConfigError{Field: "tokens", Reason: err.Error()}
 	case errors.Is(err, store.ErrStaleLimits):
-		return false, &unavailableError{&StoreError{Op: "take", Err: err,
-			Hint: "the limits change faster than they can be read"}}
+		return false, &unavailableError{&StoreError{
+			Op: "take", Err: err,
+			Hint: "the limits change faster than they can be read",
+		}}
 	case errors.Is(err, context.DeadlineExceeded):
-		return true, &StoreError{Op: "take", Err: err,
-			Hint: "the store did not answer within Config.DecideWithin, which defaults to Config.StoreTimeout"}
+		return true, &StoreError{
+			Op: "take", Err: err,
+			Hint: "the store did not answer within Config.DecideWithin, which defaults to Config.StoreTimeout",
+		}
 	case errors.Is(err, store.ErrTooManyBuckets):
 		// The store did answer. If this were admitted, inventing ids would fill the store and remove all limits.
 		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}}

@@ -64,8 +64,10 @@ func (m *merged) check() error {
 	for _, d := range m.debits {
 		for _, c := range d.Charges {
 			if c.Amount > c.Limit.Burst && !c.Shadow {
-				return &BurstError{d.Bucket.Entity, d.Bucket.Resource, c.Limit.Name, c.Amount / 1000,
-					c.Limit.Burst / 1000}
+				return &BurstError{
+					d.Bucket.Entity, d.Bucket.Resource, c.Limit.Name, c.Amount / 1000,
+					c.Limit.Burst / 1000,
+				}
 			}
 		}
 	}

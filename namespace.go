@@ -80,7 +80,9 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{Name: name})
 		id.Record.Parent = name // so that the ids of a name can be found
 		ev := event{action: "namespace.create", subject: "namespace:" + name, after: ns}
-		return l.core.commit(ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id)
+		return l.core.commit(
+			ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id,
+		)
 	})
 	if err != nil {
 		return Namespace{}, err
@@ -171,7 +173,9 @@ func (l *Limiter) RecoverNamespace(ctx context.Context, name string) (Namespace,
 	})
 }
 
-func (l *Limiter) changeNamespace(ctx context.Context, name, action string, f func(*Namespace) error) (Namespace, error) {
+func (l *Limiter) changeNamespace(
+	ctx context.Context, name, action string, f func(*Namespace) error,
+) (Namespace, error) {
 	if err := checkNamespace(name); err != nil {
 		return Namespace{}, err
 	}

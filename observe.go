@@ -85,8 +85,8 @@ type DecidedEvent struct {
 }
 
 // Debits returns what the decision debited, parents included, under the same conditions as [DecidedEvent.Spent]. The
-// limits in it are scaled to the cell's share, which is the second result. The result is valid until Decided returns and
-// must not be modified.
+// limits in it are scaled to the cell's share, which is the second result. The result is valid until Decided returns
+// and must not be modified.
 func (e DecidedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
 
 // Spent returns the tokens that the decision debited, by limit name. It is empty unless the request was allowed by the

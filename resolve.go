@@ -41,7 +41,8 @@ func (l *Limiter) plan(ctx context.Context, entity, resource string, own bool) (
 // makePlan walks the chain, with at most one call to the store per entity. If seen is not nil, it is called with what
 // is found.
 func (c *core) makePlan(ctx context.Context, namespace string, s *space, entity, resource string, own bool,
-	seen func(id string, vs []view)) (*plan, error) {
+	seen func(id string, vs []view),
+) (*plan, error) {
 	return c.planOf(s, entity, resource, own, seen, lookup{
 		share: func() Share { return c.shareOf(ctx, namespace) },
 		views: func(keys []viewKey) ([]view, time.Time, error) { return c.views.Get(ctx, keys, c.loadViews) },
@@ -55,7 +56,8 @@ type lookup struct {
 }
 
 func (c *core) planOf(s *space, entity, resource string, own bool, seen func(id string, vs []view),
-	from lookup) (*plan, error) {
+	from lookup,
+) (*plan, error) {
 	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
 		return nil, firstOf(err)
 	}

@@ -58,7 +58,9 @@ func revisionKey(space, manifest string, revision int) store.Key {
 }
 
 func textKey(space, manifest string, revision, part int) store.Key {
-	return store.Key{Namespace: space, Kind: store.KindRevisionText, ID: manifest, Sub: fmt.Sprintf("%09d.%04d", revision, part)}
+	return store.Key{
+		Namespace: space, Kind: store.KindRevisionText, ID: manifest, Sub: fmt.Sprintf("%09d.%04d", revision, part),
+	}
 }
 
 // Revisions returns the revisions of a manifest, newest first, or the last revision of each manifest. A manifest that

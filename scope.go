@@ -176,7 +176,8 @@ func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ..
 	return l.changeLimits(ctx, was.Scope, action, func(lr *limitsRecord) error {
 		now := ScopedLimits{was.Scope, was.Source, lr.Limits, lr.OnUnavailable, lr.NearLimit, lr.Managed}
 		switch {
-		case !now.equal(&was), (now.Managed == nil) != (was.Managed == nil), now.Managed != nil && *now.Managed != *was.Managed:
+		case !now.equal(&was), (now.Managed == nil) != (was.Managed == nil), now.Managed != nil &&
+			*now.Managed != *was.Managed:
 			return fmt.Errorf("limits of %q: differ from those that were read: %w", was.Scope.subject(), ErrConflict)
 		case len(limits)+len(lr.Limits) == 0:
 			return was.Scope.missing()
@@ -189,8 +190,8 @@ func (l *Limiter) ReplaceLimits(ctx context.Context, was ScopedLimits, limits ..
 // SetOnUnavailable sets how requests of a scope are decided when the store does not answer, unless a request says so
 // itself. Of the scopes in which limits are looked up, the first that sets it counts, whichever has the limits; if none
 // does, [Config.OnUnavailable] counts. In a chain of entities with different settings, the strictest counts:
-// [OnUnavailableDeny], then [OnUnavailableLocal], then [OnUnavailableAllow]. A request that brings its own limits ignores
-// the settings of its entity. [OnUnavailableDefault] leaves the decision to the next more general scope.
+// [OnUnavailableDeny], then [OnUnavailableLocal], then [OnUnavailableAllow]. A request that brings its own limits
+// ignores the settings of its entity. [OnUnavailableDefault] leaves the decision to the next more general scope.
 //
 // Errors: [*ConfigError], [ErrConflict], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) SetOnUnavailable(ctx context.Context, scope Scope, u OnUnavailable) error {

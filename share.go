@@ -83,8 +83,10 @@ const shareRetry = 100 * time.Millisecond
 func (p *plan) usable() error {
 	switch {
 	case p.share.Num == 0:
-		return &unavailableError{&StoreError{Op: "take", Err: errNoShare,
-			Hint: "the cell has just joined, or is drained: see weir cell shares"}}
+		return &unavailableError{&StoreError{
+			Op: "take", Err: errNoShare,
+			Hint: "the cell has just joined, or is drained: see weir cell shares",
+		}}
 	case !p.share.Until.IsZero() && !time.Now().Before(p.share.Until):
 		return oldShare()
 	}
@@ -92,8 +94,10 @@ func (p *plan) usable() error {
 }
 
 func oldShare() error {
-	return &StoreError{Op: "take", Err: errOldShare,
-		Hint: "the cell's store does not answer: see the log of weir serve"}
+	return &StoreError{
+		Op: "take", Err: errOldShare,
+		Hint: "the cell's store does not answer: see the log of weir serve",
+	}
 }
 
 // late returns an error if a decision came so late that another cell may already have this cell's part of the limits,

@@ -20,8 +20,9 @@ type LeaseToken struct {
 	Namespace string        `json:"namespace"` // the opaque id
 	Entity    string        `json:"entity"`
 	Resource  string        `json:"resource"`
-	Charges   []TokenCharge `json:"charges"`         // every limit that applied
-	Local     bool          `json:"local,omitempty"` // admitted from one process's share, while the store did not answer
+	Charges   []TokenCharge `json:"charges"` // every limit that applied
+	// admitted from one process's share, while the store did not answer
+	Local bool `json:"local,omitempty"`
 }
 
 // TokenCharge is what a lease has spent of one limit of one entity.
@@ -49,8 +50,8 @@ func tokenUsedElsewhere(err error) bool {
 }
 
 // Token returns the lease in a form that its caller keeps until expires, under an id that must be unique. If the lease
-// has a token already, it keeps that id and expiry, and the arguments are ignored: under two ids, it could be given back
-// twice. If the lease has ended, or has no token and id is empty, the result has no ID and cannot be resumed.
+// has a token already, it keeps that id and expiry, and the arguments are ignored: under two ids, it could be given
+// back twice. If the lease has ended, or has no token and id is empty, the result has no ID and cannot be resumed.
 //
 // After an [Lease.Adjust] the token has another Seq, and the previous one is used up. After an Adjust whose outcome is
 // unknown it has the same Seq, and is valid only if the change was not applied.
@@ -90,10 +91,10 @@ func (le *Lease) tokenLocked() LeaseToken {
 	return t
 }
 
-// LeaseFromToken returns the lease of a token. Its Adjust and Rollback are applied at most once, across all processes on
-// the store: they return [ErrSettled] if this Seq was used before, and [ErrExpired] after Expires. Its Commit does no
-// I/O and is not recorded. LeaseFromToken does no I/O for the lease, and does not check whether the limits have changed
-// since.
+// LeaseFromToken returns the lease of a token. Its Adjust and Rollback are applied at most once, across all processes
+// on the store: they return [ErrSettled] if this Seq was used before, and [ErrExpired] after Expires. Its Commit does
+// no I/O and is not recorded. LeaseFromToken does no I/O for the lease, and does not check whether the limits have
+// changed since.
 func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, error) {
 	s, err := l.space(ctx, l.core.elapsed())
 	if err != nil {

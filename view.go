@@ -160,8 +160,10 @@ func (v *view) decodeLimits(k viewKey, r store.Record) error {
 		return nil
 	}
 	v.manifest = lr.Managed.Name()
-	v.source = map[viewKind]Source{limitsView: SourceEntity, resourceView: SourceResource,
-		systemView: SourceSystem}[k.kind]
+	v.source = map[viewKind]Source{
+		limitsView: SourceEntity, resourceView: SourceResource,
+		systemView: SourceSystem,
+	}[k.kind]
 	if k.resource == DefaultResource {
 		v.source = SourceEntityDefault
 	}

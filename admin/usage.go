@@ -160,7 +160,9 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 	case u.parts.Usage == nil:
 		return store.UsageQuery{}, weir.ErrNoUsage
 	case of == 0 || q.By == ByLimit:
-		return store.UsageQuery{}, configErr("by", "must be entity, parent, resource, namespace or store: %q", string(q.By))
+		return store.UsageQuery{}, configErr(
+			"by", "must be entity, parent, resource, namespace or store: %q", string(q.By),
+		)
 	case q.Max < 0:
 		return store.UsageQuery{}, configErr("max", "must not be negative: %d", q.Max)
 	case q.Entity != "" && of != store.OfBucket && of != store.OfChildren:

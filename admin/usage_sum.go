@@ -93,7 +93,9 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 	if query.By == ByResource && query.Resource != "" {
 		return nil, configErr("resource", "cannot be combined with a ranking of resources")
 	}
-	uq := UsageQuery{By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max}
+	uq := UsageQuery{
+		By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max,
+	}
 	q, err := u.prepare(ctx, &uq)
 	if err != nil {
 		return nil, err
@@ -132,11 +134,15 @@ func (u *UsageReports) topLimits(ctx context.Context, query *TopQuery) ([]Usage,
 	if query.Max < 0 {
 		return nil, configErr("max", "must not be negative: %d", query.Max)
 	}
-	s, err := u.Sum(ctx, UsageQuery{By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To})
+	s, err := u.Sum(ctx, UsageQuery{
+		By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To,
+	})
 	if err != nil {
 		return nil, err
 	}
-	limits := slices.DeleteFunc(s.Total.Limits, func(u LimitUsage) bool { return query.Limit != "" && u.Limit != query.Limit })
+	limits := slices.DeleteFunc(s.Total.Limits, func(u LimitUsage) bool {
+		return query.Limit != "" && u.Limit != query.Limit
+	})
 	slices.SortStableFunc(limits, func(a, b LimitUsage) int { return cmp.Compare(b.Consumed, a.Consumed) })
 	out := []Usage{}
 	for _, u := range limits[:min(len(limits), query.Max)] {

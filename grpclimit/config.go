@@ -108,7 +108,9 @@ func (c *Config) validate() error {
 	switch c.OnUnavailable {
 	case weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 	default:
-		errs = append(errs, &weir.ConfigError{Field: "grpclimit: Config.OnUnavailable", Reason: "must be deny, allow or local"})
+		errs = append(errs, &weir.ConfigError{
+			Field: "grpclimit: Config.OnUnavailable", Reason: "must be deny, allow or local",
+		})
 	}
 	return errors.Join(errs...)
 }

@@ -89,7 +89,9 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc {
 		if !ok || p.Addr == nil {
 			return "", ErrNoKey
 		}
-		addr, ok := middleware.Client(p.Addr.String(), metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"), trusted)
+		addr, ok := middleware.Client(
+			p.Addr.String(), metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"), trusted,
+		)
 		if !ok {
 			return "", ErrNoKey
 		}

@@ -89,8 +89,11 @@ func quotaFailure(statuses []weir.LimitStatus) *errdetails.QuotaFailure {
 			continue
 		}
 		q.Violations = append(q.Violations, &errdetails.QuotaFailure_Violation{
-			Subject:         "entity:" + st.Entity,
-			Description:     fmt.Sprintf("%s on %s has %d of %d available, %d requested", st.Limit, st.Resource, st.Available, st.Burst, st.Requested),
+			Subject: "entity:" + st.Entity,
+			Description: fmt.Sprintf(
+				"%s on %s has %d of %d available, %d requested", st.Limit, st.Resource, st.Available, st.Burst,
+				st.Requested,
+			),
 			QuotaMetric:     st.Limit,
 			QuotaDimensions: map[string]string{"entity": st.Entity, "resource": st.Resource},
 			QuotaValue:      st.Amount,

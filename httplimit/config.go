@@ -38,8 +38,8 @@ type Config struct {
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
 	// OnUnavailable determines what happens when the store does not answer: [weir.OnUnavailableDeny] answers with 503,
-	// [weir.OnUnavailableAllow] handles the request, with a Weir-Degraded field in the answer. Defaults to the limiter's
-	// setting.
+	// [weir.OnUnavailableAllow] handles the request, with a Weir-Degraded field in the answer. Defaults to the
+	// limiter's setting.
 	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in fields and bodies. Clients see the ids of entities and
@@ -93,7 +93,8 @@ type StatusError struct {
 // Error returns the detail.
 func (e *StatusError) Error() string { return e.Detail }
 
-// ErrNoKey reports a request that does not identify its sender. It is answered with 400; [First] tries its next function.
+// ErrNoKey reports a request that does not identify its sender. It is answered with 400; [First] tries its next
+// function.
 var ErrNoKey error = &StatusError{http.StatusBadRequest, "the request does not identify its sender"}
 
 func (c *Config) validate() error {
@@ -110,7 +111,9 @@ func (c *Config) validate() error {
 	switch c.OnUnavailable {
 	case weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 	default:
-		errs = append(errs, &weir.ConfigError{Field: "httplimit: Config.OnUnavailable", Reason: "must be deny, allow or local"})
+		errs = append(errs, &weir.ConfigError{
+			Field: "httplimit: Config.OnUnavailable", Reason: "must be deny, allow or local",
+		})
 	}
 	return errors.Join(errs...)
 }

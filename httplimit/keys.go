@@ -21,7 +21,9 @@ func Fixed(id string) KeyFunc {
 	return func(*http.Request) (string, error) { return id, nil }
 }
 
-var errNoPattern = errors.New("the request matched no pattern: wrap the handlers that are registered in a ServeMux, not the mux")
+var errNoPattern = errors.New(
+	"the request matched no pattern: wrap the handlers that are registered in a ServeMux, not the mux",
+)
 
 // ByPattern returns the pattern of [http.ServeMux] that the request matched, with its method: "POST /v1/orders/{id}".
 // The wrapped handler must be registered in the mux. In front of the mux the pattern is not known yet, and requests are
@@ -136,11 +138,15 @@ func PeekBody(r *http.Request, limit int64) ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &StatusError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
+		return nil, &StatusError{
+			http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit),
+		}
 	case err != nil:
 		return nil, &StatusError{http.StatusBadRequest, "the body cannot be read"}
 	case int64(len(body)) > limit:
-		return nil, &StatusError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", limit)}
+		return nil, &StatusError{
+			http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", limit),
+		}
 	}
 	r.Body = struct {
 		io.Reader

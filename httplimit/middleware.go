@@ -79,7 +79,9 @@ type exchange struct {
 }
 
 // admit handles a request that has spent its tokens.
-func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, next http.Handler, req weir.Request, lease *weir.Lease) {
+func (m *Middleware) admit(
+	w http.ResponseWriter, r *http.Request, next http.Handler, req weir.Request, lease *weir.Lease,
+) {
 	d := lease.Decision()
 	m.setFields(w.Header(), req.Entity, middleware.Tell(m.cfg.Tell).Of(d.Statuses))
 	if d.Degraded {
@@ -112,7 +114,9 @@ func (m *Middleware) end(r *http.Request, x *exchange, took time.Duration) {
 }
 
 func (m *Middleware) trouble(r *http.Request, what string, err error) {
-	m.log.Trouble(r.Context(), "httplimit: "+what, err, slog.String("method", r.Method), slog.String("pattern", r.Pattern))
+	m.log.Trouble(
+		r.Context(), "httplimit: "+what, err, slog.String("method", r.Method), slog.String("pattern", r.Pattern),
+	)
 }
 
 // Lease returns the lease of the request that the handler's context belongs to; nil if the request was not limited. The

@@ -17,9 +17,9 @@ import (
 )
 
 // Backoff retries calls that were refused or got no answer, without causing a retry storm: clients do not come back
-// together, none comes back before the time that the service gave, and when nearly all calls fail, almost none is retried. The
-// zero value is ready to use, and safe for concurrent use; it must not be copied afterwards. Use one Backoff for all
-// calls to a service, so that they share its budget.
+// together, none comes back before the time that the service gave, and when nearly all calls fail, almost none is
+// retried. The zero value is ready to use, and safe for concurrent use; it must not be copied afterwards. Use one
+// Backoff for all calls to a service, so that they share its budget.
 type Backoff struct {
 	// Base bounds the delay of the first retry; the bound doubles with each further retry. Defaults to 100 ms.
 	Base time.Duration
@@ -28,8 +28,8 @@ type Backoff struct {
 	// Patience is the longest time that a client waits for one retry; if the service gives a later time, it gives
 	// up. If negative, it waits until that time. Defaults to 1 min.
 	Patience time.Duration
-	// Tries is how many times a call is made, including the first; 1 means no retry. If negative, until ctx ends. Defaults
-	// to 4.
+	// Tries is how many times a call is made, including the first; 1 means no retry. If negative, until ctx ends.
+	// Defaults to 4.
 	Tries int
 	// Budget bounds the retries of all calls together: there are never more than Budget plus a tenth of the calls that
 	// succeeded. If negative, there is no bound. Defaults to 100.
@@ -43,8 +43,8 @@ type Backoff struct {
 const refund = 1
 
 // Do calls call until it succeeds, fails for good, or may not be retried again. Three errors cause a retry, no earlier
-// than they allow: an [*weir.ExceededError], an error that matches [weir.ErrUnavailable], and a [*Error]. Any other error is
-// final; a call that is not safe to repeat returns one.
+// than they allow: an [*weir.ExceededError], an error that matches [weir.ErrUnavailable], and a [*Error]. Any other
+// error is final; a call that is not safe to repeat returns one.
 //
 // Errors: call's own error if it is final; a [*GaveUpError] that wraps call's last error; ctx's error if ctx ends
 // during a pause.

@@ -38,13 +38,15 @@ const (
 	KindSystem         Kind = "system"          // ID: ""
 	KindManifest       Kind = "manifest"        // ID: the manifest
 	KindRevision       Kind = "revision"        // ID: the manifest, Sub: a sortable number
-	KindRevisionText   Kind = "revision-text"   // ID: the manifest, Sub: the number of the revision and that of the part
-	KindAudit          Kind = "audit"           // ID: a sortable event id, Sub: the subject
+	// ID: the manifest, Sub: the number of the revision and that of the part.
+	KindRevisionText Kind = "revision-text"
+	KindAudit        Kind = "audit" // ID: a sortable event id, Sub: the subject
 )
 
 // Kinds lists every kind of record in an ordinary namespace.
 var Kinds = []Kind{
-	KindEntity, KindEntityLimits, KindResourceLimits, KindSystem, KindManifest, KindRevision, KindRevisionText, KindAudit,
+	KindEntity, KindEntityLimits, KindResourceLimits, KindSystem, KindManifest, KindRevision, KindRevisionText,
+	KindAudit,
 }
 
 // Registry is the namespace that holds the list of namespaces, and what belongs to the whole store.

@@ -23,10 +23,13 @@ func (t *Take) Check() error {
 		for j := range charges {
 			c := &charges[j]
 			if c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow {
-				return invalid("a charge on %s in a take is negative, has no limit, or is both forced and shadow", bucket)
+				return invalid(
+					"a charge on %s in a take is negative, has no limit, or is both forced and shadow", bucket,
+				)
 			}
 			for _, o := range charges[:j] {
-				if o.Limit.Name == c.Limit.Name && o.Limit.Override == c.Limit.Override && (!c.Limit.Override || *o.Limit == *c.Limit) {
+				if o.Limit.Name == c.Limit.Name && o.Limit.Override == c.Limit.Override &&
+					(!c.Limit.Override || *o.Limit == *c.Limit) {
 					return invalid("limit %q appears twice in one debit of %s", c.Limit.Name, bucket)
 				}
 			}
@@ -46,7 +49,9 @@ func (t *Settle) Check() error {
 		}
 		for j := range t.Debits[i].Charges {
 			if c := &t.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 {
-				return invalid("a charge on %s in a settle is forced, shadow or too negative, or has no limit", t.Debits[i].Bucket)
+				return invalid(
+					"a charge on %s in a settle is forced, shadow or too negative, or has no limit", t.Debits[i].Bucket,
+				)
 			}
 		}
 	}

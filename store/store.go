@@ -64,16 +64,19 @@ func (b Bucket) String() string {
 
 // Compare orders buckets by namespace, entity, resource.
 func (b Bucket) Compare(o Bucket) int {
-	return cmp.Or(cmp.Compare(b.Namespace, o.Namespace), cmp.Compare(b.Entity, o.Entity), cmp.Compare(b.Resource, o.Resource))
+	return cmp.Or(
+		cmp.Compare(b.Namespace, o.Namespace), cmp.Compare(b.Entity, o.Entity), cmp.Compare(b.Resource, o.Resource),
+	)
 }
 
 // Limit is one limit of a bucket. A Limit never changes, so a driver may keep the pointer that it was given.
 type Limit struct {
-	Name     string
-	Amount   int64         // millitokens issued per Period
-	Period   time.Duration // at most 366 days
-	Burst    int64         // millitokens that may be outstanding at once
-	Override bool          // brought by a request, and identified by name and parameters; it is kept alongside the bucket's own limits
+	Name   string
+	Amount int64         // millitokens issued per Period
+	Period time.Duration // at most 366 days
+	Burst  int64         // millitokens that may be outstanding at once
+	// brought by a request, and identified by name and parameters; it is kept alongside the bucket's own limits
+	Override bool
 }
 
 // MaxOverrides is the maximum number of overriding limits that are not full in a bucket at a time.

@@ -52,7 +52,9 @@ func New(t testing.TB, limits ...weir.Limit) *Limiter {
 // resources. It works while the store fails. It hides [weir.Limiter.SetLimits].
 func (l *Limiter) SetLimits(entity, resource string, limits ...weir.Limit) {
 	l.t.Helper()
-	if err := l.Limiter.SetLimits(spared(l.t.Context()), weir.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
+	if err := l.Limiter.SetLimits(
+		spared(l.t.Context()), weir.Scope{Entity: entity, Resource: resource}, limits...,
+	); err != nil {
 		l.t.Fatalf("weirtest: set limits: %v", err)
 	}
 }

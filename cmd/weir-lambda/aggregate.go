@@ -22,7 +22,9 @@ func archiving(next streamHandler, a *archive.Archiver, log *slog.Logger) stream
 	return func(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		failed, err := a.Archive(ctx, e.Records)
 		if err != nil {
-			log.LogAttrs(ctx, slog.LevelError, "archive", slog.String("error", err.Error()), slog.Any("records", failed))
+			log.LogAttrs(
+				ctx, slog.LevelError, "archive", slog.String("error", err.Error()), slog.Any("records", failed),
+			)
 		}
 		resp, err := next(ctx, e)
 		for _, number := range failed {

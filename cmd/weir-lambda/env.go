@@ -35,7 +35,10 @@ var modes = map[string]func(env, context.Context, *slog.Logger) (any, error){
 func handlerOf(ctx context.Context, e env, log *slog.Logger) (any, error) {
 	mode, ok := modes[e.get("WEIR_LAMBDA")]
 	if !ok {
-		return nil, fmt.Errorf("WEIR_LAMBDA=%q: it must be one of %s", e.get("WEIR_LAMBDA"), strings.Join(slices.Sorted(maps.Keys(modes)), ", "))
+		return nil, fmt.Errorf(
+			"WEIR_LAMBDA=%q: it must be one of %s", e.get("WEIR_LAMBDA"),
+			strings.Join(slices.Sorted(maps.Keys(modes)), ", "),
+		)
 	}
 	if e.get("WEIR_TABLE") == "" {
 		return nil, errors.New("WEIR_TABLE is not set: it names the table")
@@ -59,5 +62,7 @@ func (e env) aws(service string) aws.Config {
 
 // open opens the table.
 func (e env) open(ctx context.Context) (*dynamodb.Store, error) {
-	return dynamodb.Open(ctx, dynamodb.Config{Client: awsdynamodb.NewFromConfig(e.aws("DYNAMODB"), dynamodb.Tune), Table: e.get("WEIR_TABLE")})
+	return dynamodb.Open(ctx, dynamodb.Config{
+		Client: awsdynamodb.NewFromConfig(e.aws("DYNAMODB"), dynamodb.Tune), Table: e.get("WEIR_TABLE"),
+	})
 }

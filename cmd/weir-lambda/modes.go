@@ -51,8 +51,8 @@ func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 // forever is longer than anyone needs the audit trail.
 const forever = 100 * 365 * 24 * time.Hour
 
-// heap is the memory limit of the aggregator's garbage collector. A batch and the state kept of earlier ones take about 60
-// MB, and everything else in the function half of that, so the function fits the smallest Lambda memory size.
+// heap is the memory limit of the aggregator's garbage collector. A batch and the state kept of earlier ones take about
+// 60 MB, and everything else in the function half of that, so the function fits the smallest Lambda memory size.
 const heap = 88 << 20
 
 // aggregate counts usage. If WEIR_ARCHIVE_BUCKET is set, it also archives expired audit events to that bucket.
@@ -84,7 +84,9 @@ func (e env) config(_ context.Context, log *slog.Logger) (any, error) {
 	if topic == "" {
 		return nil, errors.New("WEIR_TOPIC is not set: it is the ARN of the topic")
 	}
-	return (&snssqs.Publisher{Client: sns.NewFromConfig(e.aws("SNS")), ARN: topic, KeyOf: dynamodb.ConfigKey, Log: log}).Handle, nil
+	return (&snssqs.Publisher{
+		Client: sns.NewFromConfig(e.aws("SNS")), ARN: topic, KeyOf: dynamodb.ConfigKey, Log: log,
+	}).Handle, nil
 }
 
 // days reads a variable such as 90d: 0 if it is not set, -1 for "forever".

@@ -54,7 +54,9 @@ type ChildrenQuery struct {
 var (
 	ListEntities = declare(Op{Name: "listEntities", Method: "GET", Path: "/v1/entities"},
 		func(ctx context.Context, lim *weir.Limiter, q *EntityQuery) (List[weir.Entity], error) {
-			p, err := lim.Entities(ctx, weir.EntityQuery{Parent: q.Parent, Prefix: q.Prefix, After: q.After, Max: q.Max})
+			p, err := lim.Entities(ctx, weir.EntityQuery{
+				Parent: q.Parent, Prefix: q.Prefix, After: q.After, Max: q.Max,
+			})
 			return pageOf(p.Entities, p.Next, same), err
 		})
 	CreateEntity = declare(Op{
@@ -86,7 +88,9 @@ var (
 )
 
 func createEntity(ctx context.Context, lim *weir.Limiter, q *NewEntity) (weir.Entity, error) {
-	err := lim.CreateEntity(ctx, weir.Entity{ID: q.ID, Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata})
+	err := lim.CreateEntity(ctx, weir.Entity{
+		ID: q.ID, Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata,
+	})
 	var bad *weir.ConfigError
 	if errors.As(err, &bad) && bad.Field == "entity" {
 		return weir.Entity{}, &weir.ConfigError{Field: "id", Reason: bad.Reason} // the field's name in a request

@@ -48,7 +48,8 @@ func FieldsOf(t reflect.Type) []Field {
 			continue
 		}
 		field := Field{
-			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"), Doc: f.Tag.Get("doc"), Default: f.Tag.Get("default"),
+			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"), Doc: f.Tag.Get("doc"),
+			Default:  f.Tag.Get("default"),
 			Required: f.Tag.Get("required") != "", index: f.Index, least: math.MinInt64, most: math.MaxInt64,
 		}
 		if values := f.Tag.Get("values"); values != "" {
@@ -199,7 +200,8 @@ func ParseTime(name, text string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, &weir.ConfigError{
-		Field: name, Reason: fmt.Sprintf("%q is not a time such as 2026-11-21, 2026-11-21T13 or 2026-11-21T13:00:00Z", text),
+		Field:  name,
+		Reason: fmt.Sprintf("%q is not a time such as 2026-11-21, 2026-11-21T13 or 2026-11-21T13:00:00Z", text),
 	}
 }
 

@@ -88,7 +88,9 @@ func (e *ChangedError) Error() string { return e.Detail }
 
 var (
 	errStale = &ChangedError{"the limits are not those that If-Match names: read them again; nothing was changed"}
-	errTaken = &ChangedError{"there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed"}
+	errTaken = &ChangedError{
+		"there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed",
+	}
 )
 
 // check checks the preconditions. It returns the current limits, or nil if there is no precondition.
@@ -127,7 +129,9 @@ var (
 		func(ctx context.Context, lim *weir.Limiter, q *Scope) (*Limits, error) {
 			return showLimits(ctx, lim, q.of())
 		})
-	SetLimits    = declare(Op{Name: "setLimits", Method: "PUT", Path: "/v1/limits", Need: Admin, Creates: true}, setLimits)
+	SetLimits = declare(
+		Op{Name: "setLimits", Method: "PUT", Path: "/v1/limits", Need: Admin, Creates: true}, setLimits,
+	)
 	DeleteLimits = declare(Op{Name: "deleteLimits", Method: "DELETE", Path: "/v1/limits", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *LimitsDeletion) (None, error) {
 			was, err := q.check(ctx, lim, q.of())
@@ -142,7 +146,9 @@ var (
 		})
 	ListLimits = declare(Op{Name: "listLimits", Method: "GET", Path: "/v1/limits/list"},
 		func(ctx context.Context, lim *weir.Limiter, q *LimitsQuery) (List[*Limits], error) {
-			p, err := lim.ListLimits(ctx, weir.LimitsQuery{Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max})
+			p, err := lim.ListLimits(ctx, weir.LimitsQuery{
+				Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max,
+			})
 			return pageOf(p.Limits, p.Next, limitsOf), err
 		})
 	ListResources = declare(Op{Name: "listResources", Method: "GET", Path: "/v1/resources"},
@@ -189,7 +195,8 @@ func setLimits(ctx context.Context, lim *weir.Limiter, q *LimitsChange) (*Limits
 	case err != nil:
 	case was != nil && q.OnUnavailable != nil:
 		err = &weir.ConfigError{
-			Field: "on_unavailable", Reason: "is changed without regard to the limits: send it without If-Match and If-None-Match",
+			Field:  "on_unavailable",
+			Reason: "is changed without regard to the limits: send it without If-Match and If-None-Match",
 		}
 	case q.Limits == nil && q.OnUnavailable != nil: // leave the limits as they are
 	case was == nil || len(q.Limits) == 0: // SetLimits refuses an empty list
@@ -210,7 +217,8 @@ func setSystem(ctx context.Context, lim *weir.Limiter, q *SystemChange) (*Limits
 	switch {
 	case len(q.Match)+len(q.NoneMatch) > 0:
 		return nil, &weir.ConfigError{
-			Field: "If-Match", Reason: "is for the limits, at /v1/limits: a setting is changed without regard to the others",
+			Field:  "If-Match",
+			Reason: "is for the limits, at /v1/limits: a setting is changed without regard to the others",
 		}
 	case q.OnUnavailable == nil && q.NearLimit == nil:
 		return nil, &weir.ConfigError{

@@ -79,7 +79,9 @@ func bucketOf(b weir.Bucket) Bucket {
 var (
 	ListBuckets = declare(Op{Name: "listBuckets", Method: "GET", Path: "/v1/buckets"},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketQuery) (List[Bucket], error) {
-			p, err := lim.Buckets(ctx, weir.BucketQuery{Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max})
+			p, err := lim.Buckets(ctx, weir.BucketQuery{
+				Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max,
+			})
 			return pageOf(p.Buckets, p.Next, bucketOf), err
 		})
 	ShowBucket = declare(Op{Name: "showBucket", Method: "GET", Path: "/v1/buckets/{entity}/{resource}"},
@@ -87,7 +89,8 @@ var (
 			b, err := lim.Bucket(ctx, q.Entity, q.Resource)
 			return bucketOf(b), err
 		})
-	ResetBucket = declare(Op{Name: "resetBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/reset", Need: Admin},
+	ResetBucket = declare(
+		Op{Name: "resetBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/reset", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (None, error) {
 			return None{}, lim.ResetBucket(ctx, q.Entity, q.Resource)
 		})

@@ -45,7 +45,8 @@ var (
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (weir.Namespace, error) {
 			return lim.NamespaceByName(ctx, q.Name)
 		})
-	DeleteNamespace = declare(Op{Name: "deleteNamespace", Method: "DELETE", Path: "/v1/namespaces/{name}", Need: AdminAll},
+	DeleteNamespace = declare(
+		Op{Name: "deleteNamespace", Method: "DELETE", Path: "/v1/namespaces/{name}", Need: AdminAll},
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (None, error) {
 			return None{}, lim.DeleteNamespace(ctx, q.Name)
 		})
@@ -54,7 +55,8 @@ var (
 	}, func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (weir.Namespace, error) {
 		return lim.RecoverNamespace(ctx, q.Name)
 	})
-	PurgeNamespace = declare(Op{Name: "purgeNamespace", Method: "POST", Path: "/v1/namespaces/{name}/purge", Need: AdminAll},
+	PurgeNamespace = declare(
+		Op{Name: "purgeNamespace", Method: "POST", Path: "/v1/namespaces/{name}/purge", Need: AdminAll},
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (None, error) {
 			return None{}, lim.PurgeNamespace(ctx, q.Name)
 		})

@@ -41,8 +41,8 @@ func (o *Op) New() any { return reflect.New(o.request).Interface() }
 // Fields returns the members of a request.
 func (o *Op) Fields() []Field { return FieldsOf(o.request) }
 
-// Run runs the operation on a limiter of the namespace. It takes a pointer to a request. A nil response means that there
-// is nothing to return.
+// Run runs the operation on a limiter of the namespace. It takes a pointer to a request. A nil response means that
+// there is nothing to return.
 func (o *Op) Run(ctx context.Context, lim *weir.Limiter, req any) (any, error) {
 	return o.run(ctx, lim, req)
 }
@@ -93,7 +93,8 @@ func declare[Q, R any](o Op, run func(ctx context.Context, lim *weir.Limiter, q 
 	o.request = reflect.TypeFor[Q]()
 	o.run = func(ctx context.Context, lim *weir.Limiter, req any) (any, error) {
 		resp, err := run(ctx, lim, req.(*Q)) //nolint:forcetypeassert // Of.Call and New make no other
-		if v := reflect.ValueOf(resp); err != nil || v.Type() == reflect.TypeFor[None]() || v.Kind() == reflect.Pointer && v.IsNil() {
+		if v := reflect.ValueOf(resp); err != nil || v.Type() == reflect.TypeFor[None]() ||
+			v.Kind() == reflect.Pointer && v.IsNil() {
 			return nil, err
 		}
 		return resp, nil

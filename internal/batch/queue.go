@@ -31,9 +31,9 @@ func (w *Waiter) Left() bool { return w.left }
 
 // Writer decides what the writes of a queue carry, and makes them. J is a job, W a prepared write.
 type Writer[J Job, W any] interface {
-	// Prepare chooses from the waiting jobs those of the next write. It answers jobs whose outcome is known already, and
-	// returns the jobs aboard, those that keep waiting, and whether there is a write to make. If there is none, it is
-	// called again once another job arrives. The queue is locked.
+	// Prepare chooses from the waiting jobs those of the next write. It answers jobs whose outcome is known already,
+	// and returns the jobs aboard, those that keep waiting, and whether there is a write to make. If there is none, it
+	// is called again once another job arrives. The queue is locked.
 	Prepare(waiting []J) (w W, aboard, later []J, ok bool)
 	// Write makes a prepared write. It answers the jobs aboard, except those that it returns: they wait again, ahead of
 	// all others. The queue is not locked. The next write begins after a pause.
@@ -94,8 +94,8 @@ func (q *Queue[J, W]) Answer(j J) {
 	w.done <- struct{}{}
 }
 
-// Wait returns nil once the job is answered. If ctx ends before, the job leaves the queue or, if it is aboard a write, is
-// marked as left; Wait then returns the context's error. A job is waited for once.
+// Wait returns nil once the job is answered. If ctx ends before, the job leaves the queue or, if it is aboard a write,
+// is marked as left; Wait then returns the context's error. A job is waited for once.
 func (q *Queue[J, W]) Wait(ctx context.Context, j J) error {
 	w := j.waiter()
 	select {

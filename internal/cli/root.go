@@ -72,10 +72,23 @@ Exit codes:
 		&cobra.Group{ID: "look", Title: "Inspect and test:"},
 		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
-	inGroup(root, "run", serve.ServeCmd(a), admin.AggregateCmd(a), admin.AcquireCmd(a), admin.AvailableCmd(a), admin.WaitCmd(a))
-	inGroup(root, "set", limits.LimitsCmd(a), admin.EntityCmd(a), admin.ResourceCmd(a), admin.SystemCmd(a), admin.NamespaceCmd(a), admin.CellCmd(a), admin.TokenCmd(a))
-	inGroup(root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), admin.UsageCmd(a), admin.BucketCmd(a), admin.AuditCmd(a), lab.ReplayCmd(a), lab.SimulateCmd(a), lab.LoadCmd(a), lab.CostCmd(a), lab.TortureCmd(a), admin.DoctorCmd(a), admin.GovernorCmd(a), serve.EnvoyCmd(a))
-	inGroup(root, "aws", aws.TemplateCmd(a), aws.DeployCmd(a), aws.StatusCmd(a), aws.ListCmd(a), aws.UpgradeCmd(a), aws.DestroyCmd(a))
+	inGroup(
+		root, "run", serve.ServeCmd(a), admin.AggregateCmd(a), admin.AcquireCmd(a), admin.AvailableCmd(a),
+		admin.WaitCmd(a),
+	)
+	inGroup(
+		root, "set", limits.LimitsCmd(a), admin.EntityCmd(a), admin.ResourceCmd(a), admin.SystemCmd(a),
+		admin.NamespaceCmd(a), admin.CellCmd(a), admin.TokenCmd(a),
+	)
+	inGroup(
+		root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), admin.UsageCmd(a), admin.BucketCmd(a), admin.AuditCmd(a),
+		lab.ReplayCmd(a), lab.SimulateCmd(a), lab.LoadCmd(a), lab.CostCmd(a), lab.TortureCmd(a), admin.DoctorCmd(a),
+		admin.GovernorCmd(a), serve.EnvoyCmd(a),
+	)
+	inGroup(
+		root, "aws", aws.TemplateCmd(a), aws.DeployCmd(a), aws.StatusCmd(a), aws.ListCmd(a), aws.UpgradeCmd(a),
+		aws.DestroyCmd(a),
+	)
 	root.AddCommand(versionCmd(a), lab.TortureWorkerCmd(a))
 	return kit.Group(root)
 }

@@ -35,21 +35,14 @@ func (f *Fleet) begin(m mover) {
 	f.moving++
 }
 
-// end counts a lane as idle.
-func (f *Fleet) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended()
-}
-
 func (f *Fleet) ended() {
 	if f.moving--; f.moving == 0 {
 		f.still.Broadcast()
 	}
 }
 
-// pass hands a moving lane to a goroutine, which moves it until it is idle. Idle goroutines are preferred: a call of the
-// SDK needs a deep stack, which a new goroutine would have to grow first.
+// pass hands a moving lane to a goroutine, which moves it until it is idle. Idle goroutines are preferred: a call of
+// the SDK needs a deep stack, which a new goroutine would have to grow first.
 func (f *Fleet) pass(m mover) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

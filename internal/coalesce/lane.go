@@ -1,5 +1,5 @@
-// Package coalesce lets callers share writes. A lane has at most one write under way. Callers that arrive meanwhile wait,
-// and as many of them as the lane's driver boards ride together on the next write.
+// Package coalesce lets callers share writes. A lane has at most one write under way. Callers that arrive meanwhile
+// wait, and as many of them as the lane's driver boards ride together on the next write.
 package coalesce
 
 import (
@@ -25,15 +25,15 @@ type Ticket struct {
 
 func (t *Ticket) ticket() *Ticket { return t }
 
-// Abandoned reports whether the caller has given up. The driver must take back whatever such a rider is granted. The lane
-// must be locked.
+// Abandoned reports whether the caller has given up. The driver must take back whatever such a rider is granted. The
+// lane must be locked.
 func (t *Ticket) Abandoned() bool { return t.abandoned }
 
 // Driver decides what a lane's writes carry, and makes them.
 type Driver[R Rider] interface {
-	// Board decides, with the lane locked, which riders go on the next write. It answers riders whose outcome is already
-	// known ([Lane.Answer]), and returns those that keep waiting and whether there is a write to make. If there is none,
-	// after is the time until Board is called again, unless a rider joins earlier. 0: only when a rider joins.
+	// Board decides, with the lane locked, which riders go on the next write. It answers riders whose outcome is
+	// already known ([Lane.Answer]), and returns those that keep waiting and whether there is a write to make. If there
+	// is none, after is the time until Board is called again, unless a rider joins earlier. 0: only when a rider joins.
 	Board(waiting []R) (left []R, ready bool, after time.Duration)
 	// Carry makes the write that Board prepared, with the lane unlocked. It answers every rider aboard or puts it back
 	// ([Lane.Back]), and returns how long the lane then rests.

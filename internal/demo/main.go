@@ -79,7 +79,9 @@ func (d *demo) burst(ctx context.Context, entity string, n int) (leases []string
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			body := map[string]any{"entity": entity, "resource": resource, "tokens": map[string]int{"rpm": 1, "tpm": estimate}}
+			body := map[string]any{
+				"entity": entity, "resource": resource, "tokens": map[string]int{"rpm": 1, "tpm": estimate},
+			}
 			answers[i], errs[i] = d.send(ctx, http.MethodPost, "/v1/acquire", body)
 		})
 	}
@@ -111,7 +113,9 @@ func (d *demo) adjust(ctx context.Context, lease string) error {
 	if err := d.show(ctx, "before"); err != nil {
 		return err
 	}
-	a, err := d.settle(ctx, lease, "adjust", map[string]any{"tokens": map[string]int{"tpm": actual - estimate}}, http.StatusOK)
+	a, err := d.settle(
+		ctx, lease, "adjust", map[string]any{"tokens": map[string]int{"tpm": actual - estimate}}, http.StatusOK,
+	)
 	if err != nil {
 		return err
 	}

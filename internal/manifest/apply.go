@@ -52,7 +52,8 @@ type Failure struct {
 	err    error
 }
 
-// FailedError reports that some changes were not made; the manifest is not recorded as applied. Applying again continues.
+// FailedError reports that some changes were not made; the manifest is not recorded as applied. Applying again
+// continues.
 type FailedError struct {
 	Failed, Total int
 	first         Failure
@@ -60,7 +61,8 @@ type FailedError struct {
 
 // Error counts the failures and describes the first.
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("%d of %d changes failed, the others were made; first failure: %s %s: %s; apply again to continue",
+	return fmt.Sprintf(
+		"%d of %d changes failed, the others were made; first failure: %s %s: %s; apply again to continue",
 		e.Failed, e.Total, e.first.Action, e.first.Target, e.first.Error)
 }
 
@@ -117,7 +119,9 @@ func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
 }
 
 // applyWith makes the changes, records the revision and releases the lock.
-func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.ManifestLock, res Result, todo []*Change, opts ApplyOptions) (Result, error) {
+func (p *Plan) applyWith(
+	ctx context.Context, lim *weir.Limiter, lock *weir.ManifestLock, res Result, todo []*Change, opts ApplyOptions,
+) (Result, error) {
 	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
 	err := a.run(ctx, todo)
 	if err == nil && len(res.Failed) > 0 {
@@ -130,7 +134,9 @@ func (p *Plan) applyWith(ctx context.Context, lim *weir.Limiter, lock *weir.Mani
 		_ = lock.Release(ctx) // the earlier error is the one to report
 		return res, err
 	}
-	rev, err := lock.Record(ctx, weir.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text())
+	rev, err := lock.Record(
+		ctx, weir.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text(),
+	)
 	if err == nil {
 		res.Revision = rev.Revision
 	}
@@ -143,7 +149,8 @@ func (p *Plan) unadopted() error {
 	for i := range p.Changes {
 		if c := &p.Changes[i]; c.Action == Adopt {
 			return &weir.ConfigError{Field: "adopt", Reason: fmt.Sprintf(
-				"%d of the declared records already exist and no manifest manages them, such as %s: adopt them, or remove them from the manifest", n, c.key)}
+				"%d of the declared records already exist and no manifest manages them, such as %s: adopt them, or "+
+					"remove them from the manifest", n, c.key)}
 		}
 	}
 	return nil
@@ -178,7 +185,10 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 		case err != nil:
 			return nil, err
 		case lock.Last().Revision != p.Last.Revision:
-			err := fmt.Errorf("manifest %q was applied by %s after the plan was made: plan again: %w", p.Manifest, lock.Last().By, weir.ErrConflict)
+			err := fmt.Errorf(
+				"manifest %q was applied by %s after the plan was made: plan again: %w", p.Manifest, lock.Last().By,
+				weir.ErrConflict,
+			)
 			return nil, errors.Join(err, lock.Release(ctx))
 		}
 		return lock, nil

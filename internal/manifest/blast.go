@@ -93,7 +93,8 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 func (p *Plan) atLeast(q weir.BucketQuery) {
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		if c.Touches != nil && (q.Entity == "" || q.Entity == c.key.Entity) && (q.Resource == "" || q.Resource == c.key.Resource) {
+		if c.Touches != nil && (q.Entity == "" || q.Entity == c.key.Entity) &&
+			(q.Resource == "" || q.Resource == c.key.Resource) {
 			c.Touches.AtLeast = true
 		}
 	}

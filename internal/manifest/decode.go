@@ -36,7 +36,9 @@ func Decode(sources []Source, opts Options) ([]*Manifest, error) {
 			if near := nearest(name, slices.Sorted(maps.Keys(declared))); near != "" {
 				h = "did you mean " + near + "?"
 			}
-			t.errs = append(t.errs, &Diagnostic{File: "--set", Line: 1, Column: 1, Message: quote(name) + " is not declared in any manifest", Hint: h})
+			t.errs = append(t.errs, &Diagnostic{
+				File: "--set", Line: 1, Column: 1, Message: quote(name) + " is not declared in any manifest", Hint: h,
+			})
 		}
 	}
 	if len(t.errs) > 0 {
@@ -130,7 +132,10 @@ func (d *Reader) document(t *together, root *yaml.Node) {
 	d.records(members, func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.src.Name, n.Line, n.Column}
 		if first, twice := t.claims[claim{m.Namespace, k}]; twice && ok {
-			d.bad(n, "", "declare it once", "%s is already declared in %s%s", k, first.at, byOther(first.manifest, m.Name))
+			d.bad(
+				n, "", "declare it once", "%s is already declared in %s%s", k, first.at,
+				byOther(first.manifest, m.Name),
+			)
 			return
 		}
 		t.claims[claim{m.Namespace, k}] = owner{m.Name, r.at}
@@ -200,7 +205,10 @@ func (d *Reader) id(n *yaml.Node, path, id string) bool {
 	if id == "" {
 		d.bad(n, path, "", "must not be empty")
 	} else if err := (weir.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
-		d.bad(n, path, "an id has 1 to 256 printable bytes and must not be _, wcu or "+weir.DefaultResource, "%s", bad.Reason)
+		d.bad(
+			n, path, "an id has 1 to 256 printable bytes and must not be _, wcu or "+weir.DefaultResource, "%s",
+			bad.Reason,
+		)
 	} else {
 		return true
 	}
@@ -330,7 +338,10 @@ func (d *Reader) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) {
 		good = good && ok
 	})
 	if isMap && !has {
-		d.bad(k, path, "add capacity: the tokens issued in each refill_period and, by default, the burst", "capacity is missing")
+		d.bad(
+			k, path, "add capacity: the tokens issued in each refill_period and, by default, the burst",
+			"capacity is missing",
+		)
 	}
 	l.Amount, l.Burst = cmp.Or(l.Amount, capacity), cmp.Or(l.Burst, capacity)
 	return l, good && isMap && has
@@ -381,7 +392,9 @@ func (t *together) checkParents() {
 				at = m.Records[Key{Scope: weir.Scope{Entity: at.Entity.Parent}, Own: true}]
 			}
 			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
-				d := Reader{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool { return s.Name == r.at.file })]}
+				d := Reader{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool {
+					return s.Name == r.at.file
+				})]}
 				d.bad(&yaml.Node{Kind: yaml.ScalarNode, Value: k.Entity, Line: r.at.line, Column: r.at.column},
 					"entities."+quote(k.Entity)+".parent", "", "forms a cycle: %s", strings.Join(road, " → "))
 				t.errs = append(t.errs, d.errs...)

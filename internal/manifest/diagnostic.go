@@ -95,7 +95,8 @@ func hint(got string, allowed []string) string {
 func nearest(got string, candidates []string) string {
 	best, least := "", 0
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(got), strings.ToLower(c)); d <= max(1, utf8.RuneCountInString(c)/3) && (best == "" || d < least) {
+		if d := distance(strings.ToLower(got), strings.ToLower(c)); d <= max(1, utf8.RuneCountInString(c)/3) &&
+			(best == "" || d < least) {
 			best, least = c, d
 		}
 	}

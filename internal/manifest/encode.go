@@ -133,7 +133,14 @@ func PeriodText(d time.Duration) string {
 	for _, u := range []struct {
 		length time.Duration
 		name   string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
+	}{
+		{24 * time.Hour, "d"},
+		{time.Hour, "h"},
+		{time.Minute, "m"},
+		{time.Second, "s"},
+		{time.Millisecond, "ms"},
+		{time.Microsecond, "us"},
+	} {
 		if d%u.length == 0 {
 			return strconv.FormatInt(int64(d/u.length), 10) + u.name
 		}

@@ -102,7 +102,8 @@ func (r *Record) equal(live *weir.Declared) bool {
 	switch {
 	case r.Entity != nil && live.Entity != nil:
 		a, b := r.Entity, live.Entity
-		return !live.Deleting && a.Name == b.Name && a.Parent == b.Parent && a.Cascade == b.Cascade && maps.Equal(a.Metadata, b.Metadata)
+		return !live.Deleting && a.Name == b.Name && a.Parent == b.Parent && a.Cascade == b.Cascade &&
+			maps.Equal(a.Metadata, b.Metadata)
 	case r.Limits != nil && live.Limits != nil:
 		return r.Limits.OnUnavailable == live.Limits.OnUnavailable && r.Limits.NearLimit.Equal(live.Limits.NearLimit) &&
 			slices.Equal(r.Limits.Limits, sorted(live.Limits.Limits))

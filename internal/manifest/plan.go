@@ -83,7 +83,8 @@ func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	exists := old.Version != 0 && (old.Entity == nil || !old.Entity.Created.IsZero())
 	switch {
 	case by != nil && by.Manifest != p.Manifest:
-		return []string{fmt.Sprintf("%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
+		return []string{fmt.Sprintf("%s is declared in %s by manifest %s, and managed by manifest %s: declare it in "+
+			"one of them",
 			k, r.at, quote(p.Manifest), quote(by.Manifest))}
 	case !exists:
 		c.Action = Create
@@ -111,7 +112,9 @@ func (p *Plan) undeclared(k Key, lv *live) {
 	old := lv.records[k]
 	switch by := old.Managed(); {
 	case by != nil && by.Manifest == p.Manifest:
-		p.Changes = append(p.Changes, Change{Action: Delete, key: k, before: old, Outside: recordOf(&old).hash() != by.Hash})
+		p.Changes = append(p.Changes, Change{
+			Action: Delete, key: k, before: old, Outside: recordOf(&old).hash() != by.Hash,
+		})
 	case by != nil:
 		if p.Others == nil {
 			p.Others = make(map[string]int)
@@ -146,13 +149,29 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 			road = append(road, at.Parent)
 			switch {
 			case next == nil:
-				problems = append(problems, fmt.Sprintf("entity %s%s has parent %s, which neither exists nor is declared", quote(at.ID), where, quote(at.Parent)))
+				problems = append(
+					problems,
+					fmt.Sprintf(
+						"entity %s%s has parent %s, which neither exists nor is declared", quote(at.ID), where,
+						quote(at.Parent),
+					),
+				)
 				return
 			case next.ID == e.ID || len(road) > weir.MaxDepth && slices.Contains(road[:len(road)-1], next.ID):
-				problems = append(problems, fmt.Sprintf("entity %s%s would be its own ancestor: %s", quote(e.ID), where, strings.Join(road, " → ")))
+				problems = append(
+					problems,
+					fmt.Sprintf(
+						"entity %s%s would be its own ancestor: %s", quote(e.ID), where, strings.Join(road, " → "),
+					),
+				)
 				return
 			case len(road) > weir.MaxDepth:
-				problems = append(problems, fmt.Sprintf("entity %s%s would have a chain of more than %d entities", quote(e.ID), where, weir.MaxDepth))
+				problems = append(
+					problems,
+					fmt.Sprintf(
+						"entity %s%s would have a chain of more than %d entities", quote(e.ID), where, weir.MaxDepth,
+					),
+				)
 				return
 			}
 			at = next

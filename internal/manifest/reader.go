@@ -160,7 +160,10 @@ func (d *Reader) key(k *yaml.Node, path string) (string, bool) {
 	case tag == "!!str", tag == "!!int" && plainInt.MatchString(k.Value):
 		return k.Value, true
 	case tag == "!!merge":
-		d.bad(k, path, "repeat what is to be merged, or use an alias for the whole mapping", "merge keys are not supported")
+		d.bad(
+			k, path, "repeat what is to be merged, or use an alias for the whole mapping",
+			"merge keys are not supported",
+		)
 	default:
 		d.bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
 	}

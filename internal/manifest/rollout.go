@@ -35,7 +35,10 @@ type StoppedError struct {
 // Error says why, and what to do.
 func (e *StoppedError) Error() string {
 	if e.Restore != nil {
-		return fmt.Sprintf("stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest", e.Percent, e.Err, e.Restore)
+		return fmt.Sprintf(
+			"stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest", e.Percent, e.Err,
+			e.Restore,
+		)
 	}
 	return fmt.Sprintf("stopped at %d%%: %s; the limits are as they were before", e.Percent, e.Err)
 }
@@ -51,7 +54,11 @@ type UnfinishedError struct {
 
 // Error says what to do.
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version without stages", quote(e.Manifest), e.Percent)
+	return fmt.Sprintf(
+		"a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version "+
+			"without stages",
+		quote(e.Manifest), e.Percent,
+	)
 }
 
 // rolling is the state of a rollout, stored with the manifest.
@@ -158,7 +165,8 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 
 func (r *rollout) run(ctx context.Context) error {
 	from := r.state.Percent
-	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) { // it was interrupted at another stage
+	// it was interrupted at another stage
+	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) {
 		if err := r.watched(ctx); err != nil {
 			return err
 		}
@@ -250,7 +258,12 @@ func (r *rollout) restore(ctx context.Context) error {
 			s.current = now
 			ours = append(ours, *s)
 		default:
-			others = errors.Join(others, fmt.Errorf("%s was changed by another process in the meantime: %w", Key{Scope: s.Scope}, weir.ErrConflict))
+			others = errors.Join(
+				others,
+				fmt.Errorf(
+					"%s was changed by another process in the meantime: %w", Key{Scope: s.Scope}, weir.ErrConflict,
+				),
+			)
 		}
 	}
 	r.state.Records = ours

@@ -72,7 +72,8 @@ func (w world) below(sc weir.Scope) []layer {
 	}
 	all := []layer{w.layer(weir.Scope{})}
 	for other, ls := range w {
-		if other.Entity == "" && other.Resource != "" && len(w[weir.Scope{Entity: sc.Entity, Resource: other.Resource}]) == 0 {
+		if other.Entity == "" && other.Resource != "" &&
+			len(w[weir.Scope{Entity: sc.Entity, Resource: other.Resource}]) == 0 {
 			all = append(all, layer{other, ls})
 		}
 	}

@@ -60,7 +60,7 @@ func (f *Fallback) owe(debits []store.Debit, levels []store.Level) {
 			o.of[debits[i].Bucket] = d
 		}
 		for _, c := range debits[i].Charges {
-			if n++; levels != nil && levels[n-1].Refused {
+			if n++; len(levels) > 0 && levels[n-1].Refused {
 				continue
 			}
 			f.admitted.Add(uint64(max(c.Amount, 0)))

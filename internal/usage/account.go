@@ -128,7 +128,9 @@ func (a *Account) raise(birth uint64, minute int64, c Count, changes []Change) [
 	if c.Value <= t.base {
 		return changes // of a closed minute
 	}
-	i, found := slices.BinarySearchFunc(t.marks, minute, func(m mark, minute int64) int { return cmp.Compare(m.minute, minute) })
+	i, found := slices.BinarySearchFunc(t.marks, minute, func(m mark, minute int64) int {
+		return cmp.Compare(m.minute, minute)
+	})
 	if found && t.marks[i].value >= c.Value {
 		return changes
 	}

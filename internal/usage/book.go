@@ -169,7 +169,9 @@ func (w *writer) spread(k windowKey, counts []store.LimitFigures, peaks map[wind
 	var high []store.LimitFigures
 	for i := range counts {
 		if counts[i].Peak > 0 {
-			high = append(high, store.LimitFigures{Limit: counts[i].Limit, Figures: store.Figures{Peak: counts[i].Peak}})
+			high = append(high, store.LimitFigures{
+				Limit: counts[i].Limit, Figures: store.Figures{Peak: counts[i].Peak},
+			})
 		}
 	}
 	if high == nil {

@@ -112,7 +112,9 @@ func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures
 
 // add adds to a limit's figures, which are ordered by limit.
 func add(counts []store.LimitFigures, limit string, f Figure, delta int64) []store.LimitFigures {
-	i, found := slices.BinarySearchFunc(counts, limit, func(c store.LimitFigures, l string) int { return cmp.Compare(c.Limit, l) })
+	i, found := slices.BinarySearchFunc(counts, limit, func(c store.LimitFigures, l string) int {
+		return cmp.Compare(c.Limit, l)
+	})
 	if !found {
 		counts = slices.Insert(counts, i, store.LimitFigures{Limit: limit})
 	}
@@ -124,7 +126,9 @@ func add(counts []store.LimitFigures, limit string, f Figure, delta int64) []sto
 func Merge(counts, more []store.LimitFigures) []store.LimitFigures {
 	for i := range more {
 		m := &more[i]
-		at, found := slices.BinarySearchFunc(counts, m.Limit, func(c store.LimitFigures, l string) int { return cmp.Compare(c.Limit, l) })
+		at, found := slices.BinarySearchFunc(counts, m.Limit, func(c store.LimitFigures, l string) int {
+			return cmp.Compare(c.Limit, l)
+		})
 		if !found {
 			counts = slices.Insert(counts, at, *m)
 			continue

@@ -233,7 +233,9 @@ func (r *ranked) Less(i, j int) bool { return r.compare(&r.records[i], &r.record
 func (r *ranked) Swap(i, j int)      { r.records[i], r.records[j] = r.records[j], r.records[i] }
 
 // Push implements heap.Interface.
-func (r *ranked) Push(x any) { r.records = append(r.records, x.(store.UsageRecord)) } //nolint:forcetypeassert // holds nothing else
+//
+//nolint:forcetypeassert // holds nothing else
+func (r *ranked) Push(x any) { r.records = append(r.records, x.(store.UsageRecord)) }
 
 // Pop implements heap.Interface.
 func (r *ranked) Pop() any {

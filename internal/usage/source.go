@@ -14,7 +14,8 @@ type Sight struct {
 	ID     uint64 // of the birth; never 0
 	Minute int64  // of the last change
 	Counts []Count
-	// Base says that these counts were already booked, or precede everything that was: an unknown birth starts from them.
+	// Base says that these counts were already booked, or precede everything that was: an unknown birth starts from
+	// them.
 	Base bool
 }
 
@@ -250,7 +251,9 @@ func DecodeTold(raw []byte) ([]Observation, error) {
 	d := varint.Reader{Rest: raw}
 	var obs []Observation
 	for range d.Count() {
-		o := Observation{Bucket: store.Bucket{Entity: d.Text(), Resource: d.Text()}, ID: d.Uvarint(), Minute: d.Varint()}
+		o := Observation{
+			Bucket: store.Bucket{Entity: d.Text(), Resource: d.Text()}, ID: d.Uvarint(), Minute: d.Varint(),
+		}
 		for range d.Count() {
 			c := Count{d.Text(), Figure(d.Byte()), d.Varint()}
 			if c.Figure >= figures {
@@ -268,7 +271,9 @@ func MergeSight(sights []Sight, x Sight) []Sight {
 	if n := len(sights); n > 0 && !x.Base {
 		if last := &sights[n-1]; last.ID == x.ID && last.Minute == x.Minute && !last.Base {
 			for _, c := range x.Counts {
-				i := slices.IndexFunc(last.Counts, func(o Count) bool { return o.Figure == c.Figure && o.Limit == c.Limit })
+				i := slices.IndexFunc(last.Counts, func(o Count) bool {
+					return o.Figure == c.Figure && o.Limit == c.Limit
+				})
 				if i < 0 {
 					last.Counts = append(last.Counts, c)
 				} else {

@@ -112,7 +112,9 @@ func (v *pages) choose() error {
 	case v.pageSize == 0:
 		return ErrForeign
 	case v.high < 3 || int64(v.high) > v.size/v.pageSize:
-		return fmt.Errorf("%w: it ends after %d bytes, but should hold %d pages of %d bytes", ErrCorrupt, v.size, v.high, v.pageSize)
+		return fmt.Errorf(
+			"%w: it ends after %d bytes, but should hold %d pages of %d bytes", ErrCorrupt, v.size, v.high, v.pageSize,
+		)
 	}
 	return nil
 }
@@ -139,7 +141,8 @@ func (v *pages) read(id uint64, flags uint16) ([]byte, error) {
 		return nil, err
 	}
 	over := uint64(order.Uint32(head[12:]))
-	if have := order.Uint16(head[8:]); order.Uint64(head) != id || have&flags == 0 || have&^flags != 0 || over >= v.high-id {
+	if have := order.Uint16(head[8:]); order.Uint64(head) != id || have&flags == 0 || have&^flags != 0 ||
+		over >= v.high-id {
 		return nil, fmt.Errorf("%w: page %d has a wrong header", ErrCorrupt, id)
 	}
 	for i := id; i <= id+over; i++ {
@@ -153,7 +156,8 @@ func (v *pages) read(id uint64, flags uint16) ([]byte, error) {
 	return p, err
 }
 
-// page visits a page and the pages below it. Its keys must begin with low and end before high, where nil means no bound.
+// page visits a page and the pages below it. Its keys must begin with low and end before high, where nil means no
+// bound.
 func (v *pages) page(id uint64, low, high []byte, depth int) error {
 	p, err := v.read(id, branchFlag|leafFlag)
 	if err != nil {

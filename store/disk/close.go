@@ -43,7 +43,9 @@ func (j *journal) finish(clean bool) error {
 	j.work = work{}
 	j.mu.Unlock()
 	if j.mode == Off {
-		j.table.Settled(func(id string, expires time.Time) { w.marks = append(w.marks, mark{id: id, expires: expires}) })
+		j.table.Settled(func(id string, expires time.Time) {
+			w.marks = append(w.marks, mark{id: id, expires: expires})
+		})
 	}
 	for clean && len(w.gone) > 0 { // before the records, some of which have the same keys
 		n := min(len(w.gone), maxChunk)

@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
-// maxChunk is the largest number of buckets in one transaction, so that a transaction does not delay the work behind it.
+// maxChunk is the largest number of buckets in one transaction, so that a transaction does not delay the work behind
+// it.
 const maxChunk = 10_000
 
 // run is the committer. Changes that arrive while it writes form the next transaction. Only [Interval] mode waits for a

@@ -29,7 +29,8 @@ type journal struct {
 	closing atomic.Bool // nothing is admitted any more
 	touched atomic.Bool // something has changed since Open
 	begun   atomic.Bool // the file is marked as not closed
-	behind  atomic.Bool // callers do not wait for the committer, so those that keep all processors busy must yield to it
+	// callers do not wait for the committer, so those that keep all processors busy must yield to it
+	behind atomic.Bool
 
 	// gate is held for reading by a settle with an id, and for writing while the committer collects, so that a settle's
 	// buckets and its id are in one transaction.
@@ -180,7 +181,8 @@ func (j *journal) settled(ctx context.Context) {
 	}
 }
 
-// covered reports whether all levels are within the durable bounds, or within those that a commit in flight makes durable.
+// covered reports whether all levels are within the durable bounds, or within those that a commit in flight makes
+// durable.
 func covered(b *inmem.Bucket, r *inmem.Reserve) (durable, underway bool) {
 	durable, underway = true, r.Flight != nil
 	for i := range r.Slots {

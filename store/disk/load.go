@@ -71,7 +71,8 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 		return nil
 	}
 	st := store.State{
-		Bucket: inmem.ParseKey(key), ID: rec.ID, At: clock.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes, Limits: rec.Limits,
+		Bucket: inmem.ParseKey(key), ID: rec.ID, At: clock.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes,
+		Limits: rec.Limits,
 	}
 	// A clean close has counted this, except for changes in its last minute.
 	if s.usage != nil && (!clean || rec.At >= file.Clock-int64(time.Minute)) {

@@ -217,7 +217,8 @@ func syncDir(dir string) error {
 		return err
 	}
 	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) { // systems that cannot sync directories
+	// systems that cannot sync directories
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		err = nil
 	}
 	return errors.Join(err, d.Close())
@@ -242,7 +243,9 @@ func openError(file string, err error) error {
 	case errors.Is(err, ErrCorrupt):
 		hint = "restore the file from a backup, or move it away to start over"
 	case errors.Is(err, errFault):
-		err, hint = fmt.Errorf("%w: %w", ErrCorrupt, err), "restore the file from a backup, or move it away to start over"
+		err, hint = fmt.Errorf(
+			"%w: %w", ErrCorrupt, err,
+		), "restore the file from a backup, or move it away to start over"
 	case errors.Is(err, syscall.ENOSPC):
 		hint = "free disk space"
 	}

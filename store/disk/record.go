@@ -50,7 +50,8 @@ func appendSum(buf []byte, start int, key []byte) []byte {
 // unchecked verifies a value's checksum and returns the value without it.
 func unchecked(key, value []byte) ([]byte, error) {
 	n := len(value) - 4
-	if n < 0 || binary.LittleEndian.Uint32(value[n:]) != crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[:n]) {
+	if n < 0 ||
+		binary.LittleEndian.Uint32(value[n:]) != crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[:n]) {
 		return nil, errDecode
 	}
 	return value[:n], nil

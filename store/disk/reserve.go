@@ -61,7 +61,8 @@ func reserve(p clock.Params, level, base, now, since int64, known bool) int64 {
 	} else { // as much again as was taken just now
 		stretch = min(longest, clock.Outstanding(level, max(reading, base)))
 	}
-	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised further.
+	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised
+	// further.
 	return max(level, min(clock.Spend(level, level, stretch), clock.Spend(reading, reading, p.Burst)))
 }
 

@@ -35,7 +35,8 @@ const (
 	usageMagic = "weir usage 1\n"
 	// usageChunk is the largest number of readings in one transaction.
 	usageChunk = 5000
-	// usageBatch is how many readings are sorted before writing: a transaction writes each page that it changes as a whole.
+	// usageBatch is how many readings are sorted before writing: a transaction writes each page that it changes as a
+	// whole.
 	usageBatch = 100_000
 	// slack is how far a bucket's time may lie before the moment of its change.
 	slack = int64(2e9)
@@ -295,5 +296,8 @@ func (l *ledger) trouble(op string, err error) error {
 	if err == nil || errors.Is(err, store.ErrBadCursor) || errors.Is(err, store.ErrClosed) || errors.As(err, &already) {
 		return err
 	}
-	return &store.Error{Op: op, Key: l.file, Err: err, Hint: "limits do not depend on this file; if it is damaged, move it away to start over"}
+	return &store.Error{
+		Op: op, Key: l.file, Err: err,
+		Hint: "limits do not depend on this file; if it is damaged, move it away to start over",
+	}
 }

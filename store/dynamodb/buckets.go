@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
-// Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments: a
-// bucket that was created just before the call may not be listed yet.
+// Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments:
+// a bucket that was created just before the call may not be listed yet.
 func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.BucketPage{}, err

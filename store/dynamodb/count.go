@@ -2,9 +2,9 @@ package dynamodb
 
 import "github.com/weirlimits/weir/internal/usage"
 
-// uncounted are takes, admitted and undone, that no write of their own could count: takes that were served from what was
-// debited ahead, and undone takes of which nothing was left to return. They ride on the next write that asserts the birth
-// of the item on which they were made. Those that still wait when the process ends are not counted.
+// uncounted are takes, admitted and undone, that no write of their own could count: takes that were served from what
+// was debited ahead, and undone takes of which nothing was left to return. They ride on the next write that asserts the
+// birth of the item on which they were made. Those that still wait when the process ends are not counted.
 type uncounted struct {
 	id            uint64
 	takes, undone int64
@@ -55,8 +55,8 @@ func (b *batch) counted(u *update) {
 	}
 }
 
-// takesOf appends what an item shows of its takes. Undone takes are a figure of their own, which a window subtracts from
-// its requests.
+// takesOf appends what an item shows of its takes. Undone takes are a figure of their own, which a window subtracts
+// from its requests.
 func takesOf(it *item, counts []usage.Count) []usage.Count {
 	if it.takes > 0 {
 		counts = append(counts, usage.Count{Figure: usage.Requests, Value: it.takes})

@@ -30,18 +30,18 @@ type Config struct {
 	// RejectionTTL is how long a refusal is repeated from memory, without a call. A return by another process may go
 	// unnoticed for that long. Negative: never. Defaults to 250 ms.
 	RejectionTTL time.Duration
-	// Guard is the share of a burst that a write may debit beyond the request if other processes also write to the bucket
-	// and it is nearly full. This avoids repeating writes that guessed the level wrong. The total excess stays within ten
-	// times Guard, and comes back as the limit refills. Negative: no guard, and a take in a crowded bucket is refused
-	// only by what the item showed. Defaults to 0.01.
+	// Guard is the share of a burst that a write may debit beyond the request if other processes also write to the
+	// bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total excess stays
+	// within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a crowded bucket
+	// is refused only by what the item showed. Defaults to 0.01.
 	Guard float64
 	// Prefetch lets writes debit ahead. Off by default.
 	Prefetch Prefetch
 	// Retention is the minimum time for which an item outlives its last write. An item always lives until its bucket is
 	// full, and a day longer. Defaults to that.
 	Retention time.Duration
-	// MaxShards is the number of items into which a bucket may be split if it is written more often than one item can be:
-	// a power of two, at most 64. 1: never split. Defaults to 64.
+	// MaxShards is the number of items into which a bucket may be split if it is written more often than one item can
+	// be: a power of two, at most 64. 1: never split. Defaults to 64.
 	MaxShards int
 	// MaxBuckets is the number of buckets whose state the process remembers, each in about 1 KiB. Defaults to 65,536.
 	MaxBuckets int
@@ -151,8 +151,8 @@ func (s *Store) clock() time.Time { return s.calls.Clock() }
 
 func (s *Store) now() int64 { return clock.Nanos(s.clock()) }
 
-// Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for differences
-// up to a second.
+// Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for
+// differences up to a second.
 func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
 func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }

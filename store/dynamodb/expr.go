@@ -35,7 +35,8 @@ const (
 // texts are the clauses' expressions. # stands for the attribute, ? for a value.
 var texts = [...]string{
 	condAbsent: "attribute_not_exists(#)", condExists: "attribute_exists(#)",
-	condEqual: "# = ?", condBelow: "# < ?", condAtLeast: "# >= ?", condAtMost: "# <= ?", condBetween: "# BETWEEN ? AND ?",
+	condEqual: "# = ?", condBelow: "# < ?", condAtLeast: "# >= ?", condAtMost: "# <= ?",
+	condBetween:      "# BETWEEN ? AND ?",
 	condAbsentEqual:  "(attribute_not_exists(#) OR # = ?)",
 	condAbsentBelow:  "(attribute_not_exists(#) OR # < ?)",
 	condAbsentAtMost: "(attribute_not_exists(#) OR # <= ?)",

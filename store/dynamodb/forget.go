@@ -85,7 +85,8 @@ func (f *forget) blanks(b *batch) bool { return b.place.n > 1 && b.seen != nil }
 func (f *forget) input(sh *shard) *dynamodb.DeleteItemInput {
 	return &dynamodb.DeleteItemInput{
 		TableName: &sh.s.cfg.Table, Key: sh.pk.Item(),
-		ConditionExpression: aws.String("attribute_not_exists(#s)"), ExpressionAttributeNames: map[string]string{"#s": attrShards},
+		ConditionExpression:                 aws.String("attribute_not_exists(#s)"),
+		ExpressionAttributeNames:            map[string]string{"#s": attrShards},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 }
@@ -95,7 +96,9 @@ func (f *forget) write(_ *shard, b *batch, u *update) {
 	u.op(condEqual, attrID, int64(it.id))
 	u.op(condEqual, attrShards, int64(it.shards))
 	u.op(setTo, attrShards, int64(it.shards))
-	for _, attr := range []string{attrID, attrEpoch, attrSet, attrOverrides, attrTakes, attrUndone, table.AttrIndex, table.AttrSort} {
+	for _, attr := range []string{
+		attrID, attrEpoch, attrSet, attrOverrides, attrTakes, attrUndone, table.AttrIndex, table.AttrSort,
+	} {
 		u.op(remove, attr)
 	}
 	for i := range it.limits {

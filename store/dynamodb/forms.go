@@ -5,11 +5,11 @@ import "time"
 // choose picks the form in which a debit expects its limit's level. It goes by the last sight and, if others write too,
 // by how much of the limit they have used lately.
 //
-// With a guard, the running form also works for a level that has just fallen below the clock, without knowing whether it
-// has. The guard is debited in addition, so that the level cannot end up lower than it should. A write chooses the guard
-// so that the level stays close to the clock: it takes what would otherwise have been refilled unused. What is given away
-// in total stays within ten times [Config.Guard], by default a tenth of the burst, however many writers there are,
-// because the form also asserts that the level is at most that far above the clock.
+// With a guard, the running form also works for a level that has just fallen below the clock, without knowing whether
+// it has. The guard is debited in addition, so that the level cannot end up lower than it should. A write chooses the
+// guard so that the level stays close to the clock: it takes what would otherwise have been refilled unused. What is
+// given away in total stays within ten times [Config.Guard], by default a tenth of the burst, however many writers
+// there are, because the form also asserts that the level is at most that far above the clock.
 func (sh *shard) choose(b *batch, p *part) {
 	clock, burst := b.place.clock(p.params, b.now), b.place.burst(p.params)
 	p.form, p.guard = full, 0
@@ -51,8 +51,8 @@ func (pc *pace) read(it *item) {
 	}
 }
 
-// spare returns how much each write would have to debit of a limit in addition, so that 95 % of what the clock issues is
-// used. It is negative if that is unknown.
+// spare returns how much each write would have to debit of a limit in addition, so that 95 % of what the clock issues
+// is used. It is negative if that is unknown.
 func (pc *pace) spare(b *batch, p *part) int64 {
 	it, from := b.seen, pc.from
 	if from == nil || it.id != from.id || it.writes-from.writes < 8 {

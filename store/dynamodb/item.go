@@ -16,11 +16,12 @@ import (
 
 // Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and limitName.
 const (
-	attrID        = "id" // identifies this birth of the item
-	attrAt        = "at" // time of the last write, in nanoseconds since clock.Epoch
-	attrEpoch     = "e"  // config epoch of the limits in force
-	attrSet       = "s"  // identifies the limits in force: view.set
-	attrShards    = "sc" // number of shards the bucket is split into; negative while it is being split further; absent: 1
+	attrID    = "id" // identifies this birth of the item
+	attrAt    = "at" // time of the last write, in nanoseconds since clock.Epoch
+	attrEpoch = "e"  // config epoch of the limits in force
+	attrSet   = "s"  // identifies the limits in force: view.set
+	// number of shards the bucket is split into; negative while it is being split further; absent: 1.
+	attrShards    = "sc"
 	attrWrites    = "wc" // number of writes so far
 	attrOverrides = "oc" // number of overriding limits in the item
 	attrTakes     = "tc" // takes admitted; only grows while id stays the same
@@ -85,8 +86,8 @@ func (it *item) level(name string) (int64, bool) {
 	return 0, false
 }
 
-// parseItem decodes a bucket's shard. Malformed items, which only manual edits can produce, result in an error that names
-// the attribute.
+// parseItem decodes a bucket's shard. Malformed items, which only manual edits can produce, result in an error that
+// names the attribute.
 func parseItem(attrs map[string]types.AttributeValue) (*item, error) {
 	if len(attrs) == 0 {
 		return missing, nil
@@ -180,14 +181,16 @@ func (it *item) limit(name string) *itemLimit {
 func (l *itemLimit) asLimit() *store.Limit {
 	name, _, override := parseLimitName(l.name)
 	return &store.Limit{
-		Name: name, Amount: l.params.Amount, Period: time.Duration(l.params.Period), Burst: l.params.Burst, Override: override,
+		Name: name, Amount: l.params.Amount, Period: time.Duration(l.params.Period), Burst: l.params.Burst,
+		Override: override,
 	}
 }
 
 // combine returns the state of a bucket, given the items of its shards. What is outstanding adds up.
 func combine(key store.Bucket, items []*item, now int64) store.State {
 	st := store.State{Bucket: key}
-	first := slices.IndexFunc(items, func(it *item) bool { return it.exists }) // 0, except right after the bucket was forgotten
+	// 0, except right after the bucket was forgotten
+	first := slices.IndexFunc(items, func(it *item) bool { return it.exists })
 	if first < 0 {
 		return st
 	}

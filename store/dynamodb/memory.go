@@ -42,7 +42,7 @@ type shardList struct {
 }
 
 // resize makes the list n long, and returns it.
-func (l *shardList) resize(n int, make func(k int) *shard) []*shard {
+func (l *shardList) resize(n int, open func(k int) *shard) []*shard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var shards []*shard
@@ -50,7 +50,7 @@ func (l *shardList) resize(n int, make func(k int) *shard) []*shard {
 		shards = append(shards, (*old)[:min(n, len(*old))]...)
 	}
 	for k := len(shards); k < n; k++ {
-		shards = append(shards, make(k))
+		shards = append(shards, open(k))
 	}
 	l.list.Store(&shards)
 	return shards

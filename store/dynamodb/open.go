@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 )
 
-// Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read also
-// measures how far the machine's clock is off.
+// Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read
+// also measures how far the machine's clock is off.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := New(cfg)
 	if err != nil {
@@ -28,8 +28,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // Tune sets a client's options as the store needs them: no retries by the SDK, which wait for seconds and repeat writes
 // that must not be repeated; as many connections kept as there are concurrent calls; and no response that breaks off
-// because the SDK closes its request too early. A client with its own HTTP client keeps that. The store turns retries off
-// for each of its writes in any case.
+// because the SDK closes its request too early. A client with its own HTTP client keeps that. The store turns retries
+// off for each of its writes in any case.
 func Tune(o *dynamodb.Options) {
 	o.Retryer = aws.NopRetryer{}
 	client, ok := o.HTTPClient.(*awshttp.BuildableClient)
@@ -39,7 +39,9 @@ func Tune(o *dynamodb.Options) {
 	case !ok:
 		return
 	}
-	o.HTTPClient = plain{client.WithTransportOptions(func(t *http.Transport) { t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1024 })}
+	o.HTTPClient = plain{client.WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1024
+	})}
 }
 
 // plain sends bodies as plain readers. The SDK closes its own body once the response headers have arrived. net/http

@@ -143,6 +143,7 @@ func (sh *shard) board(b *batch, waiting []*job) (left []*job) {
 			left = append(left, j)
 		case first:
 			return append(left, waiting[i:]...)
+		default:
 		}
 	}
 	return left
@@ -195,8 +196,8 @@ const (
 	first                   // it waits until the batch's upkeep is written
 )
 
-// judgeSettle adds a settle to a batch. Beside takes, no limit's net may fall below zero. What is returned to limits that
-// the item does not have is left out, because they are full.
+// judgeSettle adds a settle to a batch. Beside takes, no limit's net may fall below zero. What is returned to limits
+// that the item does not have is left out, because they are full.
 func (sh *shard) judgeSettle(b *batch, j *job) verdict {
 	if j.returns() && !sh.returnable(j) && j.nothing() {
 		sh.decide(j, true, b.now, b.last())
@@ -222,8 +223,8 @@ func (sh *shard) judgeSettle(b *batch, j *job) verdict {
 	return boarded
 }
 
-// returnable leaves out what a settle returns to limits that the item is known not to have, and reports whether anything
-// remains to be returned.
+// returnable leaves out what a settle returns to limits that the item is known not to have, and reports whether
+// anything remains to be returned.
 func (sh *shard) returnable(j *job) (some bool) {
 	if sh.seen == nil || !sh.sure(j) {
 		return true
@@ -258,7 +259,7 @@ func (sh *shard) judgeTake(b *batch, j *job) verdict {
 		return wait
 	}
 	it := b.seen
-	v := boarded
+	var v verdict
 	switch {
 	case it != nil && j.v.own && j.v.set != it.set:
 		v = sh.judgeOther(b, j)
@@ -278,9 +279,9 @@ func (sh *shard) judgeTake(b *batch, j *job) verdict {
 	return v
 }
 
-// judgeRoom judges whether a take fits the item that was last seen. A take that waited while that item was shown is judged
-// at the time of the write that showed it. What the clock has issued since is for later takes. Otherwise, a crowd that
-// asks for more than the limit would wait for the same few tokens, because each of them alone would fit.
+// judgeRoom judges whether a take fits the item that was last seen. A take that waited while that item was shown is
+// judged at the time of the write that showed it. What the clock has issued since is for later takes. Otherwise, a
+// crowd that asks for more than the limit would wait for the same few tokens, because each of them alone would fit.
 func (sh *shard) judgeRoom(b *batch, j *job) verdict {
 	it := b.seen
 	if overflows(b, j, it) {
@@ -314,9 +315,9 @@ func (sh *shard) judgedAt(j *job) int64 {
 	return sh.wrote
 }
 
-// crowded reports whether other processes take everything there is, so that this one's writes fail. A take that does not
-// fit beside the takes before it is then refused as if those had been debited. Otherwise all would wait until their time
-// is up.
+// crowded reports whether other processes take everything there is, so that this one's writes fail. A take that does
+// not fit beside the takes before it is then refused as if those had been debited. Otherwise all would wait until their
+// time is up.
 func (sh *shard) crowded() bool { return sh.misses > 2 && sh.s.cfg.Guard >= 0 }
 
 // clashes reports whether a job and a batch give different parameters to a limit that the item does not have.

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 )
 
-// surplus is what a write debited ahead, for each limit of a view. It occupies the interval from its level down. The part
-// that the clock has passed would have been refilled by now, and is not handed out in addition.
+// surplus is what a write debited ahead, for each limit of a view. It occupies the interval from its level down. The
+// part that the clock has passed would have been refilled by now, and is not handed out in addition.
 type surplus struct {
 	v     *view
 	left  []int64
@@ -54,8 +54,8 @@ func (sh *shard) prefetched(j *job, now int64) bool {
 	return true
 }
 
-// ahead plans what a write of takes debits in addition: as much as recent demand, if it continues, needs while a surplus
-// is kept, and at most the configured share of what is available.
+// ahead plans what a write of takes debits in addition: as much as recent demand, if it continues, needs while a
+// surplus is kept, and at most the configured share of what is available.
 func (sh *shard) ahead(b *batch) {
 	cfg := &sh.s.cfg.Prefetch
 	su := &sh.surplus

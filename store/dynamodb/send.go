@@ -76,7 +76,9 @@ func (sh *shard) update(ctx context.Context, b *batch) (map[string]types.Attribu
 	u.reset()
 	sh.write(b, u)
 	sent := time.Now()
-	out, err := sh.s.cfg.Client.UpdateItem(ctx, u.input(&sh.s.cfg.Table, sh.keyItem(), sh.s.expressions.of(u)), table.Once...)
+	out, err := sh.s.cfg.Client.UpdateItem(
+		ctx, u.input(&sh.s.cfg.Table, sh.keyItem(), sh.s.expressions.of(u)), table.Once...,
+	)
 	if err != nil {
 		return nil, err
 	}

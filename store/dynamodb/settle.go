@@ -70,7 +70,9 @@ func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]plac
 
 // finish runs f to its end even if the caller leaves earlier: once the ID is claimed, no other call can finish the
 // settle.
-func (s *Store) finish(ctx context.Context, id table.Key, now int64, f func(context.Context) (int64, error)) (int64, error) {
+func (s *Store) finish(
+	ctx context.Context, id table.Key, now int64, f func(context.Context) (int64, error),
+) (int64, error) {
 	type result struct {
 		now int64
 		err error
@@ -169,12 +171,14 @@ func (s *Store) rounds(ctx context.Context, t *store.Settle) (rounds [][]placed,
 	return rounds, nil
 }
 
-// steps divides charges into steps. Forced debits and returns share a step, except that forcing a limit after a return to
-// it starts a new step, so that the forced debit finds what the return left.
+// steps divides charges into steps. Forced debits and returns share a step, except that forcing a limit after a return
+// to it starts a new step, so that the forced debit finds what the return left.
 func steps(charges []store.Charge) (steps [][]store.Charge) {
 	begin := 0
 	for n := range charges {
-		returned := func(c store.Charge) bool { return c.Amount < 0 && limitName(c.Limit) == limitName(charges[n].Limit) }
+		returned := func(c store.Charge) bool {
+			return c.Amount < 0 && limitName(c.Limit) == limitName(charges[n].Limit)
+		}
 		if charges[n].Amount > 0 && slices.ContainsFunc(charges[begin:n], returned) {
 			steps, begin = append(steps, charges[begin:n]), n
 		}

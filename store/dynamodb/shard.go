@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// shard makes the writes to one item, one at a time, and remembers what the last answer showed: the last sight. No debit
-// relies on the sight alone. The item's conditions check it again, and remembering it only saves calls.
+// shard makes the writes to one item, one at a time, and remembers what the last answer showed: the last sight. No
+// debit relies on the sight alone. The item's conditions check it again, and remembering it only saves calls.
 type shard struct {
 	s    *Store
 	m    *memory
@@ -22,11 +22,12 @@ type shard struct {
 	key  map[string]types.AttributeValue // the same for the SDK; nil until it makes a write
 	lane *coalesce.Lane[*job]            // its lock guards all below
 
-	seen   *item     // the last sight: what the last answer showed; nil: nothing yet
-	shown  uint64    // the number of the write that showed it
-	sent   uint64    // writes sent so far
-	denied time.Time // when the last write whose condition failed was sent: refusals are repeated for a while after that
-	latest int64     // the latest time at which it judged: it never judges at an earlier time
+	seen  *item  // the last sight: what the last answer showed; nil: nothing yet
+	shown uint64 // the number of the write that showed it
+	sent  uint64 // writes sent so far
+	// when the last write whose condition failed was sent: refusals are repeated for a while after that
+	denied time.Time
+	latest int64 // the latest time at which it judged: it never judges at an earlier time
 
 	lows    []low // of the item's present birth
 	wrote   int64 // when the write that showed it was planned
@@ -67,7 +68,8 @@ func (sh *shard) tickAt(t time.Time) int64 {
 	return sh.latest
 }
 
-// raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle judges.
+// raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle
+// judges.
 func (sh *shard) raise(now int64) int64 {
 	sh.lane.Lock()
 	defer sh.lane.Unlock()
@@ -158,7 +160,8 @@ type job struct {
 	tries   int       // of an undo: number of writes whose condition failed
 	takenOn place     // the place of the shard when it was debited
 	mayMove bool      // of a take: it is sent on to another shard if its own is throttled
-	counted bool      // of a take: it counts as a request, as one job per bucket does; of an undo: it undoes such a take
+	// of a take: it counts as a request, as one job per bucket does; of an undo: it undoes such a take
+	counted bool
 	upkeep  upkeep
 
 	// The answer.
@@ -169,7 +172,8 @@ type job struct {
 	undone  bool // what it took is being returned
 	at      int64
 	item    *item
-	later   []int64 // what jobs after it in the write debited of its limits: the item's levels are this much too high for it
+	// what jobs after it in the write debited of its limits: the item's levels are this much too high for it
+	later []int64
 
 	space, space2 [4]int64
 }

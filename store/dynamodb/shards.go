@@ -23,8 +23,8 @@ import (
 //  4. Each shard but 0 is converted to the other half, and thereby used again.
 //  5. Shard 0 is converted. From here on, there are 2n.
 //
-// A step that was made already fails, and the answer shows what it left, so any process may make any step again. Whoever
-// meets a frozen bucket waits, and soon goes on with the steps itself.
+// A step that was made already fails, and the answer shows what it left, so any process may make any step again.
+// Whoever meets a frozen bucket waits, and soon goes on with the steps itself.
 
 // patience is how long a process waits for others to complete the steps.
 const patience = 250 * time.Millisecond
@@ -129,7 +129,7 @@ func (m *memory) relayout(ctx context.Context, p *placed) error {
 		case time.Since(begun) < patience:
 			err = table.Sleep(ctx, table.Backoff(1))
 		default:
-			_, err = m.s.double(ctx, m.key, root)
+			err = m.s.double(ctx, m.key, root)
 		}
 		if err != nil {
 			return err
@@ -150,9 +150,9 @@ func (m *memory) grow(n int) {
 	})
 }
 
-// Split doubles the number of a bucket's shards until there are n, and returns how many there are. This is what a process
-// does by itself if it writes to a shard too often. There are never more than Config.MaxShards, and a bucket that does not
-// exist is not split. Errors: store.ErrInvalid if n is not a power of two.
+// Split doubles the number of a bucket's shards until there are n, and returns how many there are. This is what a
+// process does by itself if it writes to a shard too often. There are never more than Config.MaxShards, and a bucket
+// that does not exist is not split. Errors: store.ErrInvalid if n is not a power of two.
 func (s *Store) Split(ctx context.Context, b store.Bucket, n int) (int, error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
@@ -173,18 +173,18 @@ func (s *Store) Split(ctx context.Context, b store.Bucket, n int) (int, error) {
 			m.follow(root.shards)
 			return root.shards, m.look(ctx)
 		}
-		if _, err = s.double(ctx, b, root); err != nil {
-			return root.shards, err
+		if err = s.double(ctx, b, root); err != nil {
+			return 0, err
 		}
 	}
 }
 
-// double makes the steps that double the number of shards, or those that are left, and returns the number.
-func (s *Store) double(ctx context.Context, b store.Bucket, root *item) (int, error) {
+// double makes the steps that double the number of shards, or those that are left.
+func (s *Store) double(ctx context.Context, b store.Bucket, root *item) error {
 	n := root.shards
 	root, err := s.freeze(ctx, b, 0, n, root)
 	if err != nil || !root.frozen || root.shards != n {
-		return root.shards, err
+		return err
 	}
 	frozen := make([]*item, n)
 	frozen[0] = root
@@ -193,15 +193,15 @@ func (s *Store) double(ctx context.Context, b store.Bucket, root *item) (int, er
 		return err
 	})
 	if err != nil {
-		return n, err
+		return err
 	}
 	if err := each(0, n, func(k int) error { return s.putHalf(ctx, b, k, n, frozen[k]) }); err != nil {
-		return n, err
+		return err
 	}
 	if err := each(1, n, func(k int) error { return s.convert(ctx, b, k, n, frozen[k]) }); err != nil {
-		return n, err
+		return err
 	}
-	return 2 * n, s.convert(ctx, b, 0, n, root)
+	return s.convert(ctx, b, 0, n, root)
 }
 
 // each calls f for from, from+1 … to-1, all at once.
@@ -215,8 +215,8 @@ func each(from, to int, f func(k int) error) error {
 	return errors.Join(errs...)
 }
 
-// freeze freezes shard k of n, and returns it as it then is. A shard that is missing, or has another number, was edited by
-// hand or split by an earlier version; it starts anew, with nothing left.
+// freeze freezes shard k of n, and returns it as it then is. A shard that is missing, or has another number, was edited
+// by hand or split by an earlier version; it starts anew, with nothing left.
 func (s *Store) freeze(ctx context.Context, b store.Bucket, k, n int, root *item) (*item, error) {
 	for {
 		u := new(update)
@@ -228,7 +228,7 @@ func (s *Store) freeze(ctx context.Context, b store.Bucket, k, n int, root *item
 		place{k, n}.assert(u)
 		u.op(setTo, attrShards, int64(-n))
 		u.op(remove, table.AttrTTL)
-		it, _, err := s.writeShard(ctx, b, k, u)
+		it, err := s.writeShard(ctx, b, k, u)
 		if err != nil || k == 0 || it.shards == n && it.frozen || it.shards == 2*n {
 			return it, err
 		}
@@ -241,11 +241,12 @@ func (s *Store) freeze(ctx context.Context, b store.Bucket, k, n int, root *item
 // refill replaces shard k, which was last seen as it, by one that has nothing left, with the limits of shard 0.
 func (s *Store) refill(ctx context.Context, b store.Bucket, k int, it, root *item) (*item, error) {
 	u := new(update)
-	if it == missing {
+	switch {
+	case it == missing:
 		u.op(condAbsent, table.AttrPK)
-	} else if it.shardsAttr() == 1 {
+	case it.shardsAttr() == 1:
 		u.op(condAbsent, attrShards)
-	} else {
+	default:
 		u.op(condEqual, attrShards, it.shardsAttr())
 	}
 	now, pl := s.now(), place{k, root.shards}
@@ -259,7 +260,7 @@ func (s *Store) refill(ctx context.Context, b store.Bucket, k int, it, root *ite
 		u.op(remove, prefixDebited+l.name)
 		u.op(remove, prefixReturned+l.name)
 	}
-	got, _, err := s.writeShard(ctx, b, k, u)
+	got, err := s.writeShard(ctx, b, k, u)
 	return got, err
 }
 
@@ -297,7 +298,7 @@ func (s *Store) putHalf(ctx context.Context, b store.Bucket, k, n int, it *item)
 			u.op(setTo, prefixLevel+l.name, high)
 		}
 	}
-	_, _, err := s.writeShard(ctx, b, k+n, u)
+	_, err := s.writeShard(ctx, b, k+n, u)
 	return err
 }
 
@@ -315,7 +316,7 @@ func (s *Store) convert(ctx context.Context, b store.Bucket, k, n int, it *item)
 			u.op(setTo, prefixLevel+l.name, low)
 		}
 	}
-	_, _, err := s.writeShard(ctx, b, k, u)
+	_, err := s.writeShard(ctx, b, k, u)
 	return err
 }
 
@@ -329,9 +330,8 @@ func (s *Store) readShard(ctx context.Context, b store.Bucket, k int) (*item, er
 	return items[key], nil
 }
 
-// writeShard makes a step's write, and repeats it while that may help. It returns the shard as it then is, and whether
-// this attempt was applied.
-func (s *Store) writeShard(ctx context.Context, b store.Bucket, k int, u *update) (*item, bool, error) {
+// writeShard makes a step's write, and repeats it while that may help. It returns the shard as it then is.
+func (s *Store) writeShard(ctx context.Context, b store.Bucket, k int, u *update) (*item, error) {
 	key := table.BucketKey(b, k)
 	u.op(setTo, attrAt, s.now())
 	u.op(addTo, attrWrites, 1)
@@ -348,13 +348,13 @@ func (s *Store) writeShard(ctx context.Context, b store.Bucket, k int, u *update
 	if errors.As(err, &failed) {
 		attrs = failed.Item
 	} else if err != nil {
-		return missing, false, s.calls.Trouble("split", key.String(), err)
+		return missing, s.calls.Trouble("split", key.String(), err)
 	}
 	it, perr := parseItem(attrs)
 	if perr != nil {
-		return missing, false, s.calls.Damaged(key, perr)
+		return missing, s.calls.Damaged(key, perr)
 	}
-	return it, err == nil, nil
+	return it, nil
 }
 
 // meter measures how often all processes together write an item, from its count of writes in two of our own answers.

@@ -33,9 +33,10 @@ func (sh *shard) room(v *view, i int) (room, share int64) {
 	return share - clock.Outstanding(level, pl.clock(p, sh.tick())), share
 }
 
-// place places a take on the bucket's shards, other than one that must not be used again. Of two picked at random, it uses
-// the one with more room. A request that is too large for any one shard is divided over as many as it takes, and so are
-// forced debits beyond the shard's room. A bucket that was forgotten starts again with shard 0, by which it is known.
+// place places a take on the bucket's shards, other than one that must not be used again. Of two picked at random, it
+// uses the one with more room. A request that is too large for any one shard is divided over as many as it takes, and
+// so are forced debits beyond the shard's room. A bucket that was forgotten starts again with shard 0, by which it is
+// known.
 func (l *leg) place(buf []placed, not *shard) []placed {
 	shards := l.m.all()
 	if len(shards) == 1 {
@@ -71,8 +72,8 @@ func (sh *shard) known() bool {
 	return sh.seen != nil
 }
 
-// span divides the leg over as few shards as seem to have enough room. Without beyond, no shard may get more than it seems
-// to have room for, and span returns nil if that is not enough.
+// span divides the leg over as few shards as seem to have enough room. Without beyond, no shard may get more than it
+// seems to have room for, and span returns nil if that is not enough.
 func (l *leg) span(beyond bool) []placed { return spread(l.byRoom(l.m.all()), l.job(), beyond) }
 
 // byRoom sorts shards, the one with the most room first.
@@ -111,9 +112,9 @@ func (l *leg) fitsOn(sh *shard) bool {
 	return true
 }
 
-// elsewhere asks other shards after one has refused: the two with the most room, then all together if they are now known
-// to have enough between them. It does not if other processes take what the shard seemed to have, because the other shards
-// are then no better.
+// elsewhere asks other shards after one has refused: the two with the most room, then all together if they are now
+// known to have enough between them. It does not if other processes take what the shard seemed to have, because the
+// other shards are then no better.
 func (l *leg) elsewhere(ctx context.Context) bool {
 	shards := l.m.all()
 	if len(shards) == 1 || !l.possible() || l.contended() {
@@ -182,8 +183,8 @@ func (l *leg) possible() bool {
 	return true
 }
 
-// spread divides a job over shards, in their order, by the room that they have. With beyond, what exceeds that is divided
-// by their shares; without, spread returns nil if there is not enough room.
+// spread divides a job over shards, in their order, by the room that they have. With beyond, what exceeds that is
+// divided by their shares; without, spread returns nil if there is not enough room.
 func spread(shards []*shard, j *job, beyond bool) []placed {
 	jobs := make([]placed, len(shards))
 	for n, sh := range shards {
@@ -255,9 +256,9 @@ func (m *memory) placeReturn(j *job) []placed {
 	return slices.DeleteFunc(jobs, func(p placed) bool { return p.j.nothing() })
 }
 
-// levels appends the levels of the leg's charges, as they were seen. For a bucket with several shards, that is the sum of
-// what is outstanding on them. If that leaves room although the take was refused, because no shard had enough alone, the
-// level is the lowest that refuses.
+// levels appends the levels of the leg's charges, as they were seen. For a bucket with several shards, that is the sum
+// of what is outstanding on them. If that leaves room although the take was refused, because no shard had enough alone,
+// the level is the lowest that refuses.
 func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Level {
 	refused := l.done && !l.allowed
 	shards := l.m.all()
@@ -283,7 +284,8 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 		out := left || !allowed && !c.Force && !p.Fits(level, reading, c.Amount)
 		levels = append(levels, store.Level{Limit: c.Limit, Level: level, Refused: out})
 	}
-	if refused && len(shards) > 1 && !slices.ContainsFunc(levels[len(levels)-len(l.debit.Charges):], func(l store.Level) bool { return l.Refused }) {
+	if refused && len(shards) > 1 &&
+		!slices.ContainsFunc(levels[len(levels)-len(l.debit.Charges):], func(l store.Level) bool { return l.Refused }) {
 		own := levels[len(levels)-len(l.debit.Charges):]
 		for i := range own {
 			c, p := &l.debit.Charges[i], l.view.params[i]

@@ -10,8 +10,8 @@ import (
 )
 
 // Take implements [store.Store]. Each bucket takes one conditional write, shared with other callers of the process. A
-// bucket that looks as if it will refuse is asked first, alone, so that its refusal costs the other buckets nothing. If a
-// bucket refuses after the others were debited, those debits are undone.
+// bucket that looks as if it will refuse is asked first, alone, so that its refusal costs the other buckets nothing. If
+// a bucket refuses after the others were debited, those debits are undone.
 func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err
@@ -33,7 +33,7 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if err != nil {
 		return store.Outcome{}, err
 	}
-	return s.outcome(&t, legs, allowed), nil
+	return outcome(legs, allowed), nil
 }
 
 // decide decides all legs, all or none.
@@ -333,7 +333,7 @@ func (l *leg) looksRefused() bool {
 }
 
 // outcome returns what was decided, and the levels that were seen afterwards.
-func (s *Store) outcome(t *store.Take, legs []leg, allowed bool) store.Outcome {
+func outcome(legs []leg, allowed bool) store.Outcome {
 	out := store.Outcome{Allowed: allowed}
 	now := int64(math.MinInt64)
 	for i := range legs {

@@ -9,10 +9,10 @@ import (
 
 // proof shows how much of a debit may be undone, so that the item is left as if the debit had never been made.
 //
-// The debit occupies the levels from its top down. What the clock has passed of it has been refilled, and would have been
-// without the debit, too. Amounts that were returned since may have been below the debit, so it may have sunk by as much.
-// The rest still stands, provided that every write since has moved the level by what it debited and returned, and by
-// nothing else: a level that was set, a guard and other limits change the level without the counters.
+// The debit occupies the levels from its top down. What the clock has passed of it has been refilled, and would have
+// been without the debit, too. Amounts that were returned since may have been below the debit, so it may have sunk by
+// as much. The rest still stands, provided that every write since has moved the level by what it debited and returned,
+// and by nothing else: a level that was set, a guard and other limits change the level without the counters.
 type proof struct {
 	place place
 	item  *item   // as the write of the debit left it
@@ -22,8 +22,8 @@ type proof struct {
 // maxUndoTries is how often an undo is written, each time on the item that the last failure showed.
 const maxUndoTries = 3
 
-// since returns how much was returned to a limit since the debit, and the offset of its level from its counters then and
-// now. ok is false if the item is of another birth, or the limit is another one than it was.
+// since returns how much was returned to a limit since the debit, and the offset of its level from its counters then
+// and now. ok is false if the item is of another birth, or the limit is another one than it was.
 func (p *proof) since(it *item, pl place, name string) (returned, was, is int64, ok bool) {
 	if it == nil || !it.exists || it.id != p.item.id || it.set != p.item.set || pl != p.place {
 		return 0, 0, 0, false
@@ -65,8 +65,8 @@ func (sh *shard) stands(p *proof, v *view, i int, now int64) int64 {
 	return sh.above(p, v, i, now)
 }
 
-// low is the level to which one of our own writes brought a limit, if it returned something or took a guard. What is below
-// this level has not sunk further by the return.
+// low is the level to which one of our own writes brought a limit, if it returned something or took a guard. What is
+// below this level has not sunk further by the return.
 type low struct {
 	name               string
 	writes, at         int64 // which of the item's writes it was, and when
@@ -115,8 +115,8 @@ func (s *Store) returning(j *job) *job {
 	return u
 }
 
-// judgeUndo adds to a batch what an undo returns. Undos make writes of their own, each of which asserts that the item is
-// the one that it was planned on.
+// judgeUndo adds to a batch what an undo returns. Undos make writes of their own, each of which asserts that the item
+// is the one that it was planned on.
 func (sh *shard) judgeUndo(b *batch, j *job) verdict {
 	if len(b.jobs) > 0 && b.jobs[0].kind != undo {
 		return wait

@@ -20,8 +20,8 @@ type upkeep interface {
 }
 
 // rebase makes an item follow other limits. What is outstanding is kept. A level that others may move meanwhile is
-// converted by adding the difference of the two clocks, so that their debits do not make the rebase fail, nor the rebase
-// theirs.
+// converted by adding the difference of the two clocks, so that their debits do not make the rebase fail, nor the
+// rebase theirs.
 type rebase struct {
 	v     *view
 	epoch uint64

@@ -16,12 +16,14 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Now returns the time. A reading earlier than a previous one admits no more than that one did. Defaults to the wall
-	// clock at New, carried on by the monotonic clock, so that setting the system clock neither grants nor costs tokens.
+	// Now returns the time. A reading earlier than a previous one admits no more than that one did. Defaults to the
+	// wall clock at New, carried on by the monotonic clock, so that setting the system clock neither grants nor costs
+	// tokens.
 	Now func() time.Time
 	// MaxBuckets limits how many buckets that are not full the store holds. Beyond it, a new bucket is refused with
-	// store.ErrTooManyBuckets, because forgetting a bucket in use would hand out its tokens again. Full buckets are evicted
-	// to make room for new ones. A bucket with one limit takes about 120 bytes plus its key. Defaults to 5,000,000.
+	// store.ErrTooManyBuckets, because forgetting a bucket in use would hand out its tokens again. Full buckets are
+	// evicted to make room for new ones. A bucket with one limit takes about 120 bytes plus its key. Defaults to
+	// 5,000,000.
 	MaxBuckets int
 	// Retired receives a bucket's counters before it is evicted. Defaults to nil.
 	Retired store.Retired

@@ -37,7 +37,11 @@ func (s *Store) configure() error {
 	}
 	switch {
 	case err != nil:
-		return &store.Error{Op: "open", Key: s.where(), Err: configError(err.Error()), Hint: "write redis://HOST:6379/0, rediss://…, unix:///PATH, redis+sentinel://HOST/MASTER or redis+cluster://HOST"}
+		return &store.Error{
+			Op: "open", Key: s.where(), Err: configError(err.Error()),
+			Hint: "write redis://HOST:6379/0, rediss://…, unix:///PATH, redis+sentinel://HOST/MASTER or " +
+				"redis+cluster://HOST",
+		}
 	case strings.ContainsAny(c.Prefix, "{}\x00") || len(c.Prefix) > 255:
 		return bad("Config.Prefix has a brace or a zero byte, or is too long")
 	case c.CallTimeout < 0:

@@ -82,7 +82,8 @@ func split(debits []store.Debit) (forced, given, undo []store.Debit) {
 	return forced, given, undo
 }
 
-// sameNode returns an error if debits of several namespaces meet in a cluster, where their buckets lie on different nodes.
+// sameNode returns an error if debits of several namespaces meet in a cluster, where their buckets lie on different
+// nodes.
 func (s *Store) sameNode(debits []store.Debit) error {
 	for i := range debits {
 		if s.cluster && debits[i].Bucket.Namespace != debits[0].Bucket.Namespace {

@@ -77,7 +77,9 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 		if !w.Delete && !w.Check {
 			value = string(w.Record.Value)
 		}
-		args = append(args, list(k.Namespace, k.Kind), k.Namespace, member(k.ID, k.Sub), writeHead(w), w.Record.Parent, value)
+		args = append(
+			args, list(k.Namespace, k.Kind), k.Namespace, member(k.ID, k.Sub), writeHead(w), w.Record.Parent, value,
+		)
 	}
 	about := writes[0].Record.Key.String()
 	got, err := s.run(ctx, commitScript, []string{s.keys.epochs()}, args).ToArray()
@@ -88,7 +90,9 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 		i, ierr := got[1].AsInt64()
 		have, herr := got[2].ToString()
 		if ierr == nil && herr == nil && i >= 0 && int(i) < len(writes) && len(have) == 8 {
-			return &store.ConflictError{Key: writes[i].Record.Key, Have: uint64(read64(have)), Want: writes[i].Record.Version}
+			return &store.ConflictError{
+				Key: writes[i].Record.Key, Have: uint64(read64(have)), Want: writes[i].Record.Version,
+			}
 		}
 	}
 	if len(got) != 1 {
@@ -138,7 +142,9 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Page{}, err
 	}
-	if err := checkKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent); err != nil {
+	if err := checkKey(
+		store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: cmp.Or(q.ID, q.Prefix), Sub: q.Sub}, q.Parent,
+	); err != nil {
 		return store.Page{}, err
 	}
 	in, base := list(q.Namespace, q.Kind), s.keys.base(registry)
@@ -170,7 +176,8 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		from = "(" + at
 	}
 	got, err := s.run(ctx, listScript, []string{index}, []string{
-		s.now(), base + "r:" + in, from, to, reverse, strconv.Itoa(store.PageSize(q.Max)), q.Sub, q.Parent, strconv.Itoa(enoughBytes),
+		s.now(), base + "r:" + in, from, to, reverse, strconv.Itoa(store.PageSize(q.Max)), q.Sub, q.Parent,
+		strconv.Itoa(enoughBytes),
 	}).AsStrSlice()
 	if err == nil && len(got)%2 != 1 {
 		err = errFormat

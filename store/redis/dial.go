@@ -40,7 +40,8 @@ func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer
 	}
 }
 
-// assertPrimary checks the role of a connection's server. It leaves the connection as new, except that it is authenticated.
+// assertPrimary checks the role of a connection's server. It leaves the connection as new, except that it is
+// authenticated.
 func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
 	if until, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(until); err != nil {

@@ -97,7 +97,9 @@ func hint(err error) string {
 		return "the port does not speak TLS: write redis://, or use its TLS port"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return hintLate
-	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(
+		err, syscall.ECONNRESET,
+	), errors.Is(err, syscall.EPIPE):
 		return "the server closed the connection: check that it runs"
 	case errors.Is(err, rueidis.ErrClosing): // the driver's error for a server that it cannot connect to
 		return "no connection could be made: check that the server runs, and is a primary"

@@ -79,14 +79,22 @@ func (s *Store) inspect(ctx context.Context) []Finding {
 			return all
 		}
 		if p := info["maxmemory_policy"]; p != "noeviction" {
-			add("eviction", p, wrong("set maxmemory-policy noeviction", "maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p))
+			add(
+				"eviction", p,
+				wrong(
+					"set maxmemory-policy noeviction",
+					"maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p,
+				),
+			)
 			return all
 		}
 		add("eviction", "noeviction", nil)
 	}
 	got, err := s.run(ctx, openScript, []string{s.keys.format()}, []string{formatVersion}).ToString()
 	if err == nil && got != formatVersion {
-		err = wrong("upgrade weir", "the layout is of version %s, and this weir knows %s", strconv.Quote(got), formatVersion)
+		err = wrong(
+			"upgrade weir", "the layout is of version %s, and this weir knows %s", strconv.Quote(got), formatVersion,
+		)
 	}
 	add("format", "version "+formatVersion, err)
 	return all

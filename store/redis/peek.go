@@ -63,7 +63,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// together returns how many of the first buckets fit into one script: at most maxKeys and, in a cluster, of one namespace.
+// together returns how many of the first buckets fit into one script: at most maxKeys and, in a cluster, of one
+// namespace.
 func (s *Store) together(buckets []store.Bucket) int {
 	for i := range buckets {
 		if i == maxKeys || s.cluster && buckets[i].Namespace != buckets[0].Namespace {

@@ -21,8 +21,8 @@ const (
 	maxDebits = 64
 )
 
-// queue holds takes that one run of the script can carry: all takes of a store or, in a cluster, those of one namespace.
-// A take is never delayed to fill a run: it waits only while enough runs are under way.
+// queue holds takes that one run of the script can carry: all takes of a store or, in a cluster, those of one
+// namespace. A take is never delayed to fill a run: it waits only while enough runs are under way.
 type queue = batch.Queue[*waiter, struct{}]
 
 // waiter is a take in a queue. It holds nothing that belongs to its caller, which may leave at any time.
@@ -142,7 +142,8 @@ func (w *writer) Write(_ struct{}, aboard []*waiter) (again []*waiter, pause tim
 // own: the account may lack access to the keys of some, or a slot is being moved and some keys have moved already.
 func alone(err error) bool {
 	reply := answer(err)
-	return strings.HasPrefix(reply, "NOPERM") && !strings.Contains(reply, "in script") || strings.HasPrefix(reply, "TRYAGAIN")
+	return strings.HasPrefix(reply, "NOPERM") && !strings.Contains(reply, "in script") ||
+		strings.HasPrefix(reply, "TRYAGAIN")
 }
 
 func total(aboard []*waiter) (debits int) {

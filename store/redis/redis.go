@@ -44,7 +44,8 @@ type Config struct {
 	// Margin is how long a bucket is kept after it is full, and a settle's ID after it expires. The server's clock may
 	// go back by as much without any token being handed out again. Defaults to one hour.
 	Margin time.Duration
-	// Connections is the number of connections to one server over which calls are pipelined, a power of two. Defaults to 2.
+	// Connections is the number of connections to one server over which calls are pipelined, a power of two. Defaults
+	// to 2.
 	Connections int
 
 	// Now replaces the server's clock. For tests: all users of the data must agree on it.

@@ -55,7 +55,9 @@ func (s *Store) outcome(take *store.Take, raw string) (out store.Outcome, err er
 	out.Levels = make([]store.Level, 0, len(rest)/levelSize)
 	for i := range take.Debits {
 		for j := range take.Debits[i].Charges {
-			out.Levels = append(out.Levels, store.Level{Limit: take.Debits[i].Charges[j].Limit, Level: read64(rest), Refused: rest[8] == 1})
+			out.Levels = append(out.Levels, store.Level{
+				Limit: take.Debits[i].Charges[j].Limit, Level: read64(rest), Refused: rest[8] == 1,
+			})
 			rest = rest[levelSize:]
 		}
 	}

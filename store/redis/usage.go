@@ -72,7 +72,9 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 		key := s.keys.starts(namespace, w)
 		for at := "-inf"; at != ""; {
 			var err error
-			at, err = s.run(ctx, forgetUsageScript, []string{key}, []string{s.keys.base(namespace), string(w[:1]), of, at, "200"}).ToString()
+			at, err = s.run(ctx, forgetUsageScript, []string{key}, []string{
+				s.keys.base(namespace), string(w[:1]), of, at, "200",
+			}).ToString()
 			if err != nil {
 				return s.trouble("usage", key, err)
 			}
@@ -111,7 +113,8 @@ func (s *Store) look(ctx context.Context, w *windowsOf, at from, most int) ([]fo
 		at.start = strconv.FormatInt(w.first, 10)
 	}
 	got, err := s.run(ctx, listUsageScript, []string{key}, []string{
-		s.keys.base(w.namespace), kindOf(w.window, w.of), at.start, strconv.FormatInt(w.last, 10), at.name, w.lo, w.hi, strconv.Itoa(most), w.sub,
+		s.keys.base(w.namespace), kindOf(w.window, w.of), at.start, strconv.FormatInt(w.last, 10), at.name, w.lo, w.hi,
+		strconv.Itoa(most), w.sub,
 	}).ToArray()
 	if err == nil && len(got)%3 != 2 {
 		err = errFormat

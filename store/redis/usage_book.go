@@ -43,7 +43,9 @@ type parents func(ctx context.Context, entities []string) (map[string][]string, 
 
 // bookAll books entries of one namespace. It returns how many it booked, and an error for each that is damaged and
 // cannot be. errUnkept reports that nobody keeps the namespace's usage.
-func (s *Store) bookAll(ctx context.Context, namespace string, entries []entry, above parents) (booked int, bad []error, err error) {
+func (s *Store) bookAll(
+	ctx context.Context, namespace string, entries []entry, above parents,
+) (booked int, bad []error, err error) {
 	for part := range slices.Chunk(entries, bookAtOnce) {
 		n, wrong, err := s.book(ctx, namespace, part, above)
 		if booked, bad = booked+n, append(bad, wrong...); err != nil {
@@ -53,7 +55,9 @@ func (s *Store) bookAll(ctx context.Context, namespace string, entries []entry, 
 	return booked, bad, nil
 }
 
-func (s *Store) book(ctx context.Context, namespace string, entries []entry, above parents) (booked int, bad []error, err error) {
+func (s *Store) book(
+	ctx context.Context, namespace string, entries []entry, above parents,
+) (booked int, bad []error, err error) {
 	entities := make([]string, len(entries))
 	for i := range entries {
 		entities[i] = entries[i].bucket.Entity
@@ -90,7 +94,9 @@ func (s *Store) book(ctx context.Context, namespace string, entries []entry, abo
 		if booked == 0 && len(tx.left) == 0 {
 			return 0, bad, nil
 		}
-		answer, err := s.run(ctx, bookScript, []string{s.keys.meter(namespace)}, tx.args(s.now(), s.keys.base(namespace))).ToString()
+		answer, err := s.run(
+			ctx, bookScript, []string{s.keys.meter(namespace)}, tx.args(s.now(), s.keys.base(namespace)),
+		).ToString()
 		switch {
 		case err != nil:
 			return 0, bad, s.trouble("usage", entries[0].bucket.String(), err)
@@ -181,10 +187,16 @@ func (b *booking) windows(of store.Bucket, deltas []usage.Delta, chain []string)
 }
 
 func (b *booking) args(now, base string) []string {
-	args := append([]string{now, base, strconv.Itoa(len(b.accounts) / 4), strconv.Itoa(len(b.order)), strconv.Itoa(len(b.left))}, b.accounts...)
+	args := append(
+		[]string{now, base, strconv.Itoa(len(b.accounts) / 4), strconv.Itoa(len(b.order)), strconv.Itoa(len(b.left))},
+		b.accounts...,
+	)
 	for _, w := range b.order {
 		end := usage.Next(w.window, time.Unix(w.start, 0).UTC()).Unix()
-		args = append(args, w.kind(), strconv.FormatInt(w.start, 10), strconv.FormatInt(end, 10), w.member, strconv.Itoa(len(b.sums[w])))
+		args = append(
+			args, w.kind(), strconv.FormatInt(w.start, 10), strconv.FormatInt(end, 10), w.member,
+			strconv.Itoa(len(b.sums[w])),
+		)
 		for figure, n := range b.sums[w] {
 			args = append(args, figure, strconv.FormatInt(n, 10))
 		}

@@ -76,7 +76,10 @@ func (f *found) record(w store.Window) store.UsageRecord {
 
 // windows returns the first windows of a query, at most so many.
 func (s *Store) windows(ctx context.Context, q *store.UsageQuery, at from, most int) ([]found, error) {
-	w := windowsOf{namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+", sub: q.Sub}
+	w := windowsOf{
+		namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+",
+		sub: q.Sub,
+	}
 	if q.ID != "" {
 		w.lo, w.hi = "["+q.ID+"\x00", "("+q.ID+"\x01"
 	}
@@ -96,7 +99,9 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, at from, most 
 			return nil, err
 		}
 		for _, f := range part {
-			i, ok := slices.BinarySearchFunc(all, f.start, func(o found, start int64) int { return int(min(max(o.start-start, -1), 1)) })
+			i, ok := slices.BinarySearchFunc(all, f.start, func(o found, start int64) int {
+				return int(min(max(o.start-start, -1), 1))
+			})
 			if !ok {
 				all = slices.Insert(all, i, f)
 			} else {
@@ -147,7 +152,9 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 	}
 	ranking := usage.NewRanked(q.Limit, store.PageSize(q.Max))
 	if q.Of == store.OfStore {
-		all, err := s.windows(ctx, &store.UsageQuery{Of: q.Of, Window: q.Window, From: q.From, To: q.To}, from{}, endless)
+		all, err := s.windows(
+			ctx, &store.UsageQuery{Of: q.Of, Window: q.Window, From: q.From, To: q.To}, from{}, endless,
+		)
 		sum := store.UsageRecord{Window: q.Window, Start: q.From}
 		for i := range all {
 			sum.Counts = usage.Merge(sum.Counts, all[i].figures)
@@ -155,10 +162,15 @@ func (s *Store) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRe
 		ranking.Offer(sum)
 		return ranking.Records(), err
 	}
-	w := windowsOf{namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+", sub: q.Sub}
+	w := windowsOf{
+		namespace: q.Namespace, window: q.Window, of: q.Of, first: ceil(q.From), last: ceil(q.To) - 1, lo: "-", hi: "+",
+		sub: q.Sub,
+	}
 	var walks walks
 	key := s.keys.starts(q.Namespace, q.Window)
-	starts, err := s.run(ctx, startsScript, []string{key}, []string{strconv.FormatInt(w.first, 10), strconv.FormatInt(w.last, 10)}).AsIntSlice()
+	starts, err := s.run(ctx, startsScript, []string{key}, []string{
+		strconv.FormatInt(w.first, 10), strconv.FormatInt(w.last, 10),
+	}).AsIntSlice()
 	if err != nil {
 		return nil, s.trouble("usage", key, err)
 	}

@@ -37,7 +37,9 @@ type Ledger struct {
 func (s *Store) Ledger(retention store.Retention) *Ledger {
 	const day = 24 * time.Hour
 	var keep []byte
-	for _, d := range []struct{ is, otherwise time.Duration }{{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1}} {
+	for _, d := range []struct{ is, otherwise time.Duration }{
+		{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1},
+	} {
 		if d.is == 0 {
 			d.is = d.otherwise
 		}
@@ -181,7 +183,9 @@ func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked i
 		for _, raw := range got {
 			e := leftEntry(ns, raw)
 			if i, ok := places[e.field]; ok && e.bad == nil {
-				entries[i].sights, entries[i].left = append(entries[i].sights, e.sights...), append(entries[i].left, raw)
+				entries[i].sights, entries[i].left = append(
+					entries[i].sights, e.sights...,
+				), append(entries[i].left, raw)
 				continue
 			}
 			if e.bad == nil {
@@ -214,7 +218,10 @@ func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked i
 		entries := make([]entry, 0, len(got)/3)
 		for i := 1; i < len(got); i += 3 {
 			entity, resource, _ := strings.Cut(got[i], "\x00")
-			e := entry{hash: ofBuckets, field: got[i], bucket: store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource}, old: &got[i+2]}
+			e := entry{
+				hash: ofBuckets, field: got[i],
+				bucket: store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource}, old: &got[i+2],
+			}
 			var x usage.Sight
 			x, e.mark, e.bad = sightOf(e.bucket, got[i+1])
 			x.Base = ns.fresh
@@ -260,7 +267,9 @@ func (s *Store) sweep(ctx context.Context, ns string) error {
 	}{{ofBuckets, base + "b", lateBirth}, {ofProcesses, "", keepProcess}} {
 		for at := "0"; ; {
 			var err error
-			if at, err = s.run(ctx, sweepScript, []string{base + of.hash}, []string{s.now(), of.buckets, at, strconv.Itoa(of.keep)}).ToString(); err != nil {
+			if at, err = s.run(ctx, sweepScript, []string{base + of.hash}, []string{
+				s.now(), of.buckets, at, strconv.Itoa(of.keep),
+			}).ToString(); err != nil {
 				return s.trouble("usage", base+of.hash, err)
 			}
 			if at == "0" {

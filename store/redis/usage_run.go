@@ -74,13 +74,16 @@ func (l *Ledger) turn(ctx context.Context, owner string, log *slog.Logger) (took
 		log.LogAttrs(ctx, slog.LevelError, "not counted", slog.String("error", bad.Error()))
 	}
 	if p.Apart > 0 {
-		log.LogAttrs(ctx, slog.LevelWarn, "usage was not read for longer than buckets are kept: what expired buckets had counted is lost",
+		log.LogAttrs(
+			ctx, slog.LevelWarn,
+			"usage was not read for longer than buckets are kept: what expired buckets had counted is lost",
 			slog.Duration("longer", p.Apart), slog.Duration("margin", l.s.cfg.Margin))
 	}
 	return time.Since(began), err
 }
 
-// hold renews the lease until a pass is over. Losing the lease does no harm: two concurrent readers count nothing twice.
+// hold renews the lease until a pass is over. Losing the lease does no harm: two concurrent readers count nothing
+// twice.
 func (l *Ledger) hold(ctx context.Context, owner string, over <-chan struct{}) {
 	t := time.NewTicker(readerLease / 3)
 	defer t.Stop()
@@ -105,7 +108,9 @@ func (l *Ledger) pause(every, took time.Duration, now time.Time) time.Duration {
 // lease acquires or renews the lease for d and reports whether the owner holds it; a d of 0 gives it up.
 func (l *Ledger) lease(ctx context.Context, owner string, d time.Duration) (bool, error) {
 	key := l.s.keys.reader()
-	n, err := l.s.run(ctx, leaseScript, []string{key}, []string{owner, strconv.FormatInt(d.Milliseconds(), 10)}).AsInt64()
+	n, err := l.s.run(ctx, leaseScript, []string{key}, []string{
+		owner, strconv.FormatInt(d.Milliseconds(), 10),
+	}).AsInt64()
 	if err != nil {
 		return false, l.s.trouble("usage", key, err)
 	}

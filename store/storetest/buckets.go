@@ -74,7 +74,9 @@ func (e *env) populate(namespace string, entities, resources []string) []store.B
 }
 
 func bucketFilters(e *env) {
-	all := e.populate("n", []string{"b", "a", "c", "ab", "a b", "a/b", "B", "é", "日本"}, []string{"api", "a", "z", "gpt-4o/mini"})
+	all := e.populate("n", []string{
+		"b", "a", "c", "ab", "a b", "a/b", "B", "é", "日本",
+	}, []string{"api", "a", "z", "gpt-4o/mini"})
 	e.populate("m", []string{"a", "x"}, []string{"api"})
 	slices.SortFunc(all, byEntity)
 	for _, en := range []string{"", "a", "a/b", "x", "日本"} {
@@ -124,7 +126,8 @@ func bucketStates(e *env) {
 		e.Fatalf("page %+v after %v", p, now)
 	}
 	got := p.States[0]
-	if got.Bucket != want.Bucket || got.ID != want.ID || got.Epoch != 3 || !got.At.Equal(want.At) || len(got.Limits) != 1 {
+	if got.Bucket != want.Bucket || got.ID != want.ID || got.Epoch != 3 || !got.At.Equal(want.At) ||
+		len(got.Limits) != 1 {
 		e.Fatalf("listed %+v, peek shows %+v", got, want)
 	}
 	m := got.Limits[0]

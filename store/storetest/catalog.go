@@ -28,7 +28,9 @@ func catalogScenarios() []scenario {
 		{name: "values are not shared", run: each(catalogShared)},
 		{name: "other clients", peer: true, run: each(catalogPeer)},
 		{name: "compare and set at once", run: each(func(e *env) { e.increments(e.store) })},
-		{name: "compare and set from two clients", peer: true, run: each(func(e *env) { e.increments(e.store, e.peer().store) })},
+		{name: "compare and set from two clients", peer: true, run: each(func(e *env) {
+			e.increments(e.store, e.peer().store)
+		})},
 	}
 }
 
@@ -129,7 +131,9 @@ func catalogKinds(e *env) {
 	var keys []store.Key
 	for _, ns := range []string{"n", "m"} {
 		for _, kind := range store.Kinds {
-			keys = append(keys, store.Key{Namespace: ns, Kind: kind, ID: "x"}, store.Key{Namespace: ns, Kind: kind, ID: "x", Sub: "y"},
+			keys = append(
+				keys, store.Key{Namespace: ns, Kind: kind, ID: "x"},
+				store.Key{Namespace: ns, Kind: kind, ID: "x", Sub: "y"},
 				store.Key{Namespace: ns, Kind: kind})
 		}
 	}

@@ -23,9 +23,13 @@ func (e *env) methods(ctx context.Context) map[string]error {
 	b, l := bkt("alice", "api"), still("rpm", 10)
 	errs := map[string]error{}
 	_, errs["take"] = e.store.Take(ctx, store.Take{Debits: []store.Debit{debit(b, charge(l, 1))}})
-	_, errs["take of two"] = e.store.Take(ctx, store.Take{Debits: []store.Debit{debit(b, charge(l, 1)), debit(bkt("bob", "api"), charge(l, 1))}})
+	_, errs["take of two"] = e.store.Take(ctx, store.Take{
+		Debits: []store.Debit{debit(b, charge(l, 1)), debit(bkt("bob", "api"), charge(l, 1))},
+	})
 	_, errs["settle"] = e.store.Settle(ctx, store.Settle{Debits: []store.Debit{debit(b, charge(l, 1))}})
-	_, errs["settle once"] = e.store.Settle(ctx, store.Settle{Debits: []store.Debit{debit(b, charge(l, 1))}, ID: "x", Expires: noon.AddDate(100, 0, 0)})
+	_, errs["settle once"] = e.store.Settle(ctx, store.Settle{
+		Debits: []store.Debit{debit(b, charge(l, 1))}, ID: "x", Expires: noon.AddDate(100, 0, 0),
+	})
 	_, errs["peek"] = e.store.Peek(ctx, b)
 	_, errs["buckets"] = e.store.Buckets(ctx, store.BucketQuery{Namespace: "n"})
 	errs["forget"] = e.store.Forget(ctx, b)

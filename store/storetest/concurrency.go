@@ -213,7 +213,9 @@ func concurrentChange(e *env) {
 			if k%2 == 1 {
 				l = large
 			}
-			out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{at(uint64(k+1), debit(b, charge(l, 1)))}})
+			out, err := e.store.Take(e.Context(), store.Take{
+				Debits: []store.Debit{at(uint64(k+1), debit(b, charge(l, 1)))},
+			})
 			changes.Add(1)
 			switch {
 			case err == nil && out.Allowed:
@@ -254,7 +256,10 @@ func concurrentAbandoned(e *env) {
 				continue
 			}
 			sure.Add(a)
-			s := store.Settle{Debits: []store.Debit{debit(b, charge(l, -a/2))}, ID: fmt.Sprint("lease-", i, "-", k), Expires: out.At.Add(time.Hour)}
+			s := store.Settle{
+				Debits: []store.Debit{debit(b, charge(l, -a/2))}, ID: fmt.Sprint("lease-", i, "-", k),
+				Expires: out.At.Add(time.Hour),
+			}
 			for range 3 { // the first is abandoned, the second waits for its answer
 				ctx, cancel := context.WithCancel(e.Context())
 				go cancel()

@@ -17,7 +17,9 @@ func epochScenarios() []scenario {
 		{name: "not raised by what is not written", run: each(epochReads)},
 		{name: "stamps limits", run: each(epochStamps)},
 		{name: "never newer than the records", run: each(func(e *env) { e.epochOrder(e.store) })},
-		{name: "never newer than the records of other clients", peer: true, run: each(func(e *env) { e.epochOrder(e.peer().store) })},
+		{name: "never newer than the records of other clients", peer: true, run: each(func(e *env) {
+			e.epochOrder(e.peer().store)
+		})},
 	}
 }
 
@@ -180,7 +182,10 @@ func (e *env) epochOrder(reader store.Store) {
 		for _, r := range reads[k] {
 			for _, c := range commits[k] {
 				if r.epoch >= c.epoch && r.version < c.version {
-					e.Fatalf("epoch %d with version %d of %v; version %d was there at epoch %d", r.epoch, r.version, key(k), c.version, c.epoch)
+					e.Fatalf(
+						"epoch %d with version %d of %v; version %d was there at epoch %d", r.epoch, r.version, key(k),
+						c.version, c.epoch,
+					)
 				}
 			}
 		}

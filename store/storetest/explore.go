@@ -82,7 +82,9 @@ type thread struct {
 
 // interleave runs the scripts once: in the order of path, and after its end always the first ready script. It returns
 // the whole path.
-func interleave[S any](path []choice, fresh func(func()) S, scripts []Script[S], check func(S) error) ([]choice, error) {
+func interleave[S any](
+	path []choice, fresh func(func()) S, scripts []Script[S], check func(S) error,
+) ([]choice, error) {
 	threads := make([]*thread, len(scripts))
 	paused := make(chan any) // nil, or what the script panicked with
 	var running *thread

@@ -41,7 +41,9 @@ func (h *history) debits(o op) []store.Debit {
 	for i, lg := range o.Legs {
 		debits[i] = debit(bkt(fmt.Sprint("entity-", lg.Bucket), "api"))
 		for j, a := range lg.Amounts {
-			debits[i].Charges = append(debits[i].Charges, store.Charge{Limit: h.Limits[j], Amount: a, Force: lg.Force[j], Shadow: lg.Shadow[j]})
+			debits[i].Charges = append(debits[i].Charges, store.Charge{
+				Limit: h.Limits[j], Amount: a, Force: lg.Force[j], Shadow: lg.Shadow[j],
+			})
 		}
 	}
 	return debits
@@ -104,7 +106,8 @@ func drawLimit(t *rapid.T, name string) *store.Limit {
 
 func drawOp(t *rapid.T, limits []*store.Limit, may tells) op {
 	waits := []*rapid.Generator[int64]{
-		rapid.Just(int64(0)), rapid.Int64Range(0, 1000), rapid.Int64Range(0, int64(time.Second)), rapid.Int64Range(0, int64(time.Hour)),
+		rapid.Just(int64(0)), rapid.Int64Range(0, 1000), rapid.Int64Range(0, int64(time.Second)),
+		rapid.Int64Range(0, int64(time.Hour)),
 	}
 	for _, l := range limits { // about the time to refill it
 		if refill := float64(l.Burst) / float64(l.Amount) * float64(l.Period); refill < float64(24*time.Hour) {

@@ -71,7 +71,8 @@ func (e *env) do(h *history, o op) ([]store.Debit, store.Outcome) {
 	return debits, e.take(debits...)
 }
 
-// playI1 keeps the books by the times that the store reports. These must lie between the clock's time and its latest ever.
+// playI1 keeps the books by the times that the store reports. These must lie between the clock's time and its latest
+// ever.
 func playI1(e *env, h history) error {
 	books, latest := ledger{}, e.clock.Now()
 	for i, o := range h.Ops {
@@ -81,7 +82,9 @@ func playI1(e *env, h history) error {
 			latest = now
 		}
 		if out.At.Before(now) || out.At.After(latest) {
-			return fmt.Errorf("operation %d: decided at %v, the clock says %v and never said more than %v", i, out.At, now, latest)
+			return fmt.Errorf(
+				"operation %d: decided at %v, the clock says %v and never said more than %v", i, out.At, now, latest,
+			)
 		}
 		if o.Settle {
 			books.settle(debits, out)
@@ -160,7 +163,9 @@ func invariantChanges(t testing.TB, h Harness) {
 		versions := []history{gen.Draw(rt, "history")}
 		for range 3 {
 			l := *versions[0].Limits[0]
-			l.Amount, l.Burst = max(1, l.Amount/int64(1+len(versions))), rapid.Int64Range(1, 2*l.Burst).Draw(rt, "burst")
+			l.Amount, l.Burst = max(
+				1, l.Amount/int64(1+len(versions)),
+			), rapid.Int64Range(1, 2*l.Burst).Draw(rt, "burst")
 			if l.Period += time.Duration(len(versions)); l.Period > time.Hour { // no two versions alike
 				l.Period -= 2 * time.Duration(len(versions))
 			}
@@ -288,7 +293,10 @@ func playI4(e *env, h history) error {
 				}
 				d.Charges[j].Amount = max(0, had[j]+1)
 				if out := e.take(d); out.Allowed {
-					return fmt.Errorf("I4: bucket %d had %d of %s, and %v before it admits %d", i, had[j], l.Name, back, d.Charges[j].Amount)
+					return fmt.Errorf(
+						"I4: bucket %d had %d of %s, and %v before it admits %d", i, had[j], l.Name, back,
+						d.Charges[j].Amount,
+					)
 				}
 			}
 			e.clock.Set(now)

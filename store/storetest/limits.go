@@ -199,7 +199,9 @@ func limitOneEpoch(e *env) {
 	admitted := 0
 	for i := range 40 {
 		l := []*store.Limit{large, small, small}[i%3]
-		switch out, err := e.store.Take(e.Context(), store.Take{Debits: []store.Debit{at(6, debit(b, charge(l, 7)))}}); {
+		switch out, err := e.store.Take(e.Context(), store.Take{
+			Debits: []store.Debit{at(6, debit(b, charge(l, 7)))},
+		}); {
 		case err == nil && out.Allowed:
 			admitted += 7
 		case err != nil && !errors.Is(err, store.ErrStaleLimits):

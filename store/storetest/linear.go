@@ -24,7 +24,9 @@ func linearScenarios() []scenario {
 	both := Caps{HandClock: true, AtomicTake: true}
 	return []scenario{
 		{name: "one bucket", need: hand, run: each(func(e *env) { e.linear(1, 1) })},
-		{name: "one bucket from two clients", need: hand, peer: true, run: each(func(e *env) { e.linear(1, 1, e.peer().store) })},
+		{name: "one bucket from two clients", need: hand, peer: true, run: each(func(e *env) {
+			e.linear(1, 1, e.peer().store)
+		})},
 		{name: "buckets one by one", need: hand, run: each(func(e *env) { e.linear(3, 1) })},
 		{name: "two buckets", need: both, run: each(func(e *env) { e.linear(2, 2) })},
 		{name: "three buckets", need: both, run: each(func(e *env) { e.linear(3, 3) })},

@@ -71,7 +71,8 @@ func (e *env) wantPages(q store.Query, from []store.Record) {
 	for _, r := range from {
 		k := r.Key
 		if k.Namespace == q.Namespace && k.Kind == q.Kind && (q.ID == "" || q.ID == k.ID) &&
-			(q.Sub == "" || q.Sub == k.Sub) && (q.Parent == "" || q.Parent == r.Parent) && (q.ID != "" || strings.HasPrefix(k.ID, q.Prefix)) {
+			(q.Sub == "" || q.Sub == k.Sub) && (q.Parent == "" || q.Parent == r.Parent) &&
+			(q.ID != "" || strings.HasPrefix(k.ID, q.Prefix)) {
 			want = append(want, r)
 		}
 	}
@@ -121,12 +122,20 @@ func listFilters(e *env) {
 		}
 	}
 	e.fillWith(all...)
-	e.fillWith(store.Record{Key: entity("a")}, store.Record{Key: store.Key{Namespace: "m", Kind: store.KindEntityLimits, ID: "a", Sub: "a"}})
+	e.fillWith(store.Record{Key: entity("a")}, store.Record{
+		Key: store.Key{Namespace: "m", Kind: store.KindEntityLimits, ID: "a", Sub: "a"},
+	})
 	for _, reverse := range []bool{false, true} {
 		for _, id := range []string{"", "a", "a/b", "none"} {
 			for _, sub := range []string{"", "api", "none"} {
 				for _, parent := range []string{"", "p", "none"} {
-					e.wantPages(store.Query{Namespace: "n", Kind: store.KindEntityLimits, ID: id, Sub: sub, Parent: parent, Reverse: reverse}, all)
+					e.wantPages(
+						store.Query{
+							Namespace: "n", Kind: store.KindEntityLimits, ID: id, Sub: sub, Parent: parent,
+							Reverse: reverse,
+						},
+						all,
+					)
 				}
 			}
 		}
@@ -171,7 +180,10 @@ func listParent(e *env) {
 
 // listPrefix checks that a prefix applies to the ID alone, bytewise, whatever follows, and in lists of every kind.
 func listPrefix(e *env) {
-	ids := []string{"a", "ab", "ab/c", "aB", "ac", "b", "A", "ab#", "ab\U0010ffffz", "\U0010ffff", "\U0010fffe", "\ud7ff", "\ue000", "日本", "日"}
+	ids := []string{
+		"a", "ab", "ab/c", "aB", "ac", "b", "A", "ab#", "ab\U0010ffffz", "\U0010ffff", "\U0010fffe", "\ud7ff", "\ue000",
+		"日本", "日",
+	}
 	for _, kind := range []store.Kind{store.KindEntity, store.KindEntityLimits, store.KindAudit, store.KindNamespace} {
 		var all []store.Record
 		subs, prefixes := []string{""}, []string{"a"}
@@ -183,7 +195,9 @@ func listPrefix(e *env) {
 		}
 		for i, id := range ids {
 			for _, sub := range subs {
-				all = append(all, store.Record{Key: store.Key{Namespace: "n", Kind: kind, ID: id, Sub: sub}, Parent: []string{"", "ab"}[i%2]})
+				all = append(all, store.Record{
+					Key: store.Key{Namespace: "n", Kind: kind, ID: id, Sub: sub}, Parent: []string{"", "ab"}[i%2],
+				})
 			}
 		}
 		e.fillWith(all...)
@@ -201,7 +215,8 @@ func listPrefix(e *env) {
 func listOrder(e *env) {
 	var all []store.Record
 	ids := []string{
-		"a", "a!", "a#", "a/", "a0", "aa", "a a", "ä", "z", "Z", "é", "e\u0301", "日", "🙂", "~", "!", "0", "00", "10", "9", "#", "/", "%",
+		"a", "a!", "a#", "a/", "a0", "aa", "a a", "ä", "z", "Z", "é", "e\u0301", "日", "🙂", "~", "!", "0", "00", "10",
+		"9", "#", "/", "%",
 		"\uffee", "𝔘", "ab", "a\u00e9", "a~",
 	}
 	for _, id := range ids {
@@ -276,7 +291,8 @@ func listMoving(e *env) {
 			if q.After = p.Next; p.Next == "" {
 				break
 			}
-			for i := range 4 { // add some before and after the cursor, and remove some, including the one that it points to
+			// add some before and after the cursor, and remove some, including the one that it points to
+			for i := range 4 {
 				e.commit(put(key((n*14+i*16)%60+1), e.record(key((n*14+i*16)%60+1)).Version, "new"))
 			}
 			leaving := []store.Key{key((n*26 + 8) % 60)}
@@ -376,7 +392,9 @@ func listCursors(e *env) {
 			e.Errorf("list %+v: error %v, want %v", q, err, store.ErrBadCursor)
 		}
 	}
-	for _, garbage := range []string{"x", "id-0", " ", "\x00", "AAAA", "!!!!", "bm90IGEgY3Vyc29y", "eyJpZCI6ImlkLTAifQ", "日本"} {
+	for _, garbage := range []string{
+		"x", "id-0", " ", "\x00", "AAAA", "!!!!", "bm90IGEgY3Vyc29y", "eyJpZCI6ImlkLTAifQ", "日本",
+	} {
 		q := base
 		q.After = garbage
 		fails(q)
@@ -418,7 +436,9 @@ func listRandom(t testing.TB, h Harness) {
 		}), 0, 12, rapid.ID).Draw(rt, "keys")
 		var all []store.Record
 		for _, k := range keys {
-			all = append(all, store.Record{Key: k, Parent: rapid.SampledFrom([]string{"", "p", "p/q"}).Draw(rt, "parent")})
+			all = append(all, store.Record{
+				Key: k, Parent: rapid.SampledFrom([]string{"", "p", "p/q"}).Draw(rt, "parent"),
+			})
 		}
 		e.fillWith(all...)
 		q := store.Query{Namespace: ns, Kind: store.KindEntityLimits, Reverse: rapid.Bool().Draw(rt, "reverse")}

@@ -17,7 +17,9 @@ func onceScenarios() []scenario {
 		{name: "another settle of the same id", run: each(onceReused)},
 		{name: "without a bucket", run: each(onceAbsent)},
 		{name: "at once", run: each(func(e *env) { e.onceAtOnce(e.store) })},
-		{name: "at once from two clients", peer: true, run: each(func(e *env) { e.onceAtOnce(e.store, e.peer().store) })},
+		{name: "at once from two clients", peer: true, run: each(func(e *env) {
+			e.onceAtOnce(e.store, e.peer().store)
+		})},
 		{name: "after another client", peer: true, run: each(oncePeer)},
 		{name: "expired", run: each(onceExpired)},
 		{name: "expires", need: hand, run: each(onceExpires)},
@@ -145,7 +147,8 @@ func onceExpires(e *env) {
 // settleTwiceFails allows both outcomes: after its expiry, an applied settle may be remembered or count as expired.
 func (e *env) settleTwiceFails(s store.Settle) {
 	e.Helper()
-	if _, err := e.store.Settle(e.Context(), s); !errors.Is(err, store.ErrExpired) && !errors.Is(err, store.ErrSettled) {
+	if _, err := e.store.Settle(e.Context(), s); !errors.Is(err, store.ErrExpired) &&
+		!errors.Is(err, store.ErrSettled) {
 		e.Fatalf("settle: error %v, want %v", err, store.ErrExpired)
 	}
 }

@@ -35,7 +35,10 @@ func worlds(e *env) func(func()) *world {
 	return func(func()) *world {
 		i++
 		ns := fmt.Sprint("world-", i)
-		return &world{env: e, b: store.Bucket{Namespace: ns, Entity: "bob", Resource: "api"}, c: store.Bucket{Namespace: ns, Entity: "carol", Resource: "api"}}
+		return &world{
+			env: e, b: store.Bucket{Namespace: ns, Entity: "bob", Resource: "api"},
+			c: store.Bucket{Namespace: ns, Entity: "carol", Resource: "api"},
+		}
 	}
 }
 
@@ -175,7 +178,11 @@ func exploreCatalog(t testing.TB, h Harness) {
 		for range 3 {
 			r := w.record(k)
 			yield()
-			err := w.store.Commit(w.Context(), store.Write{Record: store.Record{Key: k, Version: r.Version, Value: append(r.Value[:len(r.Value):len(r.Value)], 'x')}})
+			err := w.store.Commit(w.Context(), store.Write{
+				Record: store.Record{
+					Key: k, Version: r.Version, Value: append(r.Value[:len(r.Value):len(r.Value)], 'x'),
+				},
+			})
 			if err == nil {
 				w.n[0]++
 				return

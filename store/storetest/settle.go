@@ -147,7 +147,8 @@ func settleNewLimit(e *env) {
 	e.wantLevels(out, wantLevel{rpm, 9 * tok, false}, wantLevel{tpm, -500 * tok, true})
 }
 
-// settleOther checks that a settle does not change limits: a limit that it names stands for the bucket's own of that name.
+// settleOther checks that a settle does not change limits: a limit that it names stands for the bucket's own of that
+// name.
 func settleOther(e *env) {
 	b, own, other := bkt("alice", "api"), perMinute("rpm", 60), perMinute("rpm", 6000)
 	e.allow(at(5, debit(b, charge(own, 60))))

@@ -189,7 +189,9 @@ func shadowMistakes(e *env) {
 	e.takeFails(store.ErrInvalid, debit(b, both))
 	e.takeFails(store.ErrInvalid, debit(b, store.Charge{Limit: l, Amount: -1, Shadow: true}))
 	for _, amount := range []int64{tok, -tok} {
-		e.settleFails(store.ErrInvalid, store.Settle{Debits: []store.Debit{debit(b, store.Charge{Limit: l, Amount: amount, Shadow: true})}})
+		e.settleFails(store.ErrInvalid, store.Settle{
+			Debits: []store.Debit{debit(b, store.Charge{Limit: l, Amount: amount, Shadow: true})},
+		})
 	}
 	e.wantTokens(b, l, 10)
 }

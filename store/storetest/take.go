@@ -41,7 +41,10 @@ func (e *env) wantLevels(out store.Outcome, want ...wantLevel) {
 			e.Fatalf("level %d is of %+v, want %+v", i, l.Limit, *w.limit)
 		}
 		if got := reckon.Room(l.Limit, l.Level, out.At); got != w.room || l.Refused != w.refused {
-			e.Fatalf("level %d (%s): available %d refused %t, want %d %t", i, w.limit.Name, got, l.Refused, w.room, w.refused)
+			e.Fatalf(
+				"level %d (%s): available %d refused %t, want %d %t", i, w.limit.Name, got, l.Refused, w.room,
+				w.refused,
+			)
 		}
 	}
 }

@@ -91,7 +91,8 @@ func timeBackEvicted(e *env) {
 	}
 }
 
-// timeDebtors checks that what a bucket owes is not forgotten, however long it is idle and however many others are created.
+// timeDebtors checks that what a bucket owes is not forgotten, however long it is idle and however many others are
+// created.
 func timeDebtors(e *env) {
 	slow := &store.Limit{Name: "rpd", Amount: 24_000, Period: 24 * time.Hour, Burst: 24_000}
 	quick, b := perMinute("rpm", 60), bkt("alice", "api")
@@ -106,8 +107,8 @@ func timeDebtors(e *env) {
 	e.allow(debit(b, charge(slow, 12)))
 }
 
-// timeBackChange goes back to before a change of limits by a refused take. Either earlier times no longer count, or what
-// was outstanding then still is.
+// timeBackChange goes back to before a change of limits by a refused take. Either earlier times no longer count, or
+// what was outstanding then still is.
 func timeBackChange(e *env) {
 	b, fast, slow := bkt("alice", "api"), perMinute("rpm", 6000), per("rpm", 6000, 6000*time.Hour)
 	first := e.allow(at(1, debit(b, charge(fast, 6000))))
@@ -121,7 +122,10 @@ func timeBackChange(e *env) {
 	}
 	issued := reckon.Reading(fast, now) - reckon.Reading(fast, first.At)
 	if got := reckon.Outstanding(m.Limit, m.Level, now); got < 6000*tok-issued {
-		e.Fatalf("%d millitokens outstanding at %v, 6,000,000 were at %v and %d were issued since", got, now, first.At, issued)
+		e.Fatalf(
+			"%d millitokens outstanding at %v, 6,000,000 were at %v and %d were issued since", got, now, first.At,
+			issued,
+		)
 	}
 }
 

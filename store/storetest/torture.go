@@ -23,7 +23,8 @@ const (
 	tortureEnough = 100_000
 )
 
-// TortureTime returns how long to torture: WEIR_TORTURE if set, otherwise one minute if CI is true, otherwise five seconds.
+// TortureTime returns how long to torture: WEIR_TORTURE if set, otherwise one minute if CI is true, otherwise five
+// seconds.
 func TortureTime(t testing.TB) time.Duration {
 	t.Helper()
 	if s := os.Getenv("WEIR_TORTURE"); s != "" {
@@ -137,7 +138,8 @@ func newGround(e *env, r *rand.Rand) *ground {
 	g := &ground{env: e, places: map[slot]*reckon.Books{}}
 	for i := range tortureBuckets {
 		g.buckets = append(g.buckets, store.Bucket{
-			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i), Resource: "openai/gpt-4o",
+			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i),
+			Resource: "openai/gpt-4o",
 		})
 	}
 	g.change(r)
@@ -149,7 +151,8 @@ func (g *ground) change(r *rand.Rand) {
 	g.epoch++
 	for i, name := range []string{"rpm", "tpm"} {
 		g.limits[i] = &store.Limit{
-			Name: name, Amount: 1 + r.Int64N(10_000_000), Period: time.Duration(1 + r.Int64N(int64(time.Minute))), Burst: 1 + r.Int64N(1_000_000),
+			Name: name, Amount: 1 + r.Int64N(10_000_000), Period: time.Duration(1 + r.Int64N(int64(time.Minute))),
+			Burst: 1 + r.Int64N(1_000_000),
 		}
 		if g.limits[i].Amount > 4*int64(g.limits[i].Period) {
 			g.limits[i].Amount = 4 * int64(g.limits[i].Period)
@@ -166,7 +169,9 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 	if err := g.rest(); err != nil {
 		return 0, err
 	}
-	decisions, done, err := g.loose(clients, seed, round, func(*rand.Rand) ([2]*store.Limit, uint64) { return g.limits, g.epoch })
+	decisions, done, err := g.loose(clients, seed, round, func(*rand.Rand) ([2]*store.Limit, uint64) {
+		return g.limits, g.epoch
+	})
 	if err != nil {
 		return decisions, err
 	}
@@ -186,7 +191,10 @@ func (g *ground) drain() error {
 	g.quiesce()
 	for _, b := range g.buckets {
 		// A take tells what is available to the next one. A look may be earlier, if the clock went back.
-		d := at(g.epoch, debit(b, store.Charge{Limit: g.limits[0], Force: true}, store.Charge{Limit: g.limits[1], Force: true}))
+		d := at(
+			g.epoch,
+			debit(b, store.Charge{Limit: g.limits[0], Force: true}, store.Charge{Limit: g.limits[1], Force: true}),
+		)
 		seen, err := g.store.Take(g.Context(), store.Take{Debits: []store.Debit{d}})
 		if err != nil || !seen.Allowed {
 			return fmt.Errorf("%v: nothing is refused: %s: error %w", b, show(seen), err)
@@ -249,9 +257,15 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 					sum.Add(t)
 				}
 			}
-			issued := max(reckon.Reading(l, after[i].At)-reckon.Reading(l, before[i].At), reckon.Reading(old[j], after[i].At)-reckon.Reading(old[j], before[i].At)) + int64(decisions)
+			issued := max(
+				reckon.Reading(l, after[i].At)-reckon.Reading(l, before[i].At),
+				reckon.Reading(old[j], after[i].At)-reckon.Reading(old[j], before[i].At),
+			) + int64(decisions)
 			if most := max(l.Burst, old[j].Burst) + issued; sum.Debited-sum.Returned > most {
-				return decisions, fmt.Errorf("%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.Debited, sum.Returned, most)
+				return decisions, fmt.Errorf(
+					"%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.Debited,
+					sum.Returned, most,
+				)
 			}
 			owed := func(snap store.Snapshot) int64 {
 				if m := reckon.Find(snap.States[0], l); m != nil {
@@ -260,7 +274,10 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 				return 0
 			}
 			if least := owed(before[i]) + sum.Debited + sum.Forced - sum.Returned - issued; owed(after[i]) < least {
-				return decisions, fmt.Errorf("%v %s: lost while the limit changed: %d outstanding, at least %d", b, l.Name, owed(after[i]), least)
+				return decisions, fmt.Errorf(
+					"%v %s: lost while the limit changed: %d outstanding, at least %d", b, l.Name, owed(after[i]),
+					least,
+				)
 			}
 		}
 	}
@@ -308,7 +325,9 @@ func (g *ground) rest() error {
 }
 
 // loose runs the workers once and returns what they did.
-func (g *ground) loose(clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64)) (decisions int, done map[slot]reckon.Tally, err error) {
+func (g *ground) loose(
+	clients []store.Store, seed uint64, round int, limits func(*rand.Rand) ([2]*store.Limit, uint64),
+) (decisions int, done map[slot]reckon.Tally, err error) {
 	var (
 		mu   sync.Mutex
 		errs []error

@@ -22,10 +22,13 @@ func usageScenarios() []scenario {
 }
 
 // usage returns the figures of one limit in all windows of a type, with their starts.
-func (e *env) usage(of store.UsageOf, id, sub, limit string, w store.Window) (starts []time.Time, figures []store.Figures) {
+func (e *env) usage(
+	of store.UsageOf, id, sub, limit string, w store.Window,
+) (starts []time.Time, figures []store.Figures) {
 	e.Helper()
 	q := store.UsageQuery{
-		Namespace: "n", Of: of, ID: id, Sub: sub, Window: w, From: noon.AddDate(-100, 0, 0), To: noon.AddDate(100, 0, 0), Max: 1000,
+		Namespace: "n", Of: of, ID: id, Sub: sub, Window: w, From: noon.AddDate(-100, 0, 0),
+		To: noon.AddDate(100, 0, 0), Max: 1000,
 	}
 	page, err := e.usageStore().Usage(e.Context(), q)
 	if err != nil {
@@ -123,7 +126,9 @@ func usageReadings(e *env) {
 	reading := func(source string, id uint64, minutes int, refused int64) store.Reading {
 		return store.Reading{
 			Bucket: bkt("alice", "api"), Source: source, ID: id, At: noon.Add(time.Duration(minutes) * time.Minute),
-			Counts: []store.LimitFigures{{Limit: "tpm", Figures: store.Figures{Refused: refused, RefusedTokens: 7 * refused}}},
+			Counts: []store.LimitFigures{
+				{Limit: "tpm", Figures: store.Figures{Refused: refused, RefusedTokens: 7 * refused}},
+			},
 		}
 	}
 	come := []store.Reading{
@@ -153,7 +158,10 @@ func usagePages(e *env) {
 		e.allow(debit(bkt(id, "api"), charge(l, 1)))
 	}
 	for size := 1; size <= len(ids)+1; size++ {
-		q := store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: store.Monthly, From: noon.AddDate(-100, 0, 0), To: noon.AddDate(100, 0, 0), Max: size}
+		q := store.UsageQuery{
+			Namespace: "n", Of: store.OfBucket, Window: store.Monthly, From: noon.AddDate(-100, 0, 0),
+			To: noon.AddDate(100, 0, 0), Max: size,
+		}
 		var got []string
 		for {
 			page, err := u.Usage(e.Context(), q)
@@ -183,7 +191,10 @@ func usageTop(e *env) {
 		e.allow(debit(bkt(id, "api"), charge(l, int64(10-i))))
 		e.allow(debit(bkt(id, "batch"), charge(l, int64(3*i))))
 	}
-	q := store.TopQuery{Namespace: "n", Of: store.OfBucket, Window: store.Daily, From: noon.AddDate(-100, 0, 0), To: noon.AddDate(100, 0, 0), Limit: "tpm", Max: 2}
+	q := store.TopQuery{
+		Namespace: "n", Of: store.OfBucket, Window: store.Daily, From: noon.AddDate(-100, 0, 0),
+		To: noon.AddDate(100, 0, 0), Limit: "tpm", Max: 2,
+	}
 	for sub, want := range map[string][]string{"": {"d", "c"}, "api": {"a", "b"}} {
 		q.Sub = sub
 		top, err := u.TopUsage(e.Context(), q)
@@ -234,7 +245,10 @@ func usageForgotten(e *env) {
 	}
 	e.wantConsumed(store.OfNamespace, "", "", 1)
 	e.wantConsumed(store.OfStore, "", "", 3)
-	page, err := u.Usage(e.Context(), store.UsageQuery{Namespace: "n2", Of: store.OfBucket, Window: store.Monthly, From: noon.AddDate(-100, 0, 0), To: noon.AddDate(100, 0, 0)})
+	page, err := u.Usage(e.Context(), store.UsageQuery{
+		Namespace: "n2", Of: store.OfBucket, Window: store.Monthly, From: noon.AddDate(-100, 0, 0),
+		To: noon.AddDate(100, 0, 0),
+	})
 	if err != nil || len(page.Records) > 0 {
 		e.Errorf("forgotten: %+v, %v", page.Records, err)
 	}
@@ -245,10 +259,14 @@ func usageMistakes(e *env) {
 	if u == nil {
 		return
 	}
-	if _, err := u.Usage(e.Context(), store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: "weekly", To: noon}); err == nil {
+	if _, err := u.Usage(e.Context(), store.UsageQuery{
+		Namespace: "n", Of: store.OfBucket, Window: "weekly", To: noon,
+	}); err == nil {
 		e.Errorf("a window that is none was accepted")
 	}
-	if _, err := u.Usage(e.Context(), store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: store.Daily, To: noon, After: "x"}); err == nil {
+	if _, err := u.Usage(e.Context(), store.UsageQuery{
+		Namespace: "n", Of: store.OfBucket, Window: store.Daily, To: noon, After: "x",
+	}); err == nil {
 		e.Errorf("a cursor that is none was accepted")
 	}
 	if err := u.Count(e.Context(), store.Reading{Bucket: bkt("alice", "api"), ID: 1, At: noon}); err == nil {

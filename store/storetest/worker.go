@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -100,12 +99,6 @@ func (w *worker) take() error {
 		w.held = append(w.held, debits[w.r.IntN(n)])
 	}
 	return nil
-}
-
-func shadowed(debits []store.Debit) bool {
-	return slices.ContainsFunc(debits, func(d store.Debit) bool {
-		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow })
-	})
 }
 
 // leaveOut sets to 0 the charges that a take has left out, according to its levels.

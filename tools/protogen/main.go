@@ -1,5 +1,6 @@
-// Command protogen generates the Go code of the protos under api, without protoc; run it in tools. With -check it writes
-// nothing, and fails if the committed code differs from what it would write. It requires a comment on everything.
+// Command protogen generates the Go code of the protos under api, without protoc; run it in tools. With -check it
+// writes nothing, and fails if the committed code differs from what it would write. It requires a comment on
+// everything.
 package main
 
 import (
@@ -83,7 +84,9 @@ func run(ctx context.Context, check bool) error {
 }
 
 // appendFile appends a file's descriptor after those that it imports.
-func appendFile(to []*descriptorpb.FileDescriptorProto, seen map[string]bool, f protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
+func appendFile(
+	to []*descriptorpb.FileDescriptorProto, seen map[string]bool, f protoreflect.FileDescriptor,
+) []*descriptorpb.FileDescriptorProto {
 	if seen[f.Path()] {
 		return to
 	}
@@ -95,7 +98,9 @@ func appendFile(to []*descriptorpb.FileDescriptorProto, seen map[string]bool, f 
 }
 
 // generate runs a plugin, a tool of go.mod.
-func generate(ctx context.Context, plugin string, req *pluginpb.CodeGeneratorRequest) ([]*pluginpb.CodeGeneratorResponse_File, error) {
+func generate(
+	ctx context.Context, plugin string, req *pluginpb.CodeGeneratorRequest,
+) ([]*pluginpb.CodeGeneratorResponse_File, error) {
 	in, err := proto.Marshal(req)
 	if err != nil {
 		return nil, err

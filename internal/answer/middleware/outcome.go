@@ -41,7 +41,9 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	)
 	switch code := weir.CodeOf(err); {
 	case code == weir.CodeExceeded && errors.As(err, &over):
-		o := Outcome{Code: code, RetryAfter: ratelimitheaders.Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses)}
+		o := Outcome{
+			Code: code, RetryAfter: ratelimitheaders.Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses),
+		}
 		if slices.ContainsFunc(o.Statuses, func(st weir.LimitStatus) bool { return st.Refused }) {
 			shown := weir.ExceededError{Decision: weir.Decision{Statuses: o.Statuses, RetryAfter: over.RetryAfter}}
 			o.Detail = shown.Error()

@@ -40,8 +40,8 @@ func AppendString(b []byte, s string) []byte {
 	return append(append(b, s[plain:]...), '"')
 }
 
-// AppendSeconds appends a duration in seconds, rounded up to milliseconds so that a client that waits this long has waited
-// enough.
+// AppendSeconds appends a duration in seconds, rounded up to milliseconds so that a client that waits this long has
+// waited enough.
 func AppendSeconds(b []byte, d time.Duration) []byte {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

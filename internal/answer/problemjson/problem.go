@@ -1,6 +1,6 @@
-// Package problemjson writes the responses to requests that were not admitted: application/problem+json (RFC 9457), with
-// the status of every limit. Everything that is part of every decision is encoded by hand: encoding/json would take a third
-// of the request's time.
+// Package problemjson writes the responses to requests that were not admitted: application/problem+json (RFC 9457),
+// with the status of every limit. Everything that is part of every decision is encoded by hand: encoding/json would
+// take a third of the request's time.
 package problemjson
 
 import (
@@ -27,10 +27,18 @@ const (
 
 // The kinds that servers of limits and middlewares share.
 var (
-	ExceedsBurst = &Kind{http.StatusUnprocessableEntity, Guide + "exceeds-burst", "The request is larger than a limit's burst"}
-	Exceeded     = &Kind{http.StatusTooManyRequests, IANA + "quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"}
-	Internal     = &Kind{http.StatusInternalServerError, Guide + "internal", "Internal error"}
-	Unavailable  = &Kind{http.StatusServiceUnavailable, IANA + "temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"}
+	ExceedsBurst = &Kind{
+		http.StatusUnprocessableEntity, Guide + "exceeds-burst", "The request is larger than a limit's burst",
+	}
+	Exceeded = &Kind{
+		http.StatusTooManyRequests, IANA + "quota-exceeded",
+		"Request cannot be satisfied as assigned quota has been exceeded",
+	}
+	Internal    = &Kind{http.StatusInternalServerError, Guide + "internal", "Internal error"}
+	Unavailable = &Kind{
+		http.StatusServiceUnavailable, IANA + "temporary-reduced-capacity",
+		"Request cannot be satisfied due to temporary server capacity constraints",
+	}
 )
 
 // Problem is why a request was not admitted, as sent to the client.
@@ -79,7 +87,9 @@ func appendViolated(b []byte, entity string, statuses []weir.LimitStatus) []byte
 			refused = append(refused, &statuses[i])
 		}
 	}
-	slices.SortStableFunc(refused, func(x, y *weir.LimitStatus) int { return int(min(max(y.RetryAfter-x.RetryAfter, -1), 1)) })
+	slices.SortStableFunc(refused, func(x, y *weir.LimitStatus) int {
+		return int(min(max(y.RetryAfter-x.RetryAfter, -1), 1))
+	})
 	b = append(b, '[')
 	for i, st := range refused {
 		if i > 0 {

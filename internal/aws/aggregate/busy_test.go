@@ -38,6 +38,10 @@ type busy struct {
 	want     map[synWindow]int64 // consumed
 	requests map[synWindow]int64
 
+	// What refused takes asked for, and their number: at most that is booked besides, because a take that another bucket
+	// refuses may stay debited where others keep writing.
+	kept, keptRequests map[synWindow]int64
+
 	operator *dynamodb.Store // splits and resets buckets
 	acting   sync.Mutex
 	splits   int
@@ -52,6 +56,7 @@ func newBusy(t *testing.T) *busy {
 	endpoint := dynamotest.Engine(t)
 	b := &busy{T: t, client: dynamotest.Client(t, endpoint), table: dynamotest.Table(t), now: evening}
 	b.want, b.requests = make(map[synWindow]int64), make(map[synWindow]int64)
+	b.kept, b.keptRequests = make(map[synWindow]int64), make(map[synWindow]int64)
 	if _, err := dynamodb.Create(t.Context(), b.client, b.table, dynamodb.CreateConfig{}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +237,8 @@ func (b *busy) debit(s *dynamodb.Store, i int) {
 			b.Errorf("debit %d was refused", i)
 		}
 		b.refused.Add(1)
+		b.count(b.kept, out.At, &debits[0].Bucket, debits[0].Charges[0].Amount)
+		b.count(b.keptRequests, out.At, &debits[0].Bucket, 1)
 		return
 	}
 	for j := range debits {

@@ -56,7 +56,8 @@ func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecor
 // again: the shard stays hot, or the processes that write to it split it.
 func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
 	attrs := []slog.Attr{
-		slog.String("namespace", h.Bucket.Namespace), slog.String("entity", h.Bucket.Entity), slog.String("resource", h.Bucket.Resource),
+		slog.String("namespace", h.Bucket.Namespace), slog.String("entity", h.Bucket.Entity),
+		slog.String("resource", h.Bucket.Resource),
 		slog.Int("shard", h.Shard), slog.Int("shards", h.Shards),
 	}
 	split, err := false, error(nil)
@@ -85,8 +86,13 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 		for i := range e.Records {
 			if err, ok := failed[i]; ok {
 				number := e.Records[i].Change.SequenceNumber
-				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: number})
-				b.log.LogAttrs(ctx, slog.LevelError, "a record was not counted", slog.String("record", number), slog.String("error", err.Error()))
+				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{
+					ItemIdentifier: number,
+				})
+				b.log.LogAttrs(
+					ctx, slog.LevelError, "a record was not counted", slog.String("record", number),
+					slog.String("error", err.Error()),
+				)
 			}
 		}
 		return resp, nil
@@ -100,7 +106,8 @@ func converted(records []events.DynamoDBEventRecord) iter.Seq[dynamodb.StreamRec
 			c, r := &records[i].Change, dynamodb.StreamRecord{}
 			if concerns(c.Keys) {
 				r = dynamodb.StreamRecord{
-					Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage), Created: c.ApproximateCreationDateTime.Time,
+					Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage),
+					Created: c.ApproximateCreationDateTime.Time,
 				}
 			}
 			if !yield(r) {

@@ -20,11 +20,17 @@ import (
 // Streams is the part of the streams client that a reader calls.
 type Streams interface {
 	// DescribeStream lists the shards of a stream.
-	DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error)
+	DescribeStream(
+		context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options),
+	) (*dynamodbstreams.DescribeStreamOutput, error)
 	// GetShardIterator returns an iterator from which to read a shard.
-	GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error)
+	GetShardIterator(
+		context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options),
+	) (*dynamodbstreams.GetShardIteratorOutput, error)
 	// GetRecords reads the next records.
-	GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error)
+	GetRecords(
+		context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options),
+	) (*dynamodbstreams.GetRecordsOutput, error)
 }
 
 // Reader reads the stream of a table and books it, together with the readers of other processes. Each shard is read
@@ -130,7 +136,8 @@ func (r *Reader) share(ctx context.Context) error {
 	}
 	// Take one shard at a time from a reader that holds more than its share.
 	for _, id := range open {
-		if from := leases[id].Owner; from != r.owner && held[r.owner] < fair && held[from] > fair && leases[id].Until.After(now) {
+		if from := leases[id].Owner; from != r.owner && held[r.owner] < fair && held[from] > fair &&
+			leases[id].Until.After(now) {
 			return r.take(ctx, id, from)
 		}
 	}
@@ -180,7 +187,10 @@ func (r *Reader) take(ctx context.Context, id, from string) error {
 		}()
 		s := &shardReader{Reader: r, lease: lease, kept: time.Now()}
 		if err := s.read(ctx); err != nil && ctx.Err() == nil {
-			r.book.log.LogAttrs(ctx, slog.LevelError, "a shard could not be read", slog.String("shard", id), slog.String("error", err.Error()))
+			r.book.log.LogAttrs(
+				ctx, slog.LevelError, "a shard could not be read", slog.String("shard", id),
+				slog.String("error", err.Error()),
+			)
 		}
 	})
 	return nil
@@ -248,7 +258,9 @@ func (s *shardReader) leave(ctx context.Context) {
 }
 
 // gather reads the available records, at most one batch. last is the sequence number of the last record.
-func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamRecord, last string, ended bool, err error) {
+func (s *shardReader) gather(ctx context.Context) (
+	records []dynamodb.StreamRecord, last string, ended bool, err error,
+) {
 	seen := 0
 	for seen < s.Batch {
 		if s.iterator == nil {
@@ -256,7 +268,9 @@ func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamReco
 				return nil, "", false, err
 			}
 		}
-		out, err := s.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator, Limit: aws.Int32(1000)})
+		out, err := s.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{
+			ShardIterator: s.iterator, Limit: aws.Int32(1000),
+		})
 		var expired *streamtypes.ExpiredIteratorException
 		var trimmed *streamtypes.TrimmedDataAccessException
 		switch {
@@ -265,7 +279,10 @@ func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamReco
 			continue
 		case errors.As(err, &trimmed):
 			// Later records make up for the lost ones.
-			s.book.log.LogAttrs(ctx, slog.LevelWarn, "records were lost: a stream keeps records for only a day", slog.String("shard", s.lease.Shard))
+			s.book.log.LogAttrs(
+				ctx, slog.LevelWarn, "records were lost: a stream keeps records for only a day",
+				slog.String("shard", s.lease.Shard),
+			)
 			s.lease.After, s.iterator = "", nil
 			continue
 		case err != nil:
@@ -277,7 +294,8 @@ func (s *shardReader) gather(ctx context.Context) (records []dynamodb.StreamReco
 			last = aws.ToString(c.SequenceNumber)
 			if streamed(c.Keys) {
 				records = append(records, dynamodb.StreamRecord{
-					Keys: image(c.Keys), Old: image(c.OldImage), New: image(c.NewImage), Created: aws.ToTime(c.ApproximateCreationDateTime),
+					Keys: image(c.Keys), Old: image(c.OldImage), New: image(c.NewImage),
+					Created: aws.ToTime(c.ApproximateCreationDateTime),
 				})
 			}
 		}
@@ -328,7 +346,10 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 			switch cause := failed[i]; {
 			case cause == nil:
 			case errors.Is(cause, dynamodb.ErrPoison):
-				s.book.log.LogAttrs(ctx, slog.LevelError, "a record was not counted", slog.String("shard", s.lease.Shard), slog.String("error", cause.Error()))
+				s.book.log.LogAttrs(
+					ctx, slog.LevelError, "a record was not counted", slog.String("shard", s.lease.Shard),
+					slog.String("error", cause.Error()),
+				)
 			default:
 				left, err = append(left, records[i]), cause
 			}
@@ -336,7 +357,10 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 		if len(left) == 0 {
 			return nil
 		}
-		s.book.log.LogAttrs(ctx, slog.LevelWarn, "booking failed: trying again", slog.String("shard", s.lease.Shard), slog.Int("records", len(left)), slog.String("error", err.Error()))
+		s.book.log.LogAttrs(
+			ctx, slog.LevelWarn, "booking failed: trying again", slog.String("shard", s.lease.Shard),
+			slog.Int("records", len(left)), slog.String("error", err.Error()),
+		)
 		records = left
 		if !wait(ctx, pause) {
 			return ctx.Err()

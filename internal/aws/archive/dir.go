@@ -39,7 +39,9 @@ func (d Dir) List(_ context.Context, prefix string) ([]string, error) {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
 	var names []string
-	err := fs.WalkDir(os.DirFS(string(d)), strings.TrimSuffix(prefix, "/"), func(path string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(string(d)), strings.TrimSuffix(prefix, "/"), func(
+		path string, e fs.DirEntry, err error,
+	) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil

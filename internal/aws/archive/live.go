@@ -7,7 +7,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// writeAt is how many live events are gathered before they are written, and so the maximum number of lines in an object.
+// writeAt is how many live events are gathered before they are written, and so the maximum number of lines in an
+// object.
 const writeAt = 10_000
 
 // Live archives the audit events of a namespace that are still in the store, back to since, newest first, and returns

@@ -46,7 +46,8 @@ func (a Archiver) Archive(ctx context.Context, records []events.DynamoDBEventRec
 // expired returns the audit event whose expiry a record reports.
 func (a Archiver) expired(r *events.DynamoDBEventRecord) (e Event, ok bool, err error) {
 	by := r.UserIdentity
-	if r.EventName != string(events.DynamoDBOperationTypeRemove) || by == nil || by.Type != "Service" || by.PrincipalID != "dynamodb.amazonaws.com" {
+	if r.EventName != string(events.DynamoDBOperationTypeRemove) || by == nil || by.Type != "Service" ||
+		by.PrincipalID != "dynamodb.amazonaws.com" {
 		return e, false, nil
 	}
 	k, ok := a.KeyOf(text(r.Change.Keys["PK"]), text(r.Change.Keys["SK"]))
@@ -55,7 +56,9 @@ func (a Archiver) expired(r *events.DynamoDBEventRecord) (e Event, ok bool, err 
 	}
 	value, ok := r.Change.OldImage["d"]
 	if !ok || value.DataType() != events.DataTypeBinary {
-		return e, false, fmt.Errorf("audit event %s has no old image: the stream's view type must be NEW_AND_OLD_IMAGES", k)
+		return e, false, fmt.Errorf(
+			"audit event %s has no old image: the stream's view type must be NEW_AND_OLD_IMAGES", k,
+		)
 	}
 	e, err = FromRecord(k, value.Binary())
 	return e, err == nil, err

@@ -49,7 +49,10 @@ const (
 var dataTypes = []string{typeTable, typeBucket}
 
 func changeOf(r *types.ResourceChange) Change {
-	c := Change{Resource: aws.ToString(r.LogicalResourceId), Type: aws.ToString(r.ResourceType), Physical: aws.ToString(r.PhysicalResourceId)}
+	c := Change{
+		Resource: aws.ToString(r.LogicalResourceId), Type: aws.ToString(r.ResourceType),
+		Physical: aws.ToString(r.PhysicalResourceId),
+	}
 	switch r.Action {
 	case types.ChangeActionAdd:
 		c.Action = "add"
@@ -115,7 +118,9 @@ var errNothing = errors.New("nothing to change")
 
 // reckon creates a change set and waits until CloudFormation has computed it. If nothing would change, the error is
 // errNothing. Even on failure, cs identifies what was created.
-func (d *Deployer) reckon(ctx context.Context, in *cloudformation.CreateChangeSetInput, fresh bool) (cs changeSet, err error) {
+func (d *Deployer) reckon(
+	ctx context.Context, in *cloudformation.CreateChangeSetInput, fresh bool,
+) (cs changeSet, err error) {
 	in.ChangeSetName = aws.String("weir-" + strings.ToLower(rand.Text()))
 	out, err := d.cfg.Stacks.CreateChangeSet(ctx, in)
 	if err != nil {
@@ -128,7 +133,9 @@ func (d *Deployer) reckon(ctx context.Context, in *cloudformation.CreateChangeSe
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		got, err := d.cfg.Stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true)})
+		got, err := d.cfg.Stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{
+			ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true),
+		})
 		if err != nil {
 			return cs, err
 		}
@@ -150,7 +157,9 @@ func (d *Deployer) reckon(ctx context.Context, in *cloudformation.CreateChangeSe
 }
 
 // readChanges reads all pages of a change set.
-func (d *Deployer) readChanges(ctx context.Context, cs *changeSet, page *cloudformation.DescribeChangeSetOutput) (err error) {
+func (d *Deployer) readChanges(
+	ctx context.Context, cs *changeSet, page *cloudformation.DescribeChangeSetOutput,
+) (err error) {
 	for {
 		for _, c := range page.Changes {
 			if c.ResourceChange != nil {
@@ -160,7 +169,10 @@ func (d *Deployer) readChanges(ctx context.Context, cs *changeSet, page *cloudfo
 		if aws.ToString(page.NextToken) == "" {
 			break
 		}
-		in := &cloudformation.DescribeChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true), NextToken: page.NextToken}
+		in := &cloudformation.DescribeChangeSetInput{
+			ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true),
+			NextToken: page.NextToken,
+		}
 		if page, err = d.cfg.Stacks.DescribeChangeSet(ctx, in); err != nil {
 			return err
 		}
@@ -184,7 +196,9 @@ func (d *Deployer) forget(ctx context.Context, cs changeSet) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	_, err := d.cfg.Stacks.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack})
+	_, err := d.cfg.Stacks.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{
+		ChangeSetName: &cs.id, StackName: &cs.stack,
+	})
 	if cs.fresh {
 		_, err2 := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
 		err = errors.Join(err, err2)

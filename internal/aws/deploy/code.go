@@ -54,7 +54,9 @@ func (d *Deployer) ensure(ctx context.Context, pl place) error {
 	case code(err) == "NotFound":
 		return fmt.Errorf("bucket %s does not exist: create it, or omit --code-bucket", pl.bucket)
 	case code(err) == "Forbidden":
-		return fmt.Errorf("bucket %s belongs to another account, or access is denied: name another with --code-bucket", pl.bucket)
+		return fmt.Errorf(
+			"bucket %s belongs to another account, or access is denied: name another with --code-bucket", pl.bucket,
+		)
 	case err != nil:
 		return err
 	}
@@ -122,8 +124,11 @@ func partition(region string) string {
 
 // upload puts an object unless it exists.
 func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte) error {
-	_, err := d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account})
-	if c := code(err); err == nil || c != "NotFound" && c != "Forbidden" { // Forbidden: missing, without permission to list
+	_, err := d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{
+		Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account,
+	})
+	// Forbidden: missing, without permission to list
+	if c := code(err); err == nil || c != "NotFound" && c != "Forbidden" {
 		return err
 	}
 	_, err = d.cfg.Objects.PutObject(ctx, &s3.PutObjectInput{

@@ -156,14 +156,16 @@ func (p *plan) parameters() (all []types.Parameter) {
 
 func refusal(stack string, c Change) error {
 	verb := map[string]string{
-		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one", "remove": "leave the stack",
+		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one",
+		"remove": "leave the stack",
 	}[c.Action]
 	because := ""
 	if len(c.What) > 0 {
 		because = ", because of " + strings.Join(c.What, ", ")
 	}
 	return &Error{
-		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")", Err: fmt.Errorf("would %s%s", verb, because),
+		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")",
+		Err:  fmt.Errorf("would %s%s", verb, because),
 		Hint: "keep the settings that cause this as they are, or add --replace",
 	}
 }
@@ -225,10 +227,14 @@ func (d *Deployer) adoptable(ctx context.Context, table string) error {
 		return err
 	}
 	sc, err := driver.ReadSchema(ctx, d.cfg.Tables, table)
-	if err == nil && sc.Version > 0 || err != nil && code(err) != "ValidationException" { // ValidationException: the table has other keys
+	// ValidationException: the table has other keys
+	if err == nil && sc.Version > 0 || err != nil && code(err) != "ValidationException" {
 		return err
 	}
-	return &Error{Op: "deploy", Stack: table, Err: fmt.Errorf("table %s exists and is not weir's", table), Hint: "name another stack"}
+	return &Error{
+		Op: "deploy", Stack: table, Err: fmt.Errorf("table %s exists and is not weir's", table),
+		Hint: "name another stack",
+	}
 }
 
 // prepare uploads the functions' package and creates the change set. A dry run uploads nothing.
@@ -290,7 +296,9 @@ func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error
 	if err != nil {
 		return trouble("deploy", name, errors.Join(err, d.forget(ctx, cs)))
 	}
-	if _, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{ChangeSetName: &cs.id, StackName: &cs.stack}); err != nil {
+	if _, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{
+		ChangeSetName: &cs.id, StackName: &cs.stack,
+	}); err != nil {
 		return trouble("deploy", name, errors.Join(err, d.forget(ctx, cs)))
 	}
 	state, all, err := d.follow(ctx, cs.stack, last)

@@ -56,7 +56,10 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	doomed := Doomed{Stack: stackOf(found)}
 	st := &doomed.Stack
 	if !resting(st.State) && st.State != "REVIEW_IN_PROGRESS" {
-		return doomed, &Error{Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State), Hint: "wait until weir status " + name + " says that it is done"}
+		return doomed, &Error{
+			Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State),
+			Hint: "wait until weir status " + name + " says that it is done",
+		}
 	}
 	if tagOf(found, stack.TagStack) == "" {
 		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
@@ -81,7 +84,9 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
 			continue
 		}
-		id, typ, physical := aws.ToString(r.LogicalResourceId), aws.ToString(r.ResourceType), aws.ToString(r.PhysicalResourceId)
+		id, typ, physical := aws.ToString(r.LogicalResourceId), aws.ToString(r.ResourceType), aws.ToString(
+			r.PhysicalResourceId,
+		)
 		if slices.Contains(dataTypes, typ) && physical != "" {
 			one, _ := resources[id].(map[string]any)
 			doomed.Data = append(doomed.Data, Data{id, typ, physical, one["DeletionPolicy"] == "Retain"})
@@ -90,12 +95,17 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	return doomed, nil
 }
 
-// Destroy deletes a stack as [Deployer.Doomed] saw it. The table and the archive are kept, unless deleteData is set or an older
-// weir deployed the stack so that they do not outlive it. If anything is protected, Destroy refuses before it does anything.
+// Destroy deletes a stack as [Deployer.Doomed] saw it. The table and the archive are kept, unless deleteData is set or
+// an older weir deployed the stack so that they do not outlive it. If anything is protected, Destroy refuses before it
+// does anything.
 func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) error {
 	st := &doomed.Stack
 	if st.Protected {
-		return &Error{Op: "destroy", Stack: st.Name, Err: errors.New("the stack is protected from deletion"), Hint: "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name " + st.Name}
+		return &Error{
+			Op: "destroy", Stack: st.Name, Err: errors.New("the stack is protected from deletion"),
+			Hint: "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name " +
+				st.Name,
+		}
 	}
 	var gone []Data
 	for _, x := range doomed.Data {
@@ -150,7 +160,10 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 	if err != nil || !aws.ToBool(out.Table.DeletionProtectionEnabled) {
 		return err
 	}
-	return &Error{Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from deletion", table), Hint: "weir deploy " + stack + " --deletion-protection=false"}
+	return &Error{
+		Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from deletion", table),
+		Hint: "weir deploy " + stack + " --deletion-protection=false",
+	}
 }
 
 func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {

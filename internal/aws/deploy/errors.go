@@ -76,9 +76,20 @@ func brief(err error) error {
 	case !errors.As(err, &op):
 		return err
 	case errors.As(err, &api):
-		return &briefError{op.ServiceID + " " + op.OperationName + ": " + strings.TrimSuffix(api.ErrorCode()+": "+reasonText(api.ErrorMessage()), ": "), err}
+		return &briefError{
+			op.ServiceID + " " + op.OperationName + ": " + strings.TrimSuffix(
+				api.ErrorCode()+": "+reasonText(api.ErrorMessage()), ": ",
+			),
+			err,
+		}
 	case errors.As(err, &resp) && resp.HTTPStatusCode() > 0:
-		return &briefError{fmt.Sprintf("%s %s: the response is not one of AWS: status %d", op.ServiceID, op.OperationName, resp.HTTPStatusCode()), err}
+		return &briefError{
+			fmt.Sprintf(
+				"%s %s: the response is not one of AWS: status %d", op.ServiceID, op.OperationName,
+				resp.HTTPStatusCode(),
+			),
+			err,
+		}
 	case errors.As(err, &call): // there was no response
 		return &briefError{op.ServiceID + " " + op.OperationName + ": " + call.Error(), err}
 	}
@@ -112,7 +123,9 @@ func reasonText(text string) string {
 func noStack(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
-		(strings.Contains(api.ErrorMessage(), "does not exist") || strings.Contains(api.ErrorMessage(), "at 'stackName' failed to satisfy constraint"))
+		(strings.Contains(api.ErrorMessage(), "does not exist") || strings.Contains(
+			api.ErrorMessage(), "at 'stackName' failed to satisfy constraint",
+		))
 }
 
 // unchanged reports whether CloudFormation says that there is nothing to change.

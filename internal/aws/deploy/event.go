@@ -34,7 +34,8 @@ func (e Event) Failed() bool {
 
 // cascade reports whether a failure only follows from another.
 func cascade(reason string) bool {
-	return strings.HasPrefix(reason, "Resource creation cancelled") || strings.HasPrefix(reason, "Resource update cancelled") ||
+	return strings.HasPrefix(reason, "Resource creation cancelled") ||
+		strings.HasPrefix(reason, "Resource update cancelled") ||
 		strings.HasPrefix(reason, "The following resource(s) failed") || reason == ""
 }
 
@@ -49,7 +50,9 @@ func eventOf(e *types.StackEvent) Event {
 // returns all.
 func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Event, last string, err error) {
 	last = after
-	pages := cloudformation.NewDescribeStackEventsPaginator(d.cfg.Stacks, &cloudformation.DescribeStackEventsInput{StackName: &stackID})
+	pages := cloudformation.NewDescribeStackEventsPaginator(
+		d.cfg.Stacks, &cloudformation.DescribeStackEventsInput{StackName: &stackID},
+	)
 	for first := true; pages.HasMorePages(); first = false {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -58,7 +61,9 @@ func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Eve
 		if first && len(page.StackEvents) > 0 {
 			last = aws.ToString(page.StackEvents[0].EventId)
 		}
-		end := slices.IndexFunc(page.StackEvents, func(e types.StackEvent) bool { return after != "" && aws.ToString(e.EventId) == after })
+		end := slices.IndexFunc(page.StackEvents, func(e types.StackEvent) bool {
+			return after != "" && aws.ToString(e.EventId) == after
+		})
 		if end < 0 {
 			end = len(page.StackEvents)
 		}

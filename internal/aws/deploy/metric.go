@@ -30,11 +30,15 @@ func (d *Deployer) measure(ctx context.Context, s *Status) error {
 	}
 	for i := range s.Functions {
 		f := &s.Functions[i]
-		for name, to := range map[string]*float64{"Invocations": &f.Invocations, "Errors": &f.Errors, "Throttles": &f.Throttles} {
+		for name, to := range map[string]*float64{
+			"Invocations": &f.Invocations, "Errors": &f.Errors, "Throttles": &f.Throttles,
+		} {
 			all = append(all, figure{"AWS/Lambda", name, "Sum", "FunctionName", f.Name, func(v float64) { *to = v }})
 		}
 		for name, to := range map[string]*time.Duration{"Duration": &f.LongestDuration, "IteratorAge": &f.Behind} {
-			all = append(all, figure{"AWS/Lambda", name, "Maximum", "FunctionName", f.Name, func(v float64) { *to = time.Duration(v * float64(time.Millisecond)) }})
+			all = append(all, figure{"AWS/Lambda", name, "Maximum", "FunctionName", f.Name, func(v float64) {
+				*to = time.Duration(v * float64(time.Millisecond))
+			}})
 		}
 	}
 	if len(all) == 0 {
@@ -46,7 +50,10 @@ func (d *Deployer) measure(ctx context.Context, s *Status) error {
 		in.MetricDataQueries = append(in.MetricDataQueries, types.MetricDataQuery{
 			Id: aws.String("m" + strconv.Itoa(i)),
 			MetricStat: &types.MetricStat{
-				Metric: &types.Metric{Namespace: &f.namespace, MetricName: &f.name, Dimensions: []types.Dimension{{Name: &f.dimension, Value: &f.value}}},
+				Metric: &types.Metric{
+					Namespace: &f.namespace, MetricName: &f.name,
+					Dimensions: []types.Dimension{{Name: &f.dimension, Value: &f.value}},
+				},
 				Period: aws.Int32(3600), Stat: &f.stat,
 			},
 		})

@@ -110,7 +110,8 @@ func stackOf(s *types.Stack) Stack {
 	st := Stack{
 		Name: aws.ToString(s.StackName), ID: aws.ToString(s.StackId),
 		State: string(s.StackStatus), Reason: reasonText(aws.ToString(s.StackStatusReason)),
-		Version: tagOf(s, stack.TagVersion), Created: aws.ToTime(s.CreationTime), Updated: aws.ToTime(s.LastUpdatedTime),
+		Version: tagOf(s, stack.TagVersion), Created: aws.ToTime(s.CreationTime),
+		Updated:   aws.ToTime(s.LastUpdatedTime),
 		Protected: aws.ToBool(s.EnableTerminationProtection), Outputs: make(map[string]string),
 		Tags: make(map[string]string), Values: make(stack.Values),
 	}

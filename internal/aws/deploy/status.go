@@ -84,13 +84,22 @@ func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
 			continue
 		}
-		switch id, name := aws.ToString(r.LogicalResourceId), aws.ToString(r.PhysicalResourceId); aws.ToString(r.ResourceType) {
+		switch id, name := aws.ToString(r.LogicalResourceId), aws.ToString(
+			r.PhysicalResourceId,
+		); aws.ToString(r.ResourceType) {
 		case typeTable:
-			s.Table = &TableStatus{Name: name, Items: -1, Bytes: -1, Read: -1, Write: -1, ReadsThrottled: -1, WritesThrottled: -1}
+			s.Table = &TableStatus{
+				Name: name, Items: -1, Bytes: -1, Read: -1, Write: -1, ReadsThrottled: -1, WritesThrottled: -1,
+			}
 			look("table "+name, func() error { return d.lookAtTable(ctx, s.Table) })
-			look("table "+name, func() (err error) { s.Schema, err = driver.ReadSchema(ctx, d.cfg.Tables, name); return err })
+			look(
+				"table "+name,
+				func() (err error) { s.Schema, err = driver.ReadSchema(ctx, d.cfg.Tables, name); return err },
+			)
 		case typeLambda:
-			s.Functions = append(s.Functions, FunctionStatus{Resource: id, Name: name, Invocations: -1, Errors: -1, Throttles: -1, Behind: -1, LongestDuration: -1})
+			s.Functions = append(s.Functions, FunctionStatus{
+				Resource: id, Name: name, Invocations: -1, Errors: -1, Throttles: -1, Behind: -1, LongestDuration: -1,
+			})
 		}
 	}
 	slices.SortFunc(s.Functions, func(a, b FunctionStatus) int { return strings.Compare(a.Resource, b.Resource) })
@@ -140,17 +149,23 @@ func (d *Deployer) lookAtTable(ctx context.Context, t *TableStatus) error {
 	if err != nil {
 		return err
 	}
-	t.State, t.Items, t.Bytes = string(out.Table.TableStatus), aws.ToInt64(out.Table.ItemCount), aws.ToInt64(out.Table.TableSizeBytes)
+	t.State, t.Items, t.Bytes = string(out.Table.TableStatus), aws.ToInt64(out.Table.ItemCount), aws.ToInt64(
+		out.Table.TableSizeBytes,
+	)
 	return nil
 }
 
 func (d *Deployer) lookAtFunction(ctx context.Context, f *FunctionStatus) error {
-	out, err := d.cfg.Functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &f.Name})
+	out, err := d.cfg.Functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{
+		FunctionName: &f.Name,
+	})
 	if err != nil {
 		return err
 	}
 	f.State, f.Update = string(out.State), string(out.LastUpdateStatus)
-	sources, err := d.cfg.Functions.ListEventSourceMappings(ctx, &lambda.ListEventSourceMappingsInput{FunctionName: &f.Name})
+	sources, err := d.cfg.Functions.ListEventSourceMappings(ctx, &lambda.ListEventSourceMappingsInput{
+		FunctionName: &f.Name,
+	})
 	if err != nil {
 		return err
 	}
@@ -171,11 +186,17 @@ func (s *Status) judge() {
 			add("table %s: is %s", t.Name, t.State)
 		}
 		if t.ReadsThrottled > 0 || t.WritesThrottled > 0 {
-			add("table %s: %.0f reads and %.0f writes were throttled in the last hour", t.Name, max(0, t.ReadsThrottled), max(0, t.WritesThrottled))
+			add(
+				"table %s: %.0f reads and %.0f writes were throttled in the last hour", t.Name,
+				max(0, t.ReadsThrottled), max(0, t.WritesThrottled),
+			)
 		}
 		switch {
 		case s.Schema.Client > driver.SchemaVersion:
-			add("table %s: requires clients that know schema version %d, this weir knows %d: upgrade weir", t.Name, s.Schema.Client, driver.SchemaVersion)
+			add(
+				"table %s: requires clients that know schema version %d, this weir knows %d: upgrade weir", t.Name,
+				s.Schema.Client, driver.SchemaVersion,
+			)
 		case s.Schema.Target != 0:
 			add("table %s: its schema is %s: weir upgrade %s continues", t.Name, s.Schema, s.Stack.Name)
 		}

@@ -47,7 +47,10 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 	}
 	up.From = st.Version
 	if later(st.Version, d.cfg.Version) {
-		return up, &Error{Op: "upgrade", Stack: st.Name, Err: fmt.Errorf("weir %s deployed it, and this is %s", st.Version, d.cfg.Version), Hint: "upgrade weir"}
+		return up, &Error{
+			Op: "upgrade", Stack: st.Name,
+			Err: fmt.Errorf("weir %s deployed it, and this is %s", st.Version, d.cfg.Version), Hint: "upgrade weir",
+		}
 	}
 	if st.State != "REVIEW_IN_PROGRESS" {
 		sc, err := driver.ReadSchema(ctx, d.cfg.Tables, st.Name)
@@ -55,7 +58,10 @@ func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded
 			return up, trouble("upgrade", st.Name, err)
 		}
 		if sc.Client > driver.SchemaVersion {
-			err := fmt.Errorf("the table requires clients that know schema version %d; this weir knows %d", sc.Client, driver.SchemaVersion)
+			err := fmt.Errorf(
+				"the table requires clients that know schema version %d; this weir knows %d", sc.Client,
+				driver.SchemaVersion,
+			)
 			return up, &Error{Op: "upgrade", Stack: st.Name, Err: err, Hint: "upgrade weir"}
 		}
 	}

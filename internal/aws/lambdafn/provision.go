@@ -75,7 +75,9 @@ func (p *Provisioner) Handle(ctx context.Context, event json.RawMessage) (any, e
 	if err != nil {
 		a.Status, a.Errors = Failed, problems(err, a.Result)
 	}
-	p.Log.LogAttrs(ctx, slog.LevelInfo, "request handled", slog.String("status", a.Status), slog.String("manifest", a.ManifestHash),
+	p.Log.LogAttrs(
+		ctx, slog.LevelInfo, "request handled", slog.String("status", a.Status),
+		slog.String("manifest", a.ManifestHash),
 		slog.Int("changes", len(a.Changes)), slog.Any("errors", a.Errors))
 	return a.fit(), nil
 }
@@ -109,7 +111,9 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 	var ms []*manifest.Manifest
 	if r.Saved == nil {
 		var err error
-		if ms, err = manifest.Decode([]manifest.Source{{Name: "manifest", Text: r.Manifest}}, manifest.Options{}); err != nil {
+		if ms, err = manifest.Decode(
+			[]manifest.Source{{Name: "manifest", Text: r.Manifest}}, manifest.Options{},
+		); err != nil {
 			return a, err
 		}
 	}
@@ -151,7 +155,9 @@ func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Man
 		return nil
 	}
 	a.Status = Applied
-	res, err := manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Wait: lockWait})
+	res, err := manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{
+		Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Wait: lockWait,
+	})
 	a.Result = &res
 	return err
 }
@@ -204,7 +210,10 @@ func problems(err error, res *manifest.Result) (all []Problem) {
 			all = append(all, Problem{Message: f.Error, Action: f.Action, Target: f.Target})
 		}
 	case errors.Is(err, context.DeadlineExceeded):
-		all = append(all, Problem{Message: "the function ran out of time: changes already made stay; apply again to continue, or raise its timeout (" + err.Error() + ")"})
+		all = append(all, Problem{
+			Message: "the function ran out of time: changes already made stay; apply again to continue, or raise its " +
+				"timeout (" + err.Error() + ")",
+		})
 	default:
 		all = append(all, Problem{Message: err.Error()})
 	}

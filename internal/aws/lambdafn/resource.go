@@ -43,7 +43,8 @@ var (
 )
 
 func (id identity) String() string {
-	return identityPrefix + escaper.Replace(id.table) + "/" + escaper.Replace(id.namespace) + "/" + escaper.Replace(id.manifest)
+	return identityPrefix + escaper.Replace(id.table) + "/" + escaper.Replace(id.namespace) + "/" +
+		escaper.Replace(id.manifest)
 }
 
 func parseIdentity(text string) (id identity, ok bool) {
@@ -94,7 +95,9 @@ func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				p.Log.LogAttrs(ctx, slog.LevelError, "panic", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
+				p.Log.LogAttrs(
+					ctx, slog.LevelError, "panic", slog.Any("panic", r), slog.String("stack", string(debug.Stack())),
+				)
 				done <- ev.failed(ev.current(), []Problem{{Message: fmt.Sprintf("panic: %v", r)}})
 			}
 		}()
@@ -116,8 +119,12 @@ func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	if resp.Status == failedStatus {
 		level = slog.LevelError
 	}
-	p.Log.LogAttrs(ctx, level, "resource request handled", slog.String("request", ev.RequestID), slog.String("type", ev.RequestType),
-		slog.String("stack", ev.StackID), slog.String("id", resp.PhysicalResourceID), slog.String("status", resp.Status), slog.String("reason", resp.Reason))
+	p.Log.LogAttrs(
+		ctx, level, "resource request handled", slog.String("request", ev.RequestID),
+		slog.String("type", ev.RequestType),
+		slog.String("stack", ev.StackID), slog.String(
+			"id", resp.PhysicalResourceID,
+		), slog.String("status", resp.Status), slog.String("reason", resp.Reason))
 	return p.respond(ctx, ev.ResponseURL, resp)
 }
 
@@ -143,7 +150,9 @@ func (p *Provisioner) lifecycle(ctx context.Context, ev *resourceEvent) *respons
 	case "Delete":
 		return p.remove(ctx, ev)
 	}
-	return ev.failed(ev.current(), []Problem{{Message: fmt.Sprintf("request type must be Create, Update or Delete: %q", ev.RequestType)}})
+	return ev.failed(ev.current(), []Problem{
+		{Message: fmt.Sprintf("request type must be Create, Update or Delete: %q", ev.RequestType)},
+	})
 }
 
 // properties are the resource's properties besides its manifest. CloudFormation passes values as text.
@@ -174,7 +183,9 @@ func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 	}
 	to := identity{p.Table, m.Namespace, m.Name}
 	if len(to.String()) > maxIdentity {
-		return ev.failed(id, []Problem{{Message: "together, the names of table, namespace and manifest are too long for CloudFormation"}})
+		return ev.failed(id, []Problem{
+			{Message: "together, the names of table, namespace and manifest are too long for CloudFormation"},
+		})
 	}
 	var res manifest.Result
 	err = p.again(ctx, func(lim *weir.Limiter) error {
@@ -198,7 +209,9 @@ func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 			return err
 		}
 		id = to.String() // from here on there may be something to delete
-		res, err = manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{Adopt: adopt, Wait: lockWait, Summary: ev.summary()})
+		res, err = manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{
+			Adopt: adopt, Wait: lockWait, Summary: ev.summary(),
+		})
 		return err
 	})
 	if err != nil {
@@ -213,7 +226,8 @@ func (p *Provisioner) set(ctx context.Context, ev *resourceEvent) *response {
 // at a time. Each try opens a new limiter, because one remembers that a namespace did not exist.
 func (p *Provisioner) again(ctx context.Context, f func(*weir.Limiter) error) error {
 	err := p.with(ctx, f)
-	for try := 1; try < 4 && (errors.Is(err, weir.ErrConflict) || errors.Is(err, weir.ErrNotFound)) && ctx.Err() == nil; try++ {
+	for try := 1; try < 4 && (errors.Is(err, weir.ErrConflict) || errors.Is(err, weir.ErrNotFound)) &&
+		ctx.Err() == nil; try++ {
 		err = p.with(ctx, f)
 	}
 	return err
@@ -223,7 +237,11 @@ func unadopted(plan *manifest.Plan) error {
 	var ps manifest.ProblemsError
 	for i := range plan.Changes {
 		if c := &plan.Changes[i]; c.Action == manifest.Adopt {
-			ps = append(ps, c.Target+" exists and no manifest manages it: remove it from the manifest, or set the property Adopt: true to adopt such records")
+			ps = append(
+				ps,
+				c.Target+" exists and no manifest manages it: remove it from the manifest, or set the property "+
+					"Adopt: true to adopt such records",
+			)
 		}
 	}
 	return ps
@@ -231,11 +249,13 @@ func unadopted(plan *manifest.Plan) error {
 
 // mayOwn refuses a manifest that another resource applies, or that was applied before and still has records.
 func (ev *resourceEvent) mayOwn(plan *manifest.Plan, fresh bool) error {
-	if plan.Last.Revision == 0 || plan.Last.By == ev.owner() || plan.Unchanged+plan.Count(manifest.Update)+plan.Count(manifest.Delete) == 0 {
+	if plan.Last.Revision == 0 || plan.Last.By == ev.owner() ||
+		plan.Unchanged+plan.Count(manifest.Update)+plan.Count(manifest.Delete) == 0 {
 		return nil
 	}
 	if strings.HasPrefix(plan.Last.By, ownerPrefix) || fresh {
-		return fmt.Errorf("manifest %q of namespace %q was applied by %s: give this one its own name (manifest: NAME), or set the property Adopt: true to take it over",
+		return fmt.Errorf("manifest %q of namespace %q was applied by %s: give this one its own name (manifest: "+
+			"NAME), or set the property Adopt: true to take it over",
 			plan.Manifest, plan.Namespace, plan.Last.By)
 	}
 	return nil
@@ -259,7 +279,10 @@ func known(ctx context.Context, lim *weir.Limiter, ev *resourceEvent, name strin
 func (p *Provisioner) remove(ctx context.Context, ev *resourceEvent) *response {
 	id, ok := parseIdentity(ev.PhysicalResourceID)
 	if !ok || id.table != p.Table { // not this function's table
-		p.Log.LogAttrs(ctx, slog.LevelWarn, "nothing to delete", slog.String("id", ev.PhysicalResourceID), slog.String("table", p.Table))
+		p.Log.LogAttrs(
+			ctx, slog.LevelWarn, "nothing to delete", slog.String("id", ev.PhysicalResourceID),
+			slog.String("table", p.Table),
+		)
 		return ev.succeeded(ev.current(), nil)
 	}
 	m := &manifest.Manifest{Namespace: id.namespace, Name: id.manifest, Records: map[manifest.Key]*manifest.Record{}}

@@ -31,7 +31,10 @@ type response struct {
 const failedStatus = "FAILED"
 
 func (ev *resourceEvent) answer(status, id string) *response {
-	return &response{Status: status, PhysicalResourceID: id, StackID: ev.StackID, RequestID: ev.RequestID, LogicalResourceID: ev.LogicalResourceID}
+	return &response{
+		Status: status, PhysicalResourceID: id, StackID: ev.StackID, RequestID: ev.RequestID,
+		LogicalResourceID: ev.LogicalResourceID,
+	}
 }
 
 func (ev *resourceEvent) succeeded(id string, data map[string]string) *response {
@@ -68,8 +71,11 @@ func (whole response) fit() ([]byte, error) {
 		r.Data = nil // its names are too long
 		text, err = encode()
 	}
-	for n := min(len(r.Reason), maxResponse); err == nil && len(text) > maxResponse && n > 0; n -= max(16, len(text)-maxResponse) {
-		r.Reason = strings.ToValidUTF8(whole.Reason[:n], "") + " … the full text is in the function's log, stream " + lambdacontext.LogStreamName
+	for n := min(len(r.Reason), maxResponse); err == nil && len(text) > maxResponse &&
+		n > 0; n -= max(16, len(text)-maxResponse) {
+		r.Reason = strings.ToValidUTF8(
+			whole.Reason[:n], "",
+		) + " … the full text is in the function's log, stream " + lambdacontext.LogStreamName
 		text, err = encode()
 	}
 	return text, err
@@ -84,7 +90,8 @@ var respondClient = &http.Client{Timeout: respondTimeout}
 
 // domains are the domains of AWS, by partition. CloudFormation receives responses in buckets under them.
 var domains = []string{
-	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "cloud.adc-e.uk", "csp.hci.ic.gov",
+	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "cloud.adc-e.uk",
+	"csp.hci.ic.gov",
 }
 
 // errElsewhere reports that nothing is sent to an address.
@@ -121,7 +128,8 @@ func (p *Provisioner) address(text string) error {
 	return nil
 }
 
-// respond sends the response to the event's address, with retries. The address is secret: anyone who has it can respond.
+// respond sends the response to the event's address, with retries. The address is secret: anyone who has it can
+// respond.
 func (p *Provisioner) respond(ctx context.Context, address string, r *response) error {
 	text, err := r.fit()
 	if err != nil {
@@ -142,7 +150,10 @@ func (p *Provisioner) respond(ctx context.Context, address string, r *response) 
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("respond to CloudFormation with %s: %s", r.Status, strings.ReplaceAll(err.Error(), address, "the response URL"))
+		err = fmt.Errorf(
+			"respond to CloudFormation with %s: %s", r.Status,
+			strings.ReplaceAll(err.Error(), address, "the response URL"),
+		)
 		if !retry || try == respondTries {
 			return err
 		}
@@ -171,7 +182,8 @@ func put(ctx context.Context, client *http.Client, address string, text []byte) 
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be reused
 	if resp.StatusCode != http.StatusOK {
-		return resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("status %s", resp.Status)
+		return resp.StatusCode >= 500 ||
+			resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("status %s", resp.Status)
 	}
 	return false, nil
 }

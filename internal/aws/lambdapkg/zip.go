@@ -51,7 +51,8 @@ func Build(ctx context.Context) ([]byte, error) {
 }
 
 func compile(ctx context.Context) ([]byte, error) {
-	const instead = "use a released weir, which holds the package, or run in a working tree of weir where Go is installed"
+	const instead = "use a released weir, which holds the package, or run in a working tree of weir where Go is " +
+		"installed"
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		return nil, fmt.Errorf("this weir does not hold the package, and there is no go command: %s", instead)
@@ -63,9 +64,15 @@ func compile(ctx context.Context) ([]byte, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "bootstrap")
 	if text, err := run(ctx, tool, "list", program); err != nil {
-		return nil, fmt.Errorf("this weir does not hold the package, and go finds no source of it here (%s): %s", firstLine(text, err), instead)
+		return nil, fmt.Errorf(
+			"this weir does not hold the package, and go finds no source of it here (%s): %s", firstLine(text, err),
+			instead,
+		)
 	}
-	text, err := run(ctx, tool, "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid=", "-o", out, program)
+	text, err := run(
+		ctx, tool, "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid=", "-o", out,
+		program,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("go build: %s", firstLine(text, err))
 	}
@@ -75,14 +82,17 @@ func compile(ctx context.Context) ([]byte, error) {
 // run runs the go command for Lambda's platform, regardless of the environment.
 func run(ctx context.Context, tool string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=")
+	cmd.Env = append(
+		os.Environ(), "GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=",
+	)
 	return cmd.CombinedOutput()
 }
 
 // firstLine returns the first line of a failed command's output, skipping package names.
 func firstLine(text []byte, err error) string {
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "go: downloading") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") &&
+			!strings.HasPrefix(line, "go: downloading") {
 			return line
 		}
 	}

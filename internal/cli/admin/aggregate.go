@@ -60,7 +60,8 @@ func aggregate(ctx context.Context, a *kit.Run, q *aggregateFlags) error {
 		return err
 	}
 	return stores.Book(ctx, a.Store, stores.Booking{
-		Retention: retention, Log: slog.New(slog.NewTextHandler(a.Err.W, nil)), Started: func(what string) { a.Err.Println(what) },
+		Retention: retention, Log: slog.New(slog.NewTextHandler(a.Err.W, nil)),
+		Started:      func(what string) { a.Err.Println(what) },
 		EnableStream: q.EnableStream, NoSplit: q.NoSplit, Every: every, Once: q.Once,
 	})
 }
@@ -76,7 +77,9 @@ func (f *aggregateFlags) retention() (r store.Retention, err error) {
 			*p.to = -1
 		default:
 			if *p.to, err = time.ParseDuration(p.value); err != nil || *p.to < time.Hour {
-				return r, kit.Usagef("--%s %q must be a duration of at least an hour, such as 2160h, or forever", p.flag, p.value)
+				return r, kit.Usagef(
+					"--%s %q must be a duration of at least an hour, such as 2160h, or forever", p.flag, p.value,
+				)
 			}
 		}
 	}

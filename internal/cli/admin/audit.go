@@ -34,7 +34,8 @@ func AuditCmd(r *kit.Run) *cobra.Command {
 			Use: "list", Short: "List changes, latest first",
 			Long: `Lists the changes in the namespace, latest first: those still in the store or, with --archive,
 those in an archive. Reading an archive needs no store.`,
-			Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from 2026-08-01 --to 2026-09-01",
+			Example: "  weir audit list --subject system\n  weir audit list --archive s3://weir-archive --from " +
+				"2026-08-01 --to 2026-09-01",
 		}, func(ctx context.Context, q *auditQuery) error {
 			if !q.From.IsZero() || !q.To.IsZero() || q.Archive != "" {
 				return listArchived(ctx, r, q)

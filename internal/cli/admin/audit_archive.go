@@ -10,17 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
-
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -36,7 +35,9 @@ func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 			return nil, err
 		}
 		// S3 emulators have no host name per bucket.
-		return s3bucket.New(s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }), name, prefix), nil
+		return s3bucket.New(s3.NewFromConfig(cfg, func(o *s3.Options) {
+			o.UsePathStyle = o.BaseEndpoint != nil
+		}), name, prefix), nil
 	}
 	if strings.HasPrefix(address, "file:") {
 		u, err := url.Parse(address)
@@ -89,7 +90,9 @@ If the table has an aggregator function, the function archives events as they ex
 				events += n
 			}
 			return r.Print(map[string]any{"events": events, "namespaces": len(ids), "to": q.To}, func() {
-				r.Out.Printf("archived %s of %s to %s\n", kit.Plural(events, "event"), kit.Plural(len(ids), "namespace"), q.To)
+				r.Out.Printf(
+					"archived %s of %s to %s\n", kit.Plural(events, "event"), kit.Plural(len(ids), "namespace"), q.To,
+				)
 			})
 		})
 	})
@@ -109,7 +112,9 @@ func sinceWhen(text string) (time.Time, error) {
 // everyNamespace returns the opaque ids of all namespaces, including the registry's.
 func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
 	ids := []string{store.Registry}
-	for _, list := range []func(context.Context, weir.NamespaceQuery) (weir.NamespacePage, error){lim.Namespaces, lim.OrphanNamespaces} {
+	for _, list := range []func(
+		context.Context, weir.NamespaceQuery,
+	) (weir.NamespacePage, error){lim.Namespaces, lim.OrphanNamespaces} {
 		for after := ""; ; {
 			page, err := list(ctx, weir.NamespaceQuery{Deleted: true, After: after, Max: kit.PageSize})
 			if err != nil {
@@ -137,7 +142,8 @@ func listArchived(ctx context.Context, a *kit.Run, flags *auditQuery) error {
 		return err
 	}
 	q := archive.Query{
-		Namespace: a.Namespace, Subject: flags.Subject, After: flags.After, Max: flags.Max, From: flags.From, To: flags.To,
+		Namespace: a.Namespace, Subject: flags.Subject, After: flags.After, Max: flags.Max, From: flags.From,
+		To: flags.To,
 	}
 	found, err := archive.Read(ctx, b, q)
 	if err == nil && len(found) == 0 {
@@ -166,6 +172,7 @@ func checkArchived(ctx context.Context, a *kit.Run, b archive.Bucket, address st
 	if err != nil || slices.Contains(ids, a.Namespace) {
 		return err
 	}
-	return fmt.Errorf("archive %s has no events of the namespace with the id %q, only of %s: to find the id of a name, use weir namespace show or the events of namespace %q: %w",
+	return fmt.Errorf("archive %s has no events of the namespace with the id %q, only of %s: to find the id of a "+
+		"name, use weir namespace show or the events of namespace %q: %w",
 		address, a.Namespace, strings.Join(ids, ", "), store.Registry, weir.ErrNotFound)
 }

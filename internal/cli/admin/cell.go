@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/fleet/cells"
 )
 
+// CellCmd returns the command weir cell.
 func CellCmd(a *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "cell",
@@ -28,7 +29,9 @@ weir serve --cell NAME --cells URL.`,
 }
 
 // registry opens the cells' registry, which is kept in the store, and runs f on it.
-func registry(ctx context.Context, a *kit.Run, how stores.Access, f func(context.Context, cells.Registry) error) (err error) {
+func registry(
+	ctx context.Context, a *kit.Run, how stores.Access, f func(context.Context, cells.Registry) error,
+) (err error) {
 	st, err := stores.Open(a.Store, how)
 	if err != nil {
 		return err
@@ -64,7 +67,9 @@ func cellJoinCmd(a *kit.Run) *cobra.Command {
 func cellListCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{Use: "list", Short: "List the cells and the share that each may be using"},
 		func(ctx context.Context, _ *struct{}) error {
-			return registry(ctx, a, stores.Existing, func(ctx context.Context, r cells.Registry) error { return printCells(ctx, a, r) })
+			return registry(ctx, a, stores.Existing, func(ctx context.Context, r cells.Registry) error {
+				return printCells(ctx, a, r)
+			})
 		})
 }
 
@@ -96,7 +101,9 @@ than the limits.`,
 			return kit.Usage(errors.New("use only one of --back, --remove and --gone"))
 		}
 		if q.Gone {
-			err := a.Confirm(ctx, q.Yes, "remove cell %s at once, assuming that none of its processes is running", q.Cell)
+			err := a.Confirm(
+				ctx, q.Yes, "remove cell %s at once, assuming that none of its processes is running", q.Cell,
+			)
 			if err != nil {
 				return err
 			}
@@ -191,7 +198,10 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 	views := []cellView{}
 	for i := range v.Cells {
 		c := &v.Cells[i]
-		cv := cellView{Cell: c.Name, State: stateOf(c), Share: Part1(c.Shares.Of(cells.Default)), InForce: Part1(c.InForce()), Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined)}
+		cv := cellView{
+			Cell: c.Name, State: stateOf(c), Share: Part1(c.Shares.Of(cells.Default)), InForce: Part1(c.InForce()),
+			Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined),
+		}
 		for _, n := range c.Offered {
 			cv.Offered += float64(n) / 1000
 		}
@@ -202,14 +212,24 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 			a.Out.Println("no cells")
 			return
 		}
-		t := &term.Table{Header: []string{"CELL", "STATE", "SHARE", "IN FORCE", "PROCESSES", "OFFERED/S"}, Right: []int{2, 3, 4, 5}, Cut: []int{0}}
+		t := &term.Table{
+			Header: []string{"CELL", "STATE", "SHARE", "IN FORCE", "PROCESSES", "OFFERED/S"}, Right: []int{2, 3, 4, 5},
+			Cut: []int{0},
+		}
 		for _, cv := range views {
-			t.Row(cv.Cell, cv.State, inPercent(cv.Share), inPercent(cv.InForce), strconv.Itoa(cv.Processes), fmt.Sprintf("%.4g", cv.Offered))
+			t.Row(
+				cv.Cell, cv.State, inPercent(cv.Share), inPercent(cv.InForce), strconv.Itoa(cv.Processes),
+				fmt.Sprintf("%.4g", cv.Offered),
+			)
 		}
 		a.Out.Table(t)
 		for _, cv := range views {
 			if cv.Others > 0 {
-				a.Out.Printf("another installation uses the name %s (processes: %d) and has no share: give it a different name\n", cv.Cell, cv.Others)
+				a.Out.Printf(
+					"another installation uses the name %s (processes: %d) and has no share: give it a different "+
+						"name\n",
+					cv.Cell, cv.Others,
+				)
 			}
 		}
 	})
@@ -260,7 +280,10 @@ func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
 		Floor: v.Settings.Floor, HalfLife: kit.Seconds(v.Settings.HalfLife), Namespaces: []cellNamespaceView{},
 	}
 	for _, namespace := range v.Namespaces() {
-		n := cellNamespaceView{Namespace: namespace, Ratio: v.Ratio(namespace), Admitted: v.Admitted(namespace), Shares: make(map[string]float64)}
+		n := cellNamespaceView{
+			Namespace: namespace, Ratio: v.Ratio(namespace), Admitted: v.Admitted(namespace),
+			Shares: make(map[string]float64),
+		}
 		for i := range v.Cells {
 			n.Shares[v.Cells[i].Name] = Part1(v.Cells[i].Shares.Of(namespace))
 		}

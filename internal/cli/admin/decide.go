@@ -28,7 +28,9 @@ type spending struct {
 }
 
 func (q *spending) request() weir.Request {
-	return weir.Request{Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits, OnUnavailable: q.OnUnavailable}
+	return weir.Request{
+		Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits, OnUnavailable: q.OnUnavailable,
+	}
 }
 
 // AcquireCmd returns the command that spends tokens.

@@ -41,7 +41,8 @@ func statusViews(ss []weir.LimitStatus) []statusView {
 	views := make([]statusView, len(ss))
 	for i, s := range ss {
 		views[i] = statusView{
-			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)), s.Burst,
+			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)),
+			s.Burst,
 			kit.Seconds(s.Full), s.Refused, kit.Seconds(s.RetryAfter), s.Shadow, s.WouldRefuse,
 		}
 	}
@@ -71,9 +72,12 @@ func period(l weir.Limit) string {
 	return parts.Period
 }
 
-// printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an error.
+// printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an
+// error.
 func printDecision(a *kit.Run, d weir.Decision) error {
-	view := decisionView{d.Allowed, d.Degraded, d.Reason, kit.Instant(d.At), kit.Seconds(d.RetryAfter), statusViews(d.Statuses)}
+	view := decisionView{
+		d.Allowed, d.Degraded, d.Reason, kit.Instant(d.At), kit.Seconds(d.RetryAfter), statusViews(d.Statuses),
+	}
 	return a.Print(view, func() {
 		switch {
 		case d.Degraded:
@@ -93,7 +97,10 @@ func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
 	}
 	t := &term.Table{Header: []string{"ENTITY", "LIMIT", "AVAILABLE", "FULL IN", "FROM"}, Right: []int{2, 3}}
 	if requested {
-		t = &term.Table{Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"}, Right: []int{2, 3, 4, 6}}
+		t = &term.Table{
+			Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"},
+			Right:  []int{2, 3, 4, 6},
+		}
 	}
 	for _, s := range ss {
 		row := []string{s.Entity, limitText(s), a.Out.Count(s.Available), kit.Span(s.Full), string(s.Source)}
@@ -105,7 +112,10 @@ func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
 			case s.WouldRefuse:
 				retry = "would refuse"
 			}
-			row = []string{s.Entity, limitText(s), a.Out.Count(s.Requested), a.Out.Count(s.Available), kit.Span(s.Full), string(s.Source), retry}
+			row = []string{
+				s.Entity, limitText(s), a.Out.Count(s.Requested), a.Out.Count(s.Available), kit.Span(s.Full),
+				string(s.Source), retry,
+			}
 		}
 		t.Row(row...)
 	}

@@ -20,6 +20,7 @@ var entity = kit.Columns(
 	kit.Column[weir.Entity]{Name: "metadata", Of: func(e *weir.Entity) any { return e.Metadata }, Long: true},
 )
 
+// EntityCmd returns the command weir entity.
 func EntityCmd(r *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{Use: "entity", Short: "Manage entities, their parents and their limits"},
 		kit.Verb(r, api.CreateEntity, kit.Spec{
@@ -32,16 +33,20 @@ to its parent.`,
 		kit.Verb(r, api.ShowEntity, kit.Spec{Use: "show ID", Short: "Show an entity"}, entity),
 		kit.Verb(r, api.UpdateEntity, kit.Spec{
 			Use: "update ID", Short: "Change the given properties of an entity and keep the rest",
-			Example: "  weir entity update key-alice --parent team-blue\n  weir entity update key-alice --parent= --cascade=false",
-			Some:    "nothing to change: give --name, --parent, --cascade or --metadata",
+			Example: "  weir entity update key-alice --parent team-blue\n  weir entity update key-alice --parent= " +
+				"--cascade=false",
+			Some: "nothing to change: give --name, --parent, --cascade or --metadata",
 		}, entity),
 		kit.Verb(r, api.DeleteEntity, kit.Spec{
 			Use: "delete ID", Short: "Delete an entity with its limits and buckets",
 			Long: `Deletes an entity with its limits and buckets. An entity with children is not deleted unless you pass
 --children, which also deletes all its descendants. If the command is interrupted, run it again.`,
-			Asks: "delete entity {id}{children? and all its descendants} with its limits and buckets", Done: "deleted entity {id}",
+			Asks: "delete entity {id}{children? and all its descendants} with its limits and buckets",
+			Done: "deleted entity {id}",
 		}, nil),
-		kit.Lists(r, api.ListEntities, kit.Spec{Use: "list", Short: "List the entities", Omit: []string{"parent"}}, entity),
+		kit.Lists(
+			r, api.ListEntities, kit.Spec{Use: "list", Short: "List the entities", Omit: []string{"parent"}}, entity,
+		),
 		kit.Lists(r, api.ListChildren, kit.Spec{Use: "children ID", Short: "List the children of an entity"}, entity),
 		entityLimits(r))
 }

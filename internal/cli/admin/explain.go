@@ -23,7 +23,8 @@ import (
 // ExplainCmd returns the command that shows how a request would be decided, and why.
 func ExplainCmd(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
-		Use: "explain ENTITY RESOURCE [LIMIT=AMOUNT...]", Short: "Show which limits apply, where they come from and which one binds",
+		Use:   "explain ENTITY RESOURCE [LIMIT=AMOUNT...]",
+		Short: "Show which limits apply, where they come from and which one binds",
 		Long: `Shows how a request would be decided now, and why: every limit that applies to the entity and
 to the parents that are charged with it, the level and manifest that the limit comes from, what
 is left of it, and which limit binds. Without amounts, the request asks for no tokens. The
@@ -31,7 +32,8 @@ command spends and writes nothing.
 
 The exit code is 0 even if the request would be refused. To branch in a script, use
 weir available, which then exits with 3.`,
-		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain key-alice gpt-4 tpm=5000 -o json",
+		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain " +
+			"key-alice gpt-4 tpm=5000 -o json",
 	}, func(ctx context.Context, q *spending) error {
 		return r.With(stores.Existing, func(lim *weir.Limiter) error {
 			x, err := lim.Explain(ctx, q.request())
@@ -59,7 +61,8 @@ func printExplanation(a *kit.Run, x *weir.Explanation) {
 	a.Out.Println()
 	from := map[string]string{
 		"request": "set by the request", "config": "the default", string(weir.SourceSystem): "the namespace's setting",
-		string(weir.SourceResource): "the resource's setting", string(weir.SourceEntity): "the entity's setting on the resource",
+		string(weir.SourceResource):      "the resource's setting",
+		string(weir.SourceEntity):        "the entity's setting on the resource",
 		string(weir.SourceEntityDefault): "the entity's setting",
 	}[x.OnUnavailableFrom]
 	if x.OnUnavailableFrom != "" {
@@ -98,7 +101,8 @@ func bindingText(a *kit.Run, x *weir.Explanation) string {
 	n, l := x.Binding()
 	if l == nil {
 		if errors.Is(x.Err, weir.ErrNoLimits) {
-			return "set limits for the entity, the resource or the system: weir limits apply, weir resource set, weir system set"
+			return "set limits for the entity, the resource or the system: weir limits apply, weir resource set, " +
+				"weir system set"
 		}
 		return "no limit binds: nothing is requested and nothing is spent"
 	}
@@ -106,15 +110,23 @@ func bindingText(a *kit.Run, x *weir.Explanation) string {
 	name := a.Out.Bold(term.Clean(s.Limit + " of " + n.ID))
 	switch {
 	case l.Never():
-		return fmt.Sprintf("%s binds: %s requested, but at most %s can be spent at once", name, a.Out.Count(s.Requested), a.Out.Count(s.Burst))
+		return fmt.Sprintf(
+			"%s binds: %s requested, but at most %s can be spent at once", name, a.Out.Count(s.Requested),
+			a.Out.Count(s.Burst),
+		)
 	case s.Refused && s.Available < 0:
 		return fmt.Sprintf("%s binds: it is in debt by %s", name, a.Out.Count(-s.Available))
 	case s.Refused:
 		return fmt.Sprintf("%s binds: %s requested, %s left", name, a.Out.Count(s.Requested), a.Out.Count(s.Available))
 	case s.Requested > 0:
-		return fmt.Sprintf("%s binds: it would have the least left, %s of %s", name, a.Out.Count(s.Available-s.Requested), a.Out.Count(s.Burst))
+		return fmt.Sprintf(
+			"%s binds: it would have the least left, %s of %s", name, a.Out.Count(s.Available-s.Requested),
+			a.Out.Count(s.Burst),
+		)
 	}
-	return fmt.Sprintf("%s binds: it has the least left, %s of %s", name, a.Out.Count(s.Available), a.Out.Count(s.Burst))
+	return fmt.Sprintf(
+		"%s binds: it has the least left, %s of %s", name, a.Out.Count(s.Available), a.Out.Count(s.Burst),
+	)
 }
 
 // printExplained prints one entity of the chain: its id, the levels searched for limits, and the limits that apply.
@@ -178,7 +190,9 @@ func manifestText(name string, revisions map[string]weir.Revision) string {
 	if !ok {
 		return "manifest " + term.Clean(name)
 	}
-	text := fmt.Sprintf("manifest %s, revision %d of %s", term.Clean(name), r.Revision, r.At.UTC().Format(time.DateOnly))
+	text := fmt.Sprintf(
+		"manifest %s, revision %d of %s", term.Clean(name), r.Revision, r.At.UTC().Format(time.DateOnly),
+	)
 	if r.By != "" {
 		text += " by " + term.Clean(r.By)
 	}
@@ -186,11 +200,14 @@ func manifestText(name string, revisions map[string]weir.Revision) string {
 }
 
 // levelText describes what was found at a level.
-func levelText(x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.Revision) string {
+func levelText(
+	x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.Revision,
+) string {
 	resource := term.Clean(x.Resource)
 	what := map[weir.Source]string{
-		weir.SourceRequest: "limits of its own", weir.SourceEntity: "limits of its own on " + resource, weir.SourceEntityDefault: "limits for any resource",
-		weir.SourceResource: "limits of " + resource, weir.SourceSystem: "limits of the namespace",
+		weir.SourceRequest: "limits of its own", weir.SourceEntity: "limits of its own on " + resource,
+		weir.SourceEntityDefault: "limits for any resource",
+		weir.SourceResource:      "limits of " + resource, weir.SourceSystem: "limits of the namespace",
 	}[l.Source]
 	switch {
 	case !l.Set:
@@ -231,7 +248,8 @@ func printExplainedLimit(a *kit.Run, put func(string), l *weir.ExplainedLimit, w
 	if l.Binds {
 		mark = a.Out.Warn("▶")
 	}
-	text := fmt.Sprintf("%s %s  %s %s used  %s of %s left", mark, term.Fit(explainedText(l), width), a.Out.Bar(l.Used(), explainedBar),
+	text := fmt.Sprintf(
+		"%s %s  %s %s used  %s of %s left", mark, term.Fit(explainedText(l), width), a.Out.Bar(l.Used(), explainedBar),
 		percent(l.Used()), a.Out.Count(s.Available), a.Out.Count(s.Burst))
 	if s.Full > 0 {
 		text += "  full in " + kit.Span(s.Full)

@@ -6,21 +6,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
-
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/fleet"
 )
 
+// GovernorCmd returns the command weir governor.
 func GovernorCmd(a *kit.Run) *cobra.Command {
-	return kit.Group(&cobra.Command{Use: "governor", Short: "Watch fleets that share a budget of DynamoDB capacity"}, governorWatchCmd(a))
+	return kit.Group(
+		&cobra.Command{Use: "governor", Short: "Watch fleets that share a budget of DynamoDB capacity"},
+		governorWatchCmd(a),
+	)
 }
 
 func governorWatchCmd(a *kit.Run) *cobra.Command {
@@ -166,7 +169,8 @@ func (w *watch) budgets(view fleet.View, now time.Time) []budgetView {
 			w.seen[one.Worker] = s
 		}
 		v := shareView{
-			Worker: one.Worker, Budget: one.Budget, Share: unit(one.Share), Safe: unit(one.Safe), Used: unit(one.Used), Want: unit(one.Want),
+			Worker: one.Worker, Budget: one.Budget, Share: unit(one.Share), Safe: unit(one.Safe), Used: unit(one.Used),
+			Want:  unit(one.Want),
 			Leads: one.Worker == view.Leader,
 		}
 		if one.Want < 0 {
@@ -196,7 +200,10 @@ func (w *watch) tables(view fleet.View, budgets []budgetView) {
 	for _, b := range budgets {
 		w.Out.Println()
 		w.Out.Println(fmt.Sprintf("%s: limit %g/s, shared %.4g, used %.4g", b.Budget, b.Limit, b.Shared, b.Used))
-		t := &term.Table{Header: []string{"WORKER", "SHARE", "USED", "WANT", "SAFE", "STATE"}, Right: []int{1, 2, 3, 4}, Cut: []int{0}}
+		t := &term.Table{
+			Header: []string{"WORKER", "SHARE", "USED", "WANT", "SAFE", "STATE"}, Right: []int{1, 2, 3, 4},
+			Cut: []int{0},
+		}
 		for _, v := range b.Workers {
 			want, state := fmt.Sprintf("%.4g", v.Want), ""
 			if v.Want < 0 {
@@ -208,7 +215,10 @@ func (w *watch) tables(view fleet.View, budgets []budgetView) {
 			case v.Leads:
 				state = "leads"
 			}
-			t.Row(v.Worker, fmt.Sprintf("%.4g", v.Share), fmt.Sprintf("%.4g", v.Used), want, fmt.Sprintf("%.4g", v.Safe), kit.OrDash(state))
+			t.Row(
+				v.Worker, fmt.Sprintf("%.4g", v.Share), fmt.Sprintf("%.4g", v.Used), want, fmt.Sprintf("%.4g", v.Safe),
+				kit.OrDash(state),
+			)
 		}
 		w.Out.Table(t)
 	}

@@ -47,11 +47,14 @@ func limits(r *kit.Run, scopes []*api.Limits, list bool) {
 	}
 }
 
+// ResourceCmd returns the command weir resource.
 func ResourceCmd(r *kit.Run) *cobra.Command {
-	return kit.Group(&cobra.Command{Use: "resource", Short: "Manage limits of resources, for entities without limits of their own"},
+	return kit.Group(
+		&cobra.Command{Use: "resource", Short: "Manage limits of resources, for entities without limits of their own"},
 		kit.Verb(r, api.SetLimits, kit.Spec{
 			Use: "set RESOURCE", Short: setsLimits, Some: noLimits, Done: noLimitsNow,
-			Example: "  weir resource set gpt-4 -l rpm:100/min -l tpm:50K/min\n  weir resource set login --on-unavailable deny",
+			Example: "  weir resource set gpt-4 -l rpm:100/min -l tpm:50K/min\n  weir resource set login " +
+				"--on-unavailable deny",
 		}, limits),
 		kit.Verb(r, api.ShowLimits, kit.Spec{Use: "get RESOURCE", Short: "Show a resource's limits"}, limits),
 		kit.Verb(r, api.DeleteLimits, kit.Spec{
@@ -61,6 +64,7 @@ func ResourceCmd(r *kit.Run) *cobra.Command {
 		kit.Lists(r, api.ListResources, kit.Spec{Use: "list", Short: "List the resources that have limits"}, limits))
 }
 
+// SystemCmd returns the command weir system.
 func SystemCmd(r *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{Use: "system", Short: "Manage the default limits and settings of a namespace"},
 		setSystem(r),
@@ -81,8 +85,9 @@ type systemSettings struct {
 func setSystem(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
 		Use: "set", Short: "Set the given limits and settings, and keep the rest",
-		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow\n  weir system set --near-limit 90,100",
-		Some:    "nothing to set: give -l, --on-unavailable or --near-limit",
+		Example: "  weir system set -l rpm:60/min\n  weir system set --on-unavailable allow\n  weir system set " +
+			"--near-limit 90,100",
+		Some: "nothing to set: give -l, --on-unavailable or --near-limit",
 	}, func(ctx context.Context, q *systemSettings) error {
 		return r.Call(api.SetLimits.Op, func(c api.Caller) (err error) {
 			var now *api.Limits
@@ -90,7 +95,9 @@ func setSystem(r *kit.Run) *cobra.Command {
 				now, _, err = api.SetLimits.Call(ctx, c, &api.LimitsChange{Limits: q.Limits})
 			}
 			if err == nil && (q.OnUnavailable != nil || q.NearLimit != nil) {
-				now, _, err = api.SetSystem.Call(ctx, c, &api.SystemChange{OnUnavailable: q.OnUnavailable, NearLimit: q.NearLimit})
+				now, _, err = api.SetSystem.Call(ctx, c, &api.SystemChange{
+					OnUnavailable: q.OnUnavailable, NearLimit: q.NearLimit,
+				})
 			}
 			switch {
 			case err != nil:

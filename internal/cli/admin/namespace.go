@@ -24,7 +24,8 @@ var namespace = kit.Columns(
 
 // NamespaceCmd returns the commands that manage namespaces.
 func NamespaceCmd(r *kit.Run) *cobra.Command {
-	return kit.Group(&cobra.Command{Use: "namespace", Short: "Manage namespaces, which isolate tenants from each other"},
+	return kit.Group(
+		&cobra.Command{Use: "namespace", Short: "Manage namespaces, which isolate tenants from each other"},
 		kit.Verb(r, api.CreateNamespace, kit.Spec{Use: "create NAME", Short: "Create a namespace"}, namespace),
 		kit.Lists(r, api.ListNamespaces, kit.Spec{
 			Use: "list", Short: "List the namespaces", Omit: []string{"orphaned"},
@@ -32,11 +33,15 @@ func NamespaceCmd(r *kit.Run) *cobra.Command {
 		kit.Verb(r, api.ShowNamespace, kit.Spec{Use: "show NAME", Short: "Show a namespace"}, namespace),
 		kit.Verb(r, api.DeleteNamespace, kit.Spec{
 			Use: "delete NAME", Short: "Delete a namespace; it can be recovered until it is purged",
-			Asks: "delete namespace {name}", Done: "deleted namespace {name}; recover it with: weir namespace recover {name}",
+			Asks: "delete namespace {name}",
+			Done: "deleted namespace {name}; recover it with: weir namespace recover {name}",
 		}, nil),
-		kit.Verb(r, api.RecoverNamespace, kit.Spec{Use: "recover NAME", Short: "Recover a deleted namespace"}, namespace),
+		kit.Verb(
+			r, api.RecoverNamespace, kit.Spec{Use: "recover NAME", Short: "Recover a deleted namespace"}, namespace,
+		),
 		kit.Func(r, kit.Spec{
-			Use: "orphans", Short: "List namespaces that no name refers to any more", Omit: []string{"orphaned", "deleted"},
+			Use: "orphans", Short: "List namespaces that no name refers to any more",
+			Omit: []string{"orphaned", "deleted"},
 		}, func(ctx context.Context, q *api.NamespaceQuery) error {
 			q.Orphaned = true
 			return kit.List(ctx, r, api.ListNamespaces, q, namespace)

@@ -66,14 +66,17 @@ the namespaces themselves, requires a token for all namespaces: '*'.`,
 			Example: `  weir token create --name ci --role acquire --file tokens.yaml
   weir token create --name ops --role admin --namespace '*' --expires 2160h --file tokens.yaml`,
 		}, func(_ context.Context, q *newToken) error { return createToken(r, q) }),
-		kit.Func(r, kit.Spec{Use: "list", Short: "List the tokens in a file"}, func(_ context.Context, q *tokenFile) error {
+		kit.Func(r, kit.Spec{
+			Use: "list", Short: "List the tokens in a file",
+		}, func(_ context.Context, q *tokenFile) error {
 			entries, err := auth.List(q.File)
 			if err != nil {
 				return err
 			}
 			return kit.PrintPage(r, entries, "", func() { token(r, entries, true) })
 		}),
-		kit.Func(r, kit.Spec{Use: "revoke NAME", Short: "Remove a token from a file; servers refuse it within a second"},
+		kit.Func(
+			r, kit.Spec{Use: "revoke NAME", Short: "Remove a token from a file; servers refuse it within a second"},
 			func(_ context.Context, q *tokenFile) error {
 				err := auth.Revoke(q.File, q.Name)
 				if errors.Is(err, auth.ErrNoToken) {
@@ -119,7 +122,10 @@ func createToken(a *kit.Run, q *newToken) error {
 
 // entryText returns an entry as it is written in a file.
 func entryText(e auth.Entry) string {
-	text := fmt.Sprintf("- name: %s\n  hash: %s\n  roles: [%s]\n  namespaces: [%s]\n", e.Name, e.Hash, rolesText(e.Roles), quoted(e.Namespaces))
+	text := fmt.Sprintf(
+		"- name: %s\n  hash: %s\n  roles: [%s]\n  namespaces: [%s]\n", e.Name, e.Hash, rolesText(e.Roles),
+		quoted(e.Namespaces),
+	)
 	if !e.Expires.IsZero() {
 		text += "  expires: " + e.Expires.Format(time.RFC3339) + "\n"
 	}

@@ -44,7 +44,9 @@ func UsageCmd(r *kit.Run) *cobra.Command {
 those returned. --from and --to accept 2026-11-21T13, 2026-11-21, 2026-11 or an RFC 3339
 time. The range starts with the window that contains --from and ends before --to.`,
 	},
-		kit.Func(r, kit.Spec{Use: "list", Short: "List windows, ordered by start"}, func(ctx context.Context, q *usageList) error {
+		kit.Func(r, kit.Spec{
+			Use: "list", Short: "List windows, ordered by start",
+		}, func(ctx context.Context, q *usageList) error {
 			q.Close()
 			found, next, err := kit.Pages(ctx, r, api.ListUsage, &q.UsageQuery)
 			if err != nil {
@@ -57,7 +59,10 @@ time. The range starts with the window that contains --from and ends before --to
 			return kit.PrintPage(r, found, next, func() { usageTable(r, found) })
 		}),
 		kit.Func(r, kit.Spec{Use: "summary", Short: "Sum up usage, with a chart on a terminal"}, summarize(r)),
-		kit.Func(r, kit.Spec{Use: "top", Short: "Rank by what was spent most, in requests or in tokens of a limit"}, topUsage(r)))
+		kit.Func(
+			r, kit.Spec{Use: "top", Short: "Rank by what was spent most, in requests or in tokens of a limit"},
+			topUsage(r),
+		))
 }
 
 // only keeps the figures of one limit in windows, and drops windows without it.
@@ -79,13 +84,17 @@ func only(windows []admin.Usage, limit string) []admin.Usage {
 }
 
 var usageHeader = []string{
-	"START", "ENTITY", "RESOURCE", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED", "PEAK/MIN", "REFUSED BY", "ADJUSTED",
+	"START", "ENTITY", "RESOURCE", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED", "PEAK/MIN",
+	"REFUSED BY", "ADJUSTED",
 }
 
 // usageRows returns a row for each limit of each window.
 func usageRows(windows []admin.Usage, format func(int64) string) (rows [][]string) {
 	for _, u := range windows {
-		head := []string{StartText(u.Window, u.Start), kit.OrDash(u.Entity), kit.OrDash(u.Resource), format(u.Requests), format(u.Refused)}
+		head := []string{
+			StartText(u.Window, u.Start), kit.OrDash(u.Entity), kit.OrDash(u.Resource), format(u.Requests),
+			format(u.Refused),
+		}
 		if len(u.Limits) == 0 {
 			rows = append(rows, append(head, "-", "-", "-", "-", "-", "-", "-"))
 		}
@@ -109,7 +118,8 @@ func usageTable(a *kit.Run, windows []admin.Usage) {
 func usageCSV(a *kit.Run, windows []admin.Usage) error {
 	w := csv.NewWriter(a.Out.W)
 	_ = w.Write([]string{
-		"start", "entity", "resource", "requests", "refused", "limit", "consumed", "debited", "returned", "peak", "refused_by", "adjustments",
+		"start", "entity", "resource", "requests", "refused", "limit", "consumed", "debited", "returned", "peak",
+		"refused_by", "adjustments",
 	})
 	for _, row := range usageRows(windows, digits) {
 		for i, cell := range row {

@@ -37,13 +37,16 @@ func summarize(r *kit.Run) func(ctx context.Context, q *usageSummary) error {
 func printSummary(a *kit.Run, s *admin.UsageSummary) {
 	u := &s.Total
 	a.Out.Pairs(
-		"from", kit.Instant(s.From), "to", kit.Instant(s.To), "windows", digits(int64(len(s.Windows)))+" "+string(u.Window),
+		"from", kit.Instant(s.From), "to", kit.Instant(s.To), "windows",
+		digits(int64(len(s.Windows)))+" "+string(u.Window),
 		"requests", digits(u.Requests), "refused", digits(u.Refused), "degraded", digits(u.Degraded),
 	)
 	a.Out.Println("")
 	t := term.Table{
-		Header: []string{"LIMIT", "CONSUMED", "PER WINDOW", "DEBITED", "RETURNED", "REFUSED BY", "TOKENS REFUSED", "ADJUSTED"},
-		Right:  []int{1, 2, 3, 4, 5, 6, 7}, Cut: []int{0},
+		Header: []string{
+			"LIMIT", "CONSUMED", "PER WINDOW", "DEBITED", "RETURNED", "REFUSED BY", "TOKENS REFUSED", "ADJUSTED",
+		},
+		Right: []int{1, 2, 3, 4, 5, 6, 7}, Cut: []int{0},
 	}
 	shadow := slices.ContainsFunc(u.Limits, func(l admin.LimitUsage) bool { return l.WouldRefuse > 0 })
 	if shadow {
@@ -51,7 +54,8 @@ func printSummary(a *kit.Run, s *admin.UsageSummary) {
 	}
 	for _, l := range u.Limits {
 		row := []string{
-			l.Limit, digits(l.Consumed), digits(l.Consumed / int64(max(1, len(s.Windows)))), digits(l.Debited), digits(l.Returned),
+			l.Limit, digits(l.Consumed), digits(l.Consumed / int64(max(1, len(s.Windows)))), digits(l.Debited),
+			digits(l.Returned),
 			digits(l.Refused), digits(l.RefusedTokens), digits(l.Adjustments),
 		}
 		if shadow {
@@ -105,7 +109,10 @@ func topUsage(r *kit.Run) func(ctx context.Context, q *usageTop) error {
 				printTop(r, top, &q.TopQuery)
 				counted := slices.ContainsFunc(top, func(u admin.Usage) bool { return u.Requests > 0 })
 				if q.Limit == "" && !counted && slices.ContainsFunc(top, Spent) {
-					r.Err.Println("the store does not count requests, so this list is not ranked: rank it by a limit with --limit")
+					r.Err.Println(
+						"the store does not count requests, so this list is not ranked: rank it by a limit with " +
+							"--limit",
+					)
 				}
 			})
 		})
@@ -118,7 +125,10 @@ func Spent(u admin.Usage) bool {
 }
 
 func printTop(a *kit.Run, top []admin.Usage, q *api.TopQuery) {
-	t := term.Table{Header: []string{"#", "ENTITY", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED"}, Right: []int{0, 2, 3, 5, 6, 7}, Cut: []int{1, 4}}
+	t := term.Table{
+		Header: []string{"#", "ENTITY", "REQUESTS", "REFUSED", "LIMIT", "CONSUMED", "DEBITED", "RETURNED"},
+		Right:  []int{0, 2, 3, 5, 6, 7}, Cut: []int{1, 4},
+	}
 	switch q.By {
 	case admin.ByResource:
 		t.Header[1] = "RESOURCE"
@@ -142,7 +152,10 @@ func printTop(a *kit.Run, top []admin.Usage, q *api.TopQuery) {
 			name = a.Namespace
 		}
 		for _, l := range limits {
-			row := []string{digits(int64(n + 1)), name, digits(u.Requests), digits(u.Refused), l.Limit, digits(l.Consumed), digits(l.Debited), digits(l.Returned)}
+			row := []string{
+				digits(int64(n + 1)), name, digits(u.Requests), digits(u.Refused), l.Limit, digits(l.Consumed),
+				digits(l.Debited), digits(l.Returned),
+			}
 			if q.By == admin.ByParent {
 				row = append(row, digits(ownOf(u.Own, l.Limit)))
 			}

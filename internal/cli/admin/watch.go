@@ -20,6 +20,7 @@ type watchFlags struct {
 	once          bool
 }
 
+// WatchCmd returns the command weir watch.
 func WatchCmd(a *kit.Run) *cobra.Command {
 	var flags watchFlags
 	cmd := &cobra.Command{

@@ -46,7 +46,9 @@ func (p *limitsPicture) read(data []byte) error {
 	}
 	for i := range event.Limits {
 		l := &event.Limits[i]
-		text, err := json.Marshal(map[string]any{"name": l.Limit, "amount": l.Amount, "period": l.Period, "burst": l.Burst})
+		text, err := json.Marshal(map[string]any{
+			"name": l.Limit, "amount": l.Amount, "period": l.Period, "burst": l.Burst,
+		})
 		if err == nil {
 			err = json.Unmarshal(text, &l.parsed)
 		}
@@ -60,7 +62,9 @@ func (p *limitsPicture) read(data []byte) error {
 
 func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 	lines := []string{
-		spread(width, a.Out.Bold("weir")+"  "+term.Clean(p.entity)+" on "+term.Clean(p.resource)+"  "+a.Out.Faint("namespace "+term.Clean(a.Namespace)),
+		spread(width, a.Out.Bold("weir")+"  "+term.Clean(p.entity)+" on "+term.Clean(p.resource)+"  "+a.Out.Faint(
+			"namespace "+term.Clean(a.Namespace),
+		),
 			p.at.UTC().Format(time.TimeOnly)+" UTC"),
 	}
 	names := 0

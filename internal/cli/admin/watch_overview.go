@@ -77,7 +77,9 @@ func (p *overviewPicture) read(data []byte) error {
 func (p *overviewPicture) draw(a *kit.Run, width, height int) []string {
 	up := p.At.Sub(p.Started).Truncate(time.Second)
 	lines := []string{
-		spread(width, a.Out.Bold("weir")+"  "+a.Out.Faint(term.Clean(fmt.Sprintf("%s  %s  namespace %s", p.server, p.Version, p.Namespace))),
+		spread(width, a.Out.Bold("weir")+"  "+a.Out.Faint(
+			term.Clean(fmt.Sprintf("%s  %s  namespace %s", p.server, p.Version, p.Namespace)),
+		),
 			fmt.Sprintf("up %s  %s UTC", kit.Span(up), p.At.UTC().Format(time.TimeOnly))),
 		"",
 		p.rate(a, "allowed", p.PerSecond.Allowed, a.Out.Good, width, func(r rates) float64 { return r.Allowed }),
@@ -86,7 +88,12 @@ func (p *overviewPicture) draw(a *kit.Run, width, height int) []string {
 		p.rate(a, "failed", p.PerSecond.Failed, a.Out.Bad, width, func(r rates) float64 { return r.Failed }),
 		"",
 		labelled("refusals", fmt.Sprintf("%.1f%% of the decisions in the last 10 s", 100*p.PerSecond.refusal())),
-		labelled("latency", fmt.Sprintf("p50 %s   p99 %s   max %s", millis(p.Latency.P50), millis(p.Latency.P99), millis(p.Latency.Max))),
+		labelled(
+			"latency",
+			fmt.Sprintf(
+				"p50 %s   p99 %s   max %s", millis(p.Latency.P50), millis(p.Latency.P99), millis(p.Latency.Max),
+			),
+		),
 		labelled("store", fmt.Sprintf("%.2f calls/decision   %s   %.1f%% from the cache",
 			p.Store.Calls, alarm(a, p.Store.Errors, fmt.Sprintf("%.1f errors/s", p.Store.Errors)), 100*p.Store.Hits)),
 		"",
@@ -99,7 +106,9 @@ const label = 10
 func labelled(name, text string) string { return term.Fit(name, label) + text }
 
 // rate returns a line with a figure and its history, colored only where it is not zero.
-func (p *overviewPicture) rate(a *kit.Run, name string, now float64, style func(string) string, width int, of func(rates) float64) string {
+func (p *overviewPicture) rate(
+	a *kit.Run, name string, now float64, style func(string) string, width int, of func(rates) float64,
+) string {
 	values := make([]float64, len(p.History))
 	for i, r := range p.History {
 		values[i] = of(r)
@@ -190,7 +199,10 @@ func millis(ms float64) string {
 }
 
 func (p *overviewPicture) header() []string {
-	return []string{"AT", "ALLOWED/S", "REFUSED/S", "DEGRADED/S", "FAILED/S", "REFUSED %", "P50 MS", "P99 MS", "STORE CALLS", "STORE ERRORS/S"}
+	return []string{
+		"AT", "ALLOWED/S", "REFUSED/S", "DEGRADED/S", "FAILED/S", "REFUSED %", "P50 MS", "P99 MS", "STORE CALLS",
+		"STORE ERRORS/S",
+	}
 }
 
 func (p *overviewPicture) rows() [][]string {

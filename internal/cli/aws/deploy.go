@@ -100,6 +100,7 @@ func (f *deployFlags) request(flags *pflag.FlagSet) (deploy.Request, error) {
 	return req, nil
 }
 
+// DeployCmd returns the command weir deploy.
 func DeployCmd(a *kit.Run) *cobra.Command {
 	flags := deployFlags{template: mustLoad(stack.Weir)}
 	cmd := &cobra.Command{
@@ -130,7 +131,9 @@ names one. With --table-only, weir creates only the table, without a stack.`,
 	hide(cmd, "stack")
 	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, without changing anything")
 	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "create only the table, without a stack")
-	cmd.Flags().BoolVar(&flags.replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one")
+	cmd.Flags().BoolVar(
+		&flags.replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one",
+	)
 	return cmd
 }
 

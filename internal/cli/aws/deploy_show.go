@@ -30,7 +30,10 @@ type deployView struct {
 }
 
 func deployViewOf(res *deploy.Result, dry bool) deployView {
-	v := deployView{Stack: res.Stack, Region: res.Region, DryRun: dry, Created: res.Created, State: res.State, Changes: []changeView{}, Outputs: res.Outputs}
+	v := deployView{
+		Stack: res.Stack, Region: res.Region, DryRun: dry, Created: res.Created, State: res.State,
+		Changes: []changeView{}, Outputs: res.Outputs,
+	}
 	for _, c := range res.Changes {
 		v.Changes = append(v.Changes, changeView(c))
 	}

@@ -17,6 +17,7 @@ type destroyedView struct {
 	Kept    []string `json:"kept"`
 }
 
+// DestroyCmd returns the command weir destroy.
 func DestroyCmd(a *kit.Run) *cobra.Command {
 	var flags awsFlags
 	var yes, deleteData bool
@@ -68,7 +69,9 @@ including all versions in the bucket. You must then type the stack's name or pas
 	}, &yes)
 	flags.add(cmd.Flags())
 	cmd.Flags().BoolVar(&deleteData, "delete-data", false, "also delete the table and the archive")
-	cmd.Flags().StringVar(&confirmed, "confirm", "", "with --delete-data: the stack's `NAME`, instead of typing it when asked")
+	cmd.Flags().StringVar(
+		&confirmed, "confirm", "", "with --delete-data: the stack's `NAME`, instead of typing it when asked",
+	)
 	return cmd
 }
 
@@ -88,7 +91,11 @@ func confirmDestroy(ctx context.Context, a *kit.Run, view *destroyedView, yes bo
 	case confirmed != "":
 		return kit.Usagef("--confirm %q is not the name of the stack", confirmed)
 	case !term.IsTerminal(a.In):
-		return kit.Usagef("cannot ask whether to delete %s and all data in it, because standard input is not a terminal: add --confirm %s", lost, view.Stack)
+		return kit.Usagef(
+			"cannot ask whether to delete %s and all data in it, because standard input is not a terminal: add "+
+				"--confirm %s",
+			lost, view.Stack,
+		)
 	}
 	a.Err.Printf("This deletes %s and all data in it.\nType %s to continue: ", lost, view.Stack)
 	answer := make(chan string, 1)

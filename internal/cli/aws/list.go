@@ -22,6 +22,7 @@ type stacksView struct {
 	Errors []regionErrorView `json:"errors"`
 }
 
+// ListCmd returns the command weir list.
 func ListCmd(a *kit.Run) *cobra.Command {
 	var flags awsFlags
 	var regions []string

@@ -65,6 +65,7 @@ type stackStatusView struct {
 	OK        bool                 `json:"ok"`
 }
 
+// StatusCmd returns the command weir status.
 func StatusCmd(a *kit.Run) *cobra.Command {
 	var flags awsFlags
 	cmd := &cobra.Command{
@@ -108,15 +109,20 @@ The exit code is 1 if something needs attention, and 4 if the stack does not exi
 func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {
 	v := stackStatusView{
 		stackView: stackViewOf(&s.Stack, region), Weir: stackVersion(), Schema: deploy.SchemaVersion,
-		Drift: append([]string{}, s.Drift...), Functions: []functionStatusView{}, Problems: append([]string{}, s.Problems...), OK: len(s.Problems) == 0,
+		Drift: append([]string{}, s.Drift...), Functions: []functionStatusView{},
+		Problems: append([]string{}, s.Problems...), OK: len(s.Problems) == 0,
 	}
 	if t := s.Table; t != nil {
-		v.Table = &tableStatusView{t.Name, t.State, t.Items, t.Bytes, t.Read, t.Write, t.ReadsThrottled, t.WritesThrottled, s.Schema.Version, s.Schema.Client, s.Schema.Target}
+		v.Table = &tableStatusView{
+			t.Name, t.State, t.Items, t.Bytes, t.Read, t.Write, t.ReadsThrottled, t.WritesThrottled, s.Schema.Version,
+			s.Schema.Client, s.Schema.Target,
+		}
 	}
 	for i := range s.Functions {
 		f := &s.Functions[i]
 		v.Functions = append(v.Functions, functionStatusView{
-			f.Name, f.State, f.Update, f.Source, f.LastResult, f.Invocations, f.Errors, f.Throttles, kit.Seconds(f.Behind), kit.Seconds(f.LongestDuration),
+			f.Name, f.State, f.Update, f.Source, f.LastResult, f.Invocations, f.Errors, f.Throttles,
+			kit.Seconds(f.Behind), kit.Seconds(f.LongestDuration),
 		})
 	}
 	return v
@@ -137,18 +143,33 @@ func status(a *kit.Run, v *stackStatusView) {
 		add("", "to update it, run weir upgrade "+v.Name)
 	}
 	if tv := v.Table; tv != nil {
-		add("table", fmt.Sprintf("%s: %s, %s items, %s bytes", tv.Name, tv.State, figure(a, float64(tv.Items)), figure(a, float64(tv.Bytes))))
+		add(
+			"table",
+			fmt.Sprintf(
+				"%s: %s, %s items, %s bytes", tv.Name, tv.State, figure(a, float64(tv.Items)),
+				figure(a, float64(tv.Bytes)),
+			),
+		)
 		schema := fmt.Sprintf("version %d for clients from %d, this weir %d", tv.Schema, tv.Client, v.Schema)
 		if tv.Target != 0 {
 			schema += fmt.Sprintf(", migrating to %d", tv.Target)
 		}
 		add("schema", schema)
-		add("last hour", fmt.Sprintf("%s units read, %s written, %s throttled", figure(a, tv.Read), figure(a, tv.Write), figure(a, tv.ReadsThrottled+tv.WritesThrottled)))
+		add(
+			"last hour",
+			fmt.Sprintf(
+				"%s units read, %s written, %s throttled", figure(a, tv.Read), figure(a, tv.Write),
+				figure(a, tv.ReadsThrottled+tv.WritesThrottled),
+			),
+		)
 	}
 	for i := range v.Functions {
 		f := &v.Functions[i]
 		add("function", f.Name+": "+strings.Join(nonEmpty(f.State, f.Update, f.Source), ", "))
-		text := fmt.Sprintf("%s invocations, %s failed, %s throttled", figure(a, f.Invocations), figure(a, f.Errors), figure(a, f.Throttles))
+		text := fmt.Sprintf(
+			"%s invocations, %s failed, %s throttled", figure(a, f.Invocations), figure(a, f.Errors),
+			figure(a, f.Throttles),
+		)
 		if f.Source != "" && f.Behind >= 0 {
 			text += ", up to " + kit.Span(time.Duration(f.Behind)) + " behind"
 		}

@@ -28,6 +28,7 @@ type templateFlags struct {
 	headroom  int
 }
 
+// TemplateCmd returns the command weir template.
 func TemplateCmd(a *kit.Run) *cobra.Command {
 	f := &templateFlags{templates: make(map[string]*stack.Template), kinds: make(map[string]*bool)}
 	cmd := &cobra.Command{
@@ -55,7 +56,9 @@ that is rolled back when an alarm is raised.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "cloudformation", "template `FORMAT`: cloudformation or terraform")
-	flags.StringArrayVar(&f.tags, "tag", nil, "with --format terraform: tag for all resources, as `KEY=VALUE`; repeatable")
+	flags.StringArrayVar(
+		&f.tags, "tag", nil, "with --format terraform: tag for all resources, as `KEY=VALUE`; repeatable",
+	)
 	for _, kind := range []string{stack.Weir, stack.Cell, stack.Edge, stack.Gate} {
 		t := mustLoad(kind)
 		f.templates[kind] = t
@@ -66,8 +69,13 @@ that is rolled back when an alarm is raised.`,
 		of := pflag.NewFlagSet(kind, pflag.ContinueOnError)
 		t.Flags(of)
 		if kind == stack.Edge {
-			of.StringArrayVarP(&f.from.Files, "file", "f", nil, "manifest `FILE`, folder with manifests, or - for standard input; repeatable")
-			of.StringArrayVar(&f.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable")
+			of.StringArrayVarP(
+				&f.from.Files, "file", "f", nil,
+				"manifest `FILE`, folder with manifests, or - for standard input; repeatable",
+			)
+			of.StringArrayVar(
+				&f.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable",
+			)
 			of.StringVar(&f.limit, "limit", "rpm", "`NAME` of the limit that counts requests")
 			of.IntVar(&f.headroom, "headroom", 200,
 				"size of the rate rule and usage plan, in `PERCENT` of the most generous such limit, from 100")

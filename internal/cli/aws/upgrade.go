@@ -29,6 +29,7 @@ func schemaView(m *deploy.Migrated) migratedView {
 	return migratedView{m.From, m.To, m.Read, m.Changed}
 }
 
+// UpgradeCmd returns the command weir upgrade.
 func UpgradeCmd(a *kit.Run) *cobra.Command {
 	var flags awsFlags
 	var dry, tableOnly, replace bool
@@ -64,7 +65,9 @@ With --table-only, NAME is a table without a stack.`,
 				}
 				return a.Print(schemaView(&done), func() { migrated(a, &done, dry) })
 			}
-			up, err := d.Upgrade(ctx, deploy.UpgradeRequest{Stack: stackArg(args), DryRun: dry, Replace: replace, Progress: told})
+			up, err := d.Upgrade(ctx, deploy.UpgradeRequest{
+				Stack: stackArg(args), DryRun: dry, Replace: replace, Progress: told,
+			})
 			progress.Done()
 			if err != nil {
 				return stackError(err)
@@ -78,7 +81,9 @@ With --table-only, NAME is a table without a stack.`,
 	flags.add(cmd.Flags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would change, without changing anything")
 	cmd.Flags().BoolVar(&tableOnly, "table-only", false, "upgrade only a table, without a stack")
-	cmd.Flags().BoolVar(&replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one")
+	cmd.Flags().BoolVar(
+		&replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one",
+	)
 	return cmd
 }
 
@@ -87,9 +92,15 @@ func migrated(a *kit.Run, m *deploy.Migrated, dry bool) {
 	case m.Step == "":
 		a.Out.Printf("the table's schema version is %d: nothing to migrate\n", m.To)
 	case dry:
-		a.Out.Printf("the table's schema version would go from %d to %d, changing %s of %s items; this was a dry run\n", m.From, m.To, a.Out.Count(m.Changed), a.Out.Count(m.Read))
+		a.Out.Printf(
+			"the table's schema version would go from %d to %d, changing %s of %s items; this was a dry run\n", m.From,
+			m.To, a.Out.Count(m.Changed), a.Out.Count(m.Read),
+		)
 	default:
-		a.Out.Printf("the table's schema version is %d, was %d: %s of %s items changed\n", m.To, m.From, a.Out.Count(m.Changed), a.Out.Count(m.Read))
+		a.Out.Printf(
+			"the table's schema version is %d, was %d: %s of %s items changed\n", m.To, m.From, a.Out.Count(m.Changed),
+			a.Out.Count(m.Read),
+		)
 	}
 }
 

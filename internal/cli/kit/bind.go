@@ -38,7 +38,9 @@ func bind(cmd *cobra.Command, q any, omit []string) *binding {
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		a := argument{name: strings.Trim(word, "[].")}
 		a.optional, a.many = word[0] == '[', strings.Contains(word, "...")
-		i := slices.IndexFunc(fields, func(f api.Field) bool { return strings.EqualFold(f.Name, a.name) || f.Arg == a.name })
+		i := slices.IndexFunc(fields, func(f api.Field) bool {
+			return strings.EqualFold(f.Name, a.name) || f.Arg == a.name
+		})
 		if i < 0 {
 			panic(cmd.Use + ": no member of the request is " + a.name)
 		}
@@ -176,7 +178,7 @@ func (m many) Append(text string) error { return m.Set(text) }
 
 // Replace implements pflag.SliceValue.
 func (m many) Replace(texts []string) error {
-	m.value.texts, m.value.late = nil, nil //nolint:revive // those of the value that it points to
+	m.value.texts, m.value.late = nil, nil
 	for _, text := range texts {
 		if err := m.Set(text); err != nil {
 			return err

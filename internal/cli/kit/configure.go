@@ -97,8 +97,8 @@ type config struct {
 	root *yaml.Node
 }
 
-// loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A key
-// that is not a flag is an error, reported with its line.
+// loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A
+// key that is not a flag is an error, reported with its line.
 func (a *Run) loadConfig(root *cobra.Command) (config, error) {
 	files := []string{a.configFile}
 	if a.configFile == "" {
@@ -154,7 +154,9 @@ func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 			continue
 		}
 		if f := flags.Lookup(key.Value); f == nil || f.Name == "help" || f.Name == "config" {
-			return fmt.Errorf("%s:%d: %q is not a flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath())
+			return fmt.Errorf(
+				"%s:%d: %q is not a flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath(),
+			)
 		}
 		for _, n := range append([]*yaml.Node{value}, value.Content...) {
 			if n.Kind != yaml.ScalarNode && (n != value || n.Kind != yaml.SequenceNode) {

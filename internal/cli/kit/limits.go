@@ -10,7 +10,9 @@ import (
 
 // LimitFlag adds -l, which is repeatable.
 func LimitFlag(cmd *cobra.Command, limits *[]string, what string) {
-	cmd.Flags().StringArrayVarP(limits, "limit", "l", nil, "`LIMIT` "+what+", such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable")
+	cmd.Flags().StringArrayVarP(
+		limits, "limit", "l", nil, "`LIMIT` "+what+", such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable",
+	)
 }
 
 // ParseLimits parses limits and checks that they fit together.

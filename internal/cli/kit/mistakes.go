@@ -14,8 +14,8 @@ type Checked struct {
 	Errors []*manifest.Diagnostic `json:"errors"`
 }
 
-// Mistakes prints the errors in a file with their positions, and returns an error with their count. It returns any other
-// error as it is.
+// Mistakes prints the errors in a file with their positions, and returns an error with their count. It returns any
+// other error as it is.
 func (a *Run) Mistakes(err error) error {
 	var all manifest.Errors
 	if !errors.As(err, &all) {

@@ -85,7 +85,8 @@ func Instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited enough.
+// Seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited
+// enough.
 type Seconds time.Duration
 
 // MarshalJSON returns the duration as a number of seconds.

@@ -29,5 +29,7 @@ func (a *Run) More(err error, next string) error {
 
 // Did reports what was done, in the requested output format.
 func (a *Run) Did(format string, args ...any) error {
-	return a.Print(map[string]string{"done": fmt.Sprintf(format, args...)}, func() { a.Out.Println(fmt.Sprintf(format, args...)) })
+	return a.Print(map[string]string{"done": fmt.Sprintf(format, args...)}, func() {
+		a.Out.Println(fmt.Sprintf(format, args...))
+	})
 }

@@ -1,5 +1,5 @@
-// Package kit holds what the commands of weir share: a run with its streams, flags and store, configuration, output, and exit
-// codes.
+// Package kit holds what the commands of weir share: a run with its streams, flags and store, configuration, output,
+// and exit codes.
 package kit
 
 import (
@@ -40,7 +40,10 @@ const Patience = 10 * time.Second
 
 // New returns a run of the command in the given environment.
 func New(in io.Reader, out, errs io.Writer, env []string) *Run {
-	return &Run{In: in, Out: term.New(out, env), Err: term.New(errs, env), env: env, Config: weir.Config{StoreTimeout: Patience}}
+	return &Run{
+		In: in, Out: term.New(out, env), Err: term.New(errs, env), env: env,
+		Config: weir.Config{StoreTimeout: Patience},
+	}
 }
 
 // Prepare adds the flags that all commands have, and makes the command read the environment and the configuration file.
@@ -82,7 +85,8 @@ func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
 	return a.report(ctx, err)
 }
 
-// Group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong usage.
+// Group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong
+// usage.
 func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(sub...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -123,8 +123,8 @@ func Show[T any](r *Run, v T, view View[T]) error {
 
 var blank = regexp.MustCompile(`\{(\w+)(\?[^}]*)?\}`)
 
-// fill replaces {name} by the quoted value of a member of a request, and {name?text} by the text if the member is set, in
-// which %q is its value.
+// fill replaces {name} by the quoted value of a member of a request, and {name?text} by the text if the member is set,
+// in which %q is its value.
 func fill(text string, q any) string {
 	fields := api.FieldsOf(typeOf(q))
 	return blank.ReplaceAllStringFunc(text, func(part string) string {

@@ -25,6 +25,7 @@ type costFlags struct {
 	shares      map[string]*string
 }
 
+// CostCmd returns the command weir cost.
 func CostCmd(a *kit.Run) *cobra.Command {
 	flags := &costFlags{traffic: cost.Default(), shares: make(map[string]*string)}
 	cmd := &cobra.Command{

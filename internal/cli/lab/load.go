@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
+// LoadCmd returns the command weir load.
 func LoadCmd(a *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "load",
@@ -165,8 +166,10 @@ func loadListCmd(a *kit.Run) *cobra.Command {
 				return a.Print(sc, func() { a.Out.Printf("%s", sc.Text()) })
 			}
 			all := []*load.Scenario{}
-			t := &term.Table{Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"},
-				Right: []int{2, 3, 4}, Cut: []int{5}}
+			t := &term.Table{
+				Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"},
+				Right:  []int{2, 3, 4}, Cut: []int{5},
+			}
 			for _, name := range load.Names() {
 				sc, err := load.Named(name)
 				if err != nil {

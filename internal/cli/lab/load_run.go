@@ -189,8 +189,10 @@ func runHere(
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	twoProcessors()
-	return load.Run(ctx, p, target, load.Options{Precise: true, Measures: source.measures(), Progress: tell,
-		Every: time.Second})
+	return load.Run(ctx, p, target, load.Options{
+		Precise: true, Measures: source.measures(), Progress: tell,
+		Every: time.Second,
+	})
 }
 
 // twoProcessors raises GOMAXPROCS to 2, so that the Go runtime can poll the network while the runner watches the clock.

@@ -56,8 +56,10 @@ func (v *loadView) every() time.Duration {
 	return max(time.Second, (time.Duration(v.plan.Scenario.For) / 60).Truncate(time.Second))
 }
 
-var loadHeader = []string{"TIME", "CALLS/S", "REFUSED", "FAILED", "P50 MS", "P99 MS", "LATE P99 MS", "CALLS/DECISION",
-	"WCU/DECISION"}
+var loadHeader = []string{
+	"TIME", "CALLS/S", "REFUSED", "FAILED", "P50 MS", "P99 MS", "LATE P99 MS", "CALLS/DECISION",
+	"WCU/DECISION",
+}
 
 func (v *loadView) tell(t *load.Tally) {
 	if v.Output != "table" {
@@ -153,14 +155,18 @@ func printLoad(a *kit.Run, r *load.Report) {
 	}
 	a.Out.Pairs(pairs...)
 	a.Out.Println()
-	t := &term.Table{Header: []string{"MS", "CALLS", "REFUSED", "FAILED", "P50", "P90", "P99", "P99.9", "MAX"},
-		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}}
+	t := &term.Table{
+		Header: []string{"MS", "CALLS", "REFUSED", "FAILED", "P50", "P90", "P99", "P99.9", "MAX"},
+		Right:  []int{1, 2, 3, 4, 5, 6, 7, 8},
+	}
 	times := func(x load.Times) []string {
 		return []string{ms(x.P50), ms(x.P90), ms(x.P99), ms(x.P999), ms(x.Max)}
 	}
 	for _, o := range r.Ops {
-		t.Row(append([]string{string(o.Op), a.Out.Count(int64(o.Calls)), a.Out.Count(int64(o.Refused)),
-			a.Out.Count(int64(o.Failed))}, times(o.Response)...)...)
+		t.Row(append([]string{
+			string(o.Op), a.Out.Count(int64(o.Calls)), a.Out.Count(int64(o.Refused)),
+			a.Out.Count(int64(o.Failed)),
+		}, times(o.Response)...)...)
 	}
 	t.Row(append([]string{"service", "", "", ""}, times(r.Service)...)...)
 	if r.Late != nil {

@@ -53,7 +53,8 @@ func loadWorker(ctx context.Context, a *kit.Run, flags *loadTarget, listen, toke
 	defer func() { err = errors.Join(err, source.close()) }()
 	twoProcessors()
 	w := &load.Worker{Token: token, Open: func(namespace string) (load.Target, func() map[string]float64, func() error,
-		error) {
+		error,
+	) {
 		t, end, err := source.target(namespace)
 		return t, source.measures(), end, err
 	}}
@@ -61,8 +62,10 @@ func loadWorker(ctx context.Context, a *kit.Run, flags *loadTarget, listen, toke
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	srv := &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+	srv := &http.Server{
+		Handler: w, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ln) }()
 	a.Out.Println("weir load worker on " + ln.Addr().String() + " calls " + source.name)

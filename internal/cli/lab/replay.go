@@ -28,6 +28,7 @@ type replayFlags struct {
 	used   usedFlags
 }
 
+// ReplayCmd returns the command weir replay.
 func ReplayCmd(a *kit.Run) *cobra.Command {
 	var flags replayFlags
 	cmd := &cobra.Command{
@@ -238,8 +239,10 @@ func printRefused(a *kit.Run, r *replay.Report) {
 		a.Out.Chart(values, second(r.Intervals[0].Start), second(r.To))
 		return
 	}
-	t = &term.Table{Header: []string{"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS",
-		"REFUSED"}, Right: []int{1, 2}}
+	t = &term.Table{Header: []string{
+		"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS",
+		"REFUSED",
+	}, Right: []int{1, 2}}
 	for _, in := range r.Intervals {
 		t.Row(second(in.Start), a.Out.Count(int64(in.Requests)), a.Out.Count(int64(in.Refused)))
 	}

@@ -102,8 +102,10 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 		return kit.Usage(err)
 	}
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(cmd.Context(), lim, weiradmin.UsageQuery{Window: period.Window, From: period.From,
-			To: period.To})
+		windows, err := SpentIn(cmd.Context(), lim, weiradmin.UsageQuery{
+			Window: period.Window, From: period.From,
+			To: period.To,
+		})
 		if err != nil {
 			return err
 		}
@@ -160,8 +162,10 @@ func PrintWhatIf(a *kit.Run, r *whatif.Report, limits, now string) {
 		int64(r.Perhaps))+" of these buckets")
 	a.Out.Pairs(pairs...)
 	a.Out.Println()
-	t := &term.Table{Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"},
-		Right: []int{1, 2, 3, 4, 5}}
+	t := &term.Table{
+		Header: []string{"LIMIT", "TOKENS", "REFUSED", "IF EVEN", "SHARE", "BUCKETS"},
+		Right:  []int{1, 2, 3, 4, 5},
+	}
 	for _, l := range r.Limits {
 		t.Row(l.Limit, a.Out.Count(l.Asked), Between(a, l.Least, l.AtMost), a.Out.Count(l.Even),
 			percents(l.Least, l.AtMost, l.Asked), Between(a, int64(l.Surely), int64(l.Perhaps)))
@@ -169,8 +173,10 @@ func PrintWhatIf(a *kit.Run, r *whatif.Report, limits, now string) {
 	a.Out.Table(t)
 	printWhom(a, r)
 	if len(r.Suggest) > 0 {
-		t := &term.Table{Header: []string{"FOR AT MOST", "BELOW IT, SURELY MORE", "IF EVEN", "SURELY ENOUGH"},
-			Right: []int{0}}
+		t := &term.Table{
+			Header: []string{"FOR AT MOST", "BELOW IT, SURELY MORE", "IF EVEN", "SURELY ENOUGH"},
+			Right:  []int{0},
+		}
 		for _, s := range r.Suggest {
 			text := func(l *weir.Limit) string {
 				if l == nil {
@@ -199,8 +205,10 @@ func printWhom(a *kit.Run, r *whatif.Report) {
 		return
 	}
 	a.Out.Println()
-	t := &term.Table{Header: []string{"MOST REFUSED", "RESOURCE", "BY", "TOKENS", "REFUSED", "IF EVEN", "FIRST"},
-		Right: []int{3, 4, 5}, Cut: []int{0, 1}}
+	t := &term.Table{
+		Header: []string{"MOST REFUSED", "RESOURCE", "BY", "TOKENS", "REFUSED", "IF EVEN", "FIRST"},
+		Right:  []int{3, 4, 5}, Cut: []int{0, 1},
+	}
 	for _, b := range r.Most {
 		t.Row(b.Entity, b.Resource, b.Limit.String(), a.Out.Count(b.Asked), Between(a, b.Least, b.AtMost),
 			a.Out.Count(b.Even), admin.StartText(r.Window, b.First))

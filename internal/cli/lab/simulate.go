@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/lab/simulate"
 )
 
+// SimulateCmd returns the command weir simulate.
 func SimulateCmd(a *kit.Run) *cobra.Command {
 	var about strings.Builder
 	var names []string

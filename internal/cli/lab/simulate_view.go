@@ -70,8 +70,10 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 		"latency", fmt.Sprintf("%.1f ms median, %.1f ms p99, %.1f ms max", r.P50, r.P99, r.Max))
 	a.Out.Pairs(pairs...)
 	if len(r.Cells) > 1 {
-		t := &term.Table{Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"},
-			Right: []int{0, 1, 2, 3, 4, 5}}
+		t := &term.Table{
+			Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"},
+			Right:  []int{0, 1, 2, 3, 4, 5},
+		}
 		for _, c := range r.Cells {
 			t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), count(c.Asked), count(c.Admitted),
 				count(c.Refused), count(c.Degraded))
@@ -94,8 +96,10 @@ func printTimeline(a *kit.Run, cfg *simulate.Config, r *simulate.Report) {
 		a.Out.Chart(values, "0s", cfg.For.String())
 		return
 	}
-	t := &term.Table{Header: []string{"FROM, FOR " + width.String(), "DECISIONS", "ADMITTED", "REFUSED",
-		"WITHOUT THE TABLE", "CALLS"}, Right: []int{1, 2, 3, 4, 5}}
+	t := &term.Table{Header: []string{
+		"FROM, FOR " + width.String(), "DECISIONS", "ADMITTED", "REFUSED",
+		"WITHOUT THE TABLE", "CALLS",
+	}, Right: []int{1, 2, 3, 4, 5}}
 	for i, in := range r.Intervals {
 		n := func(n int) string { return a.Out.Count(int64(n)) }
 		t.Row((time.Duration(i) * width).String(), n(in.Asked), n(in.Admitted), n(in.Refused), n(in.Degraded),

@@ -32,6 +32,7 @@ type tortureFlags struct {
 	faults    string
 }
 
+// TortureCmd returns the command weir torture.
 func TortureCmd(a *kit.Run) *cobra.Command {
 	var f tortureFlags
 	cmd := &cobra.Command{

@@ -36,7 +36,9 @@ func plan(r *kit.Run) *cobra.Command {
 			return err
 		}
 		changed := false
-		err := planning(ctx, r, &q.planFlags, func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error {
+		err := planning(ctx, r, &q.planFlags, func(
+			lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error),
+		) error {
 			changed = someChange(plans)
 			if q.Out != "" {
 				text, err := save()
@@ -74,9 +76,12 @@ type plansView struct {
 	WhatIf []triedPlan      `json:"what_if,omitempty"` // one per plan
 }
 
-// planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through a
-// function, lim is nil. save returns the plans in the format of a saved plan.
-func planning(ctx context.Context, a *kit.Run, q *planFlags, f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error) error {
+// planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through
+// a function, lim is nil. save returns the plans in the format of a saved plan.
+func planning(
+	ctx context.Context, a *kit.Run, q *planFlags,
+	f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error,
+) error {
 	ms, err := q.Read(a)
 	if err != nil {
 		return err
@@ -152,7 +157,8 @@ separately from the limits, for example by AWS AppConfig. If it is rolled back, 
 If the command dies, the stage stays as it is, and the same command continues from there.`,
 		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
-			"  weir limits apply -f limits.yaml --stage 5%,100% --gate http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
+			"  weir limits apply -f limits.yaml --stage 5%,100% --gate " +
+			"http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
 	}, func(ctx context.Context, q *applyRequest) error {
 		if q.Plan != "" && len(q.Files) > 0 {
 			return kit.Usage(errors.New("give either a PLAN or -f FILE"))
@@ -162,7 +168,9 @@ If the command dies, the stage stays as it is, and the same command continues fr
 		}
 		if q.Stack != "" {
 			if len(q.Stages) > 0 {
-				return kit.Usage(errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"))
+				return kit.Usage(
+					errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"),
+				)
 			}
 			return applyVia(ctx, r, q)
 		}
@@ -203,14 +211,22 @@ type applied struct {
 }
 
 // applyPlans shows plans, asks for confirmation where necessary, and applies them.
-func applyPlans(ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags, summary string) error {
+func applyPlans(
+	ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags,
+	summary string,
+) error {
 	return applyEach(ctx, a, plans, flags, func(i int) (manifest.Result, error) {
 		progress := applying(a, plans[i].Namespace)
 		defer progress.done()
 		opts := manifest.ApplyOptions{
 			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary, Progress: progress.update,
 			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
-				a.Err.Println(fmt.Sprintf("waiting for %s, who is applying the same manifest, until %s at the latest", held.By, kit.Instant(held.Until)))
+				a.Err.Println(
+					fmt.Sprintf(
+						"waiting for %s, who is applying the same manifest, until %s at the latest", held.By,
+						kit.Instant(held.Until),
+					),
+				)
 			},
 		}
 		if stage != nil && len(stage.Stages) > 0 {
@@ -221,7 +237,10 @@ func applyPlans(ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*man
 }
 
 // applyEach shows plans, asks for confirmation where necessary, and calls apply for each.
-func applyEach(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags, apply func(i int) (manifest.Result, error)) error {
+func applyEach(
+	ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags,
+	apply func(i int) (manifest.Result, error),
+) error {
 	if a.Output == "table" {
 		err := a.Buffered(func() {
 			for _, p := range plans {

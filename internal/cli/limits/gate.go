@@ -50,7 +50,8 @@ func (gs gates) Check(ctx context.Context, last bool) error {
 const (
 	// gateFormat is the format of a gate document, which says how far rollouts may go.
 	gateFormat = "weir-gate-1"
-	// gateEvery is the minimum time between reads of the document: AppConfig allows a poll every 15 s; its agent polls every 45 s.
+	// gateEvery is the minimum time between reads of the document: AppConfig allows a poll every 15 s; its agent polls
+	// every 45 s.
 	gateEvery = 15 * time.Second
 	// gateFresh is how old the last read may be for a stage to begin, and gateStale for a stage to stay.
 	gateFresh = 2 * gateEvery
@@ -88,13 +89,21 @@ func (g *approval) Open(ctx context.Context, percent int) (bool, error) {
 		return false, nil
 	}
 	if lets := g.known.Rollouts[g.hash]; lets < percent {
-		if waits := fmt.Sprintf("waiting: the gate (%s) allows %s for %d%% of the entities, not for %d%%", g.known.version, g.hash, lets, percent); waits != g.waits {
+		if waits := fmt.Sprintf(
+			"waiting: the gate (%s) allows %s for %d%% of the entities, not for %d%%", g.known.version, g.hash, lets,
+			percent,
+		); waits != g.waits {
 			g.waits = waits
 			g.tell(waits)
 		}
 		return false, nil
 	}
-	g.tell(fmt.Sprintf("the gate (%s, read %s ago) is open for %d%%", g.known.version, time.Since(g.good).Round(time.Second), percent))
+	g.tell(
+		fmt.Sprintf(
+			"the gate (%s, read %s ago) is open for %d%%", g.known.version, time.Since(g.good).Round(time.Second),
+			percent,
+		),
+	)
 	return true, nil
 }
 
@@ -110,7 +119,11 @@ func (g *approval) Check(ctx context.Context, _ bool) error {
 		return err
 	}
 	if lets := g.known.Rollouts[g.hash]; lets < g.percent {
-		return fmt.Errorf("the gate (%s) now allows it for %d%% of the entities, no longer for %d%%", g.known.version, lets, g.percent) //nolint:err113 // for people
+		//nolint:err113 // for people
+		return fmt.Errorf(
+			"the gate (%s) now allows it for %d%% of the entities, no longer for %d%%", g.known.version, lets,
+			g.percent,
+		)
 	}
 	return nil
 }
@@ -142,7 +155,10 @@ func (g *approval) look(ctx context.Context) error {
 }
 
 // errGate describes a gate document.
-var errGate = errors.New(`is not {"format": "` + gateFormat + `", "rollouts": {"sha256:…": 5}}, with a percentage for each hash, which weir limits plan -o json shows`)
+var errGate = errors.New(
+	`is not {"format": "` + gateFormat +
+		`", "rollouts": {"sha256:…": 5}}, with a percentage for each hash, which weir limits plan -o json shows`,
+)
 
 // lettingOf returns a function that reads the document at a URL, such as that of AppConfig's agent:
 // http://localhost:2772/applications/A/environments/E/configurations/P.
@@ -169,7 +185,8 @@ func lettingOf(client *http.Client, from string) func(context.Context) (letting,
 		}
 		for hash, percent := range l.Rollouts {
 			if percent < 0 || percent > 100 {
-				return l, fmt.Errorf("%s: %s: %d%% is not between 0%% and 100%%", from, hash, percent) //nolint:err113 // for people
+				//nolint:err113 // for people
+				return l, fmt.Errorf("%s: %s: %d%% is not between 0%% and 100%%", from, hash, percent)
 			}
 		}
 		l.version = "without a version"
@@ -184,7 +201,11 @@ func lettingOf(client *http.Client, from string) func(context.Context) (letting,
 func checkGate(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return kit.Usagef("--gate %q is not a URL such as http://localhost:2772/applications/weir/environments/weir/configurations/gate", text)
+		return kit.Usagef(
+			"--gate %q is not a URL such as "+
+				"http://localhost:2772/applications/weir/environments/weir/configurations/gate",
+			text,
+		)
 	}
 	return nil
 }

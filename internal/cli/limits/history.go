@@ -81,7 +81,9 @@ manifest file does not change: applying it again undoes the rollback.`,
 			if err != nil {
 				return err
 			}
-			return applyPlans(ctx, r, lim, plans, &q.applyFlags, nil, fmt.Sprintf("rollback to revision %d", q.Revision))
+			return applyPlans(
+				ctx, r, lim, plans, &q.applyFlags, nil, fmt.Sprintf("rollback to revision %d", q.Revision),
+			)
 		})
 	})
 }

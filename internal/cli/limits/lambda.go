@@ -11,9 +11,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-
-	"github.com/weirlimits/weir/internal/cli/kit"
-
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -47,23 +45,30 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack})
+	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(
+		ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack},
+	)
 	var api smithy.APIError
 	switch {
-	case errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist"),
+	case errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
+		strings.Contains(api.ErrorMessage(), "does not exist"),
 		err == nil && len(found.Stacks) == 0:
 		return nil, fmt.Errorf("stack %q in region %q: %w", f.Stack, cfg.Region, weir.ErrNotFound)
 	case err != nil:
 		return nil, fmt.Errorf("find stack %q: %w", f.Stack, err)
 	}
 	for _, o := range found.Stacks[0].Outputs {
-		if aws.ToString(o.OutputKey) == "ProvisionerArn" || strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
+		if aws.ToString(o.OutputKey) == "ProvisionerArn" ||
+			strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
 			// No retries: if only the answer was lost, a second apply would find its plan outdated.
 			once := func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} }
 			return &provisioner{lambda.NewFromConfig(cfg, once), aws.ToString(o.OutputValue)}, nil
 		}
 	}
-	return nil, fmt.Errorf("stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w", f.Stack, weir.ErrNotFound)
+	return nil, fmt.Errorf(
+		"stack %q has no output ProvisionerArn: it is not a weir stack, or has no function that applies limits: %w",
+		f.Stack, weir.ErrNotFound,
+	)
 }
 
 // maxPayload is the largest request that Lambda accepts.
@@ -78,7 +83,10 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 		return a, err
 	}
 	if len(payload) > maxPayload {
-		return a, fmt.Errorf("the manifest is larger than the %d MiB that Lambda accepts: split it, or apply it without --via-lambda", maxPayload>>20)
+		return a, fmt.Errorf(
+			"the manifest is larger than the %d MiB that Lambda accepts: split it, or apply it without --via-lambda",
+			maxPayload>>20,
+		)
 	}
 	out, err := p.client.Invoke(ctx, &lambda.InvokeInput{FunctionName: &p.arn, Payload: payload})
 	switch {
@@ -89,7 +97,10 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 			Message string `json:"errorMessage"`
 		}
 		_ = json.Unmarshal(out.Payload, &what) // without a message if it fails
-		return a, fmt.Errorf("function %s ended before it answered (%s): changes made so far stay; see its log and try again", p.arn, what.Message)
+		return a, fmt.Errorf(
+			"function %s ended before it answered (%s): changes made so far stay; see its log and try again", p.arn,
+			what.Message,
+		)
 	}
 	if err := json.Unmarshal(out.Payload, &a); err != nil || a.Status == "" {
 		return a, fmt.Errorf("the answer of function %s is not that of weir", p.arn)
@@ -102,7 +113,10 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 		texts[i] = a.Errors[i].String()
 	}
 	if a.Result != nil && len(a.Result.Failed) > 0 {
-		return a, fmt.Errorf("%s failed, the others were made; %s; apply again to continue", kit.Plural(len(a.Result.Failed), "change"), texts[0])
+		return a, fmt.Errorf(
+			"%s failed, the others were made; %s; apply again to continue", kit.Plural(len(a.Result.Failed), "change"),
+			texts[0],
+		)
 	}
 	return a, errors.New(strings.Join(texts, "; "))
 }
@@ -125,7 +139,11 @@ func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact 
 		}
 		var one manifest.Saved
 		if a.Saved == nil {
-			return nil, fmt.Errorf("the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without --via-lambda", m.Namespace)
+			return nil, fmt.Errorf(
+				"the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without "+
+					"--via-lambda",
+				m.Namespace,
+			)
 		}
 		if err := json.Unmarshal(a.Saved, &one); err != nil {
 			return nil, fmt.Errorf("the function's plan: %w", err)
@@ -174,14 +192,18 @@ func applyVia(ctx context.Context, a *kit.Run, q *applyRequest) error {
 		}
 	}
 	return applyEach(ctx, a, plansOf(saved), &q.applyFlags, func(i int) (manifest.Result, error) {
-		one := manifest.Saved{Format: saved.Format, Plans: []manifest.SavedPlan{{Text: saved.Plans[i].Text, State: saved.Plans[i].State}}}
+		one := manifest.Saved{
+			Format: saved.Format, Plans: []manifest.SavedPlan{{Text: saved.Plans[i].Text, State: saved.Plans[i].State}},
+		}
 		text, err := json.Marshal(one)
 		if err != nil {
 			return manifest.Result{}, err
 		}
 		got, err := p.ask(ctx, lambdafn.Request{Action: "apply", Saved: text, Adopt: true, Keep: q.Keep, Rate: q.Rate})
 		if got.Result == nil {
-			got.Result = &manifest.Result{Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest}
+			got.Result = &manifest.Result{
+				Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest,
+			}
 		}
 		return *got.Result, err
 	})

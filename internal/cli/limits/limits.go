@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
+// LimitsCmd returns the command weir limits.
 func LimitsCmd(a *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "limits",
@@ -68,7 +69,8 @@ func (f *SourceFlags) Read(a *kit.Run) ([]*manifest.Manifest, error) {
 
 func validate(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
-		Use: "validate", Short: "Check manifests, without a store", Example: "  weir limits validate -f tenant-alpha.limits.yaml",
+		Use: "validate", Short: "Check manifests, without a store",
+		Example: "  weir limits validate -f tenant-alpha.limits.yaml",
 	}, func(_ context.Context, q *SourceFlags) error {
 		ms, err := q.Read(r)
 		if err != nil {
@@ -76,7 +78,9 @@ func validate(r *kit.Run) *cobra.Command {
 		}
 		return r.Print(kit.Checked{Valid: true, Errors: []*manifest.Diagnostic{}}, func() {
 			for _, m := range ms {
-				r.Out.Printf("valid: namespace %s, manifest %s: %s\n", m.Namespace, m.Name, kit.Plural(len(m.Records), "record"))
+				r.Out.Printf(
+					"valid: namespace %s, manifest %s: %s\n", m.Namespace, m.Name, kit.Plural(len(m.Records), "record"),
+				)
 			}
 		})
 	})

@@ -22,7 +22,9 @@ func touchesText(c *manifest.Change) string {
 	if t.AtLeast {
 		least = "at least "
 	}
-	text := fmt.Sprintf("touches %s%s of %s; ", least, kit.Plural(t.Buckets, "live bucket"), kit.Plural(t.Entities, "entity"))
+	text := fmt.Sprintf(
+		"touches %s%s of %s; ", least, kit.Plural(t.Buckets, "live bucket"), kit.Plural(t.Entities, "entity"),
+	)
 	switch {
 	case t.Over == 0 && t.Buckets == 1:
 		return text + "it would not be over its limits"
@@ -80,7 +82,10 @@ func overText(p *manifest.Plan) string {
 		total += c.Touches.Over
 		for _, o := range c.Touches.OverSome {
 			if len(names) < maxOver {
-				names = append(names, fmt.Sprintf("%s on %s (%s)", o.Entity, o.Resource, strings.Join(overNames(c, o.Limits), ", ")))
+				names = append(
+					names,
+					fmt.Sprintf("%s on %s (%s)", o.Entity, o.Resource, strings.Join(overNames(c, o.Limits), ", ")),
+				)
 			}
 		}
 	}
@@ -95,7 +100,9 @@ func overText(p *manifest.Plan) string {
 	if total > len(names) {
 		names = append(names, "…")
 	}
-	text := fmt.Sprintf("%d would be over at once, and refused until %s drained: %s.", total, has(total), strings.Join(names, ", "))
+	text := fmt.Sprintf(
+		"%d would be over at once, and refused until %s drained: %s.", total, has(total), strings.Join(names, ", "),
+	)
 	if atLeast {
 		return "At least " + text
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-var signs = map[manifest.Action]string{manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">"}
+var signs = map[manifest.Action]string{
+	manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">",
+}
 
 // printPlan prints the changes in a plan.
 func printPlan(a *kit.Run, p *manifest.Plan) {
@@ -90,7 +92,9 @@ func printChange(a *kit.Run, c *manifest.Change) {
 // otherwise says which limits apply before new limits are created, or after limits are deleted.
 func otherwise(c *manifest.Change) string {
 	limits := c.Touches != nil && !c.Own
-	switch when := map[manifest.Action]string{manifest.Create: "until now", manifest.Delete: "from then on"}[c.Action]; {
+	switch when := map[manifest.Action]string{
+		manifest.Create: "until now", manifest.Delete: "from then on",
+	}[c.Action]; {
 	case !limits || when == "":
 		return ""
 	case c.From == "":
@@ -111,7 +115,8 @@ func colored(a *kit.Run, action manifest.Action, text string) string {
 	return a.Out.Bold(text)
 }
 
-// fieldText returns text such as "rpm: 500 -> 200 per minute (tightens)". For a change, a missing value is written as none.
+// fieldText returns text such as "rpm: 500 -> 200 per minute (tightens)". For a change, a missing value is written as
+// none.
 func fieldText(f manifest.Field, changes bool) string {
 	name, none := f.Name, "none"
 	if f.Limit != "" {
@@ -171,7 +176,9 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 		a.Out.Println(term.Clean("Not declared here, left alone: " + some + "."))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
-		a.Out.Println(term.Clean(fmt.Sprintf("Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))))
+		a.Out.Println(
+			term.Clean(fmt.Sprintf("Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))),
+		)
 	}
 	if text := overText(p); text != "" {
 		a.Out.Println(term.Clean(text))
@@ -181,7 +188,9 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 
 func printResult(a *kit.Run, r *manifest.Result) {
 	var text strings.Builder
-	fmt.Fprintf(&text, "Applied to %s: %d created, %d updated, %d deleted", r.Namespace, r.Created, r.Updated, r.Deleted)
+	fmt.Fprintf(
+		&text, "Applied to %s: %d created, %d updated, %d deleted", r.Namespace, r.Created, r.Updated, r.Deleted,
+	)
 	for _, more := range []struct {
 		n    int
 		what string
@@ -219,7 +228,9 @@ func printDrift(a *kit.Run, p *manifest.Plan) {
 		a.Out.Println(colored(a, c.Action, term.Clean(signs[c.Action]+" "+headOf(c)+": "+driftTexts[p.Drift(c)])))
 		for _, f := range c.Fields {
 			name := strings.TrimSpace(f.Limit + " " + strings.TrimPrefix(strings.TrimPrefix(f.Name, "limit"), "rate"))
-			a.Out.Println(term.Clean(fmt.Sprintf("    %s: live %s, declared %s", name, orNothing(f.Old), orNothing(f.New))))
+			a.Out.Println(
+				term.Clean(fmt.Sprintf("    %s: live %s, declared %s", name, orNothing(f.Old), orNothing(f.New))),
+			)
 		}
 	}
 	if len(p.Changes) > 0 {

@@ -79,7 +79,9 @@ func (f *stageFlags) check() error {
 }
 
 // rollout applies a plan in stages.
-func rollout(ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags) (manifest.Result, error) {
+func rollout(
+	ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags,
+) (manifest.Result, error) {
 	gate, err := gate(ctx, a, f, lim, p)
 	if err != nil {
 		return manifest.Result{}, err
@@ -87,7 +89,12 @@ func rollout(ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Pla
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
 		ApplyOptions: opts, Stages: f.percents, Bake: f.Bake, Gate: gate,
 		Staging: func(percent, records int) {
-			a.Err.Println(fmt.Sprintf("%s: %s for %d%% of the entities, watched for %s", p.Namespace, kit.Plural(records, "record"), percent, f.Bake))
+			a.Err.Println(
+				fmt.Sprintf(
+					"%s: %s for %d%% of the entities, watched for %s", p.Namespace, kit.Plural(records, "record"),
+					percent, f.Bake,
+				),
+			)
 		},
 	})
 }
@@ -102,7 +109,9 @@ func gate(ctx context.Context, a *kit.Run, f *stageFlags, lim *weir.Limiter, p *
 	if f.Gate == "" {
 		return g, nil
 	}
-	ap := &approval{hash: p.Hash, read: lettingOf(&http.Client{Timeout: 10 * time.Second}, f.Gate), tell: func(text string) {
+	ap := &approval{hash: p.Hash, read: lettingOf(
+		&http.Client{Timeout: 10 * time.Second}, f.Gate,
+	), tell: func(text string) {
 		a.Err.Println(p.Namespace + ": " + text)
 	}}
 	return gates{ap, g}, ap.look(ctx) // fail before the rollout begins
@@ -160,18 +169,25 @@ func (g *refusals) Check(ctx context.Context, last bool) error {
 		return nil
 	}
 	if rate := float64(sum.refused) / float64(sum.decided); rate > g.threshold {
-		return fmt.Errorf("%d of %d requests were refused: refusal_rate %.3g > %g", sum.refused, sum.decided, rate, g.threshold) //nolint:err113 // for people
+		//nolint:err113 // for people
+		return fmt.Errorf(
+			"%d of %d requests were refused: refusal_rate %.3g > %g", sum.refused, sum.decided, rate, g.threshold,
+		)
 	}
 	return nil
 }
 
 // errNotCounted is for stores that count only refusals, on which every request would seem to be refused.
-var errNotCounted = errors.New("the store does not count the requests that it admits: name the deciding servers with --server")
+var errNotCounted = errors.New(
+	"the store does not count the requests that it admits: name the deciding servers with --server",
+)
 
 // usageOf returns a function that reads what the store has counted in a namespace since the hour of began.
 func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallied, error) {
 	return func(ctx context.Context) ([]tallied, error) {
-		page, err := weiradmin.New(lim).Usage.Windows(ctx, weiradmin.UsageQuery{By: weiradmin.ByNamespace, Window: weiradmin.Hourly, From: began, Max: 1000})
+		page, err := weiradmin.New(lim).Usage.Windows(ctx, weiradmin.UsageQuery{
+			By: weiradmin.ByNamespace, Window: weiradmin.Hourly, From: began, Max: 1000,
+		})
 		if errors.Is(err, weir.ErrNoUsage) {
 			err = fmt.Errorf("%w: name the deciding servers with --server", err)
 		}

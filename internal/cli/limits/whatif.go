@@ -59,7 +59,9 @@ func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags
 		if p.CreateNamespace {
 			continue
 		}
-		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), admin.UsageQuery{Window: admin.Hourly, From: lab.Since(days)})
+		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), admin.UsageQuery{
+			Window: admin.Hourly, From: lab.Since(days),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +94,13 @@ func (t *triedPlan) try(p *manifest.Plan, windows []admin.Usage) (err error) {
 }
 
 func printTried(a *kit.Run, t *triedPlan) {
-	a.Out.Println(a.Out.Bold(fmt.Sprintf("If these limits had applied for the last %s, according to recorded usage:", kit.Plural(t.Days, "day"))))
+	a.Out.Println(
+		a.Out.Bold(
+			fmt.Sprintf(
+				"If these limits had applied for the last %s, according to recorded usage:", kit.Plural(t.Days, "day"),
+			),
+		),
+	)
 	if t.Planned == nil {
 		a.Out.Println("No bucket whose limits change was used.")
 		a.Out.Println()

@@ -24,7 +24,9 @@ type backstopFlags struct {
 }
 
 func (f *backstopFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.onUnavailable, "on-unavailable", string(weir.OnUnavailableLocal), "`ANSWER` while the store does not "+
+	flags.StringVar(&f.onUnavailable, "on-unavailable", string(
+		weir.OnUnavailableLocal,
+	), "`ANSWER` while the store does not "+
 		"answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system "+
 		"set --on-unavailable overrides it")
 	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store "+
@@ -75,11 +77,13 @@ func (f *backstopFlags) count() int {
 	return 1 // not counted yet, or nothing to count
 }
 
+//nolint:unparam // a step of a part may fail
 func (f *backstopFlags) open(_ context.Context, s *serving) error {
 	s.run.Config.OnUnavailable, s.run.Config.Instances = weir.OnUnavailable(f.onUnavailable), f.count
 	return nil
 }
 
+//nolint:unparam // a step of a part may fail
 func (f *backstopFlags) start(_ context.Context, s *serving) error {
 	if t := f.task(s.run.Store, s.run.Opened, s.log); t != nil {
 		s.tasks = append(s.tasks, t)

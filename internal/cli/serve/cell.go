@@ -55,6 +55,7 @@ func (f *cellFlags) check() error {
 	return nil
 }
 
+//nolint:unparam // a step of a part may fail
 func (f *cellFlags) open(_ context.Context, s *serving) error {
 	if f.name == "" {
 		return nil

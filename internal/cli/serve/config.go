@@ -59,6 +59,8 @@ func (f *configFlags) check() error {
 }
 
 // open reads --config-file.
+//
+//nolint:unparam // a step of a part may fail
 func (f *configFlags) open(_ context.Context, s *serving) error {
 	if f.file != "" {
 		known, err := configflow.Open(f.file, nameOf(s.run.Store))

@@ -35,6 +35,7 @@ func (f *decideFlags) check() error {
 	return nil
 }
 
+//nolint:unparam // a step of a part may fail
 func (f *decideFlags) open(_ context.Context, s *serving) error {
 	s.run.Config.DecideWithin = f.on(s.run.Store)
 	return nil

@@ -90,6 +90,7 @@ func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
 	return err
 }
 
+//nolint:unparam // a step of a part may fail
 func (f *metricsFlags) start(_ context.Context, s *serving) error {
 	f.counts.Watch(s.lim, s.run.Opened)
 	return nil

@@ -41,7 +41,9 @@ func Book(ctx context.Context, address string, b Booking) error {
 	}
 	rest, ok := strings.CutPrefix(address, "dynamodb:")
 	if !ok {
-		return storeUsage("store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", address)
+		return storeUsage(
+			"store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", address,
+		)
 	}
 	return bookDynamo(ctx, address, rest, &b)
 }
@@ -118,7 +120,10 @@ func streamOf(ctx context.Context, client *awsdynamodb.Client, table string, ena
 		return aws.ToString(changed.TableDescription.LatestStreamArn), nil
 	}
 	if spec.StreamViewType != types.StreamViewTypeNewAndOldImages {
-		return "", bad(fmt.Errorf("the table's stream has the view type %s", spec.StreamViewType), "turn it off, then on again with NEW_AND_OLD_IMAGES")
+		return "", bad(
+			fmt.Errorf("the table's stream has the view type %s", spec.StreamViewType),
+			"turn it off, then on again with NEW_AND_OLD_IMAGES",
+		)
 	}
 	return aws.ToString(out.Table.LatestStreamArn), nil
 }

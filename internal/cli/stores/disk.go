@@ -57,7 +57,11 @@ func diskOption(cfg *disk.Config, address, key, value string) error {
 	case "usage_retention_monthly":
 		return retention(&cfg.Retention.Monthly, address, key, value)
 	default:
-		return storeUsage("store %q: unknown option %q: the options are mode, interval, usage and usage_retention_hourly, _daily and _monthly", address, key)
+		return storeUsage(
+			"store %q: unknown option %q: the options are mode, interval, usage and usage_retention_hourly, _daily "+
+				"and _monthly",
+			address, key,
+		)
 	}
 	return nil
 }

@@ -76,8 +76,9 @@ func parseDynamo(address, rest string) (d DynamoDB, err error) {
 // dynamoWants describes the valid values of each option.
 var dynamoWants = map[string]string{
 	"region": "a region", "profile": "a profile", "endpoint": "an address such as http://127.0.0.1:8000",
-	"rejection-ttl": "a duration such as 250ms, at most 1m", "prefetch": "a share above 0, up to 1", "prefetch-for": "a duration such as 100ms, at most 1s",
-	"max-shards": "a power of two from 1 to 64", "retention": "a duration such as 48h",
+	"rejection-ttl": "a duration such as 250ms, at most 1m", "prefetch": "a share above 0, up to 1",
+	"prefetch-for": "a duration such as 100ms, at most 1s",
+	"max-shards":   "a power of two from 1 to 64", "retention": "a duration such as 48h",
 }
 
 func parseTime(value string, to *time.Duration, least, most time.Duration) bool {
@@ -86,7 +87,7 @@ func parseTime(value string, to *time.Duration, least, most time.Duration) bool 
 	return err == nil && d >= least && d <= most
 }
 
-// Aws returns the SDK's configuration: the region, credentials and profile of the environment, unless the address
+// AWS returns the SDK's configuration: the region, credentials and profile of the environment, unless the address
 // overrides them. A local endpoint accepts any credentials, so none need to be set for it.
 func (d *DynamoDB) AWS(ctx context.Context) (aws.Config, error) {
 	var with []func(*awsconfig.LoadOptions) error
@@ -102,7 +103,9 @@ func (d *DynamoDB) AWS(ctx context.Context) (aws.Config, error) {
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, with...)
 	if err != nil {
-		return cfg, &store.Error{Op: "open", Key: d.table, Err: err, Hint: "check the AWS configuration and the profile"}
+		return cfg, &store.Error{
+			Op: "open", Key: d.table, Err: err, Hint: "check the AWS configuration and the profile",
+		}
 	}
 	return cfg, nil
 }

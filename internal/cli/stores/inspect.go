@@ -33,8 +33,8 @@ func findingOf(name string, err error, detail string) Finding {
 // Creation describes a DynamoDB table to create.
 type Creation = dynamodb.CreateConfig
 
-// Inspect checks whether a store can be used. It changes nothing, but for a DynamoDB table if create is not nil: it then
-// creates the table first, or completes it. Trouble is a finding; an error is a mistake in the address.
+// Inspect checks whether a store can be used. It changes nothing, but for a DynamoDB table if create is not nil: it
+// then creates the table first, or completes it. Trouble is a finding; an error is a mistake in the address.
 func Inspect(ctx context.Context, address string, create *Creation) ([]Finding, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch {
@@ -79,14 +79,24 @@ func inspectDynamo(ctx context.Context, address, rest string, create *Creation) 
 	case d.Endpoint != "":
 		add("endpoint", nil, d.Endpoint)
 	case cfg.Region == "":
-		add("region", &store.Error{Err: errors.New("is not set"), Hint: "set region= in the store's URL, or AWS_REGION"}, "")
+		add(
+			"region",
+			&store.Error{Err: errors.New("is not set"), Hint: "set region= in the store's URL, or AWS_REGION"}, "",
+		)
 		return all, nil
 	default:
 		add("region", nil, cfg.Region)
 	}
 	who, err := cfg.Credentials.Retrieve(ctx)
 	if err != nil {
-		add("credentials", &store.Error{Err: errors.New("none found"), Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, or give the machine a role"}, "")
+		add(
+			"credentials",
+			&store.Error{
+				Err:  errors.New("none found"),
+				Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, or give the machine a role",
+			},
+			"",
+		)
 		return all, nil //nolint:nilerr // reported as a finding
 	}
 	add("credentials", nil, "from "+who.Source)

@@ -11,13 +11,14 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// redisConfig returns the configuration from the address and the environment. Passwords come from the environment because
-// anyone who lists the machine's processes can see those in an address.
+// redisConfig returns the configuration from the address and the environment. Passwords come from the environment
+// because anyone who lists the machine's processes can see those in an address.
 func redisConfig(address string) redis.Config {
 	return redis.Config{
 		Address:  address,
 		Username: os.Getenv("WEIR_REDIS_USERNAME"), Password: os.Getenv("WEIR_REDIS_PASSWORD"),
-		SentinelUsername: os.Getenv("WEIR_REDIS_SENTINEL_USERNAME"), SentinelPassword: os.Getenv("WEIR_REDIS_SENTINEL_PASSWORD"),
+		SentinelUsername: os.Getenv("WEIR_REDIS_SENTINEL_USERNAME"),
+		SentinelPassword: os.Getenv("WEIR_REDIS_SENTINEL_PASSWORD"),
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// Access says whether a command may create the store. Only commands that configure or serve may, so that a mistyped name
-// in any other command creates nothing.
+// Access says whether a command may create the store. Only commands that configure or serve may, so that a mistyped
+// name in any other command creates nothing.
 type Access bool
 
+// Whether a store must exist.
 const (
 	Existing Access = false
 	Create   Access = true
@@ -45,7 +46,9 @@ func Open(address string, how Access) (store.Store, error) {
 	if redis.Knows(scheme) {
 		return openRedis(address)
 	}
-	return nil, storeUsage("store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme)
+	return nil, storeUsage(
+		"store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme,
+	)
 }
 
 // AddressError marks a mistake in the address of a store.

@@ -21,14 +21,16 @@ type Torture struct {
 	Rate      float64
 }
 
-// OpenTorture returns how to open a store for weir torture: with a clock of its own where possible, and in its most exact
-// configuration.
+// OpenTorture returns how to open a store for weir torture: with a clock of its own where possible, and in its most
+// exact configuration.
 func OpenTorture(address string) (*Torture, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch {
 	case scheme == "memory" && rest == "":
 		return &Torture{
-			Open:   func(now func() time.Time) (store.Store, error) { return memory.New(&memory.Config{Now: now}), nil },
+			Open: func(now func() time.Time) (store.Store, error) {
+				return memory.New(&memory.Config{Now: now}), nil
+			},
 			Traits: torture.Traits{Atomic: true, OwnClock: true},
 		}, nil
 	case scheme == "disk":

@@ -72,7 +72,8 @@ func (l *Live) Draw(lines []string) {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString("\x1b[2K" + Clip(line, width)) // cleared first: in the last column, clearing after it would erase a letter
+		// cleared first: in the last column, clearing after it would erase a letter
+		b.WriteString("\x1b[2K" + Clip(line, width))
 	}
 	b.WriteString(end)
 	l.screen.Printf("%s", b.String())

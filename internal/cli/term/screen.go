@@ -1,4 +1,5 @@
-// Package term formats output for people: aligned tables, color, charts and progress on a terminal, plain text in a pipe.
+// Package term formats output for people: aligned tables, color, charts and progress on a terminal, plain text in a
+// pipe.
 package term
 
 import (

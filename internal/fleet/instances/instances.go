@@ -22,7 +22,8 @@ const (
 	// Every is how often a process reports itself and reads the count, plus or minus a tenth; in a fleet of more than
 	// 500 less often, so that all together report themselves at most once per Each.
 	Every = 5 * time.Second
-	Each  = 10 * time.Millisecond
+	// Each is the least time between the reports of a whole fleet.
+	Each = 10 * time.Millisecond
 	// hold is how long the count stays up after that many instances were last seen.
 	hold = 3 * time.Minute
 	// gone is how long a record must be unchanged before its process counts as gone.

@@ -59,7 +59,8 @@ type worker struct {
 func newWorker(s setup, st store.Store, tell func(*Record) error) (*worker, error) {
 	f := &faulty{Store: st, r: rand.New(rand.NewPCG(s.Seed, uint64(s.Process)<<32+uint64(s.Life)))}
 	lim, err := weir.New(weir.Config{
-		Store: f, NamespaceID: s.NamespaceID, Cooldown: -1, StoreTimeout: patience, OnUnavailable: weir.OnUnavailableDeny,
+		Store: f, NamespaceID: s.NamespaceID, Cooldown: -1, StoreTimeout: patience,
+		OnUnavailable: weir.OnUnavailableDeny,
 	})
 	if err != nil {
 		_ = st.Close()

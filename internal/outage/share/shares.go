@@ -99,8 +99,10 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 			p := Of(c.Limit, n)
 			fits := c.Force || passes(p, x.level, p.Clock(now), c.Amount)
 			out.Levels = append(out.Levels, store.Level{
-				Limit: &store.Limit{Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period),
-					Burst: p.Burst, Override: c.Limit.Override},
+				Limit: &store.Limit{
+					Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period),
+					Burst: p.Burst, Override: c.Limit.Override,
+				},
 				Level: x.level, Refused: !fits,
 			})
 			out.Allowed = out.Allowed && (fits || c.Shadow)

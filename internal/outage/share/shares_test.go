@@ -93,8 +93,10 @@ func TestWarmFollowsTheStore(t *testing.T) {
 	for left, want := range map[int64]int64{60: 6, 30: 3, 10: 1, 9: 0, 0: 0, -60: -6} {
 		s := share.New(1000)
 		level := p.Clock(clock.Nanos(theirs)) + l.Burst - left*1000
-		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{Allowed: true, At: theirs,
-			Levels: []store.Level{{Limit: l, Level: level}}}, 10, noon)
+		s.Warm([]store.Debit{debit("a", l, 0)}, &store.Outcome{
+			Allowed: true, At: theirs,
+			Levels: []store.Level{{Limit: l, Level: level}},
+		}, 10, noon)
 		out, _ := s.Take([]store.Debit{debit("a", l, 0)}, 10, noon)
 		share := share.Of(l, 10)
 		got := share.Available(out.Levels[0].Level, share.Clock(clock.Nanos(noon)))

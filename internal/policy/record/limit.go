@@ -106,8 +106,10 @@ func (l Limit) StoredFormer() store.Limit { return l.former().Stored(false) }
 
 // Stored returns the limit in the units of the store.
 func (l Limit) Stored(override bool) store.Limit {
-	return store.Limit{Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000,
-		Override: override}
+	return store.Limit{
+		Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000,
+		Override: override,
+	}
 }
 
 // ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a

@@ -107,7 +107,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 		b = append(b, `,"degraded":false`...)
 	}
 	b = appendStatuses(append(b, `,"limits":`...), d.Statuses)
-	buf.b = append(b, '}', '\n')
+	b = append(b, '}', '\n')
+	buf.b = b
 	send(w, http.StatusOK, buf.b)
 }
 

@@ -179,6 +179,7 @@ func unavailableOf(field, text string) (weir.OnUnavailable, error) {
 	switch u := weir.OnUnavailable(text); u {
 	case weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 		return u, nil
+	default:
 	}
 	return "", badField(field, "must be deny, allow or local")
 }

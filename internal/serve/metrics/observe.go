@@ -82,7 +82,8 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	case e.Err == nil:
 		return refused, nil
 	}
-	if over, ok := e.Err.(*weir.ExceededError); ok { //nolint:errorlint // it is usually unwrapped, and refusals are many
+	//nolint:errorlint // it is usually unwrapped, and refusals are many
+	if over, ok := e.Err.(*weir.ExceededError); ok {
 		return refused, over
 	}
 	var over *weir.ExceededError

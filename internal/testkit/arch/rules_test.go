@@ -49,21 +49,37 @@ var links = []rule{
 
 // What only some packages may import.
 var reserved = []rule{
-	{room: "...", never: durable, direct: true, catches: "store/disk", why: "others are handed a store",
-		except: []string{"internal/cli/stores", "cmd/weir-lambda", "internal/aws/..."}},
-	{room: "...", never: []string{"go.opentelemetry.io/...", "github.com/prometheus/..."}, direct: true, catches: "go.opentelemetry.io/otel", why: "others have an observer, or count nothing",
-		except: []string{"internal/serve/metrics"}},
-	{room: "...", never: []string{"github.com/envoyproxy/..."}, direct: true, catches: "github.com/envoyproxy/go-control-plane", why: "one package converts Envoy's messages",
-		except: []string{"internal/serve/envoy"}},
-	{room: "...", never: []string{"github.com/go-json-experiment/..."}, direct: true, catches: "github.com/go-json-experiment/json", why: "bodies need its strictness; what is stored is encoding/json's",
-		except: []string{"internal/serve/httpapi"}},
-	{room: "...", never: []string{"github.com/anishathalye/porcupine/..."}, direct: true, catches: "github.com/anishathalye/porcupine", why: "weir torture and the drivers' tests look for an order; nobody else links it",
-		except: []string{"internal/lab/torture", "store/storetest/..."}},
-	{room: "...", never: []string{"internal/parts"}, direct: true, catches: "internal/parts", why: "it reaches into a limiter",
-		except: []string{"admin", ".", "internal/fleet/...", "internal/serve/...", "internal/cli/...", "internal/lab/..."}},
+	{
+		room: "...", never: durable, direct: true, catches: "store/disk", why: "others are handed a store",
+		except: []string{"internal/cli/stores", "cmd/weir-lambda", "internal/aws/..."},
+	},
+	{
+		room: "...", never: []string{"go.opentelemetry.io/...", "github.com/prometheus/..."}, direct: true, catches: "go.opentelemetry.io/otel", why: "others have an observer, or count nothing",
+		except: []string{"internal/serve/metrics"},
+	},
+	{
+		room: "...", never: []string{"github.com/envoyproxy/..."}, direct: true, catches: "github.com/envoyproxy/go-control-plane", why: "one package converts Envoy's messages",
+		except: []string{"internal/serve/envoy"},
+	},
+	{
+		room: "...", never: []string{"github.com/go-json-experiment/..."}, direct: true, catches: "github.com/go-json-experiment/json", why: "bodies need its strictness; what is stored is encoding/json's",
+		except: []string{"internal/serve/httpapi"},
+	},
+	{
+		room: "...", never: []string{"github.com/anishathalye/porcupine/..."}, direct: true, catches: "github.com/anishathalye/porcupine", why: "weir torture and the drivers' tests look for an order; nobody else links it",
+		except: []string{"internal/lab/torture", "store/storetest/..."},
+	},
+	{
+		room: "...", never: []string{"internal/parts"}, direct: true, catches: "internal/parts", why: "it reaches into a limiter",
+		except: []string{"admin", ".", "internal/fleet/...", "internal/serve/...", "internal/cli/...", "internal/lab/..."},
+	},
 	{room: "...", never: byName, direct: true, catches: "text/template", why: "calls methods by name: the linker then prunes none, of any type"},
-	{room: "...", never: testOnly, catches: "pgregory.net/rapid", why: "test code stays out of users' binaries",
-		except: []string{"store/storetest/...", kit}},
-	{room: "...", never: []string{"testing"}, direct: true, catches: "testing", why: "it registers flags in the binary",
-		except: []string{"store/storetest/...", "weirtest", kit}},
+	{
+		room: "...", never: testOnly, catches: "pgregory.net/rapid", why: "test code stays out of users' binaries",
+		except: []string{"store/storetest/...", kit},
+	},
+	{
+		room: "...", never: []string{"testing"}, direct: true, catches: "testing", why: "it registers flags in the binary",
+		except: []string{"store/storetest/...", "weirtest", kit},
+	},
 }

@@ -89,7 +89,9 @@ func start(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(context.Background(), "sh", "-c", supervise, "sh", path, "-c", serve, "-H", "127.0.0.1", "-p", port)
+	cmd := exec.CommandContext(
+		context.Background(), "sh", "-c", supervise, "sh", path, "-c", serve, "-H", "127.0.0.1", "-p", port,
+	)
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return "", err

@@ -38,7 +38,9 @@ func New(now func() time.Time) *Catalog {
 	if now == nil {
 		now = time.Now
 	}
-	return &Catalog{now: now, hands: make(map[list]int), lists: make(map[list][]*store.Record), epochs: make(map[string]uint64)}
+	return &Catalog{
+		now: now, hands: make(map[list]int), lists: make(map[list][]*store.Record), epochs: make(map[string]uint64),
+	}
 }
 
 // Load adds a record as it was written before, with its namespace's epoch.
@@ -297,7 +299,9 @@ func parseCursor(q store.Query) (*cursor, error) {
 	}
 	c := cursor{Reverse: raw[0] == 1}
 	raw = raw[1:]
-	for _, part := range []*string{&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.Query[5], &c.ID, &c.Sub} {
+	for _, part := range []*string{
+		&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.Query[5], &c.ID, &c.Sub,
+	} {
 		n, size := binary.Uvarint(raw)
 		if size <= 0 || n > uint64(len(raw)-size) {
 			return nil, store.ErrBadCursor

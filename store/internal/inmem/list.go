@@ -57,7 +57,8 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	if q.After != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(q.After)
 		var ok bool
-		if after, ok = strings.CutPrefix(string(raw), q.Namespace+"\x00"); err != nil || !ok || strings.Count(after, "\x00") != 1 {
+		if after, ok = strings.CutPrefix(string(raw), q.Namespace+"\x00"); err != nil || !ok ||
+			strings.Count(after, "\x00") != 1 {
 			return store.BucketPage{}, store.ErrBadCursor
 		}
 	}

@@ -67,7 +67,8 @@ func (t *Table) stamp(b *Bucket, now int64) {
 func (t *Table) turn(b *Bucket, now int64) {
 	was, is := minuteOf(b.at), minuteOf(now)
 	t.minute.Store(is)
-	if t.cfg.Meter == nil || was == is || !b.counted() { // without a meter, reached only for the nanosecond before the epoch
+	// without a meter, reached only for the nanosecond before the epoch
+	if t.cfg.Meter == nil || was == is || !b.counted() {
 		return
 	}
 	const hour = 60 * minute

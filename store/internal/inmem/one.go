@@ -11,8 +11,9 @@ func (t *Table) Find(key store.Bucket) *Bucket {
 	return b
 }
 
-// TakeOne decides a take of one charge on a bucket. ok is false, and nothing was decided, unless the bucket is alive and
-// the charge's limit is its only one in force. It is for tables without a journal, because it does not report the change.
+// TakeOne decides a take of one charge on a bucket. ok is false, and nothing was decided, unless the bucket is alive
+// and the charge's limit is its only one in force. It is for tables without a journal, because it does not report the
+// change.
 func (t *Table) TakeOne(b *Bucket, c *store.Charge) (allowed, ok bool) {
 	// Before the lock, because others wait there.
 	p := params(c.Limit)

@@ -104,7 +104,8 @@ func (t *Table) raise(now int64) {
 // Len returns the number of buckets in the table.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
-// lock returns the bucket of a key, locked. If there is none, lock creates it if create is set, and returns nil otherwise.
+// lock returns the bucket of a key, locked. If there is none, lock creates it if create is set, and returns nil
+// otherwise.
 func (t *Table) lock(key store.Bucket, create bool) (*Bucket, error) {
 	for {
 		b, err := t.get(key, create)
@@ -135,7 +136,8 @@ func (t *Table) get(key store.Bucket, create bool) (*Bucket, error) {
 
 // birth adds an empty bucket for a key, or returns the existing one.
 func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucket, error) {
-	if bytes.Count(k, []byte{0}) != 2 || len(k) > maxKey || key.Namespace == "" || key.Entity == "" || key.Resource == "" {
+	if bytes.Count(k, []byte{0}) != 2 || len(k) > maxKey || key.Namespace == "" || key.Entity == "" ||
+		key.Resource == "" {
 		return nil, store.ErrInvalid
 	}
 	now := t.Now()

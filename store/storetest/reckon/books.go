@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Tally is what callers did to a limit of a bucket between two rests, in millitokens, according to the answers they got.
+// Tally is what callers did to a limit of a bucket between two rests, in millitokens, according to the answers they
+// got.
 type Tally struct {
 	Debited, Forced, Returned int64
 	// MaybeDebited and MaybeReturned are for calls with unknown outcome: amounts debited or forced, and returned.
@@ -65,7 +66,8 @@ func (b *Books) Admitted(l *store.Limit) error {
 	return nil
 }
 
-// Level checks the level seen while the callers rest: nothing that was spent is lost, and no more than was spent is missing.
+// Level checks the level seen while the callers rest: nothing that was spent is lost, and no more than was spent is
+// missing.
 func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 	was, is := Find(b.state, l), Find(after, l)
 	from := min(Reading(l, b.now), b.Early)
@@ -79,10 +81,15 @@ func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 	}
 	spent := b.Debited + b.Forced
 	if to < from+spent-b.Returned-b.MaybeReturned {
-		return fmt.Errorf("tokens lost: the level is %d, but %d were spent and %d returned since %d", to, spent, b.Returned+b.MaybeReturned, from)
+		return fmt.Errorf(
+			"tokens lost: the level is %d, but %d were spent and %d returned since %d", to, spent,
+			b.Returned+b.MaybeReturned, from,
+		)
 	}
 	if most := max(from, end) + spent + b.MaybeDebited; to > most {
-		return fmt.Errorf("the level is %d, but with %d spent since %d it may be at most %d", to, spent+b.MaybeDebited, from, most)
+		return fmt.Errorf(
+			"the level is %d, but with %d spent since %d it may be at most %d", to, spent+b.MaybeDebited, from, most,
+		)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Package reckon is the reference for a store's answers: the token clock computed the slow and obvious way, the books of
-// what callers were told, and a model of the order in which their calls may have been handled. It is pure, and shares no
-// arithmetic with the code it checks. Package storetest uses it for drivers, and weir torture for a user's own store.
+// Package reckon is the reference for a store's answers: the token clock computed the slow and obvious way, the books
+// of what callers were told, and a model of the order in which their calls may have been handled. It is pure, and
+// shares no arithmetic with the code it checks. Package storetest uses it for drivers, and weir torture for a user's
+// own store.
 package reckon
 
 import (

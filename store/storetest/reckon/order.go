@@ -176,7 +176,9 @@ func (o *Order) Model() porcupine.Model {
 			}
 			return states
 		},
-		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v → %v", input, o.Show(output.(Answer))) },
+		DescribeOperation: func(input, output any) string {
+			return fmt.Sprintf("%v → %v", input, o.Show(output.(Answer)))
+		},
 	}
 	return m.ToModel()
 }

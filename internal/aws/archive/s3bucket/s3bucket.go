@@ -19,8 +19,10 @@ import (
 type API interface {
 	// PutObject is the S3 client's, as are the others.
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
-	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)             // to read
-	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) // in pages
+	// to read
+	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	// in pages
+	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
 }
 
 // Bucket holds the objects of an S3 bucket below a prefix, which may be "".
@@ -46,7 +48,8 @@ func (b *Bucket) wrap(op, name string, err error) error {
 // Put implements archive.Putter.
 func (b *Bucket) Put(ctx context.Context, name string, content []byte) error {
 	_, err := b.api.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.name, Key: aws.String(b.prefix + name), Body: bytes.NewReader(content), ContentType: aws.String("application/gzip"),
+		Bucket: &b.name, Key: aws.String(b.prefix + name), Body: bytes.NewReader(content),
+		ContentType: aws.String("application/gzip"),
 	})
 	if err != nil {
 		return b.wrap("put", name, err)
@@ -57,7 +60,9 @@ func (b *Bucket) Put(ctx context.Context, name string, content []byte) error {
 // List implements archive.Bucket.
 func (b *Bucket) List(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
-	pages := s3.NewListObjectsV2Paginator(b.api, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: aws.String(b.prefix + prefix)})
+	pages := s3.NewListObjectsV2Paginator(b.api, &s3.ListObjectsV2Input{
+		Bucket: &b.name, Prefix: aws.String(b.prefix + prefix),
+	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

@@ -88,7 +88,8 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) (again bo
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // whatever can be read
 	if resp.StatusCode != http.StatusOK {
-		return resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("%s: %s", resp.Status, text)
+		return resp.StatusCode >= 500 ||
+			resp.StatusCode == http.StatusTooManyRequests, fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	return false, nil
 }

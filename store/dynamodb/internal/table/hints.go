@@ -36,7 +36,8 @@ func Hint(err error) string {
 	case errors.Is(err, errUnprocessed):
 		return throttleHint(nil)
 	case noIdentity(err):
-		return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or give the machine a role"
+		return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or give the " +
+			"machine a role"
 	case noEndpoint(err):
 		return "set the region, as AWS_REGION or region= of the store's URL"
 	case errors.Is(err, syscall.ECONNREFUSED):
