@@ -70,7 +70,7 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 // the time of BenchmarkAllow. If ok is false, it has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
 	c := l.core
-	if c.inProcess == nil || c.cfg.Observer.Called != nil || c.meter.WantsNear() || ctx.Err() != nil {
+	if c.inProcess == nil || c.meter.WantsNear() || ctx.Err() != nil {
 		return false, false
 	}
 	s := l.pinned
@@ -86,12 +86,18 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	if n == nil || n.one == nil || c.coarse.read(c.start) >= n.expires || n.generation.Load() != generation {
 		return false, false
 	}
-	began := c.beginning()
+	began, called := c.beginning(), c.cfg.Observer.Called
+	if called != nil && began.IsZero() {
+		began = time.Now()
+	}
 	if allowed, ok = c.inProcess.TakeOne(n.bucket.Load(), n.one); !ok {
 		if b := c.inProcess.Find(n.plan.allow[0].Bucket); b != nil {
 			n.bucket.Store(b)
 		}
 		return false, false
+	}
+	if called != nil {
+		called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
 	}
 	if s.hits.add(); !allowed {
 		n.plan.countRefusal(c.meter)

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -157,9 +158,12 @@ func TestAcquirePolicy(t *testing.T) {
 	client := &choked{API: tb.recorded()}
 	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
 	must(t, err)
-	must(t, st.Close())
 	client.left.Store(3)
 	lim := tb.limiter(client, weir.Config{})
+	decide(t, lim, "key")
+	_, err = st.Split(t.Context(), store.Bucket{Namespace: "default", Entity: "key", Resource: "api"}, 2)
+	must(t, err)
+	must(t, st.Close())
 	decide(t, lim, "key")
 	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rpm": 2}})
 	must(t, err)

@@ -48,9 +48,10 @@ func TestAgrees(t *testing.T) {
 		// Chaotic: every run of the driver is different.
 		{"shared, too much", simulate.Config{Limit: perSecond(500), Processes: 3, Rate: 1500, For: 4 * time.Second, MaxShards: 1}, 0.30, 0.15},
 		{"clocks apart", simulate.Config{Limit: perSecond(300), Processes: 20, Rate: 400, For: 5 * time.Second, MaxShards: 1, ClockSkew: 200 * time.Millisecond}, 0.10, 0.03},
-		{"split", simulate.Config{Limit: perSecond(5000), Processes: 20, Rate: 1200, For: 4 * time.Second, MaxShards: 8}, 0.05, 0.01},
+		// The model splits a bucket in one step, the driver by freezing and converting each shard.
+		{"split", simulate.Config{Limit: perSecond(5000), Processes: 20, Rate: 1200, For: 4 * time.Second, MaxShards: 8}, 0.15, 0.01},
 		{"split, too much", simulate.Config{Limit: perSecond(600), Processes: 20, Rate: 1200, For: 4 * time.Second, MaxShards: 8}, 0.10, 0.05},
-		{"split, throttled", simulate.Config{Limit: perSecond(400), Processes: 40, Rate: 1200, For: 3 * time.Second, Capacity: 400, MaxShards: 16}, 0.20, 0.05},
+		{"split, throttled", simulate.Config{Limit: perSecond(400), Processes: 40, Rate: 1200, For: 3 * time.Second, Capacity: 400, MaxShards: 16}, 0.30, 0.05},
 		{"newcomers", simulate.Config{Limit: perSecond(2000), Processes: 2000, Rate: 300, For: 8 * time.Second, Capacity: 200, MaxShards: 4}, 0.20, 0.03},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -332,10 +332,9 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 					t.First = reckon.Reading(l, r.At.Add(-time.Duration(r.Told-r.Asked)))
 					t.Early = t.First
 				}
-			case !r.known(), !ev.atomic && ev.killed[[2]int{r.Process, r.Life}]: // the process may have died before undoing a refused take
+			case !r.known(), !ev.atomic && (r.Result == Refused || ev.killed[[2]int{r.Process, r.Life}]):
+				// A refused take stays debited where its process died before undoing it, or others kept writing.
 				t.MaybeDebited = n
-			case !ev.atomic && r.Result == Refused: // what was refilled before the undo is not returned
-				t.MaybeDebited = min(n, ev.issued(l))
 			}
 		case OpRelease:
 			back, tried := backs[r.Lease]
