@@ -204,8 +204,8 @@ func TestLegUnknown(t *testing.T) {
 		if !errors.Is(err, errLost) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		st.fake.After = nil
 		s.Flush()
+		st.fake.After = nil
 		if n := st.outstanding(parent, "rpm"); n != 0 {
 			t.Errorf("the parent has %d outstanding", n)
 		}
