@@ -24,11 +24,11 @@ import (
 type API interface {
 	// GetObject is the method of the S3 client, like the others.
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
-	// conditional
+	// PutObject is called with If-Match or If-None-Match.
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
-	// unconditional
+	// DeleteObject is called without a condition.
 	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
-	// page by page
+	// ListObjectsV2 is called page by page.
 	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
 }
 
