@@ -115,7 +115,7 @@ type decider struct {
 	stop func()
 }
 
-// start starts a process. Only the flow notifies it of changes.
+// start starts a process, and returns after its first poll. Only the flow notifies it of changes.
 func (r *remote) start(t *testing.T, file string) *decider {
 	t.Helper()
 	known, err := configflow.Open(file, "memory:")
@@ -147,6 +147,7 @@ func (r *remote) start(t *testing.T, file string) *decider {
 		_ = lim.Close()
 	})
 	t.Cleanup(d.stop)
+	synctest.Wait()
 	return d
 }
 
