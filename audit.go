@@ -1,15 +1,12 @@
 package weir
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -74,7 +71,7 @@ func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error
 	}
 	out := AuditPage{Next: page.Next}
 	for _, r := range page.Records {
-		var e auditRecord
+		var e record.Audit
 		if err := decodeRecord(r, &e); err != nil {
 			return AuditPage{}, err
 		}
@@ -96,79 +93,8 @@ func BucketSubject(entity, resource string) string {
 	return "bucket:" + escape.Replace(entity) + "#" + escape.Replace(resource)
 }
 
-type principalKey struct{}
-
 // WithPrincipal returns a context in which changes are audited as made by name. Without one, they are audited as made
 // by "unknown". Names are cut to 256 bytes.
 func WithPrincipal(ctx context.Context, name string) context.Context {
-	if len(name) > maxID {
-		name = name[:maxID]
-	}
-	return context.WithValue(ctx, principalKey{}, strings.ToValidUTF8(name, ""))
-}
-
-func principal(ctx context.Context) string {
-	name, _ := ctx.Value(principalKey{}).(string)
-	return cmp.Or(name, "unknown")
-}
-
-// event is the audit event of a change, before it is committed.
-type event struct {
-	action, subject string
-	before, after   any // nil if there is none
-}
-
-// auditRecord is an event in the catalog; its id and subject are in the key.
-type auditRecord struct {
-	At        time.Time       `json:"at"`
-	Principal string          `json:"principal"`
-	Action    string          `json:"action"`
-	Before    json.RawMessage `json:"before,omitempty"`
-	After     json.RawMessage `json:"after,omitempty"`
-}
-
-func (c *core) record(ctx context.Context, space string, e *event) store.Write {
-	now := stamp()
-	a := auditRecord{At: now, Principal: principal(ctx), Action: e.action}
-	if e.before != nil {
-		a.Before = encode(e.before)
-	}
-	if e.after != nil {
-		a.After = encode(e.after)
-	}
-	w := put(store.Key{Namespace: space, Kind: store.KindAudit, ID: c.events.next(now), Sub: e.subject}, 0, a)
-	w.Record.Expires = now.Add(c.cfg.AuditRetention)
-	return w
-}
-
-// stamp returns the current time in the precision of records.
-func stamp() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
-
-// eventIDs makes ids that sort by time: 48 bits of milliseconds, then 80 random bits, which count up within one
-// millisecond and while the clock is set back.
-type eventIDs struct {
-	mu     sync.Mutex
-	hi, lo uint64 // of the last id
-}
-
-func (g *eventIDs) next(now time.Time) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if ms := uint64(max(0, now.UnixMilli())); ms > g.hi>>16 {
-		var random [10]byte
-		_, _ = rand.Read(random[:]) // never fails
-		g.hi = ms<<16 | uint64(binary.BigEndian.Uint16(random[:2]))
-		g.lo = binary.BigEndian.Uint64(random[2:])
-	} else if g.lo++; g.lo == 0 {
-		g.hi++
-	}
-	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	var id [26]byte
-	hi, lo := g.hi, g.lo
-	for i := len(id) - 1; i >= 0; i-- {
-		id[i] = digits[lo&31]
-		lo = lo>>5 | hi<<59
-		hi >>= 5
-	}
-	return string(id[:])
+	return record.WithPrincipal(ctx, name)
 }

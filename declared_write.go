@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -91,7 +92,7 @@ func (d *declaration) flush(ctx context.Context) {
 	for try := 0; len(d.steps) > 0; try++ {
 		err := d.commit(ctx)
 		var conflict *store.ConflictError
-		if !errors.As(err, &conflict) || try > maxTries+len(d.steps) {
+		if !errors.As(err, &conflict) || try > policy.MaxTries+len(d.steps) {
 			for _, st := range d.steps {
 				d.errs[st.at] = err
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -21,12 +22,12 @@ var (
 	// ErrNoLimits matches every [*NoLimitsError]: no level has limits for the request.
 	ErrNoLimits = errors.New("no limits apply")
 	// ErrNotFound reports that an entity, namespace or set of limits does not exist.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = policy.ErrNotFound
 	// ErrExists reports that the thing to be created already exists.
 	ErrExists = errors.New("already exists")
 	// ErrConflict reports a conflict with other changes: they kept interfering with this one, or a record is no longer
 	// in the expected state.
-	ErrConflict = errors.New("changed in the meantime")
+	ErrConflict = policy.ErrConflict
 	// ErrCommitted reports that the lease was committed: its tokens are spent.
 	ErrCommitted = errors.New("the lease was committed")
 	// ErrRolledBack reports that the lease was rolled back: its tokens were given back.

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/cache"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -144,7 +145,7 @@ type core struct {
 
 	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
 
-	events   eventIDs
+	audit    policy.Auditor
 	registry atomic.Uint64 // how many changes to namespaces were made through this process
 
 	mu     sync.Mutex
@@ -163,6 +164,7 @@ func New(cfg Config) (*Limiter, error) {
 	inProcess, _ := cfg.Store.(store.InProcess)
 	c := &core{
 		cfg: cfg, inProcess: inProcess, start: time.Now(), spaces: make(map[string]*space),
+		audit: policy.Auditor{Retention: cfg.AuditRetention},
 	}
 	calls := newCalls(&cfg)
 	c.store = calls
@@ -237,11 +239,7 @@ func (p policies) ID(ctx context.Context) (string, error) {
 
 // Commit implements [parts.Policies].
 func (p policies) Commit(ctx context.Context, namespaceID string, events []record.Event, writes ...store.Write) error {
-	all := make([]event, len(events))
-	for i, e := range events {
-		all[i] = event{e.Action, e.Subject, e.Before, e.After}
-	}
-	return p.lim.core.commit(ctx, namespaceID, all, writes...)
+	return p.lim.core.commitEvents(ctx, namespaceID, events, writes...)
 }
 
 // Changed implements [parts.Policies].

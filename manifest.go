@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -94,7 +95,7 @@ func (l *Limiter) LockManifest(ctx context.Context, name string, ttl time.Durati
 		if held := k.m.rec.Lock; held != nil && time.Now().Before(held.Until) {
 			return &LockedError{name, held.By, held.Until}
 		}
-		k.m.rec.Lock = &lockRecord{Token: rand.Text(), By: principal(ctx)}
+		k.m.rec.Lock = &lockRecord{Token: rand.Text(), By: record.Principal(ctx)}
 		return k.extend(ctx)
 	})
 	if err != nil {
@@ -153,7 +154,7 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 		return rev, fmt.Errorf("record a revision: the lock was released: %w", ErrConflict)
 	}
 	last := k.m.Last
-	rev.Manifest, rev.Revision, rev.At, rev.By = k.m.key.ID, last.Revision+1, stamp(), principal(ctx)
+	rev.Manifest, rev.Revision, rev.At, rev.By = k.m.key.ID, last.Revision+1, stamp(), record.Principal(ctx)
 	parts, err := k.core.putText(ctx, k.space, rev.Manifest, rev.Revision, text)
 	if err != nil {
 		return rev, err

@@ -60,6 +60,15 @@ func decodeRecord(r store.Record, into any) error { return record.Decode(r, into
 
 func unreadable(r store.Record, err error) error { return record.Unreadable(r, err) }
 
+// event is the audit event of a change, before it is committed.
+type event struct {
+	action, subject string
+	before, after   any // nil if there is none
+}
+
+// stamp returns the current time in the precision of records.
+func stamp() time.Time { return record.Stamp() }
+
 func formatPeriod(d time.Duration) string { return record.FormatPeriod(d) }
 
 // DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,

@@ -2,11 +2,9 @@ package weir
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"time"
 
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -17,8 +15,18 @@ import (
 // Only the steps of a longer change come without events: marks, and the sweep of a purge. The end of the change has
 // one.
 func (c *core) commit(ctx context.Context, space string, events []event, writes ...store.Write) error {
+	all := make([]record.Event, len(events))
+	for i, e := range events {
+		all[i] = record.Event{Action: e.action, Subject: e.subject, Before: e.before, After: e.after}
+	}
+	return c.commitEvents(ctx, space, all, writes...)
+}
+
+func (c *core) commitEvents(
+	ctx context.Context, space string, events []record.Event, writes ...store.Write,
+) error {
 	for i := range events {
-		writes = append(writes, c.record(ctx, space, &events[i]))
+		writes = append(writes, c.audit.Write(ctx, space, &events[i]))
 	}
 	err := c.store.Commit(ctx, writes...)
 	c.follow(writes, err)
@@ -32,25 +40,9 @@ func (c *core) known(id string) *space {
 	return c.spaces[id]
 }
 
-// maxTries is how often a change is attempted when others change the same records.
-const maxTries = 12
-
 // retry repeats a change that starts with a read, until nobody else changes the same records in between.
 func (c *core) retry(ctx context.Context, what string, try func() error) error {
-	for i := range maxTries {
-		err := try()
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-		pause := time.NewTimer(rand.N(time.Millisecond << min(i, 6)))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-	}
-	return fmt.Errorf("%s: %w", what, ErrConflict)
+	return policy.Retry(ctx, what, try)
 }
 
 // call makes a call to the store, which bounds and observes it itself.
