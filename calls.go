@@ -145,13 +145,6 @@ func (c *calls) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	return page, k.end(err)
 }
 
-// TopUsage implements [store.Usage].
-func (c *calls) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
-	k := c.begin(ctx, "usage")
-	top, err := c.usage.TopUsage(k.bounded, q)
-	return top, k.end(err)
-}
-
 // ForgetUsage implements [store.Usage].
 func (c *calls) ForgetUsage(ctx context.Context, namespace string) error {
 	k := c.begin(ctx, "usage")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
@@ -101,10 +102,7 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 		return nil, err
 	}
 	u.parts.Flush(ctx)
-	top, err := u.parts.Usage.TopUsage(ctx, store.TopQuery{
-		Namespace: q.Namespace, Of: q.Of, Sub: q.Sub, Window: q.Window, From: q.From, To: q.To,
-		Limit: query.Limit, Max: query.Max,
-	})
+	top, err := meter.Top(ctx, u.page, q, query.Limit)
 	if err != nil {
 		return nil, err
 	}

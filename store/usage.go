@@ -20,10 +20,6 @@ type Usage interface {
 	// booked by a separate reader and it is known that none runs.
 	Usage(ctx context.Context, query UsageQuery) (UsagePage, error)
 
-	// TopUsage adds up the windows of each ID and returns the IDs with the largest sums first. It holds at most
-	// query.Max of them in memory. Its errors are those of Usage.
-	TopUsage(ctx context.Context, query TopQuery) ([]UsageRecord, error)
-
 	// ForgetUsage removes all windows of a namespace. The counts of the whole store stay.
 	ForgetUsage(ctx context.Context, namespace string) error
 }
@@ -110,17 +106,6 @@ type UsageQuery struct {
 type UsagePage struct {
 	Records []UsageRecord
 	Next    string
-}
-
-// TopQuery ranks subjects by what they consumed of Limit, or by their requests if Limit is "".
-type TopQuery struct {
-	Namespace string
-	Of        UsageOf
-	Sub       string // restricts the ranking to this Sub
-	Window    Window
-	From, To  time.Time
-	Limit     string
-	Max       int // maximum number of subjects; 0 means 100, more than 1,000 means 1,000
 }
 
 // Retention says how long windows are kept after their end. Zero means the default, negative means for ever.

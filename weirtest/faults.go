@@ -156,11 +156,6 @@ func (f *faults) Usage(ctx context.Context, query store.UsageQuery) (store.Usage
 	return try(ctx, f, func() (store.UsagePage, error) { return f.ledger.Usage(ctx, query) })
 }
 
-// TopUsage implements store.Usage.
-func (f *faults) TopUsage(ctx context.Context, query store.TopQuery) ([]store.UsageRecord, error) {
-	return try(ctx, f, func() ([]store.UsageRecord, error) { return f.ledger.TopUsage(ctx, query) })
-}
-
 // ForgetUsage implements store.Usage.
 func (f *faults) ForgetUsage(ctx context.Context, namespace string) error {
 	if err := f.trouble(ctx); err != nil {

@@ -1,8 +1,6 @@
 package usage_test
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -142,46 +140,6 @@ func TestBookExact(t *testing.T) {
 				}
 			}
 			t.Fatalf("%d windows, want %d", len(got), len(want))
-		}
-	})
-}
-
-// TestTop compares the ranking of a merge with that of a sum over all windows.
-func TestTop(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var mem usage.Mem
-		sums := map[string]int64{}
-		from, to := beginnings[0], beginnings[0].Add(5*time.Hour)
-		for n := range rapid.IntRange(0, 40).Draw(t, "readings") {
-			at := beginnings[0].Truncate(time.Hour).Add(time.Duration(rapid.IntRange(0, 7).Draw(t, "hour")) * time.Hour)
-			o := usage.Observation{
-				Bucket: store.Bucket{Namespace: rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), Entity: rapid.SampledFrom(ids[:8]).Draw(t, "entity"), Resource: fmt.Sprint("r", n)},
-				ID:     1, Minute: usage.MinuteOf(at),
-				Counts: []usage.Count{{Limit: "tpm", Figure: usage.Debited, Value: rapid.Int64Range(1, 9).Draw(t, "amount")}},
-			}
-			if err := usage.Apply(&mem, []usage.Observation{o}, family); err != nil {
-				t.Fatal(err)
-			}
-			if o.Bucket.Namespace == "n" && !at.Before(from) && at.Before(to) {
-				sums[o.Bucket.Entity] += o.Counts[0].Value
-			}
-		}
-		most := rapid.IntRange(1, 10).Draw(t, "max")
-		want := slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
-		want = want[:min(most, len(want))]
-		top, err := usage.Top(&mem, &store.TopQuery{Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: from, To: to, Limit: "tpm", Max: most})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, r := range top {
-			if got = append(got, r.ID); r.Counts[0].Consumed() != sums[r.ID] {
-				t.Fatalf("%q consumed %d, want %d", r.ID, r.Counts[0].Consumed(), sums[r.ID])
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("top %q, want %q", got, want)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -300,22 +299,4 @@ func FigureOf(letter byte) (Figure, bool) {
 		}
 	}
 	return 0, false
-}
-
-// Ranked keeps the best of the offered records, by their consumption of a limit, or by requests if there is no limit.
-type Ranked struct {
-	best ranked
-	most int
-}
-
-// NewRanked returns a ranking of up to most records.
-func NewRanked(limit string, most int) *Ranked { return &Ranked{ranked{limit: limit}, most} }
-
-// Offer offers a record; the caller may reuse its counts.
-func (r *Ranked) Offer(u store.UsageRecord) { r.best.offer(u, r.most) }
-
-// Records returns the best records, best first.
-func (r *Ranked) Records() []store.UsageRecord {
-	slices.SortFunc(r.best.records, func(a, b store.UsageRecord) int { return cmp.Compare(0, r.best.compare(&a, &b)) })
-	return r.best.records
 }

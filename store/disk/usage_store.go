@@ -49,15 +49,6 @@ func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.U
 	return page, err
 }
 
-// TopUsage implements [store.Usage].
-func (s *Store) TopUsage(ctx context.Context, query store.TopQuery) (top []store.UsageRecord, err error) {
-	err = s.look(ctx, query.Window, false, func(tx usage.Tx) error {
-		top, err = usage.Top(tx, &query)
-		return err
-	})
-	return top, err
-}
-
 func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usage.Tx) error) error {
 	if err := s.ready(ctx, nil); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 )
@@ -197,9 +198,9 @@ func TestUsageTop(t *testing.T) {
 		}
 		r.allow(s, debit(store.Bucket{Namespace: "n", Entity: fmt.Sprintf("entity-%06d", i%entities), Resource: "api"}, l, int64(i%entities%499)+1))
 	}
-	top, err := s.TopUsage(t.Context(), store.TopQuery{
-		Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: noon.Add(-time.Hour), To: noon.Add(2 * time.Hour), Limit: "tpm", Max: 3,
-	})
+	top, err := meter.Top(t.Context(), s.Usage, store.UsageQuery{
+		Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: noon.Add(-time.Hour), To: noon.Add(2 * time.Hour), Max: 3,
+	}, "tpm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,15 +50,6 @@ func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.U
 	return page, err
 }
 
-// TopUsage implements [store.Usage].
-func (s *Store) TopUsage(ctx context.Context, query store.TopQuery) (top []store.UsageRecord, err error) {
-	err = s.look(ctx, query.Window, false, func(tx usage.Tx) error {
-		top, err = usage.Top(tx, &query)
-		return err
-	})
-	return top, err
-}
-
 // ForgetUsage implements [store.Usage].
 func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	return s.look(ctx, store.Hourly, false, func(tx usage.Tx) error {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
 
 	"github.com/weirlimits/weir/internal/usage"
@@ -170,6 +169,3 @@ func figuresOf(fields []string) []store.LimitFigures {
 	}
 	return counts
 }
-
-// endless exceeds any number of windows.
-const endless = math.MaxInt32

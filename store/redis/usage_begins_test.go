@@ -91,9 +91,6 @@ func TestUsageFlushed(t *testing.T) {
 	if _, err := b.s.Usage(t.Context(), store.UsageQuery{Namespace: "n", Of: store.OfNamespace, Window: store.Daily}); !errors.Is(err, store.ErrNoUsage) {
 		t.Errorf("error %v, want %v", err, store.ErrNoUsage)
 	}
-	if _, err := b.s.TopUsage(t.Context(), store.TopQuery{Namespace: "n", Of: store.OfBucket, Window: store.Daily}); !errors.Is(err, store.ErrNoUsage) {
-		t.Errorf("error %v, want %v", err, store.ErrNoUsage)
-	}
 	b.take("alice", still(100), 6)
 	if err := b.s.Forget(t.Context(), one("alice", nil, 0).Bucket); err != nil {
 		t.Fatal(err)

@@ -42,5 +42,4 @@ var (
 	passedScript      = newScript(writes, luaUsagePassed)
 	keptScript        = newScript(frees, "return redis.call('EXISTS', KEYS[1])")
 	begunScript       = newScript(frees, "return redis.call('SREM', KEYS[1], ARGV[1])")
-	startsScript      = newScript(frees, "return redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], ARGV[2])")
 )

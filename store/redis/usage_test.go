@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
 	"github.com/weirlimits/weir/store/storetest"
@@ -262,9 +263,9 @@ func TestUsageForgotten(t *testing.T) {
 	if got := b.consumed(store.OfBucket, "alice", store.Hourly); len(got) != hours {
 		t.Errorf("%d hours of %d", len(got), hours)
 	}
-	top, err := b.s.TopUsage(t.Context(), store.TopQuery{
-		Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: evening.AddDate(0, 0, -1), To: evening.AddDate(0, 1, 0), Limit: "rpm",
-	})
+	top, err := meter.Top(t.Context(), b.s.Usage, store.UsageQuery{
+		Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: evening.AddDate(0, 0, -1), To: evening.AddDate(0, 1, 0),
+	}, "rpm")
 	if err != nil || len(top) != 2 || top[0].Counts[1].Consumed() != hours*1000 {
 		t.Errorf("top %+v, error %v", top, err)
 	}

@@ -76,7 +76,7 @@ func rankUsage() (r ranked, err error) {
 		return r, err
 	}
 	r.take = float64(time.Since(began).Microseconds()) / rankedEntities
-	time.Sleep(3 * time.Second) // the next query then reads the buckets a last time, so that TopUsage does not
+	time.Sleep(3 * time.Second) // the next query then reads the buckets a last time, so that Top does not
 	if _, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Max: 1}); err != nil {
 		return r, err
 	}

@@ -40,7 +40,6 @@ type Walk struct {
 	t       *Table
 	reverse bool
 	after   string // where to begin, exclusive; "": at the start
-	skip    int    // number of leading bytes of a range key that are ignored in the order
 	lines   []*line
 }
 
@@ -77,7 +76,7 @@ func (w *Walk) Next(ctx context.Context, n int) ([]Entry, error) {
 		}
 		var first *line
 		for _, l := range w.lines {
-			if len(l.read) > 0 && (first == nil || (l.read[0].At[w.skip:] < first.read[0].At[w.skip:]) != w.reverse) {
+			if len(l.read) > 0 && (first == nil || (l.read[0].At < first.read[0].At) != w.reverse) {
 				first = l
 			}
 		}

@@ -224,56 +224,6 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 	return slices.DeleteFunc(counts, func(c store.LimitFigures) bool { return c.Figures == store.Figures{} })
 }
 
-// TopUsage implements [store.Usage]. It walks over all windows of the period side by side, in the order of IDs.
-func (ws *Windows) TopUsage(ctx context.Context, q store.TopQuery) ([]store.UsageRecord, error) {
-	if err := ws.t.Ready(ctx); err != nil {
-		return nil, err
-	}
-	if err := usage.Check(q.Window); err != nil {
-		return nil, err
-	}
-	uq := store.UsageQuery{Namespace: q.Namespace, Of: q.Of, Window: q.Window}
-	var spans []Span
-	for start := usage.Start(q.Window, q.From); start.Before(q.To); start = usage.Next(q.Window, start) {
-		if !start.Before(q.From) {
-			lo := SpellStart(q.Window, start)
-			spans = append(spans, usageSpans(&uq, lo, lo+"\x01")...)
-		}
-	}
-	w := ws.t.Walk(spans, false, "")
-	w.skip = len(StartLayouts[q.Window])
-	ranking := usage.NewRanked(q.Limit, store.PageSize(q.Max))
-	var sum *store.UsageRecord
-	for {
-		entries, err := w.Next(ctx, 100)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			r, ok := parseUsageSort(q.Window, e.At)
-			if !ok {
-				return nil, ws.t.Damaged(e.Key, ErrMisplaced)
-			}
-			if sum != nil && sum.ID != r.ID {
-				ranking.Offer(*sum)
-				sum = nil
-			}
-			if sum == nil {
-				sum = &store.UsageRecord{ID: r.ID, Window: q.Window, Start: q.From}
-			}
-			if q.Sub == "" || q.Sub == r.Sub {
-				sum.Counts = usage.Merge(sum.Counts, countsOf(e.Attrs))
-			}
-		}
-		if len(entries) == 0 {
-			if sum != nil {
-				ranking.Offer(*sum)
-			}
-			return ranking.Records(), nil
-		}
-	}
-}
-
 // ForgetUsage implements [store.Usage]. The accounts stay until they expire. Otherwise, what they have counted would be
 // counted again.
 func (ws *Windows) ForgetUsage(ctx context.Context, namespace string) error {
