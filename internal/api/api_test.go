@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,8 +22,13 @@ type every struct {
 	Maybe    *bool               `json:"maybe"`
 	Number   int                 `json:"number" range:"1..5"`
 	After    *int                `json:"after"`
+	Big      int64               `json:"big" range:"1.."`
+	Seed     uint64              `json:"seed"`
+	Rate     *float64            `json:"rate"`
+	Share    float64             `json:"share" range:"0..1"`
+	Limit    weir.Limit          `json:"limit"`
 	Time     time.Time           `json:"time"`
-	Span     *time.Duration      `json:"span"`
+	Span     *time.Duration      `json:"span" range:"1s..1h"`
 	Words    []string            `json:"words"`
 	Metadata map[string]string   `json:"metadata"`
 	Tokens   weir.Tokens         `json:"tokens"`
@@ -50,14 +56,27 @@ func TestFieldSet(t *testing.T) {
 		{field: "flag", texts: []string{"yes"}, err: "flag: must be true or false"},
 		{field: "maybe", texts: []string{"false"}, want: every{Maybe: new(false)}},
 		{field: "number", texts: []string{"5"}, want: every{Number: 5}},
-		{field: "number", texts: []string{"6"}, err: "number: must be a number between 1 and 5"},
-		{field: "number", texts: []string{"few"}, err: "number: must be a number between 1 and 5"},
+		{field: "number", texts: []string{"6"}, err: `number: must be between 1 and 5: "6"`},
+		{field: "number", texts: []string{"few"}, err: `number: must be a number: "few"`},
+		{field: "big", texts: []string{"9007199254740993"}, want: every{Big: 9_007_199_254_740_993}},
+		{field: "big", texts: []string{"0"}, err: `big: must be at least 1: "0"`},
+		{field: "seed", texts: []string{"18446744073709551615"}, want: every{Seed: math.MaxUint64}},
+		{field: "seed", texts: []string{"-1"}, err: `seed: must be a number from 0: "-1"`},
+		{field: "rate", texts: []string{"2.5"}, want: every{Rate: new(2.5)}},
+		{field: "rate", texts: []string{"5%"}, err: `rate: must be a number: "5%"`},
+		{field: "rate", texts: []string{"NaN"}, err: `rate: must be a number: "NaN"`},
+		{field: "share", texts: []string{"5%"}, want: every{Share: 0.05}},
+		{field: "share", texts: []string{"0.05"}, want: every{Share: 0.05}},
+		{field: "share", texts: []string{"101%"}, err: `share: must be between 0 and 1: "101%"`},
+		{field: "limit", texts: []string{"rpm:5/min"}, want: every{Limit: limit}},
+		{field: "limit", texts: []string{"rpm"}, err: "rpm"},
 		{field: "after", texts: []string{"-7"}, want: every{After: new(-7)}},
 		{field: "time", texts: []string{"2026-11-21"}, want: every{Time: day}},
 		{field: "time", texts: []string{"2026-11-21T00"}, want: every{Time: day}},
 		{field: "time", texts: []string{"yesterday"}, err: `time: "yesterday" is not a time`},
 		{field: "span", texts: []string{"2s"}, want: every{Span: new(2 * time.Second)}},
-		{field: "span", texts: []string{"2"}, err: "is not a duration"},
+		{field: "span", texts: []string{"2"}, err: `span: must be a duration such as 30s: "2"`},
+		{field: "span", texts: []string{"2h"}, err: `span: must be between 1s and 1h: "2h"`},
 		{field: "words", texts: []string{"a", "b"}, want: every{Words: []string{"a", "b"}}},
 		{field: "metadata", texts: []string{"a=1", "b=x=y"}, want: every{Metadata: map[string]string{"a": "1", "b": "x=y"}}},
 		{field: "metadata", texts: []string{"a"}, err: "is not KEY=VALUE"},
@@ -137,5 +156,26 @@ func TestLocal(t *testing.T) {
 	none := &api.LimitsChange{OnUnavailable: new(weir.OnUnavailableDefault)}
 	if l, found, err := api.SetLimits.Call(t.Context(), c, none); err != nil || found || l != nil {
 		t.Errorf("nothing is set, but found %+v, %v, %v", l, found, err)
+	}
+}
+
+type described struct {
+	First  string `json:"first"`
+	Second string `json:"second"`
+	Third  string `json:"third"`
+}
+
+var members = api.Describe("api_test", "described\n\tfirst   one\n\tsecond  two {WORDS},\n\t        on two lines\n")
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	if members != 2 {
+		t.Errorf("%d members", members)
+	}
+	want := []string{"one", "two {WORDS}, on two lines", ""}
+	for i, f := range api.FieldsOf(reflect.TypeFor[described]()) {
+		if f.Doc != want[i] {
+			t.Errorf("%s is %q, want %q", f.Name, f.Doc, want[i])
+		}
 	}
 }

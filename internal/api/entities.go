@@ -11,10 +11,10 @@ import (
 // NewEntity describes an entity to create.
 type NewEntity struct {
 	ID       string            `json:"id"`
-	Name     string            `json:"name" doc:"display {NAME}"`
-	Parent   string            `json:"parent" doc:"{ID} of the parent"`
-	Cascade  bool              `json:"cascade" doc:"also charge the parent"`
-	Metadata map[string]string `json:"metadata" doc:"metadata as {KEY=VALUE}; repeatable"`
+	Name     string            `json:"name"`
+	Parent   string            `json:"parent"`
+	Cascade  bool              `json:"cascade"`
+	Metadata map[string]string `json:"metadata"`
 }
 
 // EntityKey names an entity.
@@ -25,22 +25,22 @@ type EntityKey struct {
 // EntityUpdate describes changes to an entity. What is nil stays as it is.
 type EntityUpdate struct {
 	ID       string            `json:"id" in:"path"`
-	Name     *string           `json:"name" doc:"display {NAME}"`
-	Parent   *string           `json:"parent" doc:"{ID} of the parent; empty removes it"`
-	Cascade  *bool             `json:"cascade" doc:"also charge the parent"`
-	Metadata map[string]string `json:"metadata" doc:"metadata as {KEY=VALUE}; repeatable; replaces all existing metadata"`
+	Name     *string           `json:"name"`
+	Parent   *string           `json:"parent"`
+	Cascade  *bool             `json:"cascade"`
+	Metadata map[string]string `json:"metadata"`
 }
 
 // EntityDeletion selects an entity to delete.
 type EntityDeletion struct {
 	ID       string `json:"id" in:"path"`
-	Children bool   `json:"children" in:"query" doc:"also delete its children and all other descendants"`
+	Children bool   `json:"children" in:"query"`
 }
 
 // EntityQuery selects entities.
 type EntityQuery struct {
-	Parent string `json:"parent" in:"query" doc:"list only the children of the entity with this {ID}"`
-	Prefix string `json:"prefix" in:"query" doc:"list only entities whose ids begin with {PREFIX}; no others are read"`
+	Parent string `json:"parent" in:"query"`
+	Prefix string `json:"prefix" in:"query"`
 	Page
 }
 

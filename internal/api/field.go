@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding"
 	"fmt"
 	"math"
 	"reflect"
@@ -15,15 +16,16 @@ import (
 
 // Field is a member of a request. Its tags describe it once for bodies, parameters, flags and arguments:
 //
-//	json    its name
-//	in      where HTTP carries it: path, query or header; by default the body
-//	flag    the letter of its flag, or "-" if it has none
-//	arg     its name as an argument, if it is no flag
-//	doc     what it is; a word in braces names its value
-//	required  set if its flag must be given
-//	values  what it may be, separated by commas
-//	range   the least and the most of a number, such as 1..1000; either may be missing
-//	default the value of a flag that is not given
+//	json     its name
+//	in       where HTTP carries it: path, query or header; by default the body
+//	flag     the name of its flag and, after a comma, its letter; "-" if it has none
+//	arg      its name as an argument, if it is no flag
+//	required set if its flag must be given
+//	values   what it may be, separated by commas
+//	range    the least and the most of a number or a duration, such as 1..1000 or 1s..; either may be missing
+//	default  the value of a flag that is not given
+//
+// What it is stands in the text that [Describe] reads.
 type Field struct {
 	Name, In, Flag, Arg, Doc, Default string
 
@@ -31,7 +33,7 @@ type Field struct {
 
 	index       []int
 	values      []string
-	least, most int64
+	least, most string
 }
 
 var fields sync.Map // reflect.Type → []Field
@@ -47,20 +49,19 @@ func FieldsOf(t reflect.Type) []Field {
 		if f.Anonymous || name == "" || name == "-" {
 			continue
 		}
+		owner := t
+		if n := len(f.Index) - 1; n > 0 {
+			owner = t.FieldByIndex(f.Index[:n]).Type
+		}
 		field := Field{
-			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"), Doc: f.Tag.Get("doc"),
-			Default:  f.Tag.Get("default"),
-			Required: f.Tag.Get("required") != "", index: f.Index, least: math.MinInt64, most: math.MaxInt64,
+			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"),
+			Doc: docs[owner.String()+"."+name], Default: f.Tag.Get("default"),
+			Required: f.Tag.Get("required") != "", index: f.Index,
 		}
 		if values := f.Tag.Get("values"); values != "" {
 			field.values = strings.Split(values, ",")
 		}
-		if least, most, ok := strings.Cut(f.Tag.Get("range"), ".."); ok {
-			field.least, _ = strconv.ParseInt(least, 10, 64)
-			if most != "" {
-				field.most, _ = strconv.ParseInt(most, 10, 64)
-			}
-		}
+		field.least, field.most, _ = strings.Cut(f.Tag.Get("range"), "..")
 		all = append(all, field)
 	}
 	fields.Store(t, all)
@@ -77,11 +78,8 @@ func (f *Field) IsZero(req any) bool { return reflect.ValueOf(f.Ptr(req)).Elem()
 
 // Many reports whether the field takes several texts.
 func (f *Field) Many(req any) bool {
-	switch f.Ptr(req).(type) {
-	case *map[string]string, *[]weir.Limit, *[]string, *weir.Tokens:
-		return true
-	}
-	return false
+	t := reflect.TypeOf(f.Ptr(req)).Elem()
+	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t != reflect.TypeFor[weir.Thresholds]()
 }
 
 // bad returns an error about the field.
@@ -94,70 +92,125 @@ func (f *Field) Set(req any, text string) error {
 	if f.values != nil && !slices.Contains(f.values, text) {
 		return f.bad("must be %s: %q", alternatives(f.values), text)
 	}
-	return f.set(f.Ptr(req), text)
+	v := reflect.ValueOf(f.Ptr(req)).Elem()
+	for v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if parse, ok := parsers[v.Type()]; ok {
+		return parse(f, v.Addr().Interface(), text)
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			return f.bad("%v", err)
+		}
+		return nil
+	}
+	return f.setKind(v, text)
 }
 
-// set parses a text into what to points to.
-func (f *Field) set(to any, text string) error {
-	switch p := to.(type) {
-	case *bool:
+// setKind parses a text, a switch or a number.
+func (f *Field) setKind(v reflect.Value, text string) error {
+	switch v.Kind() {
+	case reflect.Bool:
 		if text != "true" && text != "false" {
 			return f.bad("must be true or false")
 		}
-		*p = text == "true"
-	case *int:
+		v.SetBool(text == "true")
+	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < f.least || n > f.most {
-			switch {
-			case f.most < math.MaxInt64:
-				return f.bad("must be a number between %d and %d", f.least, f.most)
-			case f.least > math.MinInt64:
-				return f.bad("%q must be a number from %d", text, f.least)
-			}
-			return f.bad("%q must be a number", text)
-		}
-		*p = int(n)
-	case *time.Time:
-		t, err := ParseTime(f.Name, text)
-		*p = t
-		return err
-	case *time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return f.bad("%q is not a duration such as 30s", text)
-		}
-		*p = d
-	case *weir.Tokens:
-		return f.setTokens(p, text)
-	case *[]weir.Limit:
-		l, err := weir.ParseLimit(text)
-		if err != nil {
-			return err
-		}
-		*p = append(*p, l)
-	case *map[string]string:
-		return f.setPair(p, text)
-	case *weir.Thresholds:
-		t, err := weir.ParseThresholds(text)
-		*p = t
-		return err
-	case **weir.OnUnavailable:
-		u := weir.OnUnavailable(text)
-		if text == "default" {
-			u = weir.OnUnavailableDefault
-		}
-		*p = &u
-	case *[]string:
-		*p = append(*p, text)
+		v.SetInt(n)
+		return f.within(float64(n), err, text, "a number")
+	case reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		v.SetUint(n)
+		return f.within(float64(n), err, text, "a number from 0")
+	case reflect.Float64:
+		n, err := f.float(text)
+		v.SetFloat(n)
+		return f.within(n, err, text, "a number")
 	default:
-		v := reflect.ValueOf(p).Elem()
-		if v.Kind() == reflect.Pointer {
-			v.Set(reflect.New(v.Type().Elem()))
-			return f.set(v.Interface(), text)
-		}
 		v.SetString(text)
 	}
 	return nil
+}
+
+// float parses a number. A share, whose range ends at 1, may be a percentage.
+func (f *Field) float(text string) (float64, error) {
+	digits, percent := strings.CutSuffix(text, "%")
+	if !percent || f.most != "1" {
+		return strconv.ParseFloat(text, 64)
+	}
+	n, err := strconv.ParseFloat(digits, 64)
+	return n / 100, err
+}
+
+// within returns an error if a number, or a duration in nanoseconds, could not be parsed or is out of range.
+func (f *Field) within(n float64, parsed error, text, what string) error {
+	least, most := bound(f.least, math.Inf(-1)), bound(f.most, math.Inf(1))
+	switch {
+	case parsed == nil && n >= least && n <= most:
+		return nil
+	case parsed != nil || f.least+f.most == "":
+		return f.bad("must be %s: %q", what, text)
+	case f.most == "":
+		return f.bad("must be at least %s: %q", f.least, text)
+	}
+	return f.bad("must be between %s and %s: %q", f.least, f.most, text)
+}
+
+// bound parses an end of a range: a number, or a duration.
+func bound(text string, none float64) float64 {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return float64(d)
+	}
+	return none
+}
+
+// parsers parse the types that are more than a text, a switch or a number.
+var parsers = map[reflect.Type]func(f *Field, to any, text string) error{
+	reflect.TypeFor[time.Time](): parser(func(f *Field, to *time.Time, text string) (err error) {
+		*to, err = ParseTime(f.Name, text)
+		return err
+	}),
+	reflect.TypeFor[time.Duration](): parser(func(f *Field, to *time.Duration, text string) (err error) {
+		*to, err = time.ParseDuration(text)
+		return f.within(float64(*to), err, text, "a duration such as 30s")
+	}),
+	reflect.TypeFor[weir.Limit](): parser(func(_ *Field, to *weir.Limit, text string) (err error) {
+		*to, err = weir.ParseLimit(text)
+		return err
+	}),
+	reflect.TypeFor[[]weir.Limit](): parser(func(_ *Field, to *[]weir.Limit, text string) error {
+		l, err := weir.ParseLimit(text)
+		*to = append(*to, l)
+		return err
+	}),
+	reflect.TypeFor[[]string](): parser(func(_ *Field, to *[]string, text string) error {
+		*to = append(*to, text)
+		return nil
+	}),
+	reflect.TypeFor[weir.Thresholds](): parser(func(_ *Field, to *weir.Thresholds, text string) (err error) {
+		*to, err = weir.ParseThresholds(text)
+		return err
+	}),
+	reflect.TypeFor[weir.OnUnavailable](): parser(func(_ *Field, to *weir.OnUnavailable, text string) error {
+		if *to = weir.OnUnavailable(text); text == "default" {
+			*to = weir.OnUnavailableDefault
+		}
+		return nil
+	}),
+	reflect.TypeFor[weir.Tokens]():       parser((*Field).setTokens),
+	reflect.TypeFor[map[string]string](): parser((*Field).setPair),
+}
+
+func parser[T any](parse func(f *Field, to *T, text string) error) func(*Field, any, string) error {
+	return func(f *Field, to any, text string) error {
+		return parse(f, to.(*T), text) //nolint:forcetypeassert // parsers are listed by their type
+	}
 }
 
 func (f *Field) setPair(to *map[string]string, text string) error {

@@ -14,7 +14,7 @@ import (
 // Scope selects the limits of an entity, a resource or both; neither means the system.
 type Scope struct {
 	Entity   string `json:"entity" in:"query" flag:"-"`
-	Resource string `json:"resource" in:"query" doc:"{NAME} of the resource (default all without limits of their own)"`
+	Resource string `json:"resource" in:"query"`
 }
 
 func (s Scope) of() weir.Scope { return weir.Scope{Entity: s.Entity, Resource: s.Resource} }
@@ -30,8 +30,8 @@ type Preconditions struct {
 type LimitsChange struct {
 	Scope
 	Preconditions
-	Limits        []weir.Limit        `json:"limits" flag:"limit,l" doc:"{LIMIT} to set, replacing all existing ones, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
-	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default" doc:"{ANSWER} while the store does not answer: deny, allow or local; default removes the setting, so that the next level applies"`
+	Limits        []weir.Limit        `json:"limits" flag:"limit,l"`
+	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default"`
 }
 
 // LimitsDeletion deletes the limits of a scope.
@@ -43,7 +43,7 @@ type LimitsDeletion struct {
 // LimitsQuery selects limits: all of an entity, or all entities' on a resource.
 type LimitsQuery struct {
 	Entity   string `json:"entity" in:"query"`
-	Resource string `json:"resource" in:"query" doc:"list all entities' own limits on the resource with this {NAME}"`
+	Resource string `json:"resource" in:"query"`
 	Page
 }
 

@@ -12,7 +12,7 @@ import (
 
 // AuditQuery selects changes.
 type AuditQuery struct {
-	Subject string `json:"subject" in:"query" doc:"list only changes of this {SUBJECT}, such as system"`
+	Subject string `json:"subject" in:"query"`
 	Page
 }
 
@@ -38,8 +38,8 @@ var ListAudit = declare(Op{Name: "listAudit", Method: "GET", Path: "/v1/audit", 
 
 // BucketQuery selects buckets.
 type BucketQuery struct {
-	Entity   string `json:"entity" in:"query" doc:"list only the buckets of the entity with this {ID}"`
-	Resource string `json:"resource" in:"query" doc:"list only the buckets of the resource with this {NAME}, with totals"`
+	Entity   string `json:"entity" in:"query"`
+	Resource string `json:"resource" in:"query"`
 	Page
 }
 

@@ -19,8 +19,8 @@ type NewNamespace struct {
 
 // NamespaceQuery selects namespaces.
 type NamespaceQuery struct {
-	Deleted  bool `json:"deleted" in:"query" doc:"also list namespaces that are deleted but not purged yet"`
-	Orphaned bool `json:"orphaned" in:"query" doc:"list only namespaces that no name refers to any more"`
+	Deleted  bool `json:"deleted" in:"query"`
+	Orphaned bool `json:"orphaned" in:"query"`
 	Page
 }
 

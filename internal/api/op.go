@@ -81,8 +81,8 @@ type List[T any] struct {
 
 // Page is the part of a request that selects a page.
 type Page struct {
-	Max   int    `json:"max" in:"query" range:"0.." doc:"list at most {N} items and print the cursor to continue from; 0 lists all"`
-	After string `json:"after" in:"query" doc:"continue after the {CURSOR} that the previous list printed"`
+	Max   int    `json:"max" in:"query" range:"0.."`
+	After string `json:"after" in:"query"`
 }
 
 // Cursor returns the page, for callers that read all pages of a request.

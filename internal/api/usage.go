@@ -11,9 +11,9 @@ import (
 
 // Period is the part of a request that selects windows of usage.
 type Period struct {
-	Window admin.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily" doc:"{TYPE} of window: hourly, daily or monthly"`
-	From   time.Time    `json:"from" in:"query" doc:"start with the window that contains {TIME} (default a day, 30 days or 12 months ago)"`
-	To     time.Time    `json:"to" in:"query" doc:"end before {TIME} (default now)"`
+	Window admin.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily"`
+	From   time.Time    `json:"from" in:"query"`
+	To     time.Time    `json:"to" in:"query"`
 }
 
 // ParsePeriod parses the members of a period. Without an end, it ends with the current window.
@@ -37,9 +37,9 @@ func (p *Period) Close() {
 
 // UsageSelection selects usage.
 type UsageSelection struct {
-	By       admin.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource, namespace or store (default entity)"`
-	Entity   string        `json:"entity" in:"query" doc:"show only the entity with this {ID}, or with --by parent, that parent"`
-	Resource string        `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	By       admin.UsageBy `json:"by" in:"query"`
+	Entity   string        `json:"entity" in:"query"`
+	Resource string        `json:"resource" in:"query"`
 	Period
 }
 
@@ -51,11 +51,11 @@ type UsageQuery struct {
 
 // TopQuery selects a ranking.
 type TopQuery struct {
-	By       admin.UsageBy `json:"by" in:"query" doc:"group usage by {KEY}: entity, parent, resource or limit (default entity)"`
-	Limit    string        `json:"limit" in:"query" doc:"show only the limit with this {NAME}"`
-	Resource string        `json:"resource" in:"query" doc:"show only the resource with this {NAME}"`
+	By       admin.UsageBy `json:"by" in:"query"`
+	Limit    string        `json:"limit" in:"query"`
+	Resource string        `json:"resource" in:"query"`
 	Period
-	Max int `json:"max" in:"query" range:"0.." default:"10" doc:"show at most {N} rows"`
+	Max int `json:"max" in:"query" range:"0.." default:"10"`
 }
 
 func (q *UsageSelection) query() admin.UsageQuery {

@@ -36,6 +36,9 @@ func TestCommands(t *testing.T) {
 			flags = cmd.PersistentFlags()
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s is not described", cmd.CommandPath(), f.Name)
+			}
 			name := kit.Variable(kit.CommandPath(cmd), f.Name)
 			if other, taken := owner[name]; taken {
 				t.Errorf("%s is the variable of %s and of %s --%s", name, other, cmd.CommandPath(), f.Name)

@@ -15,13 +15,13 @@ import (
 
 // aggregateFlags configure how usage is booked.
 type aggregateFlags struct {
-	EnableStream bool           `json:"enable_stream" doc:"turn on the table's stream if it is off"`
-	NoSplit      bool           `json:"no_split" doc:"warn about hot buckets, but do not split them"`
-	Hours        string         `json:"keep_hours" doc:"how long to keep hours of usage: a {DURATION} or forever (default 2160h; in Redis 168h)"`
-	Days         string         `json:"keep_days" doc:"how long to keep days of usage: a {DURATION} or forever (default 17520h; in Redis 2160h)"`
-	Months       string         `json:"keep_months" doc:"how long to keep months of usage: a {DURATION} or forever (default forever)"`
-	Every        *time.Duration `json:"every" doc:"minimum {DURATION} between two scans of the buckets in Redis (default 10s)"`
-	Once         bool           `json:"once" doc:"scan the buckets in Redis once and exit, for jobs that run at least every half hour"`
+	EnableStream bool           `json:"enable_stream"`
+	NoSplit      bool           `json:"no_split"`
+	Hours        string         `json:"keep_hours"`
+	Days         string         `json:"keep_days"`
+	Months       string         `json:"keep_months"`
+	Every        *time.Duration `json:"every"`
+	Once         bool           `json:"once"`
 }
 
 // AggregateCmd returns the command that books usage.

@@ -22,9 +22,9 @@ var event = kit.Columns(
 // auditQuery selects changes in the store or in an archive.
 type auditQuery struct {
 	api.AuditQuery
-	Archive string    `json:"archive" doc:"list an {ARCHIVE} instead of the store: s3://BUCKET/PREFIX or a folder; --namespace is then the namespace's id"`
-	From    time.Time `json:"from" doc:"with --archive: list only changes at or after {TIME}, such as 2026-08-01"`
-	To      time.Time `json:"to" doc:"with --archive: list only changes before {TIME}"`
+	Archive string    `json:"archive"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
 }
 
 // AuditCmd returns the commands that show and archive changes.

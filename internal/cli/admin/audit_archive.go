@@ -54,8 +54,8 @@ func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
 
 // auditArchive configures the archiving of events.
 type auditArchive struct {
-	To    string `json:"to" required:"true" doc:"{ARCHIVE} to write to: s3://BUCKET/PREFIX or a folder"`
-	Since string `json:"since" doc:"archive only events since {TIME}: 48h for 48 hours ago, or a date such as 2026-11-21"`
+	To    string `json:"to" required:"true"`
+	Since string `json:"since"`
 }
 
 func auditArchiveCmd(r *kit.Run) *cobra.Command {

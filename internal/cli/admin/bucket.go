@@ -66,7 +66,7 @@ may drop a bucket that is full again, along with its debited and returned totals
 	},
 		kit.Func(r, kit.Spec{Use: "list", Short: "List buckets; with --resource, also their totals"},
 			func(ctx context.Context, q *api.BucketQuery) error {
-				found, next, err := kit.Pages(ctx, r, api.ListBuckets, q)
+				found, next, err := kit.Pages(ctx, r, api.ListBuckets, q, nil)
 				if err != nil {
 					return err
 				}
@@ -77,7 +77,7 @@ may drop a bucket that is full again, along with its debited and returned totals
 				if q.Resource != "" {
 					view.Totals = totals(found)
 				}
-				return r.More(r.Print(view, func() {
+				return kit.More(r, r.Print(view, func() {
 					bucket(r, found, true)
 					if len(view.Totals) > 0 {
 						r.Out.Println()

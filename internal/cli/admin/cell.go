@@ -81,10 +81,10 @@ type cellKey struct {
 // cellDrain is what to do with a cell.
 type cellDrain struct {
 	cellKey
-	Back   bool `json:"back" doc:"give the cell a share again"`
-	Remove bool `json:"remove" doc:"remove the cell, if it no longer uses a share"`
-	Gone   bool `json:"gone" doc:"remove the cell at once, because none of its processes runs any more"`
-	Yes    bool `json:"yes" flag:"yes,y" doc:"do not ask for confirmation"`
+	Back   bool `json:"back"`
+	Remove bool `json:"remove"`
+	Gone   bool `json:"gone"`
+	Yes    bool `json:"yes" flag:"yes,y"`
 }
 
 func cellDrainCmd(a *kit.Run) *cobra.Command {
@@ -101,9 +101,8 @@ than the limits.`,
 			return kit.Usage(errors.New("use only one of --back, --remove and --gone"))
 		}
 		if q.Gone {
-			err := a.Confirm(
-				ctx, q.Yes, "remove cell %s at once, assuming that none of its processes is running", q.Cell,
-			)
+			err := kit.Confirm(ctx, a, q.Yes,
+				"remove cell %s at once, assuming that none of its processes is running", q.Cell)
 			if err != nil {
 				return err
 			}
@@ -125,10 +124,10 @@ than the limits.`,
 
 // cellShares says how the limits are divided. What is nil stays as it is.
 type cellShares struct {
-	Mode     *cells.Mode    `json:"mode" doc:"{MODE}: strict never admits more than the limits; available lets raised shares count at once (default strict)"`
-	Weights  *cells.Weights `json:"weights" doc:"how to divide: {WEIGHTS} are equal, or offered for parts that follow the load (default equal)"`
-	Floor    *string        `json:"floor" doc:"with --weights offered: {PERCENTAGE} that is still divided equally (default 10%)"`
-	HalfLife *time.Duration `json:"half_life" doc:"with --weights offered: {DURATION} after which a change in load counts for half (default 30s)"`
+	Mode     *cells.Mode    `json:"mode"`
+	Weights  *cells.Weights `json:"weights"`
+	Floor    *string        `json:"floor"`
+	HalfLife *time.Duration `json:"half_life"`
 }
 
 // apply changes settings.

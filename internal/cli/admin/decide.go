@@ -3,15 +3,22 @@ package admin
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 )
+
+//go:embed fields.txt
+var fields string
+
+var _ = api.Describe("admin", fields)
 
 // demand is what an entity would spend on a resource.
 type demand struct {
@@ -23,8 +30,8 @@ type demand struct {
 // spending is a demand with what may be set for one request.
 type spending struct {
 	demand
-	Limits        []weir.Limit       `json:"limits" flag:"limit,l" doc:"{LIMIT} to use for this request instead of the configured limits, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
-	OnUnavailable weir.OnUnavailable `json:"on_unavailable" doc:"{ANSWER} while the store does not answer: deny or allow (default as configured)"`
+	Limits        []weir.Limit       `json:"limits" flag:"limit,l"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable"`
 }
 
 func (q *spending) request() weir.Request {
@@ -51,7 +58,7 @@ or none. Prints the state of every limit that was checked. Exit code 3 means ref
 // patientSpending is spending that waits.
 type patientSpending struct {
 	spending
-	Timeout time.Duration `json:"timeout" doc:"wait at most this {DURATION}, such as 30s; 0 waits forever"`
+	Timeout time.Duration `json:"timeout"`
 }
 
 // WaitCmd returns the command that spends tokens as soon as it may.

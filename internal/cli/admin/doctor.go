@@ -13,10 +13,10 @@ import (
 
 // doctorFlags describe a table to create first.
 type doctorFlags struct {
-	Create  bool              `json:"create_table" doc:"first create the table, or complete it"`
-	PITR    bool              `json:"pitr" doc:"with --create-table: turn on point-in-time recovery"`
-	Protect bool              `json:"deletion_protection" doc:"with --create-table: turn on deletion protection"`
-	Tags    map[string]string `json:"tag" doc:"with --create-table: add the tag {KEY=VALUE}; repeatable"`
+	Create  bool              `json:"create_table"`
+	PITR    bool              `json:"pitr"`
+	Protect bool              `json:"deletion_protection"`
+	Tags    map[string]string `json:"tag"`
 }
 
 // DoctorCmd returns the command that checks a store.
@@ -61,7 +61,7 @@ func doctor(ctx context.Context, a *kit.Run, flags *doctorFlags) error {
 	for _, f := range view.Findings {
 		view.OK = view.OK && f.OK
 	}
-	if err := a.Print(view, func() { a.Findings(view) }); err != nil {
+	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil {
 		return err
 	}
 	if !view.OK {

@@ -77,9 +77,9 @@ func SystemCmd(r *kit.Run) *cobra.Command {
 
 // systemSettings are the limits and settings of a namespace, which are changed by two operations.
 type systemSettings struct {
-	Limits        []weir.Limit        `json:"limits" flag:"limit,l" doc:"{LIMIT} to set, replacing all existing ones, such as tpm:50K/min:75K (name:amount/period[:burst]); repeatable"`
-	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default" doc:"{ANSWER} while the store does not answer: deny, allow or local; default removes the setting, so that the server's applies"`
-	NearLimit     *weir.Thresholds    `json:"near_limit" doc:"{PERCENTAGES} of a limit at which to send near-limit events: such as 80,95, or none, or default for 80,95,100"`
+	Limits        []weir.Limit        `json:"limits" flag:"limit,l"`
+	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default"`
+	NearLimit     *weir.Thresholds    `json:"near_limit"`
 }
 
 func setSystem(r *kit.Run) *cobra.Command {
@@ -103,7 +103,7 @@ func setSystem(r *kit.Run) *cobra.Command {
 			case err != nil:
 				return err
 			case now == nil:
-				return r.Did(noLimitsNow)
+				return kit.Did(r, noLimitsNow)
 			}
 			return kit.Show(r, now, limits)
 		})

@@ -48,8 +48,8 @@ func NamespaceCmd(r *kit.Run) *cobra.Command {
 		}),
 		kit.Verb(r, api.PurgeNamespace, kit.Spec{
 			Use: "purge NAME", Short: "Remove a deleted or orphaned namespace, by its name or id, for good",
-			Long: `Removes a deleted or orphaned namespace for good: its entities, limits, buckets and audit events. If the
-command is interrupted, run it again.`,
+			Long: `Removes a deleted or orphaned namespace for good: its entities, limits, buckets and audit
+events. If the command is interrupted, run it again.`,
 			Asks: "remove everything in namespace {name} for good", Done: "purged namespace {name}",
 		}, nil))
 }

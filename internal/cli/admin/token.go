@@ -15,16 +15,16 @@ import (
 
 // newToken describes a token to create.
 type newToken struct {
-	Name    string        `json:"name" required:"true" doc:"{NAME} of the token in audit events and logs"`
-	Role    []string      `json:"role" required:"true" doc:"{ROLE} of the token: acquire, read or admin; repeatable"`
-	Expires time.Duration `json:"expires" doc:"{DURATION} after which the token expires (default never)"`
-	File    string        `json:"file" doc:"token {FILE} to add the token to"`
+	Name    string        `json:"name" required:"true"`
+	Role    []string      `json:"role" required:"true"`
+	Expires time.Duration `json:"expires"`
+	File    string        `json:"file"`
 }
 
 // tokenFile names a token in a file.
 type tokenFile struct {
 	Name string `json:"name" arg:"NAME"`
-	File string `json:"file" required:"true" doc:"token {FILE}"`
+	File string `json:"file" required:"true"`
 }
 
 // madeToken is a new token as printed. It cannot be shown again.

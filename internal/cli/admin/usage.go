@@ -16,8 +16,8 @@ import (
 
 // figures is what the usage commands show of windows.
 type figures struct {
-	Limit string `json:"limit" doc:"show only the limit with this {NAME}"`
-	CSV   bool   `json:"csv" doc:"write comma-separated values"`
+	Limit string `json:"limit"`
+	CSV   bool   `json:"csv"`
 }
 
 type usageList struct {
@@ -32,7 +32,7 @@ type usageSummary struct {
 
 type usageTop struct {
 	api.TopQuery
-	CSV bool `json:"csv" doc:"write comma-separated values"`
+	CSV bool `json:"csv"`
 }
 
 // UsageCmd returns the commands that show usage.
@@ -48,13 +48,12 @@ time. The range starts with the window that contains --from and ends before --to
 			Use: "list", Short: "List windows, ordered by start",
 		}, func(ctx context.Context, q *usageList) error {
 			q.Close()
-			found, next, err := kit.Pages(ctx, r, api.ListUsage, &q.UsageQuery)
+			found, next, err := kit.Pages(ctx, r, api.ListUsage, &q.UsageQuery, limited(q.Limit))
 			if err != nil {
 				return err
 			}
-			found = only(found, q.Limit)
 			if q.CSV {
-				return r.More(usageCSV(r, found), next)
+				return kit.More(r, usageCSV(r, found), next)
 			}
 			return kit.PrintPage(r, found, next, func() { usageTable(r, found) })
 		}),
@@ -63,6 +62,14 @@ time. The range starts with the window that contains --from and ends before --to
 			r, kit.Spec{Use: "top", Short: "Rank by what was spent most, in requests or in tokens of a limit"},
 			topUsage(r),
 		))
+}
+
+// limited returns a function that calls only, or nil if all limits are shown.
+func limited(limit string) func([]admin.Usage) []admin.Usage {
+	if limit == "" {
+		return nil
+	}
+	return func(windows []admin.Usage) []admin.Usage { return only(windows, limit) }
 }
 
 // only keeps the figures of one limit in windows, and drops windows without it.

@@ -189,7 +189,7 @@ func deployTable(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
 	for _, f := range report.Findings {
 		view.Findings = append(view.Findings, stores.Finding(f))
 	}
-	if err := a.Print(view, func() { a.Findings(view) }); err != nil {
+	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil {
 		return err
 	}
 	if !view.OK && !flags.dry {

@@ -82,7 +82,7 @@ func confirmDestroy(ctx context.Context, a *kit.Run, view *destroyedView, yes bo
 		if len(view.Kept) > 0 {
 			what += " and keep " + strings.Join(view.Kept, " and ")
 		}
-		return a.Confirm(ctx, yes, "%s", what)
+		return kit.Confirm(ctx, a, yes, "%s", what)
 	}
 	lost := strings.Join(view.Deleted, " and ")
 	switch {

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 )
 
 // binding connects a command to a request: arguments and flags to its members.
 type binding struct {
-	q     any
 	args  []argument
 	flags []*value
 }
@@ -23,6 +24,7 @@ type binding struct {
 // argument is a word in a command's Use.
 type argument struct {
 	field          api.Field
+	q              any
 	name           string
 	optional, many bool
 }
@@ -31,12 +33,15 @@ func typeOf(q any) reflect.Type { return reflect.TypeOf(q).Elem() }
 
 func valueOf(p any) any { return reflect.ValueOf(p).Elem().Interface() }
 
-// bind gives a command the arguments that its Use names, and a flag for each other member of the request.
-func bind(cmd *cobra.Command, q any, omit []string) *binding {
-	b := &binding{q: q}
+// bind gives a command the arguments that its Use names, and a flag for each other member of the request and of the
+// structs in With, in this order. The default of a flag is in its tag, or else what the member already holds.
+func bind(cmd *cobra.Command, q any, s *Spec) *binding {
+	b := &binding{}
+	cmd.Args = b.checkArgs
+	cmd.Flags().SortFlags = false
 	fields := slices.Clone(api.FieldsOf(typeOf(q)))
 	for _, word := range strings.Fields(cmd.Use)[1:] {
-		a := argument{name: strings.Trim(word, "[].")}
+		a := argument{q: q, name: strings.Trim(word, "[].")}
 		a.optional, a.many = word[0] == '[', strings.Contains(word, "...")
 		i := slices.IndexFunc(fields, func(f api.Field) bool {
 			return strings.EqualFold(f.Name, a.name) || f.Arg == a.name
@@ -48,7 +53,14 @@ func bind(cmd *cobra.Command, q any, omit []string) *binding {
 		b.args = append(b.args, a)
 		fields = slices.Delete(fields, i, i+1)
 	}
-	cmd.Args = b.checkArgs
+	b.addFlags(cmd, q, fields, s.Omit)
+	for _, more := range s.With {
+		b.addFlags(cmd, more, api.FieldsOf(typeOf(more)), s.Omit)
+	}
+	return b
+}
+
+func (b *binding) addFlags(cmd *cobra.Command, q any, fields []api.Field, omit []string) {
 	for _, f := range fields {
 		if f.Flag == "-" || f.In == "header" || f.Arg != "" || slices.Contains(omit, f.Name) {
 			continue
@@ -61,23 +73,22 @@ func bind(cmd *cobra.Command, q any, omit []string) *binding {
 		if f.Default != "" {
 			_ = f.Set(q, f.Default)
 			v.texts = []string{f.Default}
+		} else if !f.IsZero(q) {
+			v.texts = []string{fmt.Sprint(valueOf(f.Ptr(q)))}
 		}
-		doc := strings.NewReplacer("{", "`", "}", "`").Replace(f.Doc)
 		var as pflag.Value = v
 		if f.Many(q) {
 			as = many{v}
 		}
-		flag := cmd.Flags().VarPF(as, name, letter, doc)
+		v.flag = cmd.Flags().VarPF(as, name, letter, strings.NewReplacer("{", "`", "}", "`").Replace(f.Doc))
 		if v.Type() == "bool" {
-			flag.NoOptDefVal = "true"
+			v.flag.NoOptDefVal = "true"
 		}
-		v.flag = flag
 		if f.Required {
 			_ = cmd.MarkFlagRequired(name) // fails only for unknown flags
 		}
 		b.flags = append(b.flags, v)
 	}
-	return b
 }
 
 // checkArgs checks how many arguments there are. Its errors name the one that is missing or too many.
@@ -105,19 +116,28 @@ func (b *binding) finish(args []string) error {
 			given = args[min(i, len(args)):]
 		}
 		for _, text := range given {
-			if err := a.field.Set(b.q, text); err != nil {
-				return Usage(err)
+			if err := a.field.Set(a.q, text); err != nil {
+				return about(a.name, &a.field, err)
 			}
 		}
 	}
 	for _, v := range b.flags {
 		for _, text := range v.late {
-			if err := v.field.Set(b.q, text); err != nil {
-				return Usage(err)
+			if err := v.field.Set(v.q, text); err != nil {
+				return about("--"+v.flag.Name, &v.field, err)
 			}
 		}
 	}
 	return nil
+}
+
+// about returns an error about a member of a request as one about the flag or argument of that name.
+func about(name string, f *api.Field, err error) error {
+	var bad *weir.ConfigError
+	if errors.As(err, &bad) && bad.Field == f.Name {
+		return Usagef("%s %s", name, bad.Reason)
+	}
+	return Usage(err)
 }
 
 // given reports whether any flag is set.
@@ -131,7 +151,7 @@ type value struct {
 	q     any
 	flag  *pflag.Flag
 	texts []string
-	late  []string // parsed when all flags are known, so that errors are not about flags
+	late  []string // parsed when all flags are known: only switches, numbers and durations are parsed at once
 }
 
 // Set implements pflag.Value.
@@ -140,10 +160,13 @@ func (v *value) Set(text string) error {
 		v.texts, v.late = nil, nil
 	}
 	v.texts = append(v.texts, text)
-	if t := v.Type(); t != "string" {
-		return v.field.Set(v.q, text)
+	if v.Type() == "string" {
+		v.late = append(v.late, text)
+		return nil
 	}
-	v.late = append(v.late, text)
+	if err := v.field.Set(v.q, text); err != nil {
+		return about("--"+v.flag.Name, &v.field, err)
+	}
 	return nil
 }
 
@@ -163,10 +186,23 @@ func (v *value) Type() string {
 		return "duration"
 	}
 	switch t.Kind() {
-	case reflect.Bool, reflect.Int:
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
 		return t.Kind().String()
 	default:
 		return "string"
+	}
+}
+
+// Override sets each field of to for which the field of the same name in from, a pointer, is not nil: in from, nil is
+// a flag that is not given.
+func Override(to, from any) {
+	target, given := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
+	for _, f := range reflect.VisibleFields(given.Type()) {
+		if v := given.FieldByIndex(f.Index); f.IsExported() && v.Kind() == reflect.Pointer && !v.IsNil() {
+			if field := target.FieldByName(f.Name); field.IsValid() {
+				field.Set(v.Elem().Convert(field.Type()))
+			}
+		}
 	}
 }
 

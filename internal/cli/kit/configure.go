@@ -18,11 +18,11 @@ const configName = "weir.yaml"
 
 // configure sets the flags that are not on the command line from their variables, or else from the configuration file.
 // Such flags count as given, so they also satisfy required flags.
-func (a *Run) configure(cmd *cobra.Command) error {
+func configure(a *Run, cmd *cobra.Command) error {
 	if v, ok := a.LookupEnv("WEIR_CONFIG"); ok && !cmd.Flags().Changed("config") {
 		a.configFile = v
 	}
-	conf, err := a.loadConfig(cmd.Root())
+	conf, err := loadConfig(a.configFile, cmd.Root())
 	if err != nil {
 		return err
 	}
@@ -50,16 +50,6 @@ func (a *Run) configure(cmd *cobra.Command) error {
 		}
 	})
 	return bad
-}
-
-// LookupEnv returns a variable of the environment. An empty one counts as missing.
-func (a *Run) LookupEnv(name string) (string, bool) {
-	for _, e := range slices.Backward(a.env) {
-		if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // CommandPath returns the names of a command below weir.
@@ -99,9 +89,9 @@ type config struct {
 
 // loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A
 // key that is not a flag is an error, reported with its line.
-func (a *Run) loadConfig(root *cobra.Command) (config, error) {
-	files := []string{a.configFile}
-	if a.configFile == "" {
+func loadConfig(given string, root *cobra.Command) (config, error) {
+	files := []string{given}
+	if given == "" {
 		files = []string{configName}
 		if dir, err := os.UserConfigDir(); err == nil {
 			files = append(files, filepath.Join(dir, "weir", configName))
@@ -109,7 +99,7 @@ func (a *Run) loadConfig(root *cobra.Command) (config, error) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) && a.configFile == "" {
+		if errors.Is(err, fs.ErrNotExist) && given == "" {
 			continue
 		}
 		if err != nil {

@@ -22,7 +22,7 @@ func YesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
 var ErrCancelled = errors.New("cancelled: nothing was changed")
 
 // Confirm asks at the terminal whether to go ahead. Without a terminal, --yes is required.
-func (a *Run) Confirm(ctx context.Context, yes bool, format string, args ...any) error {
+func Confirm(ctx context.Context, a *Run, yes bool, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if yes {
 		return nil
@@ -30,10 +30,10 @@ func (a *Run) Confirm(ctx context.Context, yes bool, format string, args ...any)
 	if !term.IsTerminal(a.In) {
 		return Usagef("cannot ask whether to %s, because standard input is not a terminal: add --yes", what)
 	}
-	return a.ask(ctx, what)
+	return ask(ctx, a, what)
 }
 
-func (a *Run) ask(ctx context.Context, what string) error {
+func ask(ctx context.Context, a *Run, what string) error {
 	a.Err.Printf("%s? [y/N] ", strings.ToUpper(what[:1])+what[1:])
 	answer := make(chan string, 1)
 	go func() { // a read from a terminal cannot be cancelled

@@ -53,7 +53,7 @@ func (e codeError) Unwrap() error { return e.error }
 func WithCode(err error, code int) error { return codeError{err, code} }
 
 // report prints an error on one line and returns the exit code.
-func (a *Run) report(ctx context.Context, err error) int {
+func report(ctx context.Context, errs *term.Screen, err error) int {
 	code := CodeOf(err)
 	var quiet quietError
 	if errors.As(err, &quiet) {
@@ -63,7 +63,7 @@ func (a *Run) report(ctx context.Context, err error) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
-	a.Err.Println(a.Err.Bad("weir:") + " " + term.Clean(strings.ReplaceAll(text, "\n", "; ")))
+	errs.Println(errs.Bad("weir:") + " " + term.Clean(strings.ReplaceAll(text, "\n", "; ")))
 	return code
 }
 
@@ -76,7 +76,7 @@ var exits = [weir.Codes]int{
 	weir.CodeExceedsBurst: WrongUsage,
 	weir.CodeNoLimits:     NotFound,
 	weir.CodeNotFound:     NotFound,
-	weir.CodeNoUsage:      Failed,
+	weir.CodeNoUsage:      NotFound,
 	weir.CodeExists:       Failed,
 	weir.CodeConflict:     Failed,
 	weir.CodeSettled:      Failed,

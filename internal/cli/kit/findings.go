@@ -13,7 +13,7 @@ type DoctorView struct {
 }
 
 // Findings prints findings as a table.
-func (a *Run) Findings(view *DoctorView) {
+func Findings(a *Run, view *DoctorView) {
 	t := &term.Table{Header: []string{"", "WHAT", "FOUND", "TO DO"}}
 	for _, f := range view.Findings {
 		mark := "ok"

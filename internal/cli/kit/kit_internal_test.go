@@ -42,6 +42,7 @@ func TestCodes(t *testing.T) {
 		{WithCode(weir.ErrUnavailable, Failed), Failed},
 		{weir.ErrNotFound, NotFound},
 		{&weir.NoLimitsError{}, NotFound},
+		{weir.ErrNoUsage, NotFound},
 		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, NotFound},
 		{weir.ErrUnavailable, Unavailable},
 		{&weir.StoreError{Op: "open", Err: fs.ErrNotExist}, Unavailable},
@@ -55,7 +56,7 @@ func TestCodes(t *testing.T) {
 func TestReportIsOneLine(t *testing.T) {
 	t.Parallel()
 	a, errs := newTestRun(nil)
-	a.report(t.Context(), errors.Join(errors.New("one\x1b[2J"), errors.New("two")))
+	report(t.Context(), a.Err, errors.Join(errors.New("one\x1b[2J"), errors.New("two")))
 	if got, want := errs.String(), "weir: one\\x1b[2J; two\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -65,7 +66,7 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]error{"y\n": nil, "YES\n": nil, " y": nil, "n\n": ErrCancelled, "\n": ErrCancelled, "": ErrCancelled, "yes please\n": ErrCancelled} {
 		a, errs := newTestRun(strings.NewReader(answer))
-		if err := a.ask(t.Context(), "delete it"); !errors.Is(err, want) {
+		if err := ask(t.Context(), a, "delete it"); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", answer, err, want)
 		}
 		if errs.String() != "Delete it? [y/N] " {
@@ -77,7 +78,7 @@ func TestAsk(t *testing.T) {
 	a, _ := newTestRun(in)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.ask(ctx, "delete it"); !errors.Is(err, context.Canceled) {
+	if err := ask(ctx, a, "delete it"); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

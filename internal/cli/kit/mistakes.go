@@ -16,7 +16,7 @@ type Checked struct {
 
 // Mistakes prints the errors in a file with their positions, and returns an error with their count. It returns any
 // other error as it is.
-func (a *Run) Mistakes(err error) error {
+func Mistakes(a *Run, err error) error {
 	var all manifest.Errors
 	if !errors.As(err, &all) {
 		return err

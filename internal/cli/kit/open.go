@@ -2,6 +2,7 @@ package kit
 
 import (
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/stores"
 )
 
@@ -43,4 +44,13 @@ func (a *Run) With(how stores.Access, f func(lim *weir.Limiter) error) (err erro
 		}
 	}()
 	return f(lim)
+}
+
+// Call opens the store for an operation and calls f.
+func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
+	how := stores.Existing
+	if o.Creates {
+		how = stores.Create
+	}
+	return a.With(how, func(lim *weir.Limiter) error { return f(api.Local{Limiter: lim}) })
 }

@@ -16,11 +16,11 @@ type PageView[T any] struct {
 // PrintPage prints a list and, if it was cut short, the cursor to continue from.
 func PrintPage[T any](a *Run, items []T, next string, table func()) error {
 	err := a.Print(PageView[T]{items, next}, table)
-	return a.More(err, next)
+	return More(a, err, next)
 }
 
 // More prints the cursor to continue from, if there is one, to standard error beside a table.
-func (a *Run) More(err error, next string) error {
+func More(a *Run, err error, next string) error {
 	if err == nil && next != "" && a.Output == "table" {
 		a.Err.Println("there are more: add --after", next)
 	}
@@ -28,7 +28,7 @@ func (a *Run) More(err error, next string) error {
 }
 
 // Did reports what was done, in the requested output format.
-func (a *Run) Did(format string, args ...any) error {
+func Did(a *Run, format string, args ...any) error {
 	return a.Print(map[string]string{"done": fmt.Sprintf(format, args...)}, func() {
 		a.Out.Println(fmt.Sprintf(format, args...))
 	})

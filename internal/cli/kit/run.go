@@ -4,11 +4,14 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +53,7 @@ func New(in io.Reader, out, errs io.Writer, env []string) *Run {
 func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.configure(cmd); err != nil {
+		if err := configure(a, cmd); err != nil {
 			return err
 		}
 		if err := a.checkOutput(); err != nil {
@@ -63,6 +66,10 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		return nil
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var usage UsageError
+		if errors.As(err, &usage) {
+			err = usage // what is wrong with the value, without what pflag says of it
+		}
 		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
@@ -71,6 +78,16 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	return root
+}
+
+// LookupEnv returns a variable of the environment. An empty one counts as missing.
+func (a *Run) LookupEnv(name string) (string, bool) {
+	for _, e := range slices.Backward(a.env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // Execute runs the command and returns its exit code.
@@ -82,7 +99,7 @@ func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
 	if !a.started {
 		err = UsageError{err}
 	}
-	return a.report(ctx, err)
+	return report(ctx, a.Err, err)
 }
 
 // Group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong

@@ -8,17 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/cli/stores"
 )
 
 // Spec describes a command.
 type Spec struct {
 	// Use is the name of the command and its arguments, which are members of the request in capitals: "show ID".
 	Use, Short, Long, Example string
-	// Omit are members of the request that the command does not set.
+	// Omit are members of the request that the command does not set. With are pointers to more structs of flags.
 	Omit []string
+	With []any
 	// Some is the error if no flag is given. "" permits that.
 	Some string
 	// Asks is what a user must confirm, and Done what the command reports if there is nothing else to show. They name
@@ -35,7 +34,7 @@ func Verb[Q, R any](r *Run, o api.Of[Q, R], s Spec, v View[R]) *cobra.Command {
 				return err
 			}
 			if !found {
-				return r.Did("%s", fill(s.Done, q))
+				return Did(r, "%s", fill(s.Done, q))
 			}
 			return Show(r, resp, v)
 		})
@@ -49,29 +48,39 @@ func Lists[Q, T any](r *Run, o api.Of[Q, api.List[T]], s Spec, v View[T]) *cobra
 
 // List shows all pages of a list, or as many items as the request wants.
 func List[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q, v View[T]) error {
-	all, next, err := Pages(ctx, r, o, q)
+	all, next, err := Pages(ctx, r, o, q, nil)
 	if err != nil {
 		return err
 	}
 	return PrintPage(r, all, next, func() { v(r, all, true) })
 }
 
-// Pages reads all pages of a list, or as many items as the request wants.
-func Pages[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q) (all []T, next string, err error) {
+// Pages reads all pages of a list, or as many items as the request wants. Of each page it takes what keep returns; nil
+// keeps all.
+func Pages[Q, T any](
+	ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q, keep func([]T) []T,
+) (all []T, next string, err error) {
 	page := any(q).(interface{ Cursor() *api.Page }).Cursor() //nolint:forcetypeassert // all lists have pages
-	most := page.Max
+	most, exact := page.Max, keep == nil
 	all = []T{} // an empty list in JSON, not null
 	err = r.Call(o.Op, func(c api.Caller) error {
 		for {
-			page.Max = PageSize
-			if most > 0 {
+			if page.Max = PageSize; most > 0 && exact {
 				page.Max = min(PageSize, most-len(all))
 			}
 			list, _, err := o.Call(ctx, c, q)
 			if err != nil {
 				return err
 			}
-			all = append(all, list.Items...)
+			items := list.Items
+			if keep != nil {
+				items = keep(items)
+			}
+			if most > 0 && len(all)+len(items) > most { // a cursor cannot point into a page: read a smaller one
+				exact = true
+				continue
+			}
+			all = append(all, items...)
 			page.After, next = list.Next, list.Next
 			if next == "" || most > 0 && len(all) >= most {
 				return nil
@@ -85,7 +94,7 @@ func Pages[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q
 func Func[Q any](r *Run, s Spec, run func(ctx context.Context, q *Q) error) *cobra.Command {
 	q := new(Q)
 	cmd := &cobra.Command{Use: s.Use, Short: s.Short, Long: s.Long, Example: s.Example}
-	b := bind(cmd, q, s.Omit)
+	b := bind(cmd, q, &s)
 	if s.Asks != "" {
 		cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
 	}
@@ -98,22 +107,13 @@ func Func[Q any](r *Run, s Spec, run func(ctx context.Context, q *Q) error) *cob
 		}
 		if s.Asks != "" {
 			yes, _ := cmd.Flags().GetBool("yes")
-			if err := r.Confirm(cmd.Context(), yes, "%s", fill(s.Asks, q)); err != nil {
+			if err := Confirm(cmd.Context(), r, yes, "%s", fill(s.Asks, q)); err != nil {
 				return err
 			}
 		}
 		return run(As(cmd.Context()), q)
 	}
 	return cmd
-}
-
-// Call opens the store for an operation and calls f.
-func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
-	how := stores.Existing
-	if o.Creates {
-		how = stores.Create
-	}
-	return a.With(how, func(lim *weir.Limiter) error { return f(api.Local{Limiter: lim}) })
 }
 
 // Show prints one value.

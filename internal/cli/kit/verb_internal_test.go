@@ -18,7 +18,7 @@ import (
 type sample struct {
 	ID    string            `json:"id" arg:"ID"`
 	Rest  []string          `json:"rest" arg:"REST"`
-	Name  *string           `json:"name" doc:"a {NAME}"`
+	Name  *string           `json:"name"`
 	Deep  bool              `json:"deep_down" flag:"deep-down,d"`
 	Rate  int               `json:"rate" default:"20" range:"0.."`
 	Tags  map[string]string `json:"tag"`
@@ -36,8 +36,8 @@ func TestFunc(t *testing.T) {
 		{name: "the last counts", args: "a --rate 1 --rate 2 --file f", want: "a []  false 2 map[] f"},
 		{name: "argument missing", args: "--file f", err: "ID is missing: weir show ID [REST...]"},
 		{name: "flag missing", args: "a", err: `required flag(s) "file" not set`},
-		{name: "bad number", args: "a --rate few --file f", err: "must be a number"},
-		{name: "bad pair", args: "a --tag k --file f", err: `tag: "k" is not KEY=VALUE`},
+		{name: "bad number", args: "a --rate few --file f", err: `weir: --rate must be a number: "few"`},
+		{name: "bad pair", args: "a --tag k --file f", err: `weir: --tag "k" is not KEY=VALUE`},
 		{name: "no flag", args: "a --other x --file f", err: "unknown flag: --other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func Columns[T any](columns ...Column[T]) View[T] {
 						pairs = append(pairs, c.Name, key+"="+v[key])
 					}
 				default:
-					pairs = append(pairs, c.Name, r.text(v))
+					pairs = append(pairs, c.Name, textOf(r.Out, v))
 				}
 			}
 		}
@@ -67,7 +67,7 @@ func table[T any](r *Run, columns []Column[T], all []T) {
 	for i := range all {
 		row := make([]string, len(columns))
 		for n, c := range columns {
-			row[n] = r.text(c.Of(&all[i]))
+			row[n] = textOf(r.Out, c.Of(&all[i]))
 		}
 		t.Row(row...)
 	}
@@ -89,16 +89,16 @@ func Rows[T, U any](of func(*T) []U, view View[U]) View[T] {
 type Number string
 
 // text formats a value for people.
-func (a *Run) text(v any) string {
+func textOf(s *term.Screen, v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "-"
 	case bool:
 		return yesNo(v)
 	case int:
-		return a.Out.Count(int64(v))
+		return s.Count(int64(v))
 	case int64:
-		return a.Out.Count(v)
+		return s.Count(v)
 	case uint64:
 		return strconv.FormatUint(v, 10)
 	case time.Time:

@@ -22,7 +22,7 @@ import (
 type planRequest struct {
 	planFlags
 	whatIfFlags
-	Out string `json:"out" doc:"save the plan to {FILE}, to apply it with weir limits apply FILE"`
+	Out string `json:"out"`
 }
 
 func plan(r *kit.Run) *cobra.Command {
@@ -124,10 +124,10 @@ func diff(r *kit.Run) *cobra.Command {
 
 // applyFlags say how to apply, and what may be done without asking.
 type applyFlags struct {
-	Yes   bool `json:"yes" flag:"yes,y" doc:"do not ask before deleting or tightening"`
-	Adopt bool `json:"adopt" doc:"adopt live records that no manifest manages, without asking"`
-	Keep  bool `json:"no_delete" doc:"keep records that would be deleted; a later plan shows them again"`
-	Rate  int  `json:"rate" default:"2000" doc:"write at most {N} records per second; 0 means as fast as the store allows"`
+	Yes   bool `json:"yes" flag:"yes,y"`
+	Adopt bool `json:"adopt"`
+	Keep  bool `json:"no_delete"`
+	Rate  int  `json:"rate" default:"2000"`
 }
 
 // applyRequest applies manifests or a saved plan.
@@ -314,7 +314,7 @@ func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *apply
 	if len(asks) == 0 {
 		return nil
 	}
-	err := a.Confirm(ctx, false, "%s", strings.Join(asks, ", "))
+	err := kit.Confirm(ctx, a, false, "%s", strings.Join(asks, ", "))
 	var usage kit.UsageError
 	if adopts > 0 && !flags.Adopt && errors.As(err, &usage) {
 		return kit.Usagef("%w and --adopt", usage)

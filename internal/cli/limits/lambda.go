@@ -25,8 +25,8 @@ import (
 
 // lambdaFlags say whether a stack's function does the work, for users without access to the table.
 type lambdaFlags struct {
-	Stack  string `json:"via_lambda" doc:"let the function of {STACK} do the work, instead of using the store directly"`
-	Region string `json:"region" doc:"AWS {REGION} of the stack"`
+	Stack  string `json:"via_lambda"`
+	Region string `json:"region"`
 }
 
 // provisioner is the function that applies manifests.

@@ -3,17 +3,24 @@ package limits
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
 )
+
+//go:embed fields.txt
+var fields string
+
+var _ = api.Describe("limits", fields)
 
 // LimitsCmd returns the command weir limits.
 func LimitsCmd(a *kit.Run) *cobra.Command {
@@ -37,8 +44,8 @@ namespace.`,
 
 // SourceFlags select the manifests that a command works on.
 type SourceFlags struct {
-	Files []string          `json:"file" flag:"file,f" doc:"manifest {FILE}, folder with manifests, or - for standard input; repeatable"`
-	Set   map[string]string `json:"set" doc:"set a variable that a manifest declares, as {NAME=VALUE}; repeatable"`
+	Files []string          `json:"file" flag:"file,f"`
+	Set   map[string]string `json:"set"`
 }
 
 // Define sets variables given as NAME=VALUE.
@@ -64,7 +71,7 @@ func (f *SourceFlags) Read(a *kit.Run) ([]*manifest.Manifest, error) {
 		return nil, err
 	}
 	ms, err := manifest.Decode(sources, manifest.Options{Set: f.Set, Env: a.LookupEnv})
-	return ms, a.Mistakes(err)
+	return ms, kit.Mistakes(a, err)
 }
 
 func validate(r *kit.Run) *cobra.Command {
@@ -113,7 +120,7 @@ which the parameter WeirStack names.`,
 
 // named is a flag with the name of a manifest.
 type named struct {
-	Manifest string `json:"manifest" default:"default" doc:"{NAME} of the manifest"`
+	Manifest string `json:"manifest" default:"default"`
 }
 
 func export(r *kit.Run) *cobra.Command {
@@ -150,11 +157,11 @@ type planFlags struct {
 	SourceFlags
 	lambdaFlags
 	exactFlag
-	Detailed bool `json:"detailed_exitcode" doc:"exit with 0 if there are no changes, 1 on an error, 2 if there are changes"`
+	Detailed bool `json:"detailed_exitcode"`
 }
 
 type exactFlag struct {
-	Exact bool `json:"exact" doc:"count all live buckets that a change touches, not only the first 1,000"`
+	Exact bool `json:"exact"`
 }
 
 // exit returns the error for the exit code, as --detailed-exitcode says.

@@ -21,11 +21,11 @@ import (
 
 // stageFlags say how to apply in stages. Without stages, everything is applied at once.
 type stageFlags struct {
-	Stages  []string      `json:"stage" doc:"apply limits that tighten in stages, to these {SHARES} of the entities, such as 5%,25%,100%"`
-	Bake    time.Duration `json:"bake" default:"10m" doc:"with --stage: {DURATION} to watch each share except the last"`
-	Abort   string        `json:"abort_on" doc:"with --stage: roll back on this {CONDITION}, such as refusal_rate>0.05"`
-	Gate    string        `json:"gate" doc:"with --stage: {URL} of a document that says how far the rollout may go, such as one from AppConfig's agent; wait for it, and roll back if it does"`
-	Servers []string      `json:"server" doc:"with --abort-on: {URL} of each deciding server; repeatable (default the usage counted in the store)"`
+	Stages  []string      `json:"stage"`
+	Bake    time.Duration `json:"bake" default:"10m"`
+	Abort   string        `json:"abort_on"`
+	Gate    string        `json:"gate"`
+	Servers []string      `json:"server"`
 
 	percents  []int
 	threshold float64 // negative for none

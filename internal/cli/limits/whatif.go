@@ -16,8 +16,8 @@ import (
 
 // whatIfFlags are the flags of limits plan --what-if.
 type whatIfFlags struct {
-	On   bool `json:"what_if" doc:"check recorded usage against the planned limits: which requests would have been refused"`
-	Days *int `json:"days" doc:"with --what-if: use the usage of the last {N} days (default 7)"`
+	On   bool `json:"what_if"`
+	Days *int `json:"days"`
 }
 
 // maxDays is how long hourly usage is kept by default.

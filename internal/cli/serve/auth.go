@@ -5,32 +5,24 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir/internal/serve/auth"
 )
 
 // authFlags configure authentication.
 type authFlags struct {
-	file string
+	File string `json:"auth"`
 
 	book *auth.Book // nil: requests are not authenticated
 }
 
-func (f *authFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.file, "auth", "", "`FILE` with the tokens that requests must present; see weir token")
-}
-
-func (f *authFlags) check() error { return nil }
-
-func (f *authFlags) given() bool { return f.file != "" }
+func (f *authFlags) given() bool { return f.File != "" }
 
 // open reads the tokens. It comes after the listeners.
 func (f *authFlags) open(_ context.Context, s *serving) (err error) {
 	if !f.given() {
 		return nil
 	}
-	if f.book, err = auth.Open(f.file, s.log); err != nil {
+	if f.book, err = auth.Open(f.File, s.log); err != nil {
 		return err
 	}
 	if s.tls.opened == nil {

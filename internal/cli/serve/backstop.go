@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/fleet/instances"
@@ -18,50 +16,35 @@ import (
 
 // backstopFlags configure the answers while the store does not answer.
 type backstopFlags struct {
-	onUnavailable, instances string
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable" values:"local,deny,allow" default:"local"`
+	Instances     string             `json:"instances" default:"auto"`
 
 	counter atomic.Pointer[instances.Counter]
 }
 
-func (f *backstopFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.onUnavailable, "on-unavailable", string(
-		weir.OnUnavailableLocal,
-	), "`ANSWER` while the store does not "+
-		"answer: local admits this server's share of the limits, deny refuses, allow admits everything; weir system "+
-		"set --on-unavailable overrides it")
-	flags.StringVar(&f.instances, "instances", "auto", "number of servers that share the limits while the store "+
-		"does not answer: `N`, auto to count heartbeats in the store, or dns:NAME to count the addresses of a name, "+
-		"such as a headless service's")
-}
-
 func (f *backstopFlags) check() error {
-	switch weir.OnUnavailable(f.onUnavailable) {
-	case weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableAllow:
-	default:
-		return kit.Usagef("--on-unavailable %q must be local, deny or allow", f.onUnavailable)
-	}
-	if _, err := f.fixed(); f.instances != "auto" && f.name() == "" && err != nil {
+	if _, err := f.fixed(); f.Instances != "auto" && f.name() == "" && err != nil {
 		return err
 	}
 	if strings.ContainsAny(f.name(), ":/, ") {
-		return kit.Usagef("--instances %q must have only a host name after dns:, without a port or scheme", f.instances)
+		return kit.Usagef("--instances %q must have only a host name after dns:, without a port or scheme", f.Instances)
 	}
 	return nil
 }
 
 // name returns the name whose addresses are counted, or "" if none is.
 func (f *backstopFlags) name() string {
-	name, _ := strings.CutPrefix(f.instances, "dns:")
-	if name == f.instances {
+	name, _ := strings.CutPrefix(f.Instances, "dns:")
+	if name == f.Instances {
 		return ""
 	}
 	return name
 }
 
 func (f *backstopFlags) fixed() (int, error) {
-	n, err := strconv.Atoi(f.instances)
+	n, err := strconv.Atoi(f.Instances)
 	if err != nil || n < 1 || n > 100_000 {
-		return 0, kit.Usagef("--instances %q must be auto, dns:NAME, or a number from 1 to 100000", f.instances)
+		return 0, kit.Usagef("--instances %q must be auto, dns:NAME, or a number from 1 to 100000", f.Instances)
 	}
 	return n, nil
 }
@@ -79,7 +62,7 @@ func (f *backstopFlags) count() int {
 
 //nolint:unparam // a step of a part may fail
 func (f *backstopFlags) open(_ context.Context, s *serving) error {
-	s.run.Config.OnUnavailable, s.run.Config.Instances = weir.OnUnavailable(f.onUnavailable), f.count
+	s.run.Config.OnUnavailable, s.run.Config.Instances = f.OnUnavailable, f.count
 	return nil
 }
 
@@ -94,7 +77,7 @@ func (f *backstopFlags) start(_ context.Context, s *serving) error {
 // task returns the task that counts the servers on a store, or nil if there is nothing to count.
 func (f *backstopFlags) task(address string, st store.Store, log *slog.Logger) task {
 	scheme, _, _ := strings.Cut(address, ":")
-	if f.instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // used by one process only
+	if f.Instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // used by one process only
 		return nil
 	}
 	c := instances.New(st, log)

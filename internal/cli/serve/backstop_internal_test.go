@@ -23,7 +23,7 @@ func TestInstances(t *testing.T) {
 		{"dns://weir.svc", "redis://x", false, false, 1},
 		{"0", "redis://x", false, false, 1},
 	} {
-		f := backstopFlags{onUnavailable: "local", instances: tt.instances}
+		f := backstopFlags{Instances: tt.instances}
 		if err := f.check(); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.instances, err)
 		}

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -21,43 +19,32 @@ import (
 
 // cellFlags say which cell the process belongs to.
 type cellFlags struct {
-	name     string
-	registry string
-	beat     time.Duration
+	Name     string        `json:"cell"`
+	Registry string        `json:"cells"`
+	Beat     time.Duration `json:"cell_beat" range:"100ms..1m" default:"1s"`
 
 	opened store.Store // the registry's
 	agent  *cells.Agent
 	lim    atomic.Pointer[weir.Limiter]
 }
 
-func (f *cellFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "cell", "",
-		"`NAME` of the cell this server belongs to, which shares limits with other cells; see weir cell")
-	flags.StringVar(&f.registry, "cells", "", "`URL` of the store with the cells' registry; decisions never read it")
-	flags.DurationVar(&f.beat, "cell-beat", time.Second,
-		"`DURATION` between the heartbeats that tell other cells that this one is alive")
-}
-
 func (f *cellFlags) check() error {
-	if (f.name == "") != (f.registry == "") {
+	if (f.Name == "") != (f.Registry == "") {
 		return kit.Usage(errors.New("--cell and --cells must be used together: the cell's name, and the store with " +
 			"the cells' registry"))
 	}
-	if f.name == "" {
+	if f.Name == "" {
 		return nil
 	}
-	if err := cells.CheckName(f.name); err != nil {
+	if err := cells.CheckName(f.Name); err != nil {
 		return kit.Usage(err)
-	}
-	if f.beat < 100*time.Millisecond || f.beat > time.Minute {
-		return kit.Usagef("--cell-beat %s must be between 100ms and 1m", f.beat)
 	}
 	return nil
 }
 
 //nolint:unparam // a step of a part may fail
 func (f *cellFlags) open(_ context.Context, s *serving) error {
-	if f.name == "" {
+	if f.Name == "" {
 		return nil
 	}
 	s.atEnd(func() { f.close(s.log) })
@@ -69,12 +56,12 @@ func (f *cellFlags) open(_ context.Context, s *serving) error {
 // shares creates the cell's agent on the limiter's store.
 func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
 	var err error
-	if f.opened, err = stores.Open(f.registry, stores.Existing); err != nil {
+	if f.opened, err = stores.Open(f.Registry, stores.Existing); err != nil {
 		return nil, fmt.Errorf("--cells: %w", err)
 	}
 	_, alone := st.(store.Exclusive)
 	f.agent, err = cells.New(cells.Config{
-		Registry: f.opened, Local: st, Cell: f.name, Alone: alone, Beat: f.beat, Log: log,
+		Registry: f.opened, Local: st, Cell: f.Name, Alone: alone, Beat: f.Beat, Log: log,
 		Changed: func() {
 			if lim := f.lim.Load(); lim != nil {
 				lim.SharesChanged()
@@ -121,12 +108,12 @@ func (f *cellFlags) close(log *slog.Logger) {
 // figures returns the cell's state, for metrics.
 func (f *cellFlags) figures() metrics.Cell {
 	s := f.agent.Status()
-	c := metrics.Cell{Name: f.name, Leads: s.Leads, Contact: s.Contact}
+	c := metrics.Cell{Name: f.Name, Leads: s.Leads, Contact: s.Contact}
 	for i := range s.View.Cells {
 		if s.View.Cells[i].Missing {
 			c.Missing++
 		}
-		if s.View.Cells[i].Name == f.name {
+		if s.View.Cells[i].Name == f.Name {
 			c.Others = s.View.Cells[i].Others
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -24,36 +23,26 @@ import (
 
 // configFlags configure how a server learns of changes that others make.
 type configFlags struct {
-	poll  time.Duration
-	file  string
-	from  string
-	queue string
+	Poll  time.Duration `json:"config_poll" default:"5s"`
+	File  string        `json:"config_file"`
+	From  string        `json:"config_from"`
+	Queue string        `json:"config_queue"`
 
 	known *configflow.Known
 	flow  *configflow.Flow // set once the store is open
 }
 
-func (f *configFlags) bind(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.poll, "config-poll", 5*time.Second, "`DURATION` between checks for limits that others have "+
-		"changed; 0 turns the checks off, and caches expire within a minute")
-	flags.StringVar(&f.file, "config-file", "", "keep the last known limits in `FILE`, to use when the store does "+
-		"not answer; with --lease-key the server can also start without the store")
-	flags.StringVar(&f.from, "config-from", "",
-		"copy the configuration of the store at `URL` to this store, such as from dynamodb://weir to a cell's Redis")
-	flags.StringVar(&f.queue, "config-queue", "", "with --config-from: `URL` of the SQS queue that announces changes")
-}
-
 func (f *configFlags) check() error {
-	switch u, err := url.Parse(f.queue); {
-	case f.poll != 0 && f.poll < 100*time.Millisecond:
+	switch u, err := url.Parse(f.Queue); {
+	case f.Poll != 0 && f.Poll < 100*time.Millisecond:
 		return kit.Usage(errors.New("--config-poll must be at least 100ms, or 0"))
-	case f.poll == 0 && f.file != "":
+	case f.Poll == 0 && f.File != "":
 		return kit.Usage(errors.New("--config-file needs --config-poll"))
-	case f.queue != "" && f.from == "":
+	case f.Queue != "" && f.From == "":
 		return kit.Usage(errors.New("--config-queue needs --config-from"))
-	case f.queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
+	case f.Queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
 		return kit.Usagef("--config-queue %q is not a URL such as "+
-			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.queue)
+			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.Queue)
 	}
 	return nil
 }
@@ -62,14 +51,14 @@ func (f *configFlags) check() error {
 //
 //nolint:unparam // a step of a part may fail
 func (f *configFlags) open(_ context.Context, s *serving) error {
-	if f.file != "" {
-		known, err := configflow.Open(f.file, nameOf(s.run.Store))
+	if f.File != "" {
+		known, err := configflow.Open(f.File, nameOf(s.run.Store))
 		if err != nil {
 			s.log.Warn("the last known limits cannot be read", slog.Any("error", err))
 		}
 		f.known = known
 	}
-	s.run.Config.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.leaseKey != "", s.log)
+	s.run.Config.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.LeaseKey != "", s.log)
 	s.observers = append(s.observers, f.observer(s.log))
 	return nil
 }
@@ -102,7 +91,7 @@ func (f *configFlags) late(address string, key bool, log *slog.Logger) func(erro
 	}
 	return func(why error) store.Store {
 		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why),
-			slog.Time("as_of", f.known.At()), slog.String("file", f.file))
+			slog.Time("as_of", f.known.At()), slog.String("file", f.File))
 		return configflow.OpenLate(func() (store.Store, error) { return stores.Open(address, stores.Create) }, why, log)
 	}
 }
@@ -120,8 +109,8 @@ func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
 
 func (f *configFlags) start(ctx context.Context, s *serving) error {
 	st := s.run.Opened
-	if _, inProcess := st.(store.InProcess); f.poll > 0 && !inProcess { // a store in the process never fails
-		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.poll, Log: s.log})
+	if _, inProcess := st.(store.InProcess); f.Poll > 0 && !inProcess { // a store in the process never fails
+		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.Poll, Log: s.log})
 		s.metrics.counts.Register(func(to *metrics.Scrape) {
 			st := f.flow.Status()
 			metrics.ConfigFlow{
@@ -130,10 +119,10 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 		})
 		s.tasks = append(s.tasks, f.flow.Run)
 	}
-	if f.from == "" {
+	if f.From == "" {
 		return nil
 	}
-	source, err := stores.Open(f.from, stores.Existing)
+	source, err := stores.Open(f.From, stores.Existing)
 	if err != nil {
 		return fmt.Errorf("--config-from: %w", err)
 	}
@@ -141,14 +130,14 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: s.log})
 	s.metrics.counts.Register(func(to *metrics.Scrape) { metrics.MirrorAge(mirror.Status().Age).Report(to) })
 	s.tasks = append(s.tasks, mirror.Run)
-	if f.queue == "" {
+	if f.Queue == "" {
 		return nil
 	}
-	client, err := queueClient(ctx, f.queue)
+	client, err := queueClient(ctx, f.Queue)
 	if err != nil {
 		return err
 	}
-	consumer := &snssqs.Consumer{Client: client, URL: f.queue, Apply: mirror.Apply, Log: s.log}
+	consumer := &snssqs.Consumer{Client: client, URL: f.Queue, Apply: mirror.Apply, Log: s.log}
 	s.tasks = append(s.tasks, consumer.Run)
 	return nil
 }

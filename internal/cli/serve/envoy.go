@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
@@ -17,23 +15,16 @@ import (
 
 // envoyFlags configure Envoy's rate limit service.
 type envoyFlags struct {
-	on      bool
-	mapping string
-	body    string
+	On      bool   `json:"envoy" default:"true"`
+	Mapping string `json:"envoy_mapping"`
+	Body    string `json:"envoy_body"`
 
 	get     func() *envoy.Mapping
 	service *envoy.Service // nil: off
 }
 
-func (f *envoyFlags) bind(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "envoy", true, "also serve Envoy's rate limit service on the gRPC address")
-	flags.StringVar(&f.mapping, "envoy-mapping", "",
-		"`FILE` that maps Envoy's domains and descriptors to limits (default the built-in rule)")
-	flags.StringVar(&f.body, "envoy-body", "", "`TEXT` of the response body that Envoy sends with a refusal")
-}
-
 func (f *envoyFlags) check() error {
-	if !f.on && (f.mapping != "" || f.body != "") {
+	if !f.On && (f.Mapping != "" || f.Body != "") {
 		return kit.Usage(errors.New("--envoy-mapping and --envoy-body need --envoy"))
 	}
 	return nil
@@ -42,16 +33,16 @@ func (f *envoyFlags) check() error {
 // open reads the mapping and then follows its file. If the file becomes invalid, the last valid mapping stays in use.
 func (f *envoyFlags) open(_ context.Context, s *serving) error {
 	f.get = func() *envoy.Mapping { return nil }
-	if !f.on || f.mapping == "" {
+	if !f.On || f.Mapping == "" {
 		return nil
 	}
 	v, err := reload.Open(
-		func() (*envoy.Mapping, error) { return readMapping(f.mapping) },
+		func() (*envoy.Mapping, error) { return readMapping(f.Mapping) },
 		func(err error) {
 			s.log.Error("the new mapping of Envoy's descriptors is invalid: the old one stays in use",
-				slog.String("file", f.mapping), slog.Any("error", err))
+				slog.String("file", f.Mapping), slog.Any("error", err))
 		},
-		f.mapping,
+		f.Mapping,
 	)
 	if err != nil {
 		return err
@@ -74,11 +65,11 @@ func readMapping(path string) (*envoy.Mapping, error) {
 
 // start makes the service, which grpcFlags serves.
 func (f *envoyFlags) start(_ context.Context, s *serving) (err error) {
-	if !f.on || s.grpc.ln == nil {
+	if !f.On || s.grpc.ln == nil {
 		return nil
 	}
 	f.service, err = envoy.New(envoy.Config{
-		Limiter: s.lim, Mapping: f.get, Within: s.run.Config.DecideWithin, Body: []byte(f.body), Log: s.log,
+		Limiter: s.lim, Mapping: f.get, Within: s.run.Config.DecideWithin, Body: []byte(f.Body), Log: s.log,
 		May: func(ctx context.Context, namespace string) bool {
 			return decide.CallerOf(ctx).May(auth.Acquire, namespace)
 		},

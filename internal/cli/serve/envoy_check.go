@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -16,40 +17,37 @@ func EnvoyCmd(a *kit.Run) *cobra.Command {
 		envoyCheckCmd(a))
 }
 
+// envoyCheck selects a mapping, and descriptors to try.
+type envoyCheck struct {
+	File        string   `json:"file" flag:"file,f"`
+	Domain      string   `json:"domain"`
+	Descriptors []string `json:"descriptor"`
+}
+
 func envoyCheckCmd(a *kit.Run) *cobra.Command {
-	var file, domain string
-	var descriptors []string
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Check a mapping file, and show what descriptors map to",
+	return kit.Func(a, kit.Spec{
+		Use: "check", Short: "Check a mapping file, and show what descriptors map to",
 		Long: `Reads a mapping as weir serve --envoy-mapping does. If you give a domain and descriptors, it
 shows which tokens they would spend, of which entity and on which resource; without -f, the
 built-in rule applies. The command opens no store.`,
 		Example: `  weir envoy check -f mapping.yaml
   weir envoy check -f mapping.yaml --domain edge --descriptor tenant=acme,user=alice`,
-		Args: kit.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			if (domain == "") != (len(descriptors) == 0) {
-				return kit.Usage(errors.New("--domain and --descriptor must be used together"))
+	}, func(_ context.Context, q *envoyCheck) error {
+		if (q.Domain == "") != (len(q.Descriptors) == 0) {
+			return kit.Usage(errors.New("--domain and --descriptor must be used together"))
+		}
+		if q.File == "" && q.Domain == "" {
+			return kit.Usage(errors.New("give a mapping with -f, or --domain and --descriptor"))
+		}
+		var m *envoy.Mapping
+		if q.File != "" {
+			var err error
+			if m, err = readMapping(q.File); err != nil {
+				return kit.Mistakes(a, err)
 			}
-			if file == "" && domain == "" {
-				return kit.Usage(errors.New("give a mapping with -f, or --domain and --descriptor"))
-			}
-			var m *envoy.Mapping
-			if file != "" {
-				var err error
-				if m, err = readMapping(file); err != nil {
-					return a.Mistakes(err)
-				}
-			}
-			return printTargets(a, m, file, domain, descriptors)
-		},
-	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "mapping `FILE`")
-	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` configured in Envoy's filter")
-	cmd.Flags().StringArrayVar(&descriptors, "descriptor", nil,
-		"entries of a descriptor as `KEY=VALUE,...`; repeatable")
-	return cmd
+		}
+		return printTargets(a, m, q)
+	})
 }
 
 // targetView is what a descriptor maps to, as printed.
@@ -64,19 +62,19 @@ type targetView struct {
 	Rule       int    `json:"rule"` // number in the domain, from 1; 0 for the built-in rule
 }
 
-func printTargets(a *kit.Run, m *envoy.Mapping, file, domain string, descriptors []string) error {
+func printTargets(a *kit.Run, m *envoy.Mapping, q *envoyCheck) error {
 	views := []targetView{}
-	namespace, _ := m.Namespace(domain)
+	namespace, _ := m.Namespace(q.Domain)
 	if namespace == "" {
 		namespace = a.Namespace
 	}
-	for _, text := range descriptors {
+	for _, text := range q.Descriptors {
 		d, err := envoy.ParseDescriptor(text)
 		if err != nil {
 			return err
 		}
 		v := targetView{Descriptor: text}
-		if t, ok := m.Target(domain, d); ok {
+		if t, ok := m.Target(q.Domain, d); ok {
 			v.Known, v.Namespace = true, namespace
 			v.Entity, v.Resource, v.Tokens, v.Forced, v.Rule = t.Entity, t.Resource, t.Tokens(), t.Forced, t.Rule
 		}
@@ -84,7 +82,7 @@ func printTargets(a *kit.Run, m *envoy.Mapping, file, domain string, descriptors
 	}
 	return a.Print(map[string]any{"valid": true, "targets": views}, func() {
 		if len(views) == 0 {
-			a.Out.Printf("%s is valid\n", file)
+			a.Out.Printf("%s is valid\n", q.File)
 		}
 		for _, v := range views {
 			if !v.Known {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
@@ -16,26 +15,19 @@ import (
 
 // grpcFlags configure where gRPC is served.
 type grpcFlags struct {
-	address string
+	Address string `json:"grpc" default:"127.0.0.1:8081"`
 
 	ln net.Listener // nil: off
 }
 
-func (f *grpcFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "grpc", "127.0.0.1:8081",
-		"`HOST:PORT` to serve gRPC on; port 0 picks a free port; off turns gRPC off")
-}
-
-func (f *grpcFlags) check() error { return nil }
-
-func (f *grpcFlags) off() bool { return f.address == "" || f.address == "off" }
+func (f *grpcFlags) off() bool { return f.Address == "" || f.Address == "off" }
 
 // checkListen refuses the same addresses as for HTTP.
 func (f *grpcFlags) checkListen(safe bool) error {
 	if f.off() {
 		return nil
 	}
-	err := httpapi.CheckListen(f.address, safe)
+	err := httpapi.CheckListen(f.Address, safe)
 	var bad *weir.ConfigError
 	if errors.As(err, &bad) {
 		bad.Field = "grpc address"
@@ -47,7 +39,7 @@ func (f *grpcFlags) open(ctx context.Context, s *serving) (err error) {
 	if f.off() {
 		return nil
 	}
-	if f.ln, err = s.listen(ctx, f.address); err != nil {
+	if f.ln, err = s.listen(ctx, f.Address); err != nil {
 		return fmt.Errorf("%w: choose another address with --grpc, or --grpc off", err)
 	}
 	return nil

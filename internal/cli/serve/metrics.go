@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
@@ -20,55 +18,37 @@ import (
 
 // metricsFlags configure metrics and traces, and where they are served or sent.
 type metricsFlags struct {
-	address    string
-	resources  int
-	namespaces int
-	otlp       string
-	ratio      float64
+	Address    string   `json:"metrics"`
+	Resources  int      `json:"metrics_resources" range:"1..10000" default:"100"`
+	Namespaces int      `json:"metrics_namespaces" range:"0..100" default:"0"`
+	OTLP       string   `json:"otlp_endpoint"`
+	Ratio      *float64 `json:"trace_ratio" range:"0..1"`
 
-	flags   *pflag.FlagSet
 	tracing *metrics.Tracing
 	counts  *metrics.Metrics
 }
 
-func (f *metricsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "metrics", "",
-		"also serve /metrics on `HOST:PORT`, without a token; the main address requires one with --auth")
-	flags.IntVar(&f.resources, "metrics-resources", 100,
-		"maximum `N` resources and N limit names with metrics of their own; the rest is counted as other")
-	flags.IntVar(&f.namespaces, "metrics-namespaces", 0,
-		"maximum `N` namespaces with metrics of their own; 0 means no namespace label")
-	flags.StringVar(&f.otlp, "otlp-endpoint", "", "`URL` to send traces to with OTLP over HTTP, such as "+
-		"http://127.0.0.1:4318; or set OTEL_EXPORTER_OTLP_ENDPOINT")
-	flags.Float64Var(&f.ratio, "trace-ratio", 0.01,
-		"`SHARE` of requests to trace, between 0 and 1, if their traceparent does not decide")
-	f.flags = flags
-}
-
 func (f *metricsFlags) check() error {
-	if f.address != "" {
-		if _, _, err := net.SplitHostPort(f.address); err != nil {
-			return kit.Usagef("--metrics %q is not HOST:PORT, such as 127.0.0.1:9090", f.address)
+	if f.Address != "" {
+		if _, _, err := net.SplitHostPort(f.Address); err != nil {
+			return kit.Usagef("--metrics %q is not HOST:PORT, such as 127.0.0.1:9090", f.Address)
 		}
 	}
-	switch u, err := url.Parse(f.otlp); {
-	case f.resources < 1 || f.resources > 10_000:
-		return kit.Usage(errors.New("--metrics-resources must be between 1 and 10000"))
-	case f.namespaces < 0 || f.namespaces > 100:
-		return kit.Usage(errors.New("--metrics-namespaces must be between 0 and 100"))
-	case !(f.ratio >= 0 && f.ratio <= 1):
-		return kit.Usage(errors.New("--trace-ratio must be between 0 and 1"))
-	case f.otlp != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"):
-		return kit.Usagef("--otlp-endpoint %q is not a URL such as http://127.0.0.1:4318", f.otlp)
+	u, err := url.Parse(f.OTLP)
+	if f.OTLP != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return kit.Usagef("--otlp-endpoint %q is not a URL such as http://127.0.0.1:4318", f.OTLP)
 	}
 	return nil
 }
 
 // open starts measuring, and opens the address for scrapes.
 func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
-	if f.otlp != "" || metrics.TracingWanted() {
-		cfg := metrics.TracingConfig{Endpoint: f.otlp, Ratio: f.ratio, Version: kit.Build().Version, Log: s.log}
-		if f.otlp == "" && !f.flags.Changed("trace-ratio") && metrics.SamplerWanted() {
+	if f.OTLP != "" || metrics.TracingWanted() {
+		cfg := metrics.TracingConfig{Endpoint: f.OTLP, Ratio: 0.01, Version: kit.Build().Version, Log: s.log}
+		switch {
+		case f.Ratio != nil:
+			cfg.Ratio = *f.Ratio
+		case f.OTLP == "" && metrics.SamplerWanted():
 			cfg.Ratio = -1
 		}
 		if f.tracing, err = metrics.NewTracing(ctx, cfg); err != nil {
@@ -76,7 +56,7 @@ func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
 		}
 	}
 	f.counts, err = metrics.New(metrics.Config{
-		Version: kit.Build().Version, Resources: f.resources, Namespaces: f.namespaces, Log: s.log, Tracing: f.tracing,
+		Version: kit.Build().Version, Resources: f.Resources, Namespaces: f.Namespaces, Log: s.log, Tracing: f.tracing,
 	})
 	if err != nil {
 		return err
@@ -108,10 +88,10 @@ func (f *metricsFlags) close(log *slog.Logger) {
 
 // listen opens the address for scrapes at once. It returns nil if there is none.
 func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, error) {
-	if f.address == "" {
+	if f.Address == "" {
 		return nil, nil
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.address)
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: choose another address with --metrics", err)
 	}
@@ -119,7 +99,7 @@ func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, er
 	mux.Handle("GET /metrics", m.Handler())
 	var h http.Handler = mux
 	if loopback(ln.Addr()) { // on other addresses, the network controls access
-		host, _, _ := net.SplitHostPort(f.address)
+		host, _, _ := net.SplitHostPort(f.Address)
 		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}
 	return func(ctx context.Context) error {

@@ -12,7 +12,7 @@ import (
 // A web page whose host name resolves to this machine cannot read the metrics.
 func TestMetricsHost(t *testing.T) {
 	t.Parallel()
-	f := metricsFlags{address: "127.0.0.1:" + porttest.Free(t)}
+	f := metricsFlags{Address: "127.0.0.1:" + porttest.Free(t)}
 	m, err := metrics.New(metrics.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestMetricsHost(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx) }()
 	for host, want := range map[string]int{"": 200, "localhost:1": 200, "evil.example": http.StatusMisdirectedRequest} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.address+"/metrics", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.Address+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

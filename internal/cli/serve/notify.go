@@ -9,8 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/notify"
@@ -18,33 +16,23 @@ import (
 
 // notifyFlags configure notifications about limits that are nearly used up.
 type notifyFlags struct {
-	url        string
-	secret     string
-	secretFile string
-	insecure   bool
-	log        bool
+	URL        string `json:"webhook"`
+	SecretFile string `json:"webhook_secret_file"`
+	Secret     string `json:"webhook_secret"`
+	Insecure   bool   `json:"webhook_insecure"`
+	Log        bool   `json:"log_near_limit"`
 
 	hook *notify.Webhook // nil: none
 }
 
-func (f *notifyFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "webhook", "",
-		"`URL` to notify when a limit is nearly used up, or refuses for the first time in an hour")
-	flags.StringVar(&f.secretFile, "webhook-secret-file", "", "`FILE` with the secret that signs webhook requests")
-	flags.StringVar(&f.secret, "webhook-secret", "",
-		"`SECRET` that signs webhook requests; preferably set WEIR_SERVE_WEBHOOK_SECRET instead")
-	flags.BoolVar(&f.insecure, "webhook-insecure", false, "allow a webhook on another machine without https")
-	flags.BoolVar(&f.log, "log-near-limit", false, "log near-limit events, with or without a webhook")
-}
-
 func (f *notifyFlags) check() error {
 	switch {
-	case f.url == "" && (f.secretFile != "" || f.insecure):
+	case f.URL == "" && (f.SecretFile != "" || f.Insecure):
 		return kit.Usage(errors.New("--webhook-secret-file and --webhook-insecure need --webhook"))
-	case f.url != "" && f.secret == "" && f.secretFile == "":
+	case f.URL != "" && f.Secret == "" && f.SecretFile == "":
 		return kit.Usage(errors.New("--webhook needs a secret: give --webhook-secret-file, or set " +
 			"WEIR_SERVE_WEBHOOK_SECRET"))
-	case f.secret != "" && f.secretFile != "":
+	case f.Secret != "" && f.SecretFile != "":
 		return kit.Usage(errors.New("use only one of --webhook-secret-file and --webhook-secret"))
 	}
 	return nil
@@ -61,19 +49,19 @@ func (f *notifyFlags) open(_ context.Context, s *serving) (err error) {
 
 // webhook returns the webhook, or nil if there is none.
 func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
-	if f.url == "" {
+	if f.URL == "" {
 		return nil, nil //nolint:nilnil // a nil webhook is none
 	}
-	secret := []byte(f.secret)
-	if f.secretFile != "" {
-		text, err := os.ReadFile(f.secretFile)
+	secret := []byte(f.Secret)
+	if f.SecretFile != "" {
+		text, err := os.ReadFile(f.SecretFile)
 		if err != nil {
 			return nil, fmt.Errorf("--webhook-secret-file: %w", err)
 		}
 		secret = bytes.TrimRight(text, "\r\n")
 	}
 	return notify.New(notify.Config{
-		URL: f.url, Insecure: f.insecure, Secret: secret, Log: log,
+		URL: f.URL, Insecure: f.Insecure, Secret: secret, Log: log,
 		UserAgent: "weir/" + kit.Build().Version,
 	})
 }
@@ -84,7 +72,7 @@ func (f *notifyFlags) observer(log *slog.Logger) *weir.Observer {
 	if f.hook != nil {
 		sent = &weir.Observer{NearLimit: f.hook.NearLimit}
 	}
-	if f.log {
+	if f.Log {
 		logged = &weir.Observer{NearLimit: notify.Logged(log)}
 	}
 	return weir.JoinObservers(sent, logged)

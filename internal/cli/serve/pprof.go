@@ -8,35 +8,31 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
 // pprofFlags configure where profiles are served. Profiles reveal memory contents, so they are never served to other
 // machines.
-type pprofFlags struct{ address string }
-
-func (f *pprofFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "pprof", "", "loopback `HOST:PORT` to serve Go profiles on, such as 127.0.0.1:6060")
+type pprofFlags struct {
+	Address string `json:"pprof"`
 }
 
 func (f *pprofFlags) check() error {
-	if f.address == "" {
+	if f.Address == "" {
 		return nil
 	}
-	if err := httpapi.CheckListen(f.address, false); err != nil {
-		return kit.Usagef("--pprof %q must be a loopback HOST:PORT of this machine, such as 127.0.0.1:6060", f.address)
+	if err := httpapi.CheckListen(f.Address, false); err != nil {
+		return kit.Usagef("--pprof %q must be a loopback HOST:PORT of this machine, such as 127.0.0.1:6060", f.Address)
 	}
 	return nil
 }
 
 func (f *pprofFlags) open(ctx context.Context, s *serving) error {
-	if f.address == "" {
+	if f.Address == "" {
 		return nil
 	}
-	ln, err := s.listen(ctx, f.address)
+	ln, err := s.listen(ctx, f.Address)
 	if err != nil {
 		return fmt.Errorf("%w: choose another address with --pprof", err)
 	}

@@ -3,17 +3,24 @@ package serve
 
 import (
 	"context"
+	_ "embed"
 	"log/slog"
 	"net"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
+
+//go:embed fields.txt
+var fields string
+
+var _ = api.Describe("serve", fields)
 
 // parts are the parts of a server, with their flags. Each is in a file of its own.
 type parts struct {
@@ -33,10 +40,11 @@ type parts struct {
 	auth     authFlags
 }
 
-// part is a part of a server. It may also be an opener, a starter, or both.
-type part interface {
-	bind(flags *pflag.FlagSet)
-	check() error // refuses invalid flags before anything is opened
+// A part of a server may be a checker, an opener and a starter.
+//
+// checker is a part that refuses invalid flags before anything is opened.
+type checker interface {
+	check() error
 }
 
 // opener is a part that opens something before the store is opened: if a port is in use, no new store should be left
@@ -50,22 +58,38 @@ type starter interface {
 	start(ctx context.Context, s *serving) error
 }
 
+// limitFlags bound the load that the server itself accepts.
+type limitFlags struct {
+	Connections int `json:"max_connections" range:"1.."`
+	Inflight    int `json:"max_inflight" range:"1.."`
+}
+
 // list returns the parts in the order in which they are opened and started.
-func (p *parts) list() []part {
-	return []part{
+func (p *parts) list() []any {
+	return []any{
 		&p.log, &p.decide, &p.backstop, &p.limit, &p.tls, &p.metrics, &p.notify, &p.cell, &p.config, &p.pprof, &p.envoy,
 		&p.http, &p.grpc, &p.auth,
+	}
+}
+
+// flags returns the parts in the order in which help shows their flags.
+func (p *parts) flags() []any {
+	return []any{
+		&p.http, &p.grpc, &p.auth, &p.tls, &p.limit, &p.decide, &p.backstop, &p.envoy, &p.config, &p.cell, &p.metrics,
+		&p.notify, &p.log, &p.pprof,
 	}
 }
 
 // check refuses flags that are invalid on their own or in combination.
 func (p *parts) check() error {
 	for _, part := range p.list() {
-		if err := part.check(); err != nil {
-			return err
+		if c, ok := part.(checker); ok {
+			if err := c.check(); err != nil {
+				return err
+			}
 		}
 	}
-	safe := p.auth.given() || p.http.insecure
+	safe := p.auth.given() || p.http.Insecure
 	if err := p.http.checkListen(safe); err != nil {
 		return err
 	}
@@ -100,10 +124,9 @@ func (s *serving) end(n int) {
 
 // ServeCmd returns weir serve.
 func ServeCmd(a *kit.Run) *cobra.Command {
-	var p parts
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve decisions over HTTP and gRPC",
+	p := parts{limit: limitFlags{decide.DefaultConnections, decide.DefaultInflight}}
+	return kit.Func(a, kit.Spec{
+		Use: "serve", Short: "Serve decisions over HTTP and gRPC",
 		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until interrupted. It then
 finishes the requests in progress and writes and closes the store. Only one process can open a
 store on disk: while the server runs, configure the store over HTTP.
@@ -112,18 +135,13 @@ Without --auth, requests are not authenticated, and the addresses must be loopba
 unless you pass --insecure.`,
 		Example: `  weir serve --http 127.0.0.1:8080
   weir serve --http :8080 --auth tokens.yaml --tls-cert cert.pem --tls-key key.pem`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.check(); err != nil {
-				return err
-			}
-			return p.serve(cmd.Context(), a)
-		},
-	}
-	for _, part := range p.list() {
-		part.bind(cmd.Flags())
-	}
-	return cmd
+		With: p.flags(),
+	}, func(ctx context.Context, _ *struct{}) error {
+		if err := p.check(); err != nil {
+			return err
+		}
+		return p.serve(ctx, a)
+	})
 }
 
 func (p *parts) serve(ctx context.Context, a *kit.Run) error {
@@ -161,7 +179,7 @@ func (p *parts) serve(ctx context.Context, a *kit.Run) error {
 
 // announce prints the addresses. Tests and scripts wait for this line.
 func (s *serving) announce() error {
-	a, address := s.run, s.http.url(s.tls.cert != "")
+	a, address := s.run, s.http.url(s.tls.Cert != "")
 	start := map[string]string{"http": address, "store": a.Store}
 	if s.grpc.ln != nil {
 		start["grpc"] = s.grpc.ln.Addr().String()

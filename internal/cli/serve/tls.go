@@ -9,32 +9,24 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
 // tlsFlags configure TLS, for HTTP and gRPC alike.
 type tlsFlags struct {
-	cert, key, clientCA string
+	Cert     string `json:"tls_cert"`
+	Key      string `json:"tls_key"`
+	ClientCA string `json:"tls_client_ca"`
 
 	opened *tls.Config // nil: no TLS
 }
 
-func (f *tlsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cert, "tls-cert", "",
-		"PEM `FILE` with the certificate and its intermediates; reloaded when it changes")
-	flags.StringVar(&f.key, "tls-key", "", "PEM `FILE` with the certificate's key; reloaded when it changes")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "",
-		"PEM `FILE` with the roots for client certificates, which clients must then present, in addition to tokens")
-}
-
 func (f *tlsFlags) check() error {
 	switch {
-	case (f.cert == "") != (f.key == ""):
+	case (f.Cert == "") != (f.Key == ""):
 		return kit.Usage(errors.New("--tls-cert and --tls-key must be used together"))
-	case f.clientCA != "" && f.cert == "":
+	case f.ClientCA != "" && f.Cert == "":
 		return kit.Usage(errors.New("--tls-client-ca needs --tls-cert and --tls-key"))
 	}
 	return nil
@@ -51,13 +43,13 @@ func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
 // The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses
 // as a client by default.
 func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
-	if f.cert == "" {
+	if f.Cert == "" {
 		return nil, nil //nolint:nilnil // nil is no TLS
 	}
 	failed := func(err error) {
 		log.Error("TLS files cannot be used: the last valid ones stay in use", slog.Any("error", err))
 	}
-	pair, err := reload.Open(f.pair, failed, f.cert, f.key)
+	pair, err := reload.Open(f.pair, failed, f.Cert, f.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +57,10 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
 	}
-	if f.clientCA == "" {
+	if f.ClientCA == "" {
 		return cfg, nil
 	}
-	roots, err := reload.Open(f.roots, failed, f.clientCA)
+	roots, err := reload.Open(f.roots, failed, f.ClientCA)
 	if err != nil {
 		return nil, err
 	}
@@ -79,22 +71,22 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 }
 
 func (f *tlsFlags) pair() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(f.cert, f.key)
+	c, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.cert,
-			f.key, err)
+		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.Cert,
+			f.Key, err)
 	}
 	return &c, nil
 }
 
 func (f *tlsFlags) roots() (*x509.CertPool, error) {
-	text, err := os.ReadFile(f.clientCA)
+	text, err := os.ReadFile(f.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("read --tls-client-ca: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read --tls-client-ca: %s contains no PEM certificate", f.clientCA)
+		return nil, fmt.Errorf("read --tls-client-ca: %s contains no PEM certificate", f.ClientCA)
 	}
 	return pool, nil
 }

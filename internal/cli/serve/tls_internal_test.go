@@ -102,20 +102,20 @@ func newTLS(t *testing.T) *tlsFixture {
 	dir := t.TempDir()
 	f := &tlsFixture{
 		tlsFlags: tlsFlags{
-			cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), clientCA: filepath.Join(dir, "ca.pem"),
+			Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), ClientCA: filepath.Join(dir, "ca.pem"),
 		},
 		server: newAuthority(t), clients: newAuthority(t),
 	}
 	f.renew(t, "one")
-	writeFile(t, f.clientCA, f.clients.text)
+	writeFile(t, f.ClientCA, f.clients.text)
 	return f
 }
 
 func (f *tlsFixture) renew(t *testing.T, name string) {
 	t.Helper()
 	cert, key := f.server.issue(t, name, x509.ExtKeyUsageServerAuth)
-	writeFile(t, f.cert, cert)
-	writeFile(t, f.key, key)
+	writeFile(t, f.Cert, cert)
+	writeFile(t, f.Key, key)
 }
 
 func writeFile(t *testing.T, path string, text []byte) {
@@ -173,7 +173,7 @@ func TestTLSRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newTLS(t)
-		f.clientCA = ""
+		f.ClientCA = ""
 		cfg := f.open(t)
 		reach := func(name string) error {
 			_, err := f.connect(t, cfg, &tls.Config{ServerName: name})
@@ -187,7 +187,7 @@ func TestTLSRenewed(t *testing.T) {
 		if err := reach("two"); err != nil {
 			t.Errorf("after it was renewed: %v", err)
 		}
-		writeFile(t, f.key, []byte("nonsense"))
+		writeFile(t, f.Key, []byte("nonsense"))
 		time.Sleep(reload.Every)
 		if err := reach("two"); err != nil || !strings.Contains(f.log.String(), "stay") {
 			t.Errorf("after it was spoilt: %v, logged %s", err, f.log.String())
@@ -235,7 +235,7 @@ func TestClientRootsChanged(t *testing.T) {
 		if c, err := f.connect(t, cfg, client); err != nil || !c.DidResume {
 			t.Fatalf("resumed %v: %v", c.DidResume, err)
 		}
-		writeFile(t, f.clientCA, newAuthority(t).text)
+		writeFile(t, f.ClientCA, newAuthority(t).text)
 		time.Sleep(reload.Every)
 		if c, err := f.connect(t, cfg, client); err == nil {
 			t.Errorf("resumed %v under a root that is gone", c.DidResume)
@@ -246,12 +246,12 @@ func TestClientRootsChanged(t *testing.T) {
 func TestTLSErrors(t *testing.T) {
 	t.Parallel()
 	f := newTLS(t)
-	writeFile(t, f.clientCA, []byte("nonsense"))
-	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), f.clientCA) {
+	writeFile(t, f.ClientCA, []byte("nonsense"))
+	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), f.ClientCA) {
 		t.Errorf("roots: got %v", err)
 	}
 	other := newTLS(t)
-	f.cert = other.cert
+	f.Cert = other.Cert
 	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "match each other") {
 		t.Errorf("pair: got %v", err)
 	}
