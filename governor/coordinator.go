@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/rates"
 )
 
 // Coordinator keeps the small, versioned records over which governors share their limits. It makes no decisions; all it
@@ -28,11 +29,11 @@ var ErrConflict = fleet.ErrConflict
 type JoinError = fleet.JoinError
 
 // FleetStatus is the state of a governor among those that share its coordinator.
-type FleetStatus = fleet.Status
+type FleetStatus = rates.Status
 
 // FleetView is the state of all governors that share a coordinator, as their records show it.
-type FleetView = fleet.View
+type FleetView = rates.View
 
 // Look reads the current records of a coordinator. It writes nothing and does not join. If no governor has used the
 // coordinator yet, the view is empty.
-func Look(ctx context.Context, c Coordinator) (FleetView, error) { return fleet.Look(ctx, c) }
+func Look(ctx context.Context, c Coordinator) (FleetView, error) { return rates.Look(ctx, c) }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/rates"
 )
 
 // Governor keeps DynamoDB clients within a budget. It is safe for concurrent use. Create one with [New].
@@ -15,7 +15,7 @@ type Governor struct {
 	cfg     Config
 	began   time.Time
 	account [2]*budget // nil if not limited
-	member  *fleet.Member
+	member  *rates.Worker
 	shared  []*budget // in the order of the fleet's budgets
 
 	closing sync.Once
@@ -101,18 +101,18 @@ const joinTimeout = 30 * time.Second
 func (g *Governor) join() error {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
-	cfg := fleet.Config{
+	cfg := rates.Config{
 		Registry: g.cfg.Coordinator, Worker: g.cfg.Worker, Refresh: g.cfg.Refresh, Forget: g.cfg.Forget,
 		Demand: g.demand, Granted: g.granted,
 	}
 	for _, b := range g.shared {
-		cfg.Budgets = append(cfg.Budgets, fleet.Budget{Name: b.name(), Limit: b.limit})
+		cfg.Budgets = append(cfg.Budgets, rates.Budget{Name: b.name(), Limit: b.limit})
 	}
 	if len(cfg.Budgets) == 0 {
 		return &ConfigError{Field: "Coordinator", Reason: "shares nothing: every rate is Unlimited"}
 	}
 	var err error
-	g.member, err = fleet.Join(ctx, cfg)
+	g.member, err = rates.Join(ctx, cfg)
 	return err
 }
 

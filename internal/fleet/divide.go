@@ -52,23 +52,6 @@ func Divide(pool int64, claims []Claim) []int64 {
 	return shares
 }
 
-// HandOut returns the next shares of parties that hold some and have targets: nobody keeps more than its target, and
-// what is free goes to those that lack something, in proportion.
-func HandOut(targets, held []int64, free int64) []int64 {
-	var lacking int64
-	for i, target := range targets {
-		lacking += max(0, target-held[i])
-	}
-	next := make([]int64, len(targets))
-	for i, target := range targets {
-		next[i] = min(target, held[i])
-		if lack := target - held[i]; lack > 0 && free > 0 {
-			next[i] += scale(lack, min(free, lacking), lacking)
-		}
-	}
-	return next
-}
-
 // scale returns floor(x * part / whole) for 0 <= part <= whole, whole > 0.
 func scale(x, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(x), uint64(part))

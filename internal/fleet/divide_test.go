@@ -2,7 +2,9 @@ package fleet_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -71,20 +73,29 @@ func TestDivideInvariants(t *testing.T) {
 	})
 }
 
-func TestHandOut(t *testing.T) {
+func TestIssue(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		targets, held []int64
-		free          int64
+		pool          int64
 		want          []int64
 	}{
-		{[]int64{50, 50}, []int64{100, 0}, 0, []int64{50, 0}},  // the first must confirm before the second is given anything
-		{[]int64{50, 50}, []int64{50, 0}, 50, []int64{50, 50}}, // it has
-		{[]int64{60, 40}, []int64{30, 10}, 30, []int64{45, 25}},
-		{[]int64{60, 40}, []int64{30, 10}, -5, []int64{30, 10}},
+		{[]int64{50, 50}, []int64{100, 0}, 100, []int64{50, 0}}, // the first must confirm before the second is given anything
+		{[]int64{50, 50}, []int64{50, 0}, 100, []int64{50, 50}}, // it has
+		{[]int64{60, 40}, []int64{30, 10}, 70, []int64{45, 25}},
+		{[]int64{60, 40}, []int64{30, 10}, 35, []int64{30, 10}},
 	} {
-		if got := fleet.HandOut(tt.targets, tt.held, tt.free); !slices.Equal(got, tt.want) {
-			t.Errorf("HandOut(%d, %d, %d) = %d, want %d", tt.targets, tt.held, tt.free, got, tt.want)
+		now := time.Unix(0, 0)
+		l, targets := fleet.NewLedger(time.Second, now), make(map[string]int64)
+		for i, held := range tt.held {
+			name := strconv.Itoa(i)
+			targets[name] = tt.targets[i]
+			l.Observe(name, now, fleet.Version{})
+			l.Commit(name, fleet.Version{Seq: 1}, fleet.Grant{Shares: fleet.Shares{"k": held}})
+		}
+		next := l.Issue("k", tt.pool, targets, now)
+		if got := []int64{next["0"], next["1"]}; !slices.Equal(got, tt.want) {
+			t.Errorf("%d of %d, with %d held: %d, want %d", tt.targets, tt.pool, tt.held, got, tt.want)
 		}
 	}
 }

@@ -1,214 +1,191 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
 
-// ledger is a leader's account of what every worker may be using. It is pure: the time is passed in.
-type ledger struct {
-	lease, forget time.Duration
-	last          grants
-	looked        time.Time // when reports were last read
-	workers       map[string]*account
+// Version orders grants: a later epoch is newer, and within an epoch a later seq.
+type Version struct {
+	Epoch uint64 `json:"epoch"`
+	Seq   uint64 `json:"seq"`
 }
 
-// account is what the ledger knows about one worker.
-type account struct {
-	seen   time.Time // when the report with this seq was first read
-	report report
-	issued Issues[granted]
+// Compare orders versions.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Seq, o.Seq))
 }
 
-// granted is what a worker may use, and until when.
-type granted struct {
-	expires    time.Time
-	rate, safe []int64
-}
+// Shares are amounts by key. The key "" stands for all keys that are not listed.
+type Shares map[string]int64
 
-// newLedger continues from what another leader published. Everything in it is outstanding for a whole lease.
-func newLedger(g *grants, lease time.Duration, now time.Time) *ledger {
-	l := &ledger{lease: lease, last: *g, looked: now, workers: make(map[string]*account, len(g.Workers))}
-	expires := now.Add(max(lease, time.Duration(g.LeaseMS)*time.Millisecond))
-	before := g.Version
-	before.Seq--
-	for id, w := range g.Workers {
-		if w == nil {
-			continue
-		}
-		l.workers[id] = &account{seen: now, report: report{Seq: w.Seq}, issued: Issues[granted]{
-			{before, granted{expires, w.HeldRate, w.HeldSafe}}, {g.Version, granted{expires, w.Rate, w.Safe}},
-		}}
+// Of returns the share of a key.
+func (s Shares) Of(key string) int64 {
+	if n, ok := s[key]; ok {
+		return n
 	}
-	return l
+	return s[""]
 }
 
-// observe records the reports, which were read before now. It returns the workers to forget, and whether there is a new
-// one. A worker without a report has left. If the reports could not be read for a lease, then they could not be written
-// either: the workers count as seen now.
-func (l *ledger) observe(reports map[string]*report, now time.Time) (forgotten []string, newcomer bool) {
-	away := now.Sub(l.looked) >= l.lease
+// Grant is what a party may use: its shares and, once they have expired, the safe ones.
+type Grant struct {
+	Shares, Safe Shares
+	Expires      time.Time // zero: never
+}
+
+// Ledger is a leader's account of what every party may be using. What was granted counts until the party has confirmed
+// newer grants, or until it expires. A ledger is pure: the time is passed in.
+type Ledger struct {
+	// Patience is how long a party may show no sign of life before it is missing.
+	Patience time.Duration
+
+	looked  time.Time
+	parties map[string]*party
+}
+
+type party struct {
+	seen   time.Time // zero: not yet
+	issued []issue   // what it may be following, oldest first
+}
+
+// issue is a grant that was published.
+type issue struct {
+	Version
+	Grant
+}
+
+// MaxIssues bounds what is kept for a party that does not confirm anything.
+const MaxIssues = 8
+
+// NewLedger returns an empty ledger.
+func NewLedger(patience time.Duration, now time.Time) *Ledger {
+	return &Ledger{Patience: patience, looked: now, parties: make(map[string]*party)}
+}
+
+// Look must be called before what was read is observed. If nothing could be read for as long as makes a party missing,
+// nothing could be written either: then all count as seen now.
+func (l *Ledger) Look(now time.Time) {
+	if now.Sub(l.looked) >= l.Patience {
+		for _, p := range l.parties {
+			if !p.seen.IsZero() {
+				p.seen = now
+			}
+		}
+	}
 	l.looked = now
-	for id, a := range l.workers {
-		if reports[id] == nil {
-			delete(l.workers, id)
-		} else if away {
-			a.seen = now
-		}
-	}
-	for id, r := range reports {
-		a := l.workers[id]
-		if a == nil {
-			a, newcomer = &account{seen: now}, true
-			l.workers[id] = a
-		}
-		if r.Seq != a.report.Seq {
-			a.seen = now
-		}
-		a.report = *r
-		a.issued.Confirm(r.Ack)
-		if now.Sub(a.seen) >= l.forget {
-			delete(l.workers, id)
-			forgotten = append(forgotten, id)
-		}
-	}
-	return forgotten, newcomer
 }
 
-func (l *ledger) missing(a *account, now time.Time) bool { return now.Sub(a.seen) >= l.lease }
-
-// outstanding returns the most that the worker may be using of a budget.
-func (a *account) outstanding(budget int, now time.Time) (most int64) {
-	for _, i := range a.issued {
-		most = max(most, at(i.Grant.safe, budget))
-		if now.Before(i.Grant.expires) {
-			most = max(most, at(i.Grant.rate, budget))
-		}
+// Observe records when a party was seen, and which grants it confirms to follow. It reports whether the party is new.
+func (l *Ledger) Observe(name string, seen time.Time, ack Version) (added bool) {
+	p := l.parties[name]
+	if added = p == nil; added {
+		p = new(party)
+		l.parties[name] = p
 	}
-	return most
+	if seen.After(p.seen) {
+		p.seen = seen
+	}
+	p.issued = slices.DeleteFunc(p.issued, func(i issue) bool { return i.Compare(ack) < 0 })
+	return added
 }
 
-// issue computes the next grants. They count once they are published: see commit.
-func (l *ledger) issue(leader string, epoch uint64, now time.Time) *grants {
-	g := &grants{
-		Version: Version{epoch, l.last.Seq + 1}, Leader: leader, LeaseMS: l.lease.Milliseconds(),
-		Budgets: l.last.Budgets, Workers: make(map[string]*grant, len(l.workers)),
-	}
-	for _, a := range l.workers {
-		for _, d := range a.report.Budgets {
-			if !slices.Contains(g.Budgets, d.Name) {
-				g.Budgets = append(slices.Clip(g.Budgets), d.Name)
-			}
-		}
-	}
-	n := len(g.Budgets)
-	if n == 0 {
-		g.Count = len(l.workers)
-		return g
-	}
-	g.Limits = make([]int64, n)
-	for id, a := range l.workers {
-		w := &grant{
-			Seq: a.report.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n),
-			HeldSafe: make([]int64, n),
-		}
-		for _, i := range a.issued {
-			for b := range n {
-				w.HeldSafe[b] = max(w.HeldSafe[b], at(i.Grant.safe, b))
-				if now.Before(i.Grant.expires) {
-					w.HeldRate[b] = max(w.HeldRate[b], at(i.Grant.rate, b))
-				}
-			}
-		}
-		g.Workers[id] = w
-	}
-	for b := range n {
-		l.share(g, b, now)
-	}
-	return g
+// Remove removes a party that uses nothing any more.
+func (l *Ledger) Remove(name string) { delete(l.parties, name) }
+
+// Silent returns for how long a party has shown no sign of life. One that never has is silent forever.
+func (l *Ledger) Silent(name string, now time.Time) time.Duration {
+	return now.Sub(l.parties[name].seen)
 }
 
-// share divides one budget. The limit is the lowest that a worker states.
-func (l *ledger) share(g *grants, budget int, now time.Time) {
-	var living []*grant
-	var claims []Claim
-	var has []int64
-	var limit, held, reserved, known int64
-	for id, a := range l.workers {
-		out := a.outstanding(budget, now)
-		held += out
-		d := a.report.demand(g.Budgets[budget])
-		if d != nil || out > 0 {
-			known++
-		}
-		switch {
-		case d == nil || l.missing(a, now):
-			reserved += out
-			g.Workers[id].Safe[budget] = g.Workers[id].HeldSafe[budget]
-		default:
-			living, claims, has = append(living, g.Workers[id]), append(claims, d.claim()), append(has, out)
-			if limit == 0 || d.Limit < limit {
-				limit = d.Limit
-			}
+// Missing reports whether a party has been silent for too long.
+func (l *Ledger) Missing(name string, now time.Time) bool { return l.Silent(name, now) >= l.Patience }
+
+// Outstanding returns the most that a party may be using of a key now, and after its shares have expired.
+func (l *Ledger) Outstanding(name, key string, now time.Time) (shares, safe int64) {
+	for _, i := range l.parties[name].issued {
+		safe = max(safe, i.Safe.Of(key))
+		if i.Expires.IsZero() || now.Before(i.Expires) {
+			shares = max(shares, i.Shares.Of(key))
 		}
 	}
-	g.Limits[budget] = limit
-	pool := max(0, limit-reserved)
-	for i := range claims {
-		// Who wants nothing keeps a tenth of an equal share, to begin with.
-		claims[i].Want = max(claims[i].Want, pool/int64(len(claims))/10)
-	}
-	targets := Divide(pool, claims)
-	urgent := limit < held
-	for i := range living {
-		urgent = urgent || has[i] == 0 && targets[i] > 0
-	}
-	next := HandOut(targets, has, limit-held)
-	for i, w := range living {
-		if lost := has[i] - next[i]; lost > 0 && !urgent {
-			// Reports arrive one after another: a worker that may yet report a higher demand keeps half of what it may
-			// lose.
-			next[i] += lost / 2
-		}
-		w.Rate[budget] = next[i]
-		w.Safe[budget] = min(next[i], limit/(2*known))
-	}
+	return shares, safe
 }
 
-// starving reports whether a worker has nothing of a budget that is large enough for everybody: it waits for others to
-// confirm that they use less.
-func (l *ledger) starving(g *grants, now time.Time) bool {
-	for id, a := range l.workers {
-		for b, name := range g.Budgets {
-			if !l.missing(a, now) && a.report.demand(name) != nil && g.Workers[id].Rate[b] == 0 &&
-				g.Limits[b] >= int64(len(l.workers)) {
-				return true
-			}
-		}
-	}
-	return false
+// Held returns the most that a party may be using of a key.
+func (l *Ledger) Held(name, key string, now time.Time) int64 {
+	shares, safe := l.Outstanding(name, key, now)
+	return max(shares, safe)
 }
 
-// commit records grants as published: from now on they are outstanding.
-func (l *ledger) commit(g *grants) {
-	l.last = *g
-	for id, w := range g.Workers {
-		a := l.workers[id]
-		a.issued.Publish(g.Version, granted{a.seen.Add(l.lease), w.Rate, w.Safe}, merged)
+// Issued returns the shares that a party may be using, oldest first.
+func (l *Ledger) Issued(name string) (all []Shares) {
+	for _, i := range l.parties[name].issued {
+		all = append(all, i.Shares)
+	}
+	return all
+}
+
+// Last returns what a party was last granted: nothing, if it never was.
+func (l *Ledger) Last(name string) (Version, Shares) {
+	issued := l.parties[name].issued
+	if len(issued) == 0 {
+		return Version{}, nil
+	}
+	return issued[len(issued)-1].Version, issued[len(issued)-1].Shares
+}
+
+// Issue returns the next shares of the parties that have targets: nobody keeps more than its target, and what nobody
+// may be using of the pool goes to those that lack something, in proportion.
+func (l *Ledger) Issue(key string, pool int64, targets map[string]int64, now time.Time) map[string]int64 {
+	held := make(map[string]int64, len(targets))
+	var lacking int64
+	for name := range l.parties {
+		held[name] = l.Held(name, key, now)
+		pool -= held[name]
+	}
+	for name, target := range targets {
+		lacking += max(0, target-held[name])
+	}
+	next := make(map[string]int64, len(targets))
+	for name, target := range targets {
+		next[name] = min(target, held[name])
+		if lack := target - held[name]; lack > 0 && pool > 0 {
+			next[name] += scale(lack, min(pool, lacking), lacking)
+		}
+	}
+	return next
+}
+
+// Commit records a grant as published: from now on it is outstanding. It ignores one of the version last published. If
+// a party has too many, the two oldest become one that covers both.
+func (l *Ledger) Commit(name string, v Version, g Grant) {
+	p := l.parties[name]
+	if n := len(p.issued); n > 0 && p.issued[n-1].Version == v {
+		return
+	}
+	p.issued = append(p.issued, issue{v, g})
+	if len(p.issued) > MaxIssues {
+		p.issued[1].Grant = merged(p.issued[0].Grant, p.issued[1].Grant)
+		p.issued = slices.Delete(p.issued, 0, 1)
 	}
 }
 
 // merged returns a grant that covers both.
-func merged(a, b granted) granted {
-	m := granted{expires: b.expires}
-	if a.expires.After(m.expires) {
-		m.expires = a.expires
+func merged(a, b Grant) Grant {
+	g := Grant{Shares: a.Shares.merge(b.Shares), Safe: a.Safe.merge(b.Safe), Expires: b.Expires}
+	if a.Expires.IsZero() || !g.Expires.IsZero() && a.Expires.After(g.Expires) {
+		g.Expires = a.Expires
 	}
-	for i := range max(len(a.rate), len(b.rate)) {
-		m.rate = append(m.rate, max(at(a.rate, i), at(b.rate, i)))
-	}
-	for i := range max(len(a.safe), len(b.safe)) {
-		m.safe = append(m.safe, max(at(a.safe, i), at(b.safe, i)))
+	return g
+}
+
+func (s Shares) merge(o Shares) Shares {
+	m := make(Shares)
+	for _, one := range []Shares{s, o} {
+		for key := range one {
+			m[key] = max(s.Of(key), o.Of(key))
+		}
 	}
 	return m
 }

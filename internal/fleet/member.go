@@ -2,278 +2,336 @@ package fleet
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
-	"slices"
-	"strings"
+	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
 
-// Member is a worker in a fleet. Create one with [Join].
-type Member struct {
-	cfg Config
-	id  string
+// Head begins the grants of every fleet.
+type Head struct {
+	Version
 
-	// Used only by the running goroutine, by Join before it and by Close after it.
-	refresh time.Duration // at present: it grows with the fleet
+	Leader string `json:"leader"` // "" if it has resigned
+}
+
+// Top returns the head. It implements [Grants].
+func (h *Head) Top() *Head { return h }
+
+// Grants is a pointer to a struct that embeds [Head]: what the leader writes for all.
+type Grants interface{ Top() *Head }
+
+// Part is what a process reports, follows and, if it leads, issues in one kind of fleet. A [Member] calls its methods
+// one at a time.
+type Part[G Grants] interface {
+	// Beat returns the time between two beats, and whether the process or one that it leads waits for the next.
+	Beat() (beat time.Duration, hurry bool)
+	// Report returns this process's report, the seq-th.
+	Report(ctx context.Context, seq uint64) (any, error)
+	// None returns grants of nothing, into which those of a record are decoded.
+	None() G
+	// Follow makes the process use grants that were read or written.
+	Follow(ctx context.Context, g G)
+	// Reports reads all members' reports, and returns the highest epoch that one confirms.
+	Reports(ctx context.Context) (epoch uint64, err error)
+	// TakeOver begins to lead, after grants that another leader wrote, or whose outcome was unknown.
+	TakeOver(g G)
+	// Issue returns the grants that follow from the reports just read.
+	Issue(h Head) G
+	// Commit records that grants were published.
+	Commit(ctx context.Context, g G) error
+}
+
+// Place is where a member writes.
+type Place struct {
+	Registry Registry
+	// ID names the process: nobody else writes its report.
+	ID string
+	// Log receives a message if the registry has lost grants. Defaults to discarding it.
+	Log *slog.Logger
+}
+
+// Member is a process in a fleet. Create one with [NewMember].
+type Member[G Grants] struct {
+	Place
+
+	part Part[G]
+
+	// Used only by the goroutine that beats, and after it has ended.
 	seq     uint64
-	sent    map[uint64]time.Time // when the reports were sent that grants may still answer
-	written string               // version of the own report
-	term    Term[string]
-	ledger  *ledger // while leading
-	hurry   bool    // new workers are waiting
-	lowered bool    // others are waiting for this worker to confirm a lower share
+	written string // version of the own report
+	term    term
+	known   G // the newest grants
+	newest  Version
+	leading bool // the part's account is that of the newest grants
 
-	mu      sync.Mutex
-	status  Status
-	share   share
-	expiry  *time.Timer
-	closed  bool
-	current []int64
+	mu     sync.Mutex
+	status State
 
 	stop context.CancelFunc
-	done chan struct{}
+	done sync.WaitGroup
 }
 
-// share is what the worker may use.
-type share struct {
-	Version
-	rate, safe []int64 // in the order of the worker's budgets
-	expires    time.Time
+// State is the state of a member.
+type State struct {
+	Leads bool  // it writes the grants
+	Err   error // why the last beat failed; nil if it did not
 }
 
-// Status is the state of a member.
-type Status struct {
-	Worker  string    // its full name
-	Workers int       // workers known to be in the fleet; 0 before the first grants
-	Epoch   uint64    // of the grants that it follows
-	Leads   bool      // it writes the grants
-	Granted bool      // it has a valid share; otherwise it has nothing yet, or its safe share
-	Contact time.Time // when it last read the grants
-	Err     error     // why the last refresh failed; nil if it did not
+// JoinError reports that a process could not take part, because the records cannot be read or written.
+type JoinError struct {
+	Op  string // "write report", "read grants", …
+	Err error
 }
 
-// Join enters a fleet: it writes a first report and reads the grants. The member has no share until it is granted one.
-//
-// Errors: [*ConfigError], [*JoinError].
-func Join(ctx context.Context, cfg Config) (*Member, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	m := &Member{
-		cfg: cfg, id: cfg.Worker + "-" + strings.ToLower(rand.Text()[:8]), refresh: cfg.Refresh,
-		sent: make(map[uint64]time.Time), done: make(chan struct{}), current: make([]int64, len(cfg.Budgets)),
-	}
-	m.status.Worker = m.id
-	m.share.rate, m.share.safe = make([]int64, len(cfg.Budgets)), make([]int64, len(cfg.Budgets))
-	m.term.ID = m.id
-	m.expiry = time.AfterFunc(time.Hour, m.lapse)
-	m.apply(time.Now())
-	if err := m.cycle(ctx); err != nil {
-		m.expiry.Stop()
-		_ = m.drop(ctx) // remove what was written, if anything
-		return nil, err
-	}
-	var running context.Context
-	running, m.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go m.run(running)
-	return m, nil
+// Error says what failed, and what is needed.
+func (e *JoinError) Error() string {
+	return fmt.Sprintf(
+		"join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err,
+	)
 }
 
-// Status returns the state of the member.
-func (m *Member) Status() Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.status
-	s.Granted = !m.closed && time.Now().Before(m.share.expires)
-	return s
-}
+// Unwrap returns the cause.
+func (e *JoinError) Unwrap() error { return e.Err }
 
-// Close leaves the fleet: the member's shares become 0, and are free for others at once. It is idempotent.
-func (m *Member) Close() error {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		<-m.done
-		return nil
-	}
-	m.closed = true
-	m.apply(time.Now())
-	m.mu.Unlock()
-	m.stop()
-	<-m.done
-	m.expiry.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Refresh)
-	defer cancel()
-	return errors.Join(m.resign(ctx), m.drop(ctx))
-}
-
-func (m *Member) drop(ctx context.Context) error {
-	if err := m.cfg.Registry.Delete(ctx, reportPrefix+m.id); err != nil {
-		return fmt.Errorf("leave fleet: remove report: %w", err)
-	}
-	return nil
-}
-
-func (m *Member) run(ctx context.Context) {
-	defer close(m.done)
-	timer := time.NewTimer(m.pause())
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		err := m.cycle(ctx)
-		m.mu.Lock()
-		m.status.Err = err
-		m.mu.Unlock()
-		timer.Reset(m.pause())
-	}
-}
-
-// pause returns the time to the next refresh: shorter for a worker that waits, and for its leader.
-func (m *Member) pause() time.Duration {
-	d := m.refresh
-	if m.hurry {
-		d /= hurried
-	}
-	return d*9/10 + mrand.N(d/5)
-}
-
-// cycle is one refresh: report, read the grants, and write them if this worker must lead.
-func (m *Member) cycle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(m.refresh, minTimeout))
-	defer cancel()
-	if err := m.report(ctx); err != nil {
-		return &JoinError{"write report", err}
-	}
-	rec, err := m.cfg.Registry.Get(ctx, grantsName)
-	if err != nil {
-		return &JoinError{"read grants", err}
-	}
-	g, err := decode[grants](rec)
-	if err != nil {
-		return &JoinError{"read grants", err}
-	}
-	m.adopt(g)
-	m.hurry = m.lowered || m.waits(g)
-	if !m.term.Read(rec.Version, g.Leader, g.Epoch, m.patience(), m.refresh) {
-		m.setLeads(false)
-		m.ledger = nil
-		return nil
-	}
-	return m.lead(ctx, rec, g)
-}
-
-// waits reports whether the worker has not been granted anything yet, or may not have been counted yet.
-func (m *Member) waits(g *grants) bool {
-	if len(m.cfg.Budgets) == 0 {
-		return m.seq <= 2*hurried
-	}
-	w := g.Workers[m.id]
-	return w == nil || !slices.ContainsFunc(w.Rate, func(rate int64) bool { return rate > 0 })
-}
-
-// hurried is how many refreshes of one that waits take as long as one of others.
-const hurried = 5
-
-// minTimeout is for fleets that refresh faster than their coordinator's slowest answers.
+// minTimeout is for fleets that beat faster than their registry's slowest answers.
 const minTimeout = time.Second
 
-// patience is how long a leader may not write before it is replaced.
-func (m *Member) patience() time.Duration { return m.refresh * 5 / 2 }
+// hurried is how many beats of one that waits take as long as one of others.
+const hurried = 5
 
-func (m *Member) report(ctx context.Context) error {
-	now := time.Now()
-	m.seq++
-	for seq, t := range m.sent {
-		if now.Sub(t) > 2*leaseRefreshes*m.refresh {
-			delete(m.sent, seq)
+// NewMember returns a member that does nothing before [Member.Beat] or [Member.Start].
+func NewMember[G Grants](at Place, part Part[G]) *Member[G] {
+	if at.Log == nil {
+		at.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Member[G]{Place: at, part: part, term: term{id: at.ID}, known: part.None()}
+}
+
+// State returns the state of the member.
+func (m *Member[G]) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
+// Start beats until [Member.Close]. It calls after with the result of each beat, if it is not nil.
+func (m *Member[G]) Start(ctx context.Context, after func(error)) {
+	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	m.done.Go(func() {
+		timer := time.NewTimer(m.pause())
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			if err := m.Beat(ctx); after != nil && ctx.Err() == nil {
+				after(err)
+			}
+			timer.Reset(m.pause())
 		}
+	})
+}
+
+// pause returns the time to the next beat.
+func (m *Member[G]) pause() time.Duration {
+	d, hurry := m.part.Beat()
+	if hurry {
+		d /= hurried
 	}
-	m.sent[m.seq] = now
-	r := report{Seq: m.seq, Ack: m.share.Version, Budgets: make([]demand, len(m.cfg.Budgets))}
-	for i, b := range m.cfg.Budgets {
-		want, used := m.cfg.Demand(i)
-		r.Budgets[i] = demand{b.Name, b.Limit, want, used}
+	return d*9/10 + rand.N(d/5)
+}
+
+// Close stops the beats, lets another process lead at once, and removes the report.
+func (m *Member[G]) Close() error {
+	if m.stop != nil {
+		m.stop()
+		m.done.Wait()
 	}
-	name := reportPrefix + m.id
-	written, err := m.cfg.Registry.Put(ctx, name, encode(r), m.written)
-	if errors.Is(err, ErrConflict) {
-		// An answer was lost, or the worker was forgotten: no other process writes this record.
-		var rec Record
-		if rec, err = m.cfg.Registry.Get(ctx, name); err == nil {
-			written, err = m.cfg.Registry.Put(ctx, name, encode(r), rec.Version)
-		}
-	}
-	if err == nil {
-		m.written = written
+	beat, _ := m.part.Beat()
+	ctx, cancel := context.WithTimeout(context.Background(), max(beat, minTimeout))
+	defer cancel()
+	err := m.resign(ctx)
+	if gone := m.Registry.Delete(ctx, ReportPrefix+m.ID); gone != nil {
+		err = errors.Join(err, fmt.Errorf("leave fleet: remove report: %w", gone))
 	}
 	return err
 }
 
-// adopt makes the worker follow the grants from now on.
-func (m *Member) adopt(g *grants) {
-	now := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.status.Contact, m.status.Workers, m.status.Epoch = now, g.workers(), g.Epoch
-	m.lowered = false
-	m.refresh = max(m.cfg.Refresh, time.Duration(g.workers())*m.cfg.Each)
-	if g.Compare(m.share.Version) <= 0 {
-		return
+func (m *Member[G]) resign(ctx context.Context) error {
+	if !m.leading {
+		return nil
 	}
-	before := m.share.rate
-	m.share = share{
-		Version: g.Version, rate: make([]int64, len(m.cfg.Budgets)), safe: make([]int64, len(m.cfg.Budgets)),
+	h := m.known.Top()
+	h.Leader = ""
+	h.Seq++
+	_, err := m.Registry.Put(ctx, GrantsName, Encode(m.known), m.term.own)
+	if err != nil && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("leave fleet: resign: %w", err)
 	}
-	if w := g.Workers[m.id]; w != nil {
-		if sent, ok := m.sent[w.Seq]; ok {
-			lease := time.Duration(g.LeaseMS) * time.Millisecond
-			m.share.expires = sent.Add(lease - lease/20) // clocks run at different speeds
-		}
-		for i, b := range m.cfg.Budgets {
-			for j, name := range g.Budgets {
-				if name == b.Name {
-					m.share.rate[i], m.share.safe[i] = min(at(w.Rate, j), b.Limit), min(at(w.Safe, j), b.Limit)
-				}
-			}
-		}
-	}
-	for i, rate := range m.share.rate {
-		m.lowered = m.lowered || rate < before[i]*9/10
-	}
-	m.apply(now)
+	return nil
 }
 
-// lapse is called when the lease may have ended.
-func (m *Member) lapse() {
+// Beat writes the report, reads the grants, and writes them if this process must lead. Do not call it after Start.
+func (m *Member[G]) Beat(ctx context.Context) error {
+	beat, _ := m.part.Beat()
+	ctx, cancel := context.WithTimeout(ctx, max(beat, minTimeout))
+	defer cancel()
+	leads, err := m.beat(ctx, beat)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.apply(time.Now())
+	m.status.Err = err
+	if leads != nil {
+		m.status.Leads = *leads
+	}
+	return err
 }
 
-// apply passes the current shares to Granted. The lock is held.
-func (m *Member) apply(now time.Time) {
-	for i := range m.current {
-		switch {
-		case m.closed:
-			m.current[i] = 0
-		case now.Before(m.share.expires):
-			m.current[i] = m.share.rate[i]
-		default:
-			m.current[i] = min(m.share.rate[i], m.share.safe[i])
+// beat returns whether this process leads; nil if it has not found out.
+func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, err error) {
+	if err := m.report(ctx); err != nil {
+		return nil, err
+	}
+	rec, err := m.Registry.Get(ctx, GrantsName)
+	if err != nil {
+		return nil, &JoinError{"read grants", err}
+	}
+	g := m.part.None()
+	if err := Decode(rec, g); err != nil {
+		return nil, &JoinError{"read grants", err}
+	}
+	leader := g.Top().Leader
+	if g.Top().Compare(m.newest) < 0 {
+		// The registry has lost some, as after a restore: those that are known are published again, in a new epoch.
+		m.Log.WarnContext(ctx, "the registry has lost grants: they are written again")
+		g, leader, m.leading = m.known, "", false
+	}
+	m.follow(ctx, g)
+	if m.term.read(rec.Version, leader, g.Top().Epoch, beat) {
+		return m.lead(ctx, rec, g, beat)
+	}
+	m.leading = false
+	return new(bool), nil
+}
+
+func (m *Member[G]) follow(ctx context.Context, g G) {
+	m.known, m.newest = g, g.Top().Version
+	m.part.Follow(ctx, g)
+}
+
+func (m *Member[G]) report(ctx context.Context) error {
+	m.seq++
+	r, err := m.part.Report(ctx, m.seq)
+	if err != nil {
+		return err
+	}
+	name, value := ReportPrefix+m.ID, Encode(r)
+	written, err := m.Registry.Put(ctx, name, value, m.written)
+	if errors.Is(err, ErrConflict) {
+		// An answer was lost, or the process was forgotten.
+		var rec Record
+		if rec, err = m.Registry.Get(ctx, name); err == nil {
+			written, err = m.Registry.Put(ctx, name, value, rec.Version)
 		}
 	}
-	if left := m.share.expires.Sub(now); left > 0 {
-		m.expiry.Reset(left)
+	if err != nil {
+		return &JoinError{"write report", err}
 	}
-	if m.cfg.Granted != nil {
-		m.cfg.Granted(m.current)
+	m.written = written
+	return nil
+}
+
+// lead writes the grants that follow g, on condition that the record is still rec.
+func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duration) (leads *bool, err error) {
+	confirmed, err := m.part.Reports(ctx)
+	if err != nil {
+		return nil, &JoinError{"read reports", err}
 	}
+	if rec.Version == "" { // if the grants were removed, the new ones must still be newer than any in use
+		m.term.epoch = max(m.term.epoch, confirmed+1)
+	}
+	if !m.leading || m.term.own != rec.Version {
+		m.part.TakeOver(g)
+	}
+	m.leading = false // if the outcome of the write is unknown, the next read will show
+	next := m.part.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, m.ID})
+	version, err := m.Registry.Put(ctx, GrantsName, Encode(next), rec.Version)
+	switch {
+	case errors.Is(err, ErrConflict):
+		return new(bool), nil // another process leads
+	case err != nil:
+		return new(bool), &JoinError{"write grants", err}
+	}
+	m.leading = true
+	m.term.wrote(version, beat)
+	err = m.part.Commit(ctx, next)
+	m.follow(ctx, next)
+	return new(true), err
+}
+
+// term is what a process knows about who writes the grants. Their leader's writes also renew its lease. Leaders write
+// on condition that the record is still as they read it, so if two believe that they lead, one fails.
+type term struct {
+	id    string
+	epoch uint64 // under which this process writes, while it leads
+
+	own      string // version of its last write
+	last     string // version when last read
+	changed  time.Time
+	patience time.Duration
+}
+
+// read takes in the grants' version, and the leader and epoch that they name. It reports whether this process must
+// write the next ones: it leads, nobody does, or the leader has not written for two and a half to three and a half
+// beats, at random, so that not all others try at once.
+func (t *term) read(version, leader string, epoch uint64, beat time.Duration) bool {
+	if version != t.last || t.patience == 0 {
+		t.wait(version, beat)
+	}
+	switch {
+	case version == "" || leader == "":
+		t.epoch = epoch + 1
+	case leader == t.id:
+		t.epoch = epoch
+	case time.Since(t.changed) >= t.patience:
+		t.epoch = epoch + 1
+	default:
+		return false
+	}
+	return true
+}
+
+// wrote takes in that this process has written the grants.
+func (t *term) wrote(version string, beat time.Duration) {
+	t.own = version
+	t.wait(version, beat)
+}
+
+func (t *term) wait(version string, beat time.Duration) {
+	t.last, t.changed, t.patience = version, time.Now(), beat*5/2+rand.N(beat)
+}
+
+// Decode reads a record into v, which stays as it is if there is none.
+func Decode(r Record, v any) error {
+	if r.Version == "" {
+		return nil
+	}
+	if err := json.Unmarshal(r.Value, v); err != nil {
+		return fmt.Errorf("%s is not a fleet's record: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Encode returns the text of a record: v consists of numbers, strings, and slices and maps of them.
+func Encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }

@@ -37,8 +37,8 @@ type Record struct {
 	Value   []byte // the receiver must not modify it
 }
 
-// The names of the records of a fleet.
+// The names of the records of a fleet: its grants, and the members' reports.
 const (
-	grantsName   = "grants"
-	reportPrefix = "worker/"
+	GrantsName   = "grants"
+	ReportPrefix = "worker/"
 )

@@ -10,12 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/governor"
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
-	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // GovernorCmd returns the command weir governor.
@@ -63,7 +63,7 @@ safe share stays reserved for it.`,
 }
 
 // coordinator opens the place where a fleet keeps its records.
-func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Registry, func() error, error) {
+func coordinator(ctx context.Context, a *kit.Run, name string) (governor.Coordinator, func() error, error) {
 	if rest, ok := strings.CutPrefix(name, "s3://"); ok {
 		bucket, prefix, _ := strings.Cut(rest, "/")
 		cfg, err := awsconfig.LoadDefaultConfig(ctx)
@@ -91,7 +91,7 @@ func coordinator(ctx context.Context, a *kit.Run, name string) (fleet.Registry, 
 // watch polls a fleet.
 type watch struct {
 	*kit.Run
-	coordinator fleet.Registry
+	coordinator governor.Coordinator
 	seen        map[string]sighting
 }
 
@@ -140,7 +140,7 @@ func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
 func (w *watch) look(ctx context.Context, live bool) error {
 	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
-	view, err := fleet.Look(ctx, w.coordinator)
+	view, err := governor.Look(ctx, w.coordinator)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (w *watch) look(ctx context.Context, live bool) error {
 	})
 }
 
-func (w *watch) budgets(view fleet.View, now time.Time) []budgetView {
+func (w *watch) budgets(view governor.FleetView, now time.Time) []budgetView {
 	all := []budgetView{}
 	place := make(map[string]int)
 	for _, one := range view.Workers {
@@ -187,7 +187,7 @@ func (w *watch) budgets(view fleet.View, now time.Time) []budgetView {
 	return all
 }
 
-func (w *watch) tables(view fleet.View, budgets []budgetView) {
+func (w *watch) tables(view governor.FleetView, budgets []budgetView) {
 	if len(budgets) == 0 {
 		w.Out.Println("no workers")
 		return

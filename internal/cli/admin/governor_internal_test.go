@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/fleet"
+	worker "github.com/weirlimits/weir/internal/fleet/rates"
 )
 
 // A fleet of two: one continues, the other falls silent.
@@ -17,9 +18,9 @@ func TestGovernorWatchShowsAFleet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		coordinator := &fleet.Memory{}
-		join := func(name string, want int64) *fleet.Member {
-			m, err := fleet.Join(t.Context(), fleet.Config{
-				Registry: coordinator, Worker: name, Budgets: []fleet.Budget{{Name: "account write", Limit: 1_000_000}},
+		join := func(name string, want int64) *worker.Worker {
+			m, err := worker.Join(t.Context(), worker.Config{
+				Registry: coordinator, Worker: name, Budgets: []worker.Budget{{Name: "account write", Limit: 1_000_000}},
 				Demand: func(int) (int64, int64) { return want, 40_000 }, Granted: func([]int64) {},
 			})
 			if err != nil {

@@ -18,6 +18,10 @@ type Registry struct {
 	Catalog   store.Catalog
 	Namespace string
 	Kind      store.Kind
+	// Key, if it is not nil, returns the keys of records that lie elsewhere. List does not find those.
+	Key func(name string) store.Key
+	// Lasting keeps the grants for as long as the store exists.
+	Lasting bool
 }
 
 var _ fleet.Registry = Registry{}
@@ -26,6 +30,9 @@ var _ fleet.Registry = Registry{}
 const expiry = 24 * time.Hour
 
 func (r Registry) key(name string) store.Key {
+	if r.Key != nil {
+		return r.Key(name)
+	}
 	return store.Key{Namespace: r.Namespace, Kind: r.Kind, ID: name}
 }
 
@@ -54,7 +61,10 @@ func (r Registry) Put(ctx context.Context, name string, value []byte, version st
 			return "", fmt.Errorf("put %s: version %q is not a number", name, version)
 		}
 	}
-	rec := store.Record{Key: r.key(name), Version: have, Value: value, Expires: time.Now().Add(expiry)}
+	rec := store.Record{Key: r.key(name), Version: have, Value: value}
+	if !r.Lasting || strings.HasPrefix(name, fleet.ReportPrefix) {
+		rec.Expires = time.Now().Add(expiry)
+	}
 	err := r.Catalog.Commit(ctx, store.Write{Record: rec})
 	if errors.Is(err, store.ErrConflict) {
 		return "", fmt.Errorf("put %s: %w", name, fleet.ErrConflict)

@@ -9,11 +9,11 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/catalog"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -73,42 +73,21 @@ func (c Config) check() error {
 
 // Agent is a process's part in its cell. It implements [weir.Shares]. Close it when done.
 type Agent struct {
-	cfg      Config
-	registry Registry
-	id       string
-	offers   offers
-	used     used
-	table    atomic.Pointer[table]
+	cfg    Config
+	id     string
+	own    own
+	offers offers
+	used   used
+	member *fleet.Member[*grants]
 
-	// Used only by the goroutine that beats.
-	seq      uint64
-	written  uint64 // version of the agent's own record
-	birth    string // of the cell, according to the registry
-	settings Settings
-	term     fleet.Term[uint64]
-	known    *grants // the newest grants
-	ledger   *ledger // while leading
+	mu      sync.Mutex
+	contact time.Time
+	view    View
+	cutOff  bool // the last beat failed
+	closed  bool
 
-	reading sync.Mutex // guards the cell's record and what follows from it
-	ack     Version    // nothing older is in use in the cell
-	adopted time.Time  // when the current record was first read
-	held    heldRecord
-	deaf    bool // the last read failed
-	doubled int  // use of the cell's name by others, as last logged: 0 none, 1 by others too, 2 others were first
-
-	mu     sync.Mutex
-	status Status
-	closed bool
-	stop   context.CancelFunc
-	done   sync.WaitGroup
-}
-
-// table holds the shares that deciders use.
-type table struct {
-	epoch  uint64
-	shares Shares
-	least  bool
-	until  time.Time
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 // Status is an agent's current state.
@@ -127,33 +106,31 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12]), settings: Settings{}.WithDefaults()}
-	a.registry = Registry{a.cfg.Registry}
-	a.status.Instance, a.term.ID = a.id, a.id
-	a.table.Store(&table{})
+	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12])}
+	a.own.cfg = &a.cfg
+	a.own.table.Store(&table{})
+	at := fleet.Place{
+		Registry: catalog.Registry{Catalog: a.cfg.Registry, Key: recordKey, Lasting: true}, ID: a.cfg.Cell + "/" + a.id,
+		Log: a.cfg.Log.With(slog.String("cell", a.cfg.Cell)),
+	}
+	a.member = fleet.NewMember(at, &part{a: a, registry: Registry{a.cfg.Registry}})
 	return a, nil
 }
 
 // Start begins to beat. An unreachable registry is not an error: the cell continues with the shares in its own store.
 // Start fails if the cell is not in the registry. Errors: [ErrNotFound], errors of the cell's own store.
 func (a *Agent) Start(ctx context.Context) error {
-	if err := a.apply(ctx); err != nil {
+	if err := a.own.apply(ctx); err != nil {
 		return fmt.Errorf("cell %s: read shares: %w", a.cfg.Cell, err)
 	}
-	if err := a.beat(ctx); errors.Is(err, ErrNotFound) {
+	err := a.member.Beat(ctx)
+	if errors.Is(err, ErrNotFound) {
 		return err
-	} else if err != nil {
-		a.note(err)
 	}
+	a.note(err)
+	a.member.Start(ctx, a.note)
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	a.done.Go(func() {
-		a.every(ctx, func(ctx context.Context) {
-			if err := a.beat(ctx); ctx.Err() == nil {
-				a.note(err)
-			}
-		})
-	})
-	a.done.Go(func() { a.every(ctx, a.refresh) })
+	a.done.Go(func() { a.every(ctx, a.own.refresh) })
 	return nil
 }
 
@@ -171,19 +148,19 @@ func (a *Agent) every(ctx context.Context, f func(context.Context)) {
 	}
 }
 
-// note records the result of a beat, and logs when it changes between success and failure.
+// note logs when beats begin to fail, and when they succeed again.
 func (a *Agent) note(err error) {
 	a.mu.Lock()
-	before := a.status.Err
-	a.status.Err = err
+	before := a.cutOff
+	a.cutOff = err != nil
 	a.mu.Unlock()
 	switch {
-	case err != nil && before == nil:
+	case err != nil && !before:
 		a.cfg.Log.Warn(
 			"the cell is cut off from the registry and keeps its shares", slog.String("cell", a.cfg.Cell),
 			slog.Any("error", err),
 		)
-	case err == nil && before != nil:
+	case err == nil && before:
 		a.cfg.Log.Info("the registry of cells answers again", slog.String("cell", a.cfg.Cell))
 	}
 }
@@ -199,30 +176,29 @@ func (a *Agent) Close() error {
 	}
 	a.stop()
 	a.done.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), max(a.cfg.Beat, minTimeout))
-	defer cancel()
-	return errors.Join(a.resign(ctx), a.leave(ctx))
+	return a.member.Close()
 }
 
 // Status returns the agent's current state.
 func (a *Agent) Status() Status {
+	m := a.member.State()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.status
+	return Status{Instance: a.id, Leads: m.Leads, Contact: a.contact, Err: m.Err, View: a.view}
 }
 
 // Share implements weir.Shares.
 func (a *Agent) Share(namespace string) weir.Share {
-	t := a.table.Load()
+	t := a.own.table.Load()
 	return weir.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
 }
 
 // Stale implements weir.Shares. It reads the cell's record, once for all concurrent callers.
 func (a *Agent) Stale(ctx context.Context, epoch uint64) {
-	if a.table.Load().epoch > epoch {
+	if a.own.table.Load().epoch > epoch {
 		return
 	}
-	_ = a.apply(ctx) // the next beat tries again
+	_ = a.own.apply(ctx) // the next beat tries again
 }
 
 // Count counts a decision of the cell's limiter: the request as offered, and the tokens as admitted.

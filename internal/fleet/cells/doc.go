@@ -49,13 +49,11 @@
 //
 // # Time
 //
-// No clock is compared with another. An instance is missing if its record has not changed for the expiry, by the
-// reader's clock. A controller is missing if the grants have not changed for three to four beats.
+// An instance is missing if its record has not changed for the expiry, by the reader's clock. See package fleet.
 //
 // # Controllers
 //
-// The process that writes the grants leads. It writes them on condition that they are still as it read them, so if two
-// believe that they lead, one of them fails. A new leader raises the epoch, treats everything in the grants as
+// The process that writes the grants leads: see package fleet. A new leader treats everything in the grants as
 // outstanding, and changes nothing for one expiry, because it does not know yet which instances are alive.
 //
 // # When the registry cannot be reached

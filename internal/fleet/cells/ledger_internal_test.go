@@ -55,7 +55,7 @@ func TestDivide(t *testing.T) {
 // model is a cell that uses grants, as late and as seldom as it likes.
 type model struct {
 	record seen
-	has    fleet.Issue[Shares] // the grant it uses
+	has    cell // the grant it uses
 	seq    uint64
 }
 
@@ -81,7 +81,7 @@ func TestLedger(t *testing.T) {
 				}
 			case 1, 2: // reads the published grants
 				if m != nil && published.Cells[name] != nil && published.Cells[name].Birth == m.record.Birth {
-					m.has = fleet.Issue[Shares]{Version: published.Cells[name].Version, Grant: published.Cells[name].Shares}
+					m.has = *published.Cells[name]
 				}
 			case 3, 4: // reports its grant and its offered load
 				if m != nil {
@@ -104,7 +104,7 @@ func TestLedger(t *testing.T) {
 				records[name] = m.record
 			}
 			l.observe(records, now)
-			published = l.issue("l", epoch, set, now)
+			published = l.issue(fleet.Head{Version: Version{Epoch: epoch, Seq: published.Seq + 1}, Leader: "l"}, set, now)
 			if rapid.IntRange(0, 9).Draw(t, "lost") > 0 {
 				l.commit(published)
 			} else { // written, but the answer was lost
@@ -113,7 +113,7 @@ func TestLedger(t *testing.T) {
 			for _, namespace := range []string{Default, "x", "y", "z"} {
 				var sum int64
 				for name, m := range cells {
-					most := m.has.Grant.Of(namespace)
+					most := m.has.Shares.Of(namespace)
 					if c := published.Cells[name]; c != nil {
 						most = max(most, c.Shares.Of(namespace))
 					}
@@ -137,9 +137,11 @@ func TestLedgerManyIssues(t *testing.T) {
 		return seen{cellRecord{Birth: name}, map[string]instanceRecord{"i": {Birth: name, Seq: seq, Ack: ack}}}
 	}
 	records := map[string]seen{"a": record("a", 1, Version{})}
+	var version Version
 	publish := func() *grants {
+		version.Seq++
 		l.observe(records, now)
-		g := l.issue("l", 1, set, now)
+		g := l.issue(fleet.Head{Version: version, Leader: "l"}, set, now)
 		l.commit(g)
 		return g
 	}
@@ -152,16 +154,16 @@ func TestLedgerManyIssues(t *testing.T) {
 		records["a"] = record("a", uint64(i+2), Version{})
 		publish()
 	}
-	if n := len(l.accounts["a"].issued); n > fleet.MaxIssues {
+	if n := len(l.Issued("a")); n > fleet.MaxIssues {
 		t.Errorf("%d issues are kept", n)
 	}
-	if held := l.accounts["a"].held(Default); held != Whole {
+	if held := l.Held("a", Default, now); held != Whole {
 		t.Errorf("a may be going by %d, the ledger has %d", Whole, held)
 	}
 	records["b"] = record("b", 99, Version{})
 	g := publish()
 	records["a"] = record("a", 100, g.Cells["a"].Version)
-	if g = publish(); g.Cells["a"].Held != nil || l.accounts["a"].held(Default) != Whole/2 {
+	if g = publish(); g.Cells["a"].Held != nil || l.Held("a", Default, now) != Whole/2 {
 		t.Errorf("what was replaced and confirmed is still held: %+v", g.Cells["a"])
 	}
 }

@@ -43,19 +43,20 @@ func instanceKey(cell, id string) store.Key {
 	return store.Key{Namespace: space + "." + cell, Kind: kindInstance, ID: id}
 }
 
+// recordKey returns the key of a record of the fleet that agents form: of its grants, or of worker/CELL/INSTANCE.
+func recordKey(name string) store.Key {
+	if of, ok := strings.CutPrefix(name, fleet.ReportPrefix); ok {
+		cell, id, _ := strings.Cut(of, "/")
+		return instanceKey(cell, id)
+	}
+	return grantsKey
+}
+
 // Version orders grants.
 type Version = fleet.Version
 
 // Shares are parts of [Whole] by namespace.
-type Shares map[string]int64
-
-// Of returns the share of a namespace.
-func (s Shares) Of(namespace string) int64 {
-	if n, ok := s[namespace]; ok {
-		return n
-	}
-	return s[Default]
-}
+type Shares = fleet.Shares
 
 // cellRecord is a cell's membership.
 type cellRecord struct {
@@ -77,8 +78,8 @@ type instanceRecord struct {
 
 // grants is what the controller writes with each beat, which also renews its lease.
 type grants struct {
-	Version
-	Leader   string           `json:"leader"` // "": it has resigned
+	fleet.Head
+
 	Settings Settings         `json:"settings"`
 	Cells    map[string]*cell `json:"cells,omitempty"`
 	// thousandths of the limits that all cells have admitted, by namespace, if more than the whole

@@ -249,7 +249,8 @@ func viewOf(name string, c seen, granted *cell) CellView {
 		}
 	}
 	if granted != nil && granted.Birth == c.Birth {
-		cv.Shares, cv.Held, cv.Version, cv.Missing, cv.Others = granted.Shares, granted.Held, granted.Version, granted.Missing, granted.Others
+		cv.Shares, cv.Held, cv.Version = granted.Shares, granted.Held, granted.Version
+		cv.Missing, cv.Others = granted.Missing, granted.Others
 	}
 	return cv
 }

@@ -18,30 +18,23 @@ const (
 // share computes the shares of a namespace.
 func (l *ledger) share(next map[string]Shares, namespace string, set Settings, now time.Time) {
 	if l.learning(now) {
-		for name, a := range l.accounts {
-			next[name][namespace] = a.current().Of(namespace)
+		for name := range l.accounts {
+			_, shares := l.Last(name)
+			next[name][namespace] = shares.Of(namespace)
 		}
 		return
 	}
 	names := slices.Sorted(maps.Keys(l.accounts))
 	t := l.target(names, namespace, set, now)
-	if set.Mode == Available {
-		for i, name := range t.cells {
-			next[name][namespace] = t.shares[i]
-		}
-		l.rest(next, t, namespace, now)
-		return
-	}
-	free := Whole
-	for _, a := range l.accounts {
-		free -= a.held(namespace)
-	}
-	held := make([]int64, len(t.cells))
+	targets := make(map[string]int64, len(t.cells))
 	for i, name := range t.cells {
-		held[i] = l.accounts[name].held(namespace)
+		targets[name] = t.shares[i]
 	}
-	for i, share := range fleet.HandOut(t.shares, held, free) {
-		next[t.cells[i]][namespace] = share
+	if set.Mode == Strict {
+		targets = l.Issue(namespace, Whole, targets, now)
+	}
+	for name, share := range targets {
+		next[name][namespace] = share
 	}
 	l.rest(next, t, namespace, now)
 }
@@ -51,8 +44,9 @@ func (l *ledger) rest(next map[string]Shares, t target, namespace string, now ti
 	for name, a := range l.accounts {
 		if !slices.Contains(t.cells, name) {
 			next[name][namespace] = 0
-			if !a.draining && l.missing(a, now) {
-				next[name][namespace] = a.current().Of(namespace)
+			if !a.draining && l.Missing(name, now) {
+				_, shares := l.Last(name)
+				next[name][namespace] = shares.Of(namespace)
 			}
 		}
 	}
@@ -65,9 +59,9 @@ func (l *ledger) target(names []string, namespace string, set Settings, now time
 	for _, name := range names {
 		a := l.accounts[name]
 		switch {
-		case l.missing(a, now):
+		case l.Missing(name, now):
 			if set.Mode == Strict {
-				t.pool -= a.held(namespace)
+				t.pool -= l.Held(name, namespace, now)
 			}
 		case !a.draining:
 			t.cells = append(t.cells, name)

@@ -7,7 +7,7 @@ import (
 )
 
 // sight takes in a cell's instances.
-func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time.Time) {
+func (l *ledger) sight(name string, a *account, instances map[string]instanceRecord, now time.Time) {
 	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
 	for id, r := range instances {
 		if r.Birth != a.birth {
@@ -24,25 +24,21 @@ func (l *ledger) sight(a *account, instances map[string]instanceRecord, now time
 			s.record, s.seen, s.heard = r, now, true
 		}
 	}
-	l.settle(a, now)
+	l.settle(name, a, now)
 	for _, s := range a.instances {
-		if s.other {
-			continue
+		if !s.other {
+			l.Observe(name, s.seen, s.record.Ack)
 		}
-		if s.seen.After(a.seen) {
-			a.seen = s.seen
-		}
-		a.issued.Confirm(s.record.Ack)
 	}
 }
 
 // settle decides which installation is the cell if several use its name: the current one for as long as it is heard of,
 // then the one with the newest confirmation.
-func (l *ledger) settle(a *account, now time.Time) {
-	if a.store == "" || l.missing(a, now) {
+func (l *ledger) settle(name string, a *account, now time.Time) {
+	if a.store == "" || l.Missing(name, now) {
 		var best *sighting
 		for _, s := range a.instances {
-			if s.record.Store != "" && now.Sub(s.seen) < l.expiry &&
+			if s.record.Store != "" && now.Sub(s.seen) < l.Patience &&
 				(best == nil || cmp.Or(
 					s.record.Ack.Compare(best.record.Ack), cmp.Compare(best.record.Store, s.record.Store),
 				) > 0) {
@@ -66,7 +62,7 @@ func (l *ledger) settle(a *account, now time.Time) {
 // that starts while the cell's store has lost its name may report another for a beat.
 func (l *ledger) others(a *account, now time.Time) (n int) {
 	for _, s := range a.instances {
-		if s.other && now.Sub(s.since) >= l.expiry/3 && now.Sub(s.seen) < l.expiry {
+		if s.other && now.Sub(s.since) >= l.Patience/3 && now.Sub(s.seen) < l.Patience {
 			n++
 		}
 	}

@@ -177,7 +177,7 @@ func (m *measure) ratio() float64 { return 1 + m.over/m.while() }
 // measure takes in the report of an instance that has beaten before. Of a bucket reported for the first time, it counts
 // only what was admitted since the beat before.
 func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.Time) {
-	late := l.expiry / 3
+	late := l.Patience / 3
 	for _, u := range now.Used {
 		m := l.measures[u.Key]
 		if m == nil {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/fleet"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -69,6 +70,7 @@ func TestUsed(t *testing.T) {
 // cellsModel models cells that admit under one limit and report, sometimes late, with changing leaders.
 type cellsModel struct {
 	ledger *ledger
+	last   *grants
 	used   []*used
 	seq    []uint64
 	told   map[string]seen
@@ -76,7 +78,7 @@ type cellsModel struct {
 }
 
 func newCellsModel(n int) *cellsModel {
-	m := &cellsModel{ledger: newLedger(&grants{}, 10*time.Second, time.Unix(0, 0)), told: make(map[string]seen), now: time.Unix(0, 0)}
+	m := &cellsModel{ledger: newLedger(&grants{}, 10*time.Second, time.Unix(0, 0)), last: &grants{}, told: make(map[string]seen), now: time.Unix(0, 0)}
 	for i := range n {
 		m.used, m.seq = append(m.used, &used{}), append(m.seq, 0)
 		m.told[fmt.Sprint(i)] = seen{cellRecord{Birth: "b"}, map[string]instanceRecord{}}
@@ -102,8 +104,9 @@ func (m *cellsModel) tell(cell int) {
 // look returns what the leader finds.
 func (m *cellsModel) look() float64 {
 	m.ledger.observe(m.told, m.now)
-	g := m.ledger.issue("l", 1, Settings{}.WithDefaults(), m.now)
+	g := m.ledger.issue(fleet.Head{Version: Version{Epoch: 1, Seq: m.last.Seq + 1}, Leader: "l"}, Settings{}.WithDefaults(), m.now)
 	m.ledger.commit(g)
+	m.last = g
 	return max(1, float64(g.Over["default"])/1000)
 }
 
@@ -150,7 +153,7 @@ func TestWithinLimits(t *testing.T) {
 				}
 			}
 			if rapid.IntRange(0, 40).Draw(t, "leader") == 0 {
-				m.ledger = newLedger(&m.ledger.last, 10*time.Second, m.now)
+				m.ledger = newLedger(m.last, 10*time.Second, m.now)
 			}
 			quiet++
 			if slices.Max(silent) > 0 {

@@ -7,9 +7,11 @@ package instances
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,25 +47,23 @@ type Counter struct {
 
 // New returns a counter of the processes that report themselves in a catalog. Its count is 1 until it runs.
 func New(c store.Catalog, log *slog.Logger) *Counter {
-	var member *fleet.Member
-	cfg := fleet.Config{
+	at := fleet.Place{
 		Registry: catalog.Registry{Catalog: c, Namespace: "weir.instances", Kind: "member"},
-		Refresh:  Every, Each: Each, Forget: gone,
+		ID:       "worker-" + strings.ToLower(rand.Text()[:8]),
 	}
-	return newCounter(log, time.Second, func(ctx context.Context) (n int, err error) {
-		if member == nil {
-			if member, err = fleet.Join(ctx, cfg); err != nil {
+	part := &counting{registry: at.Registry}
+	member := fleet.NewMember(at, part)
+	joined := false
+	return newCounter(log, time.Second, func(ctx context.Context) (int, error) {
+		if !joined {
+			if err := member.Beat(ctx); err != nil {
 				return 0, err
 			}
+			joined = true
+			member.Start(ctx, nil)
 		}
-		s := member.Status()
-		return s.Workers, s.Err
-	}, func() error {
-		if member == nil {
-			return nil
-		}
-		return member.Close()
-	})
+		return int(part.count.Load()), member.State().Err
+	}, func() error { return member.Close() })
 }
 
 // Resolver looks up addresses, as [net.Resolver] does.

@@ -1,4 +1,4 @@
-package fleet_test
+package rates_test
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
 	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/rates"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -173,7 +174,7 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	for name, c := range map[string]fleet.Registry{"bucket": missing, "store": inStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := fleet.Join(t.Context(), config(c))
+			_, err := rates.Join(t.Context(), config(c))
 			var join *fleet.JoinError
 			if !errors.As(err, &join) || join.Op != "write report" {
 				t.Errorf("got %v", err)
@@ -190,30 +191,29 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func config(c fleet.Registry) fleet.Config {
-	return fleet.Config{
-		Registry: c, Budgets: []fleet.Budget{{Name: "b", Limit: 1000}},
+func config(c fleet.Registry) rates.Config {
+	return rates.Config{
+		Registry: c, Budgets: []rates.Budget{{Name: "b", Limit: 1000}},
 		Demand: func(int) (int64, int64) { return -1, 0 }, Granted: func([]int64) {},
 	}
 }
 
 func TestBadConfigs(t *testing.T) {
 	t.Parallel()
-	for field, change := range map[string]func(*fleet.Config){
-		"registry":           func(c *fleet.Config) { c.Registry = nil },
-		"refresh":            func(c *fleet.Config) { c.Refresh = 1 },
-		"forget":             func(c *fleet.Config) { c.Forget = 1 },
-		"each":               func(c *fleet.Config) { c.Each = 1 },
-		"budget b":           func(c *fleet.Config) { c.Budgets = []fleet.Budget{{Name: "b"}} },
-		"demand and granted": func(c *fleet.Config) { c.Demand = nil },
-		"worker":             func(c *fleet.Config) { c.Worker = "a/b" },
+	for field, change := range map[string]func(*rates.Config){
+		"registry":           func(c *rates.Config) { c.Registry = nil },
+		"refresh":            func(c *rates.Config) { c.Refresh = 1 },
+		"forget":             func(c *rates.Config) { c.Forget = 1 },
+		"budget b":           func(c *rates.Config) { c.Budgets = []rates.Budget{{Name: "b"}} },
+		"demand and granted": func(c *rates.Config) { c.Demand = nil },
+		"worker":             func(c *rates.Config) { c.Worker = "a/b" },
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(&fleet.Memory{})
 			change(&cfg)
-			_, err := fleet.Join(context.Background(), cfg)
-			var bad *fleet.ConfigError
+			_, err := rates.Join(context.Background(), cfg)
+			var bad *rates.ConfigError
 			if !errors.As(err, &bad) || bad.Field != field {
 				t.Errorf("got %v", err)
 			}

@@ -1,16 +1,18 @@
-package fleet_test
+package rates_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/rates"
 )
 
 // late is a registry whose reads return data that is four seconds old.
@@ -56,34 +58,42 @@ func TestLeaseCountsFromTheReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &fleet.Memory{}
-		first, err := fleet.Join(t.Context(), config(m))
+		first, err := rates.Join(t.Context(), config(m))
 		if err != nil {
 			t.Fatal(err)
 		}
 		l := &late{Memory: m, reported: make(map[uint64]time.Time)}
 		cfg := config(l)
 		cfg.Worker = "late"
+		var mu sync.Mutex
 		var share int64
 		var since time.Time
+		has := func() int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return share
+		}
 		cfg.Granted = func(shares []int64) { // after the cut, called by the timer only
+			mu.Lock()
+			defer mu.Unlock()
 			if shares[0] != share {
 				share, since = shares[0], time.Now()
 			}
 		}
-		second, err := fleet.Join(t.Context(), cfg)
+		second, err := rates.Join(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(62 * time.Second)
 		synctest.Wait()
-		if share != 500 {
-			t.Fatalf("the share is %d", share)
+		if has() != 500 {
+			t.Fatalf("the share is %d", has())
 		}
 		l.cut.Store(true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if share != 250 {
-			t.Errorf("the safe share is %d", share)
+		if has() != 250 {
+			t.Errorf("the safe share is %d", has())
 		}
 		if held := since.Sub(l.answered); held > 20*time.Second || held < 18*time.Second {
 			t.Errorf("the lease of 20 s was held for %v after the report", held)
@@ -103,7 +113,7 @@ func TestGrantsThatWereRemoved(t *testing.T) {
 		var share int64
 		cfg := config(m)
 		cfg.Granted = func(shares []int64) { share = shares[0] }
-		member, err := fleet.Join(t.Context(), cfg)
+		member, err := rates.Join(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

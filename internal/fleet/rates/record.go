@@ -1,16 +1,17 @@
-package fleet
+package rates
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/fleet"
 )
 
 // report is what a worker writes about itself. Rates are in thousandths of a unit per second.
 type report struct {
-	Seq     uint64   `json:"seq"`
-	Ack     Version  `json:"ack"` // the grants that it follows
-	Budgets []demand `json:"budgets"`
+	Seq     uint64        `json:"seq"`
+	Ack     fleet.Version `json:"ack"` // the grants that it follows
+	Budgets []demand      `json:"budgets"`
 }
 
 // demand is what a worker reports about one budget.
@@ -22,11 +23,11 @@ type demand struct {
 }
 
 // claim returns what the worker claims, as one of equals.
-func (d *demand) claim() Claim {
+func (d *demand) claim() fleet.Claim {
 	if d.Want < 0 {
-		return Claim{Weight: 1, Want: Unbounded}
+		return fleet.Claim{Weight: 1, Want: fleet.Unbounded}
 	}
-	return Claim{Weight: 1, Want: d.Want}
+	return fleet.Claim{Weight: 1, Want: d.Want}
 }
 
 func (r *report) demand(name string) *demand {
@@ -37,20 +38,15 @@ func (r *report) demand(name string) *demand {
 	return &r.Budgets[i]
 }
 
-// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0. Without budgets,
-// there is only the number of workers.
+// grants is what the leader writes. The slices of a grant follow Budgets; missing elements are 0.
 type grants struct {
-	Version
-	Count   int               `json:"count,omitempty"`
-	Leader  string            `json:"leader"`   // "" if it has resigned
+	fleet.Head
+
 	LeaseMS int64             `json:"lease_ms"` // how long shares are valid
 	Budgets []string          `json:"budgets"`
 	Limits  []int64           `json:"limits"`
 	Workers map[string]*grant `json:"workers"`
 }
-
-// workers returns the number of workers that the leader knew.
-func (g *grants) workers() int { return max(g.Count, len(g.Workers)) }
 
 // grant is what a worker may use.
 type grant struct {
@@ -69,21 +65,11 @@ func at(s []int64, i int) int64 {
 	return 0
 }
 
-func decode[T any](r Record) (*T, error) {
-	v := new(T)
-	if r.Version == "" {
-		return v, nil
+// of returns what slices of a grant mean.
+func (g *grants) of(rate, safe []int64, expires time.Time) fleet.Grant {
+	by := fleet.Grant{Shares: make(fleet.Shares), Safe: make(fleet.Shares), Expires: expires}
+	for i, name := range g.Budgets {
+		by.Shares[name], by.Safe[name] = at(rate, i), at(safe, i)
 	}
-	if err := json.Unmarshal(r.Value, v); err != nil {
-		return nil, fmt.Errorf("%s is not a fleet's record: %w", r.Name, err)
-	}
-	return v, nil
-}
-
-func encode(v any) []byte {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // structs of numbers and strings
-	}
-	return text
+	return by
 }

@@ -9,32 +9,57 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir/store"
 )
 
+// own is the share in use in the cell: a record in the cell's own store, which all its processes read.
+type own struct {
+	cfg   *Config
+	table atomic.Pointer[table]
+
+	reading sync.Mutex // guards the following
+	held    heldRecord
+	adopted time.Time // when the current record was first read
+	ack     Version   // nothing older is in use in the cell
+	deaf    bool      // the last read failed
+}
+
+// table holds the shares that deciders use.
+type table struct {
+	epoch  uint64
+	shares Shares
+	least  bool
+	until  time.Time
+}
+
+// minTimeout applies if the beat is shorter than a slow store's answer may take.
+const minTimeout = time.Second
+
 // refresh reads the cell's record.
-func (a *Agent) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
+func (o *own) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(o.cfg.Beat, minTimeout))
 	defer cancel()
-	_ = a.apply(ctx) // logged, and the next beat tries again
+	_ = o.apply(ctx) // logged, and the next beat tries again
 }
 
 // apply reads the cell's record and makes the deciders of this process use it.
-func (a *Agent) apply(ctx context.Context) error {
-	a.reading.Lock()
-	defer a.reading.Unlock()
-	_, err := a.applyLocked(ctx)
+func (o *own) apply(ctx context.Context) error {
+	o.reading.Lock()
+	defer o.reading.Unlock()
+	_, err := o.applyLocked(ctx)
 	return err
 }
 
 // applyLocked is apply with reading locked. It returns the version of the record in the cell's store.
-func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
+func (o *own) applyLocked(ctx context.Context) (version uint64, err error) {
 	for try := 1; ; try++ {
 		began := time.Now()
-		got, err := a.cfg.Local.Get(ctx, heldKey)
-		a.heard(err)
+		got, err := o.cfg.Local.Get(ctx, heldKey)
+		o.heard(err)
 		if err != nil {
 			return 0, err
 		}
@@ -43,33 +68,33 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 		if err != nil {
 			return rec.Version, err
 		}
-		if h.Birth != "" && h.Cell != a.cfg.Cell {
+		if h.Birth != "" && h.Cell != o.cfg.Cell {
 			return rec.Version, fmt.Errorf(
 				"%s belongs to cell %q: a store can belong to only one cell", heldKey, h.Cell,
 			)
 		}
-		kept := h.Epoch > a.held.Epoch || h.Epoch == a.held.Epoch && h.Birth == a.held.Birth &&
-			h.Version == a.held.Version
+		kept := h.Epoch > o.held.Epoch || h.Epoch == o.held.Epoch && h.Birth == o.held.Birth &&
+			h.Version == o.held.Version
 		if kept && h.Store != "" {
-			a.use(h, began)
+			o.use(h, began)
 			return rec.Version, nil
 		}
 		again := *h
 		if !kept {
 			// The store has lost its data. The newer of the two records is written, under an epoch that no bucket has
 			// seen.
-			a.cfg.Log.Warn(
-				"the cell's own store has lost its shares: they are written again", slog.String("cell", a.cfg.Cell),
+			o.cfg.Log.Warn(
+				"the cell's own store has lost its shares: they are written again", slog.String("cell", o.cfg.Cell),
 			)
-			if h.Version.Compare(a.held.Version) <= 0 {
-				again = a.held
+			if h.Version.Compare(o.held.Version) <= 0 {
+				again = o.held
 			}
-			again.Epoch = max(h.Epoch, a.held.Epoch) + 1
+			again.Epoch = max(h.Epoch, o.held.Epoch) + 1
 		}
-		again.Cell, again.Store = a.cfg.Cell, cmp.Or(a.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
+		again.Cell, again.Store = o.cfg.Cell, cmp.Or(o.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
 		began = time.Now()
-		if err = a.cfg.Local.Commit(ctx, write(heldKey, rec.Version, again)); err == nil {
-			a.use(&again, began)
+		if err = o.cfg.Local.Commit(ctx, write(heldKey, rec.Version, again)); err == nil {
+			o.use(&again, began)
 			return rec.Version + 1, nil
 		}
 		if !errors.Is(err, store.ErrConflict) || try == tries {
@@ -79,75 +104,76 @@ func (a *Agent) applyLocked(ctx context.Context) (version uint64, err error) {
 }
 
 // heard logs when the cell's own store stops answering or answers again.
-func (a *Agent) heard(err error) {
+func (o *own) heard(err error) {
 	deaf := err != nil && !errors.Is(err, context.Canceled)
-	if deaf == a.deaf {
+	if deaf == o.deaf {
 		return
 	}
-	if a.deaf = deaf; deaf {
-		a.cfg.Log.Warn(
-			"the cell's own store cannot be read for its shares", slog.String("cell", a.cfg.Cell),
+	if o.deaf = deaf; deaf {
+		o.cfg.Log.Warn(
+			"the cell's own store cannot be read for its shares", slog.String("cell", o.cfg.Cell),
 			slog.Any("error", err),
 		)
 	} else {
-		a.cfg.Log.Info("the cell's own store can be read for its shares again", slog.String("cell", a.cfg.Cell))
+		o.cfg.Log.Info("the cell's own store can be read for its shares again", slog.String("cell", o.cfg.Cell))
 	}
 }
 
 // use puts a record into effect that was read or written no earlier than began.
-func (a *Agent) use(h *heldRecord, began time.Time) {
+func (o *own) use(h *heldRecord, began time.Time) {
 	now := time.Now()
-	if h.Epoch != a.held.Epoch || a.adopted.IsZero() {
-		a.held, a.adopted = *h, now
+	if h.Epoch != o.held.Epoch || o.adopted.IsZero() {
+		o.held, o.adopted = *h, now
 	}
-	a.held.Store = h.Store
+	o.held.Store = h.Store
 	t := &table{epoch: h.Epoch, shares: h.Shares, least: h.Least}
-	if !a.cfg.Alone {
-		t.until = began.Add(a.cfg.Valid)
+	if !o.cfg.Alone {
+		t.until = began.Add(o.cfg.Valid)
 	}
-	before := a.table.Swap(t)
+	before := o.table.Swap(t)
 	if before.epoch != t.epoch {
-		a.cfg.Changed()
+		o.cfg.Changed()
 	}
 	// Clocks may run at different speeds.
-	if a.cfg.Alone && h.Epoch > 0 || now.Sub(a.adopted) >= (a.cfg.Valid+a.cfg.Decide)*21/20 {
-		a.ack = h.Version
+	if o.cfg.Alone && h.Epoch > 0 || now.Sub(o.adopted) >= (o.cfg.Valid+o.cfg.Decide)*21/20 {
+		o.ack = h.Version
 	}
 }
 
 // adopt writes the granted shares to the cell's own store and puts them into effect.
-func (a *Agent) adopt(ctx context.Context, want *heldRecord) error {
-	a.reading.Lock()
-	defer a.reading.Unlock()
+func (o *own) adopt(ctx context.Context, want *heldRecord) error {
+	o.reading.Lock()
+	defer o.reading.Unlock()
 	for try := 1; ; try++ {
-		version, err := a.applyLocked(ctx)
+		version, err := o.applyLocked(ctx)
 		if err != nil {
 			return err
 		}
-		h := &a.held
+		h := &o.held
 		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 &&
 			(h.Least == want.Least || want.Version != h.Version) {
 			return nil
 		}
 		want.Epoch, want.Store = h.Epoch+1, h.Store
 		began := time.Now()
-		err = a.cfg.Local.Commit(ctx, write(heldKey, version, want))
+		err = o.cfg.Local.Commit(ctx, write(heldKey, version, want))
 		if errors.Is(err, store.ErrConflict) && try < tries {
 			continue // another process of the cell was first
 		}
 		if err != nil {
 			return err
 		}
-		a.use(want, began)
+		o.use(want, began)
 		return nil
 	}
 }
 
-// confirmed returns the version that the agent may confirm.
-func (a *Agent) confirmed() Version {
-	a.reading.Lock()
-	defer a.reading.Unlock()
-	return a.ack
+// state returns the membership that the cell's share belongs to, the name of its store, and the version that the agent
+// may confirm.
+func (o *own) state() (birth, installation string, ack Version) {
+	o.reading.Lock()
+	defer o.reading.Unlock()
+	return o.held.Birth, o.held.Store, o.ack
 }
 
 // wanted returns the record that a cell's grant amounts to, if it is for this membership and installation. A removed

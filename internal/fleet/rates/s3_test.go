@@ -1,4 +1,4 @@
-package fleet_test
+package rates_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/weirlimits/weir/governor/s3coord"
-	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/rates"
 )
 
 // Three workers share through S3, with clocks that agree with its clock or are a minute off.
@@ -36,12 +36,12 @@ func TestFleetInS3(t *testing.T) {
 				share  int64
 			}
 			grants := make(chan grant, 1000)
-			var members []*fleet.Member
+			var members []*rates.Worker
 			for i := range 3 {
 				cfg := config(place)
 				cfg.Refresh = 100 * time.Millisecond
 				cfg.Granted = func(shares []int64) { grants <- grant{i, shares[0]} }
-				m, err := fleet.Join(t.Context(), cfg)
+				m, err := rates.Join(t.Context(), cfg)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,156 @@
+package rates
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimits/weir/internal/fleet"
+)
+
+// Worker is a process that shares rates. Create one with [Join].
+type Worker struct {
+	cfg    Config
+	id     string
+	member *fleet.Member[*grants]
+
+	mu     sync.Mutex
+	status Status
+	share  share
+	expiry *time.Timer
+	closed bool
+}
+
+// share is what the worker may use.
+type share struct {
+	fleet.Version
+
+	rate, safe []int64 // in the order of the worker's budgets
+	expires    time.Time
+	current    []int64 // as last passed to Granted
+}
+
+// Status is the state of a worker.
+type Status struct {
+	Worker  string    // its full name
+	Workers int       // workers known to be in the fleet; 0 before the first grants
+	Epoch   uint64    // of the grants that it follows
+	Leads   bool      // it writes the grants
+	Granted bool      // it has a valid share; otherwise it has nothing yet, or its safe share
+	Contact time.Time // when it last read the grants
+	Err     error     // why the last refresh failed; nil if it did not
+}
+
+// Join enters a fleet: it writes a first report and reads the grants. The worker has no share until it is granted one.
+//
+// Errors: [*ConfigError], [*fleet.JoinError].
+func Join(ctx context.Context, cfg Config) (*Worker, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	n := len(cfg.Budgets)
+	w := &Worker{
+		cfg: cfg, id: cfg.Worker + "-" + strings.ToLower(rand.Text()[:8]),
+		share: share{rate: make([]int64, n), safe: make([]int64, n), current: make([]int64, n)},
+	}
+	at := fleet.Place{Registry: cfg.Registry, ID: w.id}
+	w.member = fleet.NewMember(at, &part{w: w, sent: make(map[uint64]time.Time)})
+	w.expiry = time.AfterFunc(time.Hour, w.lapse)
+	w.apply(time.Now())
+	if err := w.member.Beat(ctx); err != nil {
+		w.expiry.Stop()
+		_ = w.member.Close() // remove what was written, if anything
+		return nil, err
+	}
+	w.member.Start(ctx, nil)
+	return w, nil
+}
+
+// Status returns the state of the worker.
+func (w *Worker) Status() Status {
+	m := w.member.State()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.status
+	s.Worker, s.Leads, s.Err = w.id, m.Leads, m.Err
+	s.Granted = !w.closed && time.Now().Before(w.share.expires)
+	return s
+}
+
+// Close leaves the fleet: the worker's shares become 0, and are free for others at once. Call it once.
+func (w *Worker) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.apply(time.Now())
+	w.mu.Unlock()
+	err := w.member.Close()
+	w.expiry.Stop()
+	return err
+}
+
+// follow makes the worker use grants from now on. sent is when it sent the report that they answer. It reports whether
+// others wait for the worker to confirm a lower share.
+func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Contact, w.status.Workers, w.status.Epoch = now, len(g.Workers), g.Epoch
+	if g.Compare(w.share.Version) <= 0 {
+		return false
+	}
+	before, n := w.share, len(w.cfg.Budgets)
+	w.share = share{
+		Version: g.Version, rate: make([]int64, n), safe: make([]int64, n), current: before.current,
+	}
+	if mine := g.Workers[w.id]; mine != nil {
+		if !sent.IsZero() {
+			lease := time.Duration(g.LeaseMS) * time.Millisecond
+			w.share.expires = sent.Add(lease - lease/20) // clocks run at different speeds
+		}
+		for i, b := range w.cfg.Budgets {
+			if j := slices.Index(g.Budgets, b.Name); j >= 0 {
+				w.share.rate[i], w.share.safe[i] = min(at(mine.Rate, j), b.Limit), min(at(mine.Safe, j), b.Limit)
+			}
+		}
+	}
+	for i, rate := range w.share.rate {
+		lowered = lowered || rate < before.rate[i]*9/10
+	}
+	w.apply(now)
+	return lowered
+}
+
+// follows returns the version of the grants that the worker follows.
+func (w *Worker) follows() fleet.Version {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.share.Version
+}
+
+// lapse is called when the lease may have ended.
+func (w *Worker) lapse() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.apply(time.Now())
+}
+
+// apply passes the current shares to Granted. The lock is held.
+func (w *Worker) apply(now time.Time) {
+	for i := range w.share.current {
+		switch {
+		case w.closed:
+			w.share.current[i] = 0
+		case now.Before(w.share.expires):
+			w.share.current[i] = w.share.rate[i]
+		default:
+			w.share.current[i] = min(w.share.rate[i], w.share.safe[i])
+		}
+	}
+	if left := w.share.expires.Sub(now); left > 0 {
+		w.expiry.Reset(left)
+	}
+	w.cfg.Granted(w.share.current)
+}
