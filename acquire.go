@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy"
 )
 
 // Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
@@ -69,69 +69,40 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 // allowQuick is the common case of Allow on a store that never waits: one limit of one bucket, both cached. It halves
 // the time of BenchmarkAllow. If ok is false, it has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
-	c := l.core
-	if c.inProcess == nil || c.meter.WantsNear() || ctx.Err() != nil {
+	if l.inProcess == nil || l.meter.WantsNear() || ctx.Err() != nil {
 		return false, false
 	}
-	s := l.pinned
-	if s == nil {
-		f := l.found.Load()
-		if f == nil || f.registry != c.registry.Load() || c.elapsed() >= f.until {
-			return false, false
-		}
-		s = f.space
-	}
-	generation := uint32(s.generation.Load())
-	n := s.plans.find(entity, resource)
-	if n == nil || n.one == nil || c.coarse.read(c.start) >= n.expires || n.generation.Load() != generation {
+	e := l.policies.Cached(entity, resource)
+	if e == nil {
 		return false, false
 	}
-	began, called := c.beginning(), c.cfg.Observer.Called
+	began, called := l.beginning(), l.cfg.Observer.Called
 	if called != nil && began.IsZero() {
 		began = time.Now()
 	}
-	if allowed, ok = c.inProcess.TakeOne(n.bucket.Load(), n.one); !ok {
-		if b := c.inProcess.Find(n.plan.allow[0].Bucket); b != nil {
-			n.bucket.Store(b)
+	if allowed, ok = l.inProcess.TakeOne(e.Bucket.Load(), e.Single); !ok {
+		if b := l.inProcess.Find(e.Policy.Requests[0].Bucket); b != nil {
+			e.Bucket.Store(b)
 		}
 		return false, false
 	}
 	if called != nil {
 		called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
 	}
-	if s.hits.add(); !allowed {
-		n.plan.countRefusal(c.meter)
+	if l.policies.Hit(e); !allowed {
+		l.countRefusal(e.Policy)
 	}
-	if f := c.cfg.Observer.Decided; f != nil {
-		e := DecidedEvent{
-			Namespace: l.name, Entity: entity, Resource: resource, Allowed: allowed,
+	if f := l.cfg.Observer.Decided; f != nil {
+		ev := DecidedEvent{
+			Namespace: l.Namespace(), Entity: entity, Resource: resource, Allowed: allowed,
 			Took: time.Since(began),
 		}
 		if allowed {
-			e.debits, e.share = &n.plan.allow, &n.plan.share
+			ev.debits, ev.share = &e.Policy.Requests, &e.Policy.Share
 		}
-		f(ctx, e)
+		f(ctx, ev)
 	}
 	return allowed, true
-}
-
-// tick is the unit of the coarse clock, in nanoseconds.
-const tick = int64(100 * time.Millisecond)
-
-// coarseClock returns the number of ticks passed without asking the system each time. In use, it is at most about one
-// tick behind; when it is not used, nothing runs. Reading the system's clock takes a third of the time of Allow.
-type coarseClock struct{ now atomic.Uint32 }
-
-// read returns the ticks since start, at least 1.
-func (c *coarseClock) read(start time.Time) uint32 {
-	if now := c.now.Load(); now != 0 {
-		return now
-	}
-	now := uint32(int64(time.Since(start))/tick) + 1
-	if c.now.CompareAndSwap(0, now) {
-		time.AfterFunc(time.Duration(tick), func() { c.now.Store(0) })
-	}
-	return now
 }
 
 // Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
@@ -168,11 +139,11 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 // of on_unavailable.
 func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	ctx = context.WithoutCancel(ctx)
-	_, p, err := l.plan(ctx, req.Entity, req.Resource, len(req.Limits) == 0)
+	p, err := l.resolve(ctx, &req)
 	if p == nil { // usage is booked even if the share has expired
 		return err
 	}
-	pt := part{req: Request{Limits: req.Limits}, plan: p}
+	pt := part{req: Request{Limits: req.Limits}, policy: p}
 	if err := pt.prepare(l); err != nil {
 		return err
 	}
@@ -182,7 +153,7 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 		for j := range lease.debits[i].Charges {
 			c := &lease.debits[i].Charges[j]
 			n, named := req.Tokens[c.Limit.Name]
-			if !named && countsRequests(c.Limit.Name) {
+			if !named && policy.CountsRequests(c.Limit.Name) {
 				if n = req.Requests; n != 0 {
 					delta[c.Limit.Name] = n
 				}

@@ -59,13 +59,13 @@ func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error
 		q.Sub = ""
 	case strings.HasPrefix(query.Subject, "namespace:"), strings.HasPrefix(query.Subject, "secret:"):
 	default:
-		s, err := l.space(ctx, l.core.elapsed())
+		s, err := l.space(ctx, l.admin().elapsed())
 		if err != nil {
 			return AuditPage{}, err
 		}
 		q.Namespace = s.id
 	}
-	page, err := l.core.list(ctx, q)
+	page, err := l.admin().list(ctx, q)
 	if err != nil {
 		return AuditPage{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -21,27 +22,26 @@ type Availability struct {
 // Errors: those of [Limiter.Acquire], except refusals. Store errors are returned as they are, regardless of
 // on_unavailable.
 func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
-	_, p, err := l.plan(ctx, entity, resource, true)
-	if p == nil || err != nil && !errors.Is(err, errOldShare) {
+	p, err := l.resolve(ctx, &Request{Entity: entity, Resource: resource})
+	if p == nil || err != nil && !errors.Is(err, policy.ErrShareExpired) {
 		return Availability{}, err
 	}
-	buckets := make([]store.Bucket, len(p.links))
-	for i := range p.links {
-		buckets[i] = p.links[i].bucket
+	buckets := make([]store.Bucket, len(p.Targets))
+	for i := range p.Targets {
+		buckets[i] = p.Targets[i].Bucket
 	}
-	snap, err := l.core.store.Peek(ctx, buckets...)
+	snap, err := l.store.Peek(ctx, buckets...)
 	if err != nil {
 		return Availability{}, err
 	}
 	av := Availability{At: snap.At}
 	now := nanosOf(snap.At)
-	for i := range p.links {
-		lk := &p.links[i]
-		for j := range lk.limits {
-			c := store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)}
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		for j := range t.Limits {
+			c := store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)}
 			level := levelNow(c, &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(lk.bucket.Entity, resource, origin{lk.source, lk.manifest}, c,
-				level, now))
+			av.Statuses = append(av.Statuses, statusOf(t.Bucket.Entity, resource, originIn(t), c, level, now))
 		}
 	}
 	return av, nil

@@ -50,11 +50,11 @@ func (l *Limiter) Buckets(ctx context.Context, query BucketQuery) (BucketPage, e
 	if err := (Scope{query.Entity, query.Resource}).validate(); err != nil {
 		return BucketPage{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return BucketPage{}, err
 	}
-	page, err := l.core.buckets(ctx, store.BucketQuery{
+	page, err := l.admin().buckets(ctx, store.BucketQuery{
 		Namespace: s.id, Entity: query.Entity, Resource: query.Resource, After: query.After, Max: query.Max,
 	})
 	if err != nil {
@@ -91,14 +91,14 @@ func (l *Limiter) bucket(ctx context.Context, entity, resource string) (Bucket, 
 	if err := errors.Join(checkID("entity", entity), checkID("resource", resource)); err != nil {
 		return Bucket{}, store.Bucket{}, firstOf(err)
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Bucket{}, store.Bucket{}, err
 	}
 	key := store.Bucket{Namespace: s.id, Entity: entity, Resource: resource}
 	var snap store.Snapshot
-	err = l.core.call(ctx, "peek", func(ctx context.Context) (err error) {
-		snap, err = l.core.store.Peek(ctx, key)
+	err = l.admin().call(ctx, "peek", func(ctx context.Context) (err error) {
+		snap, err = l.admin().store.Peek(ctx, key)
 		return err
 	})
 	if err != nil {
@@ -121,10 +121,10 @@ func (l *Limiter) ResetBucket(ctx context.Context, entity, resource string) erro
 		return err
 	}
 	ev := event{action: "bucket.reset", subject: BucketSubject(entity, resource), before: before}
-	if err := l.core.commit(ctx, key.Namespace, []event{ev}); err != nil {
+	if err := l.admin().commit(ctx, key.Namespace, []event{ev}); err != nil {
 		return err
 	}
-	return l.core.call(ctx, "forget", func(ctx context.Context) error { return l.core.store.Forget(ctx, key) })
+	return l.admin().call(ctx, "forget", func(ctx context.Context) error { return l.admin().store.Forget(ctx, key) })
 }
 
 func bucketOf(st *store.State, at time.Time) Bucket {

@@ -67,11 +67,11 @@ func (k *call) end(err error) error {
 }
 
 // decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
-func (c *core) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.inProcess != nil {
+func (l *Limiter) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.inProcess != nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.cfg.DecideWithin)
+	return context.WithTimeout(ctx, l.cfg.DecideWithin)
 }
 
 // Take implements [store.Store].

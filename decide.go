@@ -8,13 +8,14 @@ import (
 
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
 // part is one request of a decision.
 type part struct {
 	req    Request // a copy, so that the caller's stays off the heap
-	plan   *plan
+	policy *policy.Policy
 	debits []store.Debit
 	levels []store.Level // after the decision, by charge
 	by     *degradation  // nil if the store decided
@@ -32,14 +33,9 @@ func (pt *part) wrap(err error) error {
 	return &RequestError{pt.nth - 1, err}
 }
 
-func (pt *part) bucket() store.Bucket {
-	return store.Bucket{Namespace: pt.plan.space.id, Entity: pt.req.Entity, Resource: pt.req.Resource}
-}
-
 // decision is one decision over the parts passed to its methods.
 type decision struct {
 	lim    *Limiter
-	space  *space
 	began  time.Time     // zero unless Observer.Decided is set
 	debits []store.Debit // each bucket once
 	merged merged        // empty for a single part
@@ -54,7 +50,7 @@ var errRefused = errors.New("refused")
 
 // decide decides over parts, all or none. All verbs that spend tokens end here, except for the fast path of Allow.
 func (l *Limiter) decide(ctx context.Context, parts []part) error {
-	d := decision{lim: l, began: l.core.beginning()}
+	d := decision{lim: l, began: l.beginning()}
 	cause, err := d.check(ctx, parts)
 	if err == nil && cause == nil {
 		cause, err = d.ask(ctx, parts)
@@ -64,7 +60,7 @@ func (l *Limiter) decide(ctx context.Context, parts []part) error {
 	case cause != nil:
 		err = d.without(parts, cause)
 	default:
-		l.core.outage.Warm(d.debits, &d.out)
+		l.outage.Warm(d.debits, &d.out)
 		d.record(ctx, parts)
 	}
 	if err == nil {
@@ -82,7 +78,7 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 			return nil, pt.wrap(err)
 		}
 		if pt.req.OnUnavailable == OnUnavailableLocal {
-			d.lim.core.outage.Want()
+			d.lim.outage.Want()
 		}
 	}
 	if failed := parts[0].failed; failed != nil {
@@ -93,12 +89,12 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 
 // ask makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
 func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
-	c := d.lim.core
-	call, ok := c.outage.Begin()
+	l := d.lim
+	call, ok := l.outage.Begin()
 	if !ok {
 		return errOpen, nil
 	}
-	within, end := c.decideWithin(ctx)
+	within, end := l.decideWithin(ctx)
 	defer end()
 	for try := 0; ; try++ {
 		err := d.resolve(within, parts)
@@ -106,30 +102,30 @@ func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
 			err = d.merge(parts)
 		}
 		if err == nil {
-			d.out, err = c.store.Take(within, store.Take{Debits: d.debits})
+			d.out, err = l.store.Take(within, store.Take{Debits: d.debits})
 		}
 		for i := range parts {
 			if err == nil {
-				err = c.late(parts[i].plan.share)
+				err = parts[i].policy.Share.Late(l.cfg.DecideWithin)
 			}
 		}
 		if !errors.Is(err, store.ErrStaleLimits) || try == maxStale {
-			return c.answered(ctx, call, err)
+			return l.answered(ctx, call, err)
 		}
 		for i := range parts {
-			c.forget(d.space, parts[i].plan)
+			parts[i].policy.Forget()
 		}
 	}
 }
 
-// resolve finds the plan of each part, and prepares its debits. A request without limits is an error only after all
+// resolve finds the policy of each part, and prepares its debits. A request without limits is an error only after all
 // others were looked up: a caller that tries again without it then finds them cached.
 func (d *decision) resolve(ctx context.Context, parts []part) error {
 	var none error
 	for i := range parts {
 		pt := &parts[i]
 		var err error
-		d.space, pt.plan, err = d.lim.plan(ctx, pt.req.Entity, pt.req.Resource, len(pt.req.Limits) == 0)
+		pt.policy, err = d.lim.resolve(ctx, &pt.req)
 		switch {
 		case errors.Is(err, ErrNoLimits):
 			if none == nil {
@@ -163,30 +159,30 @@ func (d *decision) merge(parts []part) error {
 // without decides without the store, each part as its on_unavailable says, and admits all or none. The parts that use
 // local shares are decided together.
 func (d *decision) without(parts []part, cause error) error {
-	c := d.lim.core
-	if c.ended.Load() {
+	l := d.lim
+	if l.closing.ended.Load() {
 		return ErrClosed
 	}
 	denied, sharing := false, false
-	var mistake error
+	var wrong error
 	for i := range parts {
 		pt := &parts[i]
-		c.outage.Without(outage.Cause(causeOf(cause)))
-		if pt.plan == nil {
-			pt.plan = d.lim.known(pt.req.Entity, pt.req.Resource, len(pt.req.Limits) == 0)
+		l.outage.Without(outage.Cause(causeOf(cause)))
+		if pt.policy == nil {
+			pt.policy = l.policies.Known(pt.req.Entity, pt.req.Resource, pt.req.usesOwn())
 		}
 		pt.debits = nil
-		switch d.lim.policy(&pt.req, pt.plan) {
+		switch l.onUnavailable(&pt.req, pt.policy) {
 		case OnUnavailableAllow:
-			pt.admit(d.lim, cause)
+			pt.admit(l, cause)
 		case OnUnavailableLocal:
 			sharing = true
-			err := shared(pt.req.Entity, pt.req.Resource, pt.plan, cause)
+			err := shared(&pt.req, pt.policy, cause)
 			if err == nil {
-				err = pt.plan.mistake(pt.prepare(d.lim), cause)
+				err = mistake(pt.policy, pt.prepare(l), cause)
 			}
-			if mistake == nil {
-				mistake = pt.wrap(err)
+			if wrong == nil {
+				wrong = pt.wrap(err)
 			}
 		default:
 			denied = true
@@ -196,8 +192,8 @@ func (d *decision) without(parts []part, cause error) error {
 	switch {
 	case denied:
 		return &unavailableError{cause}
-	case mistake != nil:
-		return mistake
+	case wrong != nil:
+		return wrong
 	case !sharing:
 		return nil
 	}
@@ -206,10 +202,10 @@ func (d *decision) without(parts []part, cause error) error {
 
 // admit admits a part without a decision.
 func (pt *part) admit(l *Limiter, cause error) {
-	pt.plan = &plan{entity: pt.req.Entity, resource: pt.req.Resource}
+	pt.policy = &policy.Policy{Entity: pt.req.Entity, Resource: pt.req.Resource}
 	pt.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)}
 	if !pt.allow {
-		pt.lease = &Lease{lim: l, plan: pt.plan}
+		pt.lease = &Lease{lim: l, policy: pt.policy}
 	}
 }
 
@@ -217,11 +213,11 @@ func (pt *part) admit(l *Limiter, cause error) {
 func (d *decision) share(parts []part, cause error) error {
 	if err := d.merge(parts); err != nil && !errors.Is(err, store.ErrStaleLimits) {
 		for i := range parts {
-			err = parts[i].plan.mistake(err, cause)
+			err = mistake(parts[i].policy, err, cause)
 		}
 		return err
 	}
-	out, n, ok := d.lim.core.outage.Take(d.debits)
+	out, n, ok := d.lim.outage.Take(d.debits)
 	if !ok {
 		return &unavailableError{&StoreError{
 			Op: "take", Err: cause, Hint: "there is no room for more local shares: raise Config.CacheEntries",
@@ -231,7 +227,7 @@ func (d *decision) share(parts []part, cause error) error {
 	for i := range parts {
 		if pt := &parts[i]; pt.by == nil {
 			pt.by = by
-			by.goesBy(pt.plan)
+			by.goesBy(pt.policy)
 		}
 	}
 	d.out = out
@@ -240,13 +236,13 @@ func (d *decision) share(parts []part, cause error) error {
 
 // record counts and reports a decision of the store.
 func (d *decision) record(ctx context.Context, parts []part) {
-	p := parts[0].plan
-	shadows := p.shadows
+	p := parts[0].policy
+	shadows := p.Shadowed
 	for i := range parts[1:] {
-		shadows = shadows || parts[i+1].plan.shadows
+		shadows = shadows || parts[i+1].policy.Shadowed
 	}
-	d.lim.core.meter.Decided(ctx, &meter.Decision{
-		Namespace: d.lim.name, Thresholds: p.nearLimit, Shadows: shadows, Debits: d.debits, Outcome: d.out,
+	d.lim.meter.Decided(ctx, &meter.Decision{
+		Namespace: d.lim.Namespace(), Thresholds: p.Thresholds, Shadows: shadows, Debits: d.debits, Outcome: d.out,
 	})
 }
 
@@ -258,7 +254,7 @@ func (d *decision) judge(parts []part) error {
 	}
 	for i := range parts {
 		pt := &parts[i]
-		if !pt.allow && pt.plan.shadows {
+		if !pt.allow && pt.policy.Shadowed {
 			pt.lease.leaveOut()
 		}
 	}
@@ -267,13 +263,13 @@ func (d *decision) judge(parts []part) error {
 
 // refuse counts a refusal, and returns its error.
 func (d *decision) refuse(parts []part) error {
-	m := d.lim.core.meter
+	m := d.lim.meter
 	if pt := &parts[0]; pt.allow {
-		pt.plan.countRefusal(m)
+		d.lim.countRefusal(pt.policy)
 		return errRefused
 	}
 	for i := range parts {
-		m.Request(parts[i].bucket(), d.out.At, true)
+		m.Request(parts[i].policy.Bucket(), d.out.At, true)
 	}
 	m.Refused(d.debits, &d.out)
 	if len(parts) == 1 {
@@ -292,17 +288,17 @@ func (d *decision) refuse(parts []part) error {
 
 // report counts each part that was admitted without the store, and calls Observer.Decided.
 func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
-	f := d.lim.core.cfg.Observer.Decided
+	f := d.lim.cfg.Observer.Decided
 	for i := range parts {
 		pt := &parts[i]
 		if err == nil && pt.by != nil {
-			d.lim.countDegraded(pt)
+			d.lim.countDegraded(&pt.req)
 		}
 		if f == nil {
 			continue
 		}
 		e := DecidedEvent{
-			Namespace: d.lim.name, Entity: pt.req.Entity, Resource: pt.req.Resource,
+			Namespace: d.lim.Namespace(), Entity: pt.req.Entity, Resource: pt.req.Resource,
 			Allowed: err == nil, Degraded: cause != nil, Cause: causeOf(cause), Err: err,
 			Took: time.Since(d.began), Part: max(0, pt.nth-1),
 		}
@@ -311,9 +307,9 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 			e.Err = nil
 		case err != nil || pt.by.free():
 		case pt.allow:
-			e.debits, e.share = &pt.plan.allow, &pt.plan.share
+			e.debits, e.share = &pt.policy.Requests, &pt.policy.Share
 		default:
-			e.debits, e.share = &pt.lease.debits, &pt.lease.plan.share
+			e.debits, e.share = &pt.lease.debits, &pt.lease.policy.Share
 		}
 		f(ctx, e)
 	}
@@ -322,31 +318,31 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 // prepare makes the debits that will spend a part's tokens. An error is a mistake in the request.
 func (pt *part) prepare(l *Limiter) error {
 	if pt.allow {
-		if pt.debits = pt.plan.allow; pt.debits == nil {
+		if pt.debits = pt.policy.Requests; pt.debits == nil {
 			return configErr("resource",
 				"%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
 				pt.req.Resource, pt.req.Entity)
 		}
 		return nil
 	}
-	lease := &Lease{lim: l, plan: pt.plan}
+	lease := &Lease{lim: l, policy: pt.policy}
 	lease.debits = lease.room.debits[:0]
 	charges := lease.room.charges[:0]
-	if len(pt.req.Limits) > 0 { // the plan has only the links of the parents
-		own, err := overriding(pt.plan, pt.req.Limits)
+	if len(pt.req.Limits) > 0 { // the policy has only the targets of the parents
+		own, err := overriding(pt.policy, pt.req.Limits)
 		if err != nil {
 			return err
 		}
 		lease.debits = append(lease.debits, own)
 	}
-	for i := range pt.plan.links {
-		lk := &pt.plan.links[i]
+	for i := range pt.policy.Targets {
+		t := &pt.policy.Targets[i]
 		from := len(charges)
-		for j := range lk.limits {
-			charges = append(charges, store.Charge{Limit: &lk.limits[j], Shadow: lk.shadow.has(j)})
+		for j := range t.Limits {
+			charges = append(charges, store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)})
 		}
 		lease.debits = append(lease.debits, store.Debit{
-			Bucket: lk.bucket, Charges: charges[from:len(charges):len(charges)], Epoch: lk.epoch,
+			Bucket: t.Bucket, Charges: charges[from:len(charges):len(charges)], Epoch: t.Epoch,
 		})
 	}
 	pt.lease, pt.debits = lease, lease.debits
@@ -354,19 +350,19 @@ func (pt *part) prepare(l *Limiter) error {
 }
 
 // overriding returns the debit for a request that brings its own limits.
-func overriding(p *plan, limits []Limit) (store.Debit, error) {
+func overriding(p *policy.Policy, limits []Limit) (store.Debit, error) {
 	valid, err := validateLimits(limits)
 	if err != nil {
 		return store.Debit{}, err
 	}
 	stored := make([]store.Limit, len(valid))
-	d := store.Debit{Bucket: p.own.bucket, Charges: make([]store.Charge, len(valid))}
+	d := store.Debit{Bucket: p.Own, Charges: make([]store.Charge, len(valid))}
 	for i, lim := range valid {
 		if lim.Enforce != EnforceOn {
 			return store.Debit{}, configErr("limit "+lim.Name+": enforce",
 				"must be on: the limits of a request are enforced")
 		}
-		stored[i] = p.share.step().of(lim.stored(true))
+		stored[i] = p.Share.Step().Of(lim.stored(true))
 		d.Charges[i].Limit = &stored[i]
 	}
 	return d, nil
@@ -385,7 +381,7 @@ func (le *Lease) demand(req *Request) error {
 			switch {
 			case ok && i == 0:
 				named++
-			case !ok && countsRequests(c.Limit.Name):
+			case !ok && policy.CountsRequests(c.Limit.Name):
 				n, counted = req.Requests, true
 			}
 			switch {
@@ -396,13 +392,14 @@ func (le *Lease) demand(req *Request) error {
 			case n > MaxTokens:
 				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
 			case n*1000 > c.Limit.Burst && !c.Shadow:
-				return &BurstError{le.debits[i].Bucket.Entity, le.plan.resource, c.Limit.Name, n, c.Limit.Burst / 1000}
+				b := &le.debits[i].Bucket
+				return &BurstError{b.Entity, b.Resource, c.Limit.Name, n, c.Limit.Burst / 1000}
 			}
 			c.Amount = n * 1000
 		}
 	}
 	if req.Requests != 0 && !counted {
-		return countsNoRequests(le.plan.entity, le.plan.resource)
+		return countsNoRequests(le.policy.Entity, le.policy.Resource)
 	}
 	if named == len(req.Tokens) {
 		return nil
@@ -452,17 +449,17 @@ func (le *Lease) unknown(limit string) error {
 		}
 	}
 	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
-		le.plan.entity, le.plan.resource, have)
+		le.policy.Entity, le.policy.Resource, have)
 }
 
 // countDegraded counts a request that was admitted without the store.
-func (l *Limiter) countDegraded(pt *part) {
-	s := l.pinned
-	if f := l.found.Load(); s == nil && f != nil {
-		s = f.space
+func (l *Limiter) countDegraded(req *Request) {
+	if id := l.policies.LastID(); id != "" { // otherwise the namespace is not known
+		l.meter.Request(store.Bucket{Namespace: id, Entity: req.Entity, Resource: req.Resource}, time.Now(), false)
 	}
-	if s != nil { // otherwise the namespace is not known
-		b := store.Bucket{Namespace: s.id, Entity: pt.req.Entity, Resource: pt.req.Resource}
-		l.core.meter.Request(b, time.Now(), false)
-	}
+}
+
+// countRefusal counts a refusal of Allow.
+func (l *Limiter) countRefusal(p *policy.Policy) {
+	l.meter.RefusedOne(&p.Refused, p.Bucket(), p.Single)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/outage/share"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -87,6 +88,8 @@ type origin struct {
 	manifest string
 }
 
+func originIn(t *policy.Target) origin { return origin{Source(t.Source), t.Manifest} }
+
 // statusOf returns a charge's status from its level after the decision.
 func statusOf(entity, resource string, from origin, c store.Charge, l store.Level, now int64) LimitStatus {
 	p := paramsOf(l.Limit)
@@ -163,11 +166,11 @@ type degradation struct {
 	usesBroaderLimits bool // the limits are more general ones, because the entity's own are not known
 }
 
-// goesBy records by which plan the decision was made.
-func (d *degradation) goesBy(p *plan) {
-	if p.usesBroaderLimits && !d.usesBroaderLimits {
+// goesBy records by which policy the decision was made.
+func (d *degradation) goesBy(p *policy.Policy) {
+	if p.UsesBroaderLimits && !d.usesBroaderLimits {
 		d.usesBroaderLimits = true
-		d.reason += fmt.Sprintf("; the limits of %q itself are not known, so more general ones apply", p.entity)
+		d.reason += fmt.Sprintf("; the limits of %q itself are not known, so more general ones apply", p.Entity)
 	}
 }
 

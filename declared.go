@@ -64,7 +64,7 @@ var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.
 //
 // Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
 func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (DeclaredPage, error) {
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return DeclaredPage{}, err
 	}
@@ -75,7 +75,7 @@ func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (Declared
 			return DeclaredPage{}, ErrBadCursor
 		}
 	}
-	page, err := l.core.list(ctx, store.Query{Namespace: s.id, Kind: declarable[at], After: after, Max: query.Max})
+	page, err := l.admin().list(ctx, store.Query{Namespace: s.id, Kind: declarable[at], After: after, Max: query.Max})
 	if err != nil {
 		return DeclaredPage{}, err
 	}
@@ -114,11 +114,11 @@ func (l *Limiter) Declared(ctx context.Context, scope Scope) (Declared, error) {
 	if err := scope.validate(); err != nil {
 		return Declared{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Declared{}, err
 	}
-	r, err := l.core.get(ctx, scope.key(s.id))
+	r, err := l.admin().get(ctx, scope.key(s.id))
 	if err != nil || r.Version == 0 {
 		return Declared{}, err
 	}
@@ -143,14 +143,14 @@ type DeclaredChange struct {
 // exist, and store errors, after which the change may have been made.
 func (l *Limiter) Declare(ctx context.Context, changes []DeclaredChange) []error {
 	errs := make([]error, len(changes))
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		for i := range errs {
 			errs[i] = err
 		}
 		return errs
 	}
-	d := &declaration{core: l.core, space: s.id, errs: errs, nodes: make(map[string]node)}
+	d := &declaration{core: l.admin(), space: s.id, errs: errs, nodes: make(map[string]node)}
 	var leaving []leaver
 	for i := range changes {
 		ch := &changes[i]

@@ -107,12 +107,12 @@ func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
 	if err := e.validate(); err != nil {
 		return err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return err
 	}
-	return l.core.retry(ctx, "entity "+strconv.Quote(e.ID), func() error {
-		n, err := l.core.node(ctx, s.id, e.ID)
+	return l.admin().retry(ctx, "entity "+strconv.Quote(e.ID), func() error {
+		n, err := l.admin().node(ctx, s.id, e.ID)
 		switch {
 		case err != nil:
 			return err
@@ -123,12 +123,12 @@ func (l *Limiter) CreateEntity(ctx context.Context, e Entity) error {
 		}
 		e.Created, e.Managed = stamp(), nil
 		n.set(&e)
-		checks, err := l.core.place(ctx, &n, "")
+		checks, err := l.admin().place(ctx, &n, "")
 		if err != nil {
 			return err
 		}
 		ev := event{action: "entity.create", subject: "entity:" + e.ID, after: e}
-		return l.core.commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
+		return l.admin().commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
 	})
 }
 
@@ -139,11 +139,11 @@ func (l *Limiter) Entity(ctx context.Context, id string) (Entity, error) {
 	if err := checkID("entity", id); err != nil {
 		return Entity{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Entity{}, err
 	}
-	n, err := l.core.node(ctx, s.id, id)
+	n, err := l.admin().node(ctx, s.id, id)
 	if err != nil {
 		return Entity{}, err
 	}
@@ -162,13 +162,13 @@ func (l *Limiter) UpdateEntity(ctx context.Context, id string, u EntityUpdate) (
 	if err := checkID("entity", id); err != nil {
 		return Entity{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Entity{}, err
 	}
 	var after Entity
-	err = l.core.retry(ctx, "entity "+strconv.Quote(id), func() error {
-		n, err := l.core.node(ctx, s.id, id)
+	err = l.admin().retry(ctx, "entity "+strconv.Quote(id), func() error {
+		n, err := l.admin().node(ctx, s.id, id)
 		switch {
 		case err != nil:
 			return err
@@ -188,12 +188,12 @@ func (l *Limiter) UpdateEntity(ctx context.Context, id string, u EntityUpdate) (
 		n.set(&after)
 		var checks []store.Write
 		if after.Parent != before.Parent && after.Parent != "" {
-			if checks, err = l.core.place(ctx, &n, before.Parent); err != nil {
+			if checks, err = l.admin().place(ctx, &n, before.Parent); err != nil {
 				return err
 			}
 		}
 		ev := event{"entity.update", "entity:" + id, before, after}
-		return l.core.commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
+		return l.admin().commit(ctx, s.id, []event{ev}, append(checks, n.put())...)
 	})
 	if err != nil {
 		return Entity{}, err
@@ -231,11 +231,11 @@ func (l *Limiter) Entities(ctx context.Context, query EntityQuery) (EntityPage, 
 	if len(query.Prefix) > maxID {
 		return EntityPage{}, configErr("prefix", "has %d bytes, ids have at most %d", len(query.Prefix), maxID)
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return EntityPage{}, err
 	}
-	page, err := l.core.list(ctx, store.Query{
+	page, err := l.admin().list(ctx, store.Query{
 		Namespace: s.id, Kind: store.KindEntity, Prefix: query.Prefix, Parent: query.Parent, After: query.After,
 		Max: query.Max,
 	})

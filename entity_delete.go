@@ -25,11 +25,11 @@ func (l *Limiter) DeleteEntity(ctx context.Context, id string, opts DeleteOption
 	if err := checkID("entity", id); err != nil {
 		return err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return err
 	}
-	return l.core.deleteEntity(ctx, entityKey(s.id, id), opts, MaxDepth)
+	return l.admin().deleteEntity(ctx, entityKey(s.id, id), opts, MaxDepth)
 }
 
 // chunk is how many records one commit removes.

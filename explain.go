@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -105,13 +106,9 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return Explanation{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
-	if err != nil {
-		return Explanation{}, err
-	}
 	var e *explainer
 	for try := 0; ; try++ {
-		e = &explainer{lim: l, req: &req, space: s}
+		e = &explainer{lim: l, req: &req}
 		stale, err := e.explain(ctx)
 		if err != nil {
 			return Explanation{}, err
@@ -119,7 +116,7 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 		if !stale || try == maxStale {
 			break
 		}
-		l.core.forget(s, e.plan) // as Acquire would find out by its debit
+		e.policy.Forget() // as Acquire would find out by its debit
 	}
 	return e.x, e.addManifests(ctx)
 }
@@ -128,30 +125,31 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 type explainer struct {
 	lim       *Limiter
 	req       *Request
-	space     *space
-	plan      *plan
-	views     [][]view // by entity of the chain
+	policy    *policy.Policy
+	chain     []policy.Member
 	manifests []string
 	x         Explanation
 }
 
 // explain reads what there is to know. stale says that a bucket follows newer limits.
 func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
-	own := len(e.req.Limits) == 0
 	e.x = Explanation{
-		Namespace: e.lim.name, Entity: e.req.Entity, Resource: e.req.Resource, Tokens: e.req.Tokens,
-		Cached: max(0, e.lim.core.cfg.CacheTTL),
+		Namespace: e.lim.Namespace(), Entity: e.req.Entity, Resource: e.req.Resource, Tokens: e.req.Tokens,
+		Cached: max(0, e.lim.cfg.CacheTTL),
 	}
-	e.plan, err = e.lim.core.makePlan(ctx, e.lim.name, e.space, e.req.Entity, e.req.Resource, own, e.see)
+	e.policy, e.chain, err = e.lim.policies.Trace(ctx, e.req.Entity, e.req.Resource, e.req.usesOwn())
+	for i := range e.chain {
+		e.see(&e.chain[i])
+	}
 	var none *NoLimitsError
-	switch {
+	switch err = resolveError(err); {
 	case errors.As(err, &none):
 		e.x.At, e.x.Err = time.Now(), none
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	pt := part{req: *e.req, plan: e.plan}
+	pt := part{req: *e.req, policy: e.policy}
 	err = pt.prepare(e.lim)
 	var burst *BurstError
 	if err != nil && !errors.As(err, &burst) {
@@ -168,34 +166,30 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	return stale, err
 }
 
-// see records what the plan finds about an entity.
-func (e *explainer) see(id string, vs []view) {
-	rec := &vs[0].entity
+// see records what was found about an entity of the chain.
+func (e *explainer) see(m *policy.Member) {
+	rec := &m.Record
 	n := ExplainedEntity{
-		ID: id, Exists: vs[0].exists && !rec.Created.IsZero(), Name: rec.Name, Parent: rec.Parent,
-		Cascade:  rec.Cascade && rec.Parent != "",
-		Manifest: rec.Managed.name(),
+		ID: m.ID, Exists: m.Exists, Name: rec.Name, Parent: rec.Parent, Cascade: rec.Cascade && rec.Parent != "",
+		Manifest: rec.Managed.Name(),
 	}
 	e.declaredBy(n.Manifest)
-	if len(vs) == 3 {
+	if m.Levels == nil {
 		n.Levels = []ExplainedLevel{{Source: SourceRequest, Set: true, Applies: true}}
-	} else {
-		for _, l := range levels {
-			v := &vs[l.view]
-			n.Levels = append(n.Levels, ExplainedLevel{
-				Source: l.source, Set: len(v.limits) > 0,
-				OnUnavailable: v.onUnavailable,
-			})
-		}
+	}
+	for _, l := range m.Levels {
+		n.Levels = append(n.Levels, ExplainedLevel{
+			Source: Source(l.Source), Set: len(l.Limits) > 0, OnUnavailable: OnUnavailable(l.OnUnavailable),
+		})
 	}
 	e.x.Chain = append(e.x.Chain, n)
-	e.views = append(e.views, vs)
-	charged := len(e.views) == 1 || slices.ContainsFunc(vs, func(v view) bool { return len(v.limits) > 0 })
-	switch s := e.lim.core.onUnavailable(vs); {
+	charged := len(e.x.Chain) == 1 || m.Charged
+	mode := policy.Mode(e.x.OnUnavailable)
+	switch {
 	case e.req.OnUnavailable != "":
 		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.req.OnUnavailable, "request"
-	case charged && stricter(e.x.OnUnavailable, s.value) != e.x.OnUnavailable:
-		e.x.OnUnavailable, e.x.OnUnavailableFrom = s.value, s.from
+	case charged && policy.Stricter(mode, m.Setting.Mode) != mode:
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = OnUnavailable(m.Setting.Mode), m.Setting.From
 	}
 }
 
@@ -211,7 +205,7 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 	for i := range buckets {
 		buckets[i] = lease.debits[i].Bucket
 	}
-	snap, err := e.lim.core.store.Peek(ctx, buckets...)
+	snap, err := e.lim.store.Peek(ctx, buckets...)
 	if err != nil {
 		return false, d, err
 	}
@@ -247,9 +241,10 @@ func (e *explainer) add(at int, from origin, c store.Charge, s LimitStatus) {
 	}
 	e.declaredBy(from.manifest)
 	l := limitOf(c.Limit)
-	for _, v := range e.views[at] {
-		if v.source == from.source && v.enforce != nil {
-			l.Enforce = v.enforce[slices.IndexFunc(v.limits, func(o store.Limit) bool { return o.Name == l.Name })]
+	for _, level := range e.chain[at].Levels {
+		if Source(level.Source) == from.source && level.Enforce != nil {
+			i := slices.IndexFunc(level.Limits, func(o store.Limit) bool { return o.Name == l.Name })
+			l.Enforce = Enforce(level.Enforce[i])
 		}
 	}
 	n.Limits = append(n.Limits, ExplainedLimit{Limit: l, Status: s})
@@ -290,15 +285,19 @@ func (e *explainer) addManifests(ctx context.Context) error {
 	if len(e.manifests) == 0 {
 		return nil
 	}
-	keys := make([]store.Key, len(e.manifests))
-	for i, name := range e.manifests {
-		keys[i] = manifestKey(e.space.id, name)
-	}
-	records, err := e.lim.core.getAll(ctx, keys...)
+	id, err := e.lim.namespaceID(ctx)
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
+	keys := make([]store.Key, len(e.manifests))
+	for i, name := range e.manifests {
+		keys[i] = manifestKey(id, name)
+	}
+	got, err := e.lim.store.Get(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for _, r := range got.Records {
 		m, err := manifestOf(r)
 		if err != nil {
 			return err

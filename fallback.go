@@ -6,88 +6,61 @@ import (
 	"fmt"
 
 	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
-// newOutage returns what decides without the store; nil for a store that never waits.
-func (c *core) newOutage() *outage.Fallback {
-	if c.inProcess != nil {
-		return nil
-	}
-	cfg := outage.Config{
-		Entries: c.cfg.CacheEntries, Instances: c.cfg.Instances, Settle: c.store.Settle,
-		Keep:     c.cfg.OnUnavailable == OnUnavailableLocal,
-		Cooldown: c.cfg.Cooldown, DecideWithin: c.cfg.DecideWithin, StoreTimeout: c.cfg.StoreTimeout,
-	}
-	if f := c.cfg.Observer.Breaker; f != nil {
-		cfg.Changed = func(state string) { f(context.Background(), BreakerEvent{state}) }
-	}
-	return outage.New(cfg)
-}
-
 // answered reports the result of a call to the store, and sorts its error. An ended context, a mistake, or a missing
 // share of the cell mean nothing for the store.
-func (c *core) answered(ctx context.Context, call outage.Call, failed error) (cause, err error) {
+func (l *Limiter) answered(ctx context.Context, call outage.Call, failed error) (cause, err error) {
 	if failed == nil {
-		c.outage.End(call, outage.Succeeded)
+		l.outage.End(call, outage.Succeeded)
 		return nil, nil
 	}
 	cause, err = storeFailure(ctx, failed)
-	if cause != nil && !errors.Is(cause, errOldShare) {
-		c.outage.End(call, outage.Failed)
+	if cause != nil && !errors.Is(cause, policy.ErrShareExpired) {
+		l.outage.End(call, outage.Failed)
 	} else {
-		c.outage.End(call, outage.Unknown)
+		l.outage.End(call, outage.Unknown)
 	}
 	return cause, err
 }
 
-// shared returns the reason if a plan has no share.
-func shared(entity, resource string, p *plan, cause error) error {
-	if p != nil {
-		// A share that has only expired is the best there is, like the limits.
-		if err := p.usable(); errors.Is(err, errNoShare) {
-			return &unavailableError{err}
-		}
-		return nil
+// shared returns the reason if a request has no share.
+func shared(req *Request, p *policy.Policy, cause error) error {
+	switch {
+	case p == nil:
+		return unknownLimits(req.Entity, req.Resource, cause)
+	case p.Share.Num == 0: // a share that has only expired is the best there is, like the limits
+		return &unavailableError{policy.NoShare()}
 	}
-	return unknownLimits(entity, resource, cause)
+	return nil
 }
 
-// policy returns how to decide a request without the store.
-func (l *Limiter) policy(req *Request, p *plan) OnUnavailable {
+// mistake returns the error in a request, unless its entity's own limits are not known: then it may be none.
+func mistake(p *policy.Policy, err, cause error) error {
+	if err == nil || !p.UsesBroaderLimits {
+		return err
+	}
+	return unknownLimits(p.Entity, p.Resource, cause)
+}
+
+func unknownLimits(entity, resource string, cause error) error {
+	return &unavailableError{&StoreError{
+		Op: "take", Key: fmt.Sprintf("entity %q on resource %q", entity, resource), Err: cause,
+		Hint: "the limits are not known to this process, so it cannot admit a share of them",
+	}}
+}
+
+// onUnavailable returns how to decide a request without the store.
+func (l *Limiter) onUnavailable(req *Request, p *policy.Policy) OnUnavailable {
 	switch {
 	case req.OnUnavailable != OnUnavailableDefault:
 		return req.OnUnavailable
 	case p != nil:
-		return p.onUnavailable
+		return OnUnavailable(p.OnUnavailable)
 	}
-	return l.knownPolicy(req.Entity, req.Resource, len(req.Limits) == 0)
-}
-
-// policySetting is an on_unavailable setting, and where it comes from.
-type policySetting struct {
-	value OnUnavailable
-	from  string
-}
-
-// onUnavailable returns the setting for an entity with these views: that of the first level that has one. A level that
-// cannot be read means Deny.
-func (c *core) onUnavailable(vs []view) policySetting {
-	if vs[0].unreadable {
-		return policySetting{OnUnavailableDeny, string(SourceEntity)}
-	}
-	for _, level := range levels {
-		if level.view >= len(vs) {
-			continue
-		}
-		switch v := &vs[level.view]; {
-		case v.unreadable:
-			return policySetting{OnUnavailableDeny, string(level.source)}
-		case v.onUnavailable != OnUnavailableDefault:
-			return policySetting{v.onUnavailable, string(level.source)}
-		}
-	}
-	return policySetting{c.cfg.OnUnavailable, "config"}
+	return OnUnavailable(l.policies.KnownMode(req.Entity, req.Resource, req.usesOwn()))
 }
 
 // storeFailure sorts an error: cause is the store's failure, for which on_unavailable decides; err is returned to the
@@ -108,7 +81,7 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("acquire: %w", ctx.Err())
 	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrExceedsBurst), errors.Is(err, ErrNotFound),
-		errors.Is(err, ErrClosed), errors.Is(err, errNoShare):
+		errors.Is(err, ErrClosed), errors.Is(err, policy.ErrNoShare):
 		return false, err
 	case errors.Is(err, errUnreadable), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrDuplicateBucket):
 		return false, err // the store did answer: a bad record, or a bug in weir, must not admit

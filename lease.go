@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -16,8 +17,8 @@ import (
 // as committed. It is safe for concurrent use.
 type Lease struct {
 	lim      *Limiter
-	plan     *plan
-	degraded *degradation // nil if the store decided
+	policy   *policy.Policy // of a lease from a token: only its names
+	degraded *degradation   // nil if the store decided
 
 	mu      sync.Mutex
 	ended   error         // ErrCommitted or ErrRolledBack; for a lease with a token also ErrSettled or ErrExpired
@@ -59,7 +60,7 @@ func (le *Lease) decision(allowed bool) Decision {
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			n := len(d.Statuses)
-			st := statusOf(le.debits[i].Bucket.Entity, le.plan.resource, le.originOf(n), c, le.levels[n], now)
+			st := statusOf(le.debits[i].Bucket.Entity, le.policy.Resource, le.originOf(n), c, le.levels[n], now)
 			le.degraded.describe(&st, c.Limit)
 			d.Statuses = append(d.Statuses, st)
 		}
@@ -79,10 +80,8 @@ func (le *Lease) originOf(n int) origin {
 		if le.debits[i].Charges[n].Limit.Override {
 			return origin{source: SourceRequest}
 		}
-		for j := range le.plan.links {
-			if le.plan.links[j].bucket == le.debits[i].Bucket {
-				return origin{le.plan.links[j].source, le.plan.links[j].manifest}
-			}
+		if t := le.policy.Target(le.debits[i].Bucket); t != nil {
+			return originIn(t)
 		}
 	}
 	return origin{}
@@ -223,13 +222,13 @@ func (le *Lease) Rollback(ctx context.Context) error {
 func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
 	if le.degraded != nil {
 		defer le.wake(debits)
-		return le.lim.core.outage.Settle(debits, le.degraded.elsewhere), nil
+		return le.lim.outage.Settle(debits, le.degraded.elsewhere), nil
 	}
 	s := store.Settle{Debits: debits}
 	if le.token != nil {
 		s.ID, s.Expires = le.token.change(), le.token.expires
 	}
-	out, err := le.lim.core.store.Settle(context.WithoutCancel(ctx), s)
+	out, err := le.lim.store.Settle(context.WithoutCancel(ctx), s)
 	if errors.Is(err, store.ErrOverflow) {
 		err = configErr("tokens", "%v", err)
 	}
@@ -239,30 +238,27 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 		le.token.seq++
 	}
 	if err == nil {
-		le.lim.core.outage.Warm(debits, &out)
+		le.lim.outage.Warm(debits, &out)
 	}
 	le.wake(debits)
 	return out, err
 }
 
 // wake wakes waiters to which tokens were given back.
-func (le *Lease) wake(debits []store.Debit) {
-	if le.plan.space != nil {
-		le.plan.space.queues.returned(debits)
-	}
-}
+func (le *Lease) wake(debits []store.Debit) { le.lim.queues.returned(debits) }
 
 // recordAdjusted counts a change of what the lease holds, and reports the limits that it has brought near their end.
 func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out store.Outcome) {
-	m, p := le.lim.core.meter, le.plan
-	if m.WantsNear() && p.chain == nil { // a lease of a token has no plan
+	m, p := le.lim.meter, le.policy
+	if m.WantsNear() && p.Chain == nil {
 		var err error
-		if _, p, err = le.lim.plan(context.WithoutCancel(ctx), p.entity, p.resource, !le.overrides()); err != nil {
-			p, out.Levels = le.plan, nil // the next decision reports them
+		p, err = le.lim.policies.Resolve(context.WithoutCancel(ctx), p.Entity, p.Resource, !le.overrides())
+		if err != nil {
+			p, out.Levels = le.policy, nil // the next decision reports them
 		}
 	}
-	d := meter.Decision{Namespace: le.lim.name, Thresholds: p.nearLimit, Debits: debits, Outcome: out}
-	m.Adjusted(ctx, &d, func(b store.Bucket, l *store.Limit) bool { return !l.Override && p.shadowed(b, l.Name) })
+	d := meter.Decision{Namespace: le.lim.Namespace(), Thresholds: p.Thresholds, Debits: debits, Outcome: out}
+	m.Adjusted(ctx, &d, func(b store.Bucket, l *store.Limit) bool { return !l.Override && p.InShadow(b, l.Name) })
 }
 
 // overrides reports whether the request brought its own limits.
@@ -272,13 +268,19 @@ func (le *Lease) overrides() bool {
 	})
 }
 
-// shadowed reports whether a limit is in shadow for the bucket's entity.
-func (p *plan) shadowed(b store.Bucket, limit string) bool {
-	for i := range p.links {
-		if p.links[i].bucket == b {
-			at := slices.IndexFunc(p.links[i].limits, func(l store.Limit) bool { return l.Name == limit })
-			return at >= 0 && p.links[i].shadow.has(at)
+// leaveOut removes from a decided lease what the store left out. What was never taken is never given back, and nothing
+// is forced on a limit that would have refused the request: if it were enforced, there would be no lease. From here on,
+// a charge in shadow is one that was left out.
+func (le *Lease) leaveOut() {
+	le.decisionLocked() // from the amounts that were requested
+	n := 0
+	for i := range le.debits {
+		for j := range le.debits[i].Charges {
+			c := &le.debits[i].Charges[j]
+			if c.Shadow = c.Shadow && le.levels[n].Refused; c.Shadow {
+				c.Amount = 0
+			}
+			n++
 		}
 	}
-	return false
 }

@@ -83,13 +83,13 @@ func (l *Limiter) LockManifest(ctx context.Context, name string, ttl time.Durati
 	if ttl < time.Second {
 		return nil, configErr("ttl", "must be at least 1s: %s", ttl)
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return nil, err
 	}
-	k := &ManifestLock{core: l.core, space: s.id, ttl: ttl}
-	err = l.core.retry(ctx, "lock of manifest "+strconv.Quote(name), func() (err error) {
-		if k.m, err = l.core.manifest(ctx, s.id, name); err != nil {
+	k := &ManifestLock{core: l.admin(), space: s.id, ttl: ttl}
+	err = l.admin().retry(ctx, "lock of manifest "+strconv.Quote(name), func() (err error) {
+		if k.m, err = l.admin().manifest(ctx, s.id, name); err != nil {
 			return err
 		}
 		if held := k.m.rec.Lock; held != nil && time.Now().Before(held.Until) {

@@ -63,8 +63,8 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 		return Namespace{}, fmt.Errorf("namespace %q: %w", name, ErrExists)
 	}
 	var ns Namespace
-	err := l.core.retry(ctx, "namespace "+strconv.Quote(name), func() error {
-		r, err := l.core.get(ctx, namespaceKey(name))
+	err := l.admin().retry(ctx, "namespace "+strconv.Quote(name), func() error {
+		r, err := l.admin().get(ctx, namespaceKey(name))
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (l *Limiter) CreateNamespace(ctx context.Context, name string) (Namespace, 
 		id := put(namespaceIDKey(ns.ID), 0, namespaceIDRecord{Name: name})
 		id.Record.Parent = name // so that the ids of a name can be found
 		ev := event{action: "namespace.create", subject: "namespace:" + name, after: ns}
-		return l.core.commit(
+		return l.admin().commit(
 			ctx, store.Registry, []event{ev}, put(r.Key, 0, namespaceRecord{ID: ns.ID, Created: ns.Created}), id,
 		)
 	})
@@ -100,7 +100,7 @@ func (l *Limiter) NamespaceByName(ctx context.Context, name string) (Namespace, 
 	if err := checkID("namespace", name); err != nil {
 		return Namespace{}, err
 	}
-	_, ns, err := l.core.namespace(ctx, name)
+	_, ns, err := l.admin().namespace(ctx, name)
 	return ns, err
 }
 
@@ -126,7 +126,7 @@ func (l *Limiter) Namespaces(ctx context.Context, query NamespaceQuery) (Namespa
 	case firstNamed:
 		q.After = ""
 	}
-	page, err := l.core.list(ctx, q)
+	page, err := l.admin().list(ctx, q)
 	if err != nil {
 		return NamespacePage{}, err
 	}
@@ -180,8 +180,8 @@ func (l *Limiter) changeNamespace(
 		return Namespace{}, err
 	}
 	var after Namespace
-	err := l.core.retry(ctx, "namespace "+strconv.Quote(name), func() error {
-		r, before, err := l.core.namespace(ctx, name)
+	err := l.admin().retry(ctx, "namespace "+strconv.Quote(name), func() error {
+		r, before, err := l.admin().namespace(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (l *Limiter) changeNamespace(
 			return nil
 		}
 		ev := event{action, "namespace:" + name, before, after}
-		return l.core.commit(ctx, store.Registry, []event{ev},
+		return l.admin().commit(ctx, store.Registry, []event{ev},
 			put(r.Key, r.Version, namespaceRecord{ID: after.ID, Created: after.Created, Deleted: after.Deleted}))
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func checkNamespace(name string) error {
 //
 // Errors: [ErrBadCursor], [*ConfigError], store errors.
 func (l *Limiter) OrphanNamespaces(ctx context.Context, query NamespaceQuery) (NamespacePage, error) {
-	page, err := l.core.list(ctx, store.Query{
+	page, err := l.admin().list(ctx, store.Query{
 		Namespace: store.Registry, Kind: store.KindNamespaceID, After: query.After, Max: query.Max,
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func (l *Limiter) OrphanNamespaces(ctx context.Context, query NamespaceQuery) (N
 	}
 	out := NamespacePage{Next: page.Next}
 	for rs := range slices.Chunk(page.Records, chunk) {
-		orphans, err := l.core.orphans(ctx, rs)
+		orphans, err := l.admin().orphans(ctx, rs)
 		if err != nil {
 			return NamespacePage{}, err
 		}

@@ -21,7 +21,7 @@ func (l *Limiter) PurgeNamespace(ctx context.Context, nameOrID string) error {
 	if err := checkNamespace(nameOrID); err != nil {
 		return err
 	}
-	c := l.core
+	c := l.admin()
 	return c.retry(ctx, "namespace "+strconv.Quote(nameOrID), func() error {
 		orphans, err := c.purgeable(ctx, nameOrID)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -110,7 +111,7 @@ func (e AdjustedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits
 
 func debited(from *[]store.Debit, of *Share) ([]store.Debit, Share) {
 	if from == nil {
-		return nil, whole
+		return nil, policy.Whole
 	}
 	return *from, *of
 }
@@ -170,16 +171,16 @@ type CalledEvent struct {
 }
 
 // beginning returns the start time of a decision if an observer wants its duration.
-func (c *core) beginning() (began time.Time) {
-	if c.cfg.Observer.Decided != nil {
+func (l *Limiter) beginning() (began time.Time) {
+	if l.cfg.Observer.Decided != nil {
 		began = time.Now()
 	}
 	return began
 }
 
 func (le *Lease) tellAdjusted(ctx context.Context, debits []store.Debit) {
-	if f := le.lim.core.cfg.Observer.Adjusted; f != nil && len(debits) > 0 {
+	if f := le.lim.cfg.Observer.Adjusted; f != nil && len(debits) > 0 {
 		told := debits // a copy, so that the parameter stays off the heap if nobody is told
-		f(ctx, AdjustedEvent{le.lim.name, le.plan.entity, le.plan.resource, &told, &le.plan.share})
+		f(ctx, AdjustedEvent{le.lim.Namespace(), le.policy.Entity, le.policy.Resource, &told, &le.policy.Share})
 	}
 }

@@ -1,9 +1,5 @@
 package weir
 
-import (
-	"cmp"
-)
-
 // Tokens maps the names of limits to amounts: Tokens{"rpm": 1, "tpm": 500}.
 type Tokens map[string]int64
 
@@ -26,6 +22,9 @@ type Request struct {
 	OnUnavailable OnUnavailable
 }
 
+// usesOwn reports whether the entity's own limits apply to the request.
+func (req *Request) usesOwn() bool { return len(req.Limits) == 0 }
+
 // OnUnavailable determines how a request is decided when the store does not answer.
 type OnUnavailable string
 
@@ -39,19 +38,6 @@ const (
 	// of the resource or the system apply. If those are not known either, the request is refused.
 	OnUnavailableLocal OnUnavailable = "local"
 )
-
-// stricter returns the one of the two that admits less, or the one that is set.
-func stricter(a, b OnUnavailable) OnUnavailable {
-	switch {
-	case a == OnUnavailableDefault || b == OnUnavailableDefault:
-		return cmp.Or(a, b)
-	case a == OnUnavailableAllow:
-		return b
-	case b == OnUnavailableAllow || a != OnUnavailableLocal: // a value that a newer weir may have set counts as Deny
-		return a
-	}
-	return b
-}
 
 func (u OnUnavailable) validate(field string) error {
 	switch u {

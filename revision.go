@@ -75,12 +75,12 @@ func (l *Limiter) Revisions(ctx context.Context, query RevisionQuery) (RevisionP
 		}
 		q.Kind, q.ID, q.Reverse = store.KindRevision, query.Manifest, true
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return RevisionPage{}, err
 	}
 	q.Namespace = s.id
-	page, err := l.core.list(ctx, q)
+	page, err := l.admin().list(ctx, q)
 	if err != nil {
 		return RevisionPage{}, err
 	}
@@ -124,18 +124,18 @@ func (l *Limiter) Revision(ctx context.Context, manifest string, revision int) (
 	if err := checkID("manifest", manifest); err != nil {
 		return Revision{}, nil, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Revision{}, nil, err
 	}
 	if revision == 0 {
-		m, err := l.core.manifest(ctx, s.id, manifest)
+		m, err := l.admin().manifest(ctx, s.id, manifest)
 		if err != nil {
 			return Revision{}, nil, err
 		}
 		revision = m.Last.Revision
 	}
-	r, err := l.core.get(ctx, revisionKey(s.id, manifest, revision))
+	r, err := l.admin().get(ctx, revisionKey(s.id, manifest, revision))
 	if err != nil {
 		return Revision{}, nil, err
 	}
@@ -148,7 +148,7 @@ func (l *Limiter) Revision(ctx context.Context, manifest string, revision int) (
 	}
 	var packed bytes.Buffer
 	for part := range rr.Parts {
-		p, err := l.core.get(ctx, textKey(s.id, manifest, revision, part))
+		p, err := l.admin().get(ctx, textKey(s.id, manifest, revision, part))
 		if err != nil {
 			return rev, nil, err
 		}
@@ -216,10 +216,10 @@ func (l *Limiter) LastRevision(ctx context.Context, manifest string) (Revision, 
 	if err := checkID("manifest", manifest); err != nil {
 		return Revision{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return Revision{}, err
 	}
-	m, err := l.core.manifest(ctx, s.id, manifest)
+	m, err := l.admin().manifest(ctx, s.id, manifest)
 	return m.Last, err
 }

@@ -213,12 +213,12 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 	if err := scope.validate(); err != nil {
 		return err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return err
 	}
-	return l.core.retry(ctx, "limits of "+strconv.Quote(scope.subject()), func() error {
-		r, err := l.core.get(ctx, scope.key(s.id))
+	return l.admin().retry(ctx, "limits of "+strconv.Quote(scope.subject()), func() error {
+		r, err := l.admin().get(ctx, scope.key(s.id))
 		if err != nil {
 			return err
 		}
@@ -239,10 +239,10 @@ func (l *Limiter) changeLimits(ctx context.Context, scope Scope, action string, 
 			ev.before = before
 		}
 		if after.empty() {
-			return l.core.commit(ctx, s.id, []event{ev}, remove(r))
+			return l.admin().commit(ctx, s.id, []event{ev}, remove(r))
 		}
 		ev.after = after
-		return l.core.commit(ctx, s.id, []event{ev}, put(r.Key, r.Version, lr))
+		return l.admin().commit(ctx, s.id, []event{ev}, put(r.Key, r.Version, lr))
 	})
 }
 
@@ -263,11 +263,11 @@ func (l *Limiter) Limits(ctx context.Context, scope Scope) (ScopedLimits, error)
 	if err := scope.validate(); err != nil {
 		return ScopedLimits{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return ScopedLimits{}, err
 	}
-	r, err := l.core.get(ctx, scope.key(s.id))
+	r, err := l.admin().get(ctx, scope.key(s.id))
 	if err != nil {
 		return ScopedLimits{}, err
 	}
@@ -289,7 +289,7 @@ func (l *Limiter) ListLimits(ctx context.Context, query LimitsQuery) (LimitsPage
 	if err := sc.validate(); err != nil {
 		return LimitsPage{}, err
 	}
-	s, err := l.space(ctx, l.core.elapsed())
+	s, err := l.space(ctx, l.admin().elapsed())
 	if err != nil {
 		return LimitsPage{}, err
 	}
@@ -300,7 +300,7 @@ func (l *Limiter) ListLimits(ctx context.Context, query LimitsQuery) (LimitsPage
 	if query.Entity == "" && query.Resource == "" {
 		q.Kind = store.KindResourceLimits
 	}
-	page, err := l.core.list(ctx, q)
+	page, err := l.admin().list(ctx, q)
 	if err != nil {
 		return LimitsPage{}, err
 	}

@@ -24,8 +24,8 @@ const signingKeySize = 32
 func (l *Limiter) SigningKey(ctx context.Context) ([]byte, error) {
 	key := store.Key{Namespace: store.Registry, Kind: store.KindSecret, ID: "leases"}
 	var s secretRecord
-	err := l.core.retry(ctx, "signing key", func() error {
-		r, err := l.core.get(ctx, key)
+	err := l.admin().retry(ctx, "signing key", func() error {
+		r, err := l.admin().get(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (l *Limiter) SigningKey(ctx context.Context) ([]byte, error) {
 		s = secretRecord{Key: make([]byte, signingKeySize), Created: stamp()}
 		_, _ = rand.Read(s.Key) // never fails
 		ev := event{action: "secret.create", subject: "secret:" + key.ID}
-		return l.core.commit(ctx, store.Registry, []event{ev}, put(key, 0, s))
+		return l.admin().commit(ctx, store.Registry, []event{ev}, put(key, 0, s))
 	})
 	if err != nil {
 		return nil, err

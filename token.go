@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -66,7 +67,7 @@ func (le *Lease) Token(id string, expires time.Time) LeaseToken {
 
 func (le *Lease) tokenLocked() LeaseToken {
 	t := LeaseToken{
-		Entity: le.plan.entity, Resource: le.plan.resource,
+		Entity: le.policy.Entity, Resource: le.policy.Resource,
 		Local: le.degraded != nil && le.degraded.local,
 	}
 	if le.token != nil && le.ended == nil {
@@ -96,18 +97,18 @@ func (le *Lease) tokenLocked() LeaseToken {
 // no I/O and is not recorded. LeaseFromToken does no I/O for the lease, and does not check whether the limits have
 // changed since.
 func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, error) {
-	s, err := l.space(ctx, l.core.elapsed())
+	id, err := l.namespaceID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if t.Namespace != "" && t.Namespace != s.id {
+	if t.Namespace != "" && t.Namespace != id {
 		return nil, configErr("lease", "belongs to another namespace")
 	}
 	if t.ID == "" || t.Expires.IsZero() || t.Seq < 0 {
 		return nil, configErr("lease", "has no id, no expiry or a bad seq")
 	}
 	le := &Lease{
-		lim: l, plan: &plan{space: s, entity: t.Entity, resource: t.Resource},
+		lim: l, policy: &policy.Policy{NamespaceID: id, Entity: t.Entity, Resource: t.Resource},
 		token: &issuedToken{t.ID, t.Seq, t.Expires},
 	}
 	if len(t.Charges) == 0 {
@@ -123,7 +124,7 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		if c.Tokens < 0 || c.Tokens > clock.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
 			return nil, configErr("lease", "has a bad amount of %s: %d", lim.Name, c.Tokens)
 		}
-		b := store.Bucket{Namespace: s.id, Entity: c.Entity, Resource: t.Resource}
+		b := store.Bucket{Namespace: id, Entity: c.Entity, Resource: t.Resource}
 		at := slices.IndexFunc(le.debits, func(d store.Debit) bool { return d.Bucket == b })
 		if at < 0 {
 			at = len(le.debits)

@@ -24,16 +24,15 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	}
 	parts := [1]part{{req: req}}
 	pt := &parts[0]
-	s, err := l.resolveKnown(ctx, pt)
-	if err != nil {
+	if err := l.resolveKnown(ctx, pt); err != nil {
 		pt.failed = err
 		if err := l.decide(ctx, parts[:]); err != nil {
 			return nil, err
 		}
 		return pt.lease, nil
 	}
-	err = pt.prepare(l)
-	if err != nil && pt.plan.usesBroaderLimits { // it is not known whether the request can ever pass
+	err := pt.prepare(l)
+	if err != nil && pt.policy.UsesBroaderLimits { // it is not known whether the request can ever pass
 		lease, err := l.Acquire(ctx, req)
 		if errors.Is(err, ErrExceeded) { // now it is known
 			return l.Wait(ctx, req)
@@ -43,48 +42,63 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err != nil {
 		return nil, err // a request that can never pass does not queue
 	}
-	w := s.queues.newWaiter(pt.debits, pt.lease.asked())
-	defer s.queues.leave(w)
+	w := l.queues.newWaiter(pt.debits, pt.lease.asked())
+	defer l.queues.leave(w)
 	for {
-		if turn := s.queues.behind(w); turn != nil {
-			if err := s.queues.tooLate(ctx, w); err != nil {
-				return nil, err
-			}
-			select {
-			case <-turn:
-			case <-ctx.Done():
-				return nil, fmt.Errorf("wait: %w", ctx.Err())
-			}
-			continue
-		}
-		lease, err := l.Acquire(ctx, req)
-		var over *ExceededError
-		if !errors.As(err, &over) {
+		if lease, done, err := l.tryInTurn(ctx, req, w); done || err != nil {
 			return lease, err
-		}
-		if !s.queues.join(w, over) {
-			continue // an earlier waiter is in that queue
-		}
-		if err := s.queues.tooLate(ctx, w); err != nil {
-			return nil, err
-		}
-		timer := time.NewTimer(min(over.RetryAfter, l.core.nap()))
-		select {
-		case <-timer.C:
-		case <-w.turn: // the reason for the refusal may be gone
-			timer.Stop()
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("wait: %w", ctx.Err())
 		}
 	}
 }
 
+// resolveKnown finds a part's policy, without calling a store that does not answer.
+func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (err error) {
+	if l.outage.Down() {
+		if p := l.policies.Known(pt.req.Entity, pt.req.Resource, pt.req.usesOwn()); p != nil {
+			pt.policy = p
+			return nil
+		}
+	}
+	within, end := l.decideWithin(ctx)
+	defer end()
+	pt.policy, err = l.resolve(within, &pt.req)
+	return err
+}
+
+// tryInTurn waits for the waiter's turn if others are ahead of it; else it makes the request and, if a limit refuses,
+// waits until it may pass. It is done if the request was admitted.
+func (l *Limiter) tryInTurn(ctx context.Context, req Request, w *waiter) (lease *Lease, done bool, err error) {
+	turn, retry := l.queues.behind(w), (<-chan time.Time)(nil)
+	if turn == nil {
+		lease, err := l.Acquire(ctx, req)
+		var over *ExceededError
+		if !errors.As(err, &over) {
+			return lease, true, err
+		}
+		if !l.queues.join(w, over) {
+			return nil, false, nil // an earlier waiter is in that queue
+		}
+		timer := time.NewTimer(min(over.RetryAfter, l.nap()))
+		defer timer.Stop()
+		turn, retry = w.turn, timer.C // on its turn, the reason for the refusal may be gone
+	}
+	if err := l.queues.tooLate(ctx, w); err != nil {
+		return nil, false, err
+	}
+	select {
+	case <-turn:
+	case <-retry:
+	case <-ctx.Done():
+		return nil, false, fmt.Errorf("wait: %w", ctx.Err())
+	}
+	return nil, false, nil
+}
+
 // nap is the longest time that a waiter sleeps before it asks again: limits may have been raised, or tokens given back,
 // elsewhere.
-func (c *core) nap() time.Duration { return max(c.cfg.CacheTTL, time.Second) }
+func (l *Limiter) nap() time.Duration { return max(l.cfg.CacheTTL, time.Second) }
 
-// queues holds the waiters of a space, by the place that refused them. A waiter is in one queue at a time, in order of
+// queues holds the waiters, by the place that refused them. A waiter is in one queue at a time, in order of
 // arrival; only the first in a queue asks the store.
 type queues struct {
 	some     atomic.Bool // whether anybody waits
@@ -233,15 +247,18 @@ func (q *queues) returned(debits []store.Debit) {
 	}
 }
 
-// changed wakes the first waiter of every queue: its limits may have changed, or the limiter was closed.
-func (q *queues) changed() {
+// changed wakes the first waiter of every queue of a namespace: its limits may have changed. "" stands for all
+// namespaces.
+func (q *queues) changed(namespaceID string) {
 	if !q.some.Load() {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, qu := range q.by {
-		qu.waiters[0].wake()
+	for at, qu := range q.by {
+		if namespaceID == "" || at.bucket.Namespace == namespaceID {
+			qu.waiters[0].wake()
+		}
 	}
 }
 

@@ -185,7 +185,7 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 	}
 	id, err := u.parts.Policies.ID(ctx)
 	if err != nil {
-		return store.UsageQuery{}, err
+		return store.UsageQuery{}, publicError(err)
 	}
 	sq := store.UsageQuery{
 		Namespace: id, Of: of, ID: q.Entity, Sub: q.Resource, Window: store.Window(q.Window),
@@ -207,7 +207,7 @@ func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (UsagePage
 		return UsagePage{}, err
 	}
 	if q.After == "" {
-		u.parts.Flush(ctx)
+		u.parts.Meter.Flush(ctx)
 	}
 	page, err := u.page(ctx, q)
 	if err != nil {

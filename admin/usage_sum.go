@@ -34,7 +34,7 @@ func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary,
 	if err != nil {
 		return UsageSummary{}, err
 	}
-	u.parts.Flush(ctx)
+	u.parts.Meter.Flush(ctx)
 	var total []store.LimitFigures
 	var windows []store.UsageRecord
 	for {
@@ -101,7 +101,7 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 	if err != nil {
 		return nil, err
 	}
-	u.parts.Flush(ctx)
+	u.parts.Meter.Flush(ctx)
 	top, err := meter.Top(ctx, u.page, q, query.Limit)
 	if err != nil {
 		return nil, err

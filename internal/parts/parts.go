@@ -2,30 +2,19 @@
 package parts
 
 import (
-	"context"
-
-	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
 // Parts are what a limiter is put together from.
 type Parts struct {
-	Store    store.Store // each call is bounded and observed
-	Usage    store.Usage // the same store; nil if it keeps no usage
-	Policies Policies
-	Flush    func(context.Context) // hands the usage counted in this process to the store
-}
-
-// Policies are the limits of the limiter's namespace, as decisions use them.
-type Policies interface {
-	// ID returns the namespace's opaque id.
-	ID(ctx context.Context) (string, error)
-	// Commit writes records of a namespace and the audit events of the change in one atomic step. It is the only way to
-	// write to the catalog. Decisions of this process follow the change when Commit returns, also after an error,
-	// because the step may have been made.
-	Commit(ctx context.Context, namespaceID string, events []record.Event, writes ...store.Write) error
-	// Changed makes decisions read records again that were changed elsewhere.
-	Changed(keys ...store.Key)
+	Store    store.Store       // each call is bounded and observed
+	Usage    store.Usage       // the same store; nil if it keeps no usage
+	Policies *policy.Namespace // resolves and changes the limits of the limiter's namespace
+	Outage   *outage.Fallback  // decides without the store; nil for a store in the process
+	Meter    *meter.Recorder   // counts and reports decisions
 }
 
 // Handle is embedded in a limiter and leads to its parts.

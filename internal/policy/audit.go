@@ -11,14 +11,14 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Auditor makes the records of audit events. Its zero value has no retention.
-type Auditor struct {
-	Retention time.Duration // how long events are kept
+// auditor makes the records of audit events.
+type auditor struct {
+	retention time.Duration // how long events are kept
 	ids       eventIDs
 }
 
-// Write returns the write that records an event.
-func (a *Auditor) Write(ctx context.Context, namespaceID string, e *record.Event) store.Write {
+// write returns the write that records an event.
+func (a *auditor) write(ctx context.Context, namespaceID string, e *record.Event) store.Write {
 	now := record.Stamp()
 	event := record.Audit{At: now, Principal: record.Principal(ctx), Action: e.Action}
 	if e.Before != nil {
@@ -29,7 +29,7 @@ func (a *Auditor) Write(ctx context.Context, namespaceID string, e *record.Event
 	}
 	key := store.Key{Namespace: namespaceID, Kind: store.KindAudit, ID: a.ids.next(now), Sub: e.Subject}
 	w := record.Put(key, 0, event)
-	w.Record.Expires = now.Add(a.Retention)
+	w.Record.Expires = now.Add(a.retention)
 	return w
 }
 

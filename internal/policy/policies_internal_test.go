@@ -1,4 +1,4 @@
-package weir
+package policy
 
 import (
 	"fmt"
@@ -7,13 +7,20 @@ import (
 	"testing"
 )
 
-// Whatever happens to the map meanwhile, a reader gets the plan that it asked for or none.
-func TestPlansConcurrently(t *testing.T) {
+func (p *policies) get(entity, resource string) *Policy {
+	if n := p.find(entity, resource); n != nil {
+		return n.Policy
+	}
+	return nil
+}
+
+// Whatever happens to the map meanwhile, a reader gets the policy that it asked for or none.
+func TestPoliciesConcurrently(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 7, 100, 100_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			t.Parallel()
-			p := newPlans(limit)
+			p := newPolicies(limit)
 			var wg sync.WaitGroup
 			for g := range 4 {
 				wg.Go(func() {
@@ -22,17 +29,17 @@ func TestPlansConcurrently(t *testing.T) {
 						entity, resource := fmt.Sprint("e", r.IntN(500)), fmt.Sprint("r", r.IntN(3))
 						switch {
 						case g < 2:
-							p.put(&plan{entity: entity, resource: resource})
+							p.put(&Policy{Entity: entity, Resource: resource})
 							if n := p.len(); n > limit {
-								t.Errorf("%d plans, at most %d", n, limit)
+								t.Errorf("%d policies, at most %d", n, limit)
 								return
 							}
 							if g == 0 && i%2000 == 1999 {
 								p.clear()
 							}
 						default:
-							if pl := p.get(entity, resource); pl != nil && (pl.entity != entity || pl.resource != resource) {
-								t.Errorf("asked for %s %s, got %s %s", entity, resource, pl.entity, pl.resource)
+							if pl := p.get(entity, resource); pl != nil && (pl.Entity != entity || pl.Resource != resource) {
+								t.Errorf("asked for %s %s, got %s %s", entity, resource, pl.Entity, pl.Resource)
 								return
 							}
 						}
@@ -44,28 +51,28 @@ func TestPlansConcurrently(t *testing.T) {
 	}
 }
 
-func TestPlansFindsAll(t *testing.T) {
+func TestPoliciesFindsAll(t *testing.T) {
 	t.Parallel()
-	p := newPlans(10_000)
+	p := newPolicies(10_000)
 	for round := range 2 { // the second round replaces
 		for i := range 5000 {
-			pl := &plan{entity: fmt.Sprint("e", i), resource: "r"}
+			pl := &Policy{Entity: fmt.Sprint("e", i), Resource: "r"}
 			p.put(pl)
-			if p.get(pl.entity, "r") != pl {
-				t.Fatalf("round %d: plan %d is not found", round, i)
+			if p.get(pl.Entity, "r") != pl {
+				t.Fatalf("round %d: policy %d is not found", round, i)
 			}
 		}
 		if p.len() != 5000 {
-			t.Fatalf("%d plans", p.len())
+			t.Fatalf("%d policies", p.len())
 		}
 	}
 	for i := range 5000 {
 		if p.get(fmt.Sprint("e", i), "r") == nil {
-			t.Fatalf("plan %d is gone", i)
+			t.Fatalf("policy %d is gone", i)
 		}
 	}
 	// Keys whose names concatenate to the same string are different.
-	p.put(&plan{entity: "ab", resource: "c"})
+	p.put(&Policy{Entity: "ab", Resource: "c"})
 	if p.get("a", "bc") != nil || p.get("c", "ab") != nil || p.get("ab", "c") == nil {
 		t.Error("mixed up")
 	}
@@ -75,13 +82,13 @@ func TestPlansFindsAll(t *testing.T) {
 	}
 }
 
-func TestPlansDrop(t *testing.T) {
+func TestPoliciesDrop(t *testing.T) {
 	t.Parallel()
-	p := newPlans(1000)
+	p := newPolicies(1000)
 	for i := range 20_000 {
-		p.put(&plan{entity: fmt.Sprint("e", i), resource: "r"})
+		p.put(&Policy{Entity: fmt.Sprint("e", i), Resource: "r"})
 		if n := p.len(); n > 1000 || i > 1000 && n < 700 {
-			t.Fatalf("%d plans after %d", n, i)
+			t.Fatalf("%d policies after %d", n, i)
 		}
 	}
 	found := 0
@@ -91,13 +98,13 @@ func TestPlansDrop(t *testing.T) {
 		}
 	}
 	if found != p.len() {
-		t.Errorf("%d plans found, %d counted", found, p.len())
+		t.Errorf("%d policies found, %d counted", found, p.len())
 	}
 }
 
 func TestChangeConcerns(t *testing.T) {
 	t.Parallel()
-	p := &plan{entity: "a", resource: "r", chain: []string{"a", "b"}}
+	p := &Policy{Entity: "a", Resource: "r", Chain: []string{"a", "b"}}
 	for _, tt := range []struct {
 		change change
 		want   bool
@@ -118,11 +125,11 @@ func TestChangeConcerns(t *testing.T) {
 	}
 }
 
-// A plan that missed more changes than are remembered counts as changed. A plan that missed only unrelated changes does not.
+// A policy that missed more changes than are remembered counts as changed. A policy that missed only unrelated changes does not.
 func TestChangesOverflow(t *testing.T) {
 	t.Parallel()
-	s := newSpace("n", 10)
-	p := &plan{entity: "a", resource: "r", chain: []string{"a"}}
+	s := New(Config{Entries: 10, OnChange: func(string) {}}).state("n")
+	p := &Policy{Entity: "a", Resource: "r", Chain: []string{"a"}}
 	p.generation.Store(s.generation.Load())
 	for i := range maxChanges * 3 {
 		s.changed(change{entity: "other"})
@@ -138,7 +145,7 @@ func TestChangesOverflow(t *testing.T) {
 		t.Error("missed a change")
 	}
 
-	q := &plan{entity: "q", resource: "r", chain: []string{"q"}}
+	q := &Policy{Entity: "q", Resource: "r", Chain: []string{"q"}}
 	q.generation.Store(s.generation.Load())
 	s.changed(change{entity: "q"})
 	for range 2 * maxChanges { // the change itself is forgotten

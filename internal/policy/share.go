@@ -1,4 +1,4 @@
-package weir
+package policy
 
 import (
 	"context"
@@ -25,94 +25,68 @@ type Share struct {
 	Until time.Time
 }
 
-// Shares returns the part of the limits that a cell has. See [Config.Shares].
+// Shares returns the part of the limits that a cell has.
 type Shares interface {
 	// Share returns the part of a namespace's limits, by its name. It is called when limits are looked up, and must be
-	// fast; see [Limiter.SharesChanged].
+	// fast; see [Resolver.SharesChanged].
 	Share(namespace string) Share
 	// Stale reports that a bucket follows newer limits than a decision that used a share of this epoch, so that there
 	// may be a newer share. A share that Stale finds before it returns is used at once. It must end when ctx does.
 	Stale(ctx context.Context, epoch uint64)
 }
 
-// whole is the share of a process that shares limits with no other cell.
-var whole = Share{Num: 1, Den: 1}
+// Whole is the share of a process that shares limits with no other cell.
+var Whole = Share{Num: 1, Den: 1}
 
+// Errors of a policy whose share allows no decision.
 var (
-	errNoShare  = errors.New("the cell has no share of the limits yet")
-	errOldShare = errors.New("the cell's share of the limits has expired")
+	ErrNoShare      = errors.New("the cell has no share of the limits yet")
+	ErrShareExpired = errors.New("the cell's share of the limits has expired")
 )
-
-// SharesChanged makes the limiter ask [Config.Shares] again. Decisions in progress use the previous shares.
-func (l *Limiter) SharesChanged() {
-	c := l.core
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.spaces {
-		s.changed(change{all: true})
-	}
-}
-
-// shareOf returns the part of a namespace's limits that applies.
-func (c *core) shareOf(ctx context.Context, namespace string) Share {
-	if c.cfg.Shares == nil {
-		return whole
-	}
-	if stale := c.staleShare.Swap(0); stale > 0 {
-		c.cfg.Shares.Stale(ctx, stale)
-	}
-	return c.lastShare(namespace)
-}
-
-// lastShare returns the part that applies as far as is known.
-func (c *core) lastShare(namespace string) Share {
-	if c.cfg.Shares == nil {
-		return whole
-	}
-	sh := c.cfg.Shares.Share(namespace)
-	if sh.Den <= 0 || sh.Num < 0 || sh.Num > sh.Den {
-		sh.Num, sh.Den = 0, 1
-	}
-	return sh
-}
 
 // shareRetry is how soon to ask again for a share that has expired.
 const shareRetry = 100 * time.Millisecond
 
-// usable returns the error if the plan's share allows no decision.
-func (p *plan) usable() error {
+// usable returns the error if the policy's share allows no decision: [ErrNoShare] or [ErrShareExpired].
+func (p *Policy) usable() error {
 	switch {
-	case p.share.Num == 0:
-		return &unavailableError{&StoreError{
-			Op: "take", Err: errNoShare,
-			Hint: "the cell has just joined, or is drained: see weir cell shares",
-		}}
-	case !p.share.Until.IsZero() && !time.Now().Before(p.share.Until):
-		return oldShare()
+	case p.Share.Num == 0:
+		return NoShare()
+	case !p.Share.Until.IsZero() && !time.Now().Before(p.Share.Until):
+		return shareExpired()
 	}
 	return nil
 }
 
-func oldShare() error {
-	return &StoreError{
-		Op: "take", Err: errOldShare,
+// NoShare returns the [ErrNoShare] of a decision.
+func NoShare() error {
+	return &store.Error{
+		Op: "take", Err: ErrNoShare,
+		Hint: "the cell has just joined, or is drained: see weir cell shares",
+	}
+}
+
+func shareExpired() error {
+	return &store.Error{
+		Op: "take", Err: ErrShareExpired,
 		Hint: "the cell's store does not answer: see the log of weir serve",
 	}
 }
 
-// late returns an error if a decision came so late that another cell may already have this cell's part of the limits,
-// because the process was stopped after it had checked its share. Such a decision does not count.
-func (c *core) late(sh Share) error {
-	if sh.Until.IsZero() || time.Since(sh.Until) < c.cfg.DecideWithin {
+// Late returns an error if a decision that takes up to within came so late that another cell may already have this
+// cell's part of the limits, because the process was stopped after it had checked its share. Such a decision does not
+// count.
+func (sh Share) Late(within time.Duration) error {
+	if sh.Until.IsZero() || time.Since(sh.Until) < within {
 		return nil
 	}
-	return oldShare()
+	return shareExpired()
 }
 
-// step returns the largest of one half, one quarter and so on that is at most the share. A limit that a request brings
+// Step returns the largest of one half, one quarter and so on that is at most the share. A limit that a request brings
 // is a different limit once its parameters change: it starts afresh and needs room. A share that moves must not cause
 // that each time.
-func (sh Share) step() Share {
+func (sh Share) Step() Share {
 	if sh.Num == 0 || sh.Num == sh.Den {
 		return sh
 	}
@@ -124,8 +98,8 @@ func (sh Share) step() Share {
 	return sh
 }
 
-// of returns the share's part of a limit. A part that rounds to nothing admits no token.
-func (sh Share) of(l store.Limit) store.Limit {
+// Of returns the share's part of a limit. A part that rounds to nothing admits no token.
+func (sh Share) Of(l store.Limit) store.Limit {
 	if sh.Num == sh.Den {
 		return l
 	}
@@ -143,7 +117,8 @@ func (sh Share) of(l store.Limit) store.Limit {
 	return l
 }
 
-// scaledSets caches the parts of sets of limits, so that plans that have a set in common also have its part in common.
+// scaledSets caches the parts of sets of limits, so that policies that have a set in common also have its part in
+// common.
 type scaledSets struct {
 	mu sync.Mutex
 	m  map[*store.Limit]*scaledSet // by the first limit of the set
@@ -153,31 +128,31 @@ type scaledSet struct {
 	num, den int64
 	least    bool
 	limits   []store.Limit
-	one      *store.Charge
+	single   *store.Charge
 }
 
 // maxParts bounds the cached parts; beyond it, they are made anew.
 const maxParts = 1 << 14
 
-// of returns the share's part of a set of limits, and what Allow charges of it.
-func (ps *scaledSets) of(sh Share, limits []store.Limit, one *store.Charge) ([]store.Limit, *store.Charge) {
+// of returns the share's part of a set of limits, and what a request charges of it.
+func (ps *scaledSets) of(sh Share, limits []store.Limit, single *store.Charge) ([]store.Limit, *store.Charge) {
 	if sh.Num == sh.Den {
-		return limits, one
+		return limits, single
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p := ps.m[&limits[0]]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least &&
 		len(p.limits) == len(limits) {
-		return p.limits, p.one
+		return p.limits, p.single
 	}
 	p := &scaledSet{num: sh.Num, den: sh.Den, least: sh.Least, limits: make([]store.Limit, len(limits))}
 	for i, l := range limits {
-		p.limits[i] = sh.of(l)
+		p.limits[i] = sh.Of(l)
 	}
-	p.one = oneCharge(p.limits)
+	p.single = singleCharge(p.limits)
 	if ps.m == nil || len(ps.m) >= maxParts {
 		ps.m = make(map[*store.Limit]*scaledSet)
 	}
 	ps.m[&limits[0]] = p
-	return p.limits, p.one
+	return p.limits, p.single
 }

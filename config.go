@@ -1,0 +1,157 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/store"
+)
+
+// Config configures a [Limiter]. Only Store is required.
+type Config struct {
+	// Store makes the decisions and keeps the state. The limiter owns it: [Limiter.Close] closes it.
+	Store store.Store
+	// Namespace is the isolated scope in which ids are looked up. Defaults to "default", which always exists; any other
+	// namespace must have been created.
+	Namespace string
+	// NamespaceID is the namespace's opaque id. If set, the limiter never reads the registry of namespaces, so a
+	// tenant's credentials need no access to it.
+	NamespaceID string
+	// CacheTTL is how long entities, limits and namespaces are cached, plus or minus a tenth. A change made through
+	// this limiter takes effect at once; one made elsewhere, within the TTL or at the bucket's next debit, whichever is
+	// first. If negative, nothing is cached. Defaults to 60 s.
+	CacheTTL time.Duration
+	// CacheEntries bounds how many records, and how many pairs of entity and resource, are cached. Defaults to 200,000.
+	CacheEntries int
+	// StoreTimeout bounds each call to the store. If a decision gets no answer in time, OnUnavailable decides. Defaults
+	// to 1 s.
+	StoreTimeout time.Duration
+	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
+	// decides. A debit that the store makes too late stays debited, and a late read is cached for the next decision. It
+	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
+	DecideWithin time.Duration
+	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
+	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to [OnUnavailableDeny].
+	OnUnavailable OnUnavailable
+	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or
+	// more calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During
+	// the cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative,
+	// the store is always called. Defaults to 1 s.
+	Cooldown time.Duration
+	// Instances returns how many processes share the limits, this one included, as far as is known. A local decision
+	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's
+	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
+	// less. Defaults to 1.
+	Instances func() int
+	// LastGood, if not nil, returns what is known of records, all of one namespace, when the store does not answer, or
+	// answers with something unusable, and they are not cached: for example, what the previous process last read. A
+	// record of Version 0 is known not to exist. Requests that need a record that cannot be read are refused. It must
+	// be fast.
+	LastGood func(keys []store.Key) (got store.Got, ok bool)
+	// AuditRetention is how long audit events are kept. Defaults to 365 days.
+	AuditRetention time.Duration
+	// Observer receives events. Defaults to none.
+	Observer *Observer
+	// Shares, if not nil, says which part of the limits this process may use, as a member of a cell that shares them
+	// with other cells. Defaults to the whole.
+	Shares Shares
+}
+
+func (c Config) withDefaults() Config {
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.CacheTTL = cmp.Or(c.CacheTTL, time.Minute)
+	c.CacheEntries = cmp.Or(c.CacheEntries, 200_000)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, time.Second)
+	c.DecideWithin = cmp.Or(c.DecideWithin, c.StoreTimeout)
+	c.OnUnavailable = cmp.Or(c.OnUnavailable, OnUnavailableDeny)
+	c.Cooldown = cmp.Or(c.Cooldown, time.Second)
+	if c.Instances == nil {
+		c.Instances = func() int { return 1 }
+	}
+	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
+	if c.Observer == nil {
+		c.Observer = &Observer{}
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Store == nil:
+		return configErr("Config.Store", "is required, such as memory.New(nil) or disk.Open(…)")
+	case c.CacheEntries < 0:
+		return configErr("Config.CacheEntries", "must not be negative")
+	case c.StoreTimeout < 0:
+		return configErr("Config.StoreTimeout", "must not be negative")
+	case c.DecideWithin < 0:
+		return configErr("Config.DecideWithin", "must not be negative")
+	case c.DecideWithin > c.StoreTimeout:
+		return configErr("Config.DecideWithin", "must be at most Config.StoreTimeout, which is %s", c.StoreTimeout)
+	case c.AuditRetention < 0:
+		return configErr("Config.AuditRetention", "must not be negative")
+	}
+	if err := checkID("Config.Namespace", c.Namespace); err != nil {
+		return err
+	}
+	if c.NamespaceID != "" {
+		if err := checkID("Config.NamespaceID", c.NamespaceID); err != nil {
+			return err
+		}
+	}
+	return c.OnUnavailable.validate("Config.OnUnavailable")
+}
+
+// policies returns how limits are resolved.
+func (c *Config) policies(catalog store.Catalog, onLocal func(), onChange func(namespaceID string)) policy.Config {
+	cfg := policy.Config{
+		Catalog: catalog, TTL: c.CacheTTL, Entries: c.CacheEntries, Timeout: c.StoreTimeout,
+		Default: policy.Mode(c.OnUnavailable), Retention: c.AuditRetention, OnLocal: onLocal, OnChange: onChange,
+	}
+	if f := c.Observer.Unreadable; f != nil {
+		cfg.Unreadable = func(ctx context.Context, err error) { f(ctx, UnreadableEvent{err}) }
+	}
+	return cfg
+}
+
+// outage returns what decides without the store; nil for a store that never waits.
+func (c *Config) outage(settle func(context.Context, store.Settle) (store.Outcome, error)) *outage.Fallback {
+	if _, ok := c.Store.(store.InProcess); ok {
+		return nil
+	}
+	cfg := outage.Config{
+		Entries: c.CacheEntries, Instances: c.Instances, Settle: settle,
+		Keep:     c.OnUnavailable == OnUnavailableLocal,
+		Cooldown: c.Cooldown, DecideWithin: c.DecideWithin, StoreTimeout: c.StoreTimeout,
+	}
+	if f := c.Observer.Breaker; f != nil {
+		cfg.Changed = func(state string) { f(context.Background(), BreakerEvent{state}) }
+	}
+	return outage.New(cfg)
+}
+
+// meter returns what to count and report.
+func (c *Config) meter(usage store.Usage) (m meter.Config) {
+	if usage != nil {
+		m.Count = usage.Count
+	}
+	if f := c.Observer.NearLimit; f != nil {
+		m.Near = func(ctx context.Context, e meter.Event) {
+			f(ctx, NearLimitEvent{
+				ID: e.ID, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit,
+				Override: e.Override,
+				Shadow:   e.Shadow, Kind: NearLimitKind(e.Kind), Percent: e.Percent, Used: e.Used, Of: e.Of,
+				WindowStart: e.WindowStart, WindowLength: e.WindowLength, At: e.At,
+			})
+		}
+	}
+	if f := c.Observer.WouldRefuse; f != nil {
+		m.Shadow = func(ctx context.Context, namespace string, b store.Bucket, c store.Charge, allowed bool) {
+			f(ctx, WouldRefuseEvent{namespace, b.Entity, b.Resource, c.Limit.Name, c.Amount / 1000, allowed})
+		}
+	}
+	return m
+}

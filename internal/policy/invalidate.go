@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
+)
+
+// Changed makes the resolver read records again that were changed elsewhere, before the next decision that depends on
+// them. The cached contents stay in use while the store does not answer, and if its answer cannot be used. Changed
+// reads nothing itself; an unnecessary call costs one read.
+//
+// Keys are those of the store, with the namespace's opaque id. Records of kinds that decisions do not depend on are
+// ignored. A key without a Sub means all limits of the entity, one without a Kind all records of the namespace, and
+// [store.Registry] without a Kind the names of all namespaces.
+func (r *Resolver) Changed(keys ...store.Key) {
+	type owner struct{ namespace, id string }
+	owners, namespaces := make(map[owner]bool), make(map[string]bool) // of which many records are read again
+	var expired []recordKey
+	for _, k := range keys {
+		switch {
+		// The epoch of a policy is only as new as that of its oldest record.
+		case k.Kind == store.KindEntityLimits && (k.Sub == record.DefaultResource || k.Sub == ""):
+			owners[owner{k.Namespace, k.ID}] = true
+		case k.Kind == "":
+			namespaces[k.Namespace] = true
+		default:
+			if rk, ok := keyOf(k); ok {
+				expired = append(expired, rk)
+			}
+		}
+	}
+	r.records.Expire(expired...)
+	if len(owners)+len(namespaces) > 0 { // in one pass, since it looks at everything that is cached
+		r.records.ExpireFunc(func(k recordKey) bool {
+			if k.kind == namespaceRecord {
+				return namespaces[store.Registry]
+			}
+			return namespaces[k.namespace] || k.kind == entityLimits && owners[owner{k.namespace, k.id}]
+		})
+	}
+	for _, k := range keys { // policies last: one made earlier could be based on a record about to change
+		if k.Kind == store.KindNamespace || k.Kind == "" && k.Namespace == store.Registry {
+			r.registry.Add(1)
+		} else if ch, ok := changeOf(k); ok {
+			if s := r.used(k.Namespace); s != nil {
+				s.changed(ch)
+			}
+		}
+	}
+}
+
+// ChangedWithin makes the resolver read everything in a namespace again, after a change whose records are not known:
+// the limits of the system and of resources before the next decision, entities and their limits at some time within the
+// given duration, so that a busy namespace is not read as a whole after each change. See [Resolver.Changed].
+func (r *Resolver) ChangedWithin(namespaceID string, within time.Duration) {
+	r.records.ExpireWithin(func(k recordKey) (time.Duration, bool) {
+		if k.kind == entityRecord || k.kind == entityLimits {
+			return within, k.namespace == namespaceID
+		}
+		return 0, k.kind != namespaceRecord && k.namespace == namespaceID
+	})
+	if s := r.used(namespaceID); s != nil {
+		s.changed(change{all: true})
+	}
+}
+
+// Expire makes the resolver read everything again, in all namespaces; see [Resolver.Changed].
+func (r *Resolver) Expire() {
+	r.records.ExpireFunc(func(recordKey) bool { return true })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.states {
+		s.changed(change{all: true})
+	}
+	r.registry.Add(1)
+}
+
+// SharesChanged makes the resolver read the shares again. Decisions in progress use the previous ones.
+func (r *Resolver) SharesChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.states {
+		s.changed(change{all: true})
+	}
+}
+
+// changeOf returns which policies the change of a record affects.
+func changeOf(k store.Key) (change, bool) {
+	switch k.Kind {
+	case store.KindEntity:
+		return change{entity: k.ID}, true
+	case store.KindEntityLimits:
+		if k.Sub == record.DefaultResource {
+			return change{entity: k.ID}, true
+		}
+		return change{entity: k.ID, resource: k.Sub}, true
+	case store.KindResourceLimits:
+		return change{resource: k.ID}, true
+	case store.KindSystem, "":
+		return change{all: true}, true
+	default:
+		return change{}, false
+	}
+}
+
+// Forget makes the resolver read again the records that the policy was made from, because a bucket follows newer ones.
+// If many callers find this out at the same time, only one of them does it, so that the others share what it then
+// loads.
+func (p *Policy) Forget() {
+	p.forgotten.Do(func() {
+		s := p.state
+		s.resolver.staleShare.Store(p.Share.Epoch)
+		var keys []recordKey
+		for _, id := range p.Chain {
+			keys = append(keys, recordsOf(s.id, id, p.Resource)...)
+		}
+		s.resolver.records.Expire(keys...)
+		for _, id := range p.Chain {
+			s.changed(change{entity: id, resource: p.Resource})
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"cmp"
+
+	"github.com/weirlimits/weir/internal/policy/record"
+)
+
+// Mode is how requests are decided when the store does not answer.
+type Mode string
+
+// The modes. A value that a newer version may have set counts as Deny.
+const (
+	ModeDefault Mode = "" // the next more general setting
+	ModeDeny    Mode = "deny"
+	ModeAllow   Mode = "allow"
+	ModeLocal   Mode = "local"
+)
+
+// Stricter returns whichever mode admits less; ModeDefault yields to the other.
+func Stricter(a, b Mode) Mode {
+	switch {
+	case a == ModeDefault || b == ModeDefault:
+		return cmp.Or(a, b)
+	case a == ModeAllow:
+		return b
+	case b == ModeAllow || a != ModeLocal:
+		return a
+	}
+	return b
+}
+
+// Setting is the mode of an entity on a resource, and where it is set: the source of the level, or "config".
+type Setting struct {
+	Mode Mode
+	From string
+}
+
+// Source is the level that a limit comes from.
+type Source string
+
+// The levels in order of precedence.
+const (
+	SourceEntity        Source = "entity"
+	SourceEntityDefault Source = "entity-default"
+	SourceResource      Source = "resource"
+	SourceSystem        Source = "system"
+)
+
+// The records that concern an entity on a resource, by their place among those that [recordsOf] names.
+const (
+	slotEntity = iota
+	slotSystem
+	slotResource
+	slotLimits
+	slotDefaultLimits
+
+	shared = slotLimits // how many of the records a request that brings its own limits needs of its entity
+)
+
+// levels are the levels at which limits and settings are looked up, in order of precedence.
+var levels = []struct {
+	source Source
+	slot   int
+}{
+	{SourceEntity, slotLimits}, {SourceEntityDefault, slotDefaultLimits}, {SourceResource, slotResource},
+	{SourceSystem, slotSystem},
+}
+
+// recordsOf names the records that concern an entity on a resource.
+func recordsOf(namespaceID, entity, resource string) []recordKey {
+	return []recordKey{
+		slotEntity:        {namespaceID, entityRecord, entity, ""},
+		slotSystem:        {namespaceID, systemLimits, "", ""},
+		slotResource:      {namespaceID, resourceLimits, resource, ""},
+		slotLimits:        {namespaceID, entityLimits, entity, resource},
+		slotDefaultLimits: {namespaceID, entityLimits, entity, record.DefaultResource},
+	}
+}

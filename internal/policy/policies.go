@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimits/weir/store"
+)
+
+// policies maps entity and resource to a policy. It is read without locks, because every decision goes through it. A
+// reader that meets a concurrent change may miss a policy, which is then made again.
+type policies struct {
+	limit int
+	seed  maphash.Seed
+	heads atomic.Pointer[[]atomic.Pointer[Entry]] // the length is a power of two
+	mu    sync.Mutex                              // held by writers
+	size  int
+	// One copy of each resource's name, which stays in the processor's caches however many entities use it.
+	resources map[string]*string
+}
+
+// Entry is a policy's entry in the map. With many keys, it is outside the processor's caches at every decision. What
+// the fast path of Allow needs is therefore in the entry, on one cache line, and what the entry refers to, except the
+// bucket, is shared between entities.
+type Entry struct {
+	entity     string
+	resource   *string
+	next       atomic.Pointer[Entry]
+	Bucket     atomic.Value  // where a store in the process keeps the only bucket
+	Single     *store.Charge // of the policy
+	Policy     *Policy
+	expires    uint32        // in ticks; after this, the fast path is not used
+	generation atomic.Uint32 // low bits of the namespace's generation at which the policy was valid
+	stripe     uint8         // of the counter of hits
+}
+
+func newPolicies(limit int) *policies {
+	p := &policies{limit: limit, seed: maphash.MakeSeed()}
+	p.clear()
+	return p
+}
+
+func (p *policies) hash(entity, resource string) uint64 {
+	return maphash.String(p.seed, entity) ^ bits.RotateLeft64(maphash.String(p.seed, resource), 29)
+}
+
+func head(heads []atomic.Pointer[Entry], hash uint64) *atomic.Pointer[Entry] {
+	return &heads[hash&uint64(len(heads)-1)]
+}
+
+func (p *policies) find(entity, resource string) *Entry {
+	h := p.hash(entity, resource)
+	for n := head(*p.heads.Load(), h).Load(); n != nil; n = n.next.Load() {
+		if n.entity == entity && *n.resource == resource {
+			return n
+		}
+	}
+	return nil
+}
+
+// put adds a policy that is in no map yet, and replaces the previous one.
+func (p *policies) put(pl *Policy) {
+	h := p.hash(pl.Entity, pl.Resource)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := &Entry{}
+	n.entity, n.resource, n.Policy, n.Single = pl.Entity, p.intern(pl.Resource), pl, pl.Single
+	n.stripe = uint8(h >> 56)
+	n.expires = uint32(max(0, min(pl.expires/tick-1, math.MaxUint32)))
+	n.generation.Store(uint32(pl.generation.Load()))
+	heads := *p.heads.Load()
+	at := head(heads, h)
+	n.next.Store(at.Load())
+	at.Store(n)
+	p.size++
+	for from := &n.next; ; {
+		old := from.Load()
+		if old == nil {
+			break
+		}
+		if old.entity == pl.Entity && *old.resource == pl.Resource {
+			from.Store(old.next.Load())
+			p.size--
+			break
+		}
+		from = &old.next
+	}
+	if p.size > p.limit {
+		p.drop(heads)
+	}
+	if 2*p.size > len(heads) { // keep chains short: each step is a cache miss
+		p.grow(heads)
+	}
+}
+
+// intern returns the one copy of a resource's name. The map is locked.
+func (p *policies) intern(resource string) *string {
+	if s := p.resources[resource]; s != nil {
+		return s
+	}
+	if p.resources == nil || len(p.resources) >= p.limit {
+		p.resources = make(map[string]*string)
+	}
+	p.resources[resource] = &resource
+	return &resource
+}
+
+// drop removes about an eighth of the policies, from a random run of the map. They are made again when needed.
+func (p *policies) drop(heads []atomic.Pointer[Entry]) {
+	at := rand.N(len(heads))
+	for i := 0; i < len(heads) && p.size > p.limit-p.limit/8; i++ {
+		head := &heads[(at+i)%len(heads)]
+		for n := head.Load(); n != nil; n = n.next.Load() {
+			p.size--
+		}
+		head.Store(nil)
+	}
+}
+
+// grow doubles the map. A node's next only leads to nodes that were moved before it, so readers never loop.
+func (p *policies) grow(heads []atomic.Pointer[Entry]) {
+	grown := make([]atomic.Pointer[Entry], 2*len(heads))
+	for i := range heads {
+		for n := heads[i].Load(); n != nil; {
+			next := n.next.Load()
+			at := head(grown, p.hash(n.entity, *n.resource))
+			n.next.Store(at.Load())
+			at.Store(n)
+			n = next
+		}
+	}
+	p.heads.Store(&grown)
+}
+
+func (p *policies) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heads := make([]atomic.Pointer[Entry], 64)
+	p.heads.Store(&heads)
+	p.size = 0
+}
+
+func (p *policies) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
+// tick is the unit of the coarse clock, in nanoseconds.
+const tick = int64(100 * time.Millisecond)
+
+// coarseClock returns the number of ticks passed without asking the system each time. In use, it is at most about one
+// tick behind; when it is not used, nothing runs. Reading the system's clock takes a third of the time of Allow.
+type coarseClock struct{ now atomic.Uint32 }
+
+// read returns the ticks since start, at least 1.
+func (c *coarseClock) read(start time.Time) uint32 {
+	if now := c.now.Load(); now != 0 {
+		return now
+	}
+	now := uint32(int64(time.Since(start))/tick) + 1
+	if c.now.CompareAndSwap(0, now) {
+		time.AfterFunc(time.Duration(tick), func() { c.now.Store(0) })
+	}
+	return now
+}

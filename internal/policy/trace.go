@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
+)
+
+// Member is what is known of one entity of a chain.
+type Member struct {
+	ID      string
+	Exists  bool // it was created
+	Record  record.Entity
+	Levels  []Level // in order of precedence; nil if the request brings the limits of this entity
+	Charged bool    // some level has limits
+	Setting Setting // for when the store does not answer
+}
+
+// Level is what one level holds for an entity on a resource.
+type Level struct {
+	Source        Source
+	Limits        []store.Limit
+	Enforce       []record.Enforce // of the limits; nil if all are enforced
+	OnUnavailable Mode
+}
+
+// Trace resolves a policy anew, and returns it with what it found about each entity of the chain. It also returns that
+// together with a [*NoLimitsError]. The errors are those of [Namespace.Resolve], apart from those of the share.
+func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool) (*Policy, []Member, error) {
+	s, err := n.lookUp(ctx, n.elapsed())
+	if err != nil {
+		return nil, nil, err
+	}
+	var chain []Member
+	p, err := n.resolve(s, entity, resource, own, n.fromStore(ctx), func(id string, rs []catalogRecord) {
+		m := Member{
+			ID: id, Exists: rs[slotEntity].exists && !rs[slotEntity].entity.Created.IsZero(),
+			Record: rs[slotEntity].entity, Setting: n.setting(rs),
+		}
+		for _, l := range levels {
+			if len(rs) > shared {
+				rec := &rs[l.slot]
+				m.Levels = append(m.Levels, Level{l.source, rec.limits, rec.enforce, rec.onUnavailable})
+			}
+			if l.slot < len(rs) {
+				m.Charged = m.Charged || len(rs[l.slot].limits) > 0
+			}
+		}
+		chain = append(chain, m)
+	})
+	return p, chain, err
+}
