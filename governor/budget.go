@@ -29,14 +29,14 @@ func (d Direction) String() string {
 // budget is a rate and the calls that wait for it. Amounts are in thousandths of a unit, times in nanoseconds since the
 // governor was created.
 type budget struct {
-	table, index string // "" for the account
-	dir          Direction
-	rank         uint64        // the order in which calls lock and wait: narrow budgets before wide ones
-	limit        int64         // configured
-	hold         time.Duration // what it holds, as time at its rate
-	jitter       bool          // whether to begin out of step with other processes
-	implied      bool          // not configured: calls do not wait for it until DynamoDB throttles the table
-	lowered      atomic.Bool   // there is a ceiling
+	scope
+
+	rank    uint64        // the order in which calls lock and wait: narrow budgets before wide ones
+	limit   int64         // configured
+	hold    time.Duration // what it holds, as time at its rate
+	jitter  bool          // whether to begin out of step with other processes
+	implied bool          // not configured: calls do not wait for it until DynamoDB throttles the table
+	lowered atomic.Bool   // there is a ceiling
 
 	mu     sync.Mutex
 	params clock.Params
@@ -44,16 +44,42 @@ type budget struct {
 	share  int64 // of the limit; 0 if closed until there is one
 	opened bool
 
-	// Set by throttling: see feedback.go.
+	throttle
+	line
+
+	meter meter
+}
+
+// scope is what a budget limits.
+type scope struct {
+	table, index string // "" for the account
+	dir          Direction
+}
+
+// name returns the name of a scope's budget in a fleet.
+func (s scope) name() string {
+	n := "account"
+	if s.table != "" {
+		n = "table/" + s.table
+	}
+	if s.index != "" {
+		n += "/index/" + s.index
+	}
+	return n + " " + s.dir.String()
+}
+
+// throttle is set by throttling: see feedback.go.
+type throttle struct {
 	ceiling, step   int64 // 0 if there is none
 	cutAt, raisedAt int64
+}
 
+// line is where calls wait for a budget, one after another.
+type line struct {
 	turn   bool // a call holds the turn: only it debits, others queue
 	queue  []*waiter
 	queued int64 // what the calls in the queue will debit
 	poke   chan struct{}
-
-	meter meter
 }
 
 // waiter is a call in a budget's queue.
@@ -63,7 +89,7 @@ type waiter struct {
 }
 
 func newBudget(limit int64, hold, start time.Duration) *budget {
-	b := &budget{limit: limit, share: limit, hold: hold, opened: true, poke: make(chan struct{}, 1)}
+	b := &budget{limit: limit, share: limit, hold: hold, opened: true, line: line{poke: make(chan struct{}, 1)}}
 	b.params = rateParams(limit, hold)
 	b.level = b.params.Burst - min(b.params.Burst, rateParams(limit, start).Burst)
 	return b

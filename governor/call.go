@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
@@ -97,6 +98,22 @@ func (c *call) touchIndex(name string, index *string, weight int64) {
 		c.add(t, nil, Read, weight)
 	} else {
 		c.add(t, t.index(*index), Read, weight)
+	}
+}
+
+// touchTransaction adds the writes of a transaction, which cost twice as much.
+func (c *call) touchTransaction(items []types.TransactWriteItem) {
+	for _, item := range items {
+		switch {
+		case item.Put != nil:
+			c.touch(aws.ToString(item.Put.TableName), Write, 2*blocks(item.Put.Item))
+		case item.Update != nil:
+			c.touch(aws.ToString(item.Update.TableName), Write, 2*milli)
+		case item.Delete != nil:
+			c.touch(aws.ToString(item.Delete.TableName), Write, 2*milli)
+		case item.ConditionCheck != nil:
+			c.touch(aws.ToString(item.ConditionCheck.TableName), Write, 2*milli)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ const page = 128 * milli
 
 // classify returns the call for an input, and a copy of the input that asks for the consumed capacity; nil if the call
 // is not governed.
-func (g *Governor) classify(input any) (*call, any) {
+func classify(g *Governor, input any) (*call, any) {
 	switch in := input.(type) {
 	case *dynamodb.GetItemInput:
 		c, copied := newCall(g, getItem, Read), *in
@@ -43,6 +43,13 @@ func (g *Governor) classify(input any) (*call, any) {
 		c.touchIndex(aws.ToString(in.TableName), in.IndexName, paging(in.Limit, in.ConsistentRead))
 		copied.ReturnConsumedCapacity = c.reporting(in.ReturnConsumedCapacity)
 		return c, &copied
+	}
+	return classifyBatch(g, input)
+}
+
+// classifyBatch is classify for operations on several items.
+func classifyBatch(g *Governor, input any) (*call, any) {
+	switch in := input.(type) {
 	case *dynamodb.BatchGetItemInput:
 		c, copied := newCall(g, batchGetItem, Read), *in
 		for name, keys := range in.RequestItems {
@@ -72,22 +79,7 @@ func (g *Governor) classify(input any) (*call, any) {
 		copied.ReturnConsumedCapacity = c.reporting(in.ReturnConsumedCapacity)
 		return c, &copied
 	}
-	return g.classifyPartiQL(input)
-}
-
-func (c *call) touchTransaction(items []types.TransactWriteItem) {
-	for _, item := range items {
-		switch {
-		case item.Put != nil:
-			c.touch(aws.ToString(item.Put.TableName), Write, 2*blocks(item.Put.Item))
-		case item.Update != nil:
-			c.touch(aws.ToString(item.Update.TableName), Write, 2*milli)
-		case item.Delete != nil:
-			c.touch(aws.ToString(item.Delete.TableName), Write, 2*milli)
-		case item.ConditionCheck != nil:
-			c.touch(aws.ToString(item.ConditionCheck.TableName), Write, 2*milli)
-		}
-	}
+	return classifyPartiQL(g, input)
 }
 
 // reading returns the cost of a read of up to 4 KB.

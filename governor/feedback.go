@@ -69,11 +69,24 @@ func throttled(err error) (reasons []types.ThrottlingReason, ok bool) {
 		return nil, false
 	case errors.As(err, &api):
 		switch api.ErrorCode() {
-		case "ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottledException":
+		case "ThrottlingException", "ThrottledException", "RequestLimitExceeded",
+			"ProvisionedThroughputExceededException":
 			return nil, true
 		}
 	}
 	return nil, false
+}
+
+// attempted records a failed attempt.
+func (c *call) attempted(err error) {
+	if reasons, ok := throttled(err); ok {
+		c.feedback(reasons)
+		return
+	}
+	var answer interface{ HTTPStatusCode() int }
+	if !errors.As(err, &answer) || answer.HTTPStatusCode()/100 != 4 {
+		c.unknown++
+	}
 }
 
 // feedback lowers the budgets that a throttled attempt concerns: those that the reasons name, otherwise the call's own.

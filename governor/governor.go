@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,6 +94,33 @@ func (g *Governor) add(b *budget, table, index string, dir Direction) *budget {
 	return b
 }
 
+// tableOf returns a table, which may be named by its ARN. A table that was never seen has the account's limits.
+func (g *Governor) tableOf(name string) *table {
+	if strings.HasPrefix(name, "arn:") {
+		name, _ = resourceNames(name)
+	}
+	g.mu.RLock()
+	t := g.tables[name]
+	g.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t = g.tables[name]; t == nil {
+		t = &table{name: name}
+		for dir, all := range g.account {
+			if all != nil && name != "" {
+				b := newBudget(all.limit, g.cfg.Burst, g.cfg.Burst)
+				b.implied = true
+				t.budgets[dir] = g.add(b, name, "", Direction(dir))
+			}
+		}
+		g.tables[name] = t
+	}
+	return t
+}
+
 func (g *Governor) now() int64 { return int64(time.Since(g.began)) }
 
 // joinTimeout is the longest time that New may take.
@@ -114,18 +142,6 @@ func (g *Governor) join() error {
 	var err error
 	g.member, err = rates.Join(ctx, cfg)
 	return err
-}
-
-// name returns the budget's name in a fleet.
-func (b *budget) name() string {
-	n := "account"
-	if b.table != "" {
-		n = "table/" + b.table
-	}
-	if b.index != "" {
-		n += "/index/" + b.index
-	}
-	return n + " " + b.dir.String()
 }
 
 func (g *Governor) demand(i int) (want, used int64) {

@@ -47,7 +47,7 @@ func (o operationStep) HandleInitialize(
 ) (
 	middleware.InitializeOutput, middleware.Metadata, error,
 ) {
-	c, input := o.g.classify(in.Parameters)
+	c, input := classify(o.g, in.Parameters)
 	if c == nil {
 		return next.HandleInitialize(ctx, in)
 	}
@@ -89,16 +89,4 @@ func (a attemptStep) HandleFinalize(ctx context.Context, in middleware.FinalizeI
 		c.attempted(err)
 	}
 	return out, md, err
-}
-
-// attempted records a failed attempt.
-func (c *call) attempted(err error) {
-	if reasons, ok := throttled(err); ok {
-		c.feedback(reasons)
-		return
-	}
-	var answer interface{ HTTPStatusCode() int }
-	if !errors.As(err, &answer) || answer.HTTPStatusCode()/100 != 4 {
-		c.unknown++
-	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-func (g *Governor) classifyPartiQL(input any) (*call, any) {
+func classifyPartiQL(g *Governor, input any) (*call, any) {
 	switch in := input.(type) {
 	case *dynamodb.ExecuteStatementInput:
 		s := parse(aws.ToString(in.Statement))

@@ -2,7 +2,6 @@ package governor
 
 import (
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -53,33 +52,6 @@ func (r *ratio) observe(x float64) {
 			return
 		}
 	}
-}
-
-// tableOf returns a table, which may be named by its ARN. A table that was never seen has the account's limits.
-func (g *Governor) tableOf(name string) *table {
-	if strings.HasPrefix(name, "arn:") {
-		name, _ = resourceNames(name)
-	}
-	g.mu.RLock()
-	t := g.tables[name]
-	g.mu.RUnlock()
-	if t != nil {
-		return t
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if t = g.tables[name]; t == nil {
-		t = &table{name: name}
-		for dir, all := range g.account {
-			if all != nil && name != "" {
-				b := newBudget(all.limit, g.cfg.Burst, g.cfg.Burst)
-				b.implied = true
-				t.budgets[dir] = g.add(b, name, "", Direction(dir))
-			}
-		}
-		g.tables[name] = t
-	}
-	return t
 }
 
 func (t *table) index(name string) *index {

@@ -138,10 +138,11 @@ func prepare(ctx context.Context, c *dynamodb.Client, items int) (from, to strin
 	for i := 0; i < items; i += batch {
 		var writes []types.WriteRequest
 		for n := i; n < min(i+batch, items); n++ {
-			writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: map[string]types.AttributeValue{
+			item := map[string]types.AttributeValue{
 				"pk":    &types.AttributeValueMemberS{Value: "order#" + strconv.Itoa(n)},
 				"total": &types.AttributeValueMemberN{Value: strconv.Itoa(n % 500)},
-			}}})
+			}
+			writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: item}})
 		}
 		if _, err := c.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
 			RequestItems: map[string][]types.WriteRequest{from: writes},
