@@ -58,7 +58,7 @@ func (j *journal) finish(clean bool) error {
 	}
 	var dirty []entry
 	j.table.Each(func(b *inmem.Bucket, _ store.Bucket) bool {
-		if r := b.Reserve; r != nil && r.Dirty {
+		if r := b.Reserve(); r != nil && r.Dirty {
 			dirty = append(dirty, entry{b.Key(), b})
 		}
 		return true
@@ -84,7 +84,7 @@ func (j *journal) exact(c *chunk, b *inmem.Bucket) {
 	if b.Dead() {
 		return
 	}
-	r := b.Reserve
+	r := b.Reserve()
 	r.Slots = make([]inmem.Reserved, b.Len())
 	for i := range r.Slots {
 		r.Slots[i].Next = b.Level(i)

@@ -143,7 +143,7 @@ func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 func (j *journal) unwanted(c *chunk, gone []string) {
 	for _, key := range gone {
 		stored := false
-		j.table.Live(key, func(b *inmem.Bucket) { stored = b.Reserve != nil && b.Reserve.Stored })
+		j.table.Live(key, func(b *inmem.Bucket) { stored = b.Reserve() != nil && b.Reserve().Stored })
 		if !stored {
 			c.gone = append(c.gone, key)
 		}
@@ -154,7 +154,7 @@ func (j *journal) unwanted(c *chunk, gone []string) {
 func (j *journal) take(c *chunk, b *inmem.Bucket, marked bool) {
 	b.Lock()
 	defer b.Unlock()
-	r := b.Reserve
+	r := b.Reserve()
 	if b.Dead() || r == nil || r.Queued == nil && !marked {
 		return
 	}
@@ -188,7 +188,7 @@ func (j *journal) landed(c *chunk, err error) {
 	for i := range c.records {
 		e := c.records[i].entry
 		e.b.Lock()
-		r := e.b.Reserve
+		r := e.b.Reserve()
 		if r.Flight == c.ticket {
 			r.Flight = nil
 			if err == nil {
@@ -226,7 +226,7 @@ func (j *journal) giveUp(w work, ticket *batch) {
 	j.mu.Unlock()
 	for _, e := range w.queue {
 		e.b.Lock()
-		if r := e.b.Reserve; r.Queued == ticket {
+		if r := e.b.Reserve(); r.Queued == ticket {
 			r.Queued = nil
 		}
 		e.b.Unlock()
@@ -240,7 +240,7 @@ func (j *journal) giveUp(w work, ticket *batch) {
 func (j *journal) requeue(entries []entry) {
 	for _, e := range entries {
 		e.b.Lock()
-		if r := e.b.Reserve; r.Queued == nil && !e.b.Dead() {
+		if r := e.b.Reserve(); r.Queued == nil && !e.b.Dead() {
 			j.enqueue(e.b, r)
 		}
 		e.b.Unlock()

@@ -105,13 +105,13 @@ func (j *journal) Changed(b *inmem.Bucket, c inmem.Change) inmem.Ticket {
 	if !j.begun.Load() {
 		begin = j.begin()
 	}
-	r := b.Reserve
+	r := b.Reserve()
 	if c == inmem.Forgotten {
 		return or(j.forgotten(b), begin)
 	}
 	if r == nil {
 		r = new(inmem.Reserve)
-		b.Reserve = r
+		b.SetReserve(r)
 	}
 	r.Dirty = true
 	return or(j.changed(b, r, c), begin)
@@ -211,7 +211,7 @@ func (j *journal) enqueue(b *inmem.Bucket, r *inmem.Reserve) inmem.Ticket {
 }
 
 func (j *journal) forgotten(b *inmem.Bucket) inmem.Ticket {
-	if b.Reserve == nil || !b.Reserve.Stored {
+	if b.Reserve() == nil || !b.Reserve().Stored {
 		return nil
 	}
 	j.mu.Lock()
@@ -254,7 +254,7 @@ func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.T
 // Evicted implements [table.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
 // still owes what was reserved.
 func (j *journal) Evicted(b *inmem.Bucket) {
-	if r := b.Reserve; r != nil && r.Stored {
+	if r := b.Reserve(); r != nil && r.Stored {
 		j.mu.Lock()
 		j.work.gone = append(j.work.gone, b.Key())
 		j.mu.Unlock()

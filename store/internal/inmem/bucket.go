@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
@@ -13,19 +12,21 @@ import (
 // Bucket is an entity's state on a resource: its limits' levels, packed into 96 bytes for one limit, because there
 // may be millions.
 type Bucket struct {
-	mu     sync.Mutex
-	id     uint64 // 0: dead, no longer in the table
-	at     int64  // of the last write, nanoseconds since clock.Epoch
-	epoch  uint32 // of its own limits; saturates
-	own    uint16 // the first own slots are the limits in force, followed by removed and overriding ones
-	keyLen uint16
-	takes  int64 // admitted since its birth
-	first  slot  // up to debited, on the same cache line as the fields above
-	rest   *[]slot
-	// The bytes of its key. A string header would push the bucket over 96 bytes.
-	keyData *byte
-	// Reserve belongs to the journal; nil until it needs one.
-	Reserve *Reserve
+	mu    sync.Mutex
+	id    uint64 // 0: dead, no longer in the table
+	at    int64  // of the last write, nanoseconds since clock.Epoch
+	epoch uint32 // of its own limits; saturates
+	own   uint16 // the first own slots are the limits in force, followed by removed and overriding ones
+	takes int64  // admitted since its birth
+	first slot   // up to debited, on the same cache line as the fields above
+	key   string
+	more  *more // what few buckets have; nil: nothing of it
+}
+
+// more is kept apart from Bucket, to keep that small.
+type more struct {
+	rest    []slot   // all but the first
+	reserve *Reserve // the journal's; nil until it needs one
 }
 
 type slot struct {
@@ -38,30 +39,39 @@ type slot struct {
 // maxKey is the maximum length of a bucket's key.
 const maxKey = math.MaxUint16
 
-func newBucket(key string) *Bucket {
-	return &Bucket{keyData: unsafe.StringData(key), keyLen: uint16(len(key))}
+// Reserve returns the journal's state for the bucket, or nil if it has set none.
+func (b *Bucket) Reserve() *Reserve {
+	if b.more == nil {
+		return nil
+	}
+	return b.more.reserve
 }
 
-// key returns the bucket's key: see appendKey.
-func (b *Bucket) key() string { return unsafe.String(b.keyData, int(b.keyLen)) }
+// SetReserve sets the journal's state for the bucket.
+func (b *Bucket) SetReserve(r *Reserve) {
+	if b.more == nil {
+		b.more = new(more)
+	}
+	b.more.reserve = r
+}
 
 func (b *Bucket) dead() bool { return b.id == 0 }
 
 func (b *Bucket) len() int {
 	switch {
-	case b.rest != nil:
-		return 1 + len(*b.rest)
-	case b.first.limit != nil:
+	case b.first.limit == nil:
+		return 0
+	case b.more == nil:
 		return 1
 	}
-	return 0
+	return 1 + len(b.more.rest)
 }
 
 func (b *Bucket) slot(i int) *slot {
 	if i == 0 {
 		return &b.first
 	}
-	return &(*b.rest)[i-1]
+	return &b.more.rest[i-1]
 }
 
 // slots returns a copy of all slots, for the rare changes of their set.
@@ -74,14 +84,16 @@ func (b *Bucket) slots() []slot {
 }
 
 func (b *Bucket) setSlots(s []slot) {
-	b.first, b.rest = slot{}, nil
-	b.Reserve.reset()
+	b.Reserve().reset()
+	b.first = slot{}
 	if len(s) > 0 {
-		b.first = s[0]
+		b.first, s = s[0], s[1:]
 	}
-	if len(s) > 1 {
-		rest := slices.Clone(s[1:])
-		b.rest = &rest
+	if b.more == nil && len(s) > 0 {
+		b.more = new(more)
+	}
+	if b.more != nil {
+		b.more.rest = slices.Clone(s)
 	}
 }
 

@@ -23,7 +23,7 @@ func (x *index) get(hash uint64, key []byte) *Bucket {
 		return nil
 	}
 	for i := x.home(hash); ; i = (i + 1) & (len(x.slots) - 1) {
-		if b := x.slots[i]; b == nil || b.key() == string(key) {
+		if b := x.slots[i]; b == nil || b.key == string(key) {
 			return b
 		}
 	}
@@ -36,7 +36,7 @@ func (x *index) put(hash uint64, b *Bucket) {
 		x.slots = make([]*Bucket, max(8, 2*len(old)))
 		for _, o := range old {
 			if o != nil {
-				x.place(maphash.String(x.seed, o.key()), o)
+				x.place(maphash.String(x.seed, o.key), o)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func (x *index) remove(hash uint64, b *Bucket) bool {
 func (x *index) removeAt(i int) {
 	mask := len(x.slots) - 1
 	for j := (i + 1) & mask; x.slots[j] != nil; j = (j + 1) & mask {
-		home := x.home(maphash.String(x.seed, x.slots[j].key()))
+		home := x.home(maphash.String(x.seed, x.slots[j].key))
 		if (j-home)&mask >= (j-i)&mask {
 			x.slots[i] = x.slots[j]
 			i = j
@@ -107,7 +107,7 @@ func (x *index) sweep(evict func(*Bucket) bool) {
 		x.slots = make([]*Bucket, len(old)/4)
 		for _, b := range old {
 			if b != nil {
-				x.place(maphash.String(x.seed, b.key()), b)
+				x.place(maphash.String(x.seed, b.key), b)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func TestIndex(t *testing.T) {
 				delete(want, key)
 			default:
 				if b == nil {
-					b = newBucket(key)
+					b = &Bucket{key: key}
 					b.id = uint64(len(key)*7 + len(want))
 					x.put(hash, b)
 					want[key] = b
@@ -49,8 +49,8 @@ func TestIndex(t *testing.T) {
 		}
 		seen := 0
 		for b := range x.all() {
-			if seen++; want[b.key()] != b {
-				t.Fatalf("%s is not to be there", b.key())
+			if seen++; want[b.key] != b {
+				t.Fatalf("%s is not to be there", b.key)
 			}
 		}
 		if seen != len(want) {

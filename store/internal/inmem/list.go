@@ -68,13 +68,13 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 		s := &t.shards[i]
 		s.mu.RLock()
 		for b := range s.buckets.all() {
-			rest, ok := strings.CutPrefix(b.key(), prefix)
+			rest, ok := strings.CutPrefix(b.key, prefix)
 			if !ok || after != "" && rest <= after {
 				continue
 			}
 			entity, resource, _ := strings.Cut(rest, "\x00")
 			if (q.Entity == "" || q.Entity == entity) && (q.Resource == "" || q.Resource == resource) {
-				keys = append(keys, b.key())
+				keys = append(keys, b.key)
 			}
 		}
 		s.mu.RUnlock()
@@ -117,7 +117,7 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 		b.id = 0
 		b.mu.Unlock()
 		// Never wait for a shard's lock while holding a bucket's.
-		s, hash := t.shard([]byte(b.key()))
+		s, hash := t.shard([]byte(b.key))
 		s.mu.Lock()
 		if s.buckets.remove(hash, b) {
 			t.count.Add(-1)
@@ -137,7 +137,7 @@ func (t *Table) Each(f func(b *Bucket, key store.Bucket) bool) {
 		s.mu.RUnlock()
 		for _, b := range bs {
 			b.mu.Lock()
-			more := b.dead() || f(b, parseKey(b.key()))
+			more := b.dead() || f(b, parseKey(b.key))
 			b.mu.Unlock()
 			if !more {
 				return

@@ -20,7 +20,7 @@ type Record struct {
 // Load adds a bucket from its record, unless it is full by now. With reborn it is reborn: its counters are zero, and
 // its ID is new.
 func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
-	b := newBucket(key)
+	b := &Bucket{key: key}
 	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
 	slots := make([]slot, len(rec.Limits))
 	for i := range rec.Limits {
@@ -38,7 +38,7 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 	if reborn {
 		b.rebirth(parseKey(key), t.births.Add(1))
 	}
-	b.Reserve = reserve
+	b.SetReserve(reserve)
 	s, hash := t.shard([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *Bucket) Head() Record {
 }
 
 // Key returns the key under which the table keeps the bucket. It never changes.
-func (b *Bucket) Key() string { return b.key() }
+func (b *Bucket) Key() string { return b.key }
 
 // Len returns the number of slots of a locked bucket.
 func (b *Bucket) Len() int { return b.len() }

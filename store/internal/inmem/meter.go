@@ -96,7 +96,7 @@ func (m *Meter) read(b *Bucket, ended, must bool) {
 }
 
 func (b *Bucket) reading() reading {
-	r := reading{key: b.key(), id: b.id, at: b.at, takes: b.takes}
+	r := reading{key: b.key, id: b.id, at: b.at, takes: b.takes}
 	for i := range b.len() {
 		s := b.slot(i)
 		if t := (tally{s.limit.Name, s.debited, s.returned}); i == 0 {

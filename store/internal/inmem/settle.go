@@ -72,7 +72,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 				sl.level = clock.Credit(sl.level, -c.Amount)
 				sl.returned -= c.Amount
 				if s.ID != "" {
-					b.Reserve.uncover(at, -c.Amount)
+					b.Reserve().uncover(at, -c.Amount)
 				}
 			} else if c.Amount > 0 {
 				sl.level = clock.Spend(sl.level, params(sl.limit).Clock(op.now), c.Amount)

@@ -153,7 +153,7 @@ func (t *Table) birth(s *shard, hash uint64, key store.Bucket, k []byte) (*Bucke
 	if n := s.buckets.len(); n >= s.sweepAt || now-s.sweptAt >= sweepEvery && n > 0 {
 		retired = t.sweep(s, now, idle)
 	}
-	b := newBucket(string(k))
+	b := &Bucket{key: string(k)}
 	b.id, b.at = t.births.Add(1), now
 	s.buckets.put(hash, b)
 	t.count.Add(1)
@@ -196,7 +196,7 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 			t.cfg.Journal.Evicted(b)
 		}
 		if t.cfg.Retired != nil && b.counted() {
-			retired = append(retired, b.state(parseKey(b.key())))
+			retired = append(retired, b.state(parseKey(b.key)))
 		}
 		b.id = 0
 		t.count.Add(-1)
