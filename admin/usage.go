@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/parts"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -31,10 +30,10 @@ func (w Window) validate() error {
 }
 
 // Start returns the start of the window that t lies in.
-func (w Window) Start(t time.Time) time.Time { return usage.Start(store.Window(w), t) }
+func (w Window) Start(t time.Time) time.Time { return store.Window(w).Start(t) }
 
 // Next returns the start of the window after the one that starts at start.
-func (w Window) Next(start time.Time) time.Time { return usage.Next(store.Window(w), start) }
+func (w Window) Next(start time.Time) time.Time { return store.Window(w).Next(start) }
 
 // UsageBy says how usage is grouped.
 type UsageBy string
@@ -241,7 +240,7 @@ func (u *UsageReports) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, 
 			return nil, err
 		}
 		for i := range page.Records {
-			counts = usage.Merge(counts, page.Records[i].Counts)
+			counts = store.MergeFigures(counts, page.Records[i].Counts)
 		}
 		if q.After = page.Next; q.After == "" {
 			sum := usageOf(ByEntity, &store.UsageRecord{Counts: counts})

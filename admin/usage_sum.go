@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -44,9 +43,9 @@ func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary,
 		}
 		for i := range page.Records {
 			r := &page.Records[i]
-			total = usage.Merge(total, r.Counts)
+			total = store.MergeFigures(total, r.Counts)
 			if n := len(windows); n > 0 && windows[n-1].Start.Equal(r.Start) {
-				windows[n-1].Counts = usage.Merge(windows[n-1].Counts, r.Counts)
+				windows[n-1].Counts = store.MergeFigures(windows[n-1].Counts, r.Counts)
 			} else {
 				windows = append(windows, store.UsageRecord{Window: r.Window, Start: r.Start, Counts: r.Counts})
 			}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,6 +39,32 @@ const (
 // Windows lists the types of windows, the shortest first.
 var Windows = []Window{Hourly, Daily, Monthly}
 
+// Start returns the start of the window that contains t, in UTC.
+func (w Window) Start(t time.Time) time.Time {
+	t = t.UTC()
+	year, month, day := t.Date()
+	switch w {
+	case Monthly:
+		return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	case Daily:
+		return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	default:
+		return time.Date(year, month, day, t.Hour(), 0, 0, 0, time.UTC)
+	}
+}
+
+// Next returns the start of the window after the one that starts at start.
+func (w Window) Next(start time.Time) time.Time {
+	switch w {
+	case Monthly:
+		return start.AddDate(0, 1, 0)
+	case Daily:
+		return start.AddDate(0, 0, 1)
+	default:
+		return start.Add(time.Hour)
+	}
+}
+
 // Figures are the counts of a window. Amounts are in millitokens.
 type Figures struct {
 	Requests      int64 // admitted takes of a bucket
@@ -59,6 +87,28 @@ func (f *Figures) Consumed() int64 { return f.Debited - f.Returned }
 type LimitFigures struct {
 	Limit string
 	Figures
+}
+
+// MergeFigures adds up two lists of figures, both ordered by limit. Peaks do not add up: the higher one counts.
+func MergeFigures(counts, more []LimitFigures) []LimitFigures {
+	for i := range more {
+		m := &more[i]
+		at, found := slices.BinarySearchFunc(counts, m.Limit, func(c LimitFigures, limit string) int {
+			return strings.Compare(c.Limit, limit)
+		})
+		if !found {
+			counts = slices.Insert(counts, at, *m)
+			continue
+		}
+		c := &counts[at].Figures
+		*c = Figures{
+			Requests: c.Requests + m.Requests, Debited: c.Debited + m.Debited, Returned: c.Returned + m.Returned,
+			Peak: max(c.Peak, m.Peak), Refused: c.Refused + m.Refused, RefusedTokens: c.RefusedTokens + m.RefusedTokens,
+			Adjustments: c.Adjustments + m.Adjustments, Degraded: c.Degraded + m.Degraded,
+			WouldRefuse: c.WouldRefuse + m.WouldRefuse, WouldTokens: c.WouldTokens + m.WouldTokens,
+		}
+	}
+	return counts
 }
 
 // Reading is the state of a process's counters for a bucket at one time.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -30,7 +29,7 @@ func Top(ctx context.Context, list List, q store.UsageQuery, limit string) ([]st
 	for len(walks) > 0 {
 		sum := store.UsageRecord{ID: walks[0].page[0].ID, Window: q.Window, Start: q.From, Counts: total[:0]}
 		for len(walks) > 0 && walks[0].page[0].ID == sum.ID {
-			sum.Counts = usage.Merge(sum.Counts, walks[0].page[0].Counts)
+			sum.Counts = store.MergeFigures(sum.Counts, walks[0].page[0].Counts)
 			if ok, err := walks[0].step(ctx, list); err != nil {
 				return nil, err
 			} else if ok {
@@ -68,7 +67,7 @@ func openWalks(ctx context.Context, list List, q store.UsageQuery) (walks, error
 			if rest = rest[len(w.page):]; len(rest) == 0 {
 				w.rest = q
 				w.rest.After = page.Next
-				q.From = usage.Next(q.Window, w.page[0].Start)
+				q.From = q.Window.Next(w.page[0].Start)
 			}
 			all = append(all, w)
 		}

@@ -59,7 +59,7 @@ type Store struct {
 	table   *inmem.Table
 	catalog *catalog.Catalog
 	journal *journal
-	usage   *ledger // nil: no usage is kept
+	usage   *meter // nil: no usage is kept
 	db      *bolt.DB
 
 	closing  sync.Once

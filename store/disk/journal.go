@@ -22,8 +22,8 @@ type journal struct {
 	file     string
 	db       *bolt.DB
 	table    *inmem.Table
-	usage    *ledger // nil: no usage is kept
-	ids      uint64  // ids of this run are above it
+	usage    *meter // nil: no usage is kept
+	ids      uint64 // ids of this run are above it
 	commit   func(*bolt.Tx) error
 
 	closing atomic.Bool // nothing is admitted any more

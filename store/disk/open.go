@@ -132,8 +132,8 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	}
 	tc := inmem.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
 	if cfg.UsageInterval > 0 {
-		j.usage = newLedger(dir, cfg)
-		tc.Meter = &j.usage.meter
+		j.usage = newMeter(dir, cfg)
+		tc.Meter = &j.usage.queue
 	}
 	if !fresh {
 		tc.NotBefore = clock.Time(st.Clock)

@@ -13,10 +13,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/catalog"
 	"github.com/weirlimits/weir/store/internal/inmem"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // UsageFile is the name of the usage file within a store's directory. Usage has its own file so that writing it delays
@@ -42,10 +42,10 @@ const (
 	slack = int64(2e9)
 )
 
-// ledger keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
+// meter keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
 // before a bucket's record is deleted, and at Close.
-type ledger struct {
-	meter     inmem.Meter
+type meter struct {
+	queue     inmem.Meter
 	table     *inmem.Table
 	catalog   *catalog.Catalog
 	file      string
@@ -55,7 +55,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	db      *bolt.DB // nil until there is something to write or read
-	pending []usage.Observation
+	pending []ledger.Observation
 	read    int64 // buckets that have not changed since this time were read
 	expired int64 // the hour in which windows were last removed
 	closed  bool
@@ -64,8 +64,8 @@ type ledger struct {
 	stopped chan struct{}
 }
 
-func newLedger(dir string, cfg *Config) *ledger {
-	return &ledger{
+func newMeter(dir string, cfg *Config) *meter {
+	return &meter{
 		file: filepath.Join(dir, UsageFile), interval: cfg.UsageInterval, retention: cfg.Retention,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -76,7 +76,7 @@ func newLedger(dir string, cfg *Config) *ledger {
 const share = 30
 
 // run takes readings in at multiples of the interval, so that full hours coincide with one of them.
-func (l *ledger) run() {
+func (l *meter) run() {
 	defer close(l.stopped)
 	var took time.Duration
 	for {
@@ -96,22 +96,22 @@ func (l *ledger) run() {
 }
 
 // load takes in a bucket's state from the file.
-func (l *ledger) load(st *store.State) {
-	l.pending = append(l.pending, inmem.ObservationOf(st))
+func (l *meter) load(st *store.State) {
+	l.pending = append(l.pending, ledger.Observation{Bucket: st.Bucket, Reading: ledger.ReadingOf(st)})
 	if len(l.pending) >= usageBatch {
 		_ = l.write() // retried later
 	}
 }
 
 // settle makes pending readings durable, before the bucket records that also hold their counts are deleted.
-func (l *ledger) settle() error {
+func (l *meter) settle() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.takeIn(false)
 }
 
 // close takes everything in if the store was changed.
-func (l *ledger) close(touched bool) error {
+func (l *meter) close(touched bool) error {
 	close(l.stop)
 	<-l.stopped
 	l.mu.Lock()
@@ -130,14 +130,14 @@ func (l *ledger) close(touched bool) error {
 }
 
 // takeIn writes the pending readings and, if buckets is set, those of all changed buckets. The ledger is locked.
-func (l *ledger) takeIn(buckets bool) error {
-	l.pending = append(l.pending, l.meter.Drain()...)
+func (l *meter) takeIn(buckets bool) error {
+	l.pending = append(l.pending, l.queue.Drain()...)
 	if err := l.write(); err != nil || !buckets {
 		return err
 	}
 	since := l.read
 	until := l.table.Now() - slack
-	err := l.table.Read(since, func(obs []usage.Observation) error {
+	err := l.table.Read(since, func(obs []ledger.Observation) error {
 		l.pending = append(l.pending, obs...)
 		if len(l.pending) < usageBatch {
 			return nil
@@ -155,13 +155,13 @@ func (l *ledger) takeIn(buckets bool) error {
 }
 
 // write writes the pending readings. They stay pending if it fails.
-func (l *ledger) write() error {
+func (l *meter) write() error {
 	if len(l.pending) > usageChunk { // stable: the readings of one bucket keep their order
-		slices.SortStableFunc(l.pending, func(a, b usage.Observation) int { return a.Bucket.Compare(b.Bucket) })
+		slices.SortStableFunc(l.pending, func(a, b ledger.Observation) int { return a.Bucket.Compare(b.Bucket) })
 	}
 	for len(l.pending) > 0 {
 		n := min(len(l.pending), usageChunk)
-		err := l.update(func(tx usage.Tx) error { return usage.Apply(tx, l.pending[:n], l.parent) })
+		err := l.update(func(tx ledger.Tx) error { return ledger.Apply(tx, l.pending[:n], l.parent) })
 		if err != nil {
 			return err
 		}
@@ -171,15 +171,15 @@ func (l *ledger) write() error {
 	return nil
 }
 
-func (l *ledger) expire() error {
+func (l *meter) expire() error {
 	now := clock.Time(l.table.Now())
-	hour := usage.MinuteOf(now) / 60
+	hour := ledger.MinuteOf(now) / 60
 	if hour == l.expired || l.db == nil {
 		return nil
 	}
 	for more := true; more; {
-		err := l.update(func(tx usage.Tx) (err error) {
-			more, err = usage.Expire(tx, l.retention, now, false, 2*usageChunk)
+		err := l.update(func(tx ledger.Tx) (err error) {
+			more, err = ledger.Expire(tx, l.retention, now, false, 2*usageChunk)
 			return err
 		})
 		if err != nil {
@@ -190,12 +190,12 @@ func (l *ledger) expire() error {
 	return nil
 }
 
-func (l *ledger) parent(namespace, entity string) string {
+func (l *meter) parent(namespace, entity string) string {
 	return l.catalog.Parent(store.Key{Namespace: namespace, Kind: store.KindEntity, ID: entity})
 }
 
 // update runs f in a transaction on the file, which it creates if necessary.
-func (l *ledger) update(f func(usage.Tx) error) error {
+func (l *meter) update(f func(ledger.Tx) error) error {
 	err := l.open()
 	if err == nil {
 		err = guarded(func() error {
@@ -218,7 +218,7 @@ func (l *ledger) update(f func(usage.Tx) error) error {
 }
 
 // open opens or creates the file. The ledger is locked.
-func (l *ledger) open() error {
+func (l *meter) open() error {
 	if l.db != nil {
 		return nil
 	}
@@ -257,7 +257,7 @@ func checkUsage(tx *bolt.Tx) error {
 }
 
 // view calls f with all usage until now or, if known is set, with what has been taken in so far.
-func (l *ledger) view(known bool, f func(usage.Tx) error) error {
+func (l *meter) view(known bool, f func(ledger.Tx) error) error {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -270,7 +270,7 @@ func (l *ledger) view(known bool, f func(usage.Tx) error) error {
 	if err == nil && l.db == nil {
 		if _, missing := os.Stat(l.file); errors.Is(missing, fs.ErrNotExist) { // reading creates no file
 			l.mu.Unlock()
-			return f(new(usage.Mem))
+			return f(new(ledger.Mem))
 		}
 		err = l.open()
 	}
@@ -286,12 +286,12 @@ func (l *ledger) view(known bool, f func(usage.Tx) error) error {
 		if b := tx.Bucket(usageBucket); b != nil {
 			return f(boltTx{b})
 		}
-		return f(new(usage.Mem))
+		return f(new(ledger.Mem))
 	})
 	return l.trouble("usage", errors.Join(err, tx.Rollback()))
 }
 
-func (l *ledger) trouble(op string, err error) error {
+func (l *meter) trouble(op string, err error) error {
 	var already *store.Error
 	if err == nil || errors.Is(err, store.ErrBadCursor) || errors.Is(err, store.ErrClosed) || errors.As(err, &already) {
 		return err

@@ -5,22 +5,22 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
-// boltTx adapts a bbolt bucket to [usage.Tx].
+// boltTx adapts a bbolt bucket to [ledger.Tx].
 type boltTx struct{ *bolt.Bucket }
 
-// Cursor implements [usage.Tx].
-func (b boltTx) Cursor() usage.Cursor { return b.Bucket.Cursor() }
+// Cursor implements [ledger.Tx].
+func (b boltTx) Cursor() ledger.Cursor { return b.Bucket.Cursor() }
 
 // Count implements [store.Usage].
 func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := s.ready(ctx, nil); err != nil || s.usage == nil {
 		return err
 	}
-	obs, err := usage.Observations(readings)
+	obs, err := ledger.Observations(readings)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	}
 	for len(obs) > 0 {
 		n := min(len(obs), usageChunk)
-		if err := l.update(func(tx usage.Tx) error { return usage.Apply(tx, obs[:n], l.parent) }); err != nil {
+		if err := l.update(func(tx ledger.Tx) error { return ledger.Apply(tx, obs[:n], l.parent) }); err != nil {
 			return err
 		}
 		obs = obs[n:]
@@ -42,22 +42,22 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 
 // Usage implements [store.Usage].
 func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.UsagePage, err error) {
-	err = s.look(ctx, query.Window, query.Known || query.After != "", func(tx usage.Tx) error {
-		page, err = usage.List(tx, &query)
+	err = s.look(ctx, query.Window, query.Known || query.After != "", func(tx ledger.Tx) error {
+		page, err = ledger.List(tx, &query)
 		return err
 	})
 	return page, err
 }
 
-func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usage.Tx) error) error {
+func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(ledger.Tx) error) error {
 	if err := s.ready(ctx, nil); err != nil {
 		return err
 	}
-	if err := usage.Check(w); err != nil {
+	if err := ledger.Check(w); err != nil {
 		return err
 	}
 	if s.usage == nil {
-		return f(new(usage.Mem))
+		return f(new(ledger.Mem))
 	}
 	s.journal.settled(ctx)
 	return s.usage.view(known, f)
@@ -75,8 +75,8 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 		return err
 	}
 	for more := true; more; {
-		err := l.update(func(tx usage.Tx) (err error) {
-			more, err = usage.Forget(tx, namespace, 2*usageChunk)
+		err := l.update(func(tx ledger.Tx) (err error) {
+			more, err = ledger.Forget(tx, namespace, 2*usageChunk)
 			return err
 		})
 		if err != nil {

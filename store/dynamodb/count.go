@@ -1,7 +1,5 @@
 package dynamodb
 
-import "github.com/weirlimits/weir/internal/usage"
-
 // uncounted are takes, admitted and undone, that no write of their own could count: takes that were served from what
 // was debited ahead, and undone takes of which nothing was left to return. They ride on the next write that asserts the
 // birth of the item on which they were made. Those that still wait when the process ends are not counted.
@@ -53,24 +51,4 @@ func (b *batch) counted(u *update) {
 	if n := b.undone + b.others.undone; n > 0 {
 		u.op(addTo, attrUndone, n)
 	}
-}
-
-// takesOf appends what an item shows of its takes. Undone takes are a figure of their own, which a window subtracts
-// from its requests.
-func takesOf(it *item, counts []usage.Count) []usage.Count {
-	if it.takes > 0 {
-		counts = append(counts, usage.Count{Figure: usage.Requests, Value: it.takes})
-	}
-	if it.undone > 0 {
-		counts = append(counts, usage.Count{Figure: usage.Returned, Value: it.undone})
-	}
-	return counts
-}
-
-// inWindow returns the figure of a window to which a difference belongs, and the amount to add.
-func inWindow(d *usage.Delta) (usage.Figure, int64) {
-	if d.Limit == "" && d.Figure == usage.Returned {
-		return usage.Requests, -d.Amount
-	}
-	return d.Figure, d.Amount
 }

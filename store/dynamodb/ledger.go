@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // StreamRecord is one record of the table's stream.
@@ -31,20 +28,16 @@ type StreamRecord struct {
 // Ledger books usage from the records of the table's stream. It is safe for concurrent use. Any number of ledgers may
 // book the same records at the same time, in any order: each record is counted once.
 type Ledger struct {
-	s         *Store
-	retention store.Retention
-	part      int // of the sums that many buckets share; ledgers on different parts do not contend
-	parents   parents
-	mu        sync.Mutex
-	meters    map[table.Key]*shardMeter
-	since     int64 // the minute from which usage is kept; 0: not known yet
+	calls  *table.Table
+	books  *table.Books
+	mu     sync.Mutex
+	meters map[table.Key]*shardMeter
+	since  int64 // the minute from which usage is kept; 0: not known yet
 }
 
 // Ledger returns a ledger whose windows live as long as retention says.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
-	return &Ledger{
-		s: s, retention: retention, part: s.dice(table.UsageParts), parents: parents{m: make(map[store.Key]parent)},
-	}
+	return &Ledger{calls: s.calls, books: table.NewBooks(s.calls, retention, s.dice(table.UsageParts), nameOf)}
 }
 
 // Booked is the result of [Ledger.Book].
@@ -63,11 +56,8 @@ type Hot struct {
 
 // source is what a batch of records says about one shard of a bucket, or about one process.
 type source struct {
-	key     table.Key
-	bucket  store.Bucket
-	sights  []usage.Sight
-	late    int64 // see [usage.Source.See]
-	keep    time.Duration
+	table.Booking
+
 	records []int // their indexes in the batch
 	shard   int
 	first   *item // the first and last image seen
@@ -100,12 +90,29 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 		}
 		i++
 	}
-	for sources := f.order; len(sources) > 0; {
-		n := min(len(sources), table.MaxBatch)
-		l.book(ctx, sources[:n], f.failed)
-		sources = sources[n:]
+	entries := make([]*table.Booking, len(f.order))
+	for i, src := range f.order {
+		entries[i] = &src.Booking
+	}
+	_ = ledger.Book(ctx, l.books, entries) // the entries have its error, too
+	for _, src := range f.order {
+		for _, i := range src.records {
+			if src.Err != nil {
+				f.failed[i] = l.calls.Trouble("usage", "", src.Err)
+			}
+		}
 	}
 	return Booked{f.failed, l.hot(f.order)}, nil
+}
+
+// metered returns the minute from which usage is kept: the minute in which the first ledger started.
+func (l *Ledger) metered(ctx context.Context) (since int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.since == 0 {
+		l.since, err = l.books.Since(ctx)
+	}
+	return l.since, err
 }
 
 // fold is a batch of records, grouped by source.
@@ -134,39 +141,32 @@ func (f *fold) add(i int, r *StreamRecord) error {
 }
 
 // ErrPoison reports a record of the stream that can never be read. Usually, an item was edited by hand.
-var ErrPoison = errors.New("the record is damaged")
-
-func poison(key table.Key, err error) error {
-	return &store.Error{
-		Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ErrPoison, err),
-		Hint: "correct the item: its next record counts what this one would have",
-	}
-}
+var ErrPoison = ledger.ErrDamaged
 
 // shard adds what a record says about a bucket's shard.
 func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	b, k, ok := table.ParseBucketKey(key.PK)
 	if !ok {
-		return poison(key, errors.New("is not the key of a bucket"))
+		return table.Poison(key, errors.New("is not the key of a bucket"))
 	}
 	images := [2]*item{}
 	for n, attrs := range []map[string]types.AttributeValue{r.Old, r.New} {
 		it, err := parseItem(attrs)
 		if err != nil {
-			return poison(key, err)
+			return table.Poison(key, err)
 		}
 		images[n] = it
 	}
 	src := f.source(i, table.AccountKey(b, strconv.Itoa(k)), b)
-	src.late, src.keep, src.shard = usage.Late, keepShard, k
+	src.Account.Late, src.Account.Keep, src.shard = ledger.Late, keepShard, k
 	was, is := images[0], images[1]
 	if was.exists && (src.seen == nil || src.seen.id != was.id || src.seen.writes != was.writes) {
-		s := sightOf(was, r.Created)
+		s := readingOf(was, r.Created)
 		s.Base = s.Minute <= f.since || madeAt(is, r.Created)-s.Minute > resting
-		src.sights = usage.MergeSight(src.sights, s)
+		src.Readings = ledger.MergeReading(src.Readings, s)
 	}
 	if is.exists {
-		src.sights = usage.MergeSight(src.sights, sightOf(is, r.Created))
+		src.Readings = ledger.MergeReading(src.Readings, readingOf(is, r.Created))
 		src.seen = is
 		if src.first == nil {
 			src.first = is
@@ -176,13 +176,13 @@ func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 }
 
 func minuteOf(it *item, created time.Time) int64 {
-	return earliest(usage.MinuteOf(clock.Time(it.at)), created)
+	return earliest(ledger.MinuteOf(clock.Time(it.at)), created)
 }
 
 // earliest returns a minute that another clock showed, or the stream's own minute if the other is far later.
 func earliest(minute int64, created time.Time) int64 {
-	if !created.IsZero() && minute > usage.MinuteOf(created.Add(ahead)) {
-		return usage.MinuteOf(created)
+	if !created.IsZero() && minute > ledger.MinuteOf(created.Add(ahead)) {
+		return ledger.MinuteOf(created)
 	}
 	return minute
 }
@@ -195,22 +195,26 @@ func madeAt(is *item, created time.Time) int64 {
 	case created.IsZero():
 		return 0
 	}
-	return usage.MinuteOf(created)
+	return ledger.MinuteOf(created)
 }
 
-func sightOf(it *item, created time.Time) usage.Sight {
-	s := usage.Sight{ID: it.id, Minute: minuteOf(it, created), Counts: make([]usage.Count, 0, 2+2*len(it.limits))}
-	s.Counts = takesOf(it, s.Counts)
+// readingOf returns the counters of an item. Undone takes, which are subtracted from requests in the end, are what the
+// bucket as a whole had returned.
+func readingOf(it *item, created time.Time) ledger.Reading {
+	counts := ledger.AddCount(make([]ledger.Count, 0, 2+2*len(it.limits)), "", ledger.Requests, it.takes)
+	counts = ledger.AddCount(counts, "", ledger.Returned, it.undone)
 	for i := range it.limits {
 		c := &it.limits[i]
-		if c.debited > 0 {
-			s.Counts = append(s.Counts, usage.Count{Limit: c.name, Figure: usage.Debited, Value: c.debited})
-		}
-		if c.returned > 0 {
-			s.Counts = append(s.Counts, usage.Count{Limit: c.name, Figure: usage.Returned, Value: c.returned})
-		}
+		counts = ledger.AddCount(counts, c.name, ledger.Debited, c.debited)
+		counts = ledger.AddCount(counts, c.name, ledger.Returned, c.returned)
 	}
-	return s
+	return ledger.Reading{ID: it.id, Minute: minuteOf(it, created), Counts: counts}
+}
+
+// nameOf returns the name of a limit in windows, where overrides count as the limit that they override.
+func nameOf(limit string) string {
+	name, _, _ := parseLimitName(limit)
+	return name
 }
 
 // tally adds what a process has counted.
@@ -220,30 +224,30 @@ func (f *fold) tally(i int, key table.Key, r *StreamRecord) error {
 	}
 	ns, process, ok := table.ParseTallyKey(key.PK)
 	if !ok {
-		return poison(key, errors.New("is not the key of a process's counts"))
+		return table.Poison(key, errors.New("is not the key of a process's counts"))
 	}
 	raw, err := table.Field(r.New, table.AttrValue, table.Binary)
 	if err != nil {
-		return poison(key, err)
+		return table.Poison(key, err)
 	}
-	told, err := usage.DecodeTold(raw)
+	told, err := ledger.DecodeTold(raw)
 	if err != nil {
-		return poison(key, err)
+		return table.Poison(key, err)
 	}
 	for n := range told { // before any of it is added: one impossible key would fail the calls for all
 		b := store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}
 		if err := countable(b, process); err != nil {
-			return poison(key, err)
+			return table.Poison(key, err)
 		}
 	}
 	for n := range told {
 		b := told[n].Bucket
 		b.Namespace = ns
 		src := f.source(i, table.AccountKey(b, "p"+process), b)
-		src.late, src.keep = lateProcess, keepProcess
-		src.sights = usage.MergeSight(
-			src.sights,
-			usage.Sight{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts},
+		src.Account.Late, src.Account.Keep = lateProcess, keepProcess
+		src.Readings = ledger.MergeReading(
+			src.Readings,
+			ledger.Reading{ID: told[n].ID, Minute: earliest(told[n].Minute, r.Created), Counts: told[n].Counts},
 		)
 	}
 	return nil
@@ -255,7 +259,7 @@ func countable(b store.Bucket, process string) error {
 	case !utf8.ValidString(b.Entity + b.Resource):
 		return fmt.Errorf("%q on %q is not valid UTF-8", b.Entity, b.Resource)
 	case len(table.AccountKey(b, "p"+process).PK) > table.MaxHash,
-		len(table.UsageSort(table.StartLayouts[store.Hourly], b.Entity, b.Resource)) > table.MaxRange:
+		len(table.UsageSort(store.Hourly, time.Time{}, b.Entity, b.Resource)) > table.MaxRange:
 		return fmt.Errorf("the name %.40q on %.40q is too long", b.Entity, b.Resource)
 	}
 	return nil
@@ -264,7 +268,7 @@ func countable(b store.Bucket, process string) error {
 func (f *fold) source(i int, key table.Key, b store.Bucket) *source {
 	src := f.sources[key]
 	if src == nil {
-		src = &source{key: key, bucket: b}
+		src = &source{Booking: table.Booking{Bucket: b, Account: table.Account{Key: key}}}
 		f.sources[key] = src
 		f.order = append(f.order, src)
 	}
@@ -289,17 +293,17 @@ func (l *Ledger) hot(sources []*source) []Hot {
 		if src.seen == nil {
 			continue // a process
 		}
-		m := l.meters[src.key]
+		m := l.meters[src.Account.Key]
 		if m == nil || m.id != src.seen.id || m.shards != src.seen.shards {
 			m = &shardMeter{id: src.seen.id, shards: src.seen.shards}
-			l.meters[src.key] = m
+			l.meters[src.Account.Key] = m
 			if src.first.id == m.id && src.first.shards == m.shards {
 				m.read(src.first.writes, src.first.at)
 			}
 		}
 		m.read(src.seen.writes, src.seen.at)
 		if m.tooMuch() {
-			hot = append(hot, Hot{src.bucket, src.shard, m.shards})
+			hot = append(hot, Hot{src.Bucket, src.shard, m.shards})
 		}
 	}
 	return hot
@@ -311,127 +315,4 @@ type shardMeter struct {
 
 	id     uint64
 	shards int
-}
-
-// metered returns the minute from which usage is kept: the minute in which the first ledger started.
-func (l *Ledger) metered(ctx context.Context) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.since != 0 {
-		return l.since, nil
-	}
-	ctx, cancel := l.s.calls.Within(ctx)
-	defer cancel()
-	it := table.MeteredKey().Item()
-	it[table.AttrNumber] = table.Num(usage.MinuteOf(l.s.clock()))
-	err := l.s.calls.Attempt(ctx, func(ctx context.Context) error {
-		_, err := l.s.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &l.s.cfg.Table, Item: it,
-			ConditionExpression:                 aws.String("attribute_not_exists(#p)"),
-			ExpressionAttributeNames:            map[string]string{"#p": table.AttrPK},
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}, table.Once...)
-		return err
-	})
-	var there *types.ConditionalCheckFailedException
-	switch {
-	case errors.As(err, &there):
-		it = there.Item
-	case err != nil:
-		return 0, l.s.calls.Trouble("usage", table.MeteredKey().String(), err)
-	}
-	n, err := table.Field(it, table.AttrNumber, table.Number)
-	if err != nil {
-		return 0, l.s.calls.Damaged(table.MeteredKey(), err)
-	}
-	l.since = n
-	return n, nil
-}
-
-// parents caches the parents of entities.
-type parents struct {
-	mu sync.Mutex
-	m  map[store.Key]parent
-}
-
-type parent struct {
-	id    string
-	until time.Time
-}
-
-const (
-	parentFor  = time.Minute
-	maxParents = 50_000
-	maxChain   = 8
-)
-
-// above returns the chain of parents of each entity. It reads the parents of all entities together, generation by
-// generation.
-func (l *Ledger) above(ctx context.Context, buckets []store.Bucket) (map[store.Key][]string, error) {
-	chains := make(map[store.Key][]string, len(buckets))
-	next := make(map[store.Key][]store.Key) // by entity whose parent is looked up: whose chains it belongs to
-	for _, b := range buckets {
-		k := store.Key{Namespace: b.Namespace, Kind: store.KindEntity, ID: b.Entity}
-		if _, ok := chains[k]; !ok {
-			chains[k] = nil
-			next[k] = []store.Key{k}
-		}
-	}
-	for range maxChain {
-		if err := l.learn(ctx, next); err != nil {
-			return nil, err
-		}
-		after := make(map[store.Key][]store.Key)
-		l.parents.mu.Lock()
-		for k, who := range next {
-			if p := l.parents.m[k].id; p != "" {
-				up := store.Key{Namespace: k.Namespace, Kind: store.KindEntity, ID: p}
-				for _, w := range who {
-					if !slices.Contains(chains[w], p) {
-						chains[w] = append(chains[w], p)
-						after[up] = append(after[up], w)
-					}
-				}
-			}
-		}
-		l.parents.mu.Unlock()
-		if next = after; len(next) == 0 {
-			break
-		}
-	}
-	return chains, nil
-}
-
-// learn reads the parents of entities that are not cached.
-func (l *Ledger) learn(ctx context.Context, of map[store.Key][]store.Key) error {
-	now := l.s.clock()
-	var keys []table.Key
-	var asked []store.Key
-	l.parents.mu.Lock()
-	if len(l.parents.m) > maxParents {
-		clear(l.parents.m)
-	}
-	for k := range of {
-		if p, ok := l.parents.m[k]; !ok || now.After(p.until) {
-			keys, asked = append(keys, table.RecordKey(k)), append(asked, k)
-		}
-	}
-	l.parents.mu.Unlock()
-	if len(keys) == 0 {
-		return nil
-	}
-	found, err := l.s.calls.BatchGet(ctx, keys)
-	if err != nil {
-		return fmt.Errorf("read parents: %w", err)
-	}
-	l.parents.mu.Lock()
-	defer l.parents.mu.Unlock()
-	for i, k := range asked {
-		p := parent{until: now.Add(parentFor)}
-		if v, ok := found[keys[i]][table.AttrParents]; ok {
-			p.id, _ = table.Text(v)
-		}
-		l.parents.m[k] = p
-	}
-	return nil
 }

@@ -46,7 +46,7 @@ type Store struct {
 	table   *inmem.Table
 	catalog *catalog.Catalog
 	closed  atomic.Bool
-	usage   *ledger // nil: no usage is kept
+	usage   *meter // nil: no usage is kept
 }
 
 var (
@@ -69,8 +69,8 @@ func New(cfg *Config) *Store {
 	s := &Store{catalog: catalog.New(cfg.Now)}
 	tc := inmem.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired}
 	if cfg.MaxUsage >= 0 {
-		s.usage = &ledger{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage), retention: cfg.Retention, read: math.MinInt64}
-		tc.Meter = &s.usage.meter
+		s.usage = &meter{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage), retention: cfg.Retention, read: math.MinInt64}
+		tc.Meter = &s.usage.queue
 	}
 	s.table = inmem.New(tc)
 	return s

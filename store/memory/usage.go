@@ -5,19 +5,19 @@ import (
 	"sync"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
-// ledger keeps usage. It takes in what buckets have counted when a query asks, and when many readings wait.
-type ledger struct {
-	meter     inmem.Meter
+// meter keeps usage. It takes in what buckets have counted when a query asks, and when many readings wait.
+type meter struct {
+	queue     inmem.Meter
 	retention store.Retention
 	max       int
 
 	mu      sync.Mutex
-	mem     usage.Mem
+	mem     ledger.Mem
 	read    int64 // buckets that have not changed since this time were read
 	expired int64 // the hour of the last search for expired windows
 	busy    bool
@@ -32,19 +32,19 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := s.ready(ctx); err != nil || s.usage == nil {
 		return err
 	}
-	obs, err := usage.Observations(readings)
+	obs, err := ledger.Observations(readings)
 	if err != nil {
 		return err
 	}
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
-	return usage.Apply(&s.usage.mem, obs, s.parent)
+	return ledger.Apply(&s.usage.mem, obs, s.parent)
 }
 
 // Usage implements [store.Usage].
 func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.UsagePage, err error) {
-	err = s.look(ctx, query.Window, query.Known || query.After != "", func(tx usage.Tx) error {
-		page, err = usage.List(tx, &query)
+	err = s.look(ctx, query.Window, query.Known || query.After != "", func(tx ledger.Tx) error {
+		page, err = ledger.List(tx, &query)
 		return err
 	})
 	return page, err
@@ -52,9 +52,9 @@ func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.U
 
 // ForgetUsage implements [store.Usage].
 func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
-	return s.look(ctx, store.Hourly, false, func(tx usage.Tx) error {
+	return s.look(ctx, store.Hourly, false, func(tx ledger.Tx) error {
 		for {
-			if more, err := usage.Forget(tx, namespace, 10_000); !more || err != nil {
+			if more, err := ledger.Forget(tx, namespace, 10_000); !more || err != nil {
 				return err
 			}
 		}
@@ -62,15 +62,15 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 }
 
 // look calls f with all usage until now or, if known is set, with what has been taken in so far.
-func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usage.Tx) error) error {
+func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(ledger.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	if err := usage.Check(w); err != nil {
+	if err := ledger.Check(w); err != nil {
 		return err
 	}
 	if s.usage == nil {
-		return f(new(usage.Mem))
+		return f(new(ledger.Mem))
 	}
 	u := s.usage
 	u.mu.Lock()
@@ -83,7 +83,7 @@ func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usa
 	}
 	since := u.read
 	u.read = s.table.Now() - slack
-	err := s.table.Read(since, func(obs []usage.Observation) error { return usage.Apply(&u.mem, obs, s.parent) })
+	err := s.table.Read(since, func(obs []ledger.Observation) error { return ledger.Apply(&u.mem, obs, s.parent) })
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *Store) look(ctx context.Context, w store.Window, known bool, f func(usa
 
 // relieve takes in the waiting readings if there are many.
 func (s *Store) relieve() {
-	if s.usage == nil || !s.usage.meter.High() || !s.usage.mu.TryLock() {
+	if s.usage == nil || !s.usage.queue.High() || !s.usage.mu.TryLock() {
 		return
 	}
 	u := s.usage
@@ -113,14 +113,14 @@ func (s *Store) relieve() {
 // drain takes in the waiting readings and removes windows beyond the bounds. The ledger is locked.
 func (s *Store) drain() error {
 	u := s.usage
-	if err := usage.Apply(&u.mem, u.meter.Drain(), s.parent); err != nil {
+	if err := ledger.Apply(&u.mem, u.queue.Drain(), s.parent); err != nil {
 		return err
 	}
 	now := clock.Time(s.table.Now())
-	if m := usage.MinuteOf(now) / 60; m != u.expired {
+	if m := ledger.MinuteOf(now) / 60; m != u.expired {
 		u.expired = m
 		for {
-			more, err := usage.Expire(&u.mem, u.retention, now, true, 10_000)
+			more, err := ledger.Expire(&u.mem, u.retention, now, true, 10_000)
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (s *Store) drain() error {
 			}
 		}
 	}
-	for u.mem.Len() > u.max && usage.Shrink(&u.mem, now) {
+	for u.mem.Len() > u.max && ledger.Shrink(&u.mem, now) {
 		continue
 	}
 	return nil

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 var _ store.Usage = (*Store)(nil)
@@ -17,27 +17,25 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	obs, err := usage.Observations(readings)
+	obs, err := ledger.Observations(readings)
 	if err != nil {
 		return err
 	}
-	by := make(map[string][]entry) // by namespace
-	places := make(map[string]int) // index in those, by namespace and field
+	by := make(map[string][]*entry) // by namespace
+	known := make(map[string]*entry)
 	for i := range obs {
 		o := &obs[i]
 		if checkParts([]store.Debit{{Bucket: o.Bucket}}) != nil {
 			continue // no bucket has such a name, and it must not block the others
 		}
-		field := member(o.Source, member(o.Bucket.Entity, o.Bucket.Resource))
-		x := usage.Sight{ID: o.ID, Minute: o.Minute, Counts: o.Counts}
-		ns, place := o.Bucket.Namespace, member(o.Bucket.Namespace, field)
-		if at, ok := places[place]; ok {
-			e := &by[ns][at]
-			e.sights = usage.MergeSight(e.sights, x)
-			continue
+		ns, field := o.Bucket.Namespace, member(o.Source, member(o.Bucket.Entity, o.Bucket.Resource))
+		e := known[member(ns, field)]
+		if e == nil {
+			e = &entry{Bucket: o.Bucket, Account: booked{field: field}}
+			known[member(ns, field)] = e
+			by[ns] = append(by[ns], e)
 		}
-		places[place] = len(by[ns])
-		by[ns] = append(by[ns], entry{hash: ofProcesses, field: field, bucket: o.Bucket, sights: []usage.Sight{x}})
+		e.Readings = ledger.MergeReading(e.Readings, o.Reading)
 	}
 	for ns, entries := range by {
 		key := s.keys.meter(ns)
@@ -49,7 +47,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 			continue
 		}
 		// A damaged account blocks no others, and is removed after three days.
-		if _, _, err := s.bookAll(ctx, ns, entries, s.parents(ns)); err != nil && !errors.Is(err, errUnkept) {
+		if _, _, err := s.books(ns, ofProcesses).book(ctx, entries); err != nil && !errors.Is(err, errUnkept) {
 			return err
 		}
 	}
@@ -62,8 +60,7 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	above := s.parents(namespace)
-	if _, _, err := s.bookLeft(ctx, space{id: namespace}, above); err != nil && !errors.Is(err, errUnkept) {
+	if _, _, err := s.bookLeft(ctx, space{id: namespace}, s.books(namespace, ofBuckets)); err != nil && !errors.Is(err, errUnkept) {
 		return err
 	}
 	of := string([]byte{byte(store.OfBucket), byte(store.OfChildren), byte(store.OfResource), byte(store.OfNamespace)})
@@ -155,17 +152,9 @@ func (s *Store) look(ctx context.Context, w *windowsOf, at from, most int) ([]fo
 func figuresOf(fields []string) []store.LimitFigures {
 	var counts []store.LimitFigures
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i] == "" {
-			continue
+		if n, err := strconv.ParseInt(fields[i+1], 10, 64); err == nil && fields[i] != "" {
+			counts = ledger.AddLetter(counts, fields[i][0], fields[i][1:], n)
 		}
-		f, ok := usage.FigureOf(fields[i][0])
-		n, err := strconv.ParseInt(fields[i+1], 10, 64)
-		if !ok || err != nil || n == 0 {
-			continue
-		}
-		one := store.LimitFigures{Limit: fields[i][1:]}
-		*usage.Field(&one.Figures, f) = n
-		counts = usage.Merge(counts, []store.LimitFigures{one})
 	}
 	return counts
 }

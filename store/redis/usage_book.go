@@ -3,28 +3,23 @@ package redis
 import (
 	"context"
 	"errors"
-	"slices"
+	"math"
 	"strconv"
 	"time"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 const (
 	// bookAtOnce is how many accounts one script changes, with their windows: other calls wait for it.
 	bookAtOnce = 8
-	// maxRereads is how often concurrent bookings of the same accounts may interfere before a booking is left to the
-	// next pass.
-	maxRereads = 10
 	// lateBirth is for how many minutes an account remembers a birth after a later one was seen, and for how many the
 	// account is kept after its bucket has gone. Ended births are listed as such, and the next pass books them.
 	lateBirth = 6 * 60
 	// lateProcess and keepProcess are for how many minutes a process's account remembers counters after later ones, and
 	// for how many it is kept.
 	lateProcess, keepProcess = 60, 3 * 24 * 60
-	// maxChain is how many ancestors count a descendant's usage.
-	maxChain = 8
 )
 
 // Hashes of accounts.
@@ -33,173 +28,181 @@ const (
 	ofProcesses = "up"
 )
 
-var (
-	errContended = errors.New("other readers keep counting the same buckets")
-	errUnkept    = errors.New("the usage keys were deleted")
-)
+var errUnkept = errors.New("the usage keys were deleted")
 
-// parents returns the ancestors of entities of one namespace, nearest first.
-type parents func(ctx context.Context, entities []string) (map[string][]string, error)
-
-// bookAll books entries of one namespace. It returns how many it booked, and an error for each that is damaged and
-// cannot be. errUnkept reports that nobody keeps the namespace's usage.
-func (s *Store) bookAll(
-	ctx context.Context, namespace string, entries []entry, above parents,
-) (booked int, bad []error, err error) {
-	for part := range slices.Chunk(entries, bookAtOnce) {
-		n, wrong, err := s.book(ctx, namespace, part, above)
-		if booked, bad = booked+n, append(bad, wrong...); err != nil {
-			return booked, bad, err
-		}
-	}
-	return booked, bad, nil
+// books keeps the accounts of buckets or of processes in one namespace, and the namespace's windows: a back end of the
+// ledger.
+type books struct {
+	s         *Store
+	namespace string
+	hash      string // ofBuckets or ofProcesses
+	parents   ledger.Parents
 }
 
-func (s *Store) book(
-	ctx context.Context, namespace string, entries []entry, above parents,
-) (booked int, bad []error, err error) {
-	entities := make([]string, len(entries))
-	for i := range entries {
-		entities[i] = entries[i].bucket.Entity
-	}
-	chains, err := above(ctx, entities)
-	if err != nil {
-		return 0, nil, err
-	}
-	for try := range maxRereads {
-		olds, err := s.accounts(ctx, namespace, entries, try > 0)
-		if err != nil {
-			return 0, bad, err
-		}
-		tx := booking{sums: make(map[usageWindow]map[string]int64)}
-		bad, booked = nil, 0
-		for i := range entries {
-			e := &entries[i]
-			var a account
-			cause := e.bad
-			if cause == nil {
-				cause = a.parse(olds[i])
-			}
-			if cause != nil {
-				bad = append(bad, s.trouble("usage", e.bucket.String(), cause))
-				tx.left = append(tx.left, e.left...) // an ended birth cannot be repaired
-				continue
-			}
-			deltas := a.see(e)
-			tx.windows(e.bucket, deltas, chains[e.bucket.Entity])
-			tx.accounts = append(tx.accounts, e.hash, e.field, olds[i], string(a.append(nil)))
-			tx.left = append(tx.left, e.left...)
-			booked++
-		}
-		if booked == 0 && len(tx.left) == 0 {
-			return 0, bad, nil
-		}
-		answer, err := s.run(
-			ctx, bookScript, []string{s.keys.meter(namespace)}, tx.args(s.now(), s.keys.base(namespace)),
-		).ToString()
+func (s *Store) books(namespace, hash string) *books {
+	b := &books{s: s, namespace: namespace, hash: hash}
+	b.parents = ledger.Parents{Look: b.lookUp, Keep: time.Hour, Now: time.Now}
+	return b
+}
+
+// entry is what there is to book for one account.
+type entry = ledger.Entry[booked]
+
+// booked is an account while it is booked.
+type booked struct {
+	account
+
+	field string   // in the hash of accounts
+	old   *string  // the account, if it came with the bucket
+	was   string   // the account as it was read
+	next  string   // head and slots of the bucket as seen; "" if not seen
+	left  []string // entries to remove from the list of ended births
+	bad   bool     // the account or the bucket cannot be read
+}
+
+// bad returns an entry that cannot be booked.
+func (s *Store) bad(e *entry, err error) {
+	e.Account.bad, e.Err = true, s.trouble("usage", e.Bucket.String(), err)
+}
+
+// book books entries. It returns how many it booked, and an error for each that is damaged and cannot be. errUnkept
+// reports that nobody keeps the namespace's usage.
+func (b *books) book(ctx context.Context, entries []*entry) (booked int, bad []error, err error) {
+	err = ledger.Book(ctx, b, entries)
+	var left []string
+	for _, e := range entries {
 		switch {
-		case err != nil:
-			return 0, bad, s.trouble("usage", entries[0].bucket.String(), err)
-		case answer == "N":
-			return 0, bad, errUnkept
-		case answer == "A":
-			return booked, bad, nil
-		}
-		if err := s.ready(ctx); err != nil {
-			return 0, bad, err
+		case e.Err == nil:
+			booked++
+		case e.Account.bad:
+			bad, left = append(bad, e.Err), append(left, e.Account.left...) // an ended birth cannot be repaired
+		case errors.Is(e.Err, ledger.ErrContended):
+			err = errors.Join(err, b.s.trouble("usage", e.Bucket.String(), e.Err))
+		case err == nil:
+			err = e.Err
 		}
 	}
-	return 0, bad, s.trouble("usage", entries[0].bucket.String(), errContended)
+	if len(left) > 0 && err == nil {
+		key := b.s.keys.left(b.namespace)
+		if cause := b.s.run(ctx, discardScript, []string{key}, left).Error(); cause != nil {
+			err = b.s.trouble("usage", key, cause)
+		}
+	}
+	return booked, bad, err
 }
 
-// accounts returns the accounts of entries; neighbours share a hash. With again, it also rereads those already read.
-func (s *Store) accounts(ctx context.Context, namespace string, entries []entry, again bool) ([]string, error) {
-	olds := make([]string, 0, len(entries))
-	for rest := entries; len(rest) > 0; {
-		if rest[0].old != nil && !again {
-			olds, rest = append(olds, *rest[0].old), rest[1:]
-			continue
+// Room implements [ledger.Backend].
+func (b *books) Room() (accounts, items int) { return bookAtOnce, ledger.Unlimited }
+
+// Read implements [ledger.Backend].
+func (b *books) Read(ctx context.Context, entries []*entry) error {
+	if err := b.s.ready(ctx); err != nil {
+		return err
+	}
+	var fields []string
+	for _, e := range entries {
+		if e.Account.old == nil {
+			fields = append(fields, e.Account.field)
 		}
-		n := 1
-		for n < len(rest) && rest[n].hash == rest[0].hash && (rest[n].old == nil || again) {
-			n++
-		}
-		fields := make([]string, n)
-		for i := range fields {
-			fields[i] = rest[i].field
-		}
-		got, err := s.run(ctx, accountsScript, []string{s.keys.base(namespace) + rest[0].hash}, fields).AsStrSlice()
-		if err == nil && len(got) != n {
+	}
+	var got []string
+	if len(fields) > 0 {
+		key := b.s.keys.base(b.namespace) + b.hash
+		var err error
+		if got, err = b.s.run(ctx, accountsScript, []string{key}, fields).AsStrSlice(); err == nil &&
+			len(got) != len(fields) {
 			err = errFormat
 		}
 		if err != nil {
-			return nil, s.trouble("usage", rest[0].bucket.String(), err)
-		}
-		olds, rest = append(olds, got...), rest[n:]
-	}
-	return olds, nil
-}
-
-// usageWindow identifies a window within a namespace.
-type usageWindow struct {
-	window store.Window
-	of     store.UsageOf
-	start  int64
-	member string
-}
-
-// kind is the window's type and what it counts, as in keys.
-func (w *usageWindow) kind() string { return kindOf(w.window, w.of) }
-
-func kindOf(w store.Window, of store.UsageOf) string { return string([]byte{w[0], byte(of)}) }
-
-// booking is what one script books.
-type booking struct {
-	accounts []string // hash, field, old and new value of each account
-	order    []usageWindow
-	sums     map[usageWindow]map[string]int64
-	left     []string
-}
-
-// windows adds the changes of a bucket's windows, and of those of everything that it belongs to.
-func (b *booking) windows(of store.Bucket, deltas []usage.Delta, chain []string) {
-	for i := range deltas {
-		d := &deltas[i]
-		add := func(kind store.UsageOf, id, sub string) {
-			w := usageWindow{d.Window, kind, d.Start, member(id, sub)}
-			if b.sums[w] == nil {
-				b.sums[w] = make(map[string]int64)
-				b.order = append(b.order, w)
-			}
-			b.sums[w][usage.Letters[d.Figure:d.Figure+1]+d.Limit] += d.Amount
-		}
-		add(store.OfBucket, of.Entity, of.Resource)
-		if d.Figure == usage.Peak {
-			continue
-		}
-		add(store.OfResource, of.Resource, "")
-		add(store.OfNamespace, "", "")
-		add(store.OfStore, "", "")
-		for _, up := range chain {
-			add(store.OfChildren, up, of.Resource)
+			return b.s.trouble("usage", entries[0].Bucket.String(), err)
 		}
 	}
+	for _, e := range entries {
+		a := &e.Account
+		if a.old != nil {
+			a.was, a.old = *a.old, nil
+		} else {
+			a.was, got = got[0], got[1:]
+		}
+		if err := a.parse(a.was); err != nil {
+			b.s.bad(e, err)
+		}
+	}
+	return nil
 }
 
-func (b *booking) args(now, base string) []string {
-	args := append(
-		[]string{now, base, strconv.Itoa(len(b.accounts) / 4), strconv.Itoa(len(b.order)), strconv.Itoa(len(b.left))},
-		b.accounts...,
-	)
-	for _, w := range b.order {
-		end := usage.Next(w.window, time.Unix(w.start, 0).UTC()).Unix()
+// See implements [ledger.Backend].
+func (b *books) See(e *entry, readings []ledger.Reading) ([]ledger.Delta, bool) {
+	a := &e.Account
+	for i := range readings {
+		a.minute = max(a.minute, uint32(max(readings[i].Minute, 0)))
+	}
+	if a.next != "" && len(a.next) <= math.MaxUint16 {
+		a.mark = a.next
+	}
+	late := int64(lateBirth)
+	if b.hash == ofProcesses {
+		late = lateProcess
+	}
+	return a.seen.See(readings, late), true
+}
+
+// Parents implements [ledger.Backend].
+func (b *books) Parents(ctx context.Context, entities []store.Key) ([]string, error) {
+	return b.parents.Of(ctx, entities)
+}
+
+func (b *books) lookUp(ctx context.Context, entities []store.Key) ([]string, error) {
+	got, err := b.s.Get(ctx, entities...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(entities))
+	for i := range got.Records {
+		out[i] = got.Records[i].Parent
+	}
+	return out, nil
+}
+
+// Apply implements [ledger.Backend].
+func (b *books) Apply(ctx context.Context, entries []*entry, sums ledger.Sums) error {
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Account.left...)
+	}
+	args := []string{
+		b.s.now(), b.s.keys.base(b.namespace),
+		strconv.Itoa(len(entries)), strconv.Itoa(len(sums)), strconv.Itoa(len(left)),
+	}
+	for _, e := range entries {
+		a := &e.Account
+		args = append(args, b.hash, a.field, a.was, string(a.append(nil)))
+	}
+	for w, counts := range sums {
+		var figures []string
+		for i := range counts {
+			ledger.Letters(&counts[i].Figures, func(letter string, n int64) {
+				figures = append(figures, letter+counts[i].Limit, strconv.FormatInt(n, 10))
+			})
+		}
+		end := w.Type.Next(time.Unix(w.Start, 0).UTC()).Unix()
 		args = append(
-			args, w.kind(), strconv.FormatInt(w.start, 10), strconv.FormatInt(end, 10), w.member,
-			strconv.Itoa(len(b.sums[w])),
+			args, kindOf(w.Type, w.Of), strconv.FormatInt(w.Start, 10), strconv.FormatInt(end, 10), member(w.ID, w.Sub),
+			strconv.Itoa(len(figures)/2),
 		)
-		for figure, n := range b.sums[w] {
-			args = append(args, figure, strconv.FormatInt(n, 10))
-		}
+		args = append(args, figures...)
 	}
-	return append(args, b.left...)
+	answer, err := b.s.run(ctx, bookScript, []string{b.s.keys.meter(b.namespace)}, append(args, left...)).ToString()
+	switch {
+	case err != nil:
+		return b.s.trouble("usage", entries[0].Bucket.String(), err)
+	case answer == "N":
+		return errUnkept
+	case answer != "A":
+		return ledger.ErrChanged
+	}
+	return nil
 }
+
+// kindOf returns a window's type and what it counts, as in keys.
+func kindOf(w store.Window, of store.UsageOf) string { return string([]byte{w[0], byte(of)}) }

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // Usage implements [store.Usage]. It returns what was booked.
@@ -18,41 +17,23 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	if err := s.ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
-	if err := usage.Check(q.Window); err != nil {
-		return store.UsagePage{}, err
-	}
-	mark := cursor.Mark("usage", q.Namespace, q.Of, q.ID, q.Sub, q.Window, q.From.Unix(), q.To.Unix())
-	var at from
-	if q.After != "" {
-		after, err := cursor.Parse(mark, q.After)
-		if err != nil {
-			return store.UsagePage{}, err
+	return ledger.Page(&q, func(after string, f func(string, store.UsageRecord) bool) error {
+		var at from
+		if start, name, ok := strings.Cut(after, ":"); ok {
+			at = from{start, "(" + name}
+		} else if !q.Known {
+			if err := s.kept(ctx); err != nil {
+				return err
+			}
 		}
-		start, name, ok := strings.Cut(after, ":")
-		if !ok {
-			return store.UsagePage{}, store.ErrBadCursor
+		all, err := s.windows(ctx, &q, at, store.PageSize(q.Max)+1)
+		for i := range all {
+			if w := &all[i]; !f(strconv.FormatInt(w.start, 10)+":"+w.member, w.record(q.Window)) {
+				break
+			}
 		}
-		at = from{start, "(" + name}
-	}
-	if q.After == "" && !q.Known {
-		if err := s.kept(ctx); err != nil {
-			return store.UsagePage{}, err
-		}
-	}
-	limit := store.PageSize(q.Max)
-	all, err := s.windows(ctx, &q, at, limit+1)
-	if err != nil {
-		return store.UsagePage{}, err
-	}
-	var page store.UsagePage
-	for i := range all[:min(len(all), limit)] {
-		page.Records = append(page.Records, all[i].record(q.Window))
-	}
-	if len(all) > limit {
-		last := &all[limit-1]
-		page.Next = cursor.Make(mark, strconv.FormatInt(last.start, 10)+":"+last.member)
-	}
-	return page, nil
+		return err
+	})
 }
 
 // kept returns an error if nobody has ever booked usage, or not for weeks.
@@ -104,7 +85,7 @@ func (s *Store) windows(ctx context.Context, q *store.UsageQuery, at from, most 
 			if !ok {
 				all = slices.Insert(all, i, f)
 			} else {
-				all[i].figures = usage.Merge(all[i].figures, f.figures)
+				all[i].figures = store.MergeFigures(all[i].figures, f.figures)
 			}
 		}
 		all = all[:min(len(all), most)]

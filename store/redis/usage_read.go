@@ -6,11 +6,9 @@ import (
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -143,19 +141,19 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 		return "", l.s.trouble("usage", key, err)
 	}
 	began = got[:8]
-	above := l.s.parents(ns.id)
+	books := l.s.books(ns.id, ofBuckets)
 	note := func(n int, bad []error, err error) error {
 		all.Booked += n
 		all.Bad = append(all.Bad, bad...)
 		return err
 	}
 	if got[9] == '1' {
-		if err := note(l.s.bookLeft(ctx, ns, above)); err != nil {
+		if err := note(l.s.bookLeft(ctx, ns, books)); err != nil {
 			return began, err
 		}
 	}
 	if got[8] == '1' {
-		if err := note(l.buckets(ctx, ns, above)); err != nil {
+		if err := note(l.buckets(ctx, ns, books)); err != nil {
 			return began, err
 		}
 	}
@@ -168,7 +166,7 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 }
 
 // bookLeft books the births that have ended, in order.
-func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
+func (s *Store) bookLeft(ctx context.Context, ns space, books *books) (booked int, bad []error, err error) {
 	key := s.keys.left(ns.id)
 	for {
 		got, err := s.run(ctx, leftScript, []string{key}, []string{strconv.Itoa(8 * bookAtOnce)}).AsStrSlice()
@@ -178,22 +176,21 @@ func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked i
 		if len(got) == 0 {
 			return booked, bad, nil
 		}
-		var entries []entry
-		places := make(map[string]int)
+		var entries []*entry
+		known := make(map[string]*entry)
 		for _, raw := range got {
-			e := leftEntry(ns, raw)
-			if i, ok := places[e.field]; ok && e.bad == nil {
-				entries[i].sights, entries[i].left = append(
-					entries[i].sights, e.sights...,
-				), append(entries[i].left, raw)
+			e := s.leftEntry(ns, raw)
+			if first := known[e.Account.field]; first != nil && e.Err == nil {
+				first.Readings = append(first.Readings, e.Readings...)
+				first.Account.left = append(first.Account.left, raw)
 				continue
 			}
-			if e.bad == nil {
-				places[e.field] = len(entries)
+			if e.Err == nil {
+				known[e.Account.field] = e
 			}
 			entries = append(entries, e)
 		}
-		n, wrong, err := s.bookAll(ctx, ns.id, entries, above)
+		n, wrong, err := books.book(ctx, entries)
 		if booked, bad = booked+n, append(bad, wrong...); err != nil {
 			return booked, bad, err
 		}
@@ -204,7 +201,7 @@ func (s *Store) bookLeft(ctx context.Context, ns space, above parents) (booked i
 }
 
 // buckets books what has changed since it was last read.
-func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked int, bad []error, err error) {
+func (l *Ledger) buckets(ctx context.Context, ns space, books *books) (booked int, bad []error, err error) {
 	index, from := l.s.keys.index(ns.id), "-"
 	for {
 		got, err := l.s.run(ctx, readUsageScript, []string{index},
@@ -215,20 +212,13 @@ func (l *Ledger) buckets(ctx context.Context, ns space, above parents) (booked i
 		if err != nil {
 			return booked, bad, l.s.trouble("usage", index, err)
 		}
-		entries := make([]entry, 0, len(got)/3)
+		entries := make([]*entry, 0, len(got)/3)
 		for i := 1; i < len(got); i += 3 {
-			entity, resource, _ := strings.Cut(got[i], "\x00")
-			e := entry{
-				hash: ofBuckets, field: got[i],
-				bucket: store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource}, old: &got[i+2],
-			}
-			var x usage.Sight
-			x, e.mark, e.bad = sightOf(e.bucket, got[i+1])
-			x.Base = ns.fresh
-			e.sights = []usage.Sight{x}
+			e := l.s.entryOf(ns, got[i], got[i+1])
+			e.Account.old = &got[i+2]
 			entries = append(entries, e)
 		}
-		n, wrong, err := l.s.bookAll(ctx, ns.id, entries, above)
+		n, wrong, err := books.book(ctx, entries)
 		if booked, bad = booked+n, append(bad, wrong...); err != nil {
 			return booked, bad, err
 		}

@@ -40,6 +40,7 @@ var (
 	leaseScript       = newScript(writes, luaUsageLease)
 	namesScript       = newScript(writes, luaCommon, luaUsageNames)
 	passedScript      = newScript(writes, luaUsagePassed)
+	discardScript     = newScript(frees, "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end return 0")
 	keptScript        = newScript(frees, "return redis.call('EXISTS', KEYS[1])")
 	begunScript       = newScript(frees, "return redis.call('SREM', KEYS[1], ARGV[1])")
 )

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/internal/aws/aggregate"
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -195,33 +194,6 @@ func TestTallyOfAWrongClock(t *testing.T) {
 	}
 }
 
-// An item that is reset all the time keeps an account of bounded size, and loses nothing.
-func TestManyBirths(t *testing.T) {
-	t.Parallel()
-	var s usage.Source
-	var booked, debited int64
-	from := usage.MinuteOf(evening)
-	for i := range int64(6000) {
-		minute := from + i/3
-		x := usage.Sight{ID: uint64(i) * 0x9e3779b97f4a7c15 >> 1, Minute: minute, Counts: []usage.Count{{Limit: "tpm", Figure: usage.Debited, Value: 10}}}
-		x.ID |= 1
-		debited += 10
-		for range 2 { // redelivered
-			for _, d := range s.See([]usage.Sight{x}, usage.Late) {
-				if d.Window == store.Hourly && d.Figure == usage.Debited {
-					booked += d.Amount
-				}
-			}
-		}
-	}
-	if n := len(s.Append(nil)); n > 64<<10 {
-		t.Errorf("an account of %d bytes", n)
-	}
-	if booked != debited {
-		t.Errorf("%d were booked of %d", booked, debited)
-	}
-}
-
 // An item reduced to its bare key is not a bucket, and causes no error.
 func TestBareItem(t *testing.T) {
 	t.Parallel()
@@ -258,12 +230,10 @@ func TestTallyOfNonsense(t *testing.T) {
 			st.deliver(t, handle, nil)
 			st.taken()
 			b := store.Bucket{Namespace: "n", Entity: entity, Resource: "api"}
-			told := usage.AppendTold(nil, []usage.Observation{{Bucket: b, ID: 1, Minute: usage.MinuteOf(evening), Counts: []usage.Count{{Limit: "tpm", Figure: usage.Refused, Value: 1}}}})
-			it := map[string]types.AttributeValue{
-				"PK": &types.AttributeValueMemberS{Value: "n/TALLY#p#0"}, "SK": &types.AttributeValueMemberS{Value: "#COUNTS"},
-				"d": &types.AttributeValueMemberB{Value: told},
-			}
-			if _, err := st.fake.PutItem(t.Context(), &sdk.PutItemInput{TableName: new(table), Item: it}); err != nil {
+			if err := st.store.Count(t.Context(), store.Reading{
+				Bucket: b, Source: "p", ID: 1, At: evening,
+				Counts: []store.LimitFigures{{Limit: "tpm", Figures: store.Figures{Refused: 1}}},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			st.take(t, alice, bounty, 3)

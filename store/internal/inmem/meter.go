@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/usage"
-	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // Meter collects the readings of buckets' counters that must not be missed: the last of each minute, and the last
@@ -112,66 +111,39 @@ func (b *Bucket) reading() reading {
 func (m *Meter) High() bool { return m.high.Load() }
 
 // Drain removes and returns the queued readings, in order.
-func (m *Meter) Drain() []usage.Observation {
+func (m *Meter) Drain() []ledger.Observation {
 	m.mu.Lock()
 	q := m.queue
 	m.queue = nil
 	m.high.Store(false)
 	m.mu.Unlock()
-	out := make([]usage.Observation, len(q))
+	out := make([]ledger.Observation, len(q))
 	for i := range q {
 		out[i] = q[i].observation()
 	}
 	return out
 }
 
-func (r *reading) observation() usage.Observation {
-	o := usage.Observation{
-		Bucket: parseKey(r.key), ID: r.id, Minute: usage.MinuteOf(clock.Time(r.at)), Ended: r.ended,
-		Counts: make([]usage.Count, 0, 3+2*len(r.rest)),
-	}
-	o.Counts = append(o.Counts, usage.Count{Figure: usage.Requests, Value: r.takes})
-	o.Counts = r.first.add(o.Counts)
+func (r *reading) observation() ledger.Observation {
+	counts := ledger.AddCount(make([]ledger.Count, 0, 3+2*len(r.rest)), "", ledger.Requests, r.takes)
+	counts = r.first.add(counts)
 	for i := range r.rest {
-		o.Counts = r.rest[i].add(o.Counts)
+		counts = r.rest[i].add(counts)
 	}
-	return o
+	return ledger.Observation{Bucket: parseKey(r.key), Reading: ledger.Reading{
+		ID: r.id, Minute: ledger.MinuteOf(clock.Time(r.at)), Counts: counts, Ended: r.ended,
+	}}
 }
 
-// add appends a limit's counters, or adds them to those of the same name, which several overriding limits may share.
-func (c *tally) add(counts []usage.Count) []usage.Count {
-	put := func(f usage.Figure, v int64) {
-		if v == 0 {
-			return
-		}
-		for i := range counts {
-			if counts[i].Limit == c.limit && counts[i].Figure == f {
-				counts[i].Value += v
-				return
-			}
-		}
-		counts = append(counts, usage.Count{Limit: c.limit, Figure: f, Value: v})
-	}
-	put(usage.Debited, c.debited)
-	put(usage.Returned, c.returned)
-	return counts
-}
-
-// ObservationOf returns the usage observation in a bucket's state.
-func ObservationOf(st *store.State) usage.Observation {
-	r := reading{id: st.ID, takes: st.Takes}
-	for i := range st.Limits {
-		l := &st.Limits[i]
-		r.rest = append(r.rest, tally{l.Limit.Name, l.Debited, l.Returned})
-	}
-	o := r.observation()
-	o.Bucket, o.Minute = st.Bucket, usage.MinuteOf(st.At)
-	return o
+// add appends a limit's counters.
+func (c *tally) add(counts []ledger.Count) []ledger.Count {
+	counts = ledger.AddCount(counts, c.limit, ledger.Debited, c.debited)
+	return ledger.AddCount(counts, c.limit, ledger.Returned, c.returned)
 }
 
 // Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. It may
 // miss a change in progress.
-func (t *Table) Read(since int64, f func([]usage.Observation) error) error {
+func (t *Table) Read(since int64, f func([]ledger.Observation) error) error {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
@@ -180,7 +152,7 @@ func (t *Table) Read(since int64, f func([]usage.Observation) error) error {
 			bs = append(bs, b)
 		}
 		s.mu.RUnlock()
-		var out []usage.Observation
+		var out []ledger.Observation
 		for _, b := range bs {
 			b.mu.Lock()
 			if !b.dead() && b.at >= since && b.counted() {

@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -251,6 +252,13 @@ func checkKey(op string, k store.Key, parent string) error {
 // UsageParts is the number of hash keys that windows of the same kind are spread over.
 const UsageParts = 8
 
+// partOf returns the part in which an entity's windows lie.
+func partOf(entity string) int {
+	h := fnv.New32a()
+	h.Write([]byte(entity))
+	return int(h.Sum32() % UsageParts)
+}
+
 // AccountKey is the primary key of the account of a source of usage: a shard of a bucket, or a process.
 func AccountKey(b store.Bucket, source string) Key {
 	return Key{
@@ -275,18 +283,30 @@ func ParseTallyKey(pk string) (namespace, source string, ok bool) {
 	return unescaper.Replace(ns), unescaper.Replace(source), ok && ok2
 }
 
-// UsagePartition is a hash key of windows of one kind.
-func UsagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
+// usagePartition is a hash key of windows of one kind.
+func usagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
 	return escaper.Replace(namespace) + "/USAGE#" + string(w[:1]) + string(rune(of)) + "#" + strconv.Itoa(part)
 }
 
 // UsageSort is the range key of a window: its start, then its subject.
-func UsageSort(start, id, sub string) string {
-	return start + "\x00" + orderer.Replace(id) + "\x00" + orderer.Replace(sub)
+func UsageSort(w store.Window, start time.Time, id, sub string) string {
+	return SortKey(spellStart(w, start), id, sub)
 }
 
-// MeteredKey is the primary key of the time from which usage is kept.
-func MeteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
+// startLayouts are the layouts of windows' starts, which sort by time.
+var startLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
+
+func spellStart(w store.Window, t time.Time) string { return t.UTC().Format(startLayouts[w]) }
+
+// parseUsageSort is the inverse of UsageSort.
+func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
+	start, id, sub, ok := parseSort(at)
+	t, err := time.Parse(startLayouts[w], start)
+	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: t}, ok && err == nil
+}
+
+// meteredKey is the primary key of the time from which usage is kept.
+func meteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
 
 // streamKey is the primary key of the item that says which reader reads a shard of the stream, and how far it has come.
 func streamKey(shard string) Key {

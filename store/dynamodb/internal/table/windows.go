@@ -2,17 +2,14 @@ package table
 
 import (
 	"context"
-	"hash/fnv"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 var _ store.Usage = (*Windows)(nil)
@@ -32,14 +29,14 @@ func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := ws.t.Ready(ctx); err != nil {
 		return err
 	}
-	obs, err := usage.Observations(readings)
+	obs, err := ledger.Observations(readings)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := ws.t.Within(ctx)
 	defer cancel()
 	type owner struct{ namespace, source string }
-	by := make(map[owner][]usage.Observation)
+	by := make(map[owner][]ledger.Observation)
 	for _, o := range obs {
 		w := owner{o.Bucket.Namespace, o.Source}
 		by[w] = append(by[w], o)
@@ -56,9 +53,9 @@ func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	return nil
 }
 
-func (t *Table) tell(ctx context.Context, key Key, told []usage.Observation) error {
+func (t *Table) tell(ctx context.Context, key Key, told []ledger.Observation) error {
 	it := key.Item()
-	it[AttrValue] = &types.AttributeValueMemberB{Value: usage.AppendTold(nil, told)}
+	it[AttrValue] = &types.AttributeValueMemberB{Value: ledger.AppendTold(nil, told)}
 	it[AttrTTL] = Num(t.Clock().Add(keepTold).Unix())
 	err := t.Attempt(ctx, func(ctx context.Context) error {
 		_, err := t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.cfg.Table, Item: it}, Once...)
@@ -72,39 +69,9 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 	if err := ws.t.Ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
-	if err := usage.Check(q.Window); err != nil {
-		return store.UsagePage{}, err
-	}
-	mark := cursor.Mark("usage", q.Namespace, q.Of, q.ID, q.Sub, q.Window, q.From.Unix(), q.To.Unix())
-	after := ""
-	if q.After != "" {
-		var err error
-		if after, err = cursor.Parse(mark, q.After); err != nil {
-			return store.UsagePage{}, err
-		}
-		if _, ok := parseUsageSort(q.Window, after); !ok {
-			return store.UsagePage{}, store.ErrBadCursor
-		}
-	}
-	var page store.UsagePage
-	limit := store.PageSize(q.Max)
-	last := ""
-	err := ws.t.windows(ctx, &q, after, func(at string, r store.UsageRecord) bool {
-		if q.Sub != "" && r.Sub != q.Sub {
-			return true
-		}
-		if len(page.Records) == limit {
-			page.Next = cursor.Make(mark, last)
-			return false
-		}
-		page.Records = append(page.Records, r)
-		last = at
-		return true
+	return ledger.Page(&q, func(after string, f func(string, store.UsageRecord) bool) error {
+		return ws.t.windows(ctx, &q, after, f)
 	})
-	if err != nil {
-		return store.UsagePage{}, err
-	}
-	return page, nil
 }
 
 // windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns
@@ -112,15 +79,15 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 func (t *Table) windows(
 	ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool,
 ) error {
-	first := usage.Start(q.Window, q.From)
+	first := q.Window.Start(q.From)
 	if first.Before(q.From) {
-		first = usage.Next(q.Window, first)
+		first = q.Window.Next(first)
 	}
 	if !first.Before(q.To) {
 		return nil
 	}
 	if q.ID == "" {
-		lo, hi := SpellStart(q.Window, first), SpellStart(q.Window, q.To.Add(-1))+"\x01"
+		lo, hi := spellStart(q.Window, first), spellStart(q.Window, q.To.Add(-1))+"\x01"
 		_, err := t.merged(ctx, q, t.Walk(usageSpans(q, lo, hi), false, after), f)
 		return err
 	}
@@ -130,9 +97,9 @@ func (t *Table) windows(
 	for first.Before(q.To) {
 		var spans []Span
 		for n := 0; n < startsAtOnce && first.Before(q.To); n++ {
-			lo := SpellStart(q.Window, first) + "\x00" + orderer.Replace(q.ID)
+			lo := spellStart(q.Window, first) + "\x00" + orderer.Replace(q.ID)
 			spans = append(spans, usageSpans(q, lo+"\x00", lo+"\x01")...)
-			first = usage.Next(q.Window, first)
+			first = q.Window.Next(first)
 		}
 		w := t.Walk(spans, false, "")
 		w.after = after
@@ -152,11 +119,11 @@ func usageSpans(q *store.UsageQuery, lo, hi string) []Span {
 		ns = store.Registry
 	}
 	if q.Of == store.OfBucket && q.ID != "" {
-		return []Span{{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, PartOf(q.ID)), lo, hi}}
+		return []Span{{"", AttrPK, AttrSK, usagePartition(ns, q.Window, q.Of, partOf(q.ID)), lo, hi}}
 	}
 	spans := make([]Span, UsageParts)
 	for i := range spans {
-		spans[i] = Span{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, i), lo, hi}
+		spans[i] = Span{"", AttrPK, AttrSK, usagePartition(ns, q.Window, q.Of, i), lo, hi}
 	}
 	return spans
 }
@@ -175,7 +142,7 @@ func (t *Table) merged(
 		}
 		for _, e := range entries {
 			if at != "" && e.At == at {
-				sum.Counts = usage.Merge(sum.Counts, countsOf(e.Attrs))
+				sum.Counts = store.MergeFigures(sum.Counts, countsOf(e.Attrs))
 				continue
 			}
 			if at != "" && !f(at, sum) {
@@ -194,13 +161,6 @@ func (t *Table) merged(
 	}
 }
 
-// parseUsageSort is the inverse of UsageSort.
-func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
-	start, id, sub, ok := parseSort(at)
-	t, err := time.Parse(StartLayouts[w], start)
-	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: t}, ok && err == nil
-}
-
 // countsOf returns the figures of a window's item, by limit.
 func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 	var counts []store.LimitFigures
@@ -208,20 +168,11 @@ func countsOf(attrs map[string]types.AttributeValue) []store.LimitFigures {
 		if len(name) < 2 || name[1] != '_' {
 			continue
 		}
-		f, ok := usage.FigureOf(name[0])
-		n, err := Number(v)
-		if !ok || err != nil {
-			continue
+		if n, err := Number(v); err == nil {
+			counts = ledger.AddLetter(counts, name[0], name[2:], n)
 		}
-		i, found := slices.BinarySearchFunc(
-			counts, name[2:], func(c store.LimitFigures, l string) int { return strings.Compare(c.Limit, l) },
-		)
-		if !found {
-			counts = slices.Insert(counts, i, store.LimitFigures{Limit: name[2:]})
-		}
-		*usage.Field(&counts[i].Figures, f) += n
 	}
-	return slices.DeleteFunc(counts, func(c store.LimitFigures) bool { return c.Figures == store.Figures{} })
+	return counts
 }
 
 // ForgetUsage implements [store.Usage]. The accounts stay until they expire. Otherwise, what they have counted would be
@@ -261,17 +212,4 @@ func (t *Table) drop(ctx context.Context, key Key) error {
 		return err
 	})
 	return t.Trouble("usage", key.String(), err)
-}
-
-// SpellStart formats the start of a window such that the strings sort by time.
-func SpellStart(w store.Window, t time.Time) string { return t.UTC().Format(StartLayouts[w]) }
-
-// StartLayouts are the layouts of windows' starts, which sort by time.
-var StartLayouts = map[store.Window]string{store.Hourly: "2006010215", store.Daily: "20060102", store.Monthly: "200601"}
-
-// PartOf returns the part, of UsageParts, in which an entity's windows lie.
-func PartOf(entity string) int {
-	h := fnv.New32a()
-	h.Write([]byte(entity))
-	return int(h.Sum32() % UsageParts)
 }

@@ -1,10 +1,8 @@
-package usage
+package ledger
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
-	"slices"
 
 	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
@@ -95,7 +93,11 @@ func appendCounts(buf []byte, counts []store.LimitFigures) []byte {
 	return buf
 }
 
-func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures, error) {
+// decodeCounts decodes a window; nil is one without counts.
+func decodeCounts(raw []byte) (counts []store.LimitFigures, err error) {
+	if raw == nil {
+		return nil, nil
+	}
 	d := varint.Reader{Rest: raw}
 	for range d.Count() {
 		c := store.LimitFigures{Limit: d.Text()}
@@ -108,37 +110,4 @@ func decodeCounts(raw []byte, counts []store.LimitFigures) ([]store.LimitFigures
 		counts = append(counts, c)
 	}
 	return counts, whole(&d)
-}
-
-// add adds to a limit's figures, which are ordered by limit.
-func add(counts []store.LimitFigures, limit string, f Figure, delta int64) []store.LimitFigures {
-	i, found := slices.BinarySearchFunc(counts, limit, func(c store.LimitFigures, l string) int {
-		return cmp.Compare(c.Limit, l)
-	})
-	if !found {
-		counts = slices.Insert(counts, i, store.LimitFigures{Limit: limit})
-	}
-	*Field(&counts[i].Figures, f) += delta
-	return counts
-}
-
-// Merge adds up two lists of figures, both ordered by limit. Peaks do not add up: the higher one counts.
-func Merge(counts, more []store.LimitFigures) []store.LimitFigures {
-	for i := range more {
-		m := &more[i]
-		at, found := slices.BinarySearchFunc(counts, m.Limit, func(c store.LimitFigures, l string) int {
-			return cmp.Compare(c.Limit, l)
-		})
-		if !found {
-			counts = slices.Insert(counts, at, *m)
-			continue
-		}
-		c := &counts[at].Figures
-		high := max(c.Peak, m.Peak)
-		for f := range figures {
-			*Field(c, f) += *Field(&m.Figures, f)
-		}
-		c.Peak = high
-	}
-	return counts
 }

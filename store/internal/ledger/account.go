@@ -1,72 +1,9 @@
-package usage
+package ledger
 
 import (
 	"cmp"
 	"slices"
-
-	"github.com/weirlimits/weir/store"
 )
-
-// Figure is one of [store.Figures].
-type Figure uint8
-
-// The figures, in the order of their fields. Peak is derived, not counted.
-const (
-	Requests Figure = iota
-	Debited
-	Returned
-	Peak
-	Refused
-	RefusedTokens
-	Adjustments
-	Degraded
-	WouldRefuse
-	WouldTokens
-	figures
-)
-
-// Field returns the field of a figure.
-func Field(f *store.Figures, fig Figure) *int64 {
-	switch fig {
-	case Requests:
-		return &f.Requests
-	case Debited:
-		return &f.Debited
-	case Returned:
-		return &f.Returned
-	case Peak:
-		return &f.Peak
-	case Refused:
-		return &f.Refused
-	case RefusedTokens:
-		return &f.RefusedTokens
-	case Adjustments:
-		return &f.Adjustments
-	case Degraded:
-		return &f.Degraded
-	case WouldRefuse:
-		return &f.WouldRefuse
-	default:
-		return &f.WouldTokens
-	}
-}
-
-// Count is the value of one growing counter.
-type Count struct {
-	Limit  string // "": of the bucket
-	Figure Figure
-	Value  int64
-}
-
-// Observation is a reading of the counters of one birth in a minute.
-type Observation struct {
-	Bucket store.Bucket
-	Source string // "": the bucket's own counters; otherwise those of a process
-	ID     uint64 // of the birth
-	Minute int64  // of the last change
-	Counts []Count
-	Ended  bool // nothing more of this or an earlier birth can come
-}
 
 // Change is a change to an hour's figure, and so to its day and month.
 type Change struct {
@@ -104,20 +41,20 @@ type peak struct {
 	amount int64
 }
 
-// Observe records an observation, and appends the resulting changes. The total changes depend only on the set of
-// observations: neither order nor repetition matters.
-func (a *Account) Observe(o *Observation, changes []Change) []Change {
-	if o.ID < a.floor {
+// Observe records a reading, and appends the resulting changes. The total changes depend only on the set of readings:
+// neither order nor repetition matters.
+func (a *Account) Observe(r *Reading, changes []Change) []Change {
+	if r.ID < a.floor {
 		return changes
 	}
-	a.ended = o.Ended
-	minute := o.Minute
+	a.ended = r.Ended
+	minute := r.Minute
 	if a.opened {
 		minute = max(minute, a.horizon)
 	}
-	for _, c := range o.Counts {
+	for _, c := range r.Counts {
 		if c.Value > 0 {
-			changes = a.raise(o.ID, minute, c, changes)
+			changes = a.raise(r.ID, minute, c, changes)
 		}
 	}
 	return changes

@@ -1,4 +1,4 @@
-package usage_test
+package ledger_test
 
 import (
 	"maps"
@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // All windows of the test histories lie between never and forever.
@@ -30,16 +30,16 @@ type windowCell struct {
 	window  store.Window
 	start   time.Time
 	limit   string
-	figure  usage.Figure
+	figure  ledger.Figure
 }
 
 // book adds a history's counts to all windows that they belong to.
 func book(want map[windowCell]int64, b store.Bucket, h *history) {
-	for c, v := range h.ledger {
+	for c, v := range h.truth {
 		at := time.Unix(c.hour*3600, 0).UTC()
 		for _, w := range store.Windows {
-			k := windowCell{store.OfBucket, b.Entity, b.Resource, w, usage.Start(w, at), c.limit, c.figure}
-			if c.figure == usage.Peak {
+			k := windowCell{store.OfBucket, b.Entity, b.Resource, w, w.Start(at), c.limit, c.figure}
+			if c.figure == ledger.Peak {
 				want[k] = max(want[k], v)
 				continue
 			}
@@ -59,20 +59,20 @@ func book(want map[windowCell]int64, b store.Bucket, h *history) {
 }
 
 // read reads all windows of a book, in pages.
-func read(t *rapid.T, tx usage.Tx) map[windowCell]int64 {
+func read(t *rapid.T, tx ledger.Tx) map[windowCell]int64 {
 	got := map[windowCell]int64{}
 	for _, of := range []store.UsageOf{store.OfBucket, store.OfChildren, store.OfResource, store.OfNamespace, store.OfStore} {
 		for _, w := range store.Windows {
 			q := store.UsageQuery{Namespace: "n", Of: of, Window: w, From: never, To: forever, Max: rapid.IntRange(1, 5).Draw(t, "page")}
 			for {
-				page, err := usage.List(tx, &q)
+				page, err := ledger.List(tx, &q)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, r := range page.Records {
 					for i := range r.Counts {
-						for f := usage.Requests; f <= usage.Degraded; f++ {
-							if v := *usage.Field(&r.Counts[i].Figures, f); v != 0 {
+						for f := ledger.Requests; f <= ledger.Degraded; f++ {
+							if v := *ledger.Field(&r.Counts[i].Figures, f); v != 0 {
 								k := windowCell{of, r.ID, r.Sub, r.Window, r.Start, r.Counts[i].Limit, f}
 								if got[k] != 0 {
 									t.Fatalf("%v comes twice", k)
@@ -110,10 +110,10 @@ func TestBookExact(t *testing.T) {
 			book(want, b, h)
 			lives = append(lives, h)
 		}
-		var mem usage.Mem
+		var mem ledger.Mem
 		next := make([]int, len(lives))
 		for {
-			var batch []usage.Observation
+			var batch []ledger.Observation
 			left := false
 			for i, h := range lives {
 				n := rapid.IntRange(0, 3).Draw(t, "come")
@@ -126,7 +126,7 @@ func TestBookExact(t *testing.T) {
 					batch = append(batch, h.seen[rapid.IntRange(0, next[i]-1).Draw(t, "which")])
 				}
 			}
-			if err := usage.Apply(&mem, batch, family); err != nil {
+			if err := ledger.Apply(&mem, batch, family); err != nil {
 				t.Fatal(err)
 			}
 			if !left {
@@ -144,20 +144,23 @@ func TestBookExact(t *testing.T) {
 	})
 }
 
-func observe(t *testing.T, tx usage.Tx, entity string, at time.Time) {
+func observe(t *testing.T, tx ledger.Tx, entity string, at time.Time) {
 	t.Helper()
-	o := usage.Observation{
-		Bucket: store.Bucket{Namespace: "n", Entity: entity, Resource: "api"}, ID: uint64(at.Unix()), Minute: usage.MinuteOf(at),
-		Counts: []usage.Count{{Limit: "rpm", Figure: usage.Debited, Value: 1000}}, Ended: true,
+	o := ledger.Observation{
+		Bucket: store.Bucket{Namespace: "n", Entity: entity, Resource: "api"},
+		Reading: ledger.Reading{
+			ID: uint64(at.Unix()), Minute: ledger.MinuteOf(at),
+			Counts: []ledger.Count{{Limit: "rpm", Figure: ledger.Debited, Value: 1000}}, Ended: true,
+		},
 	}
-	if err := usage.Apply(tx, []usage.Observation{o}, family); err != nil {
+	if err := ledger.Apply(tx, []ledger.Observation{o}, family); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func starts(t *testing.T, tx usage.Tx, w store.Window) (starts []string) {
+func starts(t *testing.T, tx ledger.Tx, w store.Window) (starts []string) {
 	t.Helper()
-	page, err := usage.List(tx, &store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: w, From: never, To: forever})
+	page, err := ledger.List(tx, &store.UsageQuery{Namespace: "n", Of: store.OfBucket, Window: w, From: never, To: forever})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,14 +172,14 @@ func starts(t *testing.T, tx usage.Tx, w store.Window) (starts []string) {
 
 func TestExpire(t *testing.T) {
 	t.Parallel()
-	var mem usage.Mem
+	var mem ledger.Mem
 	now := time.Date(2026, time.November, 21, 13, 30, 0, 0, time.UTC)
 	for _, at := range []time.Time{now.AddDate(-3, 0, 0), now.AddDate(0, 0, -91), now.AddDate(0, 0, -90), now} {
 		observe(t, &mem, "alice", at)
 	}
 	for more := true; more; {
 		var err error
-		if more, err = usage.Expire(&mem, store.Retention{}, now, false, 1); err != nil {
+		if more, err = ledger.Expire(&mem, store.Retention{}, now, false, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,11 +193,11 @@ func TestExpire(t *testing.T) {
 		}
 	}
 	later := now.Add(time.Hour)
-	if _, err := usage.Expire(&mem, store.Retention{}, later, false, 10); err != nil {
+	if _, err := ledger.Expire(&mem, store.Retention{}, later, false, 10); err != nil {
 		t.Fatal(err)
 	}
 	before := mem.Len()
-	if _, err := usage.Expire(&mem, store.Retention{}, later, true, 10); err != nil {
+	if _, err := ledger.Expire(&mem, store.Retention{}, later, true, 10); err != nil {
 		t.Fatal(err)
 	}
 	if mem.Len() != before-1 {
@@ -204,7 +207,7 @@ func TestExpire(t *testing.T) {
 
 func TestShrink(t *testing.T) {
 	t.Parallel()
-	var mem usage.Mem
+	var mem ledger.Mem
 	now := time.Date(2026, time.November, 21, 13, 30, 0, 0, time.UTC)
 	for _, at := range []time.Time{now.AddDate(0, -1, 0), now.Add(-time.Hour), now} {
 		observe(t, &mem, "alice", at)
@@ -212,12 +215,12 @@ func TestShrink(t *testing.T) {
 	for _, want := range [][]string{
 		{"2026-11-21T12", "2026-11-21T13"}, {"2026-11-21T13"}, {"2026-11-21T13"}, {"2026-11-21T13"},
 	} {
-		usage.Shrink(&mem, now)
+		ledger.Shrink(&mem, now)
 		if got := starts(t, &mem, store.Hourly); !slices.Equal(got, want) {
 			t.Fatalf("hours %q, want %q", got, want)
 		}
 	}
-	if usage.Shrink(&mem, now) {
+	if ledger.Shrink(&mem, now) {
 		t.Error("what runs was removed")
 	}
 	if got := starts(t, &mem, store.Monthly); !slices.Equal(got, []string{"2026-11-01T00"}) {
@@ -227,11 +230,11 @@ func TestShrink(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	t.Parallel()
-	var mem usage.Mem
+	var mem ledger.Mem
 	observe(t, &mem, "alice", forever.AddDate(-1, 0, 0))
 	for more := true; more; {
 		var err error
-		if more, err = usage.Forget(&mem, "n", 1); err != nil {
+		if more, err = ledger.Forget(&mem, "n", 1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package usage
+package ledger
 
 import (
 	"encoding/binary"
@@ -7,16 +7,6 @@ import (
 	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 )
-
-// Sight is a reading of an item's counters in a minute, from the item's image in a stream.
-type Sight struct {
-	ID     uint64 // of the birth; never 0
-	Minute int64  // of the last change
-	Counts []Count
-	// Base says that these counts were already booked, or precede everything that was: an unknown birth starts from
-	// them.
-	Base bool
-}
 
 // Source holds what was seen of one item, whose births follow one another but have IDs without order. The zero value
 // has seen nothing. Store it in the same transaction as the changes that it returns.
@@ -51,7 +41,7 @@ type Delta struct {
 	Amount int64
 }
 
-// openMinutes is how long late sights are still booked to the minute they belong to.
+// openMinutes is how long late readings are still booked to the minute they belong to.
 const openMinutes = 20
 
 // Late is how many minutes an older birth is remembered after a newer one was seen: twice the time that a stream
@@ -62,32 +52,23 @@ const Late = 2 * 24 * 60
 // bornLate minutes are kept however many there are, because reports of a birth may be a little late.
 const maxBirths, bornLate = 512, 2
 
-// See records sights and returns the resulting changes. They depend only on the set of sights: their order does not
+// See records readings and returns the resulting changes. They depend only on the set of readings: their order does not
 // matter within [openMinutes], and repetition never does. Births that are older than late minutes and have successors
 // are closed, and so are the oldest beyond [maxBirths].
-func (s *Source) See(sights []Sight, late int64) []Delta {
+func (s *Source) See(readings []Reading, late int64) []Delta {
 	s.begun = false
 	var changes []Change
-	for i := range sights {
-		changes = s.see(&sights[i], late, changes)
+	for i := range readings {
+		changes = s.see(&readings[i], late, changes)
 	}
 	if len(changes) == 0 {
 		return nil
 	}
-	var deltas []Delta
-	for _, c := range changes {
-		at := timeOfHour(c.Hour)
-		for _, w := range store.Windows {
-			if c.Figure != Peak || w == store.Hourly {
-				deltas = addDelta(deltas, Delta{w, Start(w, at).Unix(), c.Limit, c.Figure, c.Delta})
-			}
-		}
-	}
-	deltas = s.rise(deltas)
+	deltas := s.rise(inWindows(changes))
 	return slices.DeleteFunc(deltas, func(d Delta) bool { return d.Amount == 0 })
 }
 
-func (s *Source) see(x *Sight, late int64, changes []Change) []Change {
+func (s *Source) see(x *Reading, late int64, changes []Change) []Change {
 	newest := s.newest()
 	i := slices.IndexFunc(s.births, func(b birth) bool { return b.id == x.ID })
 	switch {
@@ -105,7 +86,7 @@ func (s *Source) see(x *Sight, late int64, changes []Change) []Change {
 			}
 		}
 	}
-	changes = s.account.Observe(&Observation{ID: x.ID, Minute: x.Minute, Counts: x.Counts}, changes)
+	changes = s.account.Observe(x, changes)
 	if x.Minute <= newest && i >= 0 {
 		return changes
 	}
@@ -138,7 +119,7 @@ func (s *Source) close(newest, late int64) {
 }
 
 // Begun reports whether the last [Source.See] started a birth from its base. Such a source must be stored even if it
-// changed nothing, because otherwise the next sight would count the birth from zero.
+// changed nothing, because otherwise the next reading would count the birth from zero.
 func (s *Source) Begun() bool { return s.begun }
 
 func (s *Source) newest() int64 {
@@ -163,11 +144,11 @@ func (s *Source) rise(deltas []Delta) []Delta {
 		for _, p := range s.account.peaksOf(limit) {
 			at := timeOfHour(p.hour)
 			for _, w := range store.Windows[1:] {
-				start := Start(w, at).Unix()
-				i := slices.IndexFunc(s.tops, func(t top) bool { return t.limit == limit && t.window == letter(w) })
+				start := w.Start(at).Unix()
+				i := slices.IndexFunc(s.tops, func(t top) bool { return t.limit == limit && t.window == letterOf(w) })
 				if i < 0 {
 					i = len(s.tops)
-					s.tops = append(s.tops, top{limit: limit, window: letter(w), start: start})
+					s.tops = append(s.tops, top{limit: limit, window: letterOf(w), start: start})
 				}
 				switch t := &s.tops[i]; {
 				case t.start > start:
@@ -196,6 +177,20 @@ func addDelta(deltas []Delta, d Delta) []Delta {
 		}
 	}
 	return append(deltas, d)
+}
+
+// inWindows returns changes as those of windows. Peaks are those of hours.
+func inWindows(changes []Change) []Delta {
+	var deltas []Delta
+	for _, c := range changes {
+		at := timeOfHour(c.Hour)
+		for _, w := range store.Windows {
+			if c.Figure != Peak || w == store.Hourly {
+				deltas = addDelta(deltas, Delta{w, w.Start(at).Unix(), c.Limit, c.Figure, c.Delta})
+			}
+		}
+	}
+	return deltas
 }
 
 // Append appends the encoding of a source.
@@ -228,75 +223,4 @@ func (s *Source) Decode(raw []byte) error {
 		return errDecode
 	}
 	return s.account.Decode(d.Rest)
-}
-
-// AppendTold appends the encoding of a process's observations, for others to read.
-func AppendTold(buf []byte, obs []Observation) []byte {
-	buf = binary.AppendUvarint(buf, uint64(len(obs)))
-	for i := range obs {
-		o := &obs[i]
-		buf = varint.AppendText(varint.AppendText(buf, o.Bucket.Entity), o.Bucket.Resource)
-		buf = binary.AppendVarint(binary.AppendUvarint(buf, o.ID), o.Minute)
-		buf = binary.AppendUvarint(buf, uint64(len(o.Counts)))
-		for _, c := range o.Counts {
-			buf = binary.AppendVarint(append(varint.AppendText(buf, c.Limit), byte(c.Figure)), c.Value)
-		}
-	}
-	return buf
-}
-
-// DecodeTold decodes what [AppendTold] appended, without namespace and source.
-func DecodeTold(raw []byte) ([]Observation, error) {
-	d := varint.Reader{Rest: raw}
-	var obs []Observation
-	for range d.Count() {
-		o := Observation{
-			Bucket: store.Bucket{Entity: d.Text(), Resource: d.Text()}, ID: d.Uvarint(), Minute: d.Varint(),
-		}
-		for range d.Count() {
-			c := Count{d.Text(), Figure(d.Byte()), d.Varint()}
-			if c.Figure >= figures {
-				return nil, errDecode
-			}
-			o.Counts = append(o.Counts, c)
-		}
-		obs = append(obs, o)
-	}
-	return obs, whole(&d)
-}
-
-// MergeSight adds a sight to those of a source. Adjacent sights of a birth in one minute become one.
-func MergeSight(sights []Sight, x Sight) []Sight {
-	if n := len(sights); n > 0 && !x.Base {
-		if last := &sights[n-1]; last.ID == x.ID && last.Minute == x.Minute && !last.Base {
-			for _, c := range x.Counts {
-				i := slices.IndexFunc(last.Counts, func(o Count) bool {
-					return o.Figure == c.Figure && o.Limit == c.Limit
-				})
-				if i < 0 {
-					last.Counts = append(last.Counts, c)
-				} else {
-					last.Counts[i].Value = max(last.Counts[i].Value, c.Value)
-				}
-			}
-			return sights
-		}
-	}
-	return append(sights, x)
-}
-
-// Figures is the number of figures.
-const Figures = int(figures)
-
-// Letters are the letters of the figures, in order.
-const Letters = "NDRPFTAGWV"
-
-// FigureOf returns the figure of a letter.
-func FigureOf(letter byte) (Figure, bool) {
-	for i := range len(Letters) {
-		if Letters[i] == letter {
-			return Figure(i), true
-		}
-	}
-	return 0, false
 }

@@ -1,8 +1,9 @@
-package usage
+package ledger
 
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -55,48 +56,40 @@ func accountKey(key []byte, b store.Bucket, source string) []byte {
 	return appendPart(key, source)
 }
 
-// windowKey is the parsed key of a window.
-type windowKey struct {
-	window    byte
-	start     int64 // seconds since the Unix epoch
-	of        store.UsageOf
-	namespace string
-	id, sub   string
-}
-
-func letter(w store.Window) byte {
+func letterOf(w store.Window) byte {
 	if w == "" {
 		return 0
 	}
 	return w[0]
 }
 
-func (k *windowKey) append(key []byte) []byte {
-	key = k.appendSubject(key)
-	return appendPart(appendPart(key, k.id), k.sub)
+func (w *Window) key() []byte { return appendPart(appendPart(w.subject(), w.ID), w.Sub) }
+
+// subject returns the common prefix of the keys of the windows of all subjects of a kind.
+func (w *Window) subject() []byte {
+	key := binary.BigEndian.AppendUint64([]byte{windowSpace, letterOf(w.Type)}, uint64(w.Start)^1<<63)
+	return appendPart(append(key, byte(w.Of)), w.Namespace)
 }
 
-// appendSubject appends the common prefix of the windows of all subjects of a kind.
-func (k *windowKey) appendSubject(key []byte) []byte {
-	key = binary.BigEndian.AppendUint64(append(key, windowSpace, k.window), uint64(k.start)^1<<63)
-	return appendPart(append(key, byte(k.of)), k.namespace)
-}
-
-func parseWindowKey(raw []byte) (k windowKey, ok bool) {
+func parseWindow(raw []byte) (w Window, ok bool) {
 	if len(raw) < 11 || raw[0] != windowSpace {
-		return k, false
+		return w, false
 	}
-	k.window, k.start, k.of = raw[1], int64(binary.BigEndian.Uint64(raw[2:])^1<<63), store.UsageOf(raw[10])
+	at := slices.IndexFunc(store.Windows, func(w store.Window) bool { return letterOf(w) == raw[1] })
+	if at < 0 {
+		return w, false
+	}
+	w.Type, w.Start, w.Of = store.Windows[at], startOf(raw), store.UsageOf(raw[10])
 	rest := raw[11:]
-	for _, part := range []*string{&k.namespace, &k.id, &k.sub} {
+	for _, part := range []*string{&w.Namespace, &w.ID, &w.Sub} {
 		if *part, rest, ok = cutPart(rest); !ok {
-			return k, false
+			return w, false
 		}
 	}
-	return k, len(rest) == 0
+	return w, len(rest) == 0
 }
 
 // startOf returns the start in a window's key without parsing the rest.
 func startOf(raw []byte) int64 { return int64(binary.BigEndian.Uint64(raw[2:]) ^ 1<<63) }
 
-func (k *windowKey) time() time.Time { return time.Unix(k.start, 0).UTC() }
+func (w *Window) time() time.Time { return time.Unix(w.Start, 0).UTC() }

@@ -1,4 +1,4 @@
-package usage_test
+package ledger_test
 
 import (
 	"maps"
@@ -9,25 +9,25 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/usage"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // cell is the key of a ledger entry.
 type cell struct {
 	limit  string
-	figure usage.Figure
+	figure ledger.Figure
 	hour   int64
 }
 
-// ledger is the truth: what was counted in each hour and, for each limit, the most in a minute.
-type ledger map[cell]int64
+// truth is what was counted in each hour and, for each limit, the most in a minute.
+type truth map[cell]int64
 
 // history is a bucket's life, with its ledger and all possible observations.
 type history struct {
-	ledger  ledger
+	truth   truth
 	minutes map[string]map[int64]int64 // by limit: debited in each minute
-	seen    []usage.Observation        // in order
+	seen    []ledger.Observation       // in order
 	last    []bool                     // the last of its birth and minute
 }
 
@@ -46,18 +46,18 @@ var limits = []string{"ttl", "window", "resource", "a#b/c", "rpm"}
 
 // live draws a life of debits, returns, forced debits, refusals and rebirths.
 func live(t *rapid.T, bucket store.Bucket, source string) *history {
-	h := &history{ledger: ledger{}, minutes: map[string]map[int64]int64{}}
+	h := &history{truth: truth{}, minutes: map[string]map[int64]int64{}}
 	now := rapid.SampledFrom(beginnings).Draw(t, "from")
 	type counter struct {
 		limit  string
-		figure usage.Figure
+		figure ledger.Figure
 	}
 	counters := map[counter]int64{}
 	birth := uint64(1)
 	observe := func() {
-		o := usage.Observation{Bucket: bucket, Source: source, ID: birth, Minute: usage.MinuteOf(now)}
+		o := ledger.Observation{Bucket: bucket, Source: source, Reading: ledger.Reading{ID: birth, Minute: ledger.MinuteOf(now)}}
 		for c, v := range counters {
-			o.Counts = append(o.Counts, usage.Count{Limit: c.limit, Figure: c.figure, Value: v})
+			o.Counts = append(o.Counts, ledger.Count{Limit: c.limit, Figure: c.figure, Value: v})
 		}
 		if n := len(h.seen); n > 0 && h.seen[n-1].ID == birth && h.seen[n-1].Minute == o.Minute {
 			h.last[n-1] = false
@@ -75,19 +75,19 @@ func live(t *rapid.T, bucket store.Bucket, source string) *history {
 		case 3:
 			now = now.AddDate(0, 0, rapid.IntRange(1, 40).Draw(t, "days"))
 		default:
-			figure := rapid.SampledFrom([]usage.Figure{usage.Debited, usage.Debited, usage.Returned, usage.Requests, usage.Refused}).Draw(t, "figure")
+			figure := rapid.SampledFrom([]ledger.Figure{ledger.Debited, ledger.Debited, ledger.Returned, ledger.Requests, ledger.Refused}).Draw(t, "figure")
 			limit := rapid.SampledFrom(limits).Draw(t, "limit")
-			if figure == usage.Requests {
+			if figure == ledger.Requests {
 				limit = ""
 			}
 			n := rapid.Int64Range(1, 5000).Draw(t, "amount")
 			counters[counter{limit, figure}] += n
-			h.ledger[cell{limit, figure, now.Truncate(time.Hour).Unix() / 3600}] += n
-			if figure == usage.Debited {
+			h.truth[cell{limit, figure, now.Truncate(time.Hour).Unix() / 3600}] += n
+			if figure == ledger.Debited {
 				if h.minutes[limit] == nil {
 					h.minutes[limit] = map[int64]int64{}
 				}
-				h.minutes[limit][usage.MinuteOf(now)] += n
+				h.minutes[limit][ledger.MinuteOf(now)] += n
 			}
 			observe()
 		}
@@ -95,14 +95,14 @@ func live(t *rapid.T, bucket store.Bucket, source string) *history {
 	for limit, minutes := range h.minutes {
 		for minute, n := range minutes {
 			hour := time.Unix(minute*60, 0).UTC().Truncate(time.Hour).Unix()
-			c := cell{limit, usage.Peak, hour / 3600}
-			h.ledger[c] = max(h.ledger[c], n)
+			c := cell{limit, ledger.Peak, hour / 3600}
+			h.truth[c] = max(h.truth[c], n)
 		}
 	}
 	return h
 }
 
-func (l ledger) apply(changes []usage.Change) {
+func (l truth) apply(changes []ledger.Change) {
 	for _, c := range changes {
 		k := cell{c.Limit, c.Figure, c.Hour}
 		if l[k] += c.Delta; l[k] == 0 {
@@ -118,27 +118,27 @@ func TestAccountExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := live(t, store.Bucket{}, "")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		var come []usage.Observation
+		var come []ledger.Observation
 		for i, o := range h.seen {
 			n := rapid.IntRange(0, 2).Draw(t, "times")
 			if h.last[i] {
 				n = max(n, 1)
 			}
-			come = append(come, slices.Repeat([]usage.Observation{o}, n)...)
+			come = append(come, slices.Repeat([]ledger.Observation{o}, n)...)
 		}
 		rng.Shuffle(len(come), func(i, j int) { come[i], come[j] = come[j], come[i] })
-		var a usage.Account
-		got := ledger{}
+		var a ledger.Account
+		got := truth{}
 		for i := range come {
-			got.apply(a.Observe(&come[i], nil))
+			got.apply(a.Observe(&come[i].Reading, nil))
 			if raw := a.Append(nil); true {
 				if err := a.Decode(raw); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if !maps.Equal(got, h.ledger) {
-			t.Fatalf("windows %v, want %v", got, h.ledger)
+		if !maps.Equal(got, h.truth) {
+			t.Fatalf("windows %v, want %v", got, h.truth)
 		}
 	})
 }
@@ -150,18 +150,18 @@ func TestAccountOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := live(t, store.Bucket{}, "")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		var come []usage.Observation
+		var come []ledger.Observation
 		for i, o := range h.seen {
 			final := i == len(h.seen)-1 || h.seen[i+1].ID != o.ID
 			if final || rapid.Bool().Draw(t, "comes") {
 				come = append(come, o)
 			}
 		}
-		fold := func() ledger {
-			var a usage.Account
-			l := ledger{}
+		fold := func() truth {
+			var a ledger.Account
+			l := truth{}
 			for i := range come {
-				l.apply(a.Observe(&come[i], nil))
+				l.apply(a.Observe(&come[i].Reading, nil))
 			}
 			return l
 		}
@@ -170,17 +170,17 @@ func TestAccountOrder(t *testing.T) {
 		if second := fold(); !maps.Equal(first, second) {
 			t.Fatalf("in another order %v, want %v", second, first)
 		}
-		if got, want := totals(first), totals(h.ledger); !maps.Equal(got, want) {
+		if got, want := totals(first), totals(h.truth); !maps.Equal(got, want) {
 			t.Fatalf("in all %v, want %v", got, want)
 		}
 	})
 }
 
 // totals returns the figures over all hours, without peaks.
-func totals(l ledger) map[cell]int64 {
+func totals(l truth) map[cell]int64 {
 	sums := map[cell]int64{}
 	for c, v := range l {
-		if c.figure != usage.Peak {
+		if c.figure != ledger.Peak {
 			c.hour = 0
 			sums[c] += v
 		}
@@ -194,18 +194,18 @@ func TestAccountClosed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := live(t, store.Bucket{}, "")
-		var a usage.Account
-		got := ledger{}
+		var a ledger.Account
+		got := truth{}
 		for i := range h.seen {
-			got.apply(a.Observe(&h.seen[i], nil))
+			got.apply(a.Observe(&h.seen[i].Reading, nil))
 			a.Close(h.seen[i].Minute, true)
 			again := rapid.IntRange(0, i).Draw(t, "again")
-			if changes := a.Observe(&h.seen[again], nil); len(changes) > 0 {
+			if changes := a.Observe(&h.seen[again].Reading, nil); len(changes) > 0 {
 				t.Fatalf("repeated, %d of %d changes %v", again, i, changes)
 			}
 		}
-		if !maps.Equal(got, h.ledger) {
-			t.Fatalf("windows %v, want %v", got, h.ledger)
+		if !maps.Equal(got, h.truth) {
+			t.Fatalf("windows %v, want %v", got, h.truth)
 		}
 		if n := len(a.Append(nil)); n > 1000 {
 			t.Fatalf("the account has grown to %d bytes", n)
@@ -234,11 +234,11 @@ func TestWindows(t *testing.T) {
 		{store.Monthly, "2026-12-31T23:59:59Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"},
 		{store.Hourly, "1969-12-31T23:59:59Z", "1969-12-31T23:00:00Z", "1970-01-01T00:00:00Z"},
 	} {
-		start := usage.Start(c.window, at(c.in))
+		start := c.window.Start(at(c.in))
 		if !start.Equal(at(c.start)) || start.Location() != time.UTC {
 			t.Errorf("%s of %s starts at %s, want %s", c.window, c.in, start, c.start)
 		}
-		if next := usage.Next(c.window, start); !next.Equal(at(c.beyond)) {
+		if next := c.window.Next(start); !next.Equal(at(c.beyond)) {
 			t.Errorf("after it comes %s, want %s", next, c.beyond)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package usage turns readings of growing counters into windows: what was spent in an hour, a day, a month.
+// Package ledger turns readings of growing counters into windows: what was spent in an hour, a day, a month.
 //
 // # Which window an amount belongs to
 //
@@ -17,8 +17,16 @@
 // Hours, days and months are sums of minutes. A reading changes them by differences ([Account.Observe]), which the
 // caller stores in the same transaction as the account.
 //
+// # Booking
+//
+// [Book] is the one loop that books readings, over the [Backend] of a store: it reads accounts, adds what is new,
+// and applies accounts and windows in one step, again from the start if an account has changed meanwhile. What a bucket
+// counts also counts for its resource, its namespace, the store, and all ancestors of its entity. Memory and disk share
+// the back end over ordered keys, [Tx]. An account in it sees births in the order of their IDs; a [Source], which the
+// other stores keep, does not depend on that.
+//
 // # Closing
 //
 // [Account.Close] forgets minutes that are over and births that have ended. A later reading of a closed minute is
 // booked to the first open minute; one of a closed birth is ignored.
-package usage
+package ledger
