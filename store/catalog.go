@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"iter"
 	"time"
 )
 
@@ -122,6 +123,28 @@ type Query struct {
 type Page struct {
 	Records []Record
 	Next    string
+}
+
+// All returns the records of a query, page by page. After an error, which comes with a zero record, it ends.
+func All(ctx context.Context, c Catalog, q Query) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		q := q
+		for q.Max = 1000; ; {
+			page, err := c.List(ctx, q)
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			for _, r := range page.Records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if q.After = page.Next; q.After == "" {
+				return
+			}
+		}
+	}
 }
 
 // PageSize returns the number of entries in a page for a query's Max.

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 )
@@ -28,7 +29,7 @@ type configFlags struct {
 	From  string        `json:"config_from"`
 	Queue string        `json:"config_queue"`
 
-	known *configflow.Known
+	known *lastgood.Known
 	flow  *configflow.Flow // set once the store is open
 }
 
@@ -52,7 +53,7 @@ func (f *configFlags) check() error {
 //nolint:unparam // a step of a part may fail
 func (f *configFlags) open(_ context.Context, s *serving) error {
 	if f.File != "" {
-		known, err := configflow.Open(f.File, nameOf(s.run.Store))
+		known, err := lastgood.Open(f.File, nameOf(s.run.Store))
 		if err != nil {
 			s.log.Warn("the last known limits cannot be read", slog.Any("error", err))
 		}

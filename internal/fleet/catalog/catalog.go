@@ -92,19 +92,13 @@ func (r Registry) Delete(ctx context.Context, name string) error {
 // List implements [fleet.Registry].
 func (r Registry) List(ctx context.Context, prefix string) ([]fleet.Record, error) {
 	var found []fleet.Record
-	for query := (store.Query{Namespace: r.Namespace, Kind: r.Kind, Max: 1000}); ; {
-		page, err := r.Catalog.List(ctx, query)
+	for rec, err := range store.All(ctx, r.Catalog, store.Query{Namespace: r.Namespace, Kind: r.Kind}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, rec := range page.Records {
-			if strings.HasPrefix(rec.Key.ID, prefix) {
-				found = append(found, record(rec))
-			}
+		if strings.HasPrefix(rec.Key.ID, prefix) {
+			found = append(found, record(rec))
 		}
-		if page.Next == "" {
-			return found, nil
-		}
-		query.After = page.Next
 	}
+	return found, nil
 }

@@ -286,15 +286,11 @@ func (r Registry) cells(ctx context.Context) (map[string]seen, error) {
 
 func (r Registry) list(ctx context.Context, namespace string, kind store.Kind) ([]store.Record, error) {
 	var found []store.Record
-	for query := (store.Query{Namespace: namespace, Kind: kind, Max: 1000}); ; {
-		page, err := r.Catalog.List(ctx, query)
+	for rec, err := range store.All(ctx, r.Catalog, store.Query{Namespace: namespace, Kind: kind}) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, page.Records...)
-		if page.Next == "" {
-			return found, nil
-		}
-		query.After = page.Next
+		found = append(found, rec)
 	}
+	return found, nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -48,54 +47,11 @@ func DecodeEvent(b []byte) (Event, error) {
 	switch {
 	case w.Format != eventFormat:
 		return Event{}, fmt.Errorf("read an event: format %q is not %s", w.Format, eventFormat)
-	case w.Namespace == "" || w.Kind == "" || digits(w.Version) == "":
+	case w.Namespace == "" || w.Kind == "" || !valid(w.Version):
 		return Event{}, fmt.Errorf("read an event: it lacks a record or a version: %.200q", b)
 	}
 	return e, nil
 }
 
-// digits returns a version without leading zeros; "" if it is invalid.
-func digits(v string) string {
-	if v == "" || len(v) > 64 || strings.Trim(v, "0123456789") != "" {
-		return ""
-	}
-	if v = strings.TrimLeft(v, "0"); v == "" {
-		return "0"
-	}
-	return v
-}
-
-// newer reports whether version a is newer than b.
-func newer(a, b string) bool {
-	a, b = digits(a), digits(b)
-	return len(a) > len(b) || len(a) == len(b) && a > b
-}
-
-// maxVersions is how many records' versions are remembered. A forgotten record is read once more.
-const maxVersions = 100_000
-
-// versions holds the versions of applied events.
-type versions struct {
-	mu sync.Mutex
-	m  map[store.Key]string
-}
-
-// old reports whether the event, or a newer one of its record, was applied.
-func (v *versions) old(e Event) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	known, ok := v.m[e.Key]
-	return ok && !newer(e.Version, known)
-}
-
-func (v *versions) applied(e Event) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if known, ok := v.m[e.Key]; ok && !newer(e.Version, known) {
-		return
-	}
-	if v.m == nil || len(v.m) >= maxVersions {
-		v.m = make(map[store.Key]string)
-	}
-	v.m[e.Key] = e.Version
-}
+// valid reports whether a version consists of digits, and not of too many.
+func valid(v string) bool { return v != "" && len(v) <= 64 && strings.Trim(v, "0123456789") == "" }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -48,7 +48,7 @@ func TestStartWithoutStore(t *testing.T) {
 		a.set("alice", 12) // saved when the process stops
 		time.Sleep(period)
 		first.stop()
-		if k, err := configflow.Open(file, "memory:"); err != nil {
+		if k, err := lastgood.Open(file, "memory:"); err != nil {
 			t.Error(err)
 		} else if got, ok := k.LastGood([]store.Key{aliceLimits}); !ok || got.Records[0].Version != 1 {
 			t.Errorf("%v, %v", got, ok)
@@ -82,16 +82,16 @@ func TestStartWithoutStore(t *testing.T) {
 		b.want("bob", 11, "the store is back")
 		none.want("bob", 11, "the store is back")
 		time.Sleep(6 * time.Second) // until the next attempt to save
-		again, err := configflow.Open(file, "memory:")
+		again, err := lastgood.Open(file, "memory:")
 		if err != nil || time.Since(again.At()) > 10*time.Second {
 			t.Errorf("saved %s ago, error %v", time.Since(again.At()), err)
 		}
 	})
 }
 
-func keep(t *testing.T, r *remote, path string) *configflow.Known {
+func keep(t *testing.T, r *remote, path string) *lastgood.Known {
 	t.Helper()
-	k, err := configflow.Open(path, "memory:")
+	k, err := lastgood.Open(path, "memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func keep(t *testing.T, r *remote, path string) *configflow.Known {
 	return k
 }
 
-func systemAt(t *testing.T, k *configflow.Known) (store.Got, bool) {
+func systemAt(t *testing.T, k *lastgood.Known) (store.Got, bool) {
 	t.Helper()
 	return k.LastGood([]store.Key{{Namespace: "default", Kind: store.KindSystem}})
 }
@@ -119,7 +119,7 @@ func TestDamagedFile(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if k, err := configflow.Open(path, "memory:"); err != nil {
+	if k, err := lastgood.Open(path, "memory:"); err != nil {
 		t.Error(err)
 	} else if got, ok := systemAt(t, k); !ok || !bytes.Contains(got.Records[0].Value, []byte(`"amount":7`)) || got.Epoch != 1 {
 		t.Errorf("%v, %v", got, ok)
@@ -133,22 +133,22 @@ func TestDamagedFile(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		k, err := configflow.Open(path, "memory:")
-		if !errors.Is(err, configflow.ErrDamaged) {
+		k, err := lastgood.Open(path, "memory:")
+		if !errors.Is(err, lastgood.ErrDamaged) {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if got, ok := systemAt(t, k); ok || !k.At().IsZero() {
 			t.Errorf("%s: knows %v", name, got)
 		}
 	}
-	keepAgain, err := configflow.Open(path, "memory:")
+	keepAgain, err := lastgood.Open(path, "memory:")
 	if err == nil {
 		t.Error("damaged")
 	}
 	if err := errors.Join(keepAgain.Update(t.Context(), r.handle(), nil, nil), keepAgain.Save()); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := configflow.Open(path, "memory:"); err != nil {
+	if again, err := lastgood.Open(path, "memory:"); err != nil {
 		t.Errorf("not mended: %v", err)
 	} else if _, ok := systemAt(t, again); !ok {
 		t.Error("mended, and empty")
@@ -167,7 +167,7 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 	if err := errors.Join(k.Update(t.Context(), r.handle(), nil, func(error) { bad++ }), k.Save()); err != nil {
 		t.Fatal(err)
 	}
-	again, err := configflow.Open(path, "memory:")
+	again, err := lastgood.Open(path, "memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 	// If there was no previous value, the file still records that the record exists.
 	path = filepath.Join(t.TempDir(), "fresh")
 	keep(t, r, path)
-	fresh, err := configflow.Open(path, "memory:")
+	fresh, err := lastgood.Open(path, "memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +257,8 @@ func TestFileOfAnotherStore(t *testing.T) {
 		a.set("", 10)
 		time.Sleep(period)
 		a.stop()
-		k, err := configflow.Open(file, "redis://b")
-		if !errors.Is(err, configflow.ErrOther) || !k.At().IsZero() {
+		k, err := lastgood.Open(file, "redis://b")
+		if !errors.Is(err, lastgood.ErrOther) || !k.At().IsZero() {
 			t.Errorf("%v, known at %v", err, k.At())
 		}
 		if _, ok := k.LastGood([]store.Key{aliceLimits}); ok {

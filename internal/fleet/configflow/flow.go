@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -18,7 +19,7 @@ type Config struct {
 	Limiter *weir.Limiter
 	Store   store.Store // the limiter's
 	// Known, if not nil, is kept up to date and saved.
-	Known *Known
+	Known *lastgood.Known
 	// Poll is how often the epochs of namespaces in use are read, plus or minus a tenth. Defaults to 5 s.
 	Poll time.Duration
 	// Spread is the period over which entities are reread if a namespace's epoch has risen and the changed keys are
@@ -113,7 +114,7 @@ func (f *Flow) Poll(ctx context.Context) error {
 	ids := f.turn()
 	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	epochs, err := epochsOf(bounded, f.cfg.Store, ids...)
+	epochs, err := lastgood.Epochs(bounded, f.cfg.Store, ids...)
 	if f.observe(ctx, err); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -54,92 +55,59 @@ func (l *Late) try(ctx context.Context) {
 	}
 }
 
-func (l *Late) store(op string) (store.Store, error) {
+// late calls f with the store, if there is one.
+func late[R any](l *Late, op string, f func(store.Store) (R, error)) (none R, err error) {
 	if st := l.inner.Load(); st != nil {
-		return *st, nil
+		return f(*st)
 	}
-	return nil, &store.Error{Op: op, Err: *l.why.Load(), Hint: "the store has not answered since the start"}
+	return none, &store.Error{Op: op, Err: *l.why.Load(), Hint: "the store has not answered since the start"}
 }
 
 // Take implements store.Store.
 func (l *Late) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	st, err := l.store("take")
-	if err != nil {
-		return store.Outcome{}, err
-	}
-	return st.Take(ctx, t)
+	return late(l, "take", func(st store.Store) (store.Outcome, error) { return st.Take(ctx, t) })
 }
 
 // Settle implements store.Store.
 func (l *Late) Settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
-	st, err := l.store("settle")
-	if err != nil {
-		return store.Outcome{}, err
-	}
-	return st.Settle(ctx, s)
+	return late(l, "settle", func(st store.Store) (store.Outcome, error) { return st.Settle(ctx, s) })
 }
 
 // Peek implements store.Store.
 func (l *Late) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
-	st, err := l.store("peek")
-	if err != nil {
-		return store.Snapshot{}, err
-	}
-	return st.Peek(ctx, buckets...)
+	return late(l, "peek", func(st store.Store) (store.Snapshot, error) { return st.Peek(ctx, buckets...) })
 }
 
 // Buckets implements store.Store.
 func (l *Late) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
-	st, err := l.store("buckets")
-	if err != nil {
-		return store.BucketPage{}, err
-	}
-	return st.Buckets(ctx, q)
-}
-
-// Forget implements store.Store.
-func (l *Late) Forget(ctx context.Context, buckets ...store.Bucket) error {
-	st, err := l.store("forget")
-	if err != nil {
-		return err
-	}
-	return st.Forget(ctx, buckets...)
+	return late(l, "buckets", func(st store.Store) (store.BucketPage, error) { return st.Buckets(ctx, q) })
 }
 
 // Get implements store.Store.
 func (l *Late) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
-	st, err := l.store("get")
-	if err != nil {
-		return store.Got{}, err
-	}
-	return st.Get(ctx, keys...)
-}
-
-// Commit implements store.Store.
-func (l *Late) Commit(ctx context.Context, writes ...store.Write) error {
-	st, err := l.store("commit")
-	if err != nil {
-		return err
-	}
-	return st.Commit(ctx, writes...)
+	return late(l, "get", func(st store.Store) (store.Got, error) { return st.Get(ctx, keys...) })
 }
 
 // List implements store.Store.
 func (l *Late) List(ctx context.Context, q store.Query) (store.Page, error) {
-	st, err := l.store("list")
-	if err != nil {
-		return store.Page{}, err
-	}
-	return st.List(ctx, q)
+	return late(l, "list", func(st store.Store) (store.Page, error) { return st.List(ctx, q) })
+}
+
+// Forget implements store.Store.
+func (l *Late) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	_, err := late(l, "forget", func(st store.Store) (struct{}, error) { return struct{}{}, st.Forget(ctx, buckets...) })
+	return err
+}
+
+// Commit implements store.Store.
+func (l *Late) Commit(ctx context.Context, writes ...store.Write) error {
+	_, err := late(l, "commit", func(st store.Store) (struct{}, error) { return struct{}{}, st.Commit(ctx, writes...) })
+	return err
 }
 
 // Epochs implements store.Epochs.
 func (l *Late) Epochs(ctx context.Context, namespaces ...string) ([]uint64, error) {
-	st, err := l.store("get")
-	if err != nil {
-		return nil, err
-	}
-	return epochsOf(ctx, st, namespaces...)
+	return late(l, "get", func(st store.Store) ([]uint64, error) { return lastgood.Epochs(ctx, st, namespaces...) })
 }
 
 // Watch implements store.Watcher, once the store answers. If the store announces nothing, Watch calls ready and waits

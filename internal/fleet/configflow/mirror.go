@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -34,8 +36,7 @@ type MirrorConfig struct {
 // something older, however late a notification comes. A record that cannot be used is not copied: the target keeps what
 // it has.
 type Mirror struct {
-	cfg      MirrorConfig
-	versions versions
+	cfg MirrorConfig
 
 	mu     sync.Mutex
 	epochs map[string]mirrored
@@ -93,18 +94,17 @@ func (m *Mirror) Run(ctx context.Context) error {
 
 // copies reports whether records of a kind are copied.
 func copies(kind store.Kind) bool {
-	return kind == store.KindNamespace || kind == store.KindNamespaceID || slices.Contains(kinds, kind)
+	return kind == store.KindNamespace || kind == store.KindNamespaceID || slices.Contains(lastgood.Kinds, kind)
 }
 
-// Apply copies the record of an event. It ignores an event that is not newer than the last one applied to its record.
+// Apply copies the record of an event, if the source's differs.
 func (m *Mirror) Apply(ctx context.Context, e Event) error {
-	if !copies(e.Key.Kind) || m.versions.old(e) {
+	if !copies(e.Key.Kind) {
 		return nil
 	}
 	if err := m.copy(ctx, e.Key); err != nil {
 		return fmt.Errorf("copy %s: %w", e.Key, err)
 	}
-	m.versions.applied(e)
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Wr
 	if want.Version == 0 {
 		return store.Write{Record: store.Record{Key: have.Key, Version: have.Version}, Delete: true}, have.Version != 0
 	}
-	if err := weir.CheckRecord(want); err != nil {
+	if err := policy.Check(want); err != nil {
 		m.mu.Lock()
 		m.bad++
 		m.mu.Unlock()
@@ -182,7 +182,7 @@ func (m *Mirror) Reconcile(ctx context.Context) error {
 		return err
 	}
 	for _, id := range slices.Compact(ids) {
-		if err := m.namespace(ctx, id, kinds...); err != nil {
+		if err := m.namespace(ctx, id, lastgood.Kinds...); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,7 @@ var errNew = errors.New(
 // either.
 func (m *Mirror) sound(ctx context.Context, ids []string) error {
 	for _, st := range []store.Store{m.cfg.From, m.cfg.To} {
-		epochs, err := epochsOf(ctx, st, ids...)
+		epochs, err := lastgood.Epochs(ctx, st, ids...)
 		if err != nil {
 			return err
 		}
@@ -221,27 +221,22 @@ func (m *Mirror) sound(ctx context.Context, ids []string) error {
 // namespaces returns the ids of all namespaces of a store.
 func namespaces(ctx context.Context, st store.Store) ([]string, error) {
 	ids := []string{weir.DefaultNamespace}
-	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespaceID, Max: 1000}
-	for {
-		page, err := st.List(ctx, q)
+	for r, err := range store.All(ctx, st, store.Query{Namespace: store.Registry, Kind: store.KindNamespaceID}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Records {
-			ids = append(ids, r.Key.ID)
-		}
-		if q.After = page.Next; q.After == "" {
-			return ids, nil
-		}
+		ids = append(ids, r.Key.ID)
 	}
+	return ids, nil
 }
 
 // namespace compares one namespace.
 func (m *Mirror) namespace(ctx context.Context, id string, of ...store.Kind) error {
-	epoch, err := epochOf(ctx, m.cfg.From, id)
+	epochs, err := lastgood.Epochs(ctx, m.cfg.From, id)
 	if err != nil {
 		return err
 	}
+	epoch := epochs[0]
 	m.mu.Lock()
 	last, known := m.epochs[id]
 	m.mu.Unlock()
@@ -294,17 +289,11 @@ func (m *Mirror) kind(ctx context.Context, id string, kind store.Kind) error {
 // all returns the records of one kind.
 func all(ctx context.Context, st store.Store, id string, kind store.Kind) (map[store.Key]store.Record, error) {
 	records := make(map[store.Key]store.Record)
-	q := store.Query{Namespace: id, Kind: kind, Max: 1000}
-	for {
-		page, err := st.List(ctx, q)
+	for r, err := range store.All(ctx, st, store.Query{Namespace: id, Kind: kind}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Records {
-			records[r.Key] = r
-		}
-		if q.After = page.Next; q.After == "" {
-			return records, nil
-		}
+		records[r.Key] = r
 	}
+	return records, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -118,7 +119,7 @@ type decider struct {
 // start starts a process, and returns after its first poll. Only the flow notifies it of changes.
 func (r *remote) start(t *testing.T, file string) *decider {
 	t.Helper()
-	known, err := configflow.Open(file, "memory:")
+	known, err := lastgood.Open(file, "memory:")
 	if err != nil {
 		t.Log(err)
 	}

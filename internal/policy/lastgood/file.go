@@ -1,4 +1,4 @@
-package configflow
+package lastgood
 
 import (
 	"bytes"

@@ -1,4 +1,6 @@
-package configflow
+// Package lastgood keeps the configuration last known to be good, in memory and in a file: what decisions use while the
+// store does not answer, even in a process that starts then.
+package lastgood
 
 import (
 	"context"
@@ -7,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -35,8 +38,8 @@ type known struct {
 	records map[store.Key]store.Record // including unreadable ones, so that their owners do not count as unknown
 }
 
-// kinds are the kinds of records that decisions use, the least numerous first.
-var kinds = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
+// Kinds are the kinds of records that decisions use, the least numerous first.
+var Kinds = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
 
 // At returns when the configuration was last known to be current; the zero time if nothing is known.
 func (k *Known) At() time.Time {
@@ -45,7 +48,8 @@ func (k *Known) At() time.Time {
 	return k.at
 }
 
-// LastGood implements [weir.Config].LastGood.
+// LastGood returns records as last known, with their namespace's epoch; false if it does not know them all. It implements
+// weir.Config.LastGood.
 func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,7 +73,7 @@ func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 // namespaces and those in more.
 func (k *Known) Update(ctx context.Context, st store.Store, more []string, bad func(error)) error {
 	at := time.Now()
-	ids := append([]string{store.Registry, weir.DefaultNamespace}, more...)
+	ids := append([]string{store.Registry, record.DefaultNamespace}, more...)
 	if err := k.update(ctx, st, store.Registry, bad); err != nil {
 		return err
 	}
@@ -113,10 +117,11 @@ func (k *Known) registered() (ids []string) {
 
 // update rereads a namespace unless it is unchanged.
 func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(error)) error {
-	epoch, err := epochOf(ctx, st, id)
+	epochs, err := Epochs(ctx, st, id)
 	if err != nil {
 		return err
 	}
+	epoch := epochs[0]
 	k.mu.Lock()
 	old := k.spaces[id]
 	room := k.max
@@ -132,12 +137,12 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 	sp := &known{
 		epoch: epoch, whole: true, settled: old != nil && old.epoch == epoch, records: make(map[store.Key]store.Record),
 	}
-	of := kinds
+	of := Kinds
 	if id == store.Registry {
 		of = []store.Kind{store.KindNamespace}
 	}
 	for _, kind := range of {
-		fits, err := sp.list(ctx, st, store.Query{Namespace: id, Kind: kind, Max: 1000}, old, room, bad)
+		fits, err := sp.list(ctx, st, store.Query{Namespace: id, Kind: kind}, old, room, bad)
 		if err != nil {
 			return err
 		}
@@ -161,43 +166,30 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 func (sp *known) list(
 	ctx context.Context, st store.Store, q store.Query, old *known, room int, bad func(error),
 ) (fits bool, err error) {
-	for {
-		page, err := st.List(ctx, q)
+	for r, err := range store.All(ctx, st, q) {
 		if err != nil {
 			return false, err
 		}
-		for _, r := range page.Records {
-			key := r.Key
-			if err := weir.CheckRecord(r); err != nil {
-				bad(err)
-				if old != nil {
-					if was, ok := old.records[key]; ok && weir.CheckRecord(was) == nil {
-						r = was
-					}
+		key := r.Key
+		if err := policy.Check(r); err != nil {
+			bad(err)
+			if old != nil {
+				if was, ok := old.records[key]; ok && policy.Check(was) == nil {
+					r = was
 				}
 			}
-			if len(sp.records) >= room {
-				return false, nil
-			}
-			sp.records[key] = r
 		}
-		if q.After = page.Next; q.After == "" {
-			return true, nil
+		if len(sp.records) >= room {
+			return false, nil
 		}
+		sp.records[key] = r
 	}
+	return true, nil
 }
 
-// epochOf returns a namespace's epoch, which is no newer than anything read afterwards.
-func epochOf(ctx context.Context, st store.Store, id string) (uint64, error) {
-	ns, err := epochsOf(ctx, st, id)
-	if err != nil {
-		return 0, err
-	}
-	return ns[0], nil
-}
-
-// epochsOf returns the epochs of namespaces, even from a store that has no cheaper way to read them.
-func epochsOf(ctx context.Context, st store.Store, ids ...string) ([]uint64, error) {
+// Epochs returns the epochs of namespaces, even from a store that has no cheaper way to read them. An epoch is no newer
+// than anything read afterwards.
+func Epochs(ctx context.Context, st store.Store, ids ...string) ([]uint64, error) {
 	if s, ok := st.(store.Epochs); ok {
 		return s.Epochs(ctx, ids...)
 	}
