@@ -144,7 +144,7 @@ UNRACED ?= TestExplore|TestProcesses|TestSplitHot|TestHistories|TestKilled|TestF
 
 .PHONY: test-usage
 test-usage: $(ENGINE) ## Compare usage with what was debited: a million debits on a synthetic stream, 100,000 through an engine; and check its memory
-	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aws/aggregate
+	WEIR_MILLION=1 $(GO) test -count=1 -timeout 1h -run 'TestExact|TestReader' -v ./internal/aws/stream
 	WEIR_MILLION=1 $(GO) test -count=1 -run TestMemory -v ./cmd/weir-lambda
 
 .PHONY: fuzz

@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/aggregate"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3put"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -58,7 +58,7 @@ const heap = 88 << 20
 // aggregate counts usage. If WEIR_ARCHIVE_BUCKET is set, it also archives expired audit events to that bucket.
 func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 	debug.SetMemoryLimit(heap)
-	cfg := aggregate.Config{Log: log}
+	cfg := stream.Config{Log: log}
 	for name, kept := range map[string]*time.Duration{
 		"HOURLY": &cfg.Retention.Hourly, "DAILY": &cfg.Retention.Daily, "MONTHLY": &cfg.Retention.Monthly,
 	} {
@@ -75,7 +75,7 @@ func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 	if bucket := e.get("WEIR_ARCHIVE_BUCKET"); bucket != "" {
 		to = &archive.Archiver{To: s3put.New(e.aws("S3"), bucket), KeyOf: dynamodb.AuditKey}
 	}
-	return archiving(aggregate.Handler(cfg), to, log), nil
+	return archiving(stream.Handler(cfg), to, log), nil
 }
 
 // config publishes configuration changes to the topic whose ARN is in WEIR_TOPIC.

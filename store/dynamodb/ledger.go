@@ -25,6 +25,15 @@ type StreamRecord struct {
 	Created  time.Time                       // when the change was made, by the stream; the zero time if unknown
 }
 
+// Concerns reports whether an item with a range key may affect usage. Records of other items need not be booked.
+func Concerns(sortKey types.AttributeValue) bool {
+	sk, err := table.Text(sortKey)
+	return err == nil && (sk == sortState || sk == table.SortTally)
+}
+
+// sortState is the range key of a bucket's shard.
+const sortState = "#STATE"
+
 // Ledger books usage from the records of the table's stream. It is safe for concurrent use. Any number of ledgers may
 // book the same records at the same time, in any order: each record is counted once.
 type Ledger struct {
@@ -132,7 +141,7 @@ func (f *fold) add(i int, r *StreamRecord) error {
 		return err
 	}
 	switch key.SK {
-	case "#STATE":
+	case sortState:
 		return f.shard(i, key, r)
 	case table.SortTally:
 		return f.tally(i, key, r)

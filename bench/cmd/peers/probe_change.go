@@ -14,7 +14,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -258,8 +258,8 @@ func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), 
 	if err != nil {
 		return nil, err
 	}
-	r := &aggregate.Reader{
-		Config: aggregate.Config{Store: st}, ARN: *made.Table.LatestStreamArn, Poll: 20 * time.Millisecond,
+	r := &stream.Reader{
+		Config: stream.Config{Store: st}, ARN: *made.Table.LatestStreamArn, Poll: 20 * time.Millisecond,
 		Streams: dynamodbstreams.New(dynamodbstreams.Options{
 			BaseEndpoint: &url, Region: "us-east-1", Credentials: c.Options().Credentials,
 		}),

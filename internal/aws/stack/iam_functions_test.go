@@ -18,9 +18,9 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/aws/aggregate"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/aws/stack"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -89,7 +89,7 @@ func TestAggregatorRole(t *testing.T) {
 	decide(t, lim, "key")
 	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: tb.recorded(), Table: tb.name})
 	must(t, err)
-	handle := aggregate.Handler(aggregate.Config{Store: st})
+	handle := stream.Handler(stream.Config{Store: st})
 	text, err := json.Marshal(map[string]any{"Records": tb.records()})
 	must(t, err)
 	var event events.DynamoDBEvent
@@ -117,8 +117,8 @@ func TestAggregatePolicy(t *testing.T) {
 	decide(t, lim, "key")
 	st, err := dynamodb.Open(t.Context(), dynamodb.Config{Client: client, Table: tb.name})
 	must(t, err)
-	r := &aggregate.Reader{
-		Config: aggregate.Config{Store: st}, Poll: 10 * time.Millisecond, ARN: *table.Table.LatestStreamArn,
+	r := &stream.Reader{
+		Config: stream.Config{Store: st}, Poll: 10 * time.Millisecond, ARN: *table.Table.LatestStreamArn,
 		Streams: dynamodbstreams.New(dynamodbstreams.Options{
 			BaseEndpoint: aws.String(dynamotest.Engine(t)), Region: "us-east-1", Credentials: tb.direct.Options().Credentials,
 		}),

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/redis"
@@ -84,8 +84,8 @@ func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
 	if err != nil {
 		return err
 	}
-	r := &aggregate.Reader{
-		Config: aggregate.Config{Store: st, Retention: b.Retention, NoSplit: b.NoSplit, Log: b.Log},
+	r := &stream.Reader{
+		Config: stream.Config{Store: st, Retention: b.Retention, NoSplit: b.NoSplit, Log: b.Log},
 		ARN:    arn,
 		Streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
 			if d.Endpoint != "" {

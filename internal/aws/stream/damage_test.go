@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -62,7 +62,7 @@ func TestBeginsLater(t *testing.T) {
 			st.take(t, alice, bounty, 1000)
 			st.clock.Advance(c.after)
 			st.taken()
-			handle := aggregate.Handler(aggregate.Config{Store: st.store})
+			handle := stream.Handler(stream.Config{Store: st.store})
 			for _, n := range c.amounts {
 				st.take(t, alice, bounty, n)
 				st.deliver(t, handle, st.taken())
@@ -90,7 +90,7 @@ func TestOutlivesItsAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t)
-			handle := aggregate.Handler(aggregate.Config{Store: st.store})
+			handle := stream.Handler(stream.Config{Store: st.store})
 			st.deliver(t, handle, nil)
 			st.take(t, alice, yearly, 900)
 			st.deliver(t, handle, st.taken())
@@ -149,7 +149,7 @@ func TestBadAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t)
-			handle := aggregate.Handler(aggregate.Config{Store: st.store})
+			handle := stream.Handler(stream.Config{Store: st.store})
 			st.deliver(t, handle, nil)
 			st.take(t, alice, bounty, 1)
 			st.take(t, bob, bounty, 1)
@@ -174,7 +174,7 @@ func TestBadAccount(t *testing.T) {
 func TestTallyOfAWrongClock(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
-	handle := aggregate.Handler(aggregate.Config{Store: st.store})
+	handle := stream.Handler(stream.Config{Store: st.store})
 	st.deliver(t, handle, nil)
 	tell := func(id uint64, ahead time.Duration) {
 		t.Helper()
@@ -198,7 +198,7 @@ func TestTallyOfAWrongClock(t *testing.T) {
 func TestBareItem(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
-	handle := aggregate.Handler(aggregate.Config{Store: st.store})
+	handle := stream.Handler(stream.Config{Store: st.store})
 	st.deliver(t, handle, nil)
 	st.take(t, alice, bounty, 1)
 	for _, it := range st.fake.Items(table) {
@@ -226,7 +226,7 @@ func TestTallyOfNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t)
-			handle := aggregate.Handler(aggregate.Config{Store: st.store})
+			handle := stream.Handler(stream.Config{Store: st.store})
 			st.deliver(t, handle, nil)
 			st.taken()
 			b := store.Bucket{Namespace: "n", Entity: entity, Resource: "api"}

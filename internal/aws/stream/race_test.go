@@ -1,5 +1,5 @@
 //go:build race
 
-package aggregate_test
+package stream_test
 
 const raceOn = true

@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -34,7 +34,7 @@ func TestRequests(t *testing.T) {
 
 func requests(t *testing.T, lost bool) {
 	st := newStage(t)
-	handle := aggregate.Handler(aggregate.Config{Store: st.store, NoSplit: true})
+	handle := stream.Handler(stream.Config{Store: st.store, NoSplit: true})
 	st.deliver(t, handle, nil)
 	begun := time.Now()
 	var mu sync.Mutex

@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
@@ -23,7 +23,7 @@ func BenchmarkHandler(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		fake := &dynamotest.Fake{}
-		handle := aggregate.Handler(aggregate.Config{Store: open(b, fake, func() time.Time { return evening }), NoSplit: true})
+		handle := stream.Handler(stream.Config{Store: open(b, fake, func() time.Time { return evening }), NoSplit: true})
 		b.StartTimer()
 		for batch := range slices.Chunk(s.shards[0], 5000) {
 			if resp, err := handle(b.Context(), events.DynamoDBEvent{Records: batch}); err != nil || len(resp.BatchItemFailures) > 0 {

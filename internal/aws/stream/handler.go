@@ -1,13 +1,14 @@
-package aggregate
+package stream
 
 import (
 	"context"
 	"iter"
 	"log/slog"
-	"slices"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -52,6 +53,11 @@ func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecor
 	return booked.Failed, nil
 }
 
+// failed logs what failed, and of which shard or record.
+func (b *booker) failed(ctx context.Context, what, key, value string, err error) {
+	b.log.LogAttrs(ctx, slog.LevelError, what, slog.String(key, value), slog.String("error", err.Error()))
+}
+
 // cool splits a shard that is written to too often, or logs why it does not. A failure is no reason to read records
 // again: the shard stays hot, or the processes that write to it split it.
 func (b *booker) cool(ctx context.Context, h dynamodb.Hot) {
@@ -89,10 +95,7 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{
 					ItemIdentifier: number,
 				})
-				b.log.LogAttrs(
-					ctx, slog.LevelError, "a record was not counted", slog.String("record", number),
-					slog.String("error", err.Error()),
-				)
+				b.failed(ctx, "a record was not counted", "record", number, err)
 			}
 		}
 		return resp, nil
@@ -103,43 +106,61 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 func converted(records []events.DynamoDBEventRecord) iter.Seq[dynamodb.StreamRecord] {
 	return func(yield func(dynamodb.StreamRecord) bool) {
 		for i := range records {
-			c, r := &records[i].Change, dynamodb.StreamRecord{}
-			if concerns(c.Keys) {
-				r = dynamodb.StreamRecord{
-					Keys: attributes(c.Keys), Old: attributes(c.OldImage), New: attributes(c.NewImage),
-					Created: c.ApproximateCreationDateTime.Time,
-				}
-			}
-			if !yield(r) {
+			c := &records[i].Change
+			if !yield(record(c.Keys, c.OldImage, c.NewImage, c.ApproximateCreationDateTime.Time, attribute)) {
 				return
 			}
 		}
 	}
 }
 
-// concerns reports whether an item may affect usage. Other items in the table need not be converted.
-func concerns(keys map[string]events.DynamoDBAttributeValue) bool {
-	sk, ok := keys["SK"]
-	return ok && sk.DataType() == events.DataTypeString && slices.Contains([]string{"#STATE", "#COUNTS"}, sk.String())
+// record returns a record in the store's form; an empty one if it does not concern usage.
+func record[V any](
+	keys, before, after map[string]V, created time.Time, attribute func(V) types.AttributeValue,
+) dynamodb.StreamRecord {
+	if sk, ok := keys["SK"]; !ok || !dynamodb.Concerns(attribute(sk)) {
+		return dynamodb.StreamRecord{}
+	}
+	return dynamodb.StreamRecord{
+		Keys: image(keys, attribute), Old: image(before, attribute), New: image(after, attribute), Created: created,
+	}
 }
 
-// attributes converts an image to the SDK's form. Types that weir does not write become a value that no reader accepts.
-func attributes(image map[string]events.DynamoDBAttributeValue) map[string]types.AttributeValue {
-	if len(image) == 0 {
+func image[V any](in map[string]V, attribute func(V) types.AttributeValue) map[string]types.AttributeValue {
+	if len(in) == 0 {
 		return nil
 	}
-	out := make(map[string]types.AttributeValue, len(image))
-	for name, v := range image {
-		switch v.DataType() {
-		case events.DataTypeString:
-			out[name] = &types.AttributeValueMemberS{Value: v.String()}
-		case events.DataTypeNumber:
-			out[name] = &types.AttributeValueMemberN{Value: v.Number()}
-		case events.DataTypeBinary:
-			out[name] = &types.AttributeValueMemberB{Value: v.Binary()}
-		default:
-			out[name] = &types.AttributeValueMemberNULL{Value: true}
-		}
+	out := make(map[string]types.AttributeValue, len(in))
+	for name, v := range in {
+		out[name] = attribute(v)
 	}
 	return out
+}
+
+// attribute converts a value of an event. Types that weir does not write become one that no reader accepts.
+func attribute(v events.DynamoDBAttributeValue) types.AttributeValue {
+	switch v.DataType() {
+	case events.DataTypeString:
+		return &types.AttributeValueMemberS{Value: v.String()}
+	case events.DataTypeNumber:
+		return &types.AttributeValueMemberN{Value: v.Number()}
+	case events.DataTypeBinary:
+		return &types.AttributeValueMemberB{Value: v.Binary()}
+	default:
+		return &types.AttributeValueMemberNULL{Value: true}
+	}
+}
+
+// streamed is [attribute] for the types of the streams client.
+func streamed(v streamtypes.AttributeValue) types.AttributeValue {
+	switch v := v.(type) {
+	case *streamtypes.AttributeValueMemberS:
+		return &types.AttributeValueMemberS{Value: v.Value}
+	case *streamtypes.AttributeValueMemberN:
+		return &types.AttributeValueMemberN{Value: v.Value}
+	case *streamtypes.AttributeValueMemberB:
+		return &types.AttributeValueMemberB{Value: v.Value}
+	default:
+		return &types.AttributeValueMemberNULL{Value: true}
+	}
 }

@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -109,7 +109,7 @@ var (
 func TestBirths(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
-	handle := aggregate.Handler(aggregate.Config{Store: st.store})
+	handle := stream.Handler(stream.Config{Store: st.store})
 	if _, err := handle(t.Context(), events.DynamoDBEvent{}); err != nil { // usage is kept from now on
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestPoison(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	bob := store.Bucket{Namespace: "n", Entity: "bob", Resource: "api"}
-	m := &mapping{handle: aggregate.Handler(aggregate.Config{Store: st.store}), batch: 100, retries: 3, dice: rand.New(rand.NewPCG(1, 2))}
+	m := &mapping{handle: stream.Handler(stream.Config{Store: st.store}), batch: 100, retries: 3, dice: rand.New(rand.NewPCG(1, 2))}
 	m.deliver(t, []events.DynamoDBEventRecord{{}})
 	for range 10 {
 		st.take(t, alice, bounty, 1)
@@ -175,7 +175,7 @@ func TestBeginsNow(t *testing.T) {
 	st.take(t, alice, bounty, 1000)
 	st.clock.Advance(10 * time.Minute)
 	st.taken()
-	handle := aggregate.Handler(aggregate.Config{Store: st.store})
+	handle := stream.Handler(stream.Config{Store: st.store})
 	st.take(t, alice, bounty, 5)
 	if _, err := handle(t.Context(), events.DynamoDBEvent{Records: st.taken()}); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestSplitsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	var log bytes.Buffer
-	handle := aggregate.Handler(aggregate.Config{Store: st.store, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	handle := stream.Handler(stream.Config{Store: st.store, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	hot := func(n int) {
 		t.Helper()
 		for range n {
@@ -209,7 +209,7 @@ func TestSplitsWhatIsHot(t *testing.T) {
 		t.Errorf("split by %s", &log)
 	}
 	other := open(t, st.fake, st.clock.Now) // the writers' own meters would split it as well
-	handle = aggregate.Handler(aggregate.Config{Store: other, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	handle = stream.Handler(stream.Config{Store: other, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var rate []events.DynamoDBEventRecord
 	for _, r := range batch[len(batch)-1:] { // the same item, 900 times a second for three seconds
 		for n := range 4 {

@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -94,8 +94,8 @@ func (b *busy) open(client dynamodb.API) *dynamodb.Store {
 func (b *busy) read(batch int) (end, kill func()) {
 	client := &lossy{API: b.client, faults: &b.faults}
 	s := b.open(client)
-	r := &aggregate.Reader{
-		Config: aggregate.Config{Store: s}, Streams: &forgetful{Streams: b.streams, told: make(map[string][]streamtypes.Record), again: &b.again},
+	r := &stream.Reader{
+		Config: stream.Config{Store: s}, Streams: &forgetful{Streams: b.streams, told: make(map[string][]streamtypes.Record), again: &b.again},
 		ARN: b.arn, Poll: 10 * time.Millisecond, Batch: batch,
 	}
 	ctx, stop := context.WithCancel(b.Context())
@@ -141,7 +141,7 @@ func (l *lossy) UpdateItem(ctx context.Context, in *sdk.UpdateItemInput, fns ...
 
 // forgetful is a stream that sometimes delivers again what it has delivered.
 type forgetful struct {
-	aggregate.Streams
+	stream.Streams
 
 	mu    sync.Mutex
 	told  map[string][]streamtypes.Record // the records before each iterator

@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/weirlimits/weir/internal/aws/aggregate"
+	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -122,7 +122,7 @@ func TestExact(t *testing.T) {
 	began := time.Now()
 	for i, shard := range s.shards {
 		m := &mapping{
-			handle: aggregate.Handler(aggregate.Config{Store: st, NoSplit: true}), batch: 5000, retries: 1000,
+			handle: stream.Handler(stream.Config{Store: st, NoSplit: true}), batch: 5000, retries: 1000,
 			again: 0.1, throttled: 0.1, dice: rand.New(rand.NewPCG(uint64(i), 5)),
 		}
 		wg.Go(func() {

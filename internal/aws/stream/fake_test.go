@@ -1,4 +1,4 @@
-package aggregate_test
+package stream_test
 
 import (
 	"context"

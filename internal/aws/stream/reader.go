@@ -1,6 +1,7 @@
-package aggregate
+package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -80,7 +81,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		case err != nil && first:
 			return err
 		case err != nil:
-			r.book.log.LogAttrs(ctx, slog.LevelError, "the stream could not be read", slog.String("error", err.Error()))
+			r.book.failed(ctx, "the stream could not be read", "stream", r.ARN, err)
 		}
 		if !wait(ctx, min(5*r.Poll, r.LeaseFor/3)) {
 			return nil
@@ -187,10 +188,7 @@ func (r *Reader) take(ctx context.Context, id, from string) error {
 		}()
 		s := &shardReader{Reader: r, lease: lease, kept: time.Now()}
 		if err := s.read(ctx); err != nil && ctx.Err() == nil {
-			r.book.log.LogAttrs(
-				ctx, slog.LevelError, "a shard could not be read", slog.String("shard", id),
-				slog.String("error", err.Error()),
-			)
+			r.book.failed(ctx, "a shard could not be read", "shard", id, err)
 		}
 	})
 	return nil
@@ -261,16 +259,8 @@ func (s *shardReader) leave(ctx context.Context) {
 func (s *shardReader) gather(ctx context.Context) (
 	records []dynamodb.StreamRecord, last string, ended bool, err error,
 ) {
-	seen := 0
-	for seen < s.Batch {
-		if s.iterator == nil {
-			if err := s.seek(ctx, last); err != nil {
-				return nil, "", false, err
-			}
-		}
-		out, err := s.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{
-			ShardIterator: s.iterator, Limit: aws.Int32(1000),
-		})
+	for seen := 0; seen < s.Batch; {
+		out, err := s.next(ctx, cmp.Or(last, s.lease.After))
 		var expired *streamtypes.ExpiredIteratorException
 		var trimmed *streamtypes.TrimmedDataAccessException
 		switch {
@@ -283,7 +273,7 @@ func (s *shardReader) gather(ctx context.Context) (
 				ctx, slog.LevelWarn, "records were lost: a stream keeps records for only a day",
 				slog.String("shard", s.lease.Shard),
 			)
-			s.lease.After, s.iterator = "", nil
+			s.lease.After, last, s.iterator = "", "", nil
 			continue
 		case err != nil:
 			s.iterator = nil
@@ -292,11 +282,9 @@ func (s *shardReader) gather(ctx context.Context) (
 		for i := range out.Records {
 			c := out.Records[i].Dynamodb
 			last = aws.ToString(c.SequenceNumber)
-			if streamed(c.Keys) {
-				records = append(records, dynamodb.StreamRecord{
-					Keys: image(c.Keys), Old: image(c.OldImage), New: image(c.NewImage),
-					Created: aws.ToTime(c.ApproximateCreationDateTime),
-				})
+			r := record(c.Keys, c.OldImage, c.NewImage, aws.ToTime(c.ApproximateCreationDateTime), streamed)
+			if r.Keys != nil {
+				records = append(records, r)
 			}
 		}
 		seen += len(out.Records)
@@ -310,28 +298,24 @@ func (s *shardReader) gather(ctx context.Context) (
 	return records, last, false, nil
 }
 
-// seek sets the iterator to just after the last record read.
-func (s *shardReader) seek(ctx context.Context, last string) error {
-	in := &dynamodbstreams.GetShardIteratorInput{
-		StreamArn: &s.ARN, ShardId: &s.lease.Shard, ShardIteratorType: streamtypes.ShardIteratorTypeTrimHorizon,
+// next reads the records after a sequence number, or from the start of the shard if it is "".
+func (s *shardReader) next(ctx context.Context, after string) (*dynamodbstreams.GetRecordsOutput, error) {
+	if s.iterator == nil {
+		in := &dynamodbstreams.GetShardIteratorInput{
+			StreamArn: &s.ARN, ShardId: &s.lease.Shard, ShardIteratorType: streamtypes.ShardIteratorTypeTrimHorizon,
+		}
+		if after != "" {
+			in.ShardIteratorType, in.SequenceNumber = streamtypes.ShardIteratorTypeAfterSequenceNumber, &after
+		}
+		out, err := s.Streams.GetShardIterator(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		s.iterator = out.ShardIterator
 	}
-	if last == "" {
-		last = s.lease.After
-	}
-	if last != "" {
-		in.ShardIteratorType, in.SequenceNumber = streamtypes.ShardIteratorTypeAfterSequenceNumber, &last
-	}
-	out, err := s.Streams.GetShardIterator(ctx, in)
-	var trimmed *streamtypes.TrimmedDataAccessException
-	if errors.As(err, &trimmed) && last != "" {
-		in.ShardIteratorType, in.SequenceNumber = streamtypes.ShardIteratorTypeTrimHorizon, nil
-		out, err = s.Streams.GetShardIterator(ctx, in)
-	}
-	if err != nil {
-		return err
-	}
-	s.iterator = out.ShardIterator
-	return nil
+	return s.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{
+		ShardIterator: s.iterator, Limit: aws.Int32(1000),
+	})
 }
 
 // bookAll books records, and retries until all are counted except those that cannot be read at all.
@@ -346,10 +330,7 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 			switch cause := failed[i]; {
 			case cause == nil:
 			case errors.Is(cause, dynamodb.ErrPoison):
-				s.book.log.LogAttrs(
-					ctx, slog.LevelError, "a record was not counted", slog.String("shard", s.lease.Shard),
-					slog.String("error", cause.Error()),
-				)
+				s.book.failed(ctx, "a record was not counted", "shard", s.lease.Shard, cause)
 			default:
 				left, err = append(left, records[i]), cause
 			}
