@@ -128,6 +128,9 @@ func (f *Field) setKind(v reflect.Value, text string) error {
 	case reflect.Float64:
 		n, err := f.float(text)
 		v.SetFloat(n)
+		if f.share() {
+			return f.within(n, err, text, "a share such as 0.05 or 5%")
+		}
 		return f.within(n, err, text, "a number")
 	default:
 		v.SetString(text)
@@ -135,10 +138,13 @@ func (f *Field) setKind(v reflect.Value, text string) error {
 	return nil
 }
 
-// float parses a number. A share, whose range ends at 1, may be a percentage.
+// share reports whether a number is a share.
+func (f *Field) share() bool { return f.least == "0" && f.most == "1" }
+
+// float parses a number. A share may be a percentage.
 func (f *Field) float(text string) (float64, error) {
 	digits, percent := strings.CutSuffix(text, "%")
-	if !percent || f.most != "1" {
+	if !percent || !f.share() {
 		return strconv.ParseFloat(text, 64)
 	}
 	n, err := strconv.ParseFloat(digits, 64)
@@ -216,7 +222,11 @@ func parser[T any](parse func(f *Field, to *T, text string) error) func(*Field, 
 func (f *Field) setPair(to *map[string]string, text string) error {
 	key, value, ok := strings.Cut(text, "=")
 	if !ok || key == "" {
-		return f.bad("%q is not KEY=VALUE", text)
+		form := "KEY=VALUE"
+		if _, rest, found := strings.Cut(f.Doc, "{"); found {
+			form, _, _ = strings.Cut(rest, "}")
+		}
+		return f.bad("%q is not %s", text, form)
 	}
 	if *to == nil {
 		*to = make(map[string]string)

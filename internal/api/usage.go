@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -14,18 +13,6 @@ type Period struct {
 	Window admin.Window `json:"window" in:"query" values:"hourly,daily,monthly" default:"daily"`
 	From   time.Time    `json:"from" in:"query"`
 	To     time.Time    `json:"to" in:"query"`
-}
-
-// ParsePeriod parses the members of a period. Without an end, it ends with the current window.
-func ParsePeriod(window, from, to string) (p Period, err error) {
-	texts := map[string]string{"window": window, "from": from, "to": to}
-	for _, f := range FieldsOf(reflect.TypeFor[Period]()) {
-		if text := texts[f.Name]; text != "" && err == nil {
-			err = f.Set(&p, text)
-		}
-	}
-	p.Close()
-	return p, err
 }
 
 // Close ends a period without an end with the current window, so that all pages cover the same time.

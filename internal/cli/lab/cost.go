@@ -2,6 +2,8 @@
 package lab
 
 import (
+	"context"
+	_ "embed"
 	"fmt"
 	"math"
 	"os"
@@ -10,27 +12,76 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/cost"
 )
 
-// costFlags are the flags of cost.
+//go:embed fields.txt
+var fields string
+
+var _ = api.Describe("lab", fields)
+
+// costFlags describe the traffic, in place of what a recorded run or the default has. What is nil or empty stays.
 type costFlags struct {
-	traffic     cost.Traffic
-	requests    string
-	run, prices string
-	usage       string
-	explain     bool
-	shares      map[string]*string
+	costRequests
+	costFleet
+	costBooking
+	costTable
+
+	Run     string `json:"run"`
+	Prices  string `json:"prices"`
+	Explain bool   `json:"explain"`
+}
+
+// costRequests describe what is requested.
+type costRequests struct {
+	Rate     string   `json:"requests"`
+	Refused  *float64 `json:"refused" range:"0..1"`
+	ByParent *float64 `json:"refused_by_parent" range:"0..1"`
+	FromMem  *float64 `json:"refused_again" range:"0..1"`
+	Cascade  *float64 `json:"cascade" range:"0..1"`
+	Depth    *int     `json:"depth"`
+	Adjusts  *float64 `json:"adjusts"`
+	PerWrite *float64 `json:"callers_per_write"`
+	InVain   *float64 `json:"wrong_guesses" range:"0..1"`
+	New      *float64 `json:"new_buckets" range:"0..1"`
+	Ahead    *float64 `json:"prefetched" range:"0..1"`
+}
+
+// costFleet describe who requests and decides.
+type costFleet struct {
+	Entities  *float64 `json:"entities"`
+	Buckets   *float64 `json:"buckets"`
+	Processes *float64 `json:"processes"`
+	TTL       *float64 `json:"cache_ttl"`
+	Hits      *float64 `json:"hit_ratio" range:"0..1"`
+	Heartbeat *bool    `json:"heartbeats"`
+}
+
+// costBooking describe how usage is booked.
+type costBooking struct {
+	Booking      *cost.Booking `json:"usage" values:"off,function,process"`
+	BatchSeconds *float64      `json:"batch_window"`
+	Batch        *float64      `json:"batch"`
+	Shards       *float64      `json:"stream_shards"`
+	InvokeMillis *float64      `json:"invoke_ms"`
+	MemoryGB     *float64      `json:"memory_gb"`
+}
+
+// costTable describe the table.
+type costTable struct {
+	StorageGB *float64 `json:"storage_gb"`
+	Backup    *bool    `json:"backup"`
+	Peak      *float64 `json:"peak"`
+	Target    *float64 `json:"target" range:"0..1"`
 }
 
 // CostCmd returns the command weir cost.
 func CostCmd(a *kit.Run) *cobra.Command {
-	flags := &costFlags{traffic: cost.Default(), shares: make(map[string]*string)}
-	cmd := &cobra.Command{
-		Use:   "cost",
-		Short: "Estimate what decisions on a DynamoDB table cost, in capacity units and money",
+	cmd := kit.Func(a, kit.Spec{
+		Use: "cost", Short: "Estimate what decisions on a DynamoDB table cost, in capacity units and money",
 		Long: `Estimates the calls, read and write units and bill of a DynamoDB table from a description
 of the traffic or from a recorded run. Write a share as 0.05 or 5%. The cost of each
 operation is the one that the driver's tests verify; --explain shows every formula. The
@@ -38,93 +89,38 @@ command calls no service.`,
 		Example: `  weir cost --requests 1M/d --entities 1000 --processes 4
   weir cost --requests 500/s --cascade 50% --refused 10% --adjusts 1 --usage function --explain
   weir simulate steady -o json > run.json && weir cost --run run.json --prices prices.json`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runCost(a, cmd, flags) },
-	}
-	flags.bind(cmd)
+	}, func(_ context.Context, q *costFlags) error { return runCost(a, q) })
 	cmd.AddCommand(costPricesCmd(a))
 	return cmd
 }
 
-func (f *costFlags) bind(cmd *cobra.Command) {
-	set, t := cmd.Flags(), &f.traffic
-	set.SortFlags = false
-	share := func(name, usage string) { f.shares[name] = set.String(name, "0", usage) }
-	set.StringVar(&f.requests, "requests", "1/s", "requests as `AMOUNT/PERIOD`, such as 100/s, 10K/h or 1M/d")
-	share("refused", "`SHARE` of requests that are refused")
-	share("refused-by-parent", "`SHARE` of refusals that are due to a parent")
-	share("refused-again", "`SHARE` of refusals that are repeated from memory, without a call")
-	share("cascade", "`SHARE` of requests that are also charged to parents")
-	set.IntVar(&t.Depth, "depth", t.Depth, "`NUMBER` of entities in the chain of these requests")
-	set.Float64Var(&t.Adjusts, "adjusts", 0, "`NUMBER` of adjustments and rollbacks per admitted request")
-	set.Float64Var(&t.PerWrite, "callers-per-write", 1, "average `NUMBER` of requests that share a write")
-	share("wrong-guesses", "`SHARE` of writes that must be repeated")
-	share("new-buckets", "`SHARE` of writes that create a bucket")
-	share("prefetched", "`SHARE` of debits that prefetch has already made")
-	set.Float64Var(&t.Entities, "entities", 1, "`NUMBER` of entities that send requests")
-	set.Float64Var(&t.Buckets, "buckets", 0,
-		"`NUMBER` of buckets that are written, including parents'; 0 means as many as entities")
-	set.Float64Var(&t.Processes, "processes", 1, "`NUMBER` of processes that decide")
-	set.Float64Var(&t.TTL, "cache-ttl", t.TTL, "`SECONDS` for which a process caches limits")
-	f.shares["hit-ratio"] = set.String("hit-ratio", "", "`SHARE` of lookups that the cache answers (default estimated)")
-	set.BoolVar(&t.Heartbeat, "heartbeats", false, "processes send heartbeats, as weir serve --instances auto does")
-	set.StringVar(&f.usage, "usage", string(cost.NoBooking), "`MODE` of booking usage: off, function or process")
-	set.Float64Var(&t.BatchSeconds, "batch-window", t.BatchSeconds,
-		"`SECONDS` to wait for stream records before booking a batch")
-	set.Float64Var(&t.Batch, "batch", t.Batch, "maximum `NUMBER` of stream records in a batch")
-	set.Float64Var(&t.Shards, "stream-shards", 1, "`NUMBER` of shards of the stream")
-	set.Float64Var(&t.InvokeMillis, "invoke-ms", t.InvokeMillis, "`MILLISECONDS` that the function runs for each batch")
-	set.Float64Var(&t.MemoryGB, "memory-gb", t.MemoryGB, "`GB` of memory of the function")
-	set.Float64Var(&t.StorageGB, "storage-gb", t.StorageGB,
-		"`GB` that the table holds; a negative number means estimated")
-	set.BoolVar(&t.Backup, "backup", false, "include point-in-time recovery")
-	set.Float64Var(&t.Peak, "peak", t.Peak, "load of the busiest second, as a `NUMBER` of times the average")
-	f.shares["target"] = set.String("target", "70%", "target utilization of provisioned capacity, as a `SHARE`")
-	set.StringVar(&f.run, "run", "", "`FILE` with the output of weir simulate -o json, to take the cost of a "+
-		"decision from, and the rate unless --requests is given")
-	set.StringVar(&f.prices, "prices", "", "`FILE` with prices, in the format of weir cost prices")
-	set.BoolVar(&f.explain, "explain", false, "show every formula")
-}
-
-// parse sets the traffic from the flags and returns the recorded run, if one is given.
-func (f *costFlags) parse(cmd *cobra.Command) (run *cost.Run, err error) {
-	t := &f.traffic
-	if f.run != "" {
-		text, err := os.ReadFile(f.run)
+// parse returns the traffic, and the recorded run if one is given.
+func (q *costFlags) parse() (t cost.Traffic, run *cost.Run, err error) {
+	t = cost.Default()
+	kit.Override(&t, q)
+	if q.Run != "" {
+		text, err := os.ReadFile(q.Run)
 		if err != nil {
-			return nil, fmt.Errorf("read the run: %w", err)
+			return t, nil, fmt.Errorf("read the run: %w", err)
 		}
 		if run, err = cost.ReadRun(text); err != nil {
-			return nil, err
+			return t, nil, err
 		}
-		*t = run.Traffic(*t)
+		t = run.Traffic(t)
 	}
-	if run == nil || cmd.Flags().Changed("requests") {
-		l, err := weir.ParseLimit("requests:" + f.requests)
+	if q.Rate != "" {
+		l, err := weir.ParseLimit("requests:" + q.Rate)
 		if err != nil {
-			return nil, kit.Usagef("--requests %q is not AMOUNT/PERIOD, such as 10K/h", f.requests)
+			return t, nil, kit.Usagef("--requests %q is not AMOUNT/PERIOD, such as 10K/h", q.Rate)
 		}
 		t.Requests = float64(l.Amount) / l.Period.Seconds()
 		t.Hits = -1 // the run's hit ratio holds only for its own rate
 	}
-	t.Booking = cost.Booking(f.usage)
-	for name, to := range map[string]*float64{
-		"refused": &t.Refused, "refused-by-parent": &t.ByParent, "refused-again": &t.FromMem, "cascade": &t.Cascade,
-		"wrong-guesses": &t.InVain,
-		"new-buckets":   &t.New, "prefetched": &t.Ahead, "hit-ratio": &t.Hits, "target": &t.Target,
-	} {
-		text := *f.shares[name]
-		if text == "" || run != nil && !cmd.Flags().Changed(name) {
-			continue
-		}
-		if *to, err = parseShare(text); err != nil {
-			return nil, kit.Usagef("--%s: %w", name, err)
-		}
-	}
+	kit.Override(&t, q) // flags also override what the run has
 	if err := t.Check(); err != nil {
-		return nil, kit.Usage(err)
+		return t, nil, kit.Usage(err)
 	}
-	return run, nil
+	return t, run, nil
 }
 
 // priceList returns the prices in a file, or the built-in ones.
@@ -139,33 +135,29 @@ func priceList(file string) (cost.Prices, error) {
 	return cost.ReadPrices(text)
 }
 
-func runCost(a *kit.Run, cmd *cobra.Command, flags *costFlags) error {
-	run, err := flags.parse(cmd)
+func runCost(a *kit.Run, q *costFlags) error {
+	traffic, run, err := q.parse()
 	if err != nil {
 		return err
 	}
-	prices, err := priceList(flags.prices)
+	prices, err := priceList(q.Prices)
 	if err != nil {
 		return err
 	}
-	e, err := flags.traffic.Of(prices, run)
+	e, err := traffic.Of(prices, run)
 	if err != nil {
 		return err
 	}
-	return a.Print(e, func() { printCost(a, e, flags.explain) })
+	return a.Print(e, func() { printCost(a, e, q.Explain) })
 }
 
 func costPricesCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:     "prices",
-		Short:   "Print the price list, as a file to edit",
-		Example: "  weir cost prices > prices.json",
-		Args:    kit.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := a.Out.W.Write(cost.DefaultPrices)
-			return err
-		},
-	}
+	return kit.Func(a, kit.Spec{
+		Use: "prices", Short: "Print the price list, as a file to edit", Example: "  weir cost prices > prices.json",
+	}, func(context.Context, *struct{}) error {
+		_, err := a.Out.W.Write(cost.DefaultPrices)
+		return err
+	})
 }
 
 func printCost(a *kit.Run, e *cost.Estimate, explain bool) {

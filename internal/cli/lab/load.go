@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
@@ -28,16 +26,10 @@ func LoadCmd(a *kit.Run) *cobra.Command {
 
 // loadTarget selects the server to send calls to, or none for the store.
 type loadTarget struct {
-	http, grpc, token string
-	tls               bool
-}
-
-func (f *loadTarget) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.http, "http", "", "`URL` of a weir server to call instead of --store")
-	flags.StringVar(&f.grpc, "grpc", "",
-		"gRPC `HOST:PORT` of a weir server to call; --http is then used only for the setup")
-	flags.BoolVar(&f.tls, "tls", false, "use gRPC over TLS; this machine must trust the server's certificate")
-	flags.StringVar(&f.token, "token", "", "`TOKEN` for the server (default WEIR_TOKEN)")
+	HTTP  string `json:"http"`
+	GRPC  string `json:"grpc"`
+	TLS   bool   `json:"tls"`
+	Token string `json:"token"`
 }
 
 // loadSource is the target of a run: a limiter in this process, or a server.
@@ -51,23 +43,23 @@ type loadSource struct {
 }
 
 func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
-	if f.token == "" {
-		f.token, _ = a.LookupEnv("WEIR_TOKEN")
+	if f.Token == "" {
+		f.Token, _ = a.LookupEnv("WEIR_TOKEN")
 	}
 	s := &loadSource{flags: f, app: a}
-	if f.grpc != "" && f.http == "" && setup {
+	if f.GRPC != "" && f.HTTP == "" && setup {
 		return nil, kit.Usage(errors.New("limits cannot be set over gRPC: add the server's --http URL for the " +
 			"setup, or --no-setup"))
 	}
 	var err error
-	if f.http != "" {
-		if s.http, err = load.NewHTTP(f.http, "", f.token); err != nil {
+	if f.HTTP != "" {
+		if s.http, err = load.NewHTTP(f.HTTP, "", f.Token); err != nil {
 			return nil, kit.Usage(err)
 		}
-		s.name = f.http
+		s.name = f.HTTP
 	}
-	if f.grpc != "" {
-		s.name = "grpc " + f.grpc
+	if f.GRPC != "" {
+		s.name = "grpc " + f.GRPC
 	}
 	if s.name != "" {
 		return s, nil
@@ -95,8 +87,8 @@ func (s *loadSource) close() (err error) {
 func (s *loadSource) target(namespace string) (load.Target, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
-	case s.flags.grpc != "":
-		t, err := load.DialGRPC(s.flags.grpc, namespace, s.flags.token, s.flags.tls)
+	case s.flags.GRPC != "":
+		t, err := load.DialGRPC(s.flags.GRPC, namespace, s.flags.Token, s.flags.TLS)
 		if err != nil {
 			return nil, nil, kit.Usage(err)
 		}
@@ -152,76 +144,87 @@ func loadFile(name, file string) (*load.Scenario, error) {
 	return sc, nil
 }
 
+// loadListed is a scenario as listed, with its rate.
+type loadListed struct {
+	*load.Scenario
+	rate string
+}
+
+var loadScenarios = kit.Columns(
+	kit.Column[loadListed]{Name: "scenario", Of: func(l *loadListed) any { return l.Name }},
+	kit.Column[loadListed]{Name: "loop", Of: func(l *loadListed) any { return l.Loop }},
+	kit.Column[loadListed]{Name: "users", Of: func(l *loadListed) any { return l.Users }},
+	kit.Column[loadListed]{Name: "calls/s", Of: func(l *loadListed) any { return kit.Number(l.rate) }},
+	kit.Column[loadListed]{Name: "for", Of: func(l *loadListed) any {
+		return kit.Number(time.Duration(l.For).String())
+	}},
+	kit.Column[loadListed]{Name: "about", Of: func(l *loadListed) any { return l.About }, Cut: true},
+)
+
+// scenarioName names a built-in scenario.
+type scenarioName struct {
+	Scenario string `json:"scenario" arg:"SCENARIO"`
+}
+
 func loadListCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list [SCENARIO]",
-		Short: "List the scenarios, or print one as a file",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				sc, err := loadFile(args[0], "")
+	return kit.Func(a, kit.Spec{Use: "list [SCENARIO]", Short: "List the scenarios, or print one as a file"},
+		func(_ context.Context, q *scenarioName) error {
+			if q.Scenario != "" {
+				sc, err := loadFile(q.Scenario, "")
 				if err != nil {
 					return err
 				}
 				return a.Print(sc, func() { a.Out.Printf("%s", sc.Text()) })
 			}
-			all := []*load.Scenario{}
-			t := &term.Table{
-				Header: []string{"SCENARIO", "LOOP", "USERS", "CALLS/S", "FOR", "ABOUT"},
-				Right:  []int{2, 3, 4}, Cut: []int{5},
-			}
+			all := []loadListed{}
 			for _, name := range load.Names() {
 				sc, err := load.Named(name)
 				if err != nil {
 					return err
 				}
-				rate := "-"
+				l := loadListed{Scenario: sc}
 				if p, err := load.NewPlan(sc, load.Settings{}); err == nil && p.Calls() > 0 {
-					rate = fmt.Sprintf("%.0f", float64(p.Calls())/time.Duration(sc.For).Seconds())
+					l.rate = fmt.Sprintf("%.0f", float64(p.Calls())/time.Duration(sc.For).Seconds())
 				}
-				all = append(all, sc)
-				t.Row(sc.Name, string(sc.Loop), a.Out.Count(int64(sc.Users)), rate, time.Duration(sc.For).String(),
-					sc.About)
+				all = append(all, l)
 			}
-			return a.Print(map[string]any{"scenarios": all}, func() { a.Out.Table(t) })
-		},
-	}
+			return a.Print(map[string]any{"scenarios": all}, func() { loadScenarios(a, all, true) })
+		})
+}
+
+// loadFiles names saved runs.
+type loadFiles struct {
+	File  string `json:"file" arg:"FILE"`
+	Other string `json:"other" arg:"FILE"`
+	Page  string `json:"html"`
 }
 
 func loadReportCmd(a *kit.Run) *cobra.Command {
-	var page string
-	cmd := &cobra.Command{
-		Use:   "report FILE [FILE]",
-		Short: "Show a saved run, or compare two",
+	return kit.Func(a, kit.Spec{
+		Use: "report FILE [FILE]", Short: "Show a saved run, or compare two",
 		Example: "  weir load run simple --save before.json\n" +
 			"  weir load report before.json after.json --html compared.html",
-		Args: func(cmd *cobra.Command, names []string) error {
-			if len(names) == 0 {
-				return fmt.Errorf("FILE is missing: %s", cmd.UseLine())
-			}
-			return cobra.MaximumNArgs(2)(cmd, names)
-		},
-		RunE: func(_ *cobra.Command, names []string) error {
-			var runs [2]*load.Report
-			for i, name := range names {
-				r, err := load.ReadReport(name)
-				if err != nil {
-					return err
-				}
-				runs[i] = r
-			}
-			if err := writePage(page, runs[0], runs[1]); err != nil {
+	}, func(_ context.Context, q *loadFiles) error {
+		run, err := load.ReadReport(q.File)
+		if err != nil {
+			return err
+		}
+		if q.Other == "" {
+			if err := writePage(q.Page, run, nil); err != nil {
 				return err
 			}
-			if runs[1] == nil {
-				return a.Print(runs[0], func() { printLoad(a, runs[0]) })
-			}
-			c := load.Compare(runs[0], runs[1])
-			return a.Print(c, func() { printComparison(a, c) })
-		},
-	}
-	cmd.Flags().StringVar(&page, "html", "", "write an HTML page with charts to `FILE`")
-	return cmd
+			return a.Print(run, func() { printLoad(a, run) })
+		}
+		other, err := load.ReadReport(q.Other)
+		if err != nil {
+			return err
+		}
+		if err := writePage(q.Page, run, other); err != nil {
+			return err
+		}
+		c := load.Compare(run, other)
+		return a.Print(c, func() { printComparison(a, c) })
+	})
 }
 
 func writePage(file string, x, y *load.Report) error {

@@ -17,27 +17,39 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
-// loadRun holds the flags of a run.
+// loadRun describes a run.
 type loadRun struct {
-	target loadTarget
+	scenarioName
+	loadTarget
 
-	file, save, page string
-	noSetup, keep    bool
-	workers          []string
-	workerToken      string
+	File string `json:"file" flag:"file,f"`
 
-	set          load.Settings
-	loop         string
-	length, warm time.Duration
-	wait         string
-	warmed       bool // --warm-up was given
+	loadSettings
+
+	Save        string   `json:"save"`
+	Page        string   `json:"html"`
+	NoSetup     bool     `json:"no_setup"`
+	Keep        bool     `json:"keep"`
+	Workers     []string `json:"workers"`
+	WorkerToken string   `json:"worker_token"`
+}
+
+// loadSettings override settings of a scenario.
+type loadSettings struct {
+	For     time.Duration  `json:"for" range:"0s.."`
+	WarmUp  *time.Duration `json:"warm_up"`
+	Loop    load.Loop      `json:"loop"`
+	Rate    float64        `json:"rate" range:"0.."`
+	Users   int            `json:"users" range:"0.."`
+	Wait    *load.Range    `json:"wait"`
+	Shape   string         `json:"shape"`
+	Seed    uint64         `json:"seed" default:"1"`
+	Callers int            `json:"callers" default:"4096"`
 }
 
 func loadRunCmd(a *kit.Run) *cobra.Command {
-	var f loadRun
-	cmd := &cobra.Command{
-		Use:   "run [SCENARIO]",
-		Short: "Run a load scenario and measure the answers",
+	return kit.Func(a, kit.Spec{
+		Use: "run [SCENARIO]", Short: "Run a load scenario and measure the answers",
 		Long: `Requests decisions as a scenario describes, and measures the answers. The target is a store
 used through the library (--store), or weir serve over HTTP (--http) or gRPC (--grpc).
 
@@ -58,93 +70,52 @@ others on the machine can see the command line.`,
 		Example: `  weir load run stress --store memory: --for 30s
   weir load run llm-gateway --http http://127.0.0.1:8080 --rate 500 --save run.json --html run.html
   weir load run hot-key --store 'dynamodb://limits?region=eu-west-1' --workers 10.0.0.5:7070,10.0.0.6:7070`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.warmed = cmd.Flags().Changed("warm-up")
-			name := strings.Join(args, "")
-			switch {
-			case (name == "") == (f.file == ""):
-				return kit.Usagef("give either a SCENARIO that weir load list shows, or --file FILE")
-			case f.file != "":
-				name = strings.TrimSuffix(filepath.Base(f.file), filepath.Ext(f.file))
-			}
-			return runLoad(cmd.Context(), a, name, &f)
-		},
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	f.target.bind(flags)
-	flags.StringVarP(&f.file, "file", "f", "", "scenario `FILE`; weir load list SCENARIO prints an example")
-	flags.DurationVar(&f.length, "for", 0,
-		"`DURATION` of the run without the warm-up; a shape is stretched to it (default from the scenario)")
-	flags.DurationVar(&f.warm, "warm-up", 0, "`DURATION` of calls before measuring starts (default from the scenario)")
-	flags.StringVar(&f.loop, "loop", "", "`TYPE` of loop: open or closed (default from the scenario)")
-	flags.Float64Var(&f.set.Rate, "rate", 0, "`NUMBER` of calls per second in an open loop (default from the scenario)")
-	flags.IntVar(&f.set.Users, "users", 0, "`NUMBER` of users (default from the scenario)")
-	flags.StringVar(&f.wait, "wait", "",
-		"`DURATION` between a user's calls, such as 0.5s..2s (default from the scenario)")
-	flags.StringVar(&f.set.Shape, "shape", "", "`NAME` of one of the scenario's shapes, or none")
-	flags.Uint64Var(&f.set.Seed, "seed", 1, "`NUMBER` that seeds all random choices")
-	flags.IntVar(&f.set.Callers, "callers", 4096, "maximum `NUMBER` of concurrent calls in an open loop")
-	flags.StringVar(&f.save, "save", "", "write the report as JSON to `FILE`, for weir load report")
-	flags.StringVar(&f.page, "html", "", "write an HTML page with charts to `FILE`")
-	flags.BoolVar(&f.noSetup, "no-setup", false, "use --namespace and the limits it already has")
-	flags.BoolVar(&f.keep, "keep", false, "keep the namespace that was set up")
-	flags.StringSliceVar(&f.workers, "workers", nil, "addresses of the weir load workers, as `HOST:PORT,…`")
-	flags.StringVar(&f.workerToken, "worker-token", "", "`TOKEN` of the workers")
-	return cmd
+	}, func(ctx context.Context, q *loadRun) error {
+		q.Workers = kit.Words(q.Workers)
+		switch {
+		case (q.Scenario == "") == (q.File == ""):
+			return kit.Usagef("give either a SCENARIO that weir load list shows, or --file FILE")
+		case len(q.Workers) > 0 && q.WorkerToken == "":
+			return kit.Usagef("--workers needs --worker-token")
+		case q.File != "":
+			q.Scenario = strings.TrimSuffix(filepath.Base(q.File), filepath.Ext(q.File))
+		}
+		return runLoad(ctx, a, q)
+	})
 }
 
 // settings returns what the flags override in the scenario.
-func (f *loadRun) settings() (load.Settings, error) {
-	set := f.set
-	set.Loop, set.For = load.Loop(f.loop), load.Span(f.length)
-	if f.warmed {
-		warm := load.Span(f.warm)
-		set.WarmUp = &warm
+func (q *loadRun) settings() load.Settings {
+	return load.Settings{
+		Loop: q.Loop, Rate: q.Rate, Users: q.Users, Shape: q.Shape, For: load.Span(q.For),
+		WarmUp: (*load.Span)(q.WarmUp), Wait: q.Wait, Seed: q.Seed, Callers: q.Callers,
 	}
-	if f.wait != "" {
-		set.Wait = &load.Range{}
-		if err := set.Wait.UnmarshalText([]byte(f.wait)); err != nil {
-			return set, fmt.Errorf("--wait: %w", err)
-		}
-	}
-	if set.Users < 0 || set.Rate < 0 || f.length < 0 {
-		return set, errors.New("--users, --rate and --for must not be negative")
-	}
-	if len(f.workers) > 0 && f.workerToken == "" {
-		return set, errors.New("--workers needs --worker-token")
-	}
-	return set, nil
 }
 
-func runLoad(ctx context.Context, a *kit.Run, name string, f *loadRun) (err error) {
-	sc, err := loadFile(name, f.file)
+func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
+	sc, err := loadFile(q.Scenario, q.File)
 	if err != nil {
 		return err
 	}
-	set, err := f.settings()
-	if err != nil {
-		return kit.Usage(err)
-	}
+	set := q.settings()
 	p, err := load.NewPlan(sc, set)
 	if err != nil {
 		return kit.Usage(err)
 	}
 	namespace := a.Namespace
 	source := &loadSource{name: "the workers' targets"}
-	if !f.noSetup || len(f.workers) == 0 {
-		if source, err = f.target.open(a, !f.noSetup); err != nil {
+	if !q.NoSetup || len(q.Workers) == 0 {
+		if source, err = q.open(a, !q.NoSetup); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, source.close()) }()
 	}
-	if !f.noSetup {
+	if !q.NoSetup {
 		namespace = load.Scratch(sc.Name)
-		if !f.keep {
-			defer func() { err = errors.Join(err, source.tearDown(context.WithoutCancel(kit.As(ctx)), namespace)) }()
+		if !q.Keep {
+			defer func() { err = errors.Join(err, source.tearDown(context.WithoutCancel(ctx), namespace)) }()
 		}
-		if err := source.setUp(kit.As(ctx), p, namespace); err != nil {
+		if err := source.setUp(ctx, p, namespace); err != nil {
 			return err
 		}
 	}
@@ -152,8 +123,8 @@ func runLoad(ctx context.Context, a *kit.Run, name string, f *loadRun) (err erro
 	ctx, stop := view.begin(ctx)
 	started := time.Now()
 	var t *load.Tally
-	if len(f.workers) > 0 {
-		fleet := &load.Fleet{Addresses: f.workers, Token: f.workerToken}
+	if len(q.Workers) > 0 {
+		fleet := &load.Fleet{Addresses: q.Workers, Token: q.WorkerToken}
 		if source.http != nil {
 			fleet.Measures = source.http.Measures
 		}
@@ -163,18 +134,18 @@ func runLoad(ctx context.Context, a *kit.Run, name string, f *loadRun) (err erro
 	}
 	stop()
 	if err != nil {
-		return fmt.Errorf("load %s: %w", name, err)
+		return fmt.Errorf("load %s: %w", q.Scenario, err)
 	}
 	r := p.Report(t)
-	r.Target, r.Started, r.Workers = source.name, started.UTC().Truncate(time.Millisecond), len(f.workers)
-	if err := f.write(r); err != nil {
+	r.Target, r.Started, r.Workers = source.name, started.UTC().Truncate(time.Millisecond), len(q.Workers)
+	if err := q.write(r); err != nil {
 		return err
 	}
 	if err := a.Print(r, func() { printLoad(a, r) }); err != nil {
 		return err
 	}
 	if r.Calls > 0 && r.Failed >= r.Calls {
-		return fmt.Errorf("load %s: every call failed", name)
+		return fmt.Errorf("load %s: every call failed", q.Scenario)
 	}
 	return nil
 }
@@ -202,15 +173,15 @@ func twoProcessors() {
 	}
 }
 
-func (f *loadRun) write(r *load.Report) error {
-	if f.save != "" {
+func (q *loadRun) write(r *load.Report) error {
+	if q.Save != "" {
 		text, err := json.MarshalIndent(r, "", "  ")
 		if err == nil {
-			err = os.WriteFile(f.save, append(text, '\n'), 0o600)
+			err = os.WriteFile(q.Save, append(text, '\n'), 0o600)
 		}
 		if err != nil {
 			return fmt.Errorf("save the report: %w", err)
 		}
 	}
-	return writePage(f.page, r, nil)
+	return writePage(q.Page, r, nil)
 }

@@ -16,12 +16,17 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
+// loadWorkerFlags say where a worker listens, and what it calls.
+type loadWorkerFlags struct {
+	loadTarget
+
+	Listen      string `json:"listen" default:"127.0.0.1:7070"`
+	WorkerToken string `json:"worker_token"`
+}
+
 func loadWorkerCmd(a *kit.Run) *cobra.Command {
-	var target loadTarget
-	var listen, token string
-	cmd := &cobra.Command{
-		Use:   "worker",
-		Short: "Serve load runs started with weir load run --workers",
+	return kit.Func(a, kit.Spec{
+		Use: "worker", Short: "Serve load runs started with weir load run --workers",
 		Long: `Makes its part of the calls of runs that are started with weir load run --workers, until
 interrupted. The worker's own --store, --http or --grpc sets the target: anyone with the worker
 token can make it send any requests there, but cannot point it elsewhere. Traffic to the worker
@@ -30,40 +35,32 @@ is not encrypted, so run it where only the coordinator can reach it.
 Pass the worker token as WEIR_LOAD_WORKER_WORKER_TOKEN. Without a token, the worker generates
 one and prints it.`,
 		Example: "  weir load worker --listen 10.0.0.5:7070 --store 'dynamodb://limits?region=eu-west-1'",
-		Args:    kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if token == "" {
-				token = strings.ToLower(rand.Text())
-				a.Err.Println("worker token " + token)
-			}
-			return loadWorker(cmd.Context(), a, &target, listen, token)
-		},
-	}
-	target.bind(cmd.Flags())
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "`HOST:PORT` to listen on for the coordinator")
-	cmd.Flags().StringVar(&token, "worker-token", "", "`TOKEN` that the coordinator must send")
-	return cmd
+	}, func(ctx context.Context, q *loadWorkerFlags) error {
+		if q.WorkerToken == "" {
+			q.WorkerToken = strings.ToLower(rand.Text())
+			a.Err.Println("worker token " + q.WorkerToken)
+		}
+		return loadWorker(ctx, a, q)
+	})
 }
 
-func loadWorker(ctx context.Context, a *kit.Run, flags *loadTarget, listen, token string) (err error) {
-	source, err := flags.open(a, false)
+func loadWorker(ctx context.Context, a *kit.Run, q *loadWorkerFlags) (err error) {
+	source, err := q.open(a, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.close()) }()
 	twoProcessors()
-	w := &load.Worker{Token: token, Open: func(namespace string) (load.Target, func() map[string]float64, func() error,
-		error,
-	) {
+	open := func(namespace string) (load.Target, func() map[string]float64, func() error, error) {
 		t, end, err := source.target(namespace)
 		return t, source.measures(), end, err
-	}}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", q.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	srv := &http.Server{
-		Handler: w, ReadHeaderTimeout: 10 * time.Second,
+		Handler: &load.Worker{Token: q.WorkerToken, Open: open}, ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,22 +19,23 @@ import (
 	"github.com/weirlimits/weir/internal/lab/replay"
 )
 
-// replayFlags are the flags of replay.
+// replayFlags are the flags of replay. Those that are nil have their default.
 type replayFlags struct {
-	limits []string
-	tokens []string
-	format string
-	read   replay.ReadConfig
-	run    replay.Config
-	used   usedFlags
+	Log      string            `json:"log" arg:"LOG"`
+	Limits   []weir.Limit      `json:"limits" flag:"limit,l"`
+	Entity   *string           `json:"entity"`
+	Resource *string           `json:"resource"`
+	Tokens   map[string]string `json:"tokens"`
+	Format   *replay.Format    `json:"format"`
+	Time     *string           `json:"time"`
+	Top      int               `json:"top" range:"1.." default:"10"`
+	usedFlags
 }
 
 // ReplayCmd returns the command weir replay.
 func ReplayCmd(a *kit.Run) *cobra.Command {
-	var flags replayFlags
-	cmd := &cobra.Command{
-		Use:   "replay LOG",
-		Short: "Try limits on an access log or on recorded usage",
+	return kit.Func(a, kit.Spec{
+		Use: "replay [LOG]", Short: "Try limits on an access log or on recorded usage",
 		Long: `Runs an access log through a limiter in virtual time and reports what the limits would
 have done: how many requests they would have admitted and refused, which entities they
 would have refused, and which limits would admit 99 % and 99.9 % of the requests.
@@ -52,91 +54,69 @@ bound. --tokens NAME=RECORDED checks a limit against a recorded limit of another
 		Example: `  weir replay access.log.gz --limit rpm:10/min --entity client
   weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user
   weir replay --from-usage --limit tpm:40K/min --target-refusals 1%`,
-		Args: func(cmd *cobra.Command, names []string) error {
-			if flags.used.on && len(names) == 0 {
-				return nil
-			}
-			return kit.Args("LOG")(cmd, names)
-		},
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := flags.used.check(cmd, names); err != nil {
-				return err
-			}
-			if flags.used.on {
-				return replayUsage(a, cmd, names, flags)
-			}
-			return runReplay(cmd.Context(), a, names[0], flags)
-		},
-	}
-	f := cmd.Flags()
-	kit.LimitFlag(cmd, &flags.limits, "to try")
-	f.StringVar(&flags.read.Entity, "entity", "client", "`FIELD` that holds the entity")
-	f.StringVar(&flags.read.Resource, "resource", "",
-		"`FIELD` that holds the resource (default one resource for all lines)")
-	f.StringArrayVar(&flags.tokens, "tokens", nil,
-		"debit from a limit the number in a field, as `LIMIT=FIELD`; repeatable")
-	f.StringVar(&flags.format, "format", "auto", "`FORMAT` of the log: auto, combined or json")
-	f.StringVar(&flags.read.Time, "time", "",
-		"`FIELD` that holds the time in a JSON log (default time, ts, timestamp or @timestamp)")
-	f.IntVar(&flags.run.Top, "top", 10, "report the `N` most refused entities")
-	flags.used.add(cmd)
-	return cmd
+	}, func(ctx context.Context, q *replayFlags) error {
+		if err := q.check(); err != nil {
+			return err
+		}
+		if q.On {
+			return replayUsage(ctx, a, q)
+		}
+		return runReplay(ctx, a, q)
+	})
 }
 
-func (f *replayFlags) parse() (err error) {
-	if f.run.Limits, err = kit.SomeLimits(f.limits); err != nil {
+// check refuses flags that cannot be used together, and limits and tokens that do not fit together.
+func (q *replayFlags) check() error {
+	if err := q.checkUsed(); err != nil {
 		return err
 	}
-	if f.run.Top < 1 {
-		return kit.Usagef("--top %d must be at least 1", f.run.Top)
+	if len(q.Limits) == 0 {
+		return kit.Usagef("no limit is given: add -l name:amount/period, such as -l rpm:100/min")
 	}
-	f.read.Format = replay.Format(f.format)
-	f.run.Tokens = make(map[string]string)
-	for _, text := range f.tokens {
-		limit, field, ok := strings.Cut(text, "=")
-		if !ok || limit == "" || field == "" {
-			return kit.Usagef("--tokens %q is not LIMIT=FIELD, such as tpm=bytes", text)
+	if err := (&weir.ScopedLimits{Limits: q.Limits}).Validate(); err != nil {
+		return err
+	}
+	for limit, field := range q.Tokens {
+		if field == "" {
+			return kit.Usagef("--tokens %q is not LIMIT=FIELD, such as tpm=bytes", limit+"=")
 		}
-		if !slices.ContainsFunc(f.run.Limits, func(l weir.Limit) bool { return l.Name == limit }) {
-			return kit.Usagef("--tokens %q: there is no limit %q", text, limit)
-		}
-		f.run.Tokens[limit] = field
-		if !slices.Contains(f.read.Count, field) {
-			f.read.Count = append(f.read.Count, field)
+		if !slices.ContainsFunc(q.Limits, func(l weir.Limit) bool { return l.Name == limit }) {
+			return kit.Usagef("--tokens %q: there is no limit %q", limit+"="+field, limit)
 		}
 	}
 	return nil
 }
 
-func runReplay(ctx context.Context, a *kit.Run, name string, flags replayFlags) error {
-	if err := flags.parse(); err != nil {
-		return err
-	}
-	src, size, err := openLog(ctx, a, name)
+func runReplay(ctx context.Context, a *kit.Run, q *replayFlags) error {
+	src, size, err := openLog(ctx, a, q.Log)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	progress := term.NewProgress(a.Err)
-	flags.read.Progress = func(n int64) {
+	read := replay.ReadConfig{Format: replay.Auto, Entity: "client", Progress: func(n int64) {
 		share := -1.0
 		if size > 0 {
 			share = float64(n) / float64(size)
 		}
 		progress.Update("reading", share)
-	}
-	flags.run.Progress = func(share float64) { progress.Update("deciding", share) }
-	log, err := replay.Read(ctx, src, flags.read)
+	}}
+	kit.Override(&read, q)
+	read.Count = slices.Compact(slices.Sorted(maps.Values(q.Tokens)))
+	log, err := replay.Read(ctx, src, read)
 	if err != nil {
 		progress.Done()
-		return fmt.Errorf("replay %s: %w", name, err)
+		return fmt.Errorf("replay %s: %w", q.Log, err)
 	}
-	report, err := replay.Run(ctx, log, flags.run)
+	report, err := replay.Run(ctx, log, replay.Config{
+		Limits: q.Limits, Tokens: q.Tokens, Top: q.Top,
+		Progress: func(share float64) { progress.Update("deciding", share) },
+	})
 	progress.Done()
 	if err != nil {
-		return fmt.Errorf("replay %s: %w", name, err)
+		return fmt.Errorf("replay %s: %w", q.Log, err)
 	}
-	return a.Print(report, func() { printReport(a, report, flags.read.Entity) })
+	return a.Print(report, func() { printReport(a, report, read.Entity) })
 }
 
 // openLog opens a log and returns its size, or 0 if the size is unknown.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weirlimits/weir"
 	weiradmin "github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
@@ -18,64 +16,55 @@ import (
 	"github.com/weirlimits/weir/internal/lab/whatif"
 )
 
-// usedFlags are the flags of replay --from-usage.
+// usedFlags are the flags of replay --from-usage. Those that are nil have their default.
 type usedFlags struct {
-	on               bool
-	target           string
-	window, from, to string
+	On     bool              `json:"from_usage"`
+	Target *float64          `json:"target_refusals" range:"0..1"`
+	Window *weiradmin.Window `json:"window" values:"hourly,daily,monthly"`
+	From   *time.Time        `json:"from"`
+	To     *time.Time        `json:"to"`
 }
 
-func (f *usedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "from-usage", false,
-		"replay usage: LOG is the output of weir usage list; without LOG, read the store's usage")
-	cmd.Flags().StringVar(&f.target, "target-refusals", "",
-		"with --from-usage: suggest limits that refuse at most this `SHARE` of the tokens")
-	cmd.Flags().StringVar(&f.window, "window", "hourly",
-		"with --from-usage: read windows of this `TYPE` from the store")
-	cmd.Flags().StringVar(&f.from, "from", "",
-		"with --from-usage: start with the window that contains `TIME` (default a day or 30 days ago)")
-	cmd.Flags().StringVar(&f.to, "to", "", "with --from-usage: end before `TIME` (default now)")
-}
-
-// onlyLogs and onlyUsage are the flags that are valid only without, or only with, --from-usage.
-var (
-	onlyLogs  = []string{"entity", "resource", "format", "time"}
-	onlyUsage = []string{"target-refusals", "window", "from", "to"}
-)
-
-// check refuses flags that cannot be used together.
-func (f *usedFlags) check(cmd *cobra.Command, names []string) error {
-	wrong, with := onlyUsage, "needs --from-usage"
-	if f.on {
-		wrong, with = onlyLogs,
-			"cannot be used with --from-usage, which checks the limits for each entity on each resource"
-	}
-	for _, name := range wrong {
-		if cmd.Flags().Changed(name) {
-			return kit.Usagef("--%s %s", name, with)
+// checkUsed refuses flags that are only for logs, or only for usage.
+func (q *replayFlags) checkUsed() error {
+	const needs = "needs --from-usage"
+	const stored = "is only for usage read from the store, not from a file"
+	for _, f := range []struct {
+		flag  string
+		wrong bool
+		why   string
+	}{
+		{"target-refusals", !q.On && q.Target != nil, needs},
+		{"window", !q.On && q.Window != nil, needs},
+		{"from", !q.On && q.From != nil, needs},
+		{"to", !q.On && q.To != nil, needs},
+		{"window", q.Log != "" && q.Window != nil, stored},
+		{"from", q.Log != "" && q.From != nil, stored},
+		{"to", q.Log != "" && q.To != nil, stored},
+		{"entity", q.On && q.Entity != nil, ofLogs},
+		{"resource", q.On && q.Resource != nil, ofLogs},
+		{"format", q.On && q.Format != nil, ofLogs},
+		{"time", q.On && q.Time != nil, ofLogs},
+	} {
+		if f.wrong {
+			return kit.Usagef("--%s %s", f.flag, f.why)
 		}
 	}
-	for _, name := range []string{"window", "from", "to"} {
-		if len(names) > 0 && cmd.Flags().Changed(name) {
-			return kit.Usagef("--%s is only for usage read from the store, not from a file", name)
-		}
+	if q.Log == "" && !q.On {
+		return kit.Usagef("LOG is missing: give a log, or --from-usage")
 	}
 	return nil
 }
 
-func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFlags) error {
-	if err := flags.parse(); err != nil {
-		return err
-	}
-	limits := flags.run.Limits
+const ofLogs = "cannot be used with --from-usage, which checks the limits for each entity on each resource"
+
+func replayUsage(ctx context.Context, a *kit.Run, q *replayFlags) error {
 	cfg := whatif.Config{
-		Limits: func(string, string) []weir.Limit { return limits }, Tokens: flags.run.Tokens, Top: flags.run.Top,
+		Limits: func(string, string) []weir.Limit { return q.Limits }, Tokens: q.Tokens, Top: q.Top,
 	}
-	if flags.used.target != "" {
-		var err error
-		if cfg.Target, err = parseShare(flags.used.target); err != nil || cfg.Target <= 0 || cfg.Target >= 1 {
-			return kit.Usagef("--target-refusals %q must be above 0 and below 1, such as 0.01 or 1%%",
-				flags.used.target)
+	if q.Target != nil {
+		if cfg.Target = *q.Target; cfg.Target <= 0 || cfg.Target >= 1 {
+			return kit.Usagef("--target-refusals %g must be above 0 and below 1, such as 0.01 or 1%%", cfg.Target)
 		}
 	}
 	show := func(windows []weiradmin.Usage) error {
@@ -83,29 +72,25 @@ func replayUsage(a *kit.Run, cmd *cobra.Command, names []string, flags replayFla
 		if err != nil {
 			return err
 		}
-		return a.Print(r, func() { PrintWhatIf(a, r, join(limits, " "), "") })
+		return a.Print(r, func() { PrintWhatIf(a, r, join(q.Limits, " "), "") })
 	}
-	if len(names) > 0 {
-		src, _, err := openLog(cmd.Context(), a, names[0])
+	if q.Log != "" {
+		src, _, err := openLog(ctx, a, q.Log)
 		if err != nil {
 			return err
 		}
 		defer src.Close()
 		windows, err := whatif.Read(src)
 		if err != nil {
-			return fmt.Errorf("replay %s: %w", names[0], err)
+			return fmt.Errorf("replay %s: %w", q.Log, err)
 		}
 		return show(windows)
 	}
-	period, err := api.ParsePeriod(flags.used.window, flags.used.from, flags.used.to)
-	if err != nil {
-		return kit.Usage(err)
-	}
+	period := api.Period{Window: weiradmin.Hourly}
+	kit.Override(&period, &q.usedFlags)
+	period.Close()
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(cmd.Context(), lim, weiradmin.UsageQuery{
-			Window: period.Window, From: period.From,
-			To: period.To,
-		})
+		windows, err := SpentIn(ctx, lim, weiradmin.UsageQuery{Window: period.Window, From: period.From, To: period.To})
 		if err != nil {
 			return err
 		}

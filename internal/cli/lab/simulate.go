@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -22,15 +22,12 @@ import (
 func SimulateCmd(a *kit.Run) *cobra.Command {
 	var about strings.Builder
 	var names []string
-	var prices string
 	for _, s := range simulate.Scenarios {
 		fmt.Fprintf(&about, "  %-9s %s\n", s.Name, s.About)
 		names = append(names, s.Name)
 	}
-	var flags *simulateFlags
-	cmd := &cobra.Command{
-		Use:   "simulate [SCENARIO]",
-		Short: "Simulate a fleet of processes on a table, in virtual time",
+	cmd := kit.Func(a, kit.Spec{
+		Use: "simulate [SCENARIO]", Short: "Simulate a fleet of processes on a table, in virtual time",
 		Long: `Simulates, in virtual time, processes that share limits through a DynamoDB table. Reports
 what was admitted compared with what the limits allow, the cost in calls, write units and
 money, and how many decisions were made without the table. The simulation calls and writes
@@ -43,14 +40,8 @@ The default scenario is steady. Flags override the scenario's settings.`,
   weir simulate hot-key --processes 5000 --max-shards 1
   weir simulate steady --limit rpm:600/min --outage 20s-30s --on-unavailable deny
   weir simulate fleet --limit rpm:40/min --prices prices.json`,
-		ValidArgs: names,
-		Args:      cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runSimulate(cmd.Context(), a, append(args, names[0])[0], flags, prices)
-		},
-	}
-	flags = newSimulateFlags(cmd.Flags())
-	cmd.Flags().StringVar(&prices, "prices", "", "`FILE` with prices, in the format of weir cost prices")
+	}, func(ctx context.Context, q *simulateFlags) error { return runSimulate(ctx, a, q) })
+	cmd.ValidArgs = names
 	return cmd
 }
 
@@ -60,8 +51,9 @@ type simulation struct {
 	Cost *cost.Estimate `json:"cost"` // nil if there were no decisions
 }
 
-func runSimulate(ctx context.Context, a *kit.Run, name string, flags *simulateFlags, priceFile string) error {
-	prices, err := priceList(priceFile)
+func runSimulate(ctx context.Context, a *kit.Run, q *simulateFlags) error {
+	name := cmp.Or(q.Scenario, simulate.Scenarios[0].Name)
+	prices, err := priceList(q.Prices)
 	if err != nil {
 		return err
 	}
@@ -70,7 +62,7 @@ func runSimulate(ctx context.Context, a *kit.Run, name string, flags *simulateFl
 		return kit.Usagef("unknown scenario %q: see weir simulate --help", name)
 	}
 	cfg.Seed = 1
-	if err := flags.apply(&cfg); err != nil {
+	if err := q.apply(&cfg); err != nil {
 		return kit.Usage(err)
 	}
 	if err := cfg.Check(); err != nil {
@@ -105,98 +97,67 @@ func costOf(r *simulate.Report, prices cost.Prices) (*cost.Estimate, error) {
 	return run.Traffic(cost.Default()).Of(prices, run)
 }
 
-// simulateFlags override settings of a scenario.
+// simulateFlags override settings of a scenario. What is nil or empty stays as it is.
 type simulateFlags struct {
-	set    *pflag.FlagSet
-	change []func(*simulate.Config) error // in the same order as names
-	names  []string
+	scenarioName
+	simulateFleet
+	simulateLoad
+	simulateTable
+
+	Prices string `json:"prices"`
 }
 
-func (f *simulateFlags) when(name string, change func(*simulate.Config) error) {
-	f.names, f.change = append(f.names, name), append(f.change, change)
+// simulateFleet override the processes.
+type simulateFleet struct {
+	For       *time.Duration `json:"for"`
+	Seed      *uint64        `json:"seed"`
+	Processes *int           `json:"processes"`
+	Join      string         `json:"join"`
+	ClockSkew *time.Duration `json:"skew"`
 }
 
-func (f *simulateFlags) apply(cfg *simulate.Config) error {
-	for i, name := range f.names {
-		if !f.set.Changed(name) {
-			continue
+// simulateLoad override what is requested.
+type simulateLoad struct {
+	Rate     *float64    `json:"rate"`
+	Entities *int        `json:"entities"`
+	Sample   *int        `json:"sample"`
+	Zipf     *float64    `json:"zipf"`
+	Limit    *weir.Limit `json:"limit"`
+	Tokens   *int64      `json:"tokens"`
+}
+
+// simulateTable override the table and its faults.
+type simulateTable struct {
+	Latency       string         `json:"latency"`
+	Capacity      *float64       `json:"capacity"`
+	MaxShards     *int           `json:"max_shards"`
+	Hold          *time.Duration `json:"rejection_ttl"`
+	Within        *time.Duration `json:"decide_within"`
+	OnUnavailable *string        `json:"on_unavailable"`
+	Errors        *float64       `json:"errors" range:"0..1"`
+	Lost          *float64       `json:"lost" range:"0..1"`
+	Outage        []string       `json:"outage"`
+	Parts         string         `json:"cells"`
+}
+
+func (q *simulateFlags) apply(cfg *simulate.Config) error {
+	kit.Override(cfg, q)
+	for _, f := range []struct {
+		flag, text string
+		parse      func(c *simulate.Config, text string) error
+	}{{"join", q.Join, parseJoin}, {"latency", q.Latency, parseLatency}, {"cells", q.Parts, parseCells}} {
+		if f.text != "" {
+			if err := f.parse(cfg, f.text); err != nil {
+				return fmt.Errorf("--%s: %w", f.flag, err)
+			}
 		}
-		if err := f.change[i](cfg); err != nil {
-			return fmt.Errorf("--%s: %w", name, err)
+	}
+	if len(q.Outage) > 0 {
+		if err := parseOutages(cfg, q.Outage); err != nil {
+			return fmt.Errorf("--outage: %w", err)
 		}
 	}
 	return nil
-}
-
-// flagOf defines a flag that sets a field.
-func flagOf[T any](
-	f *simulateFlags, define func(p *T, name string, value T, usage string), name, usage string,
-	field func(*simulate.Config) *T,
-) {
-	var value, none T
-	v := &value
-	define(v, name, none, usage) // a zero default is not shown: the scenario sets it
-	f.when(name, func(c *simulate.Config) error { *field(c) = *v; return nil })
-}
-
-// textOf defines a flag whose text is parsed.
-func textOf(f *simulateFlags, name, usage string, parse func(c *simulate.Config, text string) error) {
-	text := f.set.String(name, "", usage)
-	f.when(name, func(c *simulate.Config) error { return parse(c, *text) })
-}
-
-func newSimulateFlags(set *pflag.FlagSet) *simulateFlags {
-	f := &simulateFlags{set: set}
-	set.SortFlags = false
-	flagOf(f, set.DurationVar, "for", "`DURATION` to simulate (default 1m)",
-		func(c *simulate.Config) *time.Duration { return &c.For })
-	flagOf(f, set.Uint64Var, "seed", "`NUMBER` that seeds all random choices (default 1)",
-		func(c *simulate.Config) *uint64 { return &c.Seed })
-	flagOf(f, set.IntVar, "processes", "`NUMBER` of processes that decide",
-		func(c *simulate.Config) *int { return &c.Processes })
-	textOf(f, "join", "start with N processes, and let the others join between two times: `N@FROM-TO`", parseJoin)
-	flagOf(f, set.DurationVar, "skew", "maximum error of each process's clock, a `DURATION` of at most 1s",
-		func(c *simulate.Config) *time.Duration { return &c.ClockSkew })
-	flagOf(f, set.Float64Var, "rate", "`NUMBER` of decisions per second, of all processes together",
-		func(c *simulate.Config) *float64 { return &c.Rate })
-	flagOf(f, set.IntVar, "entities", "`NUMBER` of entities that send requests, each with a bucket",
-		func(c *simulate.Config) *int { return &c.Entities })
-	flagOf(f, set.IntVar, "sample", "simulate one in `NUMBER` entities, and count it that many times (default 1)",
-		func(c *simulate.Config) *int { return &c.Sample })
-	flagOf(f, set.Float64Var, "zipf", "Zipf `EXPONENT` above 1 for how unevenly entities send requests; 0 means evenly",
-		func(c *simulate.Config) *float64 { return &c.Zipf })
-	textOf(f, "limit", "`LIMIT` of each entity, such as rpm:600/min:100",
-		func(c *simulate.Config, text string) (err error) {
-			c.Limit, err = weir.ParseLimit(text)
-			return err
-		})
-	flagOf(f, set.Int64Var, "tokens", "`NUMBER` of tokens per decision (default 1)",
-		func(c *simulate.Config) *int64 { return &c.Tokens })
-	textOf(f, "latency", "round-trip time of a call, as `P50[,P99]`; a single value is constant (default 5ms,15ms)",
-		parseLatency)
-	flagOf(f, set.Float64Var, "capacity", "`NUMBER` of writes per second that one item accepts before it is "+
-		"throttled (default 1000)", func(c *simulate.Config) *float64 { return &c.Capacity })
-	flagOf(f, set.IntVar, "max-shards", "maximum `NUMBER` of items that a bucket is split into (default 64)",
-		func(c *simulate.Config) *int { return &c.MaxShards })
-	flagOf(f, set.DurationVar, "rejection-ttl", "`DURATION` for which a refusal is repeated from memory; negative "+
-		"means never (default 250ms)", func(c *simulate.Config) *time.Duration { return &c.Hold })
-	flagOf(f, set.DurationVar, "decide-within", "`DURATION` after which --on-unavailable answers instead of the "+
-		"table (default 1s)", func(c *simulate.Config) *time.Duration { return &c.Within })
-	textOf(f, "on-unavailable", "`ANSWER` when the table gives none: local, deny or allow (default local)",
-		func(c *simulate.Config, text string) error {
-			c.OnUnavailable = simulate.Policy(text)
-			return nil
-		})
-	textOf(f, "errors", "`SHARE` of calls that fail, such as 2%",
-		func(c *simulate.Config, text string) (err error) { c.Errors, err = parseShare(text); return err })
-	textOf(f, "lost", "`SHARE` of calls whose answer is lost, such as 1%",
-		func(c *simulate.Config, text string) (err error) { c.Lost, err = parseShare(text); return err })
-	outages := set.StringArray("outage", nil,
-		"time in which the table does not answer, as `FROM-TO[@CELL]`, such as 20s-50s; none for no outage; repeatable")
-	f.when("outage", func(c *simulate.Config) error { return parseOutages(c, *outages) })
-	textOf(f, "cells", "`SHARE/DEMAND,…` of each cell in percent, such as 50/90,50/10; each cell has a table of its "+
-		"own and its share of each limit", parseCells)
-	return f
 }
 
 func parseSpan(text string) (from, to time.Duration, err error) {
@@ -230,18 +191,6 @@ func parseLatency(c *simulate.Config, text string) (err error) {
 		c.P99, err = time.ParseDuration(p99)
 	}
 	return err
-}
-
-func parseShare(text string) (float64, error) {
-	n, percent := strings.CutSuffix(text, "%")
-	x, err := strconv.ParseFloat(n, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a share such as 2%%", text)
-	}
-	if percent {
-		x /= 100
-	}
-	return x, nil
 }
 
 func parseOutages(c *simulate.Config, texts []string) (err error) {

@@ -56,32 +56,46 @@ func printSimulation(a *kit.Run, name string, cfg *simulate.Config, r *simulate.
 		pairs = append(pairs, "splits", count(r.Splits))
 	}
 	pairs = append(pairs, "write units", fmt.Sprintf("%s: %.3f per decision", count(r.Units), r.UnitsAsked))
-	if e != nil {
-		m := &e.Money
-		pairs = append(pairs,
-			"costs", fmt.Sprintf("%s %s per hour, %s per month, %s per million decisions at this load", amount(m.Hour),
-				e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
-			"  of which",
-			fmt.Sprintf("%s for writes, %s for reads of limits; %.1f %% of the decisions find them cached",
-				amount(m.Items[0].Hour), amount(m.Items[1].Hour), 100*r.HitRatio),
-			"  prices", fmt.Sprintf("%s, list of %s, on demand", e.Prices.Region, e.Prices.Date))
-	}
+	pairs = append(pairs, simulationCost(r, e)...)
 	pairs = append(pairs,
 		"latency", fmt.Sprintf("%.1f ms median, %.1f ms p99, %.1f ms max", r.P50, r.P99, r.Max))
 	a.Out.Pairs(pairs...)
-	if len(r.Cells) > 1 {
-		t := &term.Table{
-			Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"},
-			Right:  []int{0, 1, 2, 3, 4, 5},
-		}
-		for _, c := range r.Cells {
-			t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), count(c.Asked), count(c.Admitted),
-				count(c.Refused), count(c.Degraded))
-		}
-		a.Out.Println()
-		a.Out.Table(t)
-	}
+	printCells(a, r)
 	printTimeline(a, cfg, r)
+}
+
+// simulationCost returns the lines on what the simulated calls cost, or none if there is no estimate.
+func simulationCost(r *simulate.Report, e *cost.Estimate) []string {
+	if e == nil {
+		return nil
+	}
+	m := &e.Money
+	return []string{
+		"costs", fmt.Sprintf("%s %s per hour, %s per month, %s per million decisions at this load", amount(m.Hour),
+			e.Prices.Currency, amount(m.Month), amount(m.PerMillion)),
+		"  of which",
+		fmt.Sprintf("%s for writes, %s for reads of limits; %.1f %% of the decisions find them cached",
+			amount(m.Items[0].Hour), amount(m.Items[1].Hour), 100*r.HitRatio),
+		"  prices", fmt.Sprintf("%s, list of %s, on demand", e.Prices.Region, e.Prices.Date),
+	}
+}
+
+// printCells prints what each cell decided, if there are several.
+func printCells(a *kit.Run, r *simulate.Report) {
+	if len(r.Cells) < 2 {
+		return
+	}
+	t := &term.Table{
+		Header: []string{"CELL", "SHARE", "DECISIONS", "ADMITTED", "REFUSED", "WITHOUT THE TABLE"},
+		Right:  []int{0, 1, 2, 3, 4, 5},
+	}
+	for _, c := range r.Cells {
+		n := func(n int) string { return a.Out.Count(int64(n)) }
+		t.Row(strconv.Itoa(c.Cell), fmt.Sprintf("%.1f %%", 100*c.Share), n(c.Asked), n(c.Admitted), n(c.Refused),
+			n(c.Degraded))
+	}
+	a.Out.Println()
+	a.Out.Table(t)
 }
 
 func printTimeline(a *kit.Run, cfg *simulate.Config, r *simulate.Report) {

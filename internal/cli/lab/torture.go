@@ -22,22 +22,20 @@ import (
 	"github.com/weirlimits/weir/internal/lab/torture"
 )
 
-// tortureFlags are the flags of weir torture.
+// tortureFlags are the flags of weir torture. Those that are nil depend on the store.
 type tortureFlags struct {
-	duration  time.Duration
-	processes int
-	callers   int
-	seed      uint64
-	rate      float64
-	faults    string
+	Duration  time.Duration `json:"duration" range:"1ms.." default:"30s"`
+	Processes *int          `json:"processes" range:"0..64"`
+	Callers   int           `json:"callers" range:"1..64" default:"4"`
+	Seed      uint64        `json:"seed"`
+	Faults    string        `json:"faults" default:"all"`
+	Rate      *float64      `json:"rate" range:"0.."`
 }
 
 // TortureCmd returns the command weir torture.
 func TortureCmd(a *kit.Run) *cobra.Command {
-	var f tortureFlags
-	cmd := &cobra.Command{
-		Use:   "torture",
-		Short: "Test a store under faults, and check that weir keeps its promises on it",
+	return kit.Func(a, kit.Spec{
+		Use: "torture", Short: "Test a store under faults, and check that weir keeps its promises on it",
 		Long: `Runs callers that spend, settle and read in a namespace that is created for the test and
 purged at the end. Meanwhile calls are cancelled, delayed, lost and repeated, clocks
 differ and processes are killed. Then it checks the answers the callers got against what
@@ -49,21 +47,7 @@ are started. The faults are ` + faultNames() + `.`,
 		Example: `  weir torture --store memory: --duration 10s
   weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
   weir torture --store redis://localhost --processes 8 --faults kill,drop`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runTorture(a, cmd, &f) },
-	}
-	set := cmd.Flags()
-	set.SortFlags = false
-	set.DurationVar(&f.duration, "duration", 30*time.Second,
-		"minimum `DURATION` of the test; the last round is completed")
-	set.IntVar(&f.processes, "processes", 0,
-		"`NUMBER` of processes to start; 0 means two limiters in this process (default 3 on DynamoDB and Redis)")
-	set.IntVar(&f.callers, "callers", 4, "`NUMBER` of callers in each process, up to 64")
-	set.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds all random choices; 0 means a new seed each time")
-	set.StringVar(&f.faults, "faults", "all", "`FAULTS` to inject, separated by commas, or all or none")
-	set.Float64Var(&f.rate, "rate", 0, "maximum `NUMBER` of calls per second, of all processes together; 0 means no "+
-		"maximum (default 200 on DynamoDB, 2000 on Redis)")
-	return cmd
+	}, func(ctx context.Context, q *tortureFlags) error { return runTorture(ctx, a, q) })
 }
 
 func faultNames() string {
@@ -76,34 +60,31 @@ func faultNames() string {
 
 // TortureWorkerCmd is the process that weir torture starts.
 func TortureWorkerCmd(a *kit.Run) *cobra.Command {
-	return &cobra.Command{
-		Use:    "torture-worker",
-		Short:  "Run a process of weir torture",
-		Hidden: true,
-		Args:   kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := kit.Func(a, kit.Spec{Use: "torture-worker", Short: "Run a process of weir torture"},
+		func(ctx context.Context, _ *struct{}) error {
 			t, err := stores.OpenTorture(a.Store)
 			if err != nil {
 				return err
 			}
-			return torture.Work(cmd.Context(), a.In, a.Out.W, t.Open)
-		},
-	}
+			return torture.Work(ctx, a.In, a.Out.W, t.Open)
+		})
+	cmd.Hidden = true
+	return cmd
 }
 
-func runTorture(a *kit.Run, cmd *cobra.Command, f *tortureFlags) error {
+func runTorture(ctx context.Context, a *kit.Run, q *tortureFlags) error {
 	t, err := stores.OpenTorture(a.Store)
 	if err != nil {
 		return err
 	}
-	cfg, err := tortureConfig(a, cmd, f, t)
+	cfg, err := tortureConfig(a, q, t)
 	if err != nil {
 		return kit.Usage(err)
 	}
 	cfg.Begin = func() { announce(a, cfg) }
 	progress := term.NewProgress(a.Err)
 	cfg.Progress = func(share float64) { progress.Update("torturing", share) }
-	rep, err := torture.Run(kit.As(cmd.Context()), cfg)
+	rep, err := torture.Run(ctx, cfg)
 	progress.Done()
 	switch {
 	case errors.Is(err, torture.ErrInUse):
@@ -117,43 +98,29 @@ func runTorture(a *kit.Run, cmd *cobra.Command, f *tortureFlags) error {
 	switch {
 	case !rep.OK:
 		return kit.Quiet(errors.New("a promise was broken"))
-	case rep.Seconds < f.duration.Seconds():
-		return cmd.Context().Err()
+	case rep.Seconds < q.Duration.Seconds():
+		return ctx.Err()
 	}
 	return nil
 }
 
-func tortureConfig(a *kit.Run, cmd *cobra.Command, f *tortureFlags, t *stores.Torture) (cfg torture.Config, err error) {
+func tortureConfig(a *kit.Run, q *tortureFlags, t *stores.Torture) (cfg torture.Config, err error) {
 	cfg = torture.Config{
 		Open: t.Open, Traits: t.Traits, Namespace: a.Namespace,
-		Duration: f.duration, Processes: f.processes, Callers: f.callers, Rate: f.rate, Seed: f.seed,
+		Duration: q.Duration, Processes: t.Processes, Callers: q.Callers, Rate: t.Rate, Seed: q.Seed,
 		Spawn: func(ctx context.Context) (*exec.Cmd, error) { return spawnTorture(ctx, a) }, Dir: ".",
 	}
-	if !cmd.Flags().Changed("processes") {
-		cfg.Processes = t.Processes
-	}
-	if !cmd.Flags().Changed("rate") {
-		cfg.Rate = t.Rate
-	}
+	kit.Override(&cfg, q)
 	for cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64() >> 1
 	}
 	if cfg.Namespace == weir.DefaultNamespace {
 		cfg.Namespace = fmt.Sprintf("torture-%s-%04x", time.Now().UTC().Format("20060102-150405"), rand.IntN(1<<16))
 	}
-	switch {
-	case f.duration <= 0:
-		return cfg, fmt.Errorf("--duration must be above 0: %v", f.duration)
-	case f.callers < 1 || f.callers > 64:
-		return cfg, fmt.Errorf("--callers must be from 1 to 64: %d", f.callers)
-	case cfg.Processes < 0 || cfg.Processes > 64:
-		return cfg, fmt.Errorf("--processes must be from 0 to 64: %d", cfg.Processes)
-	case cfg.Processes > 0 && !t.Traits.Shared:
+	if cfg.Processes > 0 && !t.Traits.Shared {
 		return cfg, fmt.Errorf("--processes %d: only one process at a time can use this store", cfg.Processes)
-	case cfg.Rate < 0:
-		return cfg, fmt.Errorf("--rate must not be negative: %v", cfg.Rate)
 	}
-	if cfg.Faults, err = torture.ParseFaults(f.faults); err != nil {
+	if cfg.Faults, err = torture.ParseFaults(q.Faults); err != nil {
 		return cfg, fmt.Errorf("--faults: %w", err)
 	}
 	cannot := map[torture.Fault]string{}
@@ -164,7 +131,7 @@ func tortureConfig(a *kit.Run, cmd *cobra.Command, f *tortureFlags, t *stores.To
 		cannot[torture.Skew] = "the store uses its own clock"
 	}
 	for fault, why := range cannot {
-		if f.faults != "all" && slices.Contains(cfg.Faults, fault) {
+		if q.Faults != "all" && slices.Contains(cfg.Faults, fault) {
 			return cfg, fmt.Errorf("--faults %s: %s", fault, why)
 		}
 	}

@@ -69,8 +69,6 @@ var excused = map[string]string{
 	"lines of a function: bench/cmd/peers/probe_time.go timeSubjects":                      "still to be divided",
 	"lines of a function: internal/aws/deploy/metric.go Deployer.measure":                  "still to be divided",
 	"lines of a function: internal/aws/deploy/status.go Deployer.Status":                   "still to be divided",
-	"lines of a function: internal/cli/lab/load_run.go loadRunCmd":                         "still to be divided",
-	"lines of a function: internal/cli/lab/simulate_view.go printSimulation":               "still to be divided",
 	"lines of a function: internal/lab/load/html.go page.run":                              "still to be divided",
 	"lines of a function: internal/lab/simulate/config.go Config.Check":                    "still to be divided",
 	"lines of a function: internal/lab/whatif/report.go Report.judge":                      "still to be divided",
