@@ -1,11 +1,14 @@
 package dynamodb_test
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
@@ -88,6 +91,39 @@ func harness(t *testing.T, cfg dynamodb.Config, change ...func(*sdk.Options)) st
 			t.Helper()
 			s.(*dynamodb.Store).Flush()
 		},
+		Kept: func(t testing.TB, s store.Store, b store.Bucket) time.Duration {
+			t.Helper()
+			table, _ := tables.Load(s)
+			return kept(t, client, table.(string), s.(*dynamodb.Store), b)
+		},
 		Caps: storetest.Caps{HandClock: true, Remote: true, LateUsage: true},
 	}
+}
+
+// kept returns how much longer the table keeps the data of a bucket that was never split.
+func kept(
+	t testing.TB, client *sdk.Client, table string, s *dynamodb.Store, b store.Bucket,
+) time.Duration {
+	t.Helper()
+	pk := b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#0"
+	got, err := client.Query(t.Context(), &sdk.QueryInput{
+		TableName: &table, KeyConditionExpression: aws.String("PK = :pk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": &types.AttributeValueMemberS{Value: pk}},
+	})
+	if err != nil || len(got.Items) != 1 {
+		t.Fatalf("%d items of %v, error %v", len(got.Items), b, err)
+	}
+	ttl, ok := got.Items[0]["ttl"].(*types.AttributeValueMemberN)
+	if !ok {
+		t.Fatalf("%v has no ttl", b)
+	}
+	n, err := strconv.ParseInt(ttl.Value, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := s.Peek(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(n, 0).Sub(snap.At)
 }

@@ -58,6 +58,10 @@ func harness(address string) storetest.Harness {
 			p, _ := of.Load(s)
 			return with(t, p.(string), clock)
 		},
+		Kept: func(t testing.TB, s store.Store, b store.Bucket) time.Duration {
+			t.Helper()
+			return s.(*redis.Store).Kept(t, b)
+		},
 		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true, LateUsage: true},
 	}
 }

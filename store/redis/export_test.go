@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"github.com/weirlimits/weir/internal/batch"
@@ -49,6 +50,17 @@ func (s *Store) Clocks(ctx context.Context, rs []Reading) error {
 func (s *Store) Key(b store.Bucket) string {
 	key, _ := s.keys.bucket(b)
 	return key
+}
+
+// Kept returns how long the server still keeps a bucket's key.
+func (s *Store) Kept(t testing.TB, b store.Bucket) time.Duration {
+	t.Helper()
+	c := *s.client.Load()
+	ms, err := c.Do(t.Context(), c.B().Pttl().Key(s.Key(b)).Build()).AsInt64()
+	if err != nil || ms < 0 {
+		t.Fatalf("the life of %v: %d ms, error %v", b, ms, err)
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // Index returns the key of a namespace's index.

@@ -18,7 +18,10 @@ type Harness struct {
 	// Quiesce returns when the store has finished all background work, such as returns that are written with a later
 	// write. Nil if every call is complete when it returns.
 	Quiesce func(t testing.TB, s store.Store)
-	Caps    Caps
+	// Kept returns for how long the store keeps the data of a bucket that nobody uses, counted from now. Nil if it
+	// keeps a bucket until it is full.
+	Kept func(t testing.TB, s store.Store, b store.Bucket) time.Duration
+	Caps Caps
 	// BucketsOnly leaves out the catalog and lists: for a store that has passed the suite, in a configuration that
 	// writes buckets differently.
 	BucketsOnly bool
@@ -102,6 +105,7 @@ func suites() []suite {
 		{"counters", counterScenarios()},
 		{"invariants", invariantScenarios()},
 		{"time", timeScenarios()},
+		{"owed", owedScenarios()},
 		{"concurrency", concurrencyScenarios()},
 		{"linear", linearScenarios()},
 		{"protocols", protocolScenarios()},

@@ -89,7 +89,11 @@ func params(l *store.Limit) clock.Params {
 // sweep forgets full buckets.
 func (s *reference) sweep(now int64) {
 	for k, b := range s.buckets {
-		owes := slices.ContainsFunc(b.meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) })
+		meters := b.meters
+		if s.has("keeps for the first limit") {
+			meters = meters[:min(1, len(meters))]
+		}
+		owes := slices.ContainsFunc(meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) })
 		if !owes || s.has("forgets debtors") && now-b.at > int64(time.Minute) {
 			delete(s.buckets, k)
 		}

@@ -95,6 +95,7 @@ var flaws = map[string][]string{
 	"counts net":                         {"counters/forced and given back", "counters/random"},
 	"ids of births repeat":               {"counters/id of a birth", "ids/never collide"},
 	"forgets debtors":                    {"time/idle debtors"},
+	"keeps for the first limit":          {"owed/several limits", "owed/settled", "owed/one limit after another"},
 	"time runs backwards":                {"time/back to before an eviction"},
 	"works after close":                  {"closed/every method"},
 	"ignores contexts":                   {"closed/cancelled context"},
