@@ -95,13 +95,17 @@ func (l *Late) List(ctx context.Context, q store.Query) (store.Page, error) {
 
 // Forget implements store.Store.
 func (l *Late) Forget(ctx context.Context, buckets ...store.Bucket) error {
-	_, err := late(l, "forget", func(st store.Store) (struct{}, error) { return struct{}{}, st.Forget(ctx, buckets...) })
+	_, err := late(l, "forget", func(st store.Store) (none struct{}, err error) {
+		return none, st.Forget(ctx, buckets...)
+	})
 	return err
 }
 
 // Commit implements store.Store.
 func (l *Late) Commit(ctx context.Context, writes ...store.Write) error {
-	_, err := late(l, "commit", func(st store.Store) (struct{}, error) { return struct{}{}, st.Commit(ctx, writes...) })
+	_, err := late(l, "commit", func(st store.Store) (none struct{}, err error) {
+		return none, st.Commit(ctx, writes...)
+	})
 	return err
 }
 

@@ -101,7 +101,7 @@ type Decider struct {
 	drained context.Context //nolint:containedctx // ends when the server shuts down
 	drain   context.CancelFunc
 
-	troubles, refusals, overloads *slog.Logger // at most one line per second each
+	logs
 }
 
 // New returns a decider. Without a LeaseKey, it uses the store's key, which the store creates on first use.
@@ -121,7 +121,7 @@ func New(cfg Config) (*Decider, error) {
 		Config: cfg, signer: signer,
 		running: admission.New(cfg.MaxInflight), waiting: admission.New(cfg.MaxInflight),
 		streaming: admission.New(cfg.MaxInflight),
-		troubles:  ratelog.New(cfg.Log), refusals: ratelog.New(cfg.Log), overloads: ratelog.New(cfg.Log),
+		logs:      logs{ratelog.New(cfg.Log), ratelog.New(cfg.Log), ratelog.New(cfg.Log), cfg.MaxInflight},
 	}
 	d.drained, d.drain = context.WithCancel(context.Background())
 	return d, nil

@@ -47,20 +47,27 @@ var (
 // ErrTooLong refuses a request because others that wait came first.
 var ErrTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
 
+// logs are the messages that anyone's requests can cause: at most one line per second of each.
+type logs struct {
+	troubles, refusals, overloads *slog.Logger
+
+	maxInflight int
+}
+
 // Refused logs that a caller was not permitted to do something, at most once a second.
-func (d *Decider) Refused(ctx context.Context, why string, at ...slog.Attr) {
-	d.refusals.LogAttrs(ctx, slog.LevelWarn, "a request was refused",
+func (l *logs) Refused(ctx context.Context, why string, at ...slog.Attr) {
+	l.refusals.LogAttrs(ctx, slog.LevelWarn, "a request was refused",
 		append(at, slog.String("why", why), slog.String("principal", CallerOf(ctx).Audit("")))...)
 }
 
 // Overload logs that the server refuses requests because it has too many, at most once a second.
-func (d *Decider) Overload(ctx context.Context, at ...slog.Attr) {
-	d.overloads.LogAttrs(ctx, slog.LevelWarn, "too many requests: some are refused",
-		append(at, slog.Int("max", d.MaxInflight), slog.String("principal", CallerOf(ctx).Audit("")))...)
+func (l *logs) Overload(ctx context.Context, at ...slog.Attr) {
+	l.overloads.LogAttrs(ctx, slog.LevelWarn, "too many requests: some are refused",
+		append(at, slog.Int("max", l.maxInflight), slog.String("principal", CallerOf(ctx).Audit("")))...)
 }
 
 // Trouble logs an error, at most one per second: when the store is down, every request has one.
-func (d *Decider) Trouble(ctx context.Context, what string, err error, at ...slog.Attr) {
-	d.troubles.LogAttrs(ctx, slog.LevelError, "trouble with a request",
+func (l *logs) Trouble(ctx context.Context, what string, err error, at ...slog.Attr) {
+	l.troubles.LogAttrs(ctx, slog.LevelError, "trouble with a request",
 		append(at, slog.String("what", what), slog.Any("error", err))...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -15,8 +16,16 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
+// limiter is the service weir.v1.Limiter.
+type limiter struct {
+	*Server
+	weirv1.UnsafeLimiterServer // makes a missing method a compile error
+
+	lately atomic.Int32 // see lateness
+}
+
 // Acquire decides one request.
-func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
+func (s *limiter) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv1.AcquireResponse, error) {
 	req, err := requestOf(in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -38,7 +47,7 @@ func (s *Server) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weirv
 }
 
 // answer returns the response to a decision, or the reason why there is none.
-func (s *Server) answer(
+func (s *limiter) answer(
 	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, b *buffers,
 ) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
@@ -52,7 +61,7 @@ func (s *Server) answer(
 }
 
 // admit returns the response to an admitted request.
-func (s *Server) admit(
+func (s *limiter) admit(
 	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, b *buffers,
 ) *weirv1.AcquireResponse {
 	d := lease.Decision()

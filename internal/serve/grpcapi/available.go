@@ -15,7 +15,7 @@ import (
 )
 
 // Available returns what an entity can spend, without spending it.
-func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*weirv1.AvailableResponse, error) {
+func (s *limiter) Available(ctx context.Context, in *weirv1.AvailableRequest) (*weirv1.AvailableResponse, error) {
 	if err := understood(in); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -31,7 +31,7 @@ func (s *Server) Available(ctx context.Context, in *weirv1.AvailableRequest) (*w
 }
 
 // Watch streams what an entity can spend until the client leaves or the server shuts down.
-func (s *Server) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[weirv1.WatchResponse]) error {
+func (s *limiter) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[weirv1.WatchResponse]) error {
 	ctx := out.Context()
 	if err := understood(in); err != nil {
 		return s.fail(ctx, err)

@@ -37,7 +37,7 @@ type check struct {
 }
 
 // AcquireBatch decides several requests.
-func (s *Server) AcquireBatch(
+func (s *limiter) AcquireBatch(
 	ctx context.Context, in *weirv1.AcquireBatchRequest,
 ) (*weirv1.AcquireBatchResponse, error) {
 	checks, err := s.checks(ctx, in)
@@ -85,7 +85,7 @@ func (s *Server) AcquireBatch(
 }
 
 // acquireAll decides a batch in one namespace, all or none.
-func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*weirv1.AcquireBatchResponse, error) {
+func (s *limiter) acquireAll(ctx context.Context, checks []check, brief bool) (*weirv1.AcquireBatchResponse, error) {
 	lim, reqs := checks[0].lim, make([]weir.Request, len(checks))
 	for i := range checks {
 		reqs[i] = checks[i].req
@@ -113,7 +113,7 @@ func (s *Server) acquireAll(ctx context.Context, checks []check, brief bool) (*w
 }
 
 // checks returns the requests of a batch. If it returns an error, nothing has been spent.
-func (s *Server) checks(ctx context.Context, in *weirv1.AcquireBatchRequest) ([]check, error) {
+func (s *limiter) checks(ctx context.Context, in *weirv1.AcquireBatchRequest) ([]check, error) {
 	if err := understood(in); err != nil {
 		return nil, err
 	}

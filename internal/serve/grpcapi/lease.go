@@ -11,7 +11,7 @@ import (
 )
 
 // lease returns the lease with the id of a request that has no unknown fields.
-func (s *Server) lease(ctx context.Context, id string, in proto.Message) (decide.Lease, error) {
+func (s *limiter) lease(ctx context.Context, id string, in proto.Message) (decide.Lease, error) {
 	lease, err := s.decide.Lease(ctx, decide.CallerOf(ctx), id)
 	if err == nil {
 		err = understood(in)
@@ -20,7 +20,7 @@ func (s *Server) lease(ctx context.Context, id string, in proto.Message) (decide
 }
 
 // Adjust answers with a new id, because the id in the request can be used only once.
-func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.AdjustResponse, error) {
+func (s *limiter) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.AdjustResponse, error) {
 	lease, err := s.lease(ctx, in.GetLease(), in)
 	if err == nil && len(in.GetTokens()) == 0 {
 		err = badField("tokens", "is missing: what is to be spent more, or given back if negative")
@@ -36,7 +36,7 @@ func (s *Server) Adjust(ctx context.Context, in *weirv1.AdjustRequest) (*weirv1.
 
 // Commit writes nothing, because a lease counts as committed unless it is rolled back. It lets a client be explicit,
 // and verify its id.
-func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.CommitResponse, error) {
+func (s *limiter) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.CommitResponse, error) {
 	lease, err := s.lease(ctx, in.GetLease(), in)
 	if err == nil {
 		err = lease.Commit(ctx)
@@ -48,7 +48,7 @@ func (s *Server) Commit(ctx context.Context, in *weirv1.CommitRequest) (*weirv1.
 }
 
 // Rollback returns the tokens that the lease holds.
-func (s *Server) Rollback(ctx context.Context, in *weirv1.RollbackRequest) (*weirv1.RollbackResponse, error) {
+func (s *limiter) Rollback(ctx context.Context, in *weirv1.RollbackRequest) (*weirv1.RollbackResponse, error) {
 	lease, err := s.lease(ctx, in.GetLease(), in)
 	if err == nil {
 		err = lease.Rollback(ctx)

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,14 +45,11 @@ const (
 
 // Server answers gRPC requests with a limiter.
 type Server struct {
-	weirv1.UnsafeLimiterServer // makes a missing method a compile error
-
 	cfg    Config
 	decide *decide.Decider
 	grpc   *grpc.Server
 	health *health.Server
 	debug  bool
-	lately atomic.Int32 // see lateness
 }
 
 // New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.
@@ -68,7 +64,7 @@ func New(cfg Config) (*Server, error) {
 		debug: cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
 	s.grpc = grpc.NewServer(s.options()...)
-	weirv1.RegisterLimiterServer(s.grpc, s)
+	weirv1.RegisterLimiterServer(s.grpc, &limiter{Server: s})
 	for _, register := range cfg.Services {
 		register(s.grpc)
 	}

@@ -63,7 +63,10 @@ func parseWait(text string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
+// decisions are the routes on which requests are decided, and their leases settled.
+type decisions struct{ *Server }
+
+func (s decisions) acquire(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.RawQuery != "" {
 		return badField("query", "must be empty: everything is in the body")
 	}
@@ -90,11 +93,11 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 }
 
 // admit sends the response to an admitted request.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
+func (s decisions) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
 	d, held := lease.Decision(), s.decide.Hold(lim, lease)
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	s.setLimits(h, held.Entity(), d.Statuses)
+	setLimits(h, held.Entity(), d.Statuses, s.cfg.LegacyHeaders)
 	b := held.AppendID(append(buf.b[:0], `{"allowed":true,"lease":"`...))
 	b = appendTime(append(b, `","expires":`...), held.Expires())
 	if d.Degraded {
@@ -112,7 +115,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim 
 	send(w, http.StatusOK, buf.b)
 }
 
-func (s *Server) available(w http.ResponseWriter, r *http.Request) error {
+func (s decisions) available(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource")
 	if err != nil {
 		return err
@@ -126,7 +129,7 @@ func (s *Server) available(w http.ResponseWriter, r *http.Request) error {
 	defer buf.free()
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
-	s.setLimits(h, entity, av.Statuses)
+	setLimits(h, entity, av.Statuses, s.cfg.LegacyHeaders)
 	buf.b = append(appendAvailability(buf.b[:0], &av), '\n')
 	send(w, http.StatusOK, buf.b)
 	return nil

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
@@ -84,4 +86,63 @@ func (s *Server) mayAll(r *http.Request, ms []*manifest.Manifest) error {
 // refused logs an unauthorized request, at most once a second.
 func (s *Server) refused(r *http.Request, why string) {
 	s.decide.Refused(r.Context(), why, slog.String("route", r.Pattern), slog.String("from", r.RemoteAddr))
+}
+
+// needs are the permissions of operations.
+var needs = map[api.Need]need{api.Read: reads, api.Admin: changes, api.ReadAll: readsAll, api.AdminAll: changesAll}
+
+// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal
+// nothing.
+func (s *Server) atHome(next http.Handler) http.Handler {
+	if len(s.cfg.AllowedHosts) == 0 {
+		return next
+	}
+	refuse := s.handle(func(_ http.ResponseWriter, r *http.Request) error {
+		s.refused(r, "the host "+r.Host)
+		return errHost
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if named(s.cfg.AllowedHosts, r.Host) || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		refuse.ServeHTTP(w, r)
+	})
+}
+
+// bounded gives a request a slot or refuses it. A request with a body takes its slot only once the body has arrived, so
+// that slow senders do not block others.
+func (s *Server) bounded(c *decide.Caller, w http.ResponseWriter, r *http.Request, serve handler) error {
+	if r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		r.Method == http.MethodDelete {
+		if err := s.decide.Begin(r.Context(), c); err != nil {
+			return err
+		}
+	} else {
+		body := &incoming{ReadCloser: r.Body, ctx: r.Context(), s: s, caller: c}
+		defer body.forget()
+		r.Body = body
+	}
+	return serve(w, r)
+}
+
+// query reads the parameters of a URL and selects the namespace that they name.
+func (s *Server) query(r *http.Request, names ...string) (query, error) {
+	q, err := parameters(r, names...)
+	if err != nil {
+		return q, err
+	}
+	q.lim, err = s.in(r, q.Get("namespace"))
+	return q, err
+}
+
+// change is query for a request that changes something. The request that it returns carries the principal for the
+// audit.
+func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
+	q, err := s.query(r, names...)
+	return q, r.WithContext(s.principal(r)), err
+}
+
+func (s *Server) principal(r *http.Request) context.Context {
+	return weir.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // explain answers how a request would be decided, and why. It spends nothing.
-func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+func (s decisions) explain(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource", "tokens")
 	if err != nil {
 		return err

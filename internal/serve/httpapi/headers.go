@@ -16,15 +16,15 @@ var (
 	noStore     = []string{"no-store"}
 )
 
-// setLimits sets the RateLimit header fields.
-func (s *Server) setLimits(h http.Header, entity string, statuses []weir.LimitStatus) {
+// setLimits sets the RateLimit header fields and, if legacy, those with X-.
+func setLimits(h http.Header, entity string, statuses []weir.LimitStatus, legacy bool) {
 	policy, limit := ratelimitheaders.Fields(entity, statuses)
 	if policy == "" {
 		return
 	}
 	values := []string{policy, limit} // one allocation for both
 	h["Ratelimit-Policy"], h["Ratelimit"] = values[:1:1], values[1:]
-	if s.cfg.LegacyHeaders {
+	if legacy {
 		limit, remaining, reset := ratelimitheaders.Legacy(statuses)
 		h.Set("X-RateLimit-Limit", limit)
 		h.Set("X-RateLimit-Remaining", remaining)

@@ -30,22 +30,3 @@ func named(hosts []string, header string) bool {
 	host = strings.TrimSuffix(host, ".")
 	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
-
-// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal
-// nothing.
-func (s *Server) atHome(next http.Handler) http.Handler {
-	if len(s.cfg.AllowedHosts) == 0 {
-		return next
-	}
-	refuse := s.handle(func(_ http.ResponseWriter, r *http.Request) error {
-		s.refused(r, "the host "+r.Host)
-		return errHost
-	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if named(s.cfg.AllowedHosts, r.Host) || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
-			next.ServeHTTP(w, r)
-			return
-		}
-		refuse.ServeHTTP(w, r)
-	})
-}

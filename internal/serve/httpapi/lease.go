@@ -9,7 +9,7 @@ import (
 )
 
 // lease returns the lease whose id is in the path.
-func (s *Server) lease(r *http.Request) (decide.Lease, error) {
+func (s decisions) lease(r *http.Request) (decide.Lease, error) {
 	lease, err := s.decide.Lease(r.Context(), callerOf(r), r.PathValue("id"))
 	if err == nil && r.URL.RawQuery != "" {
 		err = badField("query", "must be empty: the lease knows its namespace")
@@ -18,7 +18,7 @@ func (s *Server) lease(r *http.Request) (decide.Lease, error) {
 }
 
 // adjust answers with a new id, because the id in the path can be used only once.
-func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
+func (s decisions) adjust(w http.ResponseWriter, r *http.Request) error {
 	lease, err := s.lease(r)
 	if err != nil {
 		return err
@@ -45,15 +45,17 @@ func (s *Server) adjust(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
+func (s decisions) commit(w http.ResponseWriter, r *http.Request) error {
 	return s.settle(w, r, (*decide.Lease).Commit)
 }
 
-func (s *Server) rollback(w http.ResponseWriter, r *http.Request) error {
+func (s decisions) rollback(w http.ResponseWriter, r *http.Request) error {
 	return s.settle(w, r, (*decide.Lease).Rollback)
 }
 
-func (s *Server) settle(w http.ResponseWriter, r *http.Request, how func(*decide.Lease, context.Context) error) error {
+func (s decisions) settle(
+	w http.ResponseWriter, r *http.Request, how func(*decide.Lease, context.Context) error,
+) error {
 	lease, err := s.lease(r)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
@@ -22,9 +23,19 @@ const (
 // applyRate is the maximum number of records that a request writes per second.
 const applyRate = 2000
 
-// manifests reads the body of a request: manifests in YAML or JSON. Variables get only the values that the manifests
+// maxManifests bounds the concurrent requests with manifests: each can keep a processor busy for seconds.
+const maxManifests = 4
+
+// manifests are the routes on which manifests are checked, compared and applied.
+type manifests struct {
+	*Server
+
+	decoding sync.Mutex // one manifest at a time, since decoding can take a hundred times its size
+}
+
+// read reads the body of a request: manifests in YAML or JSON. Variables get only the values that the manifests
 // declare, because the server's environment must not be visible to clients.
-func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
+func (s *manifests) read(r *http.Request) ([]*manifest.Manifest, error) {
 	switch base, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case err == nil && (base == "application/json" || base == "application/yaml" || base == "application/x-yaml" ||
 		base == "text/yaml"):
@@ -47,8 +58,8 @@ func (s *Server) manifests(r *http.Request) ([]*manifest.Manifest, error) {
 
 // decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request
 // counts as one that works on manifests.
-func (s *Server) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
-	if err := s.declares(r); err != nil {
+func (s *manifests) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
+	if err := callerOf(r).Join(r.Context(), s.declaring); err != nil {
 		return nil, err
 	}
 	s.decoding.Lock()
@@ -78,7 +89,7 @@ func manifestError(err error) error {
 }
 
 // declared is query for requests whose manifests name the namespace.
-func (s *Server) declared(r *http.Request, names ...string) (query, error) {
+func (s *manifests) declared(r *http.Request, names ...string) (query, error) {
 	q, err := parameters(r, names...)
 	if err == nil && q.Has("namespace") {
 		err = badField("namespace", "has no meaning here: the manifest names it")
@@ -86,11 +97,11 @@ func (s *Server) declared(r *http.Request, names ...string) (query, error) {
 	return q, err
 }
 
-func (s *Server) validateManifests(w http.ResponseWriter, r *http.Request) error {
+func (s *manifests) validate(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.declared(r); err != nil {
 		return err
 	}
-	ms, err := s.manifests(r)
+	ms, err := s.read(r)
 	if err != nil {
 		return err
 	}
@@ -108,19 +119,19 @@ func (s *Server) validateManifests(w http.ResponseWriter, r *http.Request) error
 }
 
 // plans returns the plans for the manifests of a request, compared with the live records.
-func (s *Server) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
+func (s *manifests) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
 	exact, err := q.flag("exact")
 	if err != nil {
 		return nil, err
 	}
-	ms, err := s.manifests(r)
+	ms, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}
 	return s.planOf(ctx, ms, exact)
 }
 
-func (s *Server) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+func (s *manifests) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
 	plans := make([]*manifest.Plan, len(ms))
 	for i, m := range ms {
 		var err error
@@ -131,7 +142,7 @@ func (s *Server) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool
 	return plans, nil
 }
 
-func (s *Server) planManifests(w http.ResponseWriter, r *http.Request) error {
+func (s *manifests) plan(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.declared(r, "exact")
 	if err != nil {
 		return err
@@ -143,8 +154,8 @@ func (s *Server) planManifests(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, map[string]any{"plans": plans})
 }
 
-// diffManifests lists the live records that differ from the manifests, and why.
-func (s *Server) diffManifests(w http.ResponseWriter, r *http.Request) error {
+// diff lists the live records that differ from the manifests, and why.
+func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.declared(r, "exact")
 	if err != nil {
 		return err
@@ -156,7 +167,7 @@ func (s *Server) diffManifests(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, map[string]any{"manifests": manifest.DriftOf(plans)})
 }
 
-func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
+func (s *manifests) apply(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.declared(r, "adopt", "delete")
 	if err != nil {
 		return err
@@ -166,11 +177,11 @@ func (s *Server) applyManifests(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, w, q, plans, "")
+	return s.applyPlans(ctx, w, q, plans, "")
 }
 
-// apply applies plans as far as the parameters allow. There is no one to ask for confirmation.
-func (s *Server) apply(
+// applyPlans applies plans as far as the parameters allow. There is no one to ask for confirmation.
+func (s *manifests) applyPlans(
 	ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string,
 ) error {
 	adopt, err := q.flag("adopt")
@@ -197,8 +208,8 @@ func (s *Server) apply(
 	return reply(w, http.StatusOK, map[string]any{"results": results})
 }
 
-// exportManifest returns the live records as a manifest, as a JSON string.
-func (s *Server) exportManifest(w http.ResponseWriter, r *http.Request) error {
+// export returns the live records as a manifest, as a JSON string.
+func (s *manifests) export(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "manifest")
 	if err != nil {
 		return err
@@ -223,7 +234,7 @@ func revision(text string) (int, error) {
 	return n, nil
 }
 
-func (s *Server) rollbackManifest(w http.ResponseWriter, r *http.Request) error {
+func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
 	q, r, err := s.change(r, "revision", "adopt", "delete")
 	if err != nil {
 		return err
@@ -247,10 +258,10 @@ func (s *Server) rollbackManifest(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return s.apply(r.Context(), w, q, plans, "rollback to revision "+strconv.Itoa(n))
+	return s.applyPlans(r.Context(), w, q, plans, "rollback to revision "+strconv.Itoa(n))
 }
 
-func (s *Server) manifestSchema(w http.ResponseWriter, r *http.Request) error {
+func (s *manifests) schema(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.declared(r); err != nil {
 		return err
 	}

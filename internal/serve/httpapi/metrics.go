@@ -26,17 +26,8 @@ type Metrics interface {
 // allNamespaces stands for all namespaces in an overview.
 const allNamespaces = "*"
 
-func (s *Server) scrape(w http.ResponseWriter, r *http.Request) error {
-	if s.cfg.Metrics == nil {
-		return errNoMetrics
-	}
-	w.Header()["Cache-Control"] = noStore
-	s.cfg.Metrics.Handler().ServeHTTP(w, r)
-	return nil
-}
-
 // overview sends the recent decisions, once or as server-sent events.
-func (s *Server) overview(w http.ResponseWriter, r *http.Request) error {
+func (s streams) overview(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r, "max")
 	if err != nil {
 		return err

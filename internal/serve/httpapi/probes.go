@@ -13,8 +13,15 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
+// probes are the routes about the server itself.
+type probes struct {
+	*Server
+
+	asked asked
+}
+
 // health reports that the process is alive.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+func (s *probes) health(w http.ResponseWriter, _ *http.Request) error {
 	return reply(w, http.StatusOK, struct {
 		Status  string `json:"status"`
 		Version string `json:"version,omitempty"`
@@ -22,7 +29,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // ready reports that the store answers and that the server is not shutting down.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+func (s *probes) ready(w http.ResponseWriter, r *http.Request) error {
 	if s.decide.Draining() {
 		return decide.ErrDraining
 	}
@@ -57,7 +64,7 @@ func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
 }
 
 // whoami tells the caller its principal, roles and namespaces.
-func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
+func (s *probes) whoami(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r)
 	if err == nil && q.Has("namespace") {
 		err = badField("namespace", "has no meaning here: the token says it")
@@ -77,8 +84,17 @@ func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
 //go:embed openapi.json
 var openAPIDocument []byte
 
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+func (s *probes) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header()["Content-Type"] = jsonType
 	send(w, http.StatusOK, openAPIDocument)
+	return nil
+}
+
+func (s *probes) scrape(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.Metrics == nil {
+		return errNoMetrics
+	}
+	w.Header()["Cache-Control"] = noStore
+	s.cfg.Metrics.Handler().ServeHTTP(w, r)
 	return nil
 }

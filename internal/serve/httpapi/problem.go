@@ -175,7 +175,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		setRetryAfter(h, p.retryAfter)
 	}
 	if p.over != nil && len(p.over.Statuses) > 0 {
-		s.setLimits(h, p.over.Statuses[0].Entity, p.over.Statuses)
+		setLimits(h, p.over.Statuses[0].Entity, p.over.Statuses, s.cfg.LegacyHeaders)
 		if p.over.Degraded {
 			h.Set("Weir-Degraded", "store-unavailable")
 		}

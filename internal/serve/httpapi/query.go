@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -18,16 +17,6 @@ type query struct {
 	url.Values
 	lim *weir.Limiter
 	max int
-}
-
-// query reads the parameters of a URL and selects the namespace that they name.
-func (s *Server) query(r *http.Request, names ...string) (query, error) {
-	q, err := parameters(r, names...)
-	if err != nil {
-		return q, err
-	}
-	q.lim, err = s.in(r, q.Get("namespace"))
-	return q, err
 }
 
 // parameters reads the parameters of a URL. Only names, max and namespace are allowed, each at most once, so that a
@@ -66,17 +55,6 @@ func (q query) flag(name string) (bool, error) {
 		return true, nil
 	}
 	return false, badField(name, "must be true or false")
-}
-
-// change is query for a request that changes something. The request that it returns carries the principal for the
-// audit.
-func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
-	q, err := s.query(r, names...)
-	return q, r.WithContext(s.principal(r)), err
-}
-
-func (s *Server) principal(r *http.Request) context.Context {
-	return weir.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }
 
 // reply answers with any value as JSON.

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/web"
 )
 
@@ -26,32 +30,34 @@ type route struct {
 
 // routes is the API. A test checks that openapi.json matches it.
 func (s *Server) routes() []route {
+	decisions, streams, probes := decisions{s}, streams{s}, &probes{Server: s}
+	manifests := &manifests{Server: s}
 	return append(s.operations(), []route{
-		{"POST", "/v1/acquire", spends, s.acquire},
-		{"GET", "/v1/available", reads, s.available},
-		{"GET", "/v1/explain", reads, s.explain},
-		{"GET", "/v1/watch", reads, s.watch},
-		{"POST", "/v1/leases/{id}/adjust", spends, s.adjust},
-		{"POST", "/v1/leases/{id}/commit", spends, s.commit},
-		{"POST", "/v1/leases/{id}/rollback", spends, s.rollback},
+		{"POST", "/v1/acquire", spends, decisions.acquire},
+		{"GET", "/v1/available", reads, decisions.available},
+		{"GET", "/v1/explain", reads, decisions.explain},
+		{"GET", "/v1/watch", reads, streams.watch},
+		{"POST", "/v1/leases/{id}/adjust", spends, decisions.adjust},
+		{"POST", "/v1/leases/{id}/commit", spends, decisions.commit},
+		{"POST", "/v1/leases/{id}/rollback", spends, decisions.rollback},
 		{"POST", "/v1/refresh", changesAll, s.refresh},
-		{"GET", "/v1/whoami", known, s.whoami},
+		{"GET", "/v1/whoami", known, probes.whoami},
 
-		{"GET", "/v1/manifests/schema", anyone, s.manifestSchema},
-		{"GET", "/v1/manifests/export", reads, s.exportManifest},
-		{"POST", "/v1/manifests/validate", reads, s.validateManifests},
-		{"POST", "/v1/manifests/plan", reads, s.planManifests},
-		{"POST", "/v1/manifests/diff", reads, s.diffManifests},
-		{"POST", "/v1/manifests/apply", changes, s.applyManifests},
-		{"POST", "/v1/manifests/{name}/rollback", changes, s.rollbackManifest},
+		{"GET", "/v1/manifests/schema", anyone, manifests.schema},
+		{"GET", "/v1/manifests/export", reads, manifests.export},
+		{"POST", "/v1/manifests/validate", reads, manifests.validate},
+		{"POST", "/v1/manifests/plan", reads, manifests.plan},
+		{"POST", "/v1/manifests/diff", reads, manifests.diff},
+		{"POST", "/v1/manifests/apply", changes, manifests.apply},
+		{"POST", "/v1/manifests/{name}/rollback", changes, manifests.rollback},
 
-		{"GET", "/v1/usage/stream", reads, s.streamUsage},
-		{"GET", "/v1/overview", reads, s.overview},
+		{"GET", "/v1/usage/stream", reads, streams.streamUsage},
+		{"GET", "/v1/overview", reads, streams.overview},
 
-		{"GET", "/healthz", anyone, s.health},
-		{"GET", "/readyz", anyone, s.ready},
-		{"GET", "/metrics", scrapes, s.scrape},
-		{"GET", "/v1/openapi.json", anyone, s.openAPI},
+		{"GET", "/healthz", anyone, probes.health},
+		{"GET", "/readyz", anyone, probes.ready},
+		{"GET", "/metrics", scrapes, probes.scrape},
+		{"GET", "/v1/openapi.json", anyone, probes.openAPI},
 	}...)
 }
 
@@ -173,4 +179,111 @@ func send(w http.ResponseWriter, status int, body []byte) {
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error means that the client is gone
+}
+
+// operations are the routes of the operations that [api] declares.
+func (s *Server) operations() []route {
+	routes := make([]route, len(api.Operations))
+	for i, o := range api.Operations {
+		routes[i] = route{o.Method, o.Path, needs[o.Need], func(w http.ResponseWriter, r *http.Request) error {
+			return s.operate(o, w, r)
+		}}
+	}
+	return routes
+}
+
+// operate reads the request of an operation, runs it and answers.
+func (s *Server) operate(o *api.Op, w http.ResponseWriter, r *http.Request) error {
+	req := o.New()
+	lim, err := s.operand(r, req, o.Fields(), o.Need == api.ReadAll || o.Need == api.AdminAll)
+	if err != nil {
+		return err
+	}
+	if err := operationBody(o, r, req); err != nil {
+		return err
+	}
+	if o.Wide != nil && o.Wide(req) && !callerOf(r).Everywhere(auth.Read) {
+		return decide.ErrForbidden
+	}
+	resp, err := o.Run(s.principal(r), lim, req)
+	if err != nil {
+		return err
+	}
+	if resp == nil {
+		return done(w, nil)
+	}
+	if tagged, ok := resp.(interface{ ETag() string }); ok {
+		w.Header().Set("ETag", tagged.ETag())
+	}
+	if o.Location != nil {
+		w.Header().Set("Location", o.Location(resp))
+		return reply(w, http.StatusCreated, resp)
+	}
+	return reply(w, http.StatusOK, resp)
+}
+
+// operand reads the fields that the path, the query and the header of a request hold, and returns the limiter of its
+// namespace, unless it concerns all.
+func (s *Server) operand(r *http.Request, req any, fields []api.Field, all bool) (*weir.Limiter, error) {
+	var names []string
+	for _, f := range fields {
+		if f.In == "query" {
+			names = append(names, f.Name)
+		}
+	}
+	q, err := parameters(r, names...)
+	if err != nil {
+		return nil, err
+	}
+	lim := s.cfg.Limiter
+	switch {
+	case !all:
+		if lim, err = s.in(r, q.Get("namespace")); err != nil {
+			return nil, err
+		}
+	case q.Has("namespace"):
+		return nil, badField("namespace", "has no meaning here: the namespace is in the path or body")
+	}
+	for _, f := range fields {
+		texts := q.Values[f.Name]
+		switch f.In {
+		case "path":
+			texts = []string{pathID(r, f.Name)}
+		case "header":
+			texts = r.Header.Values(f.Name)
+		case "":
+			continue
+		}
+		for _, text := range texts {
+			if err := f.Set(req, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return lim, nil
+}
+
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
+	if err := noBody(r); err != nil {
+		return err
+	}
+	s.cfg.Limiter.Refresh()
+	return done(w, nil)
+}
+
+// operationBody reads the members of a request that are in its body.
+func operationBody(o *api.Op, r *http.Request, req any) error {
+	var body members
+	for _, f := range o.Fields() {
+		if f.In == "" {
+			body = append(body, member{f.Name, f.Ptr(req)})
+		}
+	}
+	switch {
+	case len(body) > 0:
+		return decode(r, body...)
+	case o.Method == http.MethodPost:
+		return noBody(r)
+	}
+	return nil
 }

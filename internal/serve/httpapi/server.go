@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,10 +46,8 @@ type Server struct {
 	handler http.Handler
 	logs    bool // whether each request is logged
 
-	asked     asked            // the readiness check of the store
-	declaring *admission.Slots // of requests with manifests
 	bodies    atomic.Int64     // bytes; see incoming
-	decoding  sync.Mutex       // one manifest at a time, since decoding can take a hundred times its size
+	declaring *admission.Slots // of requests with manifests
 }
 
 // New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.

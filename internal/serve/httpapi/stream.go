@@ -25,9 +25,12 @@ var errEnough = errors.New("as many events as were requested")
 // keep its argument.
 type source func(ctx context.Context, send func(data []byte) error) error
 
+// streams are the routes that answer with server-sent events.
+type streams struct{ *Server }
+
 // stream answers with server-sent events: at most the given number, or any number if that is 0. An error of the source
 // is the answer if nothing was sent; otherwise the next connection gets it.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, event string, most int, from source) error {
+func (s streams) stream(w http.ResponseWriter, r *http.Request, event string, most int, from source) error {
 	if err := s.decide.Stream(callerOf(r)); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ var errWatched = &httpError{kind: kindUnavailable, detail: "too many different b
 
 // watch sends what an entity can spend on a resource as server-sent events: at once, and then whenever it has changed,
 // at most once per tick of the poller that all watchers share.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
+func (s streams) watch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource", "max")
 	if err != nil {
 		return err
