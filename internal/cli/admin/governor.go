@@ -26,12 +26,16 @@ func GovernorCmd(a *kit.Run) *cobra.Command {
 	)
 }
 
+// governorWatch selects a fleet.
+type governorWatch struct {
+	Fleet string        `json:"fleet" arg:"FLEET"`
+	Once  bool          `json:"once"`
+	Every time.Duration `json:"every" range:"100ms.." default:"2s"`
+}
+
 func governorWatchCmd(a *kit.Run) *cobra.Command {
-	var once bool
-	var every time.Duration
-	cmd := &cobra.Command{
-		Use:   "watch FLEET",
-		Short: "Show the shares of a fleet's workers, live",
+	return kit.Func(a, kit.Spec{
+		Use: "watch FLEET", Short: "Show the shares of a fleet's workers, live",
 		Long: `Shows, until interrupted, how much of a fleet's budgets its workers want, use and may use, in
 capacity units per second. FLEET is s3://BUCKET/PREFIX, or the name of a fleet whose records
 are in the store. The command writes nothing.
@@ -40,26 +44,18 @@ A worker is silent if its report has not changed for a lease: it is dead or cut 
 safe share stays reserved for it.`,
 		Example: `  weir governor watch s3://my-bucket/jobs/nightly
   weir --store dynamodb:limits governor watch nightly --once -o json`,
-		Args: kit.Args("FLEET"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if every < 100*time.Millisecond {
-				return kit.Usagef("--every %v is too short: it must be at least 100ms", every)
-			}
-			c, done, err := coordinator(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			w := &watch{Run: a, coordinator: c, seen: make(map[string]sighting)}
-			err = w.run(cmd.Context(), every, once)
-			if closed := done(); err == nil {
-				err = closed
-			}
+	}, func(ctx context.Context, q *governorWatch) error {
+		c, done, err := coordinator(ctx, a, q.Fleet)
+		if err != nil {
 			return err
-		},
-	}
-	cmd.Flags().BoolVar(&once, "once", false, "show the shares once and exit")
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "`DURATION` between updates")
-	return cmd
+		}
+		w := &watch{Run: a, coordinator: c, seen: make(map[string]sighting)}
+		err = w.run(ctx, q.Every, q.Once)
+		if closed := done(); err == nil {
+			err = closed
+		}
+		return err
+	})
 }
 
 // coordinator opens the place where a fleet keeps its records.

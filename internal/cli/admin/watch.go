@@ -15,17 +15,19 @@ import (
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
+// watchFlags select what to watch: a server's decisions, or what an entity has left.
 type watchFlags struct {
-	server, token string
-	once          bool
+	Entity   string `json:"entity" arg:"ENTITY"`
+	Resource string `json:"resource" arg:"RESOURCE"`
+	Server   string `json:"server" default:"http://127.0.0.1:8080"`
+	Token    string `json:"token"`
+	Once     bool   `json:"once"`
 }
 
 // WatchCmd returns the command weir watch.
 func WatchCmd(a *kit.Run) *cobra.Command {
-	var flags watchFlags
-	cmd := &cobra.Command{
-		Use:   "watch [ENTITY RESOURCE]",
-		Short: "Show live what a server decides, or what one entity has left",
+	return kit.Func(a, kit.Spec{
+		Use: "watch [ENTITY RESOURCE]", Short: "Show live what a server decides, or what one entity has left",
 		Long: `Shows how many requests a server allows and refuses, how fast it decides, and which entities
 spend most and are refused most. With ENTITY and RESOURCE, shows what the entity has left of
 each of its limits. The command runs until interrupted or until you type q, and reconnects
@@ -38,24 +40,13 @@ Pass the token as WEIR_TOKEN, because others on the machine can see the command 
 		Example: `  weir watch
   weir watch key-alice gpt-4 --server https://limits.example.com
   weir watch --once -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return fmt.Errorf("RESOURCE is missing: %s", cmd.UseLine())
-			}
-			return cobra.MaximumNArgs(2)(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := newViewer(a, &flags, args)
-			if err != nil {
-				return err
-			}
-			return v.run(cmd.Context())
-		},
-	}
-	cmd.Flags().StringVar(&flags.server, "server", "http://127.0.0.1:8080", "`URL` of the server")
-	cmd.Flags().StringVar(&flags.token, "token", "", "`TOKEN` to authenticate with (default WEIR_TOKEN)")
-	cmd.Flags().BoolVar(&flags.once, "once", false, "show the current state and exit")
-	return cmd
+	}, func(ctx context.Context, q *watchFlags) error {
+		v, err := newViewer(a, q)
+		if err != nil {
+			return err
+		}
+		return v.run(ctx)
+	})
 }
 
 // picture is the display of a server's events.
@@ -81,25 +72,25 @@ type viewer struct {
 	seen    bool // whether any event has arrived
 }
 
-func newViewer(a *kit.Run, flags *watchFlags, args []string) (*viewer, error) {
+func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	if a.Output == "yaml" {
 		return nil, kit.Usage(errors.New("watch can write a table or json, but not yaml"))
 	}
-	u, err := url.Parse(flags.server)
+	u, err := url.Parse(q.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, kit.Usagef("--server %q is not a URL such as http://127.0.0.1:8080", flags.server)
+		return nil, kit.Usagef("--server %q is not a URL such as http://127.0.0.1:8080", q.Server)
 	}
-	token := flags.token
+	token := q.Token
 	if token == "" {
 		token, _ = a.LookupEnv("WEIR_TOKEN")
 	}
 	query := url.Values{"namespace": {a.Namespace}}
-	v := &viewer{Run: a, once: flags.once}
+	v := &viewer{Run: a, once: q.Once}
 	path := "/v1/overview"
-	if len(args) == 2 {
+	if q.Entity != "" {
 		path = "/v1/watch"
-		query["entity"], query["resource"] = args[:1], args[1:]
-		v.picture = &limitsPicture{entity: args[0], resource: args[1]}
+		query["entity"], query["resource"] = []string{q.Entity}, []string{q.Resource}
+		v.picture = &limitsPicture{entity: q.Entity, resource: q.Resource}
 	} else {
 		v.picture = &overviewPicture{server: u.Host}
 	}

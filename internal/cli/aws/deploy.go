@@ -2,7 +2,9 @@
 package aws
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/aws/lambdapkg"
 	"github.com/weirlimits/weir/internal/aws/stack"
@@ -19,28 +22,40 @@ import (
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-// awsFlags select the AWS region, profile and endpoint.
-type awsFlags struct{ region, profile, endpoint string }
+//go:embed fields.txt
+var fields string
 
-func (f *awsFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.region, "region", "", "AWS `REGION` (default from the environment or the profile)")
-	f.addAccount(flags)
+var _ = api.Describe("aws", fields)
+
+// account selects the AWS profile and endpoint.
+type account struct {
+	Profile  string `json:"profile"`
+	Endpoint string `json:"endpoint"`
 }
 
-func (f *awsFlags) addAccount(flags *pflag.FlagSet) {
-	flags.StringVar(&f.profile, "profile", "", "`PROFILE` in the AWS configuration")
-	flags.StringVar(&f.endpoint, "endpoint", "", "`URL` of an AWS emulator to use instead of AWS")
+// awsFlags select the AWS region and account.
+type awsFlags struct {
+	Region string `json:"region"`
+	account
 }
+
+// stackName names a stack.
+type stackName struct {
+	Name string `json:"name" arg:"NAME"`
+}
+
+// stack returns the name, by default weir.
+func (q *stackName) stack() string { return cmp.Or(q.Name, "weir") }
 
 // config returns the environment's AWS configuration, with what the flags override.
 func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
-	d := stores.DynamoDB{Region: f.region, Profile: f.profile, Endpoint: f.endpoint}
+	d := stores.DynamoDB{Region: f.Region, Profile: f.Profile, Endpoint: f.Endpoint}
 	cfg, err := d.AWS(ctx)
 	if err != nil {
 		return cfg, err
 	}
-	if f.endpoint != "" {
-		cfg.BaseEndpoint = &f.endpoint
+	if f.Endpoint != "" {
+		cfg.BaseEndpoint = &f.Endpoint
 	}
 	if cfg.Region == "" {
 		return cfg, kit.Usage(errors.New("no region: give --region, or set AWS_REGION"))
@@ -68,44 +83,32 @@ func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, e
 // stackVersion is this weir's version, in characters that a tag allows.
 func stackVersion() string { return strings.Trim(kit.Build().Version, "()") }
 
-// stackArg returns the stack that the arguments name, by default weir.
-func stackArg(args []string) string {
-	if len(args) == 0 {
-		return "weir"
-	}
-	return args[0]
-}
-
+// deployFlags say what to deploy, besides the parameters of the template.
 type deployFlags struct {
+	stackName
 	awsFlags
 
-	template                *stack.Template
-	name                    string // of the stack
-	tags                    []string
-	dry, tableOnly, replace bool
+	Tags      map[string]string `json:"tag"`
+	Dry       bool              `json:"dry_run"`
+	TableOnly bool              `json:"table_only"`
+	Replace   bool              `json:"replace"`
 }
 
 // request returns what the flags ask for. Settings without a flag stay as they are.
-func (f *deployFlags) request(flags *pflag.FlagSet) (deploy.Request, error) {
-	req := deploy.Request{Stack: f.name, DryRun: f.dry, Replace: f.replace}
-	var err error
-	if req.Values, err = f.template.Given(flags); err != nil {
-		return req, kit.Usage(err)
+func (q *deployFlags) request(t *stack.Template, flags *pflag.FlagSet) (deploy.Request, error) {
+	values, err := t.Given(flags)
+	if err != nil {
+		err = kit.Usage(err)
 	}
-	if flags.Changed("tag") {
-		if req.Tags, err = tagsOf(f.tags); err != nil {
-			return req, kit.Usage(err)
-		}
-	}
-	return req, nil
+	return deploy.Request{Stack: q.stack(), DryRun: q.Dry, Replace: q.Replace, Values: values, Tags: q.Tags}, err
 }
 
 // DeployCmd returns the command weir deploy.
 func DeployCmd(a *kit.Run) *cobra.Command {
-	flags := deployFlags{template: mustLoad(stack.Weir)}
-	cmd := &cobra.Command{
-		Use:   "deploy [NAME]",
-		Short: "Create or change a stack on AWS: the table and everything around it",
+	t := mustLoad(stack.Weir)
+	var flags *pflag.FlagSet
+	cmd := kit.Func(a, kit.Spec{
+		Use: "deploy [NAME]", Short: "Create or change a stack on AWS: the table and everything around it",
 		Long: `Creates the stack NAME (weir by default), or changes an existing one to match the flags;
 settings without a flag stay as they are. Each change is a CloudFormation change set;
 --dry-run shows it and deletes it again. A change that would replace or remove the table
@@ -117,39 +120,24 @@ names one. With --table-only, weir creates only the table, without a stack.`,
   weir deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
   weir deploy limits --memory 512
   weir deploy limits --table-only --deletion-protection`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if flags.name = stackArg(args); flags.tableOnly {
-				return deployTable(a, cmd, &flags)
-			}
-			return runDeploy(a, cmd, &flags)
-		},
-	}
-	flags.awsFlags.add(cmd.Flags())
-	flags.template.Flags(cmd.Flags())
-	cmd.Flags().StringArrayVar(&flags.tags, "tag", nil, "tag for all resources, as `KEY=VALUE`; repeatable")
-	hide(cmd, "stack")
-	cmd.Flags().BoolVar(&flags.dry, "dry-run", false, "show what would change, without changing anything")
-	cmd.Flags().BoolVar(&flags.tableOnly, "table-only", false, "create only the table, without a stack")
-	cmd.Flags().BoolVar(
-		&flags.replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one",
-	)
+	}, func(ctx context.Context, q *deployFlags) error {
+		if q.TableOnly {
+			return deployTable(ctx, a, q, t, flags)
+		}
+		return runDeploy(ctx, a, q, t, flags)
+	})
+	flags = cmd.Flags()
+	t.Flags(flags)
+	flags.Lookup("stack").Hidden = true // the argument replaces it
 	return cmd
 }
 
-// hide hides a flag that an argument replaces.
-func hide(cmd *cobra.Command, flag string) {
-	f := cmd.Flags().Lookup(flag)
-	f.Hidden = true
-}
-
-func runDeploy(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
-	ctx := cmd.Context()
-	d, err := deployer(ctx, a, &flags.awsFlags)
+func runDeploy(ctx context.Context, a *kit.Run, q *deployFlags, t *stack.Template, flags *pflag.FlagSet) error {
+	d, err := deployer(ctx, a, &q.awsFlags)
 	if err != nil {
 		return err
 	}
-	req, err := flags.request(cmd.Flags())
+	req, err := q.request(t, flags)
 	if err != nil {
 		return err
 	}
@@ -157,42 +145,42 @@ func runDeploy(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
 	if err != nil {
 		return stackError(err)
 	}
-	return a.Print(deployViewOf(&res, flags.dry), func() { deployed(a, &res, flags.dry) })
+	return a.Print(deployViewOf(&res, q.Dry), func() { deployed(a, &res, q.Dry) })
 }
 
 // ofTable are the flags that apply to a table without a stack.
 var ofTable = []string{"pitr-days", "deletion-protection", "kms-key", "stack"}
 
-func deployTable(a *kit.Run, cmd *cobra.Command, flags *deployFlags) error {
+func deployTable(ctx context.Context, a *kit.Run, q *deployFlags, t *stack.Template, flags *pflag.FlagSet) error {
 	var other string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if flags.template.HasFlag(f.Name) && !slices.Contains(ofTable, f.Name) || f.Name == "replace" {
+	flags.Visit(func(f *pflag.Flag) {
+		if t.HasFlag(f.Name) && !slices.Contains(ofTable, f.Name) || f.Name == "replace" {
 			other = f.Name
 		}
 	})
 	if other != "" {
 		return kit.Usagef("--%s is for a stack and cannot be used with --table-only", other)
 	}
-	req, err := flags.request(cmd.Flags())
+	req, err := q.request(t, flags)
 	if err != nil {
 		return err
 	}
-	d, err := deployer(cmd.Context(), a, &flags.awsFlags)
+	d, err := deployer(ctx, a, &q.awsFlags)
 	if err != nil {
 		return err
 	}
-	report, err := d.Table(cmd.Context(), req)
+	report, err := d.Table(ctx, req)
 	if err != nil {
 		return stackError(err)
 	}
-	view := &kit.DoctorView{Store: "dynamodb://" + flags.name, OK: report.OK()}
+	view := &kit.DoctorView{Store: "dynamodb://" + q.stack(), OK: report.OK()}
 	for _, f := range report.Findings {
 		view.Findings = append(view.Findings, stores.Finding(f))
 	}
 	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil {
 		return err
 	}
-	if !view.OK && !flags.dry {
+	if !view.OK && !q.Dry {
 		return kit.Quiet(errors.New("problems found"))
 	}
 	return nil

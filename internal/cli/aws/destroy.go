@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"bufio"
 	"context"
 	"strings"
 
@@ -17,62 +16,59 @@ type destroyedView struct {
 	Kept    []string `json:"kept"`
 }
 
+// destroyFlags say what to delete.
+type destroyFlags struct {
+	stackName
+	awsFlags
+
+	Yes        bool   `json:"yes" flag:"yes,y"`
+	DeleteData bool   `json:"delete_data"`
+	Confirmed  string `json:"confirm"`
+}
+
 // DestroyCmd returns the command weir destroy.
 func DestroyCmd(a *kit.Run) *cobra.Command {
-	var flags awsFlags
-	var yes, deleteData bool
-	var confirmed string
-	cmd := kit.YesFlag(&cobra.Command{
-		Use:   "destroy NAME",
-		Short: "Delete a stack, but keep its table and archive",
+	return kit.Func(a, kit.Spec{
+		Use: "destroy NAME", Short: "Delete a stack, but keep its table and archive",
 		Long: `Deletes a stack, after asking. Its table and its archive bucket are kept with their data: if you
 deploy a stack of the same name again, it adopts the table. --delete-data deletes them too,
 including all versions in the bucket. You must then type the stack's name or pass it with
 --confirm; --yes is not enough.`,
 		Example: `  weir destroy limits
   weir destroy limits --delete-data --confirm limits`,
-		Args: kit.Args("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, err := deployer(ctx, a, &flags)
-			if err != nil {
-				return err
+	}, func(ctx context.Context, q *destroyFlags) error {
+		d, err := deployer(ctx, a, &q.awsFlags)
+		if err != nil {
+			return err
+		}
+		doomed, err := d.Doomed(ctx, q.Name)
+		if err != nil {
+			return stackError(err)
+		}
+		view := destroyedView{Stack: q.Name, Deleted: []string{}, Kept: []string{}}
+		for _, x := range doomed.Data {
+			if q.DeleteData || !x.Kept {
+				view.Deleted = append(view.Deleted, x.String())
+			} else {
+				view.Kept = append(view.Kept, x.String())
 			}
-			doomed, err := d.Doomed(ctx, args[0])
-			if err != nil {
-				return stackError(err)
+		}
+		if err := confirmDestroy(ctx, a, &view, q.Yes, q.Confirmed); err != nil {
+			return err
+		}
+		if err := d.Destroy(ctx, doomed, q.DeleteData); err != nil {
+			return err
+		}
+		return a.Print(view, func() {
+			a.Out.Printf("deleted stack %s\n", view.Stack)
+			if len(view.Deleted) > 0 {
+				a.Out.Printf("also deleted: %s\n", strings.Join(view.Deleted, ", "))
 			}
-			view := destroyedView{Stack: args[0], Deleted: []string{}, Kept: []string{}}
-			for _, x := range doomed.Data {
-				if deleteData || !x.Kept {
-					view.Deleted = append(view.Deleted, x.String())
-				} else {
-					view.Kept = append(view.Kept, x.String())
-				}
+			if len(view.Kept) > 0 {
+				a.Out.Printf("kept: %s\n", strings.Join(view.Kept, ", "))
 			}
-			if err := confirmDestroy(ctx, a, &view, yes, confirmed); err != nil {
-				return err
-			}
-			if err := d.Destroy(ctx, doomed, deleteData); err != nil {
-				return err
-			}
-			return a.Print(view, func() {
-				a.Out.Printf("deleted stack %s\n", view.Stack)
-				if len(view.Deleted) > 0 {
-					a.Out.Printf("also deleted: %s\n", strings.Join(view.Deleted, ", "))
-				}
-				if len(view.Kept) > 0 {
-					a.Out.Printf("kept: %s\n", strings.Join(view.Kept, ", "))
-				}
-			})
-		},
-	}, &yes)
-	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&deleteData, "delete-data", false, "also delete the table and the archive")
-	cmd.Flags().StringVar(
-		&confirmed, "confirm", "", "with --delete-data: the stack's `NAME`, instead of typing it when asked",
-	)
-	return cmd
+		})
+	})
 }
 
 // confirmDestroy asks for confirmation. If data would be lost, it asks for the stack's name.
@@ -98,19 +94,9 @@ func confirmDestroy(ctx context.Context, a *kit.Run, view *destroyedView, yes bo
 		)
 	}
 	a.Err.Printf("This deletes %s and all data in it.\nType %s to continue: ", lost, view.Stack)
-	answer := make(chan string, 1)
-	go func() { // a read from a terminal cannot be cancelled
-		line, _ := bufio.NewReader(a.In).ReadString('\n')
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		a.Err.Println()
-		return ctx.Err()
-	case text := <-answer:
-		if text != view.Stack {
-			return kit.ErrCancelled
-		}
-		return nil
+	text, err := kit.Answer(ctx, a)
+	if err == nil && text != view.Stack {
+		err = kit.ErrCancelled
 	}
+	return err
 }

@@ -22,61 +22,62 @@ type stacksView struct {
 	Errors []regionErrorView `json:"errors"`
 }
 
+// listFlags select regions.
+type listFlags struct {
+	Regions []string `json:"region"`
+	account
+}
+
+var stacks = kit.Columns(
+	kit.Column[stackView]{Name: "name", Of: func(s *stackView) any { return s.Name }},
+	kit.Column[stackView]{Name: "region", Of: func(s *stackView) any { return s.Region }},
+	kit.Column[stackView]{Name: "state", Of: func(s *stackView) any { return s.State }},
+	kit.Column[stackView]{Name: "version", Of: func(s *stackView) any { return s.Version }},
+	kit.Column[stackView]{Name: "created", Of: func(s *stackView) any { return s.Created }},
+	kit.Column[stackView]{Name: "updated", Of: func(s *stackView) any { return s.Updated }},
+)
+
 // ListCmd returns the command weir list.
 func ListCmd(a *kit.Run) *cobra.Command {
-	var flags awsFlags
-	var regions []string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List weir's stacks on AWS",
+	return kit.Func(a, kit.Spec{
+		Use: "list", Short: "List weir's stacks on AWS",
 		Long: `Lists the stacks that weir has deployed, in the environment's region or in every region given
 with --region, in parallel. A region that cannot be read is reported; the others are still
 listed. The command changes nothing.`,
 		Example: `  weir list
   weir list --region eu-central-1 --region us-east-1`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(regions) == 0 {
-				cfg, err := flags.config(cmd.Context())
-				if err != nil {
-					return err
-				}
-				regions = []string{cfg.Region}
+	}, func(ctx context.Context, q *listFlags) error {
+		if len(q.Regions) == 0 {
+			cfg, err := (&awsFlags{account: q.account}).config(ctx)
+			if err != nil {
+				return err
 			}
-			view := stacksIn(cmd.Context(), a, flags, regions)
-			if len(view.Errors) == len(regions) {
-				return errors.New("list " + view.Errors[0].Region + ": " + view.Errors[0].Error)
+			q.Regions = []string{cfg.Region}
+		}
+		view := stacksIn(ctx, a, q)
+		if len(view.Errors) == len(q.Regions) {
+			return errors.New("list " + view.Errors[0].Region + ": " + view.Errors[0].Error)
+		}
+		return a.Print(view, func() {
+			stacks(a, view.Stacks, true)
+			for _, e := range view.Errors {
+				a.Err.Println(a.Err.Bad("weir:") + " list " + e.Region + ": " + term.Clean(e.Error))
 			}
-			return a.Print(view, func() {
-				t := &term.Table{Header: []string{"NAME", "REGION", "STATE", "VERSION", "CREATED", "UPDATED"}}
-				for _, s := range view.Stacks {
-					t.Rows = append(t.Rows, []string{s.Name, s.Region, s.State, s.Version, s.Created, s.Updated})
-				}
-				a.Out.Table(t)
-				for _, e := range view.Errors {
-					a.Err.Println(a.Err.Bad("weir:") + " list " + e.Region + ": " + term.Clean(e.Error))
-				}
-			})
-		},
-	}
-	cmd.Flags().StringArrayVar(&regions, "region", nil, "AWS `REGION`; repeatable")
-	flags.addAccount(cmd.Flags())
-	return cmd
+		})
+	})
 }
 
 // stacksIn lists the stacks of all regions in parallel.
-func stacksIn(ctx context.Context, a *kit.Run, flags awsFlags, regions []string) stacksView {
+func stacksIn(ctx context.Context, a *kit.Run, q *listFlags) stacksView {
 	type answer struct {
 		stacks []deploy.Stack
 		err    error
 	}
-	answers := make([]answer, len(regions))
+	answers := make([]answer, len(q.Regions))
 	var wg sync.WaitGroup
-	for i, region := range regions {
+	for i, region := range q.Regions {
 		wg.Go(func() {
-			here := flags
-			here.region = region
-			d, err := deployer(ctx, a, &here)
+			d, err := deployer(ctx, a, &awsFlags{region, q.account})
 			if err == nil {
 				answers[i].stacks, err = d.List(ctx)
 			}
@@ -87,10 +88,10 @@ func stacksIn(ctx context.Context, a *kit.Run, flags awsFlags, regions []string)
 	view := stacksView{Stacks: []stackView{}, Errors: []regionErrorView{}}
 	for i, got := range answers {
 		if got.err != nil {
-			view.Errors = append(view.Errors, regionErrorView{regions[i], got.err.Error()})
+			view.Errors = append(view.Errors, regionErrorView{q.Regions[i], got.err.Error()})
 		}
 		for j := range got.stacks {
-			view.Stacks = append(view.Stacks, stackViewOf(&got.stacks[j], regions[i]))
+			view.Stacks = append(view.Stacks, stackViewOf(&got.stacks[j], q.Regions[i]))
 		}
 	}
 	return view

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,12 +66,16 @@ type stackStatusView struct {
 	OK        bool                 `json:"ok"`
 }
 
+// statusFlags select a stack.
+type statusFlags struct {
+	stackName
+	awsFlags
+}
+
 // StatusCmd returns the command weir status.
 func StatusCmd(a *kit.Run) *cobra.Command {
-	var flags awsFlags
-	cmd := &cobra.Command{
-		Use:   "status [NAME]",
-		Short: "Show the state of a stack on AWS",
+	return kit.Func(a, kit.Spec{
+		Use: "status [NAME]", Short: "Show the state of a stack on AWS",
 		Long: `Shows the state of the stack NAME (weir by default): its version and this weir's, how its
 template differs from the one this weir would deploy, and the state of its table, its functions
 and their stream, with figures for the last hour. It changes nothing.
@@ -78,32 +83,28 @@ and their stream, with figures for the last hour. It changes nothing.
 The exit code is 1 if something needs attention, and 4 if the stack does not exist.`,
 		Example: `  weir status limits --region eu-central-1
   weir status limits -o json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := deployer(cmd.Context(), a, &flags)
-			if err != nil {
-				return err
-			}
-			cfg, err := flags.config(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := d.Status(cmd.Context(), stackArg(args))
-			if err != nil {
-				return stackError(err)
-			}
-			view := stackStatusViewOf(s, cfg.Region)
-			if err := a.Print(view, func() { status(a, &view) }); err != nil {
-				return err
-			}
-			if !view.OK {
-				return kit.Quiet(errors.New("problems found"))
-			}
-			return nil
-		},
-	}
-	flags.add(cmd.Flags())
-	return cmd
+	}, func(ctx context.Context, q *statusFlags) error {
+		d, err := deployer(ctx, a, &q.awsFlags)
+		if err != nil {
+			return err
+		}
+		cfg, err := q.config(ctx)
+		if err != nil {
+			return err
+		}
+		s, err := d.Status(ctx, q.stack())
+		if err != nil {
+			return stackError(err)
+		}
+		view := stackStatusViewOf(s, cfg.Region)
+		if err := a.Print(view, func() { status(a, &view) }); err != nil {
+			return err
+		}
+		if !view.OK {
+			return kit.Quiet(errors.New("problems found"))
+		}
+		return nil
+	})
 }
 
 func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,22 +19,27 @@ import (
 
 // templateFlags are the flags of weir template that are not parameters of a template.
 type templateFlags struct {
-	templates map[string]*stack.Template
-	kinds     map[string]*bool // cell, edge, gate
-	format    string
-	tags      []string
-	from      limits.SourceFlags
-	set       []string // of from
-	limit     string
-	headroom  int
+	Format string            `json:"format" values:"cloudformation,terraform" default:"cloudformation"`
+	Tags   map[string]string `json:"tag"`
+	Cell   bool              `json:"cell"`
+	Edge   bool              `json:"edge"`
+	Gate   bool              `json:"gate"`
+	limits.SourceFlags
+	Limit    string `json:"limit" default:"rpm"`
+	Headroom int    `json:"headroom" default:"200"`
+}
+
+// templates are those that weir template prints, with its flags.
+type templates struct {
+	of    map[string]*stack.Template
+	flags *pflag.FlagSet
 }
 
 // TemplateCmd returns the command weir template.
 func TemplateCmd(a *kit.Run) *cobra.Command {
-	f := &templateFlags{templates: make(map[string]*stack.Template), kinds: make(map[string]*bool)}
-	cmd := &cobra.Command{
-		Use:   "template",
-		Short: "Print a template of weir on AWS, for CloudFormation or Terraform",
+	ts := &templates{of: make(map[string]*stack.Template)}
+	cmd := kit.Func(a, kit.Spec{
+		Use: "template", Short: "Print a template of weir on AWS, for CloudFormation or Terraform",
 		Long: `Prints a template of the table and what belongs to it: functions on its stream, an archive,
 policies, alarms and a dashboard. It makes no AWS calls. weir deploy creates and updates the same
 resources; to use Terraform or your own pipeline instead, print the template and apply it there.
@@ -48,43 +54,30 @@ With --gate, it prints an AppConfig profile that says how far weir limits apply 
 that is rolled back when an alarm is raised.`,
 		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > weir.yaml
   weir template --format terraform > weir.tf.json
-  weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0 --subnet subnet-0123456789abcdef1 --client-group sg-0123456789abcdef0
+  weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0,subnet-0123456789abcdef1 \
+    --client-group sg-0123456789abcdef0
   weir template --edge -f limits.yaml --limit rpm
   weir template --gate --rollback-alarm arn:aws:cloudwatch:eu-central-1:123456789012:alarm:refused`,
-		Args: kit.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return template(a, cmd.Flags(), f) },
+	}, func(_ context.Context, q *templateFlags) error { return ts.print(a, q) })
+	ts.flags = cmd.Flags()
+	for _, name := range []string{"file", "set", "limit", "headroom"} {
+		mark(ts.flags.Lookup(name), stack.Edge)
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "cloudformation", "template `FORMAT`: cloudformation or terraform")
-	flags.StringArrayVar(
-		&f.tags, "tag", nil, "with --format terraform: tag for all resources, as `KEY=VALUE`; repeatable",
-	)
 	for _, kind := range []string{stack.Weir, stack.Cell, stack.Edge, stack.Gate} {
 		t := mustLoad(kind)
-		f.templates[kind] = t
-		if kind == stack.Weir {
-			t.Flags(flags)
-			continue
-		}
+		ts.of[kind] = t
 		of := pflag.NewFlagSet(kind, pflag.ContinueOnError)
+		of.SortFlags = false
 		t.Flags(of)
-		if kind == stack.Edge {
-			of.StringArrayVarP(
-				&f.from.Files, "file", "f", nil,
-				"manifest `FILE`, folder with manifests, or - for standard input; repeatable",
-			)
-			of.StringArrayVar(
-				&f.set, "set", nil, "set a variable that a manifest declares, as `NAME=VALUE`; repeatable",
-			)
-			of.StringVar(&f.limit, "limit", "rpm", "`NAME` of the limit that counts requests")
-			of.IntVar(&f.headroom, "headroom", 200,
-				"size of the rate rule and usage plan, in `PERCENT` of the most generous such limit, from 100")
-		}
-		marked(flags, of)
+		of.VisitAll(func(flag *pflag.Flag) {
+			if ts.flags.Lookup(flag.Name) != nil {
+				return // templates share it
+			}
+			if ts.flags.AddFlag(flag); kind != stack.Weir {
+				mark(flag, kind)
+			}
+		})
 	}
-	f.kinds[stack.Cell] = flags.Bool("cell", false, "print a cell's own resources")
-	f.kinds[stack.Edge] = flags.Bool("edge", false, "print a safety net in front of weir")
-	f.kinds[stack.Gate] = flags.Bool("gate", false, "print a gate for rollouts")
 	return cmd
 }
 
@@ -99,47 +92,38 @@ func mustLoad(kind string) *stack.Template {
 
 const kindOf = "weir_template"
 
-// marked adds flags that are valid only for the kind of template that their set is named after. A flag of the same name
-// is shared.
-func marked(to, of *pflag.FlagSet) {
-	of.VisitAll(func(flag *pflag.Flag) {
-		if to.Lookup(flag.Name) == nil {
-			flag.Usage = "with --" + of.Name() + ": " + flag.Usage
-			flag.Annotations = map[string][]string{kindOf: {of.Name()}}
-			to.AddFlag(flag)
-		}
-	})
+// mark makes a flag valid only for one kind of template.
+func mark(flag *pflag.Flag, kind string) {
+	flag.Usage = "with --" + kind + ": " + flag.Usage
+	flag.Annotations = map[string][]string{kindOf: {kind}}
 }
 
-func template(a *kit.Run, flags *pflag.FlagSet, f *templateFlags) error {
-	kind, err := f.kind()
+func (ts *templates) print(a *kit.Run, q *templateFlags) error {
+	kind, err := q.kind()
 	if err == nil {
-		err = f.fits(flags, kind)
+		err = ts.fit(kind)
 	}
-	tags, err2 := tagsOf(f.tags)
-	if err = cmp.Or(err, err2); err != nil {
+	if err != nil {
 		return kit.Usage(err)
 	}
-	t := f.templates[kind]
-	values, err := t.Given(flags)
+	t := ts.of[kind]
+	values, err := t.Given(ts.flags)
 	if err != nil {
 		return kit.Usage(err)
 	}
 	if kind == stack.Edge {
-		if err := f.size(a, values); err != nil {
+		if err := q.size(a, values); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(t.Check(t.Full(values)), stack.CheckTags(tags)); err != nil {
+	if err := cmp.Or(t.Check(t.Full(values)), stack.CheckTags(q.Tags)); err != nil {
 		return kit.Usage(err)
 	}
 	var text []byte
 	switch {
-	case f.format == "terraform":
-		text, err = t.Terraform(values, stack.AllTags(t.Full(values)["Stack"], stackVersion(), tags))
-	case f.format != "cloudformation":
-		err = kit.Usagef("--format %q must be cloudformation or terraform", f.format)
-	case len(tags) > 0:
+	case q.Format == "terraform":
+		text, err = t.Terraform(values, stack.AllTags(t.Full(values)["Stack"], stackVersion(), q.Tags))
+	case len(q.Tags) > 0:
 		err = kit.Usage(errors.New("--tag: a template holds no tags: give them to the stack when you deploy it"))
 	default:
 		text = t.CloudFormation(values)
@@ -151,29 +135,32 @@ func template(a *kit.Run, flags *pflag.FlagSet, f *templateFlags) error {
 }
 
 // kind returns the kind of template to print.
-func (f *templateFlags) kind() (string, error) {
+func (q *templateFlags) kind() (string, error) {
 	kind := stack.Weir
-	for _, of := range []string{stack.Cell, stack.Edge, stack.Gate} {
+	for _, k := range []struct {
+		kind string
+		on   bool
+	}{{stack.Cell, q.Cell}, {stack.Edge, q.Edge}, {stack.Gate, q.Gate}} {
 		switch {
-		case !*f.kinds[of]:
+		case !k.on:
 		case kind != stack.Weir:
-			return "", fmt.Errorf("--%s and --%s are different templates: print one at a time", kind, of)
+			return "", fmt.Errorf("--%s and --%s are different templates: print one at a time", kind, k.kind)
 		default:
-			kind = of
+			kind = k.kind
 		}
 	}
 	return kind, nil
 }
 
-// fits refuses flags that belong to another kind of template.
-func (f *templateFlags) fits(flags *pflag.FlagSet, kind string) (err error) {
-	flags.Visit(func(flag *pflag.Flag) {
+// fit refuses flags that belong to another kind of template.
+func (ts *templates) fit(kind string) (err error) {
+	ts.flags.Visit(func(flag *pflag.Flag) {
 		of := strings.Join(flag.Annotations[kindOf], "")
 		switch {
 		case err != nil:
 		case of != "" && of != kind:
 			err = fmt.Errorf("--%s needs --%s", flag.Name, of)
-		case f.templates[stack.Weir].HasFlag(flag.Name) && !f.templates[kind].HasFlag(flag.Name):
+		case ts.of[stack.Weir].HasFlag(flag.Name) && !ts.of[kind].HasFlag(flag.Name):
 			err = fmt.Errorf("--%s cannot be used with --%s", flag.Name, kind)
 		}
 	})
@@ -181,19 +168,16 @@ func (f *templateFlags) fits(flags *pflag.FlagSet, kind string) (err error) {
 }
 
 // size adds the sizes of a floor, from the manifests.
-func (f *templateFlags) size(a *kit.Run, values stack.Values) error {
-	if err := f.from.Define(f.set); err != nil {
-		return err
-	}
-	ms, err := f.from.Read(a)
+func (q *templateFlags) size(a *kit.Run, values stack.Values) error {
+	ms, err := q.Read(a)
 	if err != nil {
 		return err
 	}
-	rates := ratesOf(ms, f.limit)
+	rates := ratesOf(ms, q.Limit)
 	if len(rates) == 0 {
-		return kit.Usagef("--limit %q: the manifests declare no such limit", f.limit)
+		return kit.Usagef("--limit %q: the manifests declare no such limit", q.Limit)
 	}
-	if err := stack.SizeEdge(values, rates, f.headroom); err != nil {
+	if err := stack.SizeEdge(values, rates, q.Headroom); err != nil {
 		return kit.Usage(err)
 	}
 	return nil
@@ -217,16 +201,4 @@ func ratesOf(ms []*manifest.Manifest, limit string) []stack.Rate {
 		}
 	}
 	return rates
-}
-
-func tagsOf(texts []string) (map[string]string, error) {
-	tags := make(map[string]string)
-	for _, tag := range texts {
-		key, value, ok := strings.Cut(tag, "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("--tag %q is not KEY=VALUE", tag)
-		}
-		tags[key] = value
-	}
-	return tags, nil
 }

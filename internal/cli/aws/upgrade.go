@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -29,13 +30,20 @@ func schemaView(m *deploy.Migrated) migratedView {
 	return migratedView{m.From, m.To, m.Read, m.Changed}
 }
 
+// upgradeFlags say what to upgrade.
+type upgradeFlags struct {
+	stackName
+	awsFlags
+
+	Dry       bool `json:"dry_run"`
+	TableOnly bool `json:"table_only"`
+	Replace   bool `json:"replace"`
+}
+
 // UpgradeCmd returns the command weir upgrade.
 func UpgradeCmd(a *kit.Run) *cobra.Command {
-	var flags awsFlags
-	var dry, tableOnly, replace bool
-	cmd := &cobra.Command{
-		Use:   "upgrade [NAME]",
-		Short: "Bring a stack and its table to this weir's version",
+	return kit.Func(a, kit.Spec{
+		Use: "upgrade [NAME]", Short: "Bring a stack and its table to this weir's version",
 		Long: `Brings the stack NAME (weir by default) to this weir's version: its template and functions,
 with the parameters it was deployed with, and then the layout of its table, if that has
 changed. You can interrupt the command; the next run continues where it stopped. A stack is
@@ -45,46 +53,38 @@ With --table-only, NAME is a table without a stack.`,
 		Example: `  weir upgrade --dry-run
   weir upgrade limits --region eu-central-1
   weir upgrade limits --table-only`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if tableOnly && replace {
-				return kit.Usage(errors.New("--replace is for a stack, not for --table-only"))
-			}
-			ctx := cmd.Context()
-			progress := term.NewProgress(a.Err)
-			told := func(m deploy.Migrated) { progress.Update(a.Err.Count(m.Read)+" items", -1) }
-			d, err := deployer(ctx, a, &flags)
-			if err != nil {
-				return err
-			}
-			if tableOnly {
-				done, err := d.Migrate(ctx, stackArg(args), dry, told)
-				progress.Done()
-				if err != nil {
-					return err
-				}
-				return a.Print(schemaView(&done), func() { migrated(a, &done, dry) })
-			}
-			up, err := d.Upgrade(ctx, deploy.UpgradeRequest{
-				Stack: stackArg(args), DryRun: dry, Replace: replace, Progress: told,
-			})
-			progress.Done()
-			if err != nil {
-				return stackError(err)
-			}
-			return a.Print(upgradeView{deployViewOf(&up.Result, dry), up.From, schemaView(&up.Migrated)}, func() {
-				deployed(a, &up.Result, dry)
-				migrated(a, &up.Migrated, dry)
-			})
-		},
+	}, func(ctx context.Context, q *upgradeFlags) error { return upgrade(ctx, a, q) })
+}
+
+func upgrade(ctx context.Context, a *kit.Run, q *upgradeFlags) error {
+	if q.TableOnly && q.Replace {
+		return kit.Usage(errors.New("--replace is for a stack, not for --table-only"))
 	}
-	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would change, without changing anything")
-	cmd.Flags().BoolVar(&tableOnly, "table-only", false, "upgrade only a table, without a stack")
-	cmd.Flags().BoolVar(
-		&replace, "replace", false, "allow the table or the archive to be removed, or replaced by an empty one",
-	)
-	return cmd
+	d, err := deployer(ctx, a, &q.awsFlags)
+	if err != nil {
+		return err
+	}
+	progress := term.NewProgress(a.Err)
+	told := func(m deploy.Migrated) { progress.Update(a.Err.Count(m.Read)+" items", -1) }
+	if q.TableOnly {
+		done, err := d.Migrate(ctx, q.stack(), q.Dry, told)
+		progress.Done()
+		if err != nil {
+			return err
+		}
+		return a.Print(schemaView(&done), func() { migrated(a, &done, q.Dry) })
+	}
+	up, err := d.Upgrade(ctx, deploy.UpgradeRequest{
+		Stack: q.stack(), DryRun: q.Dry, Replace: q.Replace, Progress: told,
+	})
+	progress.Done()
+	if err != nil {
+		return stackError(err)
+	}
+	return a.Print(upgradeView{deployViewOf(&up.Result, q.Dry), up.From, schemaView(&up.Migrated)}, func() {
+		deployed(a, &up.Result, q.Dry)
+		migrated(a, &up.Migrated, q.Dry)
+	})
 }
 
 func migrated(a *kit.Run, m *deploy.Migrated, dry bool) {

@@ -23,10 +23,11 @@ type binding struct {
 
 // argument is a word in a command's Use.
 type argument struct {
-	field          api.Field
-	q              any
-	name           string
-	optional, many bool
+	field api.Field
+	q     any
+	name  string
+	// joined is for an argument in the same brackets as the one before it: either both are given, or none.
+	optional, joined, many bool
 }
 
 func typeOf(q any) reflect.Type { return reflect.TypeOf(q).Elem() }
@@ -40,9 +41,11 @@ func bind(cmd *cobra.Command, q any, s *Spec) *binding {
 	cmd.Args = b.checkArgs
 	cmd.Flags().SortFlags = false
 	fields := slices.Clone(api.FieldsOf(typeOf(q)))
+	inside := false
 	for _, word := range strings.Fields(cmd.Use)[1:] {
-		a := argument{q: q, name: strings.Trim(word, "[].")}
-		a.optional, a.many = word[0] == '[', strings.Contains(word, "...")
+		a := argument{q: q, name: strings.Trim(word, "[]."), joined: inside, many: strings.Contains(word, "...")}
+		a.optional = inside || word[0] == '['
+		inside = a.optional && !strings.HasSuffix(word, "]")
 		i := slices.IndexFunc(fields, func(f api.Field) bool {
 			return strings.EqualFold(f.Name, a.name) || f.Arg == a.name
 		})
@@ -94,7 +97,7 @@ func (b *binding) addFlags(cmd *cobra.Command, q any, fields []api.Field, omit [
 // checkArgs checks how many arguments there are. Its errors name the one that is missing or too many.
 func (b *binding) checkArgs(cmd *cobra.Command, args []string) error {
 	for i, a := range b.args {
-		if i >= len(args) && !a.optional {
+		if i >= len(args) && (!a.optional || a.joined && i == len(args)) {
 			return fmt.Errorf("%s is missing: %s", a.name, cmd.UseLine())
 		}
 		if a.many {

@@ -7,16 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weirlimits/weir/internal/cli/term"
 )
-
-// YesFlag adds --yes to a destructive command.
-func YesFlag(cmd *cobra.Command, yes *bool) *cobra.Command {
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask for confirmation")
-	return cmd
-}
 
 // ErrCancelled is the error of a question that was not answered with yes.
 var ErrCancelled = errors.New("cancelled: nothing was changed")
@@ -35,19 +27,25 @@ func Confirm(ctx context.Context, a *Run, yes bool, format string, args ...any) 
 
 func ask(ctx context.Context, a *Run, what string) error {
 	a.Err.Printf("%s? [y/N] ", strings.ToUpper(what[:1])+what[1:])
+	text, err := Answer(ctx, a)
+	if text = strings.ToLower(text); err == nil && text != "y" && text != "yes" {
+		err = ErrCancelled
+	}
+	return err
+}
+
+// Answer reads a line from the terminal.
+func Answer(ctx context.Context, a *Run) (string, error) {
 	answer := make(chan string, 1)
 	go func() { // a read from a terminal cannot be cancelled
 		line, _ := bufio.NewReader(a.In).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
+		answer <- strings.TrimSpace(line)
 	}()
 	select {
 	case <-ctx.Done():
 		a.Err.Println()
-		return ctx.Err()
+		return "", ctx.Err()
 	case text := <-answer:
-		if text == "y" || text == "yes" {
-			return nil
-		}
-		return ErrCancelled
+		return text, nil
 	}
 }

@@ -121,19 +121,6 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Args requires exactly the named arguments, and its errors name the one that is missing.
-func Args(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < len(names) {
-			return fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())
-		}
-		if len(args) > len(names) {
-			return fmt.Errorf("%q is one argument too many: %s", args[len(names)], cmd.UseLine())
-		}
-		return nil
-	}
-}
-
 // As returns ctx with the user's name as the principal, under which changes are audited.
 func As(ctx context.Context) context.Context {
 	name := "uid " + strconv.Itoa(os.Getuid()) // a container may have no name for it

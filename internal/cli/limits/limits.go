@@ -5,7 +5,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,19 +45,6 @@ namespace.`,
 type SourceFlags struct {
 	Files []string          `json:"file" flag:"file,f"`
 	Set   map[string]string `json:"set"`
-}
-
-// Define sets variables given as NAME=VALUE.
-func (f *SourceFlags) Define(texts []string) error {
-	f.Set = make(map[string]string)
-	for _, text := range texts {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || name == "" {
-			return kit.Usagef("--set %q is not NAME=VALUE", text)
-		}
-		f.Set[name] = value
-	}
-	return nil
 }
 
 // Read decodes the manifests. Errors in them are printed as the result.

@@ -8,7 +8,6 @@ var excused = map[string]string{
 	"columns of a line: bench/cmd/peers/about.go":                                          "a struct tag, or a text that is printed as it stands",
 	"columns of a line: bench/cmd/peers/page.go":                                           "a struct tag, or a text that is printed as it stands",
 	"columns of a line: internal/aws/stack/check.go":                                       "a struct tag, or a text that is printed as it stands",
-	"columns of a line: internal/cli/aws/template.go":                                      "a struct tag, or a text that is printed as it stands",
 	"columns of a line: internal/cli/stores/book.go":                                       "a struct tag, or a text that is printed as it stands",
 	"columns of a line: internal/lab/cost/estimate.go":                                     "a struct tag, or a text that is printed as it stands",
 	"columns of a line: internal/lab/load/html.go":                                         "a struct tag, or a text that is printed as it stands",
