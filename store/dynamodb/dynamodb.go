@@ -6,15 +6,23 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"math/rand/v2"
-	"sync"
+	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/coalesce"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
@@ -74,14 +82,14 @@ type Store struct {
 
 	calls       *table.Table
 	cfg         Config
+	rules       plan.Rules
 	births      atomic.Uint64
 	dice        func(n int) int
-	fleet       coalesce.Fleet
-	memories    memories
-	expressions expressions
+	buckets     bucketCache
+	expressions plan.Expressions
 	measures    measures
-	gate        sync.Mutex     // guards closed against work in finishing: none starts once it is set
-	finishing   sync.WaitGroup // work that continues after its caller has left
+	writes      batch.Group // the writes to buckets
+	others      batch.Group // splits, and settles that go on after their callers have left
 }
 
 var (
@@ -99,7 +107,8 @@ func New(cfg Config) (*Store, error) {
 		Catalog: table.NewCatalog(calls), Windows: table.NewWindows(calls),
 		calls: calls, cfg: cfg, dice: rand.IntN,
 	}
-	s.memories.m = make(map[store.Bucket]*memory)
+	s.rules = plan.Rules{Guard: cfg.Guard, RejectionTTL: cfg.RejectionTTL, Retention: cfg.Retention}
+	s.buckets.m = make(map[store.Bucket]*bucket)
 	s.births.Store(rand.Uint64() >> 1)
 	return s, nil
 }
@@ -113,7 +122,7 @@ func (c *Config) fill() error {
 		return bad("Client", "is missing")
 	case c.Table == "":
 		return bad("Table", "is missing")
-	case c.MaxShards < 0 || c.MaxShards > maxShards || c.MaxShards&(c.MaxShards-1) != 0:
+	case c.MaxShards < 0 || c.MaxShards > plan.MaxShards || c.MaxShards&(c.MaxShards-1) != 0:
 		return bad("MaxShards", "must be a power of two, at most 64")
 	case !(c.Prefetch.Share >= 0 && c.Prefetch.Share <= 1):
 		return bad("Prefetch.Share", "must be between 0 and 1")
@@ -139,7 +148,7 @@ func (c *Config) fill() error {
 		c.Guard = 0.01
 	}
 	if c.MaxShards == 0 {
-		c.MaxShards = maxShards
+		c.MaxShards = plan.MaxShards
 	}
 	if c.MaxBuckets == 0 {
 		c.MaxBuckets = 65_536
@@ -157,24 +166,61 @@ func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
 func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }
 
-// background runs f on a goroutine that Close waits for, unless the store is closed, and reports whether it does.
-func (s *Store) background(f func()) bool {
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	if s.calls.Closed() {
-		return false
-	}
-	s.finishing.Go(f)
-	return true
-}
-
 // Close implements [store.Store]. Pending returns are made first.
 func (s *Store) Close() error {
-	s.gate.Lock()
 	s.calls.Close()
-	s.gate.Unlock()
-	s.finishing.Wait()
+	s.others.Close()
 	s.returnSurpluses()
-	s.fleet.Close()
+	s.writes.Close()
 	return nil
+}
+
+// Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read
+// also measures how far the machine's clock is off.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.CheckVersion(ctx, s.calls); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Tune sets a client's options as the store needs them: no retries by the SDK, which wait for seconds and repeat writes
+// that must not be repeated; as many connections kept as there are concurrent calls; and no response that breaks off
+// because the SDK closes its request too early. A client with its own HTTP client keeps that. The store turns retries
+// off for each of its writes in any case.
+func Tune(o *dynamodb.Options) {
+	o.Retryer = aws.NopRetryer{}
+	client, ok := o.HTTPClient.(*awshttp.BuildableClient)
+	switch {
+	case o.HTTPClient == nil:
+		client = awshttp.NewBuildableClient()
+	case !ok:
+		return
+	}
+	o.HTTPClient = plain{client.WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1024
+	})}
+}
+
+// plain sends bodies as plain readers. The SDK closes its own body once the response headers have arrived. net/http
+// sometimes takes that for a failed write and breaks the connection in the middle of a long response, which leaves a
+// write with an unknown outcome.
+type plain struct{ aws.HTTPClient }
+
+// Do sends a request.
+func (p plain) Do(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		copied := *req
+		copied.Body = io.NopCloser(bytes.NewReader(body))
+		req = &copied
+	}
+	return p.HTTPClient.Do(req)
 }

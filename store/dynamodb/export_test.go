@@ -2,13 +2,14 @@ package dynamodb
 
 // Flush waits for the writes and splits under way.
 func (s *Store) Flush() {
-	s.fleet.Flush()
-	s.finishing.Wait()
+	s.writes.Flush()
+	s.others.Flush()
+	s.writes.Flush()
 }
 
 // Remembered returns the number of buckets whose state is remembered.
 func (s *Store) Remembered() int {
-	s.memories.mu.Lock()
-	defer s.memories.mu.Unlock()
-	return len(s.memories.m)
+	s.buckets.mu.Lock()
+	defer s.buckets.mu.Unlock()
+	return len(s.buckets.m)
 }

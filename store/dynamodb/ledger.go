@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
@@ -69,8 +70,8 @@ type source struct {
 
 	records []int // their indexes in the batch
 	shard   int
-	first   *item // the first and last image seen
-	seen    *item
+	first   *plan.Item // the first and last image seen
+	seen    *plan.Item
 }
 
 const (
@@ -158,7 +159,7 @@ func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	if !ok {
 		return table.Poison(key, errors.New("is not the key of a bucket"))
 	}
-	images := [2]*item{}
+	images := [2]*plan.Item{}
 	for n, attrs := range []map[string]types.AttributeValue{r.Old, r.New} {
 		it, err := parseItem(attrs)
 		if err != nil {
@@ -169,12 +170,12 @@ func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	src := f.source(i, table.AccountKey(b, strconv.Itoa(k)), b)
 	src.Account.Late, src.Account.Keep, src.shard = ledger.Late, keepShard, k
 	was, is := images[0], images[1]
-	if was.exists && (src.seen == nil || src.seen.id != was.id || src.seen.writes != was.writes) {
+	if was.Exists && (src.seen == nil || src.seen.ID != was.ID || src.seen.Writes != was.Writes) {
 		s := readingOf(was, r.Created)
 		s.Base = s.Minute <= f.since || madeAt(is, r.Created)-s.Minute > resting
 		src.Readings = ledger.MergeReading(src.Readings, s)
 	}
-	if is.exists {
+	if is.Exists {
 		src.Readings = ledger.MergeReading(src.Readings, readingOf(is, r.Created))
 		src.seen = is
 		if src.first == nil {
@@ -184,8 +185,8 @@ func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	return nil
 }
 
-func minuteOf(it *item, created time.Time) int64 {
-	return earliest(ledger.MinuteOf(clock.Time(it.at)), created)
+func minuteOf(it *plan.Item, created time.Time) int64 {
+	return earliest(ledger.MinuteOf(clock.Time(it.At)), created)
 }
 
 // earliest returns a minute that another clock showed, or the stream's own minute if the other is far later.
@@ -197,9 +198,9 @@ func earliest(minute int64, created time.Time) int64 {
 }
 
 // madeAt returns the minute of the change that produced an item or removed it. It is 0 if unknown.
-func madeAt(is *item, created time.Time) int64 {
+func madeAt(is *plan.Item, created time.Time) int64 {
 	switch {
-	case is.exists:
+	case is.Exists:
 		return minuteOf(is, created)
 	case created.IsZero():
 		return 0
@@ -209,20 +210,20 @@ func madeAt(is *item, created time.Time) int64 {
 
 // readingOf returns the counters of an item. Undone takes, which are subtracted from requests in the end, are what the
 // bucket as a whole had returned.
-func readingOf(it *item, created time.Time) ledger.Reading {
-	counts := ledger.AddCount(make([]ledger.Count, 0, 2+2*len(it.limits)), "", ledger.Requests, it.takes)
-	counts = ledger.AddCount(counts, "", ledger.Returned, it.undone)
-	for i := range it.limits {
-		c := &it.limits[i]
-		counts = ledger.AddCount(counts, c.name, ledger.Debited, c.debited)
-		counts = ledger.AddCount(counts, c.name, ledger.Returned, c.returned)
+func readingOf(it *plan.Item, created time.Time) ledger.Reading {
+	counts := ledger.AddCount(make([]ledger.Count, 0, 2+2*len(it.Limits)), "", ledger.Requests, it.Takes)
+	counts = ledger.AddCount(counts, "", ledger.Returned, it.Undone)
+	for i := range it.Limits {
+		c := &it.Limits[i]
+		counts = ledger.AddCount(counts, c.Name, ledger.Debited, c.Debited)
+		counts = ledger.AddCount(counts, c.Name, ledger.Returned, c.Returned)
 	}
-	return ledger.Reading{ID: it.id, Minute: minuteOf(it, created), Counts: counts}
+	return ledger.Reading{ID: it.ID, Minute: minuteOf(it, created), Counts: counts}
 }
 
 // nameOf returns the name of a limit in windows, where overrides count as the limit that they override.
 func nameOf(limit string) string {
-	name, _, _ := parseLimitName(limit)
+	name, _, _ := plan.ParseLimitName(limit)
 	return name
 }
 
@@ -303,14 +304,14 @@ func (l *Ledger) hot(sources []*source) []Hot {
 			continue // a process
 		}
 		m := l.meters[src.Account.Key]
-		if m == nil || m.id != src.seen.id || m.shards != src.seen.shards {
-			m = &shardMeter{id: src.seen.id, shards: src.seen.shards}
+		if m == nil || m.id != src.seen.ID || m.shards != src.seen.Shards {
+			m = &shardMeter{id: src.seen.ID, shards: src.seen.Shards}
 			l.meters[src.Account.Key] = m
-			if src.first.id == m.id && src.first.shards == m.shards {
-				m.read(src.first.writes, src.first.at)
+			if src.first.ID == m.id && src.first.Shards == m.shards {
+				m.read(src.first.Writes, src.first.At)
 			}
 		}
-		m.read(src.seen.writes, src.seen.at)
+		m.read(src.seen.Writes, src.seen.At)
 		if m.tooMuch() {
 			hot = append(hot, Hot{src.Bucket, src.shard, m.shards})
 		}

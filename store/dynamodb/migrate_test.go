@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -46,8 +49,8 @@ var noUnexported = cmp.FilterPath(func(p cmp.Path) bool {
 	return ok && f.Name() == "noSmithyDocumentSerde"
 }, cmp.Ignore())
 
-// fixture is a table as a certain commit wrote it, and what that commit read from it at Now. The commit is the driver's
-// first, before B_ existed.
+// fixture is a table as a certain commit wrote it, and what that commit read from it at Now. Commit b3859fc is the
+// driver's first. Commit 451f7b6 split shards one by one, to uneven depths, and kept in B_ what returns were about to use.
 type fixture struct {
 	Commit string
 	Now    time.Time
@@ -66,7 +69,7 @@ func loadFixture(t testing.TB, commit string) (*stage, *fixture) {
 		t.Fatal(err)
 	}
 	var fx fixture
-	if err := json.Unmarshal(text, &fx); err != nil || fx.Commit != commit || len(fx.States) == 0 || len(fx.Records) == 0 {
+	if err := json.Unmarshal(text, &fx); err != nil || fx.Commit != commit || len(fx.States) == 0 {
 		t.Fatalf("fixture %s has %d states and %d records: %v", fx.Commit, len(fx.States), len(fx.Records), err)
 	}
 	st := newStage(t)
@@ -135,6 +138,80 @@ func TestReadOld(t *testing.T) {
 		t.Errorf("%+v, %v and %d writes, want %+v and none", done, err, st.writes()-writes, want)
 	}
 	fx.same(t, st)
+}
+
+// TestDecideOld checks that what commit 451f7b6 wrote is read as that commit read it, and is decided on without admitting
+// more than what that commit left, by processes that split, settle and undo meanwhile.
+func TestDecideOld(t *testing.T) {
+	t.Parallel()
+	_, fx := loadFixture(t, "451f7b6")
+	for _, was := range fx.States {
+		for _, split := range []bool{false, true} {
+			t.Run(fmt.Sprint(was.Bucket.Entity, " ", split), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { decideOld(t, was, split) })
+			})
+		}
+	}
+}
+
+func decideOld(t *testing.T, was store.State, split bool) {
+	st, fx := loadFixture(t, "451f7b6")
+	fx.same(t, st)
+	b, full := was.Bucket, bkt("full")
+	a, peer := st.open(noGuard, noMemory), st.open(noGuard, noMemory)
+	var own []store.Charge
+	for _, l := range was.Limits {
+		if !l.Limit.Override {
+			own = append(own, store.Charge{Limit: l.Limit})
+		}
+	}
+	take := func(s *dynamodb.Store, tokens int64) bool {
+		own[0].Amount = 1000 * tokens
+		return st.take(s, store.Debit{Bucket: b, Epoch: was.Epoch, Charges: own}).Allowed
+	}
+	limit := was.Limits[0]
+	if limit.Limit.Override {
+		limit = was.Limits[1]
+	}
+	begun := st.clock.Now()
+	left := limit.Limit.Burst - clock.Outstanding(limit.Level, st.reading(limit.Limit)) // negative: debt
+	shards := st.shards(b)
+	if b.Entity == "uneven-debt" {
+		left += 15_000 // what was forced, which some shards owe while others have room
+	}
+	admitted := int64(0)
+	for round := range 30 {
+		if split && round == 10 {
+			st.split(a, b, 2*shards)
+		}
+		for _, s := range []*dynamodb.Store{a, peer} {
+			for range 10 {
+				if take(s, 1) {
+					admitted += 1000
+				}
+			}
+			if b != full { // which refuses, so the bucket's own debit is undone
+				st.want(s, false, store.Debit{Bucket: b, Epoch: was.Epoch, Charges: own}, of(full, per("rpm", 60, time.Minute, 60), 60))
+			}
+			s.Flush()
+		}
+		if most := left + st.reading(limit.Limit) - readingAt(limit.Limit, begun); admitted > max(0, most) {
+			t.Fatalf("%d admitted after %v, of %d", admitted, st.clock.Now().Sub(begun), most)
+		}
+		st.clock.Advance(time.Second)
+	}
+	if issued := st.reading(limit.Limit) - readingAt(limit.Limit, begun); shards == 1 && !split && admitted < left+issued-2000 {
+		t.Errorf("%d admitted of %d", admitted, left+issued)
+	}
+	st.clock.Advance(time.Hour)
+	n := int64(0)
+	for take(a, 1) {
+		n++
+	}
+	if burst := limit.Limit.Burst / 1000; n > burst || n < burst-int64(shards) {
+		t.Errorf("%d admitted after an hour, of %d", n, burst)
+	}
 }
 
 // TestMigrateKilled checks that a migration that is killed before or after any of its writes continues where it was, and

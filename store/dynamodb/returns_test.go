@@ -169,8 +169,8 @@ func TestUndoBehind(t *testing.T) {
 	})
 }
 
-// TestUndoOfOther checks that nothing is returned to a limit that has been refilling faster than when it was debited, nor
-// to a bucket that was forgotten.
+// TestUndoOfOther checks that nothing is returned to a limit that has been refilling faster than when it was debited, even
+// if it is the former one again, nor to a bucket that was forgotten.
 func TestUndoOfOther(t *testing.T) {
 	t.Parallel()
 	slow, fast, alice, bob := per("rpm", 10, time.Hour, 10), per("rpm", 10, time.Second, 10), bkt("alice"), bkt("bob")
@@ -182,6 +182,11 @@ func TestUndoOfOther(t *testing.T) {
 		{"changed", fast, func(st *stage, other *dynamodb.Store) {
 			st.want(other, true, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: fast}}})
 			st.clock.Advance(time.Second)
+		}},
+		{"changed and changed back", slow, func(st *stage, other *dynamodb.Store) {
+			st.want(other, true, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: fast}}})
+			st.clock.Advance(time.Second)
+			st.want(other, true, store.Debit{Bucket: alice, Epoch: 3, Charges: []store.Charge{{Limit: slow}}})
 		}},
 		{"forgotten", slow, func(st *stage, other *dynamodb.Store) {
 			if err := other.Forget(st.Context(), alice); err != nil {
@@ -200,7 +205,7 @@ func TestUndoOfOther(t *testing.T) {
 				st.want(s, false, of(alice, slow, 5), of(bob, slow, 1))
 				tt.f(st, other)
 				take := func(allowed bool, n int64) {
-					st.want(other, allowed, store.Debit{Bucket: alice, Epoch: 2, Charges: []store.Charge{{Limit: tt.since, Amount: 1000 * n}}})
+					st.want(other, allowed, store.Debit{Bucket: alice, Epoch: 3, Charges: []store.Charge{{Limit: tt.since, Amount: 1000 * n}}})
 				}
 				take(true, 10)
 				release()

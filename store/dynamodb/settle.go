@@ -1,174 +1,150 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// Settle implements [store.Store]. With an ID, forced debits are written first, then a record that can be created only
-// once, then the returns. A crash in between leaves tokens spent, and a second call with the same ID takes back what it
-// forced.
-func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
-	if err := s.ready(ctx); err != nil {
-		return store.Outcome{}, err
-	}
-	if err := t.Check(); err != nil {
-		return store.Outcome{}, err
-	}
-	rounds, err := s.rounds(ctx, &t)
-	if err != nil {
-		return store.Outcome{}, err
-	}
-	now := s.align(rounds)
-	if t.ID != "" {
-		now, err = s.settleOnce(ctx, &t, rounds, now)
-	} else {
-		now, err = s.settle(ctx, rounds, now)
-	}
-	out := store.Outcome{Allowed: true, At: clock.Time(now)}
-	if err != nil {
-		return out, err
-	}
-	for i := range t.Debits {
-		out.Levels = s.settled(out.Levels, &t.Debits[i], rounds, now)
-	}
-	return out, nil
+// settlement is a settle under way.
+type settlement struct {
+	s      *Store
+	rounds [][]part // the writes, one round after another. With an ID: forced debits, then returns
+	now    int64    // the latest time of all writes so far
 }
 
-// settleOnce makes two rounds, one of forced debits and one of returns, and claims the settle's ID in between.
-func (s *Store) settleOnce(ctx context.Context, t *store.Settle, rounds [][]placed, now int64) (int64, error) {
-	if !s.clock().Before(t.Expires) {
-		return now, store.ErrExpired
+// once makes two rounds, one of forced debits and one of returns, and claims the settle's ID in between. A crash in
+// between leaves tokens spent, and a second call with the same ID takes back what it forced.
+func (y *settlement) once(ctx context.Context, t *store.Settle) error {
+	if !y.s.clock().Before(t.Expires) {
+		return store.ErrExpired
 	}
-	now, err := s.settle(ctx, rounds[:1], now)
-	if err != nil {
-		return now, err
+	if err := y.write(ctx, y.rounds[:1]); err != nil {
+		return err
 	}
-	return s.finish(ctx, table.MarkerKey(t.ID), now, func(ctx context.Context) (int64, error) {
-		if err := s.calls.PutMarker(ctx, t.ID, t.Expires.Add(24*time.Hour)); err != nil {
-			if errors.Is(err, store.ErrSettled) {
-				var back []placed
-				for _, p := range rounds[0] {
-					if !p.j.moved {
-						back = append(back, placed{sh: p.sh, j: s.returning(p.j)})
-					}
-				}
-				_, undone := s.settle(ctx, [][]placed{back}, now)
-				err = errors.Join(err, undone)
-			}
-			return now, err
+	return y.finish(ctx, t, func(ctx context.Context, y *settlement) error {
+		err := y.s.calls.PutMarker(ctx, t.ID, t.Expires.Add(24*time.Hour))
+		switch {
+		case errors.Is(err, store.ErrSettled):
+			return errors.Join(err, y.write(ctx, [][]part{y.undos(y.rounds[0])}))
+		case err != nil:
+			return err
 		}
-		return s.settle(ctx, rounds[1:], now)
+		return y.write(ctx, y.rounds[1:])
 	})
+}
+
+// undos returns the jobs that undo what other jobs were debited.
+func (y *settlement) undos(parts []part) (undos []part) {
+	for _, p := range parts {
+		if p.allowed() {
+			x := &waiter{job: *p.x.answer.Undo(), expires: time.Now().Add(10 * y.s.cfg.WriteTimeout)}
+			undos = append(undos, part{sh: p.sh, x: x})
+		}
+	}
+	return undos
 }
 
 // finish runs f to its end even if the caller leaves earlier: once the ID is claimed, no other call can finish the
 // settle.
-func (s *Store) finish(
-	ctx context.Context, id table.Key, now int64, f func(context.Context) (int64, error),
-) (int64, error) {
-	type result struct {
-		now int64
-		err error
-	}
-	done := make(chan result, 1)
-	begun := s.background(func() {
-		now, err := f(context.WithoutCancel(ctx))
-		done <- result{now, err}
-	})
-	if !begun {
-		return now, store.ErrClosed
+func (y *settlement) finish(
+	ctx context.Context, t *store.Settle, f func(context.Context, *settlement) error,
+) error {
+	rest := *y // a caller that has left reads nothing that f changes
+	done := make(chan error, 1)
+	if !y.s.others.Go(func() { done <- f(context.WithoutCancel(ctx), &rest) }) {
+		return store.ErrClosed
 	}
 	select {
-	case r := <-done:
-		return r.now, r.err
+	case err := <-done:
+		*y = rest
+		return err
 	case <-ctx.Done():
-		return now, s.calls.Trouble("settle", id.String(), ctx.Err())
+		return y.s.calls.Trouble("settle", table.MarkerKey(t.ID).String(), ctx.Err())
 	}
 }
 
-// settle makes rounds of writes, one after another, and returns the latest time of all of them.
-func (s *Store) settle(ctx context.Context, rounds [][]placed, now int64) (int64, error) {
+// write makes rounds of writes, one after another. What meets a shard that is outdated is placed anew.
+func (y *settlement) write(ctx context.Context, rounds [][]part) error {
 	var errs []error
 	for i := range rounds {
 		for begun := 0; begun < len(rounds[i]); {
-			part := rounds[i][begun:]
+			parts := rounds[i][begun:]
 			begun = len(rounds[i])
-			for _, p := range part {
-				p.send()
+			for k := range parts {
+				parts[k].send()
 			}
-			for k := range part {
-				p := &part[k]
+			for k := range parts {
+				p := &parts[k]
 				err := p.await(ctx)
-				if err == nil && !p.j.moved {
-					now = max(now, p.j.at)
+				if err == nil && !p.moved() {
+					y.now = max(y.now, p.x.answer.At)
 				} else if err == nil {
-					if err = errors.Join(p.sh.m.relayout(ctx, p), p.sh.m.look(ctx)); err == nil {
-						rounds[i] = append(rounds[i], p.sh.m.placeSettle(p.j.only(anyAmount))...)
+					b := p.sh.b
+					if err = errors.Join(b.relayout(ctx, p.sh, p.x.answer.Item), b.look(ctx)); err == nil {
+						rounds[i] = append(rounds[i], b.placeSettle(p.x.only(nonzero))...)
 					}
 				}
 				errs = append(errs, err)
 			}
 		}
 	}
-	return now, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-func anyAmount(int64) bool { return true }
-
-// align makes all shards of a settle judge at the same time, and returns that time.
-func (s *Store) align(rounds [][]placed) int64 {
-	now := s.now()
+// align makes all shards of a settle judge at the same time.
+func (y *settlement) align() {
+	y.now = y.s.now()
 	for range 2 {
-		for _, round := range rounds {
+		for _, round := range y.rounds {
 			for _, p := range round {
-				now = max(now, p.sh.raise(now))
+				y.now = max(y.now, p.sh.raise(y.now))
 			}
 		}
 	}
-	return now
 }
 
-// rounds places a settle's jobs on shards. With an ID, the first round holds the forced debits, the second the returns.
-func (s *Store) rounds(ctx context.Context, t *store.Settle) (rounds [][]placed, err error) {
-	if t.ID != "" {
-		rounds = append(rounds, nil, nil)
-	}
+// place places a settle's jobs on shards. With an ID, the first round holds the forced debits, the second the returns.
+func (y *settlement) place(ctx context.Context, t *store.Settle) error {
 	for i := range t.Debits {
 		d := &t.Debits[i]
-		m := s.recall(d.Bucket)
-		if len(m.all()) > 1 {
-			if err := m.look(ctx); err != nil {
-				return nil, err
+		b := y.s.bucket(d.Bucket)
+		if len(b.all()) > 1 {
+			if err := b.look(ctx); err != nil {
+				return err
 			}
 		}
 		if t.ID != "" {
-			j, err := m.settling(d, d.Charges)
+			x, err := b.settling(d, d.Charges)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			rounds[0] = append(rounds[0], m.placeSettle(j.only(positive))...)
-			rounds[1] = append(rounds[1], m.placeSettle(j.only(negative))...)
+			y.add(0, b.placeSettle(x.only(func(a int64) bool { return a > 0 })))
+			y.add(1, b.placeSettle(x.only(func(a int64) bool { return a < 0 })))
 			continue
 		}
 		for n, charges := range steps(d.Charges) {
-			j, err := m.settling(d, charges)
+			x, err := b.settling(d, charges)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if n == len(rounds) {
-				rounds = append(rounds, nil)
-			}
-			rounds[n] = append(rounds[n], m.placeSettle(j)...)
+			y.add(n, b.placeSettle(x))
 		}
 	}
-	return rounds, nil
+	return nil
+}
+
+func (y *settlement) add(round int, parts []part) {
+	for round >= len(y.rounds) {
+		y.rounds = append(y.rounds, nil)
+	}
+	y.rounds[round] = append(y.rounds[round], parts...)
 }
 
 // steps divides charges into steps. Forced debits and returns share a step, except that forcing a limit after a return
@@ -177,7 +153,7 @@ func steps(charges []store.Charge) (steps [][]store.Charge) {
 	begin := 0
 	for n := range charges {
 		returned := func(c store.Charge) bool {
-			return c.Amount < 0 && limitName(c.Limit) == limitName(charges[n].Limit)
+			return c.Amount < 0 && plan.LimitName(c.Limit) == plan.LimitName(charges[n].Limit)
 		}
 		if charges[n].Amount > 0 && slices.ContainsFunc(charges[begin:n], returned) {
 			steps, begin = append(steps, charges[begin:n]), n
@@ -186,79 +162,65 @@ func steps(charges []store.Charge) (steps [][]store.Charge) {
 	return append(steps, charges[begin:])
 }
 
-func (m *memory) settling(d *store.Debit, charges []store.Charge) (*job, error) {
-	v, err := m.view(charges)
+func (b *bucket) settling(d *store.Debit, charges []store.Charge) (*waiter, error) {
+	v, err := b.views.of(charges)
 	if err != nil {
 		return nil, err
 	}
-	j := m.s.newJob(settle, v, d.Epoch)
+	x := new(waiter).init(plan.Settle, v, d.Epoch)
 	for i := range charges {
-		j.amounts[i] = charges[i].Amount
+		x.job.Amounts[i] = charges[i].Amount
 	}
-	return j, nil
+	return x, nil
 }
 
 // only returns a copy of a settle with some of its amounts.
-func (j *job) only(some func(int64) bool) *job {
-	c := new(job).init(settle, j.v, j.epoch)
-	for i, a := range j.amounts {
+func (x *waiter) only(some func(int64) bool) *waiter {
+	c := new(waiter).init(plan.Settle, x.job.View, x.job.Epoch)
+	for i, a := range x.job.Amounts {
 		if some(a) {
-			c.amounts[i] = a
+			c.job.Amounts[i] = a
 		}
 	}
 	return c
 }
 
-// placeSettle places a settle: on shard 0, unless the bucket is split.
-func (m *memory) placeSettle(j *job) []placed {
-	switch {
-	case j.nothing():
+// placeSettle places a settle on the bucket's shards.
+func (b *bucket) placeSettle(x *waiter) []part {
+	switch shards := b.all(); {
+	case x.nothing():
 		return nil
-	case len(m.all()) == 1:
-		return []placed{{sh: m.root(), j: j}}
+	case len(shards) == 1:
+		return []part{{sh: shards[0], x: x}}
+	default:
+		return divide(shards, x, true)
 	}
-	var jobs []placed
-	if up := j.only(positive); !up.nothing() {
-		jobs = m.placeForced(up)
-	}
-	if down := j.only(negative); !down.nothing() {
-		jobs = append(jobs, m.placeReturn(down)...)
-	}
-	return jobs
 }
 
-// settled appends the levels of those of a debit's limits that the bucket has.
-func (s *Store) settled(levels []store.Level, d *store.Debit, rounds [][]placed, now int64) []store.Level {
-	m := s.recall(d.Bucket)
-	shards := m.all()
-	items := make([]*item, len(shards))
-	last := make([]*job, len(shards)) // the job that each shard answered last
+// levels appends the levels of those of a debit's limits that the bucket has.
+func (y *settlement) levels(levels []store.Level, d *store.Debit) []store.Level {
+	shards := y.s.bucket(d.Bucket).all()
+	items := make([]*plan.Item, len(shards))
+	last := make([]*plan.Answer, len(shards)) // what each shard answered last
 	for k, sh := range shards {
-		items[k] = missing
-		for _, round := range rounds {
-			for _, p := range round {
-				if p.sh == sh && p.j.item != nil && !p.j.moved {
-					items[k], last[k] = p.j.item, p.j
-				}
+		for _, p := range slices.Concat(y.rounds...) {
+			if p.sh == sh && !p.moved() && p.x.answer.Item != nil {
+				items[k], last[k] = p.x.answer.Item, &p.x.answer
 			}
 		}
 		if last[k] == nil {
-			sh.lane.Lock()
-			if sh.seen != nil {
-				items[k] = sh.seen
-			}
-			sh.lane.Unlock()
+			items[k] = cmp.Or(sh.last(), plan.Missing)
 		}
 	}
-	st := combine(d.Bucket, items, now)
+	st := plan.Combine(d.Bucket, items, y.now)
 	for i := range d.Charges {
-		name := limitName(d.Charges[i].Limit)
+		name := plan.LimitName(d.Charges[i].Limit)
 		for _, l := range st.Limits {
-			if limitName(l.Limit) != name {
+			if plan.LimitName(l.Limit) != name {
 				continue
 			}
 			if last[0] != nil && len(shards) == 1 {
-				if level, ok := last[0].level(name); ok {
+				if level, ok := last[0].Level(name); ok {
 					l.Level = level
 				}
 			}

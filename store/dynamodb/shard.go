@@ -1,270 +1,420 @@
 package dynamodb
 
 import (
+	"context"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
-	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/coalesce"
+	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/batch/plan"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// shard makes the writes to one item, one at a time, and remembers what the last answer showed: the last sight. No
-// debit relies on the sight alone. The item's conditions check it again, and remembering it only saves calls.
+// shard makes the writes to one item, one at a time. What they carry is planned by [plan.Plan].
 type shard struct {
-	s    *Store
-	m    *memory
-	k    int
-	pk   table.Key
-	key  map[string]types.AttributeValue // the same for the SDK; nil until it makes a write
-	lane *coalesce.Lane[*job]            // its lock guards all below
+	s     *Store
+	b     *bucket
+	k     int
+	pk    table.Key
+	key   map[string]types.AttributeValue // the same for the SDK; nil until it makes a write
+	queue *batch.Queue[*waiter, *plan.Write]
 
-	seen  *item  // the last sight: what the last answer showed; nil: nothing yet
-	shown uint64 // the number of the write that showed it
-	sent  uint64 // writes sent so far
-	// when the last write whose condition failed was sent: refusals are repeated for a while after that
-	denied time.Time
-	latest int64 // the latest time at which it judged: it never judges at an earlier time
-
-	lows    []low // of the item's present birth
-	wrote   int64 // when the write that showed it was planned
-	applied bool  // that write was applied
-	pace    pace
-	own     int64 // the item's count of writes after our last one
-	alone   int   // number of our writes in a row without a write by others in between
-	misses  int   // number of conditions that failed in a row
-	batch   *batch
+	// Guarded by the queue's lock.
+	state   plan.State
 	meter   meter
 	surplus surplus
 
-	uncounted uncounted
+	jobs   []*plan.Job // space for those to plan
+	aboard []*waiter   // space for those that a write carries
 }
 
-func (s *Store) newShard(m *memory, k int) *shard {
-	sh := &shard{s: s, m: m, k: k, pk: table.BucketKey(m.key, k), latest: math.MinInt64}
-	sh.lane = coalesce.New(&s.fleet, sh)
+// waiter is a job that waits for its answer.
+type waiter struct {
+	batch.Waiter
+
+	job     plan.Job
+	expires time.Time // when to give up
+	answer  plan.Answer
+	err     error
+	told    bool // answered from memory: it never joined a queue
+	undone  bool // what it took is being returned
+
+	space [4]int64
+}
+
+func (b *bucket) newShard(k int) *shard {
+	sh := &shard{s: b.s, b: b, k: k, pk: table.BucketKey(b.key, k)}
+	sh.state = plan.State{Rules: &b.s.rules, Latest: math.MinInt64}
+	sh.queue = batch.NewQueue(&b.s.writes, sh, nil)
 	return sh
 }
 
-// keyItem returns the key as the SDK has it. Only whoever moves the lane calls it.
-func (sh *shard) keyItem() map[string]types.AttributeValue {
-	if sh.key == nil {
-		sh.key = sh.pk.Item()
-	}
-	return sh.key
+// waiter returns a waiter whose job has no amounts yet.
+func (sh *shard) waiter(k plan.Kind, v *plan.View, epoch uint64) *waiter {
+	return new(waiter).init(k, v, epoch)
 }
+
+func (x *waiter) init(k plan.Kind, v *plan.View, epoch uint64) *waiter {
+	x.job.Kind, x.job.View, x.job.Epoch = k, v, epoch
+	if v == nil {
+		return x
+	}
+	if n := len(v.Limits); n <= len(x.space) {
+		x.job.Amounts = x.space[:n]
+	} else {
+		x.job.Amounts = make([]int64, n)
+	}
+	return x
+}
+
+// nothing reports whether the job has no amounts.
+func (x *waiter) nothing() bool { return !slices.ContainsFunc(x.job.Amounts, nonzero) }
+
+func nonzero(a int64) bool { return a != 0 }
+
+// allowed reports whether the job is known to have been admitted.
+func (x *waiter) allowed() bool { return x.err == nil && x.answer.Verdict == plan.Allowed }
+
+// describe names the item for messages.
+func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.b.key.String() }
 
 // place returns the shard's place.
-func (sh *shard) place() place { return place{sh.k, len(sh.m.all())} }
+func (sh *shard) place() plan.Place { return plan.Place{K: sh.k, N: len(sh.b.all())} }
 
-// tick returns the time at which to judge now.
-func (sh *shard) tick() int64 { return sh.tickAt(sh.s.clock()) }
-
-func (sh *shard) tickAt(t time.Time) int64 {
-	sh.latest = max(sh.latest, clock.Nanos(t))
-	return sh.latest
-}
+// tick returns the time at which to judge now. The queue must be locked.
+func (sh *shard) tick() int64 { return sh.state.Tick(sh.s.clock()) }
 
 // raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle
 // judges.
 func (sh *shard) raise(now int64) int64 {
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	sh.latest = max(sh.tick(), now)
-	return sh.latest
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	sh.state.Latest = max(sh.tick(), now)
+	return sh.state.Latest
 }
 
-// fresh reports whether the last refusal is recent enough to be repeated from the last sight.
-func (sh *shard) fresh() bool { return sh.freshAt(sh.s.clock()) }
+// last returns the item as it was last seen; nil: not yet.
+func (sh *shard) last() *plan.Item {
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	return sh.state.Last
+}
 
-func (sh *shard) freshAt(t time.Time) bool {
-	if sh.seen == nil || !sh.seen.exists || sh.denied.IsZero() {
-		return false
+// add queues a job for a write. The queue must be locked.
+func (sh *shard) add(x *waiter) {
+	x.job.Since, x.job.Came = sh.state.Sent, sh.tick()
+	if x.expires.IsZero() {
+		x.expires = time.Now().Add(sh.s.cfg.WriteTimeout)
 	}
-	age := t.Sub(sh.denied)
-	return age >= 0 && age < sh.s.cfg.RejectionTTL
+	if !sh.queue.Add(x) {
+		x.told, x.err = true, store.ErrClosed
+	}
 }
 
-// sure reports whether the last sight is good enough to answer a job: it is fresh, or it was shown by a write that was
-// sent after the job arrived.
-func (sh *shard) sure(j *job) bool { return sh.seen != nil && sh.shown > j.since || sh.fresh() }
-
-// busy reports whether other processes write to the item, too.
-func (sh *shard) busy() bool { return sh.alone < aloneAfter }
-
-// shared reports whether the last answer showed that others had written since the answer before.
-func (sh *shard) shared() bool {
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	return sh.alone == 0
-}
-
-// aloneAfter is the number of our writes, with none by others in between, after which a shard counts as ours alone.
-const aloneAfter = 32
-
-// learn remembers what an answer showed.
-func (sh *shard) learn(b *batch, it *item, applied bool) {
-	if it.exists {
-		ours := sh.own
-		if applied {
-			ours++
+// Prepare implements [batch.Writer]: it plans the next write.
+func (sh *shard) Prepare(waiting []*waiter) (w *plan.Write, aboard, later []*waiter, ok bool) {
+	waiting = sh.dropLate(waiting, time.Now())
+	at := sh.s.clock()
+	sh.state.On = sh.place()
+	jobs := sh.jobs[:0]
+	for i, x := range waiting {
+		x.job.N = i
+		jobs = append(jobs, &x.job)
+	}
+	if j := sh.ahead(at); j != nil {
+		jobs = append(jobs, j)
+	}
+	state, w, rest := plan.Plan(sh.state, jobs, at)
+	sh.state, sh.jobs = state, jobs
+	clear(jobs)
+	for _, a := range w.Answers {
+		sh.answer(waiting[a.Job.N], a)
+	}
+	sh.aboard = sh.aboard[:0]
+	for i := range w.Entries {
+		if j := w.Entries[i].Job; j.Ahead == 0 {
+			sh.aboard = append(sh.aboard, waiting[j.N])
 		}
+	}
+	later = waiting[:0] // the jobs that wait keep their order
+	for _, j := range rest {
+		if j.Ahead == 0 {
+			later = append(later, waiting[j.N])
+		}
+	}
+	clear(waiting[len(later):])
+	w.Birth = sh.s.births.Add(1)
+	return w, sh.aboard, later, w.Number > 0
+}
+
+// dropLate answers, with an error, the jobs whose time is up, and the takes whose callers have left.
+func (sh *shard) dropLate(waiting []*waiter, wall time.Time) []*waiter {
+	return slices.DeleteFunc(waiting, func(x *waiter) bool {
 		switch {
-		case applied && it.writes <= 1:
-			sh.alone = aloneAfter // our write created it
-		case it.writes != ours:
-			sh.alone = 0
-		case sh.alone < aloneAfter:
-			sh.alone++
-		}
-		sh.own = it.writes
-		sh.meter.denied = 0
-		sh.meter.read(it.writes, b.now)
-		sh.pace.read(it)
-	}
-	if sh.seen != nil && sh.seen.id != it.id {
-		sh.lows = nil
-	}
-	if applied {
-		sh.sank(b, it)
-	}
-	sh.seen, sh.shown, sh.wrote, sh.applied = it, b.number, b.now, applied
-	switch {
-	case !applied:
-		sh.denied = b.sent
-	case len(b.jobs) == 0 || b.jobs[0].kind != take:
-		sh.denied = time.Time{} // a return or another change of ours
-	}
-}
-
-// describe names the item for messages.
-func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.m.key.String() }
-
-// job is one caller's request to one shard.
-type job struct {
-	coalesce.Ticket
-
-	kind    kind
-	v       *view
-	amounts []int64 // by limit of the view; negative: returned by a settle
-	forced  []bool  // of a take: the amounts that cannot be refused; nil: none
-	shadow  *shadow // of a take: the amounts that are left out if they do not fit; nil: none
-	epoch   uint64
-	since   uint64    // number of writes sent before it arrived
-	came    int64     // when it arrived, by the shard's time
-	expires time.Time // when to give up
-	proof   *proof    // of an undo: of the debit
-	tries   int       // of an undo: number of writes whose condition failed
-	takenOn place     // the place of the shard when it was debited
-	mayMove bool      // of a take: it is sent on to another shard if its own is throttled
-	// of a take: it counts as a request, as one job per bucket does; of an undo: it undoes such a take
-	counted bool
-	upkeep  upkeep
-
-	// The answer.
-	err     error
-	told    bool // answered from memory: it never joined a lane
-	moved   bool // it was not decided, and must be placed anew
-	allowed bool
-	undone  bool // what it took is being returned
-	at      int64
-	item    *item
-	// what jobs after it in the write debited of its limits: the item's levels are this much too high for it
-	later []int64
-
-	space, space2 [4]int64
-}
-
-type kind byte
-
-const (
-	take   kind = iota // debits that may be refused
-	settle             // debits that cannot be refused, and returns
-	undo               // undoes a debit as if it had never been made
-	tend               // upkeep of the item, which rides alone
-)
-
-func (j *job) unbound(i int) bool { return j.kind == settle || len(j.forced) > 0 && j.forced[i] }
-
-// newJob returns a job without amounts.
-func (s *Store) newJob(k kind, v *view, epoch uint64) *job { return new(job).init(k, v, epoch) }
-
-func (j *job) init(k kind, v *view, epoch uint64) *job {
-	j.kind, j.v, j.epoch = k, v, epoch
-	if n := len(v.limits); n <= len(j.space) {
-		j.amounts = j.space[:n]
-	} else {
-		j.amounts = make([]int64, n)
-	}
-	return j
-}
-
-// level returns a limit's level as it was when the job, and none after it, was decided.
-func (j *job) level(name string) (int64, bool) {
-	level, ok := j.item.level(name)
-	if ok && j.later != nil {
-		if i := slices.Index(j.v.names, name); i >= 0 {
-			level -= j.later[i]
-		}
-	}
-	return level, ok
-}
-
-// shadow says which charges of a take never refuse it: those that do not fit are left out.
-type shadow struct {
-	is    []bool
-	wants []int64 // the requested amounts; the job's amounts are what the planned write debits of them
-	out   []bool  // left out of the write
-}
-
-func (j *job) inShadow(i int) bool { return j.shadow != nil && j.shadow.is[i] }
-
-// leftOut reports whether a charge was left out.
-func (j *job) leftOut(i int) bool { return j.shadow != nil && j.shadow.out[i] }
-
-// nothing reports whether a job has no amounts.
-func (j *job) nothing() bool {
-	for _, a := range j.amounts {
-		if a != 0 {
+		case x.Left() && x.job.Kind == plan.Take:
+			x.err = context.Canceled
+		case wall.After(x.expires):
+			x.err = &store.Error{
+				Op: "write", Key: sh.describe(), Err: errors.Join(x.err, context.DeadlineExceeded),
+				Hint: "its writes did not succeed in time",
+			}
+		default:
 			return false
 		}
+		sh.queue.Answer(x)
+		return true
+	})
+}
+
+// Write implements [batch.Writer]: it makes a planned write, and hands out the answers.
+func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause time.Duration) {
+	got, err := sh.send(w)
+	sh.s.measures.wrote(len(aboard), got.Applied, err)
+	trouble := err
+	if err != nil {
+		trouble = sh.s.calls.Trouble("write", sh.describe(), err)
 	}
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	state, answers := plan.Judge(sh.state, w, got)
+	sh.state = state
+	for i := range answers {
+		a := answers[i]
+		if a.Job.Ahead > 0 {
+			sh.keep(w, a)
+			continue
+		}
+		x := aboard[i]
+		switch {
+		case a.Verdict == plan.Again:
+			if x.err = trouble; err == nil { // the error is reported if its time is up before the next try
+				x.job.Tries++
+			}
+			again = append(again, x)
+		case a.Verdict == plan.Failed:
+			x.err = trouble
+			sh.queue.Answer(x)
+		default:
+			sh.answer(x, a)
+			if x.job.Kind == plan.Take && x.Left() {
+				sh.takeBack(x)
+			}
+		}
+	}
+	if sh.meter.saw(w.On, w.Now, &got) {
+		sh.b.grow(2 * w.On.N)
+	}
+	switch {
+	case len(again) == 0:
+	case err != nil:
+		pause = jitter(maxPause)
+	case state.Misses > 2:
+		pause = jitter(min(time.Duration(state.Misses)*time.Millisecond, maxPause))
+	}
+	return again, pause
+}
+
+// maxPause bounds the pause before a write is repeated.
+const maxPause = 25 * time.Millisecond
+
+// jitter returns a random duration, up to most.
+func jitter(most time.Duration) time.Duration { return rand.N(most) + 1 }
+
+// verdicts are the errors of verdicts that are errors.
+var verdicts = map[plan.Verdict]error{
+	plan.Stale: store.ErrStaleLimits, plan.TooMany: store.ErrTooManyOverrides, plan.Overflow: store.ErrOverflow,
+}
+
+// answer ends a job. The queue must be locked.
+func (sh *shard) answer(x *waiter, a plan.Answer) {
+	x.answer, x.err = a, verdicts[a.Verdict]
+	sh.queue.Answer(x)
+}
+
+// takeBack returns what a take was debited, and the job that does, if one is needed. The queue must be locked.
+func (sh *shard) takeBack(x *waiter) *waiter {
+	if slices.ContainsFunc(x.answer.Amounts, nonzero) {
+		return sh.undo(x.answer.Undo())
+	}
+	if x.job.Counts {
+		sh.state.Count(plan.Counts{ID: x.answer.Item.ID, Undone: 1})
+	}
+	return nil
+}
+
+// undo queues a job that undoes a debit. The queue must be locked.
+func (sh *shard) undo(j *plan.Job) *waiter {
+	x := &waiter{job: *j, expires: time.Now().Add(10 * sh.s.cfg.WriteTimeout)}
+	sh.add(x)
+	return x
+}
+
+// send makes a write.
+func (sh *shard) send(w *plan.Write) (got plan.Got, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
+	defer cancel()
+	sent := time.Now()
+	var attrs map[string]types.AttributeValue
+	if w.Deletes() {
+		err = sh.erase(ctx)
+	} else {
+		attrs, err = sh.update(ctx, w)
+	}
+	if got.Applied = err == nil; err != nil {
+		var failed *types.ConditionalCheckFailedException
+		if errors.As(err, &failed) {
+			sh.s.calls.Skew.Failed(err, sent)
+			attrs, err = failed.Item, nil
+		}
+	}
+	if err == nil {
+		var bad error
+		if got.Item, bad = parseItem(attrs); bad != nil {
+			err = sh.s.calls.Damaged(sh.pk, bad)
+		}
+	} else if invalidWrite(err) {
+		err = sh.diagnose(err)
+	}
+	if err != nil {
+		var damaged *store.Error
+		repeat := table.Transient(err) && !errors.As(err, &damaged)
+		got = plan.Got{Unknown: table.Ambiguous(err), Repeat: repeat, Hot: repeat && forKey(err)}
+	}
+	return got, err
+}
+
+// updates holds updates for reuse by later writes.
+var updates = sync.Pool{New: func() any { return new(plan.Update) }}
+
+// update writes to the item, and returns it as the write left it.
+func (sh *shard) update(ctx context.Context, w *plan.Write) (map[string]types.AttributeValue, error) {
+	u := updates.Get().(*plan.Update)
+	defer updates.Put(u)
+	u.Reset()
+	w.Update(u)
+	if w.Creates() && sh.k == 0 {
+		u.List(table.IndexPartition(sh.b.key.Namespace, sh.pk.PK), table.BucketSort(sh.b.key))
+	}
+	if sh.key == nil {
+		sh.key = sh.pk.Item()
+	}
+	sent := time.Now()
+	out, err := sh.s.cfg.Client.UpdateItem(ctx, sh.s.input(sh.key, u), table.Once...)
+	if err != nil {
+		return nil, err
+	}
+	sh.s.calls.Skew.Answered(out.ResultMetadata, sent)
+	return out.Attributes, nil
+}
+
+// erase deletes the item, unless it belongs to a split bucket.
+func (sh *shard) erase(ctx context.Context) error {
+	_, err := sh.s.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &sh.s.cfg.Table, Key: sh.pk.Item(),
+		ConditionExpression:                 aws.String("attribute_not_exists(#s)"),
+		ExpressionAttributeNames:            map[string]string{"#s": plan.AttrShards},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}, table.Once...)
+	return err
+}
+
+// invalidWrite reports whether DynamoDB called a write invalid.
+func invalidWrite(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation
+}
+
+// diagnose determines why DynamoDB called a write invalid. Usually, the item was edited by hand.
+func (sh *shard) diagnose(err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
+	defer cancel()
+	var damaged *store.Error
+	cause := sh.s.readItems(ctx, []table.Key{sh.pk}, make(map[table.Key]*plan.Item))
+	if errors.As(cause, &damaged) && damaged.Op == "read" {
+		return cause
+	}
+	return err
+}
+
+// forKey reports whether a call was throttled because of its key, not of the table.
+func forKey(err error) bool {
+	var reasons []types.ThrottlingReason
+	var provisioned *types.ProvisionedThroughputExceededException
+	var throttling *types.ThrottlingException
+	switch {
+	case errors.As(err, &provisioned):
+		reasons = provisioned.ThrottlingReasons
+	case errors.As(err, &throttling):
+		reasons = throttling.ThrottlingReasons
+	}
+	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
+		return strings.Contains(aws.ToString(r.Reason), "KeyRange")
+	})
+}
+
+// meter measures how often all processes together write an item, from its count of writes in two of our own answers.
+type meter struct {
+	n      int   // the number of shards while it measures
+	at     int64 // when the last reading was made, with which the next is compared
+	writes int64
+	hot    time.Duration // how long it has been written too often
+	denied int           // number of writes in a row that were throttled for their key
+}
+
+const (
+	hotRate = 800 // writes a second: 80 % of what one item can be
+	hotFor  = 2 * time.Second
+)
+
+// saw takes a reading of a write's answer, and reports whether the item is written too often, or refuses writes for
+// that reason. What was measured while the bucket had another number of shards does not count.
+func (m *meter) saw(on plan.Place, now int64, got *plan.Got) bool {
+	if m.n != on.N {
+		*m = meter{n: on.N}
+	}
+	switch it := got.Item; {
+	case got.Hot:
+		m.denied++
+	case it == nil || !it.Exists || it.Frozen || it.Shards != on.N:
+		return false
+	default:
+		m.denied = 0
+		m.read(it.Writes, now)
+	}
+	return m.tooMuch()
+}
+
+// tooMuch reports once that the item is written too often.
+func (m *meter) tooMuch() bool {
+	if m.hot < hotFor && m.denied < 3 {
+		return false
+	}
+	m.hot, m.denied = 0, 0
 	return true
 }
 
-// returns reports whether a settle returns something.
-func (j *job) returns() bool { return j.kind == settle && slices.ContainsFunc(j.amounts, negative) }
-
-// debits reports whether a settle debits something.
-func (j *job) debits() bool { return j.kind == settle && slices.ContainsFunc(j.amounts, positive) }
-
-func negative(a int64) bool { return a < 0 }
-func positive(a int64) bool { return a > 0 }
-
-// add queues a job for a write. The lane must be locked.
-func (sh *shard) add(j *job) {
-	sh.stamp(j)
-	sh.lane.Add(j)
-}
-
-func (sh *shard) stamp(j *job) {
-	j.since, j.came = sh.sent, sh.tick()
-	if j.expires.IsZero() {
-		j.expires = time.Now().Add(sh.s.cfg.WriteTimeout)
+func (m *meter) read(writes, now int64) {
+	elapsed := now - m.at
+	switch {
+	case m.at == 0 || writes < m.writes || elapsed < 0:
+		m.hot = 0
+	case elapsed < int64(time.Second):
+		return
+	case float64(writes-m.writes)/(float64(elapsed)/float64(time.Second)) > hotRate:
+		m.hot += time.Duration(elapsed)
+	default:
+		m.hot = 0
 	}
-}
-
-func (sh *shard) answer(j *job, err error) {
-	j.err = err
-	sh.lane.Answer(j)
-}
-
-// decide answers a take or settle with the item that decided it.
-func (sh *shard) decide(j *job, allowed bool, now int64, it *item) {
-	j.err = nil // left by earlier tries
-	j.allowed, j.at, j.item = allowed, now, it
-	sh.lane.Answer(j)
+	m.at, m.writes = now, writes
 }

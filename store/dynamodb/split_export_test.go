@@ -13,4 +13,4 @@ func (s *Store) Dice() {
 }
 
 // Shards returns the number of shards that the store knows of a bucket.
-func (s *Store) Shards(b store.Bucket) int { return len(s.recall(b).all()) }
+func (s *Store) Shards(b store.Bucket) int { return len(s.bucket(b).all()) }

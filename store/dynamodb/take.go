@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
@@ -36,6 +38,37 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	return outcome(legs, allowed), nil
 }
 
+// Settle implements [store.Store]. With an ID, forced debits are written first, then a record that can be created only
+// once, then the returns. A crash in between leaves tokens spent, and a second call with the same ID takes back what it
+// forced.
+func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := t.Check(); err != nil {
+		return store.Outcome{}, err
+	}
+	y := &settlement{s: s}
+	if err := y.place(ctx, &t); err != nil {
+		return store.Outcome{}, err
+	}
+	y.align()
+	var err error
+	if t.ID != "" {
+		err = y.once(ctx, &t)
+	} else {
+		err = y.write(ctx, y.rounds)
+	}
+	out := store.Outcome{Allowed: true, At: clock.Time(y.now)}
+	if err != nil {
+		return out, err
+	}
+	for i := range t.Debits {
+		out.Levels = y.levels(out.Levels, &t.Debits[i])
+	}
+	return out, nil
+}
+
 // decide decides all legs, all or none.
 func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	if len(legs) == 1 {
@@ -45,7 +78,7 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 	now := int64(math.MinInt64)
 	for range 2 { // so that all judge at the same time
 		for i := range legs {
-			now = max(now, legs[i].m.root().raise(now))
+			now = max(now, legs[i].b.root().raise(now))
 		}
 	}
 	// First the legs that memory refuses, which costs nothing. Then the one that will probably refuse, alone.
@@ -87,13 +120,13 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 
 // leg is the part of a take that concerns one bucket.
 type leg struct {
-	m     *memory
+	b     *bucket
 	debit *store.Debit
-	view  *view
+	view  *plan.View
 
-	jobs  []placed // one, unless the request spans several shards
-	one   [1]placed
-	first job // space for the first of its jobs
+	parts []part // one, unless the request spans several shards
+	one   [1]part
+	first waiter // space for the first of its parts
 
 	hopped bool // it has left a throttled shard
 
@@ -102,66 +135,95 @@ type leg struct {
 	err     error
 }
 
-// placed is a job on a shard.
-type placed struct {
+// part is a leg's or settle's job on one shard.
+type part struct {
 	sh   *shard
-	j    *job
-	lost bool // its caller gave up before the answer, so the job must not be read any more
+	x    *waiter
+	lost bool // its caller gave up before the answer, so the waiter must not be read any more
 
 	known bool // the shard had been seen when the job was placed
 }
 
 // allowed reports whether the job is known to have been admitted.
-func (p *placed) allowed() bool { return !p.lost && p.j.err == nil && p.j.allowed }
+func (p *part) allowed() bool { return !p.lost && p.x.allowed() }
 
 // moved reports whether the job must be placed anew.
-func (p *placed) moved() bool { return !p.lost && p.j.moved }
+func (p *part) moved() bool { return !p.lost && p.x.err == nil && p.x.answer.Verdict == plan.Moved }
+
+// send queues the job for a write.
+func (p *part) send() {
+	p.sh.queue.Lock()
+	defer p.sh.queue.Unlock()
+	p.sh.add(p.x)
+}
+
+// await waits for the job's answer.
+func (p *part) await(ctx context.Context) error {
+	if p.x.told {
+		return p.x.err
+	}
+	if err := p.sh.queue.Wait(ctx, p.x); err != nil {
+		p.lost = true
+		return p.sh.s.calls.Trouble("take", p.sh.describe(), err)
+	}
+	return p.x.err
+}
+
+// await waits for the answers of jobs, up to the first that fails.
+func await(ctx context.Context, parts []part) error {
+	for i := range parts {
+		if err := parts[i].await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
-	l.debit, l.m = d, s.recall(d.Bucket)
-	l.view, err = l.m.view(d.Charges)
+	l.debit, l.b = d, s.bucket(d.Bucket)
+	l.view, err = l.b.views.of(d.Charges)
 	return err
 }
 
-// job returns the leg's charges as a job.
-func (l *leg) job() *job {
-	j := &l.first
-	if j.v != nil {
-		j = new(job)
+// waiter returns the leg's charges as a job.
+func (l *leg) waiter() *waiter {
+	x := &l.first
+	if x.job.View != nil {
+		x = new(waiter)
 	}
-	j.init(take, l.view, l.debit.Epoch)
-	j.counted = true
+	j := &x.init(plan.Take, l.view, l.debit.Epoch).job
+	j.Counts = true
 	for i := range l.debit.Charges {
 		c := &l.debit.Charges[i]
-		j.amounts[i] = c.Amount
+		j.Amounts[i] = c.Amount
 		if c.Shadow {
-			if j.shadow == nil {
-				n := len(j.amounts)
-				j.shadow = &shadow{make([]bool, n), make([]int64, n), make([]bool, n)}
-			}
-			j.shadow.is[i], j.shadow.wants[i] = true, c.Amount
+			mark(&j.Shadow, i, len(j.Amounts))
 		}
 		if c.Force {
-			if j.forced == nil {
-				j.forced = make([]bool, len(j.amounts))
-			}
-			j.forced[i] = true
+			mark(&j.Forced, i, len(j.Amounts))
 		}
 	}
-	return j
+	return x
+}
+
+func mark(marks *[]bool, i, n int) {
+	if *marks == nil {
+		*marks = make([]bool, n)
+	}
+	(*marks)[i] = true
 }
 
 // start queues the leg's jobs for their writes, unless memory answers them.
 func (l *leg) start() {
-	l.jobs = l.place(l.one[:0], nil)
-	for i := range l.jobs {
-		if len(l.jobs) > 1 && l.jobs[i].refused() {
-			l.jobs = l.jobs[i : i+1] // one refusal suffices
+	l.parts = l.place(l.one[:0], nil)
+	for i := range l.parts {
+		if len(l.parts) > 1 && l.parts[i].refused() {
+			l.parts = l.parts[i : i+1] // one refusal suffices
 			return
 		}
 	}
-	for i := range l.jobs {
-		l.jobs[i].ask()
+	for i := range l.parts {
+		l.parts[i].begin()
 	}
 }
 
@@ -177,40 +239,40 @@ func (l *leg) finish(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	l.allowed = l.allowed && l.err == nil
-	if !l.allowed && len(l.jobs) > 1 {
+	if !l.allowed && len(l.parts) > 1 {
 		l.undo()
 	}
 	return l.allowed, l.err
 }
 
-// await waits for the answers of the leg's jobs, and places them anew while they meet shards that are outdated.
+// await waits for the answers of the leg's jobs, and places them anew while they meet shards that are outdated or
+// throttled.
 func (l *leg) await(ctx context.Context) {
 	l.collect(ctx)
-	for l.err == nil && slices.ContainsFunc(l.jobs, func(p placed) bool { return p.moved() }) {
-		if !l.jobs[0].moved() || len(l.jobs) > 1 {
-			l.undo()
-		}
+	for l.err == nil && slices.ContainsFunc(l.parts, func(p part) bool { return p.moved() }) {
+		l.undo()
 		var hot *shard
-		expires := l.jobs[0].j.expires
-		for i := range l.jobs {
-			p := &l.jobs[i]
+		expires := l.parts[0].x.expires
+		for i := range l.parts {
+			p := &l.parts[i]
 			if !p.moved() {
 				continue
 			}
-			if p.j.item == nil && p.sh.k < len(l.m.all()) {
+			it := p.x.answer.Item
+			if it == nil && p.sh.k < len(l.b.all()) {
 				hot, l.hopped = p.sh, true
 			}
-			if p.j.item != nil || len(l.m.all()) == 1 {
-				if l.err = l.m.relayout(ctx, p); l.err != nil {
-					l.err = l.m.s.calls.Trouble("take", p.sh.describe(), l.err)
+			if it != nil || len(l.b.all()) == 1 {
+				if l.err = l.b.relayout(ctx, p.sh, it); l.err != nil {
+					l.err = l.b.s.calls.Trouble("take", p.sh.describe(), l.err)
 					return
 				}
 			}
 		}
-		l.jobs = l.place(l.one[:0], hot)
-		for i := range l.jobs {
-			l.jobs[i].j.expires = expires
-			l.jobs[i].send()
+		l.parts = l.place(l.one[:0], hot)
+		for i := range l.parts {
+			l.parts[i].x.expires = expires
+			l.parts[i].send()
 		}
 		l.collect(ctx)
 	}
@@ -218,8 +280,8 @@ func (l *leg) await(ctx context.Context) {
 
 func (l *leg) collect(ctx context.Context) {
 	l.allowed = true
-	for i := range l.jobs {
-		p := &l.jobs[i]
+	for i := range l.parts {
+		p := &l.parts[i]
 		if err := p.await(ctx); err != nil && l.err == nil {
 			l.err = err
 		}
@@ -227,109 +289,77 @@ func (l *leg) collect(ctx context.Context) {
 	}
 }
 
-// send queues the job for a write.
-func (p *placed) send() {
-	p.sh.lane.Lock()
-	defer p.sh.lane.Unlock()
-	p.sh.add(p.j)
-}
-
-// ask asks the shard to decide the job, unless memory answers it.
-func (p *placed) ask() {
-	p.sh.lane.Lock()
-	defer p.sh.lane.Unlock()
-	if !p.sh.local(p.j) {
-		p.sh.add(p.j)
-	}
-}
-
-// await waits for a job's answer.
-func (p *placed) await(ctx context.Context) error {
-	if p.j.told {
-		return p.j.err
-	}
-	if err := p.sh.lane.Wait(ctx, p.j); err != nil {
-		p.lost = true
-		return p.sh.s.calls.Trouble("take", p.sh.describe(), err)
-	}
-	return p.j.err
-}
-
 // undo returns what the leg was debited. Nothing is returned unless it is known to have been debited. What is debited
 // after the caller gave up is returned when that write lands. undo returns the jobs, which nobody needs to wait for.
-func (l *leg) undo() (undos []placed) {
-	for i := range l.jobs {
-		p := &l.jobs[i]
-		if !p.allowed() || p.j.undone {
+func (l *leg) undo() (undos []part) {
+	for i := range l.parts {
+		p := &l.parts[i]
+		if !p.allowed() || p.x.undone {
 			continue
 		}
-		p.j.undone = true
-		p.sh.lane.Lock()
-		if u := p.sh.takeBack(p.j); u != nil {
-			undos = append(undos, placed{sh: p.sh, j: u})
+		p.x.undone = true
+		p.sh.queue.Lock()
+		if x := p.sh.takeBack(p.x); x != nil {
+			undos = append(undos, part{sh: p.sh, x: x})
 		}
-		p.sh.lane.Unlock()
+		p.sh.queue.Unlock()
 	}
 	return undos
 }
 
-// local answers a take from memory if possible: from what was debited ahead, or by a refusal. The lane must be locked.
-func (sh *shard) local(j *job) bool {
-	t := sh.s.clock()
-	now := sh.tickAt(t)
-	if sh.prefetched(j, now) {
-		return true
+// begin queues the job for a write, unless memory answers it: from what was debited ahead, or by a refusal.
+func (p *part) begin() {
+	sh := p.sh
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	at := sh.s.clock()
+	if !sh.prefetched(p.x, at, sh.state.Tick(at)) && !p.refusedAt(at) {
+		sh.add(p.x)
 	}
-	// Not while a write is under way: it may count as earlier than this refusal although it is applied later.
-	if sh.lane.Idle() && sh.freshAt(t) && sh.refuses(j, now) {
-		j.told = true
-		j.allowed, j.at, j.item = false, now, sh.seen
-		return true
-	}
-	return false
-}
-
-// refuses reports whether the last sight refuses a take.
-func (sh *shard) refuses(j *job, now int64) bool {
-	it := sh.seen
-	if it == nil || !it.exists || j.v.own && j.v.set != it.set {
-		return false
-	}
-	return !fits(it, sh.place(), j, now, nobody)
 }
 
 // refused reports whether memory refuses the job, and answers it in that case.
-func (p *placed) refused() bool {
-	p.sh.lane.Lock()
-	defer p.sh.lane.Unlock()
-	now := p.sh.tick()
-	if !p.sh.lane.Idle() || !p.sh.fresh() || !p.sh.refuses(p.j, now) {
+func (p *part) refused() bool {
+	p.sh.queue.Lock()
+	defer p.sh.queue.Unlock()
+	return p.refusedAt(p.sh.s.clock())
+}
+
+// refusedAt is refused at a time of the store's clock, with the queue locked. Memory refuses nothing while a write is
+// under way: that may count as earlier than the refusal although it is applied later.
+func (p *part) refusedAt(at time.Time) bool {
+	s := &p.sh.state
+	now := s.Tick(at)
+	s.On = p.sh.place()
+	if !p.sh.queue.Idle() || !s.RefusesNow(&p.x.job, at, now) {
 		return false
 	}
-	p.j.told, p.j.at, p.j.item = true, now, p.sh.seen
+	p.x.told = true
+	p.x.answer = plan.Answer{Job: &p.x.job, Verdict: plan.Refused, At: now, Item: s.Last, On: s.On}
 	return true
 }
 
 // refusedLocally reports whether memory refuses the leg, and answers it in that case.
 func (l *leg) refusedLocally() bool {
-	p := placed{sh: l.m.root(), j: l.job()}
-	if len(l.m.all()) > 1 || !p.refused() {
+	p := part{sh: l.b.root(), x: l.waiter()}
+	if len(l.b.all()) > 1 || !p.refused() {
 		return false
 	}
-	l.jobs, l.done = append(l.one[:0], p), true
+	l.parts, l.done = append(l.one[:0], p), true
 	return true
 }
 
-// looksRefused reports whether the last sight, however old, would refuse the leg.
+// looksRefused reports whether the last answer, however old, would refuse the leg.
 func (l *leg) looksRefused() bool {
-	sh := l.m.root()
-	if len(l.m.all()) > 1 {
+	sh := l.b.root()
+	if len(l.b.all()) > 1 {
 		return false
 	}
-	j := l.job()
-	sh.lane.Lock()
-	defer sh.lane.Unlock()
-	return sh.refuses(j, sh.tick())
+	x := l.waiter()
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	sh.state.On = sh.place()
+	return sh.state.Refuses(&x.job, sh.tick())
 }
 
 // outcome returns what was decided, and the levels that were seen afterwards.
@@ -337,16 +367,16 @@ func outcome(legs []leg, allowed bool) store.Outcome {
 	out := store.Outcome{Allowed: allowed}
 	now := int64(math.MinInt64)
 	for i := range legs {
-		for _, p := range legs[i].jobs {
+		for _, p := range legs[i].parts {
 			if !p.lost {
-				now = max(now, p.j.at)
+				now = max(now, p.x.answer.At)
 			}
 		}
 	}
 	out.At = clock.Time(now)
 	n := 0
 	for i := range legs {
-		n += len(legs[i].view.limits)
+		n += len(legs[i].view.Limits)
 	}
 	out.Levels = make([]store.Level, 0, n)
 	for i := range legs {

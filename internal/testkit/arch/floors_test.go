@@ -13,7 +13,7 @@ import (
 var floors = [][]string{
 	{"internal/clock", "internal/varint", "api/..."}, // arithmetic and bytes; the generated gRPC API
 	{"store"}, // the seam
-	{"store/internal/...", "store/storetest/...", "internal/batch", "internal/coalesce"}, // what drivers share
+	{"store/internal/...", "store/storetest/...", "internal/batch/..."}, // what drivers share
 	{"store/memory", "store/disk", "store/dynamodb/...", "store/redis/..."},
 	{"internal/policy/...", "internal/meter/...", "internal/outage/..."},
 	{"internal/parts"},

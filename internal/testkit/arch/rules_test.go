@@ -27,6 +27,8 @@ var (
 var links = []rule{
 	{room: "internal/clock", catches: sync, why: "the arithmetic is pure"},
 	{room: "store", catches: sync, why: "the seam is what everything else stands on"},
+	{room: "internal/batch/...", catches: "github.com/aws/aws-sdk-go-v2/service/dynamodb", why: "a plan is values: a simulation drives it, too"},
+	{room: "internal/batch/plan", never: []string{"internal/batch", "store/internal/...", "store/dynamodb/..."}, catches: "internal/batch", why: "a plan is values: a simulation drives it, too"},
 	{room: "store/internal/...", only: []string{sync}, catches: "go.etcd.io/bbolt", why: "memory and disk share it"},
 	{room: "store/memory", only: []string{sync}, catches: "go.etcd.io/bbolt", why: "a user of a store links no other"},
 	{room: "store/disk", only: []string{sync, "go.etcd.io/bbolt/...", "golang.org/x/sys/..."}, catches: "github.com/redis/rueidis", why: "a user of a store links no other"},

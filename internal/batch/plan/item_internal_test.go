@@ -1,4 +1,4 @@
-package dynamodb
+package plan
 
 import (
 	"math"
@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
 func drawParams(t *rapid.T) clock.Params {
@@ -68,12 +66,12 @@ func TestLimitName(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := limit.Draw(t, "a"), limit.Draw(t, "b")
-		if (limitName(&a) == limitName(&b)) != (a == b) {
-			t.Fatalf("%+v is %q, %+v is %q", a, limitName(&a), b, limitName(&b))
+		if (LimitName(&a) == LimitName(&b)) != (a == b) {
+			t.Fatalf("%+v is %q, %+v is %q", a, LimitName(&a), b, LimitName(&b))
 		}
-		plain, params, override := parseLimitName(limitName(&a))
+		plain, params, override := ParseLimitName(LimitName(&a))
 		if plain != a.Name || override != a.Override || override && params != formatParams(paramsOf(&a)) {
-			t.Fatalf("%+v became %q, and that %q, %q, %t", a, limitName(&a), plain, params, override)
+			t.Fatalf("%+v became %q, and that %q, %q, %t", a, LimitName(&a), plain, params, override)
 		}
 	})
 }
@@ -88,15 +86,15 @@ func TestShare(t *testing.T) {
 		n := 1 << rapid.IntRange(0, 6).Draw(t, "log")
 		sum := new(big.Int)
 		for k := range n {
-			pl := place{k, n}
+			pl := Place{k, n}
 			got := pl.share(x)
 			want := new(big.Int).Div(new(big.Int).Add(big.NewInt(x), big.NewInt(int64(k))), big.NewInt(int64(n))) // Euclidean: floor, as n > 0
 			if want.Cmp(big.NewInt(got)) != 0 {
 				t.Fatalf("share %d of %d of %d is %d, want %s", k, n, x, got, want)
 			}
 			sum.Add(sum, big.NewInt(got))
-			if n < maxShards {
-				a, b := place{k, 2 * n}, place{k + n, 2 * n}
+			if n < MaxShards {
+				a, b := Place{k, 2 * n}, Place{k + n, 2 * n}
 				if a.share(x)+b.share(x) != got {
 					t.Fatalf("%d of %d has %d of %d, its halves %d and %d", k, n, got, x, a.share(x), b.share(x))
 				}
@@ -114,12 +112,12 @@ func TestHalves(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 2; n++ {
 		for k := range n {
-			whole, a, b := place{k, n}, place{k, 2 * n}, place{k + n, 2 * n}
+			whole, a, b := Place{k, n}, Place{k, 2 * n}, Place{k + n, 2 * n}
 			for burst := range int64(12) {
 				for level := range int64(24) {
 					low, high := halves(level)
 					for reading := range int64(24 * n) {
-						room := func(pl place, level int64) int64 {
+						room := func(pl Place, level int64) int64 {
 							return pl.share(burst) - clock.Outstanding(level, pl.share(reading))
 						}
 						have, left, right := room(whole, level), room(a, low), room(b, high)
@@ -140,12 +138,12 @@ func TestNumbers(t *testing.T) {
 		"0": 0, "-7": -7, "9223372036854775807": math.MaxInt64, "9223372036854775808": math.MaxInt64,
 		"-99999999999999999999999999999999999999": math.MinInt64,
 	} {
-		if n, err := table.Number(&types.AttributeValueMemberN{Value: s}); err != nil || n != want {
+		if n, err := (Value{Number, s}).number(); err != nil || n != want {
 			t.Errorf("%s: %d, %v", s, n, err)
 		}
 	}
 	for _, s := range []string{"", "1.5", "1e3", "x"} {
-		if n, err := table.Number(&types.AttributeValueMemberN{Value: s}); err == nil {
+		if n, err := (Value{Number, s}).number(); err == nil {
 			t.Errorf("%q: %d", s, n)
 		}
 	}
@@ -160,7 +158,7 @@ var hostile = []string{
 // through their positions.
 func TestExpressions(t *testing.T) {
 	t.Parallel()
-	u := new(update)
+	u := new(Update)
 	for i, name := range hostile {
 		u.op(condBetween, prefixLevel+name, int64(i), int64(-i))
 		u.op(addTo, prefixLevel+name, int64(i))
@@ -169,22 +167,23 @@ func TestExpressions(t *testing.T) {
 	u.opText(setTo, attrSet, "SET x")
 	u.op(remove, "ttl")
 	x := u.render()
-	if len(x.names) != len(hostile)+2 {
-		t.Errorf("%d aliases", len(x.names))
+	if len(x.Names) != len(hostile)+2 {
+		t.Errorf("%d aliases", len(x.Names))
 	}
 	seen := map[string]bool{}
-	for alias, name := range x.names {
+	for alias, name := range x.Names {
 		if seen[name] || strings.Trim(alias, "#0123456789") != "" {
 			t.Errorf("alias %q of %q", alias, name)
 		}
 		seen[name] = true
 	}
-	if bad := strings.Trim(x.condition+x.change, ""); strings.ContainsFunc(bad, func(r rune) bool { return r > 0x7e || r == '!' || r == '%' || r == '.' || r == '-' }) {
-		t.Errorf("%s; %s", x.condition, x.change)
+	if bad := strings.Trim(x.Condition+x.Change, ""); strings.ContainsFunc(bad, func(r rune) bool { return r > 0x7e || r == '!' || r == '%' || r == '.' || r == '-' }) {
+		t.Errorf("%s; %s", x.Condition, x.Change)
 	}
-	values := u.values()
-	for name := range values {
-		if strings.Count(x.condition+" "+x.change+" ", name+" ")+strings.Count(x.change+x.condition, name+",")+strings.Count(x.change+x.condition, name+")") == 0 {
+	var values []string
+	u.Each(func(name string, _ Value) { values = append(values, name) })
+	for _, name := range values {
+		if strings.Count(x.Condition+" "+x.Change+" ", name+" ")+strings.Count(x.Change+x.Condition, name+",")+strings.Count(x.Change+x.Condition, name+")") == 0 {
 			t.Errorf("value %s is not used", name)
 		}
 	}
@@ -196,12 +195,12 @@ func TestExpressions(t *testing.T) {
 // TestExpressionText checks the text of a usual update.
 func TestExpressionText(t *testing.T) {
 	t.Parallel()
-	u := new(update)
-	u.op(condAbsent, attrShards)
+	u := new(Update)
+	u.op(condAbsent, AttrShards)
 	u.op(condEqual, attrID, 7)
 	u.opText(condAbsentEqual, attrSet, "s")
 	u.op(condAbsentBelow, "L_rpm", 10)
-	u.op(condAtLeast, table.AttrTTL, 5)
+	u.op(condAtLeast, attrTTL, 5)
 	u.op(setTo, "L_rpm", 11)
 	u.op(addTo, "D_rpm", 1)
 	u.op(setOnce, attrID, 8)
@@ -212,18 +211,18 @@ func TestExpressionText(t *testing.T) {
 		condition = "attribute_not_exists(#0) AND #1 = :0 AND (attribute_not_exists(#2) OR #2 = :1) AND (attribute_not_exists(#3) OR #3 < :2) AND #4 >= :3"
 		change    = "SET #3 = :4, #1 = if_not_exists(#1, :6) ADD #5 :5, #7 :7 REMOVE #6"
 	)
-	if x.condition != condition {
-		t.Errorf("condition %s", x.condition)
+	if x.Condition != condition {
+		t.Errorf("condition %s", x.Condition)
 	}
-	if x.change != change {
-		t.Errorf("change %s", x.change)
+	if x.Change != change {
+		t.Errorf("change %s", x.Change)
 	}
-	var e expressions
-	if first := e.of(u); first != e.of(u) {
+	var e Expressions
+	if first := e.Of(u); first != e.Of(u) {
 		t.Error("not remembered")
 	}
 	u.op(condExists, attrAt)
-	if e.of(u).condition == condition {
+	if e.Of(u).Condition == condition {
 		t.Error("taken for another")
 	}
 }

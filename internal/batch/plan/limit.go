@@ -1,8 +1,9 @@
-package dynamodb
+package plan
 
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,57 +11,57 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// view is a debit's limits as the table stores them. It is immutable.
-type view struct {
-	limits []*store.Limit
-	names  []string // as in the names of attributes
-	attrs  []limitAttrs
-	params []clock.Params
-	own    bool   // some are the bucket's own, not overrides
-	set    string // identifies the own ones: equal for equal names and parameters, in any order
+// View is the limits of a debit as an item spells them. It is immutable.
+type View struct {
+	Limits []*store.Limit
+	Names  []string // as in the names of attributes
+	Params []clock.Params
+	Own    bool   // some are the bucket's own, not overrides
+	Set    string // identifies the own ones: equal for equal names and parameters, in any order
+
+	attrs []limitAttrs
 }
 
 // limitAttrs are the names of a limit's attributes that a debit writes.
 type limitAttrs struct{ level, debited, returned string }
 
-// newView returns the view of some charges, or an error if a limit exceeds the bounds of the arithmetic.
-func newView(charges []store.Charge) (*view, error) {
-	v := &view{
-		limits: make([]*store.Limit, len(charges)), names: make([]string, len(charges)),
-		attrs: make([]limitAttrs, len(charges)), params: make([]clock.Params, len(charges)),
+// NewView returns the view of some charges. Errors: store.ErrInvalid if a limit exceeds the bounds of the arithmetic.
+func NewView(charges []store.Charge) (*View, error) {
+	v := &View{
+		Limits: make([]*store.Limit, len(charges)), Names: make([]string, len(charges)),
+		attrs: make([]limitAttrs, len(charges)), Params: make([]clock.Params, len(charges)),
 	}
 	var own []string
 	for i := range charges {
 		l := charges[i].Limit
 		p := paramsOf(l)
 		if err := p.Check(); err != nil {
-			return nil, table.Invalid("limit %q: %s %s", l.Name, err.Field, err.Reason)
+			return nil, fmt.Errorf("%w: limit %q: %s %s", store.ErrInvalid, l.Name, err.Field, err.Reason)
 		}
-		name := limitName(l)
-		v.limits[i], v.names[i], v.params[i] = l, name, p
+		name := LimitName(l)
+		v.Limits[i], v.Names[i], v.Params[i] = l, name, p
 		v.attrs[i] = limitAttrs{prefixLevel + name, prefixDebited + name, prefixReturned + name}
 		if !l.Override {
-			v.own = true
-			own = append(own, v.names[i]+"="+formatParams(p))
+			v.Own = true
+			own = append(own, v.Names[i]+"="+formatParams(p))
 		}
 	}
-	if v.own {
+	if v.Own {
 		slices.Sort(own)
 		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(own), "\n")))
-		v.set = base64.RawStdEncoding.EncodeToString(sum[:9])
+		v.Set = base64.RawStdEncoding.EncodeToString(sum[:9])
 	}
 	return v, nil
 }
 
-// of reports whether v is the view of charges.
-func (v *view) of(charges []store.Charge) bool {
-	if len(v.limits) != len(charges) {
+// Of reports whether v is the view of charges.
+func (v *View) Of(charges []store.Charge) bool {
+	if len(v.Limits) != len(charges) {
 		return false
 	}
-	for i, l := range v.limits {
+	for i, l := range v.Limits {
 		if c := charges[i].Limit; c != l && *c != *l {
 			return false
 		}
@@ -72,9 +73,9 @@ func paramsOf(l *store.Limit) clock.Params {
 	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
-// limitName is what identifies a limit in attribute names: its name and, for an override, also its parameters, because
+// LimitName is what identifies a limit in attribute names: its name and, for an override, also its parameters, because
 // both identify it. "!" marks overrides, and is escaped within names.
-func limitName(l *store.Limit) string {
+func LimitName(l *store.Limit) string {
 	name := nameEscaper.Replace(l.Name)
 	if l.Override {
 		return name + "!" + formatParams(paramsOf(l))
@@ -87,8 +88,8 @@ var (
 	nameUnescaper = strings.NewReplacer("%21", "!", "%25", "%")
 )
 
-// parseLimitName is the inverse of limitName. params is "" for limits that are not overrides.
-func parseLimitName(s string) (name, params string, override bool) {
+// ParseLimitName is the inverse of [LimitName]. params is "" for limits that are not overrides.
+func ParseLimitName(s string) (name, params string, override bool) {
 	name, params, override = strings.Cut(s, "!")
 	if strings.Contains(name, "%") {
 		name = nameUnescaper.Replace(name)

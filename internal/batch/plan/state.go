@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirlimits/weir/internal/clock"
+)
+
+// Kind is what a job asks for.
+type Kind byte
+
+// The kinds of jobs.
+const (
+	Take   Kind = iota // debits that may be refused
+	Settle             // debits that cannot be refused, and returns
+	Undo               // undoes a debit as if it had never been made
+	Forget             // deletes the item
+)
+
+// Job is one caller's request to one item.
+type Job struct {
+	N       int // the driver's number for it
+	Kind    Kind
+	View    *View
+	Amounts []int64 // by limit of the view; negative: returned by a settle
+	Forced  []bool  // of a take: the amounts that cannot be refused; nil: none
+	Shadow  []bool  // of a take: the amounts that are left out if they do not fit; nil: none
+	Epoch   uint64
+	Since   uint64  // number of writes planned before it came
+	Came    int64   // when it came, by the item's time
+	Counts  bool    // it counts as a take; of an undo: it undoes one that did
+	MayMove bool    // of a take: it goes to another item if this one is throttled
+	Ahead   float64 // above 0: it debits ahead, at most this share of what is available, and is never refused
+	Proof   *Proof  // of an undo: of the debit
+	Tries   int     // number of its writes whose condition failed
+}
+
+// forced reports whether an amount cannot be refused.
+func (j *Job) forced(i int) bool { return j.Kind == Settle || len(j.Forced) > 0 && j.Forced[i] }
+
+// shadow reports whether an amount is left out if it does not fit.
+func (j *Job) shadow(i int) bool { return len(j.Shadow) > 0 && j.Shadow[i] }
+
+func (j *Job) returns() bool { return j.Kind == Settle && slices.ContainsFunc(j.Amounts, negative) }
+
+func (j *Job) debits() bool { return j.Kind == Settle && slices.ContainsFunc(j.Amounts, positive) }
+
+func negative(a int64) bool { return a < 0 }
+func positive(a int64) bool { return a > 0 }
+func nonzero(a int64) bool  { return a != 0 }
+
+// State is what is remembered of an item. The conditions of a write check it again. Remembering it only saves calls.
+type State struct {
+	On     Place
+	Rules  *Rules
+	Last   *Item  // what the last answer showed; nil: nothing yet
+	Shown  uint64 // the number of the write that showed it
+	Wrote  int64  // when that write was planned
+	Landed bool   // that write was applied
+	Sent   uint64 // number of writes planned so far
+	Latest int64  // the latest time at which it judged: it never judges at an earlier time
+
+	Denied time.Time // when the last write whose condition failed was planned: refusals are repeated for a while
+	Misses int       // number of conditions that failed in a row
+	Own    int64     // the item's count of writes after our last one
+	Alone  int       // number of our writes in a row without a write by others in between
+	Hot    bool      // the last write was throttled for its key
+	Pace   Pace
+	Owed   Counts
+}
+
+// Rules are those settings of a store that decide what writes carry.
+type Rules struct {
+	Guard        float64
+	RejectionTTL time.Duration
+	Retention    time.Duration
+}
+
+// Counts are takes, admitted and undone, that no write of their own could count: takes that were served from what was
+// debited ahead, and undone takes of which nothing was left to return. They go with the next write that asserts the
+// birth of the item on which they were made. Those that still wait when the process ends are not counted.
+type Counts struct {
+	ID            uint64
+	Takes, Undone int64
+}
+
+// Count adds to what waits to be counted, if the item is still of that birth.
+func (s *State) Count(n Counts) {
+	if n.Takes == 0 && n.Undone == 0 || s.Last == nil || s.Last.ID != n.ID {
+		return
+	}
+	if s.Owed.ID != n.ID {
+		s.Owed = Counts{ID: n.ID}
+	}
+	s.Owed.Takes += n.Takes
+	s.Owed.Undone += n.Undone
+}
+
+// Tick returns the time at which to judge, given the time of the store's clock.
+func (s *State) Tick(at time.Time) int64 {
+	s.Latest = max(s.Latest, clock.Nanos(at))
+	return s.Latest
+}
+
+// Outdated reports whether the item was last seen frozen, or with another number of shards than the bucket is known to
+// have.
+func (s *State) Outdated() bool {
+	return s.On.K >= s.On.N || s.Last != nil && (s.Last.Frozen || s.Last.Shards != s.On.N)
+}
+
+// fresh reports whether the last refusal is recent enough to be repeated.
+func (s *State) fresh(at time.Time) bool {
+	if s.Last == nil || !s.Last.Exists || s.Denied.IsZero() {
+		return false
+	}
+	age := at.Sub(s.Denied)
+	return age >= 0 && age < s.Rules.RejectionTTL
+}
+
+// Refuses reports whether the item as it was last seen refuses a take.
+func (s *State) Refuses(j *Job, now int64) bool {
+	it := s.Last
+	if it == nil || !it.Exists || j.View.Own && j.View.Set != it.Set {
+		return false
+	}
+	return !fits(it, s.On, j, now, nil)
+}
+
+// RefusesNow is Refuses, provided that the last refusal may be repeated.
+func (s *State) RefusesNow(j *Job, at time.Time, now int64) bool {
+	return s.fresh(at) && s.Refuses(j, now)
+}
+
+// Room returns how much of a limit is available, by what was last seen, and the item's share of the burst.
+func (s *State) Room(v *View, i int, now int64) (room, share int64) {
+	share = s.On.Burst(v.Params[i])
+	if s.Last == nil {
+		return share, share
+	}
+	level, ok := s.Last.Level(v.Names[i])
+	if !ok {
+		return share, share
+	}
+	return share - clock.Outstanding(level, s.On.Clock(v.Params[i], now)), share
+}
+
+// exceeded reports whether a take would not fit even a full shard.
+func (pl Place) exceeded(j *Job) bool {
+	for i, a := range j.Amounts {
+		if !j.forced(i) && !j.shadow(i) && a > pl.Burst(j.View.Params[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// fullOverrides returns the overrides that are full, except those of a view.
+func (it *Item) fullOverrides(on Place, now int64, but *View) (names []string) {
+	for i := range it.Limits {
+		l := &it.Limits[i]
+		if isOverride(l.Name) && l.Level <= on.Clock(l.Params, now) && !slices.Contains(but.Names, l.Name) {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// fits reports whether a take's charges fit an item, in addition to what a write carries already, if one is given.
+func fits(it *Item, on Place, j *Job, now int64, beside *Write) bool {
+	for i, a := range j.Amounts {
+		if !j.forced(i) && !j.shadow(i) && !fitsOne(it, on, j.View, i, a, now, beside) {
+			return false
+		}
+	}
+	return true
+}
+
+// fitsOne is fits for a single charge.
+func fitsOne(it *Item, on Place, v *View, i int, a, now int64, beside *Write) bool {
+	p, name := v.Params[i], v.Names[i]
+	reading := on.Clock(p, now)
+	level, ok := it.Level(name)
+	if !ok {
+		level = reading
+	}
+	if n := beside.spent(name); n != 0 {
+		level = clock.Spend(level, reading, n)
+	}
+	return on.fits(p, level, reading, a)
+}

@@ -1,0 +1,235 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/batch/plan"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
+)
+
+// patience is how long a process waits for others to complete the steps.
+const patience = 250 * time.Millisecond
+
+// follow makes the bucket have n shards, and drops what was seen of shards when there was another number.
+func (b *bucket) follow(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var shards []*shard
+	if old := b.shards.Load(); old != nil {
+		shards = slices.Clone((*old)[:min(n, len(*old))])
+	}
+	for k := len(shards); k < n; k++ {
+		shards = append(shards, b.newShard(k))
+	}
+	b.shards.Store(&shards)
+	for _, sh := range shards {
+		sh.queue.Lock()
+		if sh.state.On = sh.place(); sh.state.Outdated() {
+			sh.state.Last, sh.state.Denied = nil, time.Time{}
+		}
+		sh.queue.Unlock()
+	}
+}
+
+// look reads the shards that were not seen yet, so that what goes to several of them is divided by their room.
+func (b *bucket) look(ctx context.Context) error {
+	var keys []table.Key
+	shards := b.all()
+	for _, sh := range shards {
+		if sh.last() == nil {
+			keys = append(keys, sh.pk)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	items := make(map[table.Key]*plan.Item)
+	if err := b.s.readItems(ctx, keys, items); err != nil {
+		return err
+	}
+	for _, sh := range shards {
+		sh.queue.Lock()
+		if it := items[sh.pk]; it != nil && sh.state.Last == nil && sh.queue.Idle() {
+			sh.state.Last = it
+		}
+		sh.queue.Unlock()
+	}
+	return nil
+}
+
+// relayout finds out how many shards the bucket has, after a job met a shard that was outdated, seen as it, or
+// throttled.
+func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
+	if sh.k == 0 && it != nil && !it.Frozen && it.Shards != len(b.all()) {
+		b.follow(it.Shards)
+		return nil
+	}
+	select {
+	case b.laying <- struct{}{}:
+		defer func() { <-b.laying }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for begun := time.Now(); ; {
+		root, err := b.read(ctx, 0)
+		switch {
+		case err != nil:
+			return err
+		case !root.Frozen:
+			if it != nil && sh.k > 0 && sh.k < root.Shards && it.Shards != root.Shards {
+				if it, err = b.read(ctx, sh.k); err == nil && it.Shards != root.Shards {
+					_, err = b.refill(ctx, sh.k, it, root)
+				}
+			}
+			b.follow(root.Shards)
+			return err
+		case time.Since(begun) < patience:
+			err = table.Sleep(ctx, table.Backoff(1))
+		default:
+			err = b.double(ctx, root)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// grow splits the bucket into n shards in the background, unless that is under way.
+func (b *bucket) grow(n int) {
+	if n > b.s.cfg.MaxShards || !b.doubling.TryLock() {
+		return
+	}
+	if !b.s.others.Go(func() {
+		defer b.doubling.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*b.s.cfg.WriteTimeout)
+		defer cancel()
+		_, _ = b.split(ctx, n)
+	}) {
+		b.doubling.Unlock()
+	}
+}
+
+// split doubles the number of shards until there are n, and returns how many there are.
+func (b *bucket) split(ctx context.Context, n int) (int, error) {
+	for {
+		root, err := b.read(ctx, 0)
+		if err != nil {
+			return 0, err
+		}
+		if !root.Frozen && (!root.Exists || root.Shards >= n) {
+			b.follow(root.Shards)
+			return root.Shards, b.look(ctx)
+		}
+		if err = b.double(ctx, root); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// double makes the steps that double the number of shards, or those that are left.
+func (b *bucket) double(ctx context.Context, root *plan.Item) error {
+	n := root.Shards
+	root, err := b.freeze(ctx, 0, n, root)
+	if err != nil || !root.FrozenAs(n) {
+		return err
+	}
+	frozen := make([]*plan.Item, n)
+	frozen[0] = root
+	if err = each(1, n, func(k int) (err error) {
+		frozen[k], err = b.freeze(ctx, k, n, root)
+		return err
+	}); err != nil {
+		return err
+	}
+	half := func(k int) error { return b.step(ctx, k+n, frozen[k].PutHalf(b.s.births.Add(1), b.s.now())) }
+	convert := func(k int) error { return b.step(ctx, k, frozen[k].Convert(b.s.now())) }
+	for _, step := range []struct {
+		from, to int
+		make     func(k int) error
+	}{{0, n, half}, {1, n, convert}, {0, 1, convert}} {
+		if err := each(step.from, step.to, func(k int) error {
+			if !frozen[k].FrozenAs(n) {
+				return nil // converted already
+			}
+			return step.make(k)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeze freezes shard k of n, and returns it as it then is. A shard that is missing, or has another number, was edited
+// by hand or split by an earlier version; it starts anew, with nothing left.
+func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.Item, error) {
+	for {
+		it, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))
+		if err != nil || k == 0 || it.FrozenAs(n) || it.Shards == 2*n {
+			return it, err
+		}
+		if it, err = b.refill(ctx, k, it, root); err != nil || it.Shards == root.Shards && it.Frozen == root.Frozen {
+			return it, err
+		}
+	}
+}
+
+// refill replaces shard k, which was last seen as it, by one that has nothing left, with the limits of shard 0.
+func (b *bucket) refill(ctx context.Context, k int, it, root *plan.Item) (*plan.Item, error) {
+	return b.write(ctx, k, it.Refill(k, root, b.s.births.Add(1), b.s.now()))
+}
+
+// each calls f for from, from+1 … to-1, all at once.
+func each(from, to int, f func(k int) error) error {
+	errs := make([]error, max(0, to-from))
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = f(from + i) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// read reads one shard.
+func (b *bucket) read(ctx context.Context, k int) (*plan.Item, error) {
+	items, key := make(map[table.Key]*plan.Item), table.BucketKey(b.key, k)
+	if err := b.s.readItems(ctx, []table.Key{key}, items); err != nil {
+		return plan.Missing, err
+	}
+	return items[key], nil
+}
+
+func (b *bucket) step(ctx context.Context, k int, u *plan.Update) error {
+	_, err := b.write(ctx, k, u)
+	return err
+}
+
+// write makes a step's write, and repeats it while that may help. It returns the shard as it then is.
+func (b *bucket) write(ctx context.Context, k int, u *plan.Update) (*plan.Item, error) {
+	key := table.BucketKey(b.key, k)
+	in := b.s.input(key.Item(), u)
+	var attrs map[string]types.AttributeValue
+	err := b.s.calls.Attempt(ctx, func(ctx context.Context) error {
+		out, err := b.s.cfg.Client.UpdateItem(ctx, in, table.Once...)
+		if err == nil {
+			attrs = out.Attributes
+		}
+		return err
+	})
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		attrs = failed.Item
+	} else if err != nil {
+		return plan.Missing, b.s.calls.Trouble("split", key.String(), err)
+	}
+	it, bad := parseItem(attrs)
+	if bad != nil {
+		return plan.Missing, b.s.calls.Damaged(key, bad)
+	}
+	return it, nil
+}
