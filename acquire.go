@@ -92,13 +92,16 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	if l.policies.Hit(e); !allowed {
 		l.countRefusal(e.Policy)
 	}
+	if allowed && l.meter.Tapped() {
+		l.debited(e.Policy.Requests, e.Policy)
+	}
 	if f := l.cfg.Observer.Decided; f != nil {
 		ev := DecidedEvent{
 			Namespace: l.Namespace(), Entity: entity, Resource: resource, Allowed: allowed,
 			Took: time.Since(began),
 		}
 		if allowed {
-			ev.debits, ev.share = &e.Policy.Requests, &e.Policy.Share
+			ev.debits = &e.Policy.Requests
 		}
 		f(ctx, ev)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -94,7 +95,7 @@ func TestAudit(t *testing.T) {
 	must(t, err)
 	must(t, lim.DeleteNamespace(ctx, "alpha"))
 	must(t, lim.PurgeNamespace(ctx, "alpha"))
-	_, err = lim.SigningKey(ctx)
+	_, err = leaseid.StoredKey(ctx, lim)
 	must(t, err)
 
 	const (

@@ -71,7 +71,7 @@ func TestCacheOff(t *testing.T) {
 	other.set("alice", "", weir.PerMinute("rpm", 7))
 	b.take("alice", one)
 	b.refused("alice", one)
-	if s := b.CacheStats(); s.Entries != 0 || s.Plans != 0 || s.Hits != 0 || s.TTL >= 0 {
+	if s := b.cacheStats(); s.Entries != 0 || s.Policies != 0 || s.Hits != 0 || s.TTL >= 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -135,7 +135,7 @@ func TestCacheBounded(t *testing.T) {
 	for round := range 2 {
 		for i := range 500 {
 			b.take(fmt.Sprint("e", i), one)
-			if s := b.CacheStats(); s.Entries > 50 || s.Plans > 50 {
+			if s := b.cacheStats(); s.Entries > 50 || s.Policies > 50 {
 				t.Fatalf("%+v", s)
 			}
 		}
@@ -152,15 +152,15 @@ func TestCacheStats(t *testing.T) {
 	for range 5 {
 		b.take("alice", one)
 	}
-	s := b.CacheStats()
-	if s.TTL != time.Minute || s.Plans != 1 || s.Entries != 5 || s.Misses != 5 || s.Hits != 4 {
+	s := b.cacheStats()
+	if s.TTL != time.Minute || s.Policies != 1 || s.Entries != 5 || s.Misses != 5 || s.Hits != 4 {
 		t.Errorf("%+v", s)
 	}
-	b.Refresh()
+	policies(b.Limiter).Expire()
 	b.fake.counts()
 	b.take("alice", one)
 	b.wantReads(1, "after Refresh")
-	if s := b.CacheStats(); s.Entries != 5 || s.Misses != 10 {
+	if s := b.cacheStats(); s.Entries != 5 || s.Misses != 10 {
 		t.Errorf("after Refresh %+v", s)
 	}
 }
@@ -372,7 +372,7 @@ func TestRefresh(t *testing.T) {
 	must(t, other.DeleteNamespace(b.ctx, ns.Name))
 	_, err = view.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 	must(t, err)
-	b.Refresh()
+	policies(b.Limiter).Expire()
 	b.wantLeft("alice", weir.Tokens{"rpm": -1})
 	b.refused("alice", one)
 	_, err = view.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})

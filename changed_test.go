@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -48,7 +49,7 @@ func TestChanged(t *testing.T) {
 			other.set(c.scope.Entity, c.scope.Resource, weir.PerMinute("rpm", 20))
 			b.wantBurst("alice", 10, "not told")
 			c.key.Namespace = "default"
-			b.Changed(c.key)
+			policies(b.Limiter).Changed(c.key)
 			b.wantBurst("alice", 20, "told")
 			b.fake.counts()
 			b.wantBurst("alice", 20, "known again")
@@ -66,11 +67,11 @@ func TestChangedKeepsTheLastKnownGood(t *testing.T) {
 		b.fake.does(func(f *fakeStore) {
 			f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errors.New("away") }
 		})
-		b.Changed(store.Key{Namespace: "default"})
+		policies(b.Limiter).Changed(store.Key{Namespace: "default"})
 		b.wantBurst("alice", 10, "told")
-		b.Refresh()
+		policies(b.Limiter).Expire()
 		b.wantBurst("alice", 10, "refreshed")
-		b.ChangedWithin("default", time.Second)
+		policies(b.Limiter).ChangedWithin("default", time.Second)
 		time.Sleep(2 * time.Second)
 		b.wantBurst("alice", 10, "told of something")
 		b.fake.does(func(f *fakeStore) { f.get = nil })
@@ -80,11 +81,21 @@ func TestChangedKeepsTheLastKnownGood(t *testing.T) {
 	})
 }
 
-// If nothing is cached, the values from Config.LastGood apply until the store answers.
+// If nothing is cached, the values from outside the process apply until the store answers.
 func TestLastGood(t *testing.T) {
 	t.Parallel()
 	known := map[store.Kind]string{store.KindSystem: `{"limits":[{"name":"rpm","amount":7,"period":"min"}]}`}
 	bubble(t, func(b *bundle) {
+		b.knows(func(keys []store.Key) (got store.Got, ok bool) {
+			for _, k := range keys {
+				r := store.Record{Key: k}
+				if text := known[k.Kind]; text != "" {
+					r.Version, r.Value = 1, []byte(text)
+				}
+				got.Records = append(got.Records, r)
+			}
+			return got, true
+		})
 		b.fake.does(func(f *fakeStore) {
 			f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errors.New("away") }
 		})
@@ -97,17 +108,6 @@ func TestLastGood(t *testing.T) {
 		b.set("", "", weir.PerMinute("rpm", 9))
 		time.Sleep(3 * time.Second)
 		b.wantBurst("alice", 9, "the store is back")
-	}, func(c *weir.Config) {
-		c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
-			for _, k := range keys {
-				r := store.Record{Key: k}
-				if text := known[k.Kind]; text != "" {
-					r.Version, r.Value = 1, []byte(text)
-				}
-				got.Records = append(got.Records, r)
-			}
-			return got, true
-		}
 	})
 }
 
@@ -126,14 +126,14 @@ func TestUnreadableAmongOthers(t *testing.T) {
 		if err := b.fake.Commit(b.ctx, bad); err != nil {
 			t.Fatal(err)
 		}
-		b.Changed(key, store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice"})
+		policies(b.Limiter).Changed(key, store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice"})
 		b.wantBurst("alice", 30, "its own")
 		b.wantBurst("bob", 20, "the last known of the resource")
 		if told.Load() == 0 {
 			t.Error("nobody was told")
 		}
 		for _, r := range []store.Record{bad.Record, {Key: key, Version: 1, Value: []byte("x")}} {
-			if err := weir.CheckRecord(r); err == nil || !strings.Contains(err.Error(), "api") {
+			if err := policy.Check(r); err == nil || !strings.Contains(err.Error(), "api") {
 				t.Errorf("%s: error %v", r.Value, err)
 			}
 		}

@@ -47,18 +47,10 @@ type Config struct {
 	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
 	// less. Defaults to 1.
 	Instances func() int
-	// LastGood, if not nil, returns what is known of records, all of one namespace, when the store does not answer, or
-	// answers with something unusable, and they are not cached: for example, what the previous process last read. A
-	// record of Version 0 is known not to exist. Requests that need a record that cannot be read are refused. It must
-	// be fast.
-	LastGood func(keys []store.Key) (got store.Got, ok bool)
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
 	AuditRetention time.Duration
 	// Observer receives events. Defaults to none.
 	Observer *Observer
-	// Shares, if not nil, says which part of the limits this process may use, as a member of a cell that shares them
-	// with other cells. Defaults to the whole.
-	Shares Shares
 }
 
 func (c Config) withDefaults() Config {

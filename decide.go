@@ -294,25 +294,34 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 		if err == nil && pt.by != nil {
 			d.lim.countDegraded(&pt.req)
 		}
+		spent := pt.spent(err)
+		if spent != nil {
+			d.lim.debited(*spent, pt.policy)
+		}
 		if f == nil {
 			continue
 		}
 		e := DecidedEvent{
 			Namespace: d.lim.Namespace(), Entity: pt.req.Entity, Resource: pt.req.Resource,
 			Allowed: err == nil, Degraded: cause != nil, Cause: causeOf(cause), Err: err,
-			Took: time.Since(d.began), Part: max(0, pt.nth-1),
+			Took: time.Since(d.began), Part: max(0, pt.nth-1), debits: spent,
 		}
-		switch {
-		case err == errRefused: //nolint:errorlint // it is never wrapped
+		if err == errRefused { //nolint:errorlint // it is never wrapped
 			e.Err = nil
-		case err != nil || pt.by.free():
-		case pt.allow:
-			e.debits, e.share = &pt.policy.Requests, &pt.policy.Share
-		default:
-			e.debits, e.share = &pt.lease.debits, &pt.lease.policy.Share
 		}
 		f(ctx, e)
 	}
+}
+
+// spent returns what a part was debited; nil if it was refused, or admitted without a decision.
+func (pt *part) spent(err error) *[]store.Debit {
+	switch {
+	case err != nil || pt.by.free():
+		return nil
+	case pt.allow:
+		return &pt.policy.Requests
+	}
+	return &pt.lease.debits
 }
 
 // prepare makes the debits that will spend a part's tokens. An error is a mistake in the request.

@@ -70,7 +70,7 @@ func TestDecideWithinBoundsTheWhole(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.chain("a", "b", "c", "d")
 				b.set("", "", weir.PerHour("rpm", 100))
-				b.Refresh()
+				policies(b.Limiter).Expire()
 				b.fake.does(slow(5*time.Millisecond, 5*time.Millisecond))
 				decide := b.deciders("a")[how]
 				began := time.Now()
@@ -171,7 +171,7 @@ func TestDecideWithinDefault(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		b.set("", "", weir.PerHour("rpm", 100))
-		b.Refresh()
+		policies(b.Limiter).Expire()
 		b.fake.does(slow(200*time.Millisecond, time.Hour))
 		began := time.Now()
 		_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 )
 
 // explained returns the explanation of a request on "api", and fails the test if explaining did more than read.
@@ -261,7 +262,7 @@ func TestExplainJSON(t *testing.T) {
 	b.child("alice", "")
 	b.set("", "", weir.PerMinute("tpm", 5000).WithBurst(7500))
 	b.take("alice", weir.Tokens{"tpm": 7000})
-	got, err := json.Marshal(b.explained("alice", weir.Tokens{"tpm": 600}))
+	got, err := json.Marshal(api.Explanation{Explanation: b.explained("alice", weir.Tokens{"tpm": 600})})
 	must(t, err)
 	const want = `{"namespace":"default","entity":"alice","resource":"api","tokens":{"tpm":600},"at":"2026-03-01T12:00:00Z",` +
 		`"outcome":"refused","detail":"limit exceeded: tpm of alice on api has 500 of 7500 available, 600 requested; retry in 1.2s","retry_after":1.2,` +

@@ -111,7 +111,7 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 		return err
 	}
 	if err == nil {
-		le.tellAdjusted(ctx, debits)
+		le.reportAdjusted(ctx, debits)
 		le.recordAdjusted(ctx, debits, out)
 	}
 	le.apply(debits, err == nil)
@@ -213,7 +213,7 @@ func (le *Lease) Rollback(ctx context.Context) error {
 		le.ended = err
 	}
 	if err == nil {
-		le.tellAdjusted(ctx, debits)
+		le.reportAdjusted(ctx, debits)
 	}
 	return err
 }

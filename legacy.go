@@ -2,7 +2,6 @@ package weir
 
 import (
 	"context"
-	"time"
 
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
@@ -12,85 +11,8 @@ import (
 
 // This file holds what leaves the package, or is used only by what leaves it.
 
-// Share is the part of a namespace's limits that this process's cell has.
-type Share = policy.Share
-
-// Shares returns the part of the limits that a cell has.
-type Shares = policy.Shares
-
-// Changed makes the limiter read records again that were changed elsewhere.
-func (l *Limiter) Changed(keys ...store.Key) { l.policies.Changed(keys...) }
-
-// ChangedWithin makes the limiter read everything in a namespace again.
-func (l *Limiter) ChangedWithin(namespaceID string, within time.Duration) {
-	l.policies.ChangedWithin(namespaceID, within)
-}
-
-// NamespaceIDs returns the opaque ids of the namespaces used through this limiter.
-func (l *Limiter) NamespaceIDs() []string { return l.policies.NamespaceIDs() }
-
-// SharesChanged makes the limiter ask [Config.Shares] again.
-func (l *Limiter) SharesChanged() { l.policies.SharesChanged() }
-
-// Refresh expires everything that is cached.
-func (l *Limiter) Refresh() { l.policies.Expire() }
-
-// CheckRecord reports why decisions could not use a catalog record.
-func CheckRecord(r store.Record) error { return policy.Check(r) }
-
 // MaxDepth is the maximum number of entities in a chain: an entity, its parent, and so on.
 const MaxDepth = policy.MaxDepth
-
-// CacheStats describes the caches of entities, limits and namespaces, over all namespaces.
-type CacheStats struct {
-	Hits, Misses uint64        // lookups of records; a decision on cached limits is one hit
-	Entries      int           // cached records
-	Plans        int           // cached pairs of entity and resource with their limits
-	TTL          time.Duration // as configured; negative if nothing is cached
-	// NearLimits is the number of limits of entities whose near-limit events are remembered as sent. NearForgotten
-	// counts those that were forgotten for lack of room: their events may be sent again.
-	NearLimits    int
-	NearForgotten uint64
-}
-
-// CacheStats returns statistics of the caches.
-func (l *Limiter) CacheStats() CacheStats {
-	p := l.policies.Stats()
-	s := CacheStats{Hits: p.Hits, Misses: p.Misses, Entries: p.Entries, Plans: p.Policies, TTL: p.TTL}
-	s.NearLimits, s.NearForgotten = l.meter.Stats()
-	return s
-}
-
-// BackstopStats describes what happens while the store does not answer, over all namespaces since the limiter was
-// created.
-type BackstopStats struct {
-	// Breaker is the breaker's state: "closed", "open" or "half-open"; "" if the store is always called.
-	Breaker string
-	// Openings counts how often the limiter stopped calling the store.
-	Openings uint64
-	// The decisions made without the store, admitted or not, by cause.
-	TimedOut, Failed, NotAsked uint64
-	// Shares is the number of buckets for which this process keeps a share; Instances is the number of processes that
-	// share the limits.
-	Shares, Instances int
-	// Admitted counts the tokens admitted from shares, over all limits; Refused counts the requests that shares
-	// refused.
-	Admitted, Refused uint64
-	// Owing is the number of buckets with tokens admitted but not yet charged to the store. Charged and Lost count the
-	// tokens that were charged to it, and those that never will be. Time has covered the rest.
-	Owing         int
-	Charged, Lost uint64
-}
-
-// BackstopStats returns statistics of what happens while the store does not answer.
-func (l *Limiter) BackstopStats() BackstopStats {
-	s := l.outage.Stats()
-	return BackstopStats{
-		Breaker: s.Breaker, Openings: s.Openings, TimedOut: s.TimedOut, Failed: s.Failed, NotAsked: s.NotCalled,
-		Shares: s.Shares, Instances: s.Instances, Admitted: s.Admitted, Refused: s.Refused,
-		Owing: s.Owing, Charged: s.Charged, Lost: s.Lost,
-	}
-}
 
 // core is what manages limits.
 type core struct {

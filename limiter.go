@@ -55,7 +55,6 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	l.meter = meter.New(cfg.meter(usage))
 	resolver := policy.New(cfg.policies(calls, l.outage.Want, l.queues.changed))
-	resolver.Use(cfg.Shares, cfg.LastGood)
 	l.join(usage, resolver.Namespace(cfg.Namespace, cfg.NamespaceID))
 	return l, nil
 }

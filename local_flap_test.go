@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -42,7 +43,7 @@ func TestLocalFlaps(t *testing.T) {
 				took := time.Since(began)
 				o.dark.Store(false)
 				limit := rate + int(rate*took.Seconds())
-				t.Logf("admitted %d (%d degraded) of %d; %+v", admitted, degraded, limit, fleet[0].BackstopStats())
+				t.Logf("admitted %d (%d degraded) of %d; %+v", admitted, degraded, limit, parts.Of(fleet[0]).Outage.Stats())
 				if admitted > limit+6*rate {
 					t.Errorf("admitted %d in %v, the limit allows %d", admitted, took, limit)
 				}

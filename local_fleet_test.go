@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -110,7 +111,7 @@ func TestFleetOutage(t *testing.T) {
 		during := admitted.Load() - before
 		closed := func() (n int) {
 			for _, lim := range fleet {
-				if lim.BackstopStats().Breaker == "closed" {
+				if parts.Of(lim).Outage.Stats().Breaker == "closed" {
 					n++
 				}
 			}

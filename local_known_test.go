@@ -60,10 +60,10 @@ func TestLocalStranger(t *testing.T) {
 		b.fake.does(recovers)
 		b.eventually("all is charged", func() bool {
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "other", Resource: "api"})
-			return b.BackstopStats().Owing == 0
+			return b.outageStats().Owing == 0
 		})
 		b.wantLeft("alice", weir.Tokens{"rpm": 3, "tpm": 500}) // 5 were admitted
-		if st := b.BackstopStats(); st.Lost != 0 {
+		if st := b.outageStats(); st.Lost != 0 {
 			t.Errorf("%+v", st)
 		}
 		if d := b.take("alice", weir.Tokens{"rpm": 3}).Decision(); d.Degraded || d.Over != 0 {
@@ -95,7 +95,7 @@ func TestLocalStrangersAreBounded(t *testing.T) {
 		for range 20 { // each waits as long as possible
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api"})
 		}
-		before := b.CacheStats()
+		before := b.cacheStats()
 		admitted, none := 0, 0
 		for i := range 3000 {
 			_, err := b.Acquire(b.ctx, weir.Request{Entity: fmt.Sprint(i), Resource: "api", Tokens: one})
@@ -108,8 +108,8 @@ func TestLocalStrangersAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		after := b.CacheStats()
-		if admitted > 128 || none == 0 || after.Plans != before.Plans || after.Entries != before.Entries {
+		after := b.cacheStats()
+		if admitted > 128 || none == 0 || after.Policies != before.Policies || after.Entries != before.Entries {
 			t.Errorf("%d admitted, %d had no share; %+v, before %+v", admitted, none, after, before)
 		}
 	}, backstopped(1), func(c *weir.Config) { c.CacheEntries, c.Cooldown = 128, time.Hour })
@@ -152,7 +152,7 @@ func TestLocalStrangerWaits(t *testing.T) {
 			b.fake.does(dark)
 			b.eventually("it opens", func() bool {
 				_, _ = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api"})
-				return b.BackstopStats().Breaker == "open"
+				return b.outageStats().Breaker == "open"
 			})
 			req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": 300}}
 			_, err := b.Acquire(b.ctx, req)
@@ -203,9 +203,9 @@ func TestLocalUnreadableIsNoStranger(t *testing.T) {
 		b.fake.does(dark)
 		b.eventually("it opens", func() bool {
 			_ = ask()
-			return b.BackstopStats().Breaker == "open"
+			return b.outageStats().Breaker == "open"
 		})
-		b.SharesChanged() // forces another lookup
+		policies(b.Limiter).SharesChanged() // forces another lookup
 		must(t, ask())
 	}, backstopped(1))
 }

@@ -34,13 +34,13 @@ func TestLocalOwedIsBounded(t *testing.T) {
 			b.takeFor(with(weir.PerSecond("rps", int64(1+i)))(weir.Tokens{"rps": int64(1 + i)}))
 			time.Sleep(2 * time.Second)
 		}
-		if st := b.BackstopStats(); st.Lost != 0 || st.Admitted != 1000*1001/2 {
+		if st := b.outageStats(); st.Lost != 0 || st.Admitted != 1000*1001/2 {
 			t.Errorf("%+v", st)
 		}
 		b.fake.does(recovers)
 		b.eventually("all is charged", func() bool {
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-			return b.BackstopStats().Owing == 0
+			return b.outageStats().Owing == 0
 		})
 	}, backstopped(1))
 }
@@ -60,7 +60,7 @@ func TestLocalOwedOfChangedLimit(t *testing.T) {
 		b.fake.does(recovers)
 		b.eventually("all is charged", func() bool {
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-			return b.BackstopStats().Owing == 0
+			return b.outageStats().Owing == 0
 		})
 		if left := b.left("alice", "rpd"); left < 1000-2 || left > 1000 { // 1200 less 200; time has covered some of the debt
 			t.Errorf("%d are left", left)
@@ -92,7 +92,7 @@ func TestLocalOwedToPurged(t *testing.T) {
 		lim = create()
 		b.fake.does(recovers)
 		must(t, take(lim, 0))
-		b.eventually("it is charged", func() bool { st := b.BackstopStats(); return st.Owing == 0 && st.Charged == 60 })
+		b.eventually("it is charged", func() bool { st := b.outageStats(); return st.Owing == 0 && st.Charged == 60 })
 		must(t, take(lim, 100))
 	}, backstopped(1))
 }
@@ -129,7 +129,7 @@ func TestLocalOwedIsSettledOnce(t *testing.T) {
 		b.fake.does(recovers)
 		b.take("alice", weir.Tokens{"rpd": 1})
 		time.Sleep(time.Second)
-		if st := b.BackstopStats(); st.Owing != 0 || st.Charged != 10 || len(ids) != 1 {
+		if st := b.outageStats(); st.Owing != 0 || st.Charged != 10 || len(ids) != 1 {
 			t.Errorf("%+v, with the ids %v", st, ids)
 		}
 		b.wantLeft("alice", weir.Tokens{"rpd": 100 - 10 - 3})
@@ -147,10 +147,10 @@ func TestLocalAfterClose(t *testing.T) {
 		lease := b.take("alice", weir.Tokens{"rpd": 10})
 		b.eventually("it is not asked", func() bool {
 			_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-			return err == nil && b.BackstopStats().Breaker == "open"
+			return err == nil && b.outageStats().Breaker == "open"
 		})
 		must(t, b.Close())
-		if st := b.BackstopStats(); st.Lost != 10 || st.Owing != 0 {
+		if st := b.outageStats(); st.Lost != 10 || st.Owing != 0 {
 			t.Errorf("%+v", st)
 		}
 		req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}}
@@ -165,7 +165,7 @@ func TestLocalAfterClose(t *testing.T) {
 		wantErr(t, err, weir.ErrClosed)
 		must(t, lease.Adjust(b.ctx, weir.Tokens{"rpd": 5}))
 		must(t, lease.Rollback(b.ctx))
-		if st := b.BackstopStats(); st.Lost != 15 || st.Owing != 0 {
+		if st := b.outageStats(); st.Lost != 15 || st.Owing != 0 {
 			t.Errorf("%+v", st)
 		}
 	})

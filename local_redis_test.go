@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
@@ -83,7 +84,7 @@ func TestRedisOutage(t *testing.T) {
 	})
 	at := func(q float64) time.Duration { return flat[int(q*float64(len(flat)-1))].Round(10 * time.Microsecond) }
 	t.Logf("%d calls: p50 %v, p99 %v, p99.9 %v, max %v; %d admitted in %v; %+v",
-		len(flat), at(0.5), at(0.99), at(0.999), at(1), admitted.Load(), took.Round(time.Millisecond), lim.BackstopStats())
+		len(flat), at(0.5), at(0.99), at(0.999), at(1), admitted.Load(), took.Round(time.Millisecond), parts.Of(lim).Outage.Stats())
 	if unanswered.Load() > 0 {
 		t.Errorf("%d calls were not answered", unanswered.Load())
 	}
@@ -102,9 +103,9 @@ func breakFor(t *testing.T, lim *weir.Limiter, degraded *atomic.Int64, name stri
 	time.Sleep(broken) // real time: the server is real
 	end()
 	back := time.Now()
-	for lim.BackstopStats().Breaker != "closed" {
+	for parts.Of(lim).Outage.Stats().Breaker != "closed" {
 		if time.Since(back) > time.Minute {
-			t.Fatalf("%s: not asked again: %+v", name, lim.BackstopStats())
+			t.Fatalf("%s: not asked again: %+v", name, parts.Of(lim).Outage.Stats())
 		}
 		time.Sleep(time.Millisecond) // real time: the server is real
 	}

@@ -65,8 +65,8 @@ func TestLocalShare(t *testing.T) {
 		time.Sleep(6 * time.Second) // 40 a minute over four processes: one in six seconds
 		b.take("alice", one)
 		b.refused("alice", one)
-		st := b.BackstopStats()
-		if st.Breaker == "closed" || st.Openings != 1 || st.Admitted != 1 || st.NotAsked == 0 || st.Instances != 4 {
+		st := b.outageStats()
+		if st.Breaker == "closed" || st.Openings != 1 || st.Admitted != 1 || st.NotCalled == 0 || st.Instances != 4 {
 			t.Errorf("%+v", st)
 		}
 	}, backstopped(4), func(c *weir.Config) { c.Cooldown = time.Hour })
@@ -125,7 +125,7 @@ func (b *bundle) eventually(what string, f func() bool) {
 		}
 		<-tick.C
 	}
-	b.t.Errorf("not within 30 s: %s: %+v", what, b.BackstopStats())
+	b.t.Errorf("not within 30 s: %s: %+v", what, b.outageStats())
 }
 
 // When the store answers again it is charged what time has not covered, once.
@@ -162,11 +162,11 @@ func TestLocalIsCharged(t *testing.T) {
 		})
 		b.eventually("all is charged", func() bool {
 			b.take("child", nil)
-			return b.BackstopStats().Owing == 0
+			return b.outageStats().Owing == 0
 		})
 		b.wantLeft("child", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100}) // rps refilled long ago, within a second
 		b.wantLeft("parent", weir.Tokens{"rpd": 2400 - 100 - 250, "rps": 100})
-		if st := b.BackstopStats(); st.Lost != 0 || st.Charged < 500 {
+		if st := b.outageStats(); st.Lost != 0 || st.Charged < 500 {
 			t.Errorf("%+v", st)
 		}
 		must(t, kept.Rollback(b.ctx)) // tokens that were charged stay so
@@ -211,7 +211,7 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 		}
 		b.eventually("it opens", func() bool {
 			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
-			return b.BackstopStats().Breaker == "open"
+			return b.outageStats().Breaker == "open"
 		})
 		began := time.Now()
 		b.take("a", one)
@@ -277,7 +277,7 @@ func TestLocalCharge(t *testing.T) {
 		b.take("alice", weir.Tokens{"rpd": 40})
 		b.fake.does(recovers)
 		must(t, b.Close())
-		if st := b.BackstopStats(); st.Charged != 40 || st.Lost != 0 {
+		if st := b.outageStats(); st.Charged != 40 || st.Lost != 0 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -299,7 +299,7 @@ func TestLocalOpenings(t *testing.T) {
 			b.refused("alice", weir.Tokens{"rpd": 1})
 			time.Sleep(100 * time.Millisecond)
 		}
-		if st := b.BackstopStats(); st.Openings != 1 || st.TimedOut < 12 {
+		if st := b.outageStats(); st.Openings != 1 || st.TimedOut < 12 {
 			t.Errorf("%+v", st)
 		}
 	}, backstopped(20))

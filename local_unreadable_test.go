@@ -88,21 +88,7 @@ func TestUnreadableDenies(t *testing.T) {
 	} {
 		k.Namespace = "default"
 		bad := store.Record{Key: k, Value: []byte(`{"limits":5,"cascade":5}`)}
-		for name, from := range map[string]func(*weir.Config){
-			"the store": func(*weir.Config) {},
-			"LastGood": func(c *weir.Config) {
-				c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
-					for _, key := range keys {
-						r := store.Record{Key: key}
-						if key == k {
-							r.Version, r.Value = 1, bad.Value
-						}
-						got.Records = append(got.Records, r)
-					}
-					return got, true
-				}
-			},
-		} {
+		for _, name := range []string{"the store", "outside"} {
 			changing(t, func(b *bundle, _ *writes) {
 				if name == "the store" {
 					must(t, b.fake.Commit(b.ctx, store.Write{Record: bad}))
@@ -110,6 +96,17 @@ func TestUnreadableDenies(t *testing.T) {
 					if err == nil {
 						t.Errorf("%s: no error", k)
 					}
+				} else {
+					b.knows(func(keys []store.Key) (got store.Got, ok bool) {
+						for _, key := range keys {
+							r := store.Record{Key: key}
+							if key == k {
+								r.Version, r.Value = 1, bad.Value
+							}
+							got.Records = append(got.Records, r)
+						}
+						return got, true
+					})
 				}
 				b.fake.does(dark)
 				if got := b.answer("alice"); got != weir.OnUnavailableDeny {
@@ -121,7 +118,7 @@ func TestUnreadableDenies(t *testing.T) {
 				req.OnUnavailable = weir.OnUnavailableAllow
 				_, err = b.Acquire(b.ctx, req)
 				must(t, err) // the request itself sets on_unavailable
-			}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow }, from)
+			}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -379,7 +380,7 @@ func TestNearLimitConcurrently(t *testing.T) {
 	if len(events) != 4 || len(ids) != 4 {
 		t.Errorf("%d events with %d ids, want three thresholds and a refusal", len(events), len(ids))
 	}
-	if s := b.CacheStats(); s.NearLimits != 1 || s.NearForgotten != 0 {
-		t.Errorf("%+v", s)
+	if limits, forgotten := parts.Of(b.Limiter).Meter.Stats(); limits != 1 || forgotten != 0 {
+		t.Errorf("%d limits, %d forgotten", limits, forgotten)
 	}
 }

@@ -23,7 +23,7 @@ type Observer struct {
 	WouldRefuse func(ctx context.Context, e WouldRefuseEvent)
 	// NearLimit is called when the used part of a limit reaches a threshold (see [Limiter.SetNearLimit]), and for the
 	// first refusal in an hour. It is also called for parents' limits, and for limits in shadow, which do not refuse.
-	// Each event is sent once per window, as far as this process remembers; see [CacheStats]. If it is set, Allow also
+	// Each event is sent once per window, as far as this process remembers. If it is set, Allow also
 	// asks the store for the levels of the limits.
 	NearLimit func(ctx context.Context, e NearLimitEvent)
 	// Unreadable is called when the limiter reads a catalog record that it cannot use. The last known contents stay in
@@ -82,13 +82,7 @@ type DecidedEvent struct {
 	Part int
 
 	debits *[]store.Debit // one word, and comparable
-	share  *Share
 }
-
-// Debits returns what the decision debited, parents included, under the same conditions as [DecidedEvent.Spent]. The
-// limits in it are scaled to the cell's share, which is the second result. The result is valid until Decided returns
-// and must not be modified.
-func (e DecidedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
 
 // Spent returns the tokens that the decision debited, by limit name. It is empty unless the request was allowed by the
 // store or by a local share. Charges to parents are not counted again. Limits in shadow may be missing. The result is
@@ -102,18 +96,6 @@ type AdjustedEvent struct {
 	Namespace, Entity, Resource string
 
 	debits *[]store.Debit // one word, and comparable
-	share  *Share
-}
-
-// Debits returns what was debited or, if negative, given back, as [DecidedEvent.Debits] does. For a lease that was
-// resumed, the share is unknown and zero. The result is valid until Adjusted returns and must not be modified.
-func (e AdjustedEvent) Debits() ([]store.Debit, Share) { return debited(e.debits, e.share) }
-
-func debited(from *[]store.Debit, of *Share) ([]store.Debit, Share) {
-	if from == nil {
-		return nil, policy.Whole
-	}
-	return *from, *of
 }
 
 // Spent returns the tokens that were debited or, if negative, given back, as [DecidedEvent.Spent] does. The result is
@@ -178,9 +160,20 @@ func (l *Limiter) beginning() (began time.Time) {
 	return began
 }
 
-func (le *Lease) tellAdjusted(ctx context.Context, debits []store.Debit) {
-	if f := le.lim.cfg.Observer.Adjusted; f != nil && len(debits) > 0 {
-		told := debits // a copy, so that the parameter stays off the heap if nobody is told
-		f(ctx, AdjustedEvent{le.lim.Namespace(), le.policy.Entity, le.policy.Resource, &told, &le.policy.Share})
+// debited hands debits under a policy to the meter's tap.
+func (l *Limiter) debited(debits []store.Debit, p *policy.Policy) {
+	if l.meter.Tapped() {
+		l.meter.Debited(l.Namespace(), debits, p.Share.Num, p.Share.Den)
+	}
+}
+
+func (le *Lease) reportAdjusted(ctx context.Context, debits []store.Debit) {
+	if len(debits) == 0 {
+		return
+	}
+	le.lim.debited(debits, le.policy)
+	if f := le.lim.cfg.Observer.Adjusted; f != nil {
+		changed := debits // a copy, so that the parameter stays off the heap if nobody observes
+		f(ctx, AdjustedEvent{le.lim.Namespace(), le.policy.Entity, le.policy.Resource, &changed})
 	}
 }

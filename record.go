@@ -69,8 +69,6 @@ type event struct {
 // stamp returns the current time in the precision of records.
 func stamp() time.Time { return record.Stamp() }
 
-func formatPeriod(d time.Duration) string { return record.FormatPeriod(d) }
-
 // DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,
 // resource, limit or namespace can have this name.
 const DefaultResource = record.DefaultResource

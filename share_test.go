@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
 
 // fixed is a source of shares that a test sets.
 type fixed struct {
-	share weir.Share
+	share policy.Share
 	stale func(epoch uint64)
 }
 
-func (f *fixed) Share(string) weir.Share { return f.share }
+func (f *fixed) Share(string) policy.Share { return f.share }
 
 func (f *fixed) Stale(_ context.Context, epoch uint64) {
 	if f.stale != nil {
@@ -28,11 +29,7 @@ func (f *fixed) Stale(_ context.Context, epoch uint64) {
 
 func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
 	t.Helper()
-	lim, err := weir.New(weir.Config{Store: memory.New(nil), Shares: f})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lim.Close() })
+	lim := limiterWith(t, f, weir.Config{Store: memory.New(nil)})
 	if err := lim.SetLimits(t.Context(), weir.Scope{}, limits...); err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +55,12 @@ func admitted(t *testing.T, lim *weir.Limiter) (n int) {
 func TestShareChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}}
+		f := &fixed{share: policy.Share{Num: 1, Den: 2, Epoch: 1}}
 		lim := sharing(t, f, weir.PerHour("rph", 100))
 		defer lim.Close()
 		set := func(num, den int64) {
 			f.share.Num, f.share.Den, f.share.Epoch = num, den, f.share.Epoch+1
-			lim.SharesChanged()
+			policies(lim).SharesChanged()
 		}
 		for _, step := range []struct {
 			num, den int64
@@ -91,7 +88,7 @@ func TestShareChanges(t *testing.T) {
 
 func TestShareOfRequestsLimits(t *testing.T) {
 	t.Parallel()
-	lim := sharing(t, &fixed{share: weir.Share{Num: 1, Den: 4}}, weir.PerHour("rph", 100))
+	lim := sharing(t, &fixed{share: policy.Share{Num: 1, Den: 4}}, weir.PerHour("rph", 100))
 	_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"x": 11}, Limits: []weir.Limit{weir.PerHour("x", 40)}})
 	var burst *weir.BurstError
 	if !errors.As(err, &burst) || burst.Burst != 10 {
@@ -103,12 +100,12 @@ func TestShareOfRequestsLimits(t *testing.T) {
 // neither hands out a burst each time nor runs out of room.
 func TestShareOfRequestsLimitsMoves(t *testing.T) {
 	t.Parallel()
-	f := &fixed{share: weir.Share{Num: 500, Den: 1000, Epoch: 1}}
+	f := &fixed{share: policy.Share{Num: 500, Den: 1000, Epoch: 1}}
 	lim := sharing(t, f, weir.PerDay("rpd", 1000))
 	total := 0
 	for i := range int64(40) {
 		f.share.Num, f.share.Epoch = 500-10*i, f.share.Epoch+1
-		lim.SharesChanged()
+		policies(lim).SharesChanged()
 		for range 1000 {
 			_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"x": 1}, Limits: []weir.Limit{weir.PerDay("x", 1000)}})
 			if errors.Is(err, weir.ErrExceeded) {
@@ -141,8 +138,8 @@ func TestNoShare(t *testing.T) {
 		if _, err := lim.Allow(t.Context(), "e", "r"); !errors.Is(err, weir.ErrUnavailable) {
 			t.Errorf("without a share, Allow: %v", err)
 		}
-		f.share = weir.Share{Num: 1, Den: 1, Until: time.Now().Add(3 * time.Second)}
-		lim.SharesChanged()
+		f.share = policy.Share{Num: 1, Den: 1, Until: time.Now().Add(3 * time.Second)}
+		policies(lim).SharesChanged()
 		if _, err := ask(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,18 +162,14 @@ func TestNoShare(t *testing.T) {
 func TestShareStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}}
+		f := &fixed{share: policy.Share{Num: 1, Den: 2, Epoch: 1}}
 		var stopped time.Duration
 		st := &fakeStore{Store: memory.New(nil)}
 		st.take = func(_ context.Context, t store.Take) (store.Outcome, error) {
 			time.Sleep(stopped)
 			return st.Store.Take(context.Background(), t) // even if the context has ended
 		}
-		lim, err := weir.New(weir.Config{Store: st, Shares: f, DecideWithin: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lim.Close()
+		lim := limiterWith(t, f, weir.Config{Store: st, DecideWithin: time.Second})
 		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 100)); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +180,7 @@ func TestShareStopped(t *testing.T) {
 			"Allow":      func() error { _, err := lim.Allow(t.Context(), "e", "r"); return err },
 		} {
 			f.share.Until = time.Now().Add(4 * time.Second)
-			lim.SharesChanged()
+			policies(lim).SharesChanged()
 			stopped = 900 * time.Millisecond
 			if err := ask(); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -204,15 +197,10 @@ func TestShareStopped(t *testing.T) {
 func TestShareStale(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
-	two := []*fixed{{share: weir.Share{Num: 1, Den: 1, Epoch: 1}}, {share: weir.Share{Num: 1, Den: 1, Epoch: 1}}}
+	two := []*fixed{{share: policy.Share{Num: 1, Den: 1, Epoch: 1}}, {share: policy.Share{Num: 1, Den: 1, Epoch: 1}}}
 	var lims []*weir.Limiter
 	for _, f := range two {
-		lim, err := weir.New(weir.Config{Store: st, Shares: f})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { lim.Close() })
-		lims = append(lims, lim)
+		lims = append(lims, limiterWith(t, f, weir.Config{Store: st}))
 	}
 	if err := lims[0].SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 10)); err != nil {
 		t.Fatal(err)
@@ -226,8 +214,8 @@ func TestShareStale(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	two[0].share = weir.Share{Num: 1, Den: 5, Epoch: 2}
-	lims[0].SharesChanged()
+	two[0].share = policy.Share{Num: 1, Den: 5, Epoch: 2}
+	policies(lims[0]).SharesChanged()
 	if err := spend(0); !errors.Is(err, weir.ErrExceeded) {
 		t.Fatalf("two of two are spent: %v", err)
 	}
@@ -243,8 +231,8 @@ func TestShareStale(t *testing.T) {
 		t.Errorf("the old share still admits: %v, asked %d times", err, asked)
 	}
 	// Without a newer share it does not admit either.
-	two[0].share = weir.Share{Num: 1, Den: 10, Epoch: 3}
-	lims[0].SharesChanged()
+	two[0].share = policy.Share{Num: 1, Den: 10, Epoch: 3}
+	policies(lims[0]).SharesChanged()
 	_ = spend(0)
 	two[1].stale = nil
 	if err := spend(1); !errors.Is(err, weir.ErrUnavailable) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -105,30 +107,22 @@ func TestSpentElsewhere(t *testing.T) {
 	s.want(t, "default alice api map[rpm:3]")
 }
 
-// TestDebits: observers learn what each bucket was debited, parents' buckets included, under which share, and what was
+// TestDebits: the tap receives what each bucket was debited, parents' buckets included, under which share, and what was
 // returned.
 func TestDebits(t *testing.T) {
 	t.Parallel()
 	var got []string
-	tell := func(debits []store.Debit, of weir.Share) {
+	lim := limiterWith(t, &fixed{share: policy.Share{Num: 1, Den: 2, Epoch: 1}}, weir.Config{Store: memory.New(nil)})
+	parts.Of(lim).Meter.Tap(func(_ string, debits []store.Debit, num, den int64) {
 		var text strings.Builder
-		fmt.Fprint(&text, of.Num, "/", of.Den)
+		fmt.Fprint(&text, num, "/", den)
 		for _, d := range debits {
 			for _, c := range d.Charges {
 				fmt.Fprint(&text, " ", d.Bucket.Entity, " ", c.Limit.Name, " ", c.Amount, " of ", c.Limit.Burst)
 			}
 		}
 		got = append(got, text.String())
-	}
-	lim, err := weir.New(weir.Config{
-		Store: memory.New(nil), Shares: &fixed{share: weir.Share{Num: 1, Den: 2, Epoch: 1}},
-		Observer: &weir.Observer{
-			Decided:  func(_ context.Context, e weir.DecidedEvent) { tell(e.Debits()) },
-			Adjusted: func(_ context.Context, e weir.AdjustedEvent) { tell(e.Debits()) },
-		},
 	})
-	must(t, err)
-	t.Cleanup(func() { _ = lim.Close() })
 	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 10)))
 	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
 		must(t, lim.CreateEntity(t.Context(), e))
@@ -142,7 +136,7 @@ func TestDebits(t *testing.T) {
 	}
 	one := "1/2 alice rpm 1000 of 5000 team rpm 1000 of 5000"
 	want := []string{
-		"1/2 alice rpm 3000 of 5000 team rpm 3000 of 5000", "1/2 alice rpm -2000 of 5000 team rpm -2000 of 5000", one, one, one, one, "1/1",
+		"1/2 alice rpm 3000 of 5000 team rpm 3000 of 5000", "1/2 alice rpm -2000 of 5000 team rpm -2000 of 5000", one, one, one, one,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("told %q, want %q", got, want)

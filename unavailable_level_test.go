@@ -156,25 +156,7 @@ func TestOnUnavailableIsRemembered(t *testing.T) {
 func TestOnUnavailableFromLastGood(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
-		b.fake.does(dark)
-		lim := b.In("tenant")
-		for i, what := range []string{"asked", "not asked: the breaker is open"} {
-			if i > 0 {
-				b.eventually("it opens", func() bool {
-					_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-					return b.BackstopStats().Breaker == "open"
-				})
-			}
-			_, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "login"})
-			wantErr(t, err, weir.ErrUnavailable)
-			lease, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-			if err != nil || len(lease.Decision().Statuses) != 1 {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	}, func(c *weir.Config) {
-		c.OnUnavailable, c.DecideWithin, c.Cooldown = weir.OnUnavailableLocal, 10*time.Millisecond, time.Hour
-		c.LastGood = func(keys []store.Key) (got store.Got, ok bool) {
+		b.knows(func(keys []store.Key) (got store.Got, ok bool) {
 			for _, k := range keys {
 				text := map[store.Key]string{
 					{Namespace: store.Registry, Kind: store.KindNamespace, ID: "tenant"}: `{"id":"n1","created":"2026-01-01T00:00:00Z"}`,
@@ -188,7 +170,25 @@ func TestOnUnavailableFromLastGood(t *testing.T) {
 				got.Records = append(got.Records, r)
 			}
 			return got, true
+		})
+		b.fake.does(dark)
+		lim := b.In("tenant")
+		for i, what := range []string{"asked", "not asked: the breaker is open"} {
+			if i > 0 {
+				b.eventually("it opens", func() bool {
+					_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+					return b.outageStats().Breaker == "open"
+				})
+			}
+			_, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "login"})
+			wantErr(t, err, weir.ErrUnavailable)
+			lease, err := lim.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
+			if err != nil || len(lease.Decision().Statuses) != 1 {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
+	}, func(c *weir.Config) {
+		c.OnUnavailable, c.DecideWithin, c.Cooldown = weir.OnUnavailableLocal, 10*time.Millisecond, time.Hour
 	})
 }
 

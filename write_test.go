@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -151,7 +152,7 @@ var changes = map[string]func(context.Context, *weir.Limiter) error{
 	},
 	"purge namespace":    func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "dead") },
 	"reset bucket":       func(ctx context.Context, l *weir.Limiter) error { return l.ResetBucket(ctx, "child", "r") },
-	"make a signing key": func(ctx context.Context, l *weir.Limiter) error { _, err := l.SigningKey(ctx); return err },
+	"make a signing key": func(ctx context.Context, l *weir.Limiter) error { _, err := leaseid.StoredKey(ctx, l); return err },
 	"set default limits": func(ctx context.Context, l *weir.Limiter) error {
 		return l.SetLimits(ctx, weir.Scope{Entity: "child"}, weir.PerDay("rpd", 9))
 	},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -184,7 +185,7 @@ func crash(t *testing.T, first, second *manifest.Manifest, at int64, made bool) 
 	opts := manifest.ApplyOptions{Adopt: true, Wait: time.Minute} // an abandoned lock expires
 	_, _ = manifest.Apply(t.Context(), lim, plan(t, lim, second), opts)
 	st.failAt = 0
-	lim.Refresh() // as in another process
+	parts.Of(lim).Policies.Expire() // as in another process
 	_, err := manifest.Apply(t.Context(), lim, plan(t, lim, second), opts)
 	must(t, err)
 	return state(t, lim.In("ns")), state(t, whole.In("ns"))

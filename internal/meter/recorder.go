@@ -26,6 +26,25 @@ type Recorder struct {
 	cfg     Config
 	tallies *tallies // nil if nobody counts
 	near    *near    // nil if nobody wants near-limit events
+	tap     Tap      // nil if nobody wants debits
+}
+
+// Tap receives what decisions and leases have debited or, if negative, given back, parents included, with the part
+// num/den of the limits to which the limits in it are scaled; 0/0 if that is not known. It must not keep or modify the
+// debits.
+type Tap func(namespace string, debits []store.Debit, num, den int64)
+
+// Tap makes debits go to f, too. It must be called before the first decision.
+func (r *Recorder) Tap(f Tap) { r.tap = f }
+
+// Tapped reports whether anybody wants debits.
+func (r *Recorder) Tapped() bool { return r.tap != nil }
+
+// Debited hands debits to the tap.
+func (r *Recorder) Debited(namespace string, debits []store.Debit, num, den int64) {
+	if r.tap != nil {
+		r.tap(namespace, debits, num, den)
+	}
 }
 
 // New returns a recorder.

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/stack"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
@@ -248,7 +249,7 @@ func TestTenantPolicies(t *testing.T) {
 func look(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
 	ctx := t.Context()
-	lim.Refresh()
+	parts.Of(lim).Policies.Expire()
 	_, err := lim.Entity(ctx, "key")
 	must(t, err)
 	_, err = lim.Entities(ctx, weir.EntityQuery{})

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -40,7 +41,7 @@ weir available, which then exits with 3.`,
 			if err != nil {
 				return err
 			}
-			return r.Print(x, func() { printExplanation(r, &x) })
+			return r.Print(api.Explanation{Explanation: x}, func() { printExplanation(r, &x) })
 		})
 	})
 }

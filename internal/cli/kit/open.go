@@ -4,6 +4,8 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
 )
 
 // Open returns a limiter on the store and namespace that the flags name.
@@ -17,8 +19,9 @@ func (a *Run) Open(how stores.Access) (*weir.Limiter, error) {
 	}
 	cfg := a.Config
 	cfg.Store, cfg.Namespace = st, a.Namespace
+	var shares policy.Shares
 	if a.Shares != nil {
-		if cfg.Shares, err = a.Shares(st); err != nil {
+		if shares, err = a.Shares(st); err != nil {
 			_ = st.Close()
 			return nil, err
 		}
@@ -28,6 +31,7 @@ func (a *Run) Open(how stores.Access) (*weir.Limiter, error) {
 		_ = st.Close()
 		return nil, err
 	}
+	parts.Of(lim).Policies.Use(shares, a.LastGood)
 	a.Opened = st
 	return lim, nil
 }

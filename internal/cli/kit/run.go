@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -29,10 +30,13 @@ type Run struct {
 
 	configFile, Store, Namespace, Output string
 
-	Config weir.Config                            // for Open, which sets the store and the namespace
-	Shares func(store.Store) (weir.Shares, error) // nil if the limits are not shared
-	Late   func(why error) store.Store            // returns a stand-in for a store that does not answer; nil for none
-	Opened store.Store                            // the limiter's store, set by Open
+	Config weir.Config // for Open, which sets the store and the namespace
+	// Shares returns the parts of the limits that the process may use. Nil if the limits are not shared.
+	Shares func(store.Store) (policy.Shares, error)
+	// LastGood returns what is known of records that cannot be read. Nil for nothing.
+	LastGood func([]store.Key) (store.Got, bool)
+	Late     func(why error) store.Store // returns a stand-in for a store that does not answer; nil for none
+	Opened   store.Store                 // the limiter's store, set by Open
 
 	// started is set once arguments, flags and configuration are valid. Any error before that is wrong usage.
 	started bool

@@ -13,6 +13,8 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/fleet/cells"
+	limiter "github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 )
@@ -49,12 +51,12 @@ func (f *cellFlags) open(_ context.Context, s *serving) error {
 	}
 	s.atEnd(func() { f.close(s.log) })
 	s.observers = append(s.observers, f.observer())
-	s.run.Shares = func(st store.Store) (weir.Shares, error) { return f.shares(st, s.log) }
+	s.run.Shares = func(st store.Store) (policy.Shares, error) { return f.shares(st, s.log) }
 	return nil
 }
 
 // shares creates the cell's agent on the limiter's store.
-func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error) {
+func (f *cellFlags) shares(st store.Store, log *slog.Logger) (policy.Shares, error) {
 	var err error
 	if f.opened, err = stores.Open(f.Registry, stores.Existing); err != nil {
 		return nil, fmt.Errorf("--cells: %w", err)
@@ -64,19 +66,16 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (weir.Shares, error
 		Registry: f.opened, Local: st, Cell: f.Name, Alone: alone, Beat: f.Beat, Log: log,
 		Changed: func() {
 			if lim := f.lim.Load(); lim != nil {
-				lim.SharesChanged()
+				limiter.Of(lim).Policies.SharesChanged()
 			}
 		},
 	})
 	return f.agent, err
 }
 
-// observer counts the tokens offered to the cell and those that it admits.
+// observer counts the requests that are offered to the cell.
 func (f *cellFlags) observer() *weir.Observer {
-	return &weir.Observer{
-		Decided:  func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) },
-		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { f.agent.CountAdjusted(e) },
-	}
+	return &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) }}
 }
 
 // start starts the agent's heartbeats.
@@ -85,11 +84,13 @@ func (f *cellFlags) start(ctx context.Context, s *serving) error {
 		return nil
 	}
 	f.lim.Store(s.lim)
+	policies := limiter.Of(s.lim).Policies
+	limiter.Of(s.lim).Meter.Tap(f.agent.Debited)
 	s.atEnd(func() { f.close(s.log) })
 	if err := f.agent.Start(ctx); err != nil {
 		return err
 	}
-	s.lim.SharesChanged()
+	policies.SharesChanged()
 	s.metrics.counts.Register(func(to *metrics.Scrape) { f.figures().Report(to) })
 	return nil
 }

@@ -59,7 +59,7 @@ func (f *configFlags) open(_ context.Context, s *serving) error {
 		}
 		f.known = known
 	}
-	s.run.Config.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.LeaseKey != "", s.log)
+	s.run.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.LeaseKey != "", s.log)
 	s.observers = append(s.observers, f.observer(s.log))
 	return nil
 }
@@ -76,7 +76,7 @@ func nameOf(address string) string {
 	return u.String()
 }
 
-// lastGood returns the function for weir.Config.LastGood, or nil.
+// lastGood returns the function for [kit.Run.LastGood], or nil.
 func (f *configFlags) lastGood() func([]store.Key) (store.Got, bool) {
 	if f.known == nil {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet"
 	"github.com/weirlimits/weir/internal/fleet/catalog"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -71,7 +72,7 @@ func (c Config) check() error {
 	return CheckName(c.Cell)
 }
 
-// Agent is a process's part in its cell. It implements [weir.Shares]. Close it when done.
+// Agent is a process's part in its cell. It implements [policy.Shares]. Close it when done.
 type Agent struct {
 	cfg    Config
 	id     string
@@ -99,7 +100,7 @@ type Status struct {
 	View     View      // as of Contact, without the load offered to instances
 }
 
-var _ weir.Shares = (*Agent)(nil)
+var _ policy.Shares = (*Agent)(nil)
 
 // New returns an agent, which does nothing before Start. Until then its deciders have no share.
 func New(cfg Config) (*Agent, error) {
@@ -187,13 +188,13 @@ func (a *Agent) Status() Status {
 	return Status{Instance: a.id, Leads: m.Leads, Contact: a.contact, Err: m.Err, View: a.view}
 }
 
-// Share implements weir.Shares.
-func (a *Agent) Share(namespace string) weir.Share {
+// Share implements policy.Shares.
+func (a *Agent) Share(namespace string) policy.Share {
 	t := a.own.table.Load()
-	return weir.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
+	return policy.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
 }
 
-// Stale implements weir.Shares. It reads the cell's record, once for all concurrent callers.
+// Stale implements policy.Shares. It reads the cell's record, once for all concurrent callers.
 func (a *Agent) Stale(ctx context.Context, epoch uint64) {
 	if a.own.table.Load().epoch > epoch {
 		return
@@ -201,20 +202,18 @@ func (a *Agent) Stale(ctx context.Context, epoch uint64) {
 	_ = a.own.apply(ctx) // the next beat tries again
 }
 
-// Count counts a decision of the cell's limiter: the request as offered, and the tokens as admitted.
+// Count counts a decision of the cell's limiter: the request as offered.
 func (a *Agent) Count(e weir.DecidedEvent) {
 	if e.Allowed || e.Err == nil || errors.Is(e.Err, weir.ErrExceeded) {
 		a.offers.count(e.Namespace)
 	}
-	debits, share := e.Debits()
-	a.used.count(e.Namespace, debits, share)
 }
 
-// CountAdjusted counts what leases of the cell's limiter debit or return after their admission.
-func (a *Agent) CountAdjusted(e weir.AdjustedEvent) {
-	debits, share := e.Debits()
-	if share.Den == 0 {
-		share = a.Share(e.Namespace)
+// Debited counts what the cell's limiter has debited or returned under a share. It is a [meter.Tap].
+func (a *Agent) Debited(namespace string, debits []store.Debit, num, den int64) {
+	if den == 0 { // of a lease from a token
+		share := a.Share(namespace)
+		num, den = share.Num, share.Den
 	}
-	a.used.count(e.Namespace, debits, share)
+	a.used.count(namespace, debits, policy.Share{Num: num, Den: den})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -26,19 +27,19 @@ func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) li
 	}
 	st := memory.New(nil)
 	var lim *weir.Limiter
-	agent, err := cells.New(cells.Config{Registry: reg.Catalog, Local: st, Cell: name, Alone: true, Changed: func() { lim.SharesChanged() }})
+	agent, err := cells.New(cells.Config{Registry: reg.Catalog, Local: st, Cell: name, Alone: true, Changed: func() { parts.Of(lim).Policies.SharesChanged() }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := weir.Config{Store: st, Shares: agent, Observer: &weir.Observer{
-		Decided:  func(_ context.Context, e weir.DecidedEvent) { agent.Count(e) },
-		Adjusted: func(_ context.Context, e weir.AdjustedEvent) { agent.CountAdjusted(e) },
+	cfg := weir.Config{Store: st, Observer: &weir.Observer{
+		Decided: func(_ context.Context, e weir.DecidedEvent) { agent.Count(e) },
 	}}
-	if len(whole) > 0 {
-		cfg.Shares = nil
-	}
 	if lim, err = weir.New(cfg); err != nil {
 		t.Fatal(err)
+	}
+	parts.Of(lim).Meter.Tap(agent.Debited)
+	if len(whole) == 0 {
+		parts.Of(lim).Policies.Use(agent, nil)
 	}
 	if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 100)); err != nil {
 		t.Fatal(err)

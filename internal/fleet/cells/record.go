@@ -106,7 +106,7 @@ type heldRecord struct {
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"`
 	Shares  Shares  `json:"shares"`
-	Least   bool    `json:"least,omitempty"` // see weir.Share
+	Least   bool    `json:"least,omitempty"` // see policy.Share
 	Epoch   uint64  `json:"epoch"`           // raised with each write, even if the store has lost the previous one
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -31,17 +32,18 @@ func TestCellOnRedis(t *testing.T) {
 		var lim atomic.Pointer[weir.Limiter]
 		agent, err := cells.New(cells.Config{Registry: registry, Local: st, Cell: cell, Beat: 100 * time.Millisecond, Changed: func() {
 			if l := lim.Load(); l != nil {
-				l.SharesChanged()
+				parts.Of(l).Policies.SharesChanged()
 			}
 			changes <- struct{}{}
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := weir.New(weir.Config{Store: st, Shares: agent})
+		l, err := weir.New(weir.Config{Store: st})
 		if err != nil {
 			t.Fatal(err)
 		}
+		parts.Of(l).Policies.Use(agent, nil)
 		lim.Store(l)
 		if err := agent.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -65,7 +65,7 @@ type usage struct {
 }
 
 // count counts debits made under a share.
-func (u *used) count(namespace string, debits []store.Debit, of weir.Share) {
+func (u *used) count(namespace string, debits []store.Debit, of policy.Share) {
 	if len(debits) == 0 || of.Num == 0 {
 		return
 	}

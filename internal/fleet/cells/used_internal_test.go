@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -27,7 +27,7 @@ func debit(entity string, tokens int64, l *store.Limit) []store.Debit {
 func TestUsed(t *testing.T) {
 	t.Parallel()
 	var u used
-	half := weir.Share{Num: 1, Den: 2}
+	half := policy.Share{Num: 1, Den: 2}
 	shadow := debit("shadow", 1000, &perMinute)
 	shadow[0].Charges[0].Shadow = true
 	own := perMinute
@@ -93,7 +93,7 @@ func (m *cellsModel) admit(cell int, seconds float64, l *store.Limit) {
 func (m *cellsModel) admitOf(entity string, cell int, seconds float64, l *store.Limit) {
 	d := debit(entity, 1, l)
 	d[0].Charges[0].Amount = int64(math.Floor(seconds * float64(l.Amount) / l.Period.Seconds()))
-	m.used[cell].count("default", d, weir.Share{Num: 1, Den: 1})
+	m.used[cell].count("default", d, policy.Share{Num: 1, Den: 1})
 }
 
 func (m *cellsModel) tell(cell int) {
@@ -217,7 +217,7 @@ func TestOverBounded(t *testing.T) {
 		for i := range 80 { // each instance reports eight
 			d := debit("e", 1, &perMinute)
 			d[0].Charges[0].Amount = int64(1000 * (1.5 + float64(i)/10))
-			m.used[i/8].count(namespace(i), d, weir.Share{Num: 1, Den: 1})
+			m.used[i/8].count(namespace(i), d, policy.Share{Num: 1, Den: 1})
 		}
 		for i := range m.used {
 			m.tell(i)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
@@ -183,14 +184,14 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := store.Key{Namespace: "default", Kind: store.KindEntity, ID: "alice"}
-	if got, ok := systemAt(t, fresh); !ok || got.Records[0].Version != 2 || weir.CheckRecord(got.Records[0]) == nil {
+	if got, ok := systemAt(t, fresh); !ok || got.Records[0].Version != 2 || policy.Check(got.Records[0]) == nil {
 		t.Errorf("%v, %v", got, ok)
 	}
 	r.raw(t, system, `{"limits":[{"name":"rpm","amount":8,"period":"min"}]}`)
 	if err := fresh.Update(t.Context(), r.handle(), nil, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := systemAt(t, fresh); !ok || weir.CheckRecord(got.Records[0]) != nil {
+	if got, ok := systemAt(t, fresh); !ok || policy.Check(got.Records[0]) != nil {
 		t.Errorf("it was mended, but is %v", got)
 	}
 	if got, ok := again.LastGood([]store.Key{key}); !ok || got.Records[0].Version != 0 || got.Records[0].Key != key {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 )
@@ -139,9 +140,9 @@ func (f *Flow) Poll(ctx context.Context) error {
 		switch {
 		case !changed:
 		case id == store.Registry:
-			f.cfg.Limiter.Changed(store.Key{Namespace: store.Registry})
+			parts.Of(f.cfg.Limiter).Policies.Changed(store.Key{Namespace: store.Registry})
 		default:
-			f.cfg.Limiter.ChangedWithin(id, f.cfg.Spread)
+			parts.Of(f.cfg.Limiter).Policies.ChangedWithin(id, f.cfg.Spread)
 		}
 	}
 	return nil
@@ -149,7 +150,7 @@ func (f *Flow) Poll(ctx context.Context) error {
 
 // turn returns the namespaces of the next poll: the registry, and those whose turn it is.
 func (f *Flow) turn() []string {
-	used := f.cfg.Limiter.NamespaceIDs()
+	used := parts.Of(f.cfg.Limiter).Policies.NamespaceIDs()
 	slices.Sort(used)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +180,7 @@ func (f *Flow) Told(ch store.Changes) {
 		s.epoch, s.at = ch.Epoch, time.Now()
 	}
 	f.mu.Unlock()
-	f.cfg.Limiter.Changed(ch.Keys...)
+	parts.Of(f.cfg.Limiter).Policies.Changed(ch.Keys...)
 	wake(f.moved)
 	if missed {
 		f.Wake()
@@ -266,7 +267,7 @@ func (f *Flow) Keep(ctx context.Context) error {
 	bad := func(err error) {
 		f.Unreadable(ctx, weir.UnreadableEvent{Err: err})
 	}
-	if err := f.cfg.Known.Update(ctx, f.cfg.Store, f.cfg.Limiter.NamespaceIDs(), bad); err != nil {
+	if err := f.cfg.Known.Update(ctx, f.cfg.Store, parts.Of(f.cfg.Limiter).Policies.NamespaceIDs(), bad); err != nil {
 		return err
 	}
 	return f.cfg.Known.Save()

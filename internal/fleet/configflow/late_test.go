@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -30,10 +31,11 @@ func TestLate(t *testing.T) {
 			}
 			return r.handle(), nil
 		}, errDown, slog.New(slog.DiscardHandler))
-		lim, err := weir.New(weir.Config{Store: late, LastGood: known.LastGood})
+		lim, err := weir.New(weir.Config{Store: late})
 		if err != nil {
 			t.Fatal(err)
 		}
+		parts.Of(lim).Policies.Use(nil, known.LastGood)
 		ask := func() bool {
 			lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -126,12 +127,13 @@ func (r *remote) start(t *testing.T, file string) *decider {
 	h := r.handle()
 	d := &decider{t: t}
 	lim, err := weir.New(weir.Config{
-		Store: h, CacheTTL: 24 * time.Hour, LastGood: known.LastGood,
+		Store: h, CacheTTL: 24 * time.Hour,
 		Observer: &weir.Observer{Unreadable: func(ctx context.Context, e weir.UnreadableEvent) { d.flow.Unreadable(ctx, e) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts.Of(lim).Policies.Use(nil, known.LastGood)
 	cfg := configflow.Config{Limiter: lim, Store: h, Poll: time.Second, Spread: time.Second}
 	if file != "" {
 		cfg.Known = known

@@ -48,8 +48,8 @@ func (k *Known) At() time.Time {
 	return k.at
 }
 
-// LastGood returns records as last known, with their namespace's epoch; false if it does not know them all. It
-// implements weir.Config.LastGood.
+// LastGood returns records as last known, with their namespace's epoch; false if it does not know them all. It is for
+// [policy.Resolver.Use].
 func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 )
 
 // explain answers how a request would be decided, and why. It spends nothing.
@@ -25,7 +26,7 @@ func (s decisions) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, x)
+	return reply(w, http.StatusOK, api.Explanation{Explanation: x})
 }
 
 // parseTokens parses amounts such as rpm=1,tpm=500.

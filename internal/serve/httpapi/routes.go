@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/web"
@@ -267,7 +268,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}
-	s.cfg.Limiter.Refresh()
+	parts.Of(s.cfg.Limiter).Policies.Expire()
 	return done(w, nil)
 }
 

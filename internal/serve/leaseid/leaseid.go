@@ -70,7 +70,7 @@ func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		var err error
-		if key, err = lim.SigningKey(ctx); err != nil {
+		if key, err = StoredKey(ctx, lim); err != nil {
 			return nil, fmt.Errorf("read the key of lease ids: %w", err)
 		}
 	}

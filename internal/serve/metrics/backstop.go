@@ -1,9 +1,12 @@
 package metrics
 
-import "github.com/weirlimits/weir"
+import (
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/outage"
+)
 
 // backstop adds the metrics of decisions made while the store does not answer.
-func (s *Scrape) backstop(st weir.BackstopStats) {
+func (s *Scrape) backstop(st outage.Stats) {
 	var states []point[float64]
 	for _, state := range []string{"closed", "open", "half-open"} {
 		p := point[float64]{labels: []string{"state", state}}
@@ -18,7 +21,7 @@ func (s *Scrape) backstop(st weir.BackstopStats) {
 	s.count("weir.degraded.decisions", "Decisions made without the store, whatever the outcome, by the reason.",
 		point[int64]{int64(st.TimedOut), []string{"cause", string(weir.CauseTimeout)}},
 		point[int64]{int64(st.Failed), []string{"cause", string(weir.CauseError)}},
-		point[int64]{int64(st.NotAsked), []string{"cause", string(weir.CauseOpen)}})
+		point[int64]{int64(st.NotCalled), []string{"cause", string(weir.CauseOpen)}})
 	s.gauge("weir.instances", "Servers that are believed to share the limits while the store does not answer.",
 		point[float64]{v: float64(st.Instances)})
 	s.gauge("weir.local.shares", "Buckets whose local share this server keeps.", point[float64]{v: float64(st.Shares)})

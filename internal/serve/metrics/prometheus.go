@@ -15,6 +15,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -138,7 +139,7 @@ func (m *Metrics) stores(s *Scrape) {
 	if src == nil {
 		return
 	}
-	st := src.lim.CacheStats()
+	st := parts.Of(src.lim).Policies.Stats()
 	s.count("weir.cache.lookups", "Lookups of entities, limits and namespaces in the limiter's caches.",
 		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{
 			"result",
@@ -146,8 +147,8 @@ func (m *Metrics) stores(s *Scrape) {
 		}})
 	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
 	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.",
-		point[float64]{v: float64(st.Plans)})
-	s.backstop(src.lim.BackstopStats())
+		point[float64]{v: float64(st.Policies)})
+	s.backstop(parts.Of(src.lim).Outage.Stats())
 	if src.measured == nil {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/parts"
 )
 
 const (
@@ -161,7 +163,7 @@ func (m *Metrics) second(now time.Time) {
 		}
 	})
 	if src := m.sources.Load(); src != nil {
-		st := src.lim.CacheStats()
+		st := parts.Of(src.lim).Policies.Stats()
 		all.hits, all.misses = st.Hits, st.Misses
 	}
 	came := m.window.advance(now, &all)

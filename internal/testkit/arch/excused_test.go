@@ -21,7 +21,7 @@ var excused = map[string]string{
 	"exported methods of Limiter: .":                                                       "what manages limits has not moved to admin yet",
 	"exported types of the root: .":                                                        "what manages limits has not moved to admin yet",
 	"fields of a struct: decision.go LimitStatus":                                          "a flat list of parameters or figures",
-	"fields of a struct: explain_json.go explainedLimitJSON":                               "a flat list of parameters or figures",
+	"fields of a struct: internal/api/explanation.go explainedLimit":                       "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/cost/traffic.go Traffic":                             "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/load/report.go Report":                               "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/load/scenario.go Scenario":                           "a flat list of parameters or figures",
